@@ -1,0 +1,1 @@
+//! Engines, and the loop that drives them.

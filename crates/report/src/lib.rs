@@ -1,0 +1,2 @@
+//! Results as text, as JSON in fio's schema and as HTML.
+#![forbid(unsafe_code)]
