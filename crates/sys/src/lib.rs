@@ -1,1 +1,9 @@
-//! What the Linux kernel offers, made safe to hold: the io_uring ring, aligned buffers, the clock, facts about files and devices.
+//! What the Linux kernel offers, made safe to hold: the io_uring ring, aligned buffers,
+//! the clock, facts about processes, files and devices.
+//!
+//! Everything here is a thin, honest layer: no policy, no statistics. It is the one place
+//! outside the engines where `unsafe` meets the kernel.
+
+pub mod buffer;
+pub mod clock;
+pub mod ring;
