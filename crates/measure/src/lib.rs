@@ -1,2 +1,12 @@
 //! Units, histograms, statistics, the result schema, the load line and the verdicts.
+//!
+//! The leaf of the workspace: everything that is counted anywhere is counted with these types.
 #![forbid(unsafe_code)]
+
+pub mod direction;
+pub mod histogram;
+pub mod schema;
+pub mod verdict;
+
+pub use direction::{Direction, PerDirection};
+pub use histogram::Histogram;

@@ -1,0 +1,397 @@
+//! The result schema: what a run, a sweep and a comparison leave behind.
+//!
+//! Written as JSON by the program (`--save`), read back by `report` and `compare`. fio's own schema is a
+//! rendering of [`RunResult`] (crate `report`), not another store.
+
+use serde::{Deserialize, Serialize};
+
+use crate::verdict::Verdict;
+use crate::{Histogram, PerDirection};
+
+/// The version of this schema; a reader refuses what is newer.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One file of results.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Document {
+    /// Of `plimsoll run`.
+    Run(RunResult),
+    /// Of `plimsoll sweep`.
+    Sweep(SweepResult),
+    /// Of `plimsoll compare`.
+    Comparison(ComparisonResult),
+}
+
+/// What every document starts with: who measured, where and when.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Provenance {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema: u32,
+    /// The program's version.
+    pub version: String,
+    /// The command line, the program's name first.
+    pub command: Vec<String>,
+    /// Milliseconds since the Unix epoch at the start.
+    pub started_unix_ms: u64,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// The machine that a result was measured on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// uname -n.
+    pub hostname: String,
+    /// uname -sr.
+    pub kernel: String,
+    /// As /proc/cpuinfo names it.
+    pub cpu: String,
+    /// Processors online.
+    pub cpus: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The clock that was read per op: `tsc` or `clock_gettime`.
+    pub clock: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ended {
+    /// All jobs did what they were asked.
+    #[default]
+    Complete,
+    /// A signal ended it early: what is there is valid but partial.
+    Interrupted,
+    /// At least one job failed; its `error` says how.
+    Failed,
+}
+
+/// The result of `plimsoll run`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Who, where, when.
+    pub provenance: Provenance,
+    /// Options of the global sections, as written.
+    pub global_options: Vec<(String, String)>,
+    /// One entry a job, or one a group with `group_reporting`, in order.
+    pub jobs: Vec<JobResult>,
+    /// The disks below the jobs' files, members of stacked devices included.
+    pub disks: Vec<DiskUtil>,
+    /// Statements about the run as a whole; those on one job are with the job.
+    pub verdicts: Vec<Verdict>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// The result of one job, or of one group of clones.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct JobResult {
+    /// The section's name.
+    pub name: String,
+    /// `description=`.
+    pub description: Option<String>,
+    /// fio's group number.
+    pub group: u32,
+    /// How many clones are merged in this entry; 1 without `group_reporting`.
+    pub clones: u32,
+    /// The job's own options as written, fio's spelling.
+    pub options: Vec<(String, String)>,
+    /// What the verdicts need to know of the job.
+    pub facts: Facts,
+    /// The first failure, if any.
+    pub error: Option<JobError>,
+    /// Milliseconds since the Unix epoch at which the job started.
+    pub start_unix_ms: u64,
+    /// Wall-clock nanoseconds of the measured part, the longest of the merged clones.
+    pub runtime_ns: u64,
+    /// Wall-clock nanoseconds from creation to end, layout and ramp included.
+    pub elapsed_ns: u64,
+    /// What was transferred each way.
+    pub directions: PerDirection<DirectionResult>,
+    /// fsync, fdatasync and sync_file_range calls that the job asked for.
+    pub sync: SyncResult,
+    /// Processor time and context switches of the measured part.
+    pub cpu: CpuUsage,
+    /// How deep the queue really was.
+    pub depth: DepthDistribution,
+    /// Of `latency_target`: the depth it settled on.
+    pub latency_target: Option<LatencyTarget>,
+    /// Counts over time, in intervals of `interval_ns`.
+    pub intervals: Vec<Interval>,
+    /// The nominal length of an interval.
+    pub interval_ns: u64,
+    /// Of `verify=`: what was checked.
+    pub verified: Option<Verified>,
+    /// Statements about this job's numbers.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Facts about a job that were known or found out at run time, and that decide whether its numbers mean what
+/// they seem to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// The engine's name.
+    pub engine: String,
+    /// Whether the engine can have only one op in flight a clone.
+    pub synchronous: bool,
+    /// The depth asked for, a clone.
+    pub iodepth: u32,
+    /// Clones running together.
+    pub numjobs: u32,
+    /// O_DIRECT in effect.
+    pub direct: bool,
+    /// fio's name of the pattern: `randread`, `write`, ...
+    pub rw: String,
+    /// Smallest and largest block in bytes each way.
+    pub block_bytes: PerDirection<(u64, u64)>,
+    /// The rate asked for each way, a clone, in ops per second.
+    pub rate_iops: PerDirection<Option<f64>>,
+    /// The rate asked for each way, a clone, in bytes per second.
+    pub rate_bytes: PerDirection<Option<f64>>,
+    /// Fraction 0..=1 of the files' pages in the page cache when the measured part began; None if unknown.
+    pub cached_fraction: Option<f64>,
+    /// Fraction 0..=1 of the files' bytes that are holes or unwritten extents at the start; None if unknown.
+    pub unwritten_fraction: Option<f64>,
+    /// Clones that go through the same blocks in order.
+    pub clones_on_same_blocks: bool,
+    /// Whether the clock of this machine was seen to jump or to disagree between processors.
+    pub clock_skew_ns: u64,
+    /// The smallest `ulimit`-like cap that was hit, as a sentence; empty if none.
+    pub notes: Vec<String>,
+}
+
+/// What was transferred in one direction.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DirectionResult {
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Ops completed, failed ones excluded.
+    pub ops: u64,
+    /// Ops that transferred less than asked, and were continued.
+    pub short_ops: u64,
+    /// Ops dropped because the rate could not be met (`rate_ignore...`) or a read ended at end of file.
+    pub dropped_ops: u64,
+    /// Ops that failed and were tolerated (`continue_on_error`).
+    pub failed_ops: u64,
+    /// Nanoseconds between the start and the last completion in this direction.
+    pub runtime_ns: u64,
+    /// Created to submitted; empty with `disable_slat`.
+    pub slat_ns: Histogram,
+    /// Submitted to completed.
+    pub clat_ns: Histogram,
+    /// Created to completed.
+    pub lat_ns: Histogram,
+    /// Intended start to completed, under an open-loop rate.
+    pub lat_intended_ns: Option<Histogram>,
+}
+
+/// Sync calls and how long they took.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SyncResult {
+    /// One sample a call.
+    pub lat_ns: Histogram,
+}
+
+/// Processor use, from getrusage(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuUsage {
+    /// Nanoseconds in user mode.
+    pub user_ns: u64,
+    /// Nanoseconds in the kernel.
+    pub system_ns: u64,
+    /// Voluntary and involuntary context switches.
+    pub context_switches: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+    /// Page faults that did not.
+    pub minor_faults: u64,
+}
+
+/// How many requests were in flight, submitted together and reaped together: counts in powers of two.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepthDistribution {
+    /// At each submission of an op, the depth including it: 1, 2, 4, ..., 2^31 (index = floor(log2)).
+    pub in_flight: Vec<u64>,
+    /// Sum of the depths seen, to give their mean exactly.
+    pub in_flight_sum: u128,
+    /// Ops a submission call: 0, 1..4, 5..8, ... as powers of two (index 0 = none, k = up to 2^k).
+    pub submitted: Vec<u64>,
+    /// Ops a reaping call, likewise.
+    pub completed: Vec<u64>,
+    /// Submission calls that carried at least one op.
+    pub submit_calls: u64,
+    /// Reaping calls that returned at least one op.
+    pub complete_calls: u64,
+}
+
+/// The outcome of `latency_target`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyTarget {
+    /// The depth it settled on.
+    pub depth: u32,
+    /// The target in nanoseconds.
+    pub target_ns: u64,
+    /// The window in nanoseconds.
+    pub window_ns: u64,
+    /// The percentile that must meet the target.
+    pub percentile: f64,
+}
+
+/// Counts of one interval.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// Nanoseconds from the start of the measured part to the end of this interval.
+    pub end_ns: u64,
+    /// Its true length in nanoseconds.
+    pub length_ns: u64,
+    /// Bytes each way.
+    pub bytes: PerDirection<u64>,
+    /// Ops each way.
+    pub ops: PerDirection<u64>,
+    /// Sum of the total latencies of those ops.
+    pub lat_sum_ns: PerDirection<u64>,
+    /// The distribution of those latencies, where intervals are to carry it.
+    pub lat_ns: Option<Histogram>,
+}
+
+/// What `verify=` checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Blocks compared.
+    pub blocks: u64,
+    /// Blocks that differed.
+    pub mismatches: u64,
+}
+
+/// Why a job failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobError {
+    /// The system's error number; 5 (EIO) stands for errors without one, 84 (EILSEQ) for verification.
+    pub errno: i32,
+    /// What failed, on what, why, and what to do: one line.
+    pub message: String,
+}
+
+/// Utilisation of one block device over the run, from /proc/diskstats.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DiskUtil {
+    /// The kernel's name, as `sda` or `nvme0n1`.
+    pub name: String,
+    /// Reads and writes completed by the device.
+    pub ios: (u64, u64),
+    /// Reads and writes merged before they reached it.
+    pub merges: (u64, u64),
+    /// Milliseconds spent reading and writing, summed over requests.
+    pub ticks_ms: (u64, u64),
+    /// Milliseconds of requests in the queue.
+    pub in_queue_ms: u64,
+    /// Percent of the time with at least one request in flight, 0..=100.
+    pub util_percent: f64,
+}
+
+/// A measured mean with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The estimate.
+    pub mean: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The result of `plimsoll sweep`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SweepResult {
+    /// Who, where, when.
+    pub provenance: Provenance,
+    /// What was swept, as a person would name it: the path of the target.
+    pub target: String,
+    /// `iodepth`, or `rate_iops` for a sweep over arrival rates.
+    pub axis: String,
+    /// One curve an engine (or another varied option).
+    pub curves: Vec<Curve>,
+    /// The generator alone: ops per second of the null engine with the same job.
+    pub ceiling_iops: Option<Estimate>,
+    /// One sentence: which engine, which depth, what it gives.
+    pub advice: String,
+    /// How it ended.
+    pub ended: Ended,
+    /// Statements about the sweep as a whole.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Throughput over depth of one engine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Curve {
+    /// What distinguishes it: `io_uring`.
+    pub label: String,
+    /// The points, by ascending x.
+    pub points: Vec<Point>,
+    /// Plateau, load line and overload; None when there are too few points.
+    pub line: Option<LoadLine>,
+}
+
+/// One point of a curve.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Point {
+    /// The depth (or rate) that was asked for.
+    pub x: f64,
+    /// Ops per second.
+    pub iops: Estimate,
+    /// Bytes per second.
+    pub bytes_per_second: Estimate,
+    /// The samples that the estimate rests on, ops per second each.
+    pub samples: Vec<f64>,
+    /// The merged job of this point.
+    pub job: JobResult,
+}
+
+/// The load line of a curve: see the vocabulary in docs/sweep.md.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadLine {
+    /// The highest throughput, ops per second.
+    pub plateau_iops: Estimate,
+    /// The smallest depth that reaches 97 % of the plateau.
+    pub load_line: Estimate,
+    /// The smallest depth beyond the plateau at which throughput has fallen 5 % below it; None if it never does.
+    pub overload: Option<Estimate>,
+    /// Whether the curve was still rising at the deepest point: then the load line is a lower bound.
+    pub still_rising: bool,
+}
+
+/// The result of `plimsoll compare`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ComparisonResult {
+    /// Who, where, when.
+    pub provenance: Provenance,
+    /// The names of the two sides.
+    pub sides: (String, String),
+    /// One entry a compared figure.
+    pub effects: Vec<Effect>,
+    /// The sentence that says it all.
+    pub sentence: String,
+    /// Runs of each side, interleaved; empty when two result files were compared.
+    pub runs: Vec<(RunResult, RunResult)>,
+    /// How it ended.
+    pub ended: Ended,
+    /// Statements about the comparison.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// How much the second side differs from the first in one figure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// `iops`, `bw`, `lat_mean`, `lat_p99`, `cpu_per_op`.
+    pub figure: String,
+    /// Whether larger is better.
+    pub larger_is_better: bool,
+    /// The first side's value and interval.
+    pub a: Estimate,
+    /// The second side's.
+    pub b: Estimate,
+    /// b / a - 1 with its interval: 0.1 is ten percent more.
+    pub change: Estimate,
+}
