@@ -1,0 +1,733 @@
+//! A validated job: every option in its final unit, defaults filled in, impossible combinations refused.
+//!
+//! Field docs name the fio option where the names differ. All sizes are bytes, all times nanoseconds.
+
+use measure::PerDirection;
+
+/// What a job file and a command line ask for, ready to run.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Options of the global sections as written, for the result.
+    pub global_options: Vec<(String, String)>,
+    /// The jobs in order, clones not expanded.
+    pub jobs: Vec<Job>,
+    /// What a user is likely misled about; each a full sentence with file and line.
+    pub warnings: Vec<String>,
+}
+
+/// One job section.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Section name.
+    pub name: String,
+    /// `description`.
+    pub description: Option<String>,
+    /// The section's own options as written, fio's canonical names, in order.
+    pub options: Vec<(String, String)>,
+    /// `ioengine`, canonical name of the engine table; existence is checked by the load crate.
+    pub engine: String,
+    /// `rw`.
+    pub rw: Rw,
+    /// `bs`, `bsrange`, `bssplit`, `blockalign`.
+    pub blocks: Blocks,
+    /// `size`, `io_size`, `offset`, ...: which bytes of the target are used.
+    pub extent: Extent,
+    /// Which files, and how they are made and opened.
+    pub files: Files,
+    /// `iodepth` and batching.
+    pub queue: Queue,
+    /// Randomness and mixes.
+    pub pattern: Pattern,
+    /// Rates, think time, latency targets.
+    pub rate: Rate,
+    /// When to start, when to end.
+    pub time: Time,
+    /// Clones and how they run.
+    pub process: Process,
+    /// What the buffers hold and where they live.
+    pub buffers: Buffers,
+    /// `sync`, `fsync`, `fdatasync`, ...
+    pub syncs: Syncs,
+    /// `verify` and friends; None when nothing is verified.
+    pub verify: Option<Verify>,
+    /// `read_iolog`, `write_iolog`.
+    pub iolog: Iolog,
+    /// `continue_on_error`, `ignore_error`, `max_latency`.
+    pub errors: Errors,
+    /// Reporting and logging.
+    pub reporting: Reporting,
+    /// Options of the io_uring and libaio engines.
+    pub ring: Ring,
+    /// `dangerous` permissions: which refusals the user insists on overriding.
+    pub allow: Allow,
+}
+
+/// `rw=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rw {
+    /// Whether there are reads, writes, trims.
+    pub directions: PerDirection<bool>,
+    /// Random offsets.
+    pub random: bool,
+    /// `trimwrite`: each block is trimmed, then written.
+    pub trim_then_write: bool,
+    /// `rw=read:8k`, sequential: bytes added to the offset after each op (negative goes backwards); 0 if none.
+    pub sequential_stride: i64,
+    /// `rw=randread:8`, random: a new random offset every so many ops; 1 by default.
+    pub ops_per_offset: u32,
+}
+
+/// Block sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocks {
+    /// Smallest and largest block each way; equal for a fixed size.
+    pub range: PerDirection<(u64, u64)>,
+    /// `bssplit`: (bytes, percent) each way, percents summing to 100; empty if none.
+    pub split: PerDirection<Vec<(u64, f64)>>,
+    /// `blockalign` of random offsets each way; the smallest block by default.
+    pub align: PerDirection<u64>,
+    /// `bs_unaligned`: sizes of a range need not be multiples of its smallest.
+    pub unaligned: bool,
+    /// `bs_is_seq_rand`: the read size is for sequential, the write size for random ops.
+    pub is_seq_rand: bool,
+}
+
+/// An amount of a target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// Bytes.
+    Bytes(u64),
+    /// 0..=100 percent of the file or device.
+    Percent(f64),
+}
+
+/// Which bytes of the target are used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extent {
+    /// `size`: per clone, over all its files; None: the whole of existing files.
+    pub size: Option<Amount>,
+    /// `io_size`: how much to transfer; None: as `size`.
+    pub io_size: Option<Amount>,
+    /// `filesize`: smallest and largest size of each file.
+    pub file_size: Option<(u64, u64)>,
+    /// `fill_device`: write until there is no space.
+    pub fill: bool,
+    /// `offset`.
+    pub offset: Amount,
+    /// `offset_align`, 0 if none.
+    pub offset_align: u64,
+    /// `offset_increment` times the clone's number is added to the offset.
+    pub offset_increment: Amount,
+    /// `number_ios`.
+    pub number_ios: Option<u64>,
+    /// `zonemode=strided`: (zonesize, zonerange, zoneskip) in bytes.
+    pub strided: Option<Zones>,
+}
+
+/// `zonemode=strided`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zones {
+    /// Bytes transferred in a zone before moving on.
+    pub size: u64,
+    /// Bytes that a zone spans.
+    pub range: u64,
+    /// Bytes skipped between zones.
+    pub skip: u64,
+}
+
+/// `file_service_type`: the next file is chosen ...
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FileService {
+    /// ... at random.
+    Random,
+    /// ... in turn.
+    RoundRobin,
+    /// ... when the present one is finished.
+    Sequential,
+    /// ... by a distribution over the files.
+    Distributed(Distribution),
+}
+
+/// `fallocate=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Nothing is reserved.
+    None,
+    /// posix_fallocate(3).
+    Posix,
+    /// fallocate(2) with FALLOC_FL_KEEP_SIZE.
+    Keep,
+    /// ftruncate(2).
+    Truncate,
+    /// fallocate(2) where the file system has it, nothing elsewhere (the default).
+    Native,
+}
+
+/// `fadvise_hint=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fadvise {
+    /// No posix_fadvise(2).
+    None,
+    /// RANDOM or SEQUENTIAL as the workload is (the default).
+    Workload,
+    /// POSIX_FADV_SEQUENTIAL.
+    Sequential,
+    /// POSIX_FADV_RANDOM.
+    Random,
+}
+
+/// Which files, and how they are made and opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Files {
+    /// `filename`, split at unescaped colons; empty: names are made by `filename_format`.
+    pub names: Vec<String>,
+    /// `directory`, split at colons; clones take them in turn.
+    pub directories: Vec<String>,
+    /// `filename_format`, default `$jobname.$jobnum.$filenum`.
+    pub format: String,
+    /// `unique_filename`.
+    pub unique: bool,
+    /// `opendir`: use all files below.
+    pub opendir: Option<String>,
+    /// `nrfiles`.
+    pub count: u32,
+    /// `openfiles`: how many are open at once; None: all.
+    pub open: Option<u32>,
+    /// `file_service_type`.
+    pub service: FileService,
+    /// Ops on a file before the next is chosen (`:N` of `file_service_type`).
+    pub service_ops: u32,
+    /// `fallocate`.
+    pub fallocate: Fallocate,
+    /// `fadvise_hint`.
+    pub fadvise: Fadvise,
+    /// `create_on_open`: files are made when first opened, not laid out before.
+    pub create_on_open: bool,
+    /// `create_serialize`: layout one job at a time.
+    pub create_serialize: bool,
+    /// `create_only`: lay out, then end.
+    pub create_only: bool,
+    /// `create_fsync`: sync files after layout.
+    pub create_fsync: bool,
+    /// `allow_file_create`.
+    pub allow_create: bool,
+    /// `unlink`: remove the files when the job is done.
+    pub unlink: bool,
+    /// `unlink_each_loop`.
+    pub unlink_each_loop: bool,
+    /// `file_append`.
+    pub append: bool,
+    /// `overwrite`: lay out files before writing them.
+    pub overwrite: bool,
+    /// `invalidate`: drop the files' pages from the page cache before the run.
+    pub invalidate: bool,
+    /// `pre_read`: read the files into the page cache before the run.
+    pub pre_read: bool,
+    /// `direct` (or `buffered=0`): O_DIRECT.
+    pub direct: bool,
+    /// `atomic`: O_DIRECT with atomic writes where supported.
+    pub sync: OpenSync,
+    /// `file_hash`-less lock: `lockfile`.
+    pub lock: FileLock,
+}
+
+/// `sync=`: flags of open(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OpenSync {
+    /// Neither.
+    #[default]
+    None,
+    /// O_SYNC.
+    Sync,
+    /// O_DSYNC.
+    Dsync,
+}
+
+/// `lockfile=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FileLock {
+    /// No lock.
+    #[default]
+    None,
+    /// One clone at a time.
+    Exclusive,
+    /// Many readers or one writer.
+    ReadWrite,
+}
+
+/// `iodepth` and batching, in ops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// `iodepth`.
+    pub depth: u32,
+    /// `iodepth_batch`(`_submit`): ops submitted together; 1 by default.
+    pub batch: u32,
+    /// `iodepth_batch_complete_min`: ops to wait for; 0 polls.
+    pub batch_complete_min: u32,
+    /// `iodepth_batch_complete_max`.
+    pub batch_complete_max: u32,
+    /// `iodepth_low`: once full, let the queue drain to this before filling it.
+    pub low: u32,
+    /// `io_submit_mode=offload`: a thread of its own submits.
+    pub offload: bool,
+    /// `serialize_overlap`.
+    pub serialize_overlap: bool,
+}
+
+/// Where random ops go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// Everywhere alike.
+    Uniform,
+    /// Zipf with this theta (and the fraction 0..=1 at which its hot spot lies, None: scattered by hash).
+    Zipf(f64, Option<f64>),
+    /// Pareto with this h (and centre).
+    Pareto(f64, Option<f64>),
+    /// Normal with this deviation in percent (and centre).
+    Normal(f64, Option<f64>),
+}
+
+/// Randomness and mixes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pattern {
+    /// Percent of reads in a mix (`rwmixread`), 0..=100.
+    pub mix_read: u8,
+    /// `rw_sequencer=identical`: offsets of the last op are used again for each direction.
+    pub identical: bool,
+    /// `rwmixcycle`-less: the seed of everything random in this job (`randseed`); clones derive theirs.
+    pub seed: u64,
+    /// `randrepeat`: the same sequence every run.
+    pub repeatable: bool,
+    /// `allrandrepeat`.
+    pub all_repeatable: bool,
+    /// `norandommap`: blocks may repeat and be missed.
+    pub no_random_map: bool,
+    /// `softrandommap`: go without the map where memory does not suffice.
+    pub soft_random_map: bool,
+    /// `random_generator`.
+    pub generator: Generator,
+    /// `random_distribution` each way.
+    pub distribution: PerDirection<Distribution>,
+    /// `random_distribution=zoned`: (percent of accesses, percent of the file) each way; empty if none.
+    pub zones: PerDirection<Vec<(f64, f64)>>,
+    /// `random_distribution=zoned_abs`: (percent of accesses, bytes of the file) each way; empty if none.
+    pub zones_absolute: PerDirection<Vec<(f64, u64)>>,
+    /// `percentage_random` each way.
+    pub percent_random: PerDirection<u8>,
+}
+
+/// `random_generator=`. All of ours have 64 bits; the names are accepted for their coverage behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Generator {
+    /// `tausworthe`, `tausworthe64`: random with a coverage map.
+    #[default]
+    Mapped,
+    /// `lfsr`: a permutation: full coverage without a map.
+    Permutation,
+}
+
+/// Rates, think time, latency targets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rate {
+    /// `rate`: bytes per second each way.
+    pub bytes: PerDirection<Option<u64>>,
+    /// `rate_iops`.
+    pub iops: PerDirection<Option<u64>>,
+    /// `rate_min`: fail below it.
+    pub min_bytes: PerDirection<Option<u64>>,
+    /// `rate_iops_min`.
+    pub min_iops: PerDirection<Option<u64>>,
+    /// `rate_process=poisson`: exponential gaps; constant gaps otherwise.
+    pub poisson: bool,
+    /// `rate_cycle`: nanoseconds over which the minima are averaged.
+    pub cycle_ns: u64,
+    /// `rate_ignore_thinktime`.
+    pub ignore_think_time: bool,
+    /// `thinktime`: nanoseconds to pause after `think_blocks` ops.
+    pub think_ns: u64,
+    /// `thinktime_spin`: of which nanoseconds are spent spinning.
+    pub think_spin_ns: u64,
+    /// `thinktime_blocks`.
+    pub think_blocks: u32,
+    /// `thinktime_blocks_type=issue`: count issued ops; completed ones otherwise.
+    pub think_on_issue: bool,
+    /// `thinktime_iotime`: also pause after this many nanoseconds of I/O; 0 if unset.
+    pub think_io_time_ns: u64,
+    /// `latency_target`, with its window, percentile and `latency_run`.
+    pub latency_target: Option<LatencyGoal>,
+}
+
+/// `latency_target` and friends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyGoal {
+    /// Nanoseconds.
+    pub target_ns: u64,
+    /// `latency_window`.
+    pub window_ns: u64,
+    /// `latency_percentile`, 0..=100.
+    pub percentile: f64,
+    /// `latency_run`: go on at the depth found until the runtime ends.
+    pub run: bool,
+}
+
+/// When to start, when to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// `runtime`; None: until the work is done.
+    pub runtime_ns: Option<u64>,
+    /// `time_based`: repeat the workload until the runtime ends.
+    pub time_based: bool,
+    /// `ramp_time`.
+    pub ramp_ns: u64,
+    /// `startdelay`: smallest and largest.
+    pub start_delay_ns: (u64, u64),
+    /// `loops`.
+    pub loops: u64,
+    /// `stonewall`: start when all earlier jobs have ended.
+    pub stonewall: bool,
+    /// `wait_for`: start when the named job has ended.
+    pub wait_for: Option<String>,
+    /// `new_group`.
+    pub new_group: bool,
+    /// `exitall`: when this job ends, all end.
+    pub exit_all: bool,
+    /// `exit_what=all`, `stonewall` or `group`: how far `exit_all` reaches. True: all.
+    pub exit_everything: bool,
+    /// `exitall_on_error`.
+    pub exit_all_on_error: bool,
+    /// `steadystate`: end when the figure is steady.
+    pub steady_state: Option<SteadyState>,
+}
+
+/// `steadystate=`: end when the deviation or slope of a figure stays within a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SteadyState {
+    /// Bandwidth instead of iops.
+    pub bandwidth: bool,
+    /// Slope of the regression line instead of the largest deviation from the mean.
+    pub slope: bool,
+    /// The limit in millionths; of the mean if `percent`, in iops or bytes/s otherwise.
+    pub limit_millionths: u64,
+    /// Whether the limit is relative to the mean.
+    pub percent: bool,
+    /// `steadystate_duration`: the sliding window.
+    pub window_ns: u64,
+    /// `steadystate_ramp_time`.
+    pub ramp_ns: u64,
+}
+
+/// Clones and how they run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// `numjobs`.
+    pub clones: u32,
+    /// `thread`: clones are threads; child processes otherwise.
+    pub thread: bool,
+    /// `group_reporting`.
+    pub group_reporting: bool,
+    /// `cpus_allowed`, empty: any.
+    pub cpus: Vec<u32>,
+    /// `cpus_allowed_policy=split`: one processor a clone.
+    pub cpus_split: bool,
+    /// `numa_cpu_nodes`, empty: any.
+    pub numa_cpu_nodes: Vec<u32>,
+    /// `nice`.
+    pub nice: i32,
+    /// `prio` and `prioclass` of ioprio_set(2): (class, level).
+    pub io_priority: Option<(u8, u8)>,
+    /// `exec_prerun`.
+    pub before: Option<String>,
+    /// `exec_postrun`.
+    pub after: Option<String>,
+}
+
+/// What the buffers hold and where they live.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffers {
+    /// `mem`: which memory.
+    pub memory: MemoryKind,
+    /// `iomem_align`: bytes past a page boundary... 0 for page alignment.
+    pub align: u64,
+    /// `zero_buffers`.
+    pub zero: bool,
+    /// `refill_buffers`: new random content for every write.
+    pub refill: bool,
+    /// `scramble_buffers`: a cheap change for every write.
+    pub scramble: bool,
+    /// `buffer_pattern`, empty: random.
+    pub pattern: Vec<u8>,
+    /// `buffer_compress_percentage`, 0..=100.
+    pub compress_percent: u8,
+    /// `buffer_compress_chunk` bytes, 0: default 512.
+    pub compress_chunk: u64,
+    /// `dedupe_percentage`, 0..=100.
+    pub dedupe_percent: u8,
+}
+
+/// `mem=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum MemoryKind {
+    /// malloc, mmap.
+    #[default]
+    Anonymous,
+    /// mmaphuge, shmhuge.
+    Huge,
+    /// mmapshared, shm.
+    Shared,
+}
+
+/// How often data is forced out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Syncs {
+    /// `fsync`: after every so many writes; 0 never.
+    pub fsync: u32,
+    /// `fdatasync`.
+    pub fdatasync: u32,
+    /// `sync_file_range`: (flags of sync_file_range(2), every so many writes).
+    pub range: Option<(u32, u32)>,
+    /// `end_fsync`: when the job ends.
+    pub end_fsync: bool,
+    /// `fsync_on_close`.
+    pub fsync_on_close: bool,
+}
+
+/// `verify=`: how a block proves itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerifyKind {
+    /// A header and a CRC-32C of the rest.
+    Crc32c,
+    /// CRC-64 (ECMA).
+    Crc64,
+    /// CRC-32 (ISO).
+    Crc32,
+    /// CRC-16.
+    Crc16,
+    /// CRC-7.
+    Crc7,
+    /// xxHash, 32 bits.
+    Xxhash,
+    /// MD5.
+    Md5,
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+    /// SHA-3 of 224, 256, 384 or 512 bits.
+    Sha3(u16),
+    /// Only the header is checked (`verify=meta` of old: header with offset, seed, time).
+    HeaderOnly,
+    /// `verify=pattern`: the pattern and a header.
+    PatternHeader,
+    /// `verify_pattern` without a header.
+    PatternOnly,
+    /// `verify=null`: everything passes.
+    Null,
+}
+
+/// `verify` and friends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verify {
+    /// `verify`.
+    pub kind: VerifyKind,
+    /// `do_verify`: read back after writing.
+    pub enabled: bool,
+    /// `verify_fatal`: stop at the first mismatch.
+    pub fatal: bool,
+    /// `verify_dump`: write the differing blocks to files.
+    pub dump: bool,
+    /// `verify_pattern`.
+    pub pattern: VerifyPattern,
+    /// `verify_backlog`: verify after every so many writes; 0: after all.
+    pub backlog: u64,
+    /// `verify_backlog_batch`: how many blocks then; 0: as `backlog`.
+    pub backlog_batch: u64,
+    /// `verify_interval`: bytes covered by a header; 0: a whole block.
+    pub interval: u64,
+    /// `verify_offset`: where in the interval the header lies.
+    pub header_offset: u64,
+    /// `verify_only`: write nothing, check what an earlier run wrote.
+    pub only: bool,
+    /// `verify_async`: threads that check; 0: inline.
+    pub threads: u32,
+    /// `verifysort`: read back in order of offset.
+    pub sorted: bool,
+    /// `verify_write_sequence`: check the write's sequence number too.
+    pub write_sequence: bool,
+    /// `experimental_verify`: regenerate the op stream instead of remembering it.
+    pub regenerate: bool,
+    /// `trim_percentage`-less: keep state for `verify_state_load` (`verify_state_save`).
+    pub state_save: bool,
+}
+
+/// `verify_pattern` and `buffer_pattern` may refer to the block's offset (`%o`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyPattern {
+    /// The bytes, repeated over the block.
+    pub bytes: Vec<u8>,
+    /// Positions in `bytes` at which the block's offset stands as 8 bytes, little-endian (`%o`).
+    pub offset_at: Vec<usize>,
+}
+
+/// Recording and replay.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Iolog {
+    /// `read_iolog`.
+    pub read: Option<String>,
+    /// `write_iolog`.
+    pub write: Option<String>,
+    /// `replay_no_stall`: ignore the recorded times.
+    pub no_stall: bool,
+    /// `replay_time_scale` in percent.
+    pub time_scale_percent: u32,
+    /// `replay_redirect`: all ops go to this file.
+    pub redirect: Option<String>,
+    /// `replay_align`.
+    pub align: u64,
+    /// `replay_scale`: offsets are divided by this.
+    pub scale: u64,
+    /// `replay_skip`: directions left out.
+    pub skip: PerDirection<bool>,
+}
+
+/// What happens when an op fails.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errors {
+    /// `continue_on_error`: go on after failed reads, writes (and trims), verifications.
+    pub continue_read: bool,
+    /// See `continue_read`.
+    pub continue_write: bool,
+    /// See `continue_read`.
+    pub continue_verify: bool,
+    /// `ignore_error`: error numbers that are no error: reads, writes, verification.
+    pub ignore: [Vec<i32>; 3],
+    /// `error_dump`.
+    pub dump: bool,
+    /// `max_latency` in nanoseconds: an op that takes longer ends the job.
+    pub max_latency_ns: PerDirection<Option<u64>>,
+}
+
+/// Reporting and logging.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reporting {
+    /// `slat_percentiles`, `clat_percentiles`, `lat_percentiles`: which distributions list percentiles.
+    pub slat_percentiles: bool,
+    /// See `slat_percentiles`.
+    pub clat_percentiles: bool,
+    /// See `slat_percentiles`.
+    pub lat_percentiles: bool,
+    /// `percentile_list`, 0..=100 each.
+    pub percentiles: Vec<f64>,
+    /// `significant_figures`.
+    pub significant_figures: u32,
+    /// `disable_lat`.
+    pub disable_lat: bool,
+    /// `disable_clat`.
+    pub disable_clat: bool,
+    /// `disable_slat`.
+    pub disable_slat: bool,
+    /// `disable_bw_measurement`.
+    pub disable_bw: bool,
+    /// `gtod_reduce`.
+    pub gtod_reduce: bool,
+    /// `clocksource`.
+    pub clock: ClockSource,
+    /// `unified_rw_reporting`.
+    pub unified: Unified,
+    /// `bwavgtime`: length of an interval.
+    pub bw_interval_ns: u64,
+    /// `iopsavgtime`.
+    pub iops_interval_ns: u64,
+    /// `write_bw_log`, `write_iops_log`, `write_lat_log`, `write_hist_log`: prefixes of files.
+    pub logs: Logs,
+    /// `kb_base`: 1024 or 1000.
+    pub kb_base: u32,
+    /// `unit_base`: 0 automatic, 1 bits, 8 bytes.
+    pub unit_base: u32,
+    /// `stats=0`: leave the job out of the results.
+    pub stats: bool,
+}
+
+/// `clocksource=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ClockSource {
+    /// The best there is.
+    #[default]
+    Auto,
+    /// `cpu`: the time-stamp counter.
+    Cpu,
+    /// `clock_gettime` (and `gettimeofday`).
+    ClockGettime,
+}
+
+/// `unified_rw_reporting=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Unified {
+    /// Directions apart.
+    #[default]
+    None,
+    /// All in one, called `mixed`.
+    Mixed,
+    /// Both.
+    Both,
+}
+
+/// Logs over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logs {
+    /// `write_bw_log`.
+    pub bw: Option<String>,
+    /// `write_iops_log`.
+    pub iops: Option<String>,
+    /// `write_lat_log` (gives lat, clat and slat logs).
+    pub lat: Option<String>,
+    /// `write_hist_log`.
+    pub histogram: Option<String>,
+    /// `log_avg_msec` in nanoseconds; 0: every op.
+    pub average_ns: u64,
+    /// `log_hist_msec` in nanoseconds.
+    pub histogram_ns: u64,
+    /// `log_max_value`: the largest instead of the mean.
+    pub max_value: bool,
+    /// `log_offset`.
+    pub offset: bool,
+    /// `log_unix_epoch`, `log_alternate_epoch`.
+    pub unix_epoch: bool,
+    /// `per_job_logs`.
+    pub per_job: bool,
+}
+
+/// Options of the engines that have rings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ring {
+    /// `fixedbufs`.
+    pub fixed_buffers: bool,
+    /// `registerfiles`.
+    pub register_files: bool,
+    /// `sqthread_poll`.
+    pub sq_poll: bool,
+    /// `sqthread_poll_cpu`.
+    pub sq_poll_cpu: Option<u32>,
+    /// `hipri`: poll the device for completions.
+    pub hipri: bool,
+    /// `nonvectored`; None: the engine's default.
+    pub nonvectored: Option<bool>,
+    /// `force_async`: every so many ops go to a kernel worker; 0 none.
+    pub force_async: u32,
+    /// `userspace_reap` of libaio.
+    pub userspace_reap: bool,
+    /// `uncached`, `nowait`.
+    pub nowait: bool,
+    /// Anything else an engine takes (`subnqn`, `volume`, ...): name and value.
+    pub other: Vec<(String, String)>,
+}
+
+/// Refusals that the user insists on overriding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allow {
+    /// `allow_mounted_write`: write to a device that is mounted.
+    pub mounted_write: bool,
+    /// `--allow-signature`: write to a device that carries a file system.
+    pub signature_write: bool,
+}

@@ -1,0 +1,134 @@
+//! Engines: what carries ops out. One trait, one table, one conformance suite for all.
+//!
+//! ```text
+//! queue(request) ─► Queued::Later ─┐                      (asynchronous: collected)
+//!        │                         ├─► submit() ─► reap(min, ..) ─► Completion, its slot free again
+//!        └────► Queued::Done(completion)                  (synchronous: carried out in the call)
+//! ```
+//!
+//! A [`Slot`] owns one buffer. It moves into [`Engine::queue`] and comes back in the [`Completion`]: while a
+//! request is in flight nobody can hold its bytes, so the kernel's writes race with nothing.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use job::Job;
+use job::workload::OpKind;
+
+mod slots;
+
+pub use slots::{Slot, Slots};
+
+/// One op on its way to an engine.
+#[derive(Debug)]
+pub struct Request {
+    /// The buffer; returned by the completion.
+    pub slot: Slot,
+    /// What to do.
+    pub kind: OpKind,
+    /// Index of the file, as given to [`Engine::open`].
+    pub file: u32,
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes to transfer, at most [`Slots::slot_bytes`].
+    pub len: u32,
+    /// Bytes of the slot to skip: where a short transfer is continued.
+    pub skip: u32,
+}
+
+/// A finished op.
+#[derive(Debug)]
+pub struct Completion {
+    /// The buffer, free again.
+    pub slot: Slot,
+    /// Bytes transferred (possibly fewer than asked), 0 for syncs; or a negative errno.
+    pub result: i64,
+}
+
+/// What became of a queued request.
+#[derive(Debug)]
+pub enum Queued {
+    /// It will be submitted by the next [`Engine::submit`] and completed by a later [`Engine::reap`].
+    Later,
+    /// It was carried out in the call.
+    Done(Completion),
+    /// The engine is full: submit or reap first, then queue the request that is handed back.
+    Full(Request),
+}
+
+/// A way to carry ops out. One instance serves one clone, on one thread.
+pub trait Engine: Send {
+    /// Makes `fd` known as file `file`, before the first request on it and again after [`Engine::close`].
+    ///
+    /// # Errors
+    /// What registering the descriptor gives; engines that register nothing never fail.
+    fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()>;
+
+    /// Forgets file `file`; the caller closes the descriptor afterwards. No request on it is in flight.
+    fn close(&mut self, file: u32);
+
+    /// Takes a request. Never blocks in an asynchronous engine.
+    fn queue(&mut self, request: Request) -> Queued;
+
+    /// Hands all queued requests to the kernel; how many it took. The rest stays queued for the next call.
+    ///
+    /// # Errors
+    /// Only what ends the job: the errors of single ops are results. EAGAIN and EINTR are not errors: 0 is.
+    fn submit(&mut self) -> io::Result<usize>;
+
+    /// Appends finished ops to `done`: waits until at least `min` are there (0 polls) or `timeout_ns` is over,
+    /// takes at most `max`. An interrupted wait returns early with what is there.
+    ///
+    /// # Errors
+    /// Only what ends the job.
+    fn reap(&mut self, min: usize, max: usize, timeout_ns: Option<u64>, done: &mut Vec<Completion>) -> io::Result<()>;
+
+    /// Bytes of the target that the engine opened by itself (see [`Kind::opens_files`]), for file `file`.
+    fn file_bytes(&self, _file: u32) -> Option<u64> {
+        None
+    }
+}
+
+/// What an engine is given when it is made.
+pub struct Setup<'a> {
+    /// The job, for the engine's own options.
+    pub job: &'a Job,
+    /// The buffers of all requests.
+    pub slots: Arc<Slots>,
+    /// Requests in flight at the most.
+    pub depth: u32,
+    /// Number of files that may be open at once: indices 0..files.
+    pub files: u32,
+    /// Names of the files, for engines that open them by themselves; index as in [`Request::file`].
+    pub names: &'a [String],
+}
+
+/// One row of the engine table.
+pub struct Kind {
+    /// fio's name: `io_uring`.
+    pub name: &'static str,
+    /// Other names that it is known by.
+    pub aliases: &'static [&'static str],
+    /// One line for `--enghelp`.
+    pub summary: &'static str,
+    /// Whether it can have only one op in flight.
+    pub synchronous: bool,
+    /// Whether its files are not paths of this host: it opens them itself from [`Setup::names`].
+    pub opens_files: bool,
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Why it is not available here, or which option does not fit.
+    pub make: fn(&Setup) -> Result<Box<dyn Engine>, crate::Error>,
+}
+
+impl Kind {
+    /// The engine of that name or alias.
+    pub fn find(name: &str) -> Option<&'static Kind> {
+        ENGINES.iter().find(|kind| kind.name == name || kind.aliases.contains(&name))
+    }
+}
+
+/// All engines.
+pub static ENGINES: &[Kind] = &[];

@@ -1,0 +1,79 @@
+//! What goes wrong before or during a run, in one line that helps.
+
+use std::fmt;
+
+/// A failure: what, where, why, what to do.
+#[derive(Debug)]
+pub struct Error {
+    /// What class of failure it is: decides the exit status.
+    pub kind: ErrorKind,
+    /// What was attempted: `cannot open`.
+    pub what: String,
+    /// On what: a path, a job, an option.
+    pub place: String,
+    /// The likely cause and what to do; empty if the source says it all.
+    pub hint: String,
+    /// What the system said.
+    pub source: Option<std::io::Error>,
+}
+
+/// The class of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The user asked for something that cannot be done: exit status 2.
+    Usage,
+    /// It was refused to protect data: exit status 2.
+    Refused,
+    /// The system failed: no space, an I/O error: exit status 2 before the run, 1 within a job.
+    System,
+    /// Read data differ from what was written: exit status 1.
+    Verify,
+    /// A defect of this program: exit status 101.
+    Internal,
+}
+
+impl Error {
+    /// A failure of the system call `what` on `place`.
+    pub fn system(what: impl Into<String>, place: impl Into<String>, source: std::io::Error) -> Error {
+        Error { kind: ErrorKind::System, what: what.into(), place: place.into(), hint: String::new(), source: Some(source) }
+    }
+
+    /// A request that cannot be met.
+    pub fn usage(what: impl Into<String>, place: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error { kind: ErrorKind::Usage, what: what.into(), place: place.into(), hint: hint.into(), source: None }
+    }
+
+    /// The same with a hint: the likely cause and what to do.
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The error number: that of the system, EIO where there is none, EILSEQ for verification.
+    pub fn errno(&self) -> i32 {
+        let fallback = if self.kind == ErrorKind::Verify { libc::EILSEQ } else { libc::EIO };
+        self.source.as_ref().and_then(std::io::Error::raw_os_error).unwrap_or(fallback)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.what)?;
+        if !self.place.is_empty() {
+            write!(f, " {}", self.place)?;
+        }
+        if let Some(source) = &self.source {
+            write!(f, ": {source}")?;
+        }
+        if !self.hint.is_empty() {
+            write!(f, " ({})", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}

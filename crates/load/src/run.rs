@@ -1,0 +1,71 @@
+//! Carrying out a plan: the call that the program makes.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use job::job::Plan;
+use measure::PerDirection;
+use measure::schema::RunResult;
+
+use crate::Error;
+
+/// What the caller keeps in hand while a plan runs.
+#[derive(Default)]
+pub struct Control<'a> {
+    /// Set (by a signal handler) to end the run early: jobs stop issuing, wait for what is in flight, clean up.
+    pub stop: Arc<AtomicBool>,
+    /// Called a few times a second from the thread that called [`run`].
+    pub progress: Option<&'a mut dyn FnMut(&Progress)>,
+    /// Length of the intervals in the result; None: each job's `bwavgtime`.
+    pub interval_ns: Option<u64>,
+    /// Whether each interval carries its latency distribution.
+    pub interval_histograms: bool,
+    /// Clones are threads whatever the job says: for callers that have threads of their own.
+    pub threads_only: bool,
+}
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Files are being made.
+    #[default]
+    Layout,
+    /// Load that is not measured yet.
+    Ramp,
+    /// Measured load.
+    Run,
+    /// Reading back.
+    Verify,
+}
+
+/// A moment of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// The phase of the clone that is furthest behind.
+    pub phase: Phase,
+    /// Clones that are at work, and all clones of the plan.
+    pub running: (u32, u32),
+    /// Nanoseconds since the run began.
+    pub elapsed_ns: u64,
+    /// Part of the work that is done, 0..=1; None if it has no known end.
+    pub done: Option<f64>,
+    /// Nanoseconds to go, if known.
+    pub remaining_ns: Option<u64>,
+    /// Ops so far.
+    pub ops: PerDirection<u64>,
+    /// Bytes so far.
+    pub bytes: PerDirection<u64>,
+    /// Sum of the latencies of those ops.
+    pub lat_sum_ns: u64,
+}
+
+/// The result of all jobs of a plan.
+///
+/// Jobs that fail are in the result with their error (`ended` is then `Failed`); a run that was stopped is
+/// `Interrupted`. Files that the jobs asked to be removed are removed in every case.
+///
+/// # Errors
+/// What is wrong before anything ran: an unknown engine, a refused target, a file that is missing.
+pub fn run(_plan: &Plan, _control: &mut Control) -> Result<RunResult, Error> {
+    Err(Error { kind: crate::ErrorKind::Internal, what: "no runner".into(), place: String::new(), hint: String::new(), source: None })
+}
