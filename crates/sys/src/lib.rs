@@ -5,5 +5,7 @@
 //! outside the engines where `unsafe` meets the kernel.
 
 pub mod buffer;
+pub mod child;
 pub mod clock;
 pub mod ring;
+pub mod shared;

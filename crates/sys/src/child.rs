@@ -1,0 +1,154 @@
+//! A forked child that computes bytes for its parent.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::FromRawFd;
+
+/// A running child process. Dropping it kills and reaps the child.
+#[derive(Debug)]
+pub struct Child {
+    pid: libc::pid_t,
+    answer: File,
+    reaped: bool,
+}
+
+/// How a child ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It computed this.
+    Answer(Vec<u8>),
+    /// It was ended by this signal.
+    Signal(i32),
+    /// It gave up with this exit status.
+    Status(i32),
+}
+
+/// Runs `work` in a child process and gives its handle to the parent.
+///
+/// The child has the parent's memory as it was, ignores SIGINT (a terminal sends that to both: ending is the
+/// parent's decision) and dies with its parent. Other threads of the parent do not exist in it: `work` must not
+/// wait for anything that they hold.
+///
+/// # Errors
+/// What fork(2) and memfd_create(2) say: EAGAIN at the limit of processes, ENOMEM, EMFILE.
+pub fn spawn(work: impl FnOnce() -> Vec<u8>) -> io::Result<Child> {
+    // SAFETY: the name is a NUL-terminated literal.
+    let fd = unsafe { libc::memfd_create(c"answer".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fd was just created and belongs to nobody else.
+    let mut answer = unsafe { File::from_raw_fd(fd) };
+    // SAFETY: no parameter; the child runs only `work`, under the contract above.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            die_with_parent();
+            let status = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+                Ok(bytes) => i32::from(answer.write_all(&bytes).is_err()),
+                Err(_) => 101,
+            };
+            // SAFETY: ends this process at once, without the parent's exit handlers and buffers.
+            unsafe { libc::_exit(status) }
+        }
+        pid => Ok(Child { pid, answer, reaped: false }),
+    }
+}
+
+fn die_with_parent() {
+    // SAFETY: changes only this process: it is sent SIGKILL when its parent is gone.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // SAFETY: sets a disposition of this process; SIG_IGN is always valid.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
+}
+
+impl Child {
+    /// The process id.
+    pub fn id(&self) -> i32 {
+        self.pid
+    }
+
+    /// The outcome if the child has ended; None while it runs.
+    ///
+    /// # Errors
+    /// What waitpid(2) or reading the answer says.
+    pub fn try_wait(&mut self) -> io::Result<Option<Outcome>> {
+        let mut status = 0;
+        // SAFETY: status is a valid integer to fill; pid is a child of ours that nobody else reaps.
+        match unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) } {
+            0 => Ok(None),
+            -1 => Err(io::Error::last_os_error()),
+            _ => {
+                self.reaped = true;
+                self.outcome(status).map(Some)
+            }
+        }
+    }
+
+    fn outcome(&mut self, status: i32) -> io::Result<Outcome> {
+        if libc::WIFSIGNALED(status) {
+            return Ok(Outcome::Signal(libc::WTERMSIG(status)));
+        }
+        if libc::WEXITSTATUS(status) != 0 {
+            return Ok(Outcome::Status(libc::WEXITSTATUS(status)));
+        }
+        let mut bytes = Vec::new();
+        self.answer.rewind()?;
+        self.answer.read_to_end(&mut bytes)?;
+        Ok(Outcome::Answer(bytes))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.reaped {
+            // SAFETY: pid is a child of ours that has not been reaped, so the number is still its own.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            let mut status = 0;
+            // SAFETY: as in try_wait.
+            unsafe { libc::waitpid(self.pid, &mut status, 0) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::SharedWords;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    fn wait(child: &mut Child) -> Outcome {
+        loop {
+            if let Some(outcome) = child.try_wait().unwrap() {
+                return outcome;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_child_answers_and_shares_words() {
+        let words = SharedWords::new(2).unwrap();
+        let mut child = spawn(|| {
+            words[1].store(7, Relaxed);
+            vec![42; 100_000]
+        })
+        .unwrap();
+        assert_eq!(wait(&mut child), Outcome::Answer(vec![42; 100_000]));
+        assert_eq!(words[1].load(Relaxed), 7);
+    }
+
+    #[test]
+    fn a_killed_child_says_so() {
+        let mut child = spawn(|| loop {
+            std::thread::yield_now();
+        })
+        .unwrap();
+        // SAFETY: the child is ours and running.
+        unsafe { libc::kill(child.id(), libc::SIGKILL) };
+        assert_eq!(wait(&mut child), Outcome::Signal(libc::SIGKILL));
+    }
+}
