@@ -13,15 +13,24 @@ const PER_OCTAVE: usize = 1 << PRECISION_BITS;
 const BUCKETS: usize = (64 - PRECISION_BITS as usize + 1) * PER_OCTAVE;
 
 /// A distribution of non-negative integers, usually latencies in nanoseconds.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Histogram {
+    /// Empty until the first sample: an unused histogram costs nothing.
     counts: Box<[u64]>,
     count: u64,
     sum: u128,
-    /// The exact sum of squares about nothing in particular: enough for the standard deviation.
+    /// For the standard deviation.
     sum_of_squares: f64,
     min: u64,
     max: u64,
+}
+
+impl PartialEq for Histogram {
+    /// Same samples, as far as the buckets tell them apart.
+    fn eq(&self, other: &Self) -> bool {
+        (self.count, self.sum, self.min, self.max) == (other.count, other.sum, other.min, other.max)
+            && self.buckets().eq(other.buckets())
+    }
 }
 
 impl Default for Histogram {
@@ -31,10 +40,10 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram. Its 58 KiB are touched only where samples fall.
+    /// An empty histogram. Its 58 KiB are allocated by the first sample and touched only where samples fall.
     pub fn new() -> Histogram {
         Histogram {
-            counts: vec![0; BUCKETS].into_boxed_slice(),
+            counts: Box::default(),
             count: 0,
             sum: 0,
             sum_of_squares: 0.0,
@@ -46,7 +55,11 @@ impl Histogram {
     /// Counts one sample.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.counts[bucket_of(value)] += 1;
+        // The bounds check that indexing needs anyway is also the check for the first sample.
+        match self.counts.get_mut(bucket_of(value)) {
+            Some(bucket) => *bucket += 1,
+            None => self.first(value),
+        }
         self.count += 1;
         self.sum += u128::from(value);
         self.sum_of_squares += value as f64 * value as f64;
@@ -54,11 +67,24 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    #[cold]
+    fn first(&mut self, value: u64) {
+        self.allocate();
+        self.counts[bucket_of(value)] += 1;
+    }
+
+    fn allocate(&mut self) {
+        if self.counts.is_empty() {
+            self.counts = vec![0; BUCKETS].into_boxed_slice();
+        }
+    }
+
     /// Adds all samples of `other`. The result is that of recording both sample sets into one histogram.
     pub fn merge(&mut self, other: &Histogram) {
         if other.count == 0 {
             return;
         }
+        self.allocate();
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
@@ -201,6 +227,7 @@ impl<'de> Deserialize<'de> for Histogram {
         let mut histogram = Histogram::new();
         let mut count = 0u64;
         for (index, n) in written.buckets {
+            histogram.allocate();
             let bucket = histogram.counts.get_mut(index as usize).ok_or_else(|| D::Error::custom("no such bucket"))?;
             *bucket = n;
             count = count.checked_add(n).ok_or_else(|| D::Error::custom("too many samples"))?;

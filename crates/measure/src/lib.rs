@@ -5,6 +5,7 @@
 
 pub mod direction;
 pub mod histogram;
+pub mod merge;
 pub mod schema;
 pub mod verdict;
 

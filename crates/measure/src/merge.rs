@@ -1,0 +1,178 @@
+//! Merging the results of clones, of processes and of hosts: exact for counts and distributions.
+
+use crate::schema::{CpuUsage, DepthDistribution, DirectionResult, Interval, JobResult, Verified};
+use crate::{Direction, Histogram};
+
+impl JobResult {
+    /// Adds a clone that ran beside this one: counts and distributions add up, times are the longest of both, intervals
+    /// add up where they end together, the first error stays. Name, options and facts stay those of `self`.
+    pub fn merge(&mut self, other: &JobResult) {
+        self.clones += other.clones;
+        self.start_unix_ms = self.start_unix_ms.min(other.start_unix_ms);
+        self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        if self.error.is_none() {
+            self.error.clone_from(&other.error);
+        }
+        for direction in Direction::ALL {
+            self.directions[direction].merge(&other.directions[direction]);
+        }
+        self.sync.lat_ns.merge(&other.sync.lat_ns);
+        self.cpu.merge(&other.cpu);
+        self.depth.merge(&other.depth);
+        self.latency_target = self.latency_target.or(other.latency_target);
+        merge_intervals(&mut self.intervals, &other.intervals, self.interval_ns);
+        self.verified = match (self.verified, other.verified) {
+            (Some(a), Some(b)) => {
+                Some(Verified { blocks: a.blocks + b.blocks, mismatches: a.mismatches + b.mismatches })
+            }
+            (one, None) | (None, one) => one,
+        };
+        for note in &other.facts.notes {
+            if !self.facts.notes.contains(note) {
+                self.facts.notes.push(note.clone());
+            }
+        }
+    }
+
+    /// Ops of all directions.
+    pub fn total_ops(&self) -> u64 {
+        self.directions.iter().map(|(_, result)| result.ops).sum()
+    }
+
+    /// Bytes of all directions.
+    pub fn total_bytes(&self) -> u64 {
+        self.directions.iter().map(|(_, result)| result.bytes).sum()
+    }
+
+    /// The total latencies of all directions in one distribution, in nanoseconds.
+    pub fn lat_ns(&self) -> Histogram {
+        let mut all = Histogram::new();
+        for (_, result) in self.directions.iter() {
+            all.merge(&result.lat_ns);
+        }
+        all
+    }
+}
+
+impl DirectionResult {
+    /// Adds what another clone transferred.
+    pub fn merge(&mut self, other: &DirectionResult) {
+        self.bytes += other.bytes;
+        self.ops += other.ops;
+        self.short_ops += other.short_ops;
+        self.dropped_ops += other.dropped_ops;
+        self.failed_ops += other.failed_ops;
+        self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
+        self.slat_ns.merge(&other.slat_ns);
+        self.clat_ns.merge(&other.clat_ns);
+        self.lat_ns.merge(&other.lat_ns);
+        if let Some(theirs) = &other.lat_intended_ns {
+            self.lat_intended_ns.get_or_insert_default().merge(theirs);
+        }
+    }
+}
+
+impl CpuUsage {
+    /// Adds the use of another clone.
+    pub fn merge(&mut self, other: &CpuUsage) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.context_switches += other.context_switches;
+        self.major_faults += other.major_faults;
+        self.minor_faults += other.minor_faults;
+    }
+
+    /// What was used since `earlier`.
+    pub fn since(&self, earlier: &CpuUsage) -> CpuUsage {
+        CpuUsage {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+            context_switches: self.context_switches.saturating_sub(earlier.context_switches),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+        }
+    }
+}
+
+impl DepthDistribution {
+    /// Adds the counts of another clone.
+    pub fn merge(&mut self, other: &DepthDistribution) {
+        add_each(&mut self.in_flight, &other.in_flight);
+        add_each(&mut self.submitted, &other.submitted);
+        add_each(&mut self.completed, &other.completed);
+        self.in_flight_sum += other.in_flight_sum;
+        self.submit_calls += other.submit_calls;
+        self.complete_calls += other.complete_calls;
+    }
+
+    /// The mean depth at submission of an op, that op included; 0 without ops.
+    pub fn mean(&self) -> f64 {
+        let ops: u64 = self.in_flight.iter().sum();
+        if ops == 0 { 0.0 } else { self.in_flight_sum as f64 / ops as f64 }
+    }
+}
+
+fn add_each(mine: &mut Vec<u64>, theirs: &[u64]) {
+    if mine.len() < theirs.len() {
+        mine.resize(theirs.len(), 0);
+    }
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        *mine += theirs;
+    }
+}
+
+/// Intervals of clones belong together when they end in the same nominal interval, counted from the common start.
+fn merge_intervals(mine: &mut Vec<Interval>, theirs: &[Interval], interval_ns: u64) {
+    let place = |interval: &Interval| interval.end_ns.saturating_sub(1) / interval_ns.max(1);
+    for other in theirs {
+        match mine.binary_search_by_key(&place(other), place) {
+            Ok(at) => mine[at].merge(other),
+            Err(at) => mine.insert(at, other.clone()),
+        }
+    }
+}
+
+impl Interval {
+    fn merge(&mut self, other: &Interval) {
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.length_ns = self.length_ns.max(other.length_ns);
+        for direction in Direction::ALL {
+            self.bytes[direction] += other.bytes[direction];
+            self.ops[direction] += other.ops[direction];
+            self.lat_sum_ns[direction] += other.lat_sum_ns[direction];
+        }
+        if let Some(theirs) = &other.lat_ns {
+            self.lat_ns.get_or_insert_default().merge(theirs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clone_with(latencies: &[u64], ends_ns: &[u64]) -> JobResult {
+        let mut job = JobResult { clones: 1, interval_ns: 100, ..JobResult::default() };
+        for &latency in latencies {
+            job.directions.read.lat_ns.record(latency);
+            job.directions.read.ops += 1;
+        }
+        for &end_ns in ends_ns {
+            let mut interval = Interval { end_ns, length_ns: 100, ..Interval::default() };
+            interval.ops.read = 1;
+            job.intervals.push(interval);
+        }
+        job
+    }
+
+    #[test]
+    fn merged_clones_equal_one_clone_with_all_samples() {
+        let mut merged = clone_with(&[1, 2, 3], &[100, 200]);
+        merged.merge(&clone_with(&[1000, 2000], &[101, 199, 300]));
+        assert_eq!(merged.directions.read.lat_ns, clone_with(&[1, 2, 3, 1000, 2000], &[]).directions.read.lat_ns);
+        assert_eq!((merged.clones, merged.total_ops()), (2, 5));
+        let ops: Vec<u64> = merged.intervals.iter().map(|interval| interval.ops.read).collect();
+        assert_eq!(ops, [1, 3, 1], "101, 199 and 200 end in the second hundred");
+    }
+}
