@@ -1,0 +1,26 @@
+//! `plimsoll completions SHELL`: the completion script of a shell.
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use clap_complete::Shell;
+
+use crate::command_line::Subcommand;
+use crate::exit::Exit;
+use crate::man::documented;
+
+/// The row of the table.
+pub const SUBCOMMAND: Subcommand = Subcommand { command, takes_job_options: false, run };
+
+fn command() -> Command {
+    Command::new("completions")
+        .about("Print the completion script of a shell")
+        .long_about("Prints the completion script of a shell: `plimsoll completions bash > /etc/bash_completion.d/plimsoll`.")
+        .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(value_parser!(Shell)).help("The shell"))
+}
+
+fn run(matches: &ArgMatches, _job: Vec<String>) -> anyhow::Result<Exit> {
+    let shell: Shell = *matches.get_one("shell").expect("required");
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut documented(), "plimsoll", &mut script);
+    std::io::Write::write_all(&mut std::io::stdout(), &script)?;
+    Ok(Exit::Ok)
+}
