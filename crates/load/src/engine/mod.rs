@@ -16,6 +16,9 @@ use std::sync::Arc;
 use job::Job;
 use job::workload::OpKind;
 
+mod blocking;
+mod null;
+mod psync;
 mod slots;
 
 pub use slots::{Slot, Slots};
@@ -57,7 +60,8 @@ pub enum Queued {
     Full(Request),
 }
 
-/// A way to carry ops out. One instance serves one clone, on one thread.
+/// A way to carry ops out. One instance serves one clone, on the thread that made it: rings and registered
+/// descriptors belong to a thread. Dropping it waits for what is in flight (after asking the kernel to cancel it).
 pub trait Engine: Send {
     /// Makes `fd` known as file `file`, before the first request on it and again after [`Engine::close`].
     ///
@@ -78,11 +82,29 @@ pub trait Engine: Send {
     fn submit(&mut self) -> io::Result<usize>;
 
     /// Appends finished ops to `done`: waits until at least `min` are there (0 polls) or `timeout_ns` is over,
-    /// takes at most `max`. An interrupted wait returns early with what is there.
+    /// takes at most `max`. An interrupted wait returns early with what is there; `min` is never more than what has
+    /// been submitted, so that a wait ends.
     ///
     /// # Errors
     /// Only what ends the job.
     fn reap(&mut self, min: usize, max: usize, timeout_ns: Option<u64>, done: &mut Vec<Completion>) -> io::Result<()>;
+
+    /// [`Engine::submit`], then [`Engine::reap`], in one system call where the kernel has one; how many were
+    /// submitted.
+    ///
+    /// # Errors
+    /// Only what ends the job.
+    fn submit_and_reap(
+        &mut self,
+        min: usize,
+        max: usize,
+        timeout_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> io::Result<usize> {
+        let submitted = self.submit()?;
+        self.reap(min, max, timeout_ns, done)?;
+        Ok(submitted)
+    }
 
     /// Bytes of the target that the engine opened by itself (see [`Kind::opens_files`]), for file `file`.
     fn file_bytes(&self, _file: u32) -> Option<u64> {
@@ -116,7 +138,9 @@ pub struct Kind {
     pub synchronous: bool,
     /// Whether its files are not paths of this host: it opens them itself from [`Setup::names`].
     pub opens_files: bool,
-    /// Makes one.
+    /// Whether it touches no file at all: sizes come from the job alone, nothing is laid out or opened.
+    pub diskless: bool,
+    /// Makes one, on the thread that will drive it.
     ///
     /// # Errors
     /// Why it is not available here, or which option does not fit.
@@ -131,4 +155,11 @@ impl Kind {
 }
 
 /// All engines.
-pub static ENGINES: &[Kind] = &[];
+pub static ENGINES: &[Kind] = &[
+    psync::PSYNC,
+    psync::SYNC,
+    psync::VSYNC,
+    psync::PVSYNC,
+    psync::PVSYNC2,
+    null::NULL,
+];

@@ -1,0 +1,83 @@
+//! Ops carried out by a system call that returns when they are done: what every engine falls back on where the
+//! kernel has no asynchronous form.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use job::Job;
+use job::workload::OpKind;
+use measure::Direction;
+
+/// `_IO(0x12, 119)` of linux/fs.h: discard {start, length} of a block device.
+const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET - 0x68 + 0x77;
+
+/// `sync_file_range=`'s flags, and whether data go around the page cache: what syncs and transfers need of a job.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flags {
+    /// Of sync_file_range(2).
+    pub sync_range: u32,
+    /// RWF_* of preadv2(2).
+    pub rwf: i32,
+}
+
+impl Flags {
+    pub(super) fn of(job: &Job) -> Flags {
+        let mut rwf = 0;
+        if job.ring.hipri {
+            rwf |= libc::RWF_HIPRI;
+        }
+        if job.ring.nowait {
+            rwf |= libc::RWF_NOWAIT;
+        }
+        if option_is_set(job, "uncached") {
+            rwf |= libc::RWF_DONTCACHE;
+        }
+        Flags { sync_range: job.syncs.range.map_or(0, |(flags, _)| flags), rwf }
+    }
+}
+
+/// Whether an engine's own option is given and not 0.
+pub(super) fn option_is_set(job: &Job, name: &str) -> bool {
+    job.ring.other.iter().any(|(key, value)| key == name && value != "0")
+}
+
+/// The result of a sync or trim: 0 (bytes for trims) or a negative errno.
+pub(super) fn carry_out(fd: RawFd, kind: OpKind, offset: u64, len: u32, flags: Flags) -> i64 {
+    match kind {
+        // SAFETY: fsync takes no memory; a bad descriptor is an error number.
+        OpKind::Sync => result_of(unsafe { libc::fsync(fd) }, 0),
+        // SAFETY: as above.
+        OpKind::DataSync => result_of(unsafe { libc::fdatasync(fd) }, 0),
+        OpKind::SyncRange => {
+            // SAFETY: sync_file_range takes no memory.
+            result_of(unsafe { libc::sync_file_range(fd, offset as i64, i64::from(len), flags.sync_range) }, 0)
+        }
+        OpKind::Io(Direction::Trim) => trim(fd, offset, len),
+        OpKind::Io(_) => -i64::from(libc::EINVAL),
+    }
+}
+
+/// Discards a range of a block device, punches a hole into a file; bytes or a negative errno.
+fn trim(fd: RawFd, offset: u64, len: u32) -> i64 {
+    let range = [offset, u64::from(len)];
+    // SAFETY: BLKDISCARD reads two 64-bit numbers, which is what range holds.
+    let discarded = result_of(unsafe { libc::ioctl(fd, BLKDISCARD, range.as_ptr()) }, len);
+    if discarded != -i64::from(libc::ENOTTY) {
+        return discarded;
+    }
+    // SAFETY: fallocate takes no memory.
+    result_of(unsafe { libc::fallocate64(fd, PUNCH, offset as i64, i64::from(len)) }, len)
+}
+
+/// fallocate(2) that frees the blocks and leaves the size.
+pub(super) const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// `success` if the call returned 0, the negative errno otherwise.
+fn result_of(returned: libc::c_int, success: u32) -> i64 {
+    if returned == 0 { i64::from(success) } else { -i64::from(last_errno()) }
+}
+
+/// errno of the call just made.
+pub(super) fn last_errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}

@@ -1,0 +1,220 @@
+//! The engines whose system call returns when the op is done: depth 1, whatever the job asks for.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use job::workload::OpKind;
+use measure::Direction;
+
+use super::blocking::{self, Flags, last_errno};
+use super::{Completion, Engine, Kind, Queued, Request, Setup, Slots};
+
+const fn kind(
+    name: &'static str,
+    summary: &'static str,
+    make: fn(&Setup) -> Result<Box<dyn Engine>, crate::Error>,
+) -> Kind {
+    Kind { name, aliases: &[], summary, synchronous: true, opens_files: false, diskless: false, make }
+}
+
+pub(super) const PSYNC: Kind = kind("psync", "pread(2) and pwrite(2)", |setup| Ok(Blocking::<Positioned>::boxed(setup)));
+pub(super) const SYNC: Kind =
+    kind("sync", "lseek(2), then read(2) or write(2)", |setup| Ok(Blocking::<Seeking>::boxed(setup)));
+pub(super) const VSYNC: Kind =
+    kind("vsync", "lseek(2), then readv(2) or writev(2)", |setup| Ok(Blocking::<SeekingVectored>::boxed(setup)));
+pub(super) const PVSYNC: Kind =
+    kind("pvsync", "preadv(2) and pwritev(2)", |setup| Ok(Blocking::<PositionedVectored>::boxed(setup)));
+pub(super) const PVSYNC2: Kind = kind("pvsync2", "preadv2(2) and pwritev2(2): hipri, nowait, uncached", |setup| {
+    Ok(Blocking::<Flagged>::boxed(setup))
+});
+
+/// A transfer as the system calls take it.
+struct Transfer {
+    fd: RawFd,
+    write: bool,
+    memory: *mut u8,
+    len: usize,
+    offset: i64,
+    rwf: i32,
+}
+
+impl Transfer {
+    fn vector(&self) -> libc::iovec {
+        libc::iovec { iov_base: self.memory.cast(), iov_len: self.len }
+    }
+}
+
+/// How a transfer is made.
+trait Call: Send + 'static {
+    /// Whether it uses the descriptor's own position.
+    const SEEKS: bool = false;
+
+    /// What the system call returns: bytes, or -1 and errno.
+    ///
+    /// # Safety
+    /// `memory` is valid for `len` bytes, and nobody else touches them during the call.
+    unsafe fn call(transfer: &Transfer) -> isize;
+}
+
+struct Positioned;
+impl Call for Positioned {
+    #[inline]
+    unsafe fn call(t: &Transfer) -> isize {
+        if t.write {
+            // SAFETY: upheld by the caller.
+            unsafe { libc::pwrite64(t.fd, t.memory.cast(), t.len, t.offset) }
+        } else {
+            // SAFETY: upheld by the caller.
+            unsafe { libc::pread64(t.fd, t.memory.cast(), t.len, t.offset) }
+        }
+    }
+}
+
+struct Seeking;
+impl Call for Seeking {
+    const SEEKS: bool = true;
+    unsafe fn call(t: &Transfer) -> isize {
+        if t.write {
+            // SAFETY: upheld by the caller.
+            unsafe { libc::write(t.fd, t.memory.cast(), t.len) }
+        } else {
+            // SAFETY: upheld by the caller.
+            unsafe { libc::read(t.fd, t.memory.cast(), t.len) }
+        }
+    }
+}
+
+struct SeekingVectored;
+impl Call for SeekingVectored {
+    const SEEKS: bool = true;
+    unsafe fn call(t: &Transfer) -> isize {
+        let vector = t.vector();
+        if t.write {
+            // SAFETY: one vector, upheld by the caller.
+            unsafe { libc::writev(t.fd, &vector, 1) }
+        } else {
+            // SAFETY: one vector, upheld by the caller.
+            unsafe { libc::readv(t.fd, &vector, 1) }
+        }
+    }
+}
+
+struct PositionedVectored;
+impl Call for PositionedVectored {
+    unsafe fn call(t: &Transfer) -> isize {
+        let vector = t.vector();
+        if t.write {
+            // SAFETY: one vector, upheld by the caller.
+            unsafe { libc::pwritev64(t.fd, &vector, 1, t.offset) }
+        } else {
+            // SAFETY: one vector, upheld by the caller.
+            unsafe { libc::preadv64(t.fd, &vector, 1, t.offset) }
+        }
+    }
+}
+
+struct Flagged;
+impl Call for Flagged {
+    unsafe fn call(t: &Transfer) -> isize {
+        let vector = t.vector();
+        if t.write {
+            // RWF_NOWAIT is for reads; on writes of most file systems it is an error.
+            // SAFETY: one vector, upheld by the caller.
+            unsafe { libc::pwritev2(t.fd, &vector, 1, t.offset, t.rwf & !libc::RWF_NOWAIT) }
+        } else {
+            // SAFETY: one vector, upheld by the caller.
+            unsafe { libc::preadv2(t.fd, &vector, 1, t.offset, t.rwf) }
+        }
+    }
+}
+
+struct Blocking<C> {
+    slots: Arc<Slots>,
+    /// By file; -1 while closed.
+    fds: Vec<RawFd>,
+    /// Where the descriptor's own position is; -1 when unknown. Of engines that seek only.
+    positions: Vec<i64>,
+    flags: Flags,
+    call: std::marker::PhantomData<C>,
+}
+
+impl<C: Call> Blocking<C> {
+    fn boxed(setup: &Setup) -> Box<dyn Engine> {
+        let files = setup.files as usize;
+        Box::new(Blocking::<C> {
+            slots: Arc::clone(&setup.slots),
+            fds: vec![-1; files],
+            positions: vec![-1; files],
+            flags: Flags::of(setup.job),
+            call: std::marker::PhantomData,
+        })
+    }
+
+    #[inline]
+    fn transfer(&mut self, request: &Request, direction: Direction) -> i64 {
+        let file = request.file as usize;
+        let (skip, len) = (request.skip as usize, request.len as usize);
+        assert!(skip + len <= self.slots.slot_bytes(), "a request is larger than its buffer");
+        // SAFETY: skip lies within the slot, by the check above.
+        let memory = unsafe { self.slots.pointer(request.slot.index()).add(skip) };
+        let transfer = Transfer {
+            fd: self.fds[file],
+            write: direction == Direction::Write,
+            memory,
+            len,
+            offset: request.offset as i64,
+            rwf: self.flags.rwf,
+        };
+        if C::SEEKS && self.positions[file] != transfer.offset {
+            // SAFETY: lseek takes no memory.
+            if unsafe { libc::lseek64(transfer.fd, transfer.offset, libc::SEEK_SET) } < 0 {
+                return -i64::from(last_errno());
+            }
+        }
+        let result = loop {
+            // SAFETY: memory is valid for skip + len <= slot_bytes, and the slot's token is in this call.
+            let returned = unsafe { C::call(&transfer) };
+            if returned >= 0 {
+                break returned as i64;
+            }
+            let errno = last_errno();
+            if errno != libc::EINTR {
+                break -i64::from(errno);
+            }
+        };
+        if C::SEEKS {
+            self.positions[file] = if result >= 0 { transfer.offset + result } else { -1 };
+        }
+        result
+    }
+}
+
+impl<C: Call> Engine for Blocking<C> {
+    fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()> {
+        self.fds[file as usize] = fd;
+        self.positions[file as usize] = -1;
+        Ok(())
+    }
+
+    fn close(&mut self, file: u32) {
+        self.fds[file as usize] = -1;
+    }
+
+    #[inline]
+    fn queue(&mut self, request: Request) -> Queued {
+        let result = match request.kind {
+            OpKind::Io(direction @ (Direction::Read | Direction::Write)) => self.transfer(&request, direction),
+            kind => blocking::carry_out(self.fds[request.file as usize], kind, request.offset, request.len, self.flags),
+        };
+        Queued::Done(Completion { slot: request.slot, result })
+    }
+
+    fn submit(&mut self) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn reap(&mut self, _min: usize, _max: usize, _timeout: Option<u64>, _done: &mut Vec<Completion>) -> io::Result<()> {
+        Ok(())
+    }
+}
