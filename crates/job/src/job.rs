@@ -22,7 +22,8 @@ pub struct Job {
     pub name: String,
     /// `description`.
     pub description: Option<String>,
-    /// The section's own options as written, fio's canonical names, in order.
+    /// The section's own options as written, fio's canonical names, in order; an option that stands without a
+    /// value has an empty one here (fio's JSON leaves those out).
     pub options: Vec<(String, String)>,
     /// `ioengine`, canonical name of the engine table; existence is checked by the load crate.
     pub engine: String,
@@ -225,9 +226,9 @@ pub struct Files {
     pub pre_read: bool,
     /// `direct` (or `buffered=0`): O_DIRECT.
     pub direct: bool,
-    /// `atomic`: O_DIRECT with atomic writes where supported.
+    /// `sync`: O_SYNC or O_DSYNC.
     pub sync: OpenSync,
-    /// `file_hash`-less lock: `lockfile`.
+    /// `lockfile`.
     pub lock: FileLock,
 }
 
@@ -294,9 +295,9 @@ pub struct Pattern {
     pub mix_read: u8,
     /// `rw_sequencer=identical`: offsets of the last op are used again for each direction.
     pub identical: bool,
-    /// `rwmixcycle`-less: the seed of everything random in this job (`randseed`); clones derive theirs.
+    /// `randseed`: the seed of everything random in this job; clones derive theirs.
     pub seed: u64,
-    /// `randrepeat`: the same sequence every run.
+    /// `randrepeat`, or a `randseed` was given: the same sequence every run. If false, `seed` means nothing.
     pub repeatable: bool,
     /// `allrandrepeat`.
     pub all_repeatable: bool,
@@ -391,12 +392,24 @@ pub struct Time {
     pub new_group: bool,
     /// `exitall`: when this job ends, all end.
     pub exit_all: bool,
-    /// `exit_what=all`, `stonewall` or `group`: how far `exit_all` reaches. True: all.
-    pub exit_everything: bool,
+    /// `exit_what`: how far `exit_all` reaches.
+    pub exit_what: ExitWhat,
     /// `exitall_on_error`.
     pub exit_all_on_error: bool,
     /// `steadystate`: end when the figure is steady.
     pub steady_state: Option<SteadyState>,
+}
+
+/// `exit_what=`: what ends when a job with `exitall` ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ExitWhat {
+    /// The jobs of its reporting group.
+    #[default]
+    Group,
+    /// Every job that runs now; those behind the next stonewall still start.
+    Stonewall,
+    /// The whole run.
+    All,
 }
 
 /// `steadystate=`: end when the deviation or slope of a figure stays within a limit.
@@ -446,7 +459,7 @@ pub struct Process {
 pub struct Buffers {
     /// `mem`: which memory.
     pub memory: MemoryKind,
-    /// `iomem_align`: bytes past a page boundary... 0 for page alignment.
+    /// `iomem_align`: alignment in bytes, 0 for that of a page.
     pub align: u64,
     /// `zero_buffers`.
     pub zero: bool,
@@ -518,9 +531,9 @@ pub enum VerifyKind {
     Sha3(u16),
     /// Only the header is checked (`verify=meta` of old: header with offset, seed, time).
     HeaderOnly,
-    /// `verify=pattern`: the pattern and a header.
+    /// `verify_pattern` without `verify`: the pattern behind a header.
     PatternHeader,
-    /// `verify_pattern` without a header.
+    /// `verify=pattern`: nothing but the pattern.
     PatternOnly,
     /// `verify=null`: everything passes.
     Null,
@@ -557,8 +570,6 @@ pub struct Verify {
     pub write_sequence: bool,
     /// `experimental_verify`: regenerate the op stream instead of remembering it.
     pub regenerate: bool,
-    /// `trim_percentage`-less: keep state for `verify_state_load` (`verify_state_save`).
-    pub state_save: bool,
 }
 
 /// `verify_pattern` and `buffer_pattern` may refer to the block's offset (`%o`).
@@ -647,6 +658,8 @@ pub struct Reporting {
     pub unit_base: u32,
     /// `stats=0`: leave the job out of the results.
     pub stats: bool,
+    /// `disk_util`: report how busy the disks below were.
+    pub disk_util: bool,
 }
 
 /// `clocksource=`.
@@ -717,7 +730,7 @@ pub struct Ring {
     pub force_async: u32,
     /// `userspace_reap` of libaio.
     pub userspace_reap: bool,
-    /// `uncached`, `nowait`.
+    /// `nowait`: RWF_NOWAIT.
     pub nowait: bool,
     /// Anything else an engine takes (`subnqn`, `volume`, ...): name and value.
     pub other: Vec<(String, String)>,

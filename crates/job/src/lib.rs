@@ -5,6 +5,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod defaults;
 pub mod job;
 pub mod workload;
 
