@@ -67,6 +67,32 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// Counts `n` samples of the same value.
+    pub fn record_many(&mut self, value: u64, n: u64) {
+        if n == 0 {
+            return;
+        }
+        self.allocate();
+        self.counts[bucket_of(value)] += n;
+        self.count += n;
+        self.sum += u128::from(value) * u128::from(n);
+        self.sum_of_squares += value as f64 * value as f64 * n as f64;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    /// Replaces the moments and the ends by those of the original, for a histogram rebuilt from coarser buckets or from
+    /// percentiles. Nothing happens to an empty one.
+    pub fn set_moments(&mut self, min: u64, max: u64, mean: f64, stddev: f64) {
+        if self.count == 0 || !(mean.is_finite() && stddev.is_finite() && mean >= 0.0) {
+            return;
+        }
+        let n = self.count as f64;
+        (self.min, self.max) = (min.min(max), max.max(min));
+        self.sum = (mean * n).round() as u128;
+        self.sum_of_squares = stddev * stddev * (n - 1.0) + n * mean * mean;
+    }
+
     #[cold]
     fn first(&mut self, value: u64) {
         self.allocate();
@@ -298,6 +324,18 @@ mod tests {
         let read: Histogram = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
         assert_eq!(read, one);
         assert!(serde_json::from_str::<Histogram>(r#"{"count":1,"min":0,"max":0,"sum":"0","sum_of_squares":0,"buckets":[]}"#).is_err());
+    }
+
+    #[test]
+    fn many_at_once_equal_one_by_one_and_moments_can_be_restored() {
+        let (mut one, mut many) = (Histogram::new(), Histogram::new());
+        (0..1000).for_each(|_| one.record(777));
+        many.record_many(777, 1000);
+        many.record_many(5, 0);
+        assert_eq!(one, many);
+        many.set_moments(700, 800, 750.5, 12.25);
+        assert_eq!((many.min(), many.max(), many.mean()), (700, 800, 750.5));
+        assert!((many.stddev() - 12.25).abs() < 1e-6, "{}", many.stddev());
     }
 
     #[test]

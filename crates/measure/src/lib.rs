@@ -4,8 +4,12 @@
 #![forbid(unsafe_code)]
 
 pub mod direction;
+pub mod effect;
 pub mod histogram;
+pub mod load_line;
 pub mod merge;
+pub mod point;
+pub mod refine;
 pub mod schema;
 pub mod verdict;
 

@@ -124,6 +124,15 @@ pub struct JobResult {
     pub interval_ns: u64,
     /// Of `verify=`: what was checked.
     pub verified: Option<Verified>,
+    /// Which figures the job wants reported, and how.
+    #[serde(default)]
+    pub reporting: Reporting,
+    /// `continue_on_error`: failed ops are counted instead of ending the job.
+    #[serde(default)]
+    pub continue_on_error: bool,
+    /// Of `steadystate`.
+    #[serde(default)]
+    pub steady_state: Option<SteadyState>,
     /// Statements about this job's numbers.
     pub verdicts: Vec<Verdict>,
 }
@@ -254,6 +263,73 @@ pub struct Interval {
     pub lat_sum_ns: PerDirection<u64>,
     /// The distribution of those latencies, where intervals are to carry it.
     pub lat_ns: Option<Histogram>,
+}
+
+/// Which figures a job wants reported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reporting {
+    /// `percentile_list`, 0..=100 each, ascending.
+    pub percentiles: Vec<f64>,
+    /// `slat_percentiles`.
+    pub slat_percentiles: bool,
+    /// `clat_percentiles`.
+    pub clat_percentiles: bool,
+    /// `lat_percentiles`.
+    pub lat_percentiles: bool,
+    /// `unified_rw_reporting`.
+    pub unified: Unified,
+}
+
+impl Default for Reporting {
+    /// fio's defaults: percentiles of clat, at its own list.
+    fn default() -> Reporting {
+        Reporting {
+            percentiles: [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99]
+                .to_vec(),
+            slat_percentiles: false,
+            clat_percentiles: true,
+            lat_percentiles: false,
+            unified: Unified::None,
+        }
+    }
+}
+
+/// `unified_rw_reporting`: whether directions are reported apart, together or both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unified {
+    /// Apart.
+    #[default]
+    None,
+    /// As one, called `mixed`.
+    Mixed,
+    /// Both.
+    Both,
+}
+
+/// The outcome of `steadystate`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SteadyState {
+    /// As fio names it: `iops`, `iops_slope`, `bw` or `bw_slope`.
+    pub criterion: String,
+    /// The limit; a percentage if `percent`.
+    pub limit: f64,
+    /// Whether the limit and the criterion's value are percentages of the mean.
+    pub percent: bool,
+    /// Length of the window in nanoseconds.
+    pub duration_ns: u64,
+    /// Whether it was attained.
+    pub attained: bool,
+    /// The criterion's value at the end.
+    pub value: f64,
+    /// The largest deviation from the mean in the window.
+    pub max_deviation: f64,
+    /// The slope in the window, per second.
+    pub slope: f64,
+    /// Ops per second, one entry a second of the window.
+    pub iops: Vec<u64>,
+    /// Bytes per second, likewise.
+    pub bytes_per_second: Vec<u64>,
 }
 
 /// What `verify=` checked.

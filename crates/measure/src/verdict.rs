@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::schema::{Curve, Estimate, JobResult, RunResult};
+
 /// How much a verdict takes away from the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,4 +29,19 @@ pub struct Verdict {
     pub means: String,
     /// What to change.
     pub advice: String,
+}
+
+/// The verdicts on one job's numbers, worst first. Uses what the job left behind and nothing else.
+pub fn for_job(_job: &JobResult) -> Vec<Verdict> {
+    Vec::new()
+}
+
+/// The verdicts on a run as a whole (what concerns one job is [`for_job`]'s).
+pub fn for_run(_run: &RunResult) -> Vec<Verdict> {
+    Vec::new()
+}
+
+/// The verdicts on a curve as a whole: points too uncertain, still rising, at the generator's ceiling.
+pub fn for_curve(_curve: &Curve, _ceiling_iops: Option<Estimate>) -> Vec<Verdict> {
+    Vec::new()
 }

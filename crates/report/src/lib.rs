@@ -1,5 +1,17 @@
-//! Results as text, as JSON in fio's schema and as HTML.
+//! Results as text, as JSON in fio's schema and as HTML; and results read back.
+//!
+//! ```text
+//! schema ─► text | fio_json | terse | ndjson | html (svg)
+//! file   ─► read ─► schema
+//! ```
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod figures;
+pub mod fio_json;
+pub mod html;
+pub mod ndjson;
+pub mod read;
 pub mod svg;
+pub mod terse;
+pub mod text;
