@@ -1,2 +1,34 @@
-//! Admission: windows, fair queues and tuning; and the simulator that runs them at any scale. Pure: time is passed in.
+//! Admission: windows, fair queues and tuning; and the simulator that runs them at any scale.
+//!
+//! Pure: the time is passed in, nothing here sleeps, spawns, locks or allocates per op. The load generator,
+//! the interposer's lanes, the NVMe/TCP target and the simulator all run this same code.
+//!
+//! ```
+//! use pace::{Admit, Config, Limits, Op};
+//!
+//! let mut pacer = Config::auto(Some(8 << 20)).build(Limits::default()).unwrap();
+//! let op = Op { drive: 0, tenant: 0, queue: 0, bytes: 131_072, write: false, admin: false, cookie: 7 };
+//! match pacer.admit(1_000, op) {
+//!     Admit::Go(id) => assert!(pacer.complete(90_000, id)), // issue it; when it is done, give its bytes back
+//!     Admit::Held(_) => {}    // `poll` will return cookie 7 when there is room
+//!     Admit::Refused(_) => {} // no room to remember it: push back on whoever sent it
+//! }
+//! while let Some(released) = pacer.poll(90_000) {
+//!     let _issue_now = (released.cookie, released.id);
+//! }
+//! ```
 #![forbid(unsafe_code)]
+
+mod admission;
+mod auto;
+mod config;
+mod methods;
+mod op;
+mod slab;
+mod stats;
+
+pub use admission::Admission;
+pub use auto::{AutoPacer, Tuning};
+pub use config::{Config, Error, Limits, Method};
+pub use op::{Admit, Op, OpId, Purge, Refusal, Released};
+pub use stats::{Counters, Stats, WindowSample};

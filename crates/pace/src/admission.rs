@@ -1,0 +1,40 @@
+//! The one interface of every pacing method.
+
+use crate::{Admit, Op, OpId, Purge, Released, Stats};
+
+/// Decides when an op may be issued. Not thread-safe on purpose: one per reactor, or behind the caller's lock.
+///
+/// The caller's duties: time never goes back; every `Go` and every `Released` is `complete`d exactly once; `poll`
+/// is called until it returns `None` after each batch of admissions and completions, and again no later than
+/// [`Admission::wakeup_ns`].
+pub trait Admission: Send {
+    /// Whether `op` may be issued now. Admin ops always may.
+    fn admit(&mut self, now_ns: u64, op: Op) -> Admit;
+
+    /// True if `id` was in flight: its bytes are given back, and its latency is learnt from. False for a stale handle
+    /// (completed twice, or still held), which changes nothing.
+    fn complete(&mut self, now_ns: u64, id: OpId) -> bool;
+
+    /// The next held op that may be issued now, if any.
+    fn poll(&mut self, now_ns: u64) -> Option<Released>;
+
+    /// When `poll` may next release something although nothing completes; `None` if only a completion can help.
+    fn wakeup_ns(&self) -> Option<u64>;
+
+    /// The cookie of a held op that is now forgotten; `None` if it is not held (it may be in flight).
+    fn abort(&mut self, now_ns: u64, id: OpId) -> Option<u64>;
+
+    /// The cookie of one held op that matches and is now forgotten: call until `None`. Costs a pass over all slots.
+    fn purge(&mut self, now_ns: u64, which: Purge) -> Option<u64>;
+
+    /// Counters since construction, per drive and per tenant.
+    fn stats(&self) -> &Stats;
+
+    /// Bytes in flight that are admitted at most at this moment; `u64::MAX` where the method does not bound them.
+    fn window_bytes(&self) -> u64;
+
+    /// The period between releases of rate methods in nanoseconds (of one credit); 0 for others.
+    fn period_ns(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,333 @@
+//! Who of those that wait goes next: deficit round robin over drives, then tenants, then queues, charged by bytes.
+//!
+//! Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin" (1996), nested three deep. Each op costs its bytes plus
+//! 4 KiB, so that a flood of tiny ops is not free. Two lanes, small and large ops, each with a ring of drives; a drive that may
+//! not send at present leaves the ring and comes back when something of its own completes or shares change.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::slab::{List, Slab, NONE};
+
+/// What an op costs beyond its bytes.
+pub(crate) const OP_COST_BYTES: u64 = 4096;
+const QUANTUM_BYTES: i64 = 128 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Small = 0,
+    Large = 1,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum In {
+    /// In no ring: empty or blocked.
+    Nothing,
+    /// In its parent's ring; for drives the ring of those that may send.
+    Ring,
+    /// For drives: over its share, below its cap.
+    Debt,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    parent: u32,
+    key: u32,
+    next: u32,
+    prev: u32,
+    /// The child whose turn it is; for leaves unused.
+    turn: u32,
+    ops: List,
+    held: u32,
+    deficit: i64,
+    place: In,
+}
+
+const EMPTY: Node = Node {
+    parent: NONE,
+    key: 0,
+    next: NONE,
+    prev: NONE,
+    turn: NONE,
+    ops: List::EMPTY,
+    held: 0,
+    deficit: 0,
+    place: In::Nothing,
+};
+
+/// Keys are small integers: one multiplication mixes them well enough, and no attacker picks node numbers.
+#[derive(Default)]
+struct MixHasher(u64);
+
+impl Hasher for MixHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_u64(u64::from(b));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+pub(crate) struct FairQueues {
+    /// First the drives of the small lane, then those of the large lane, then tenants and queues as they are needed.
+    nodes: Box<[Node]>,
+    free: u32,
+    index: HashMap<u64, u32, BuildHasherDefault<MixHasher>>,
+    drives: u32,
+    /// Per lane: whose turn it is.
+    ready: [u32; 2],
+    debt: [u32; 2],
+    quantum: i64,
+}
+
+impl FairQueues {
+    pub fn new(drives: u32, ops: u32) -> FairQueues {
+        let fixed = 2 * drives as usize;
+        // Every held op needs at most a tenant node and a queue node of its own.
+        let total = fixed + 2 * ops as usize;
+        let mut nodes = vec![EMPTY; total].into_boxed_slice();
+        for (i, node) in nodes.iter_mut().enumerate().skip(fixed) {
+            node.next = if i + 1 < total { i as u32 + 1 } else { NONE };
+        }
+        FairQueues {
+            nodes,
+            free: fixed as u32,
+            // Twice the live entries, so that deletions never make it grow.
+            index: HashMap::with_capacity_and_hasher(4 * ops as usize, BuildHasherDefault::default()),
+            drives,
+            ready: [NONE; 2],
+            debt: [NONE; 2],
+            quantum: QUANTUM_BYTES,
+        }
+    }
+
+    fn drive_node(&self, drive: u32, lane: Lane) -> u32 {
+        lane as u32 * self.drives + drive
+    }
+
+    /// Whether a drive of this lane may send.
+    pub fn has_ready(&self, lane: Lane) -> bool {
+        self.ready[lane as usize] != NONE
+    }
+
+    pub fn has_debtor(&self, lane: Lane) -> bool {
+        self.debt[lane as usize] != NONE
+    }
+
+    #[inline]
+    pub fn any_ready(&self) -> bool {
+        self.ready != [NONE; 2] || self.debt != [NONE; 2]
+    }
+
+    #[inline]
+    pub fn drive_waits(&self, drive: u32, lane: Lane) -> bool {
+        self.nodes[self.drive_node(drive, lane) as usize].held > 0
+    }
+
+    /// The child of `parent` for `key`, made and put into its ring if it is not there.
+    fn child(&mut self, parent: u32, key: u32) -> u32 {
+        let map_key = u64::from(parent) << 32 | u64::from(key);
+        if let Some(&node) = self.index.get(&map_key) {
+            return node;
+        }
+        let node = self.free;
+        self.free = self.nodes[node as usize].next;
+        self.nodes[node as usize] = Node { parent, key, ..EMPTY };
+        self.index.insert(map_key, node);
+        let turn = self.nodes[parent as usize].turn;
+        let turn = self.link(turn, node, In::Ring);
+        self.nodes[parent as usize].turn = turn;
+        node
+    }
+
+    fn drop_child(&mut self, node: u32) {
+        let Node { parent, key, .. } = self.nodes[node as usize];
+        let turn = self.nodes[parent as usize].turn;
+        self.nodes[parent as usize].turn = self.unlink(turn, node);
+        self.index.remove(&(u64::from(parent) << 32 | u64::from(key)));
+        self.nodes[node as usize].next = self.free;
+        self.free = node;
+    }
+
+    /// Puts `node` last in the ring whose turn is at `turn`; the ring's turn afterwards.
+    fn link(&mut self, turn: u32, node: u32, place: In) -> u32 {
+        self.nodes[node as usize].place = place;
+        if turn == NONE {
+            self.nodes[node as usize].next = node;
+            self.nodes[node as usize].prev = node;
+            return node;
+        }
+        let last = self.nodes[turn as usize].prev;
+        self.nodes[node as usize].next = turn;
+        self.nodes[node as usize].prev = last;
+        self.nodes[last as usize].next = node;
+        self.nodes[turn as usize].prev = node;
+        turn
+    }
+
+    /// Takes `node` out of its ring; the ring's turn afterwards.
+    fn unlink(&mut self, turn: u32, node: u32) -> u32 {
+        let Node { next, prev, .. } = self.nodes[node as usize];
+        self.nodes[node as usize].place = In::Nothing;
+        if next == node {
+            return NONE;
+        }
+        self.nodes[prev as usize].next = next;
+        self.nodes[next as usize].prev = prev;
+        if turn == node { next } else { turn }
+    }
+
+    /// Where a drive's node is linked, as a ring's turn.
+    fn ring_of(&mut self, drive_node: u32, place: In) -> &mut u32 {
+        let lane = usize::from(drive_node >= self.drives);
+        if place == In::Debt { &mut self.debt[lane] } else { &mut self.ready[lane] }
+    }
+
+    fn move_drive(&mut self, drive_node: u32, to: In) {
+        let from = self.nodes[drive_node as usize].place;
+        if from == to {
+            return;
+        }
+        if from != In::Nothing {
+            let turn = *self.ring_of(drive_node, from);
+            *self.ring_of(drive_node, from) = self.unlink(turn, drive_node);
+        }
+        if to != In::Nothing {
+            let turn = *self.ring_of(drive_node, to);
+            *self.ring_of(drive_node, to) = self.link(turn, drive_node, to);
+        }
+    }
+
+    /// Appends a held op.
+    pub fn push(&mut self, slab: &mut Slab, index: u32, lane: Lane) {
+        let op = slab[index].op;
+        let drive = self.drive_node(op.drive, lane);
+        let tenant = self.child(drive, op.tenant);
+        let leaf = self.child(tenant, op.queue);
+        slab[index].leaf = leaf;
+        self.nodes[leaf as usize].ops.push(slab, index);
+        self.quantum = self.quantum.max(i64::from(op.bytes) + OP_COST_BYTES as i64);
+        for node in [leaf, tenant, drive] {
+            self.nodes[node as usize].held += 1;
+        }
+        if self.nodes[drive as usize].held == 1 {
+            self.move_drive(drive, In::Ring);
+        }
+    }
+
+    /// Charges the path of an op that is about to be sent.
+    pub fn charge(&mut self, slab: &Slab, index: u32) {
+        let cost = i64::from(slab[index].op.bytes) + OP_COST_BYTES as i64;
+        let leaf = slab[index].leaf;
+        let tenant = self.nodes[leaf as usize].parent;
+        let drive = self.nodes[tenant as usize].parent;
+        for node in [leaf, tenant, drive] {
+            self.nodes[node as usize].deficit -= cost;
+        }
+    }
+
+    /// Takes a held op out of its queue: it is sent, aborted or purged.
+    pub fn remove(&mut self, slab: &mut Slab, index: u32) {
+        let leaf = slab[index].leaf;
+        let tenant = self.nodes[leaf as usize].parent;
+        let drive = self.nodes[tenant as usize].parent;
+        let mut ops = self.nodes[leaf as usize].ops;
+        ops.unlink(slab, index);
+        self.nodes[leaf as usize].ops = ops;
+        for node in [leaf, tenant, drive] {
+            self.nodes[node as usize].held -= 1;
+        }
+        if self.nodes[leaf as usize].held == 0 {
+            self.drop_child(leaf);
+        }
+        if self.nodes[tenant as usize].held == 0 {
+            self.drop_child(tenant);
+        }
+        if self.nodes[drive as usize].held == 0 {
+            self.move_drive(drive, In::Nothing);
+            // An idle flow saves up nothing (the paper, section 3).
+            self.nodes[drive as usize].deficit = 0;
+        }
+    }
+
+    /// The op whose turn it is in a lane that has one, and its drive. Asking again gives the same answer until it is charged.
+    pub fn next(&mut self, slab: &Slab, lane: Lane) -> (u32, u32) {
+        let from_debt = !self.has_ready(lane);
+        loop {
+            let drive = if from_debt { self.debt[lane as usize] } else { self.ready[lane as usize] };
+            let tenant = self.turn_within(slab, drive);
+            let leaf = self.turn_within(slab, tenant);
+            let index = self.nodes[leaf as usize].ops.head;
+            if self.has_turn(drive, slab, index) {
+                return (index, drive % self.drives);
+            }
+            let next = self.nodes[drive as usize].next;
+            *(if from_debt { &mut self.debt[lane as usize] } else { &mut self.ready[lane as usize] }) = next;
+        }
+    }
+
+    /// The child of `parent` whose turn it is, after topping up those that cannot pay yet.
+    fn turn_within(&mut self, slab: &Slab, parent: u32) -> u32 {
+        loop {
+            let child = self.nodes[parent as usize].turn;
+            let head = self.head_of(child);
+            if self.has_turn(child, slab, head) {
+                return child;
+            }
+            self.nodes[parent as usize].turn = self.nodes[child as usize].next;
+        }
+    }
+
+    /// The op that a tenant or queue node would send.
+    fn head_of(&self, node: u32) -> u32 {
+        let turn = self.nodes[node as usize].turn;
+        if turn == NONE { self.nodes[node as usize].ops.head } else { self.nodes[turn as usize].ops.head }
+    }
+
+    /// Whether `node` can pay for `index`; if not, it gets its quantum for the next round.
+    fn has_turn(&mut self, node: u32, slab: &Slab, index: u32) -> bool {
+        let cost = i64::from(slab[index].op.bytes) + OP_COST_BYTES as i64;
+        let deficit = &mut self.nodes[node as usize].deficit;
+        if *deficit >= cost {
+            return true;
+        }
+        *deficit += self.quantum;
+        false
+    }
+
+    /// The drive may not send until something changes.
+    pub fn block(&mut self, drive: u32, lane: Lane) {
+        self.move_drive(self.drive_node(drive, lane), In::Nothing);
+    }
+
+    /// The drive may send only if nobody within its share does.
+    pub fn defer(&mut self, drive: u32, lane: Lane) {
+        self.move_drive(self.drive_node(drive, lane), In::Debt);
+    }
+
+    /// Something of this drive's completed: look at it again.
+    #[inline]
+    pub fn unblock(&mut self, drive: u32) {
+        for lane in [Lane::Small, Lane::Large] {
+            let node = self.drive_node(drive, lane);
+            if self.nodes[node as usize].held > 0 && self.nodes[node as usize].place != In::Ring {
+                self.move_drive(node, In::Ring);
+            }
+        }
+    }
+
+    /// Shares have changed: look at every drive again.
+    pub fn unblock_all(&mut self) {
+        for drive in 0..self.drives {
+            self.unblock(drive);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The self-tuning pacer: the smallest window on the plateau, shared by buffer-time, queued fairly.
+//!
+//! What is scarce is buffer-time, bytes x seconds. Three parts, one file each:
+//! [`window`] finds how many bytes in flight the machine needs and no more, from the delivered rate alone;
+//! [`share`] divides that window between drives by what each occupies, so that a slow one cannot hold it all;
+//! [`fair`] orders the ops that wait: drive, then tenant, then queue, by bytes.
+//! This file joins them behind [`Admission`].
+
+mod fair;
+mod share;
+mod tuning;
+mod window;
+
+use crate::methods::Core;
+use crate::slab::State;
+use crate::stats::WindowSample;
+use crate::{Admission, Admit, Limits, Op, OpId, Purge, Released, Stats};
+use fair::{FairQueues, Lane};
+use share::Shares;
+pub use tuning::Tuning;
+use window::{Window, WindowInput};
+
+/// The default pacer. See the [module documentation](self) and docs/pacing.md for the law.
+pub struct AutoPacer {
+    core: Core,
+    tuning: Tuning,
+    window: Window,
+    shares: Shares,
+    queues: FairQueues,
+    /// Bytes of small ops in flight: what their priority is bounded by.
+    small_bytes: u64,
+    /// Bytes sent from each lane, to alternate once the small lane has used its priority.
+    lane_sent: [u64; 2],
+    epoch: Epoch,
+}
+
+/// What has been counted since the current measurement began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Epoch {
+    ends_ns: u64,
+    delivered_bytes: u64,
+    delivered_ops: u64,
+    admitted_ops: u64,
+    released_ops: u64,
+    latency_sum_ns: u64,
+}
+
+impl AutoPacer {
+    /// A pacer that starts with `tuning.start_bytes` of window, or the budget if that is less.
+    pub fn new(limits: Limits, tuning: Tuning, budget_bytes: Option<u64>) -> AutoPacer {
+        AutoPacer {
+            core: Core::new(limits, budget_bytes),
+            window: Window::new(&tuning, budget_bytes),
+            shares: Shares::new(limits.drives),
+            queues: FairQueues::new(limits.drives, limits.ops),
+            small_bytes: 0,
+            lane_sent: [0; 2],
+            epoch: Epoch::default(),
+            tuning,
+        }
+    }
+
+    fn lane_of(&self, op: &Op) -> Lane {
+        if op.bytes <= self.tuning.small_op_bytes { Lane::Small } else { Lane::Large }
+    }
+
+    /// Whether the window has room. An op larger than the window goes alone: the budget was checked on arrival.
+    #[inline]
+    fn fits_window(&self, bytes: u32) -> bool {
+        let in_flight = self.core.stats.total.in_flight_bytes;
+        in_flight == 0 || in_flight + u64::from(bytes) <= self.window.bytes()
+    }
+
+    #[inline]
+    fn note_admitted(&mut self, now_ns: u64, op: &Op) {
+        self.shares.admit(now_ns, op, self.lane_of(op));
+        if op.bytes <= self.tuning.small_op_bytes {
+            self.small_bytes += u64::from(op.bytes);
+        }
+        self.epoch.admitted_ops += 1;
+    }
+
+    /// The bound on small ops with priority: a part of the window, but always a few ops.
+    fn small_lane_bytes(&self) -> u64 {
+        (self.window.bytes() as f64 * self.tuning.small_lane_fraction) as u64
+    }
+
+    /// Which lane sends next, and whether it lends: small ops first until they fill their part of the window, then
+    /// byte for byte; drives that are over their share only when no other waits.
+    fn next_lane(&self) -> Option<(Lane, bool)> {
+        let choose = |small: bool, large: bool| match (small, large) {
+            (false, false) => None,
+            (true, false) => Some(Lane::Small),
+            (false, true) => Some(Lane::Large),
+            (true, true) => {
+                let priority = self.small_bytes < self.small_lane_bytes();
+                let behind = self.lane_sent[Lane::Small as usize] <= self.lane_sent[Lane::Large as usize];
+                Some(if priority || behind { Lane::Small } else { Lane::Large })
+            }
+        };
+        let queues = &self.queues;
+        choose(queues.has_ready(Lane::Small), queues.has_ready(Lane::Large)).map(|lane| (lane, false)).or_else(|| {
+            choose(queues.has_debtor(Lane::Small), queues.has_debtor(Lane::Large)).map(|lane| (lane, true))
+        })
+    }
+
+    fn release(&mut self, now_ns: u64, index: u32, lane: Lane) -> Released {
+        let op = self.core.slab[index].op;
+        self.queues.charge(&self.core.slab, index);
+        self.queues.remove(&mut self.core.slab, index);
+        let released = self.core.release(now_ns, index);
+        self.shares.unhold(&op);
+        self.note_admitted(now_ns, &op);
+        self.epoch.released_ops += 1;
+        let (mine, other) = (lane as usize, 1 - lane as usize);
+        self.lane_sent[mine] += u64::from(op.bytes) + fair::OP_COST_BYTES;
+        // A lane that had nothing to send must not save up a claim.
+        if !self.queues.has_ready(if other == 0 { Lane::Small } else { Lane::Large }) {
+            self.lane_sent[other] = self.lane_sent[mine];
+        }
+        released
+    }
+
+    /// The periodic work, both parts off the per-op path.
+    #[inline]
+    fn tick(&mut self, now_ns: u64) {
+        if self.shares.due(now_ns) {
+            self.reshare(now_ns);
+        }
+        if now_ns >= self.epoch.ends_ns {
+            self.end_epoch(now_ns);
+        }
+    }
+
+    #[cold]
+    fn reshare(&mut self, now_ns: u64) {
+        self.shares.recompute(now_ns, self.window.bytes(), &self.tuning);
+        self.queues.unblock_all();
+    }
+
+    #[cold]
+    fn end_epoch(&mut self, now_ns: u64) {
+        let first = self.epoch.ends_ns == 0;
+        let started_ns = self.window.measuring_since_ns();
+        let mean_latency_ns = self.epoch.latency_sum_ns / self.epoch.delivered_ops.max(1);
+        if !first && self.epoch.delivered_ops < self.tuning.epoch_min_ops
+            && now_ns < started_ns + self.tuning.epoch_max_ms * 1_000_000
+        {
+            // Too few completions to call it a rate: measure on.
+            self.epoch.ends_ns = now_ns + self.tuning.epoch_ms * 1_000_000 / 4;
+            return;
+        }
+        if !first {
+            let elapsed_s = now_ns.saturating_sub(started_ns).max(1) as f64 / 1e9;
+            let rate = self.epoch.delivered_bytes as f64 / elapsed_s;
+            self.window.epoch(
+                &self.tuning,
+                WindowInput {
+                    rate_bytes_per_s: rate,
+                    limited: self.epoch.released_ops as f64
+                        >= self.tuning.limited_fraction * self.epoch.admitted_ops.max(1) as f64
+                        && self.epoch.released_ops > 0,
+                    largest_op_bytes: self.shares.largest_op_bytes(),
+                },
+            );
+            self.core.stats.sample_window(WindowSample {
+                at_ns: now_ns,
+                window_bytes: self.window.bytes(),
+                rate_bytes_per_s: rate,
+            });
+            self.shares.end_epoch(&self.tuning);
+            self.reshare(now_ns);
+        }
+        // What is in flight was admitted under the previous window: let a few residences pass before measuring.
+        let settle_ns = (self.tuning.settle_residences * mean_latency_ns)
+            .clamp(self.tuning.settle_min_ms * 1_000_000, self.tuning.epoch_ms * 1_000_000);
+        self.window.start_measuring(now_ns + settle_ns);
+        self.epoch = Epoch { ends_ns: now_ns + settle_ns + self.tuning.epoch_ms * 1_000_000, ..Epoch::default() };
+    }
+}
+
+impl Admission for AutoPacer {
+    #[inline]
+    fn admit(&mut self, now_ns: u64, op: Op) -> Admit {
+        if let Some(answer) = self.core.screen(&op) {
+            return answer;
+        }
+        self.tick(now_ns);
+        let lane = self.lane_of(&op);
+        if !self.queues.any_ready()
+            && !self.queues.drive_waits(op.drive, lane)
+            && self.fits_window(op.bytes)
+            && self.shares.eligible(now_ns, &op, lane)
+        {
+            let answer = self.core.go(now_ns, op);
+            if matches!(answer, Admit::Go(_)) {
+                self.note_admitted(now_ns, &op);
+            }
+            return answer;
+        }
+        match self.core.hold(now_ns, op) {
+            Ok(index) => {
+                self.shares.hold(&op);
+                self.queues.push(&mut self.core.slab, index, lane);
+                Admit::Held(self.core.slab.id(index))
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, now_ns: u64, id: OpId) -> bool {
+        let Some((op, latency_ns)) = self.core.finish(now_ns, id) else { return false };
+        if now_ns >= self.window.measuring_since_ns() {
+            self.epoch.delivered_bytes += u64::from(op.bytes);
+            self.epoch.delivered_ops += 1;
+            self.epoch.latency_sum_ns += latency_ns;
+        }
+        if op.bytes <= self.tuning.small_op_bytes {
+            self.small_bytes -= u64::from(op.bytes);
+        }
+        self.shares.complete(now_ns, &op, self.lane_of(&op), latency_ns);
+        self.queues.unblock(op.drive);
+        self.tick(now_ns);
+        true
+    }
+
+    fn poll(&mut self, now_ns: u64) -> Option<Released> {
+        self.tick(now_ns);
+        while let Some((lane, lending)) = self.next_lane() {
+            let (index, drive) = self.queues.next(&self.core.slab, lane);
+            let op = self.core.slab[index].op;
+            if lending {
+                // Nobody within its share waits: lend to whoever is below its cap, so that the window is not left idle.
+                if !self.shares.below_cap(&op, lane) {
+                    self.queues.block(drive, lane);
+                    continue;
+                }
+            } else if !self.shares.eligible(now_ns, &op, lane) {
+                if self.shares.below_cap(&op, lane) {
+                    self.queues.defer(drive, lane);
+                } else {
+                    self.queues.block(drive, lane);
+                }
+                continue;
+            }
+            if !self.fits_window(op.bytes) {
+                return None;
+            }
+            return Some(self.release(now_ns, index, lane));
+        }
+        None
+    }
+
+    fn wakeup_ns(&self) -> Option<u64> {
+        // Shares move with time even when nothing completes; whoever waits must be looked at again.
+        (self.core.stats.total.held_now > 0).then(|| self.shares.next_due_ns())
+    }
+
+    fn abort(&mut self, _now_ns: u64, id: OpId) -> Option<u64> {
+        let index = self.core.slab.find(id, State::Held)?;
+        let op = self.core.slab[index].op;
+        self.queues.remove(&mut self.core.slab, index);
+        self.shares.unhold(&op);
+        Some(self.core.forget(index))
+    }
+
+    fn purge(&mut self, now_ns: u64, which: Purge) -> Option<u64> {
+        let index = self.core.slab.find_held(which)?;
+        self.abort(now_ns, self.core.slab.id(index))
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.core.stats
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.window.bytes()
+    }
+}

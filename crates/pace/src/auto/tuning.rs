@@ -1,0 +1,96 @@
+//! The constants of the control law: one set, found by simulation, for every machine.
+
+use serde::{Deserialize, Serialize};
+
+/// Constants of [`AutoPacer`](crate::AutoPacer). The defaults are what every test and figure uses; they are fields so that a
+/// simulation can sweep them and show that they are not knife-edges (docs/pacing.md).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tuning {
+    /// The first window, bytes.
+    pub start_bytes: u64,
+    /// The smallest window, bytes; two of the largest ops seen, if that is more.
+    pub floor_bytes: u64,
+    /// How long one rate is measured, ms.
+    pub epoch_ms: u64,
+    /// Longer, up to this, until `epoch_min_ops` have completed.
+    pub epoch_max_ms: u64,
+    /// Completions that make a rate.
+    pub epoch_min_ops: u64,
+    /// After a change of window: residences that pass before measuring ...
+    pub settle_residences: u64,
+    /// ... and at least these ms.
+    pub settle_min_ms: u64,
+    /// Part of the admissions that had been held, from which on the window counts as the limit.
+    pub limited_fraction: f64,
+    /// The first probe multiplies (or divides) the window by this; success squares it, up to `step_max`.
+    pub step: f64,
+    /// The largest step.
+    pub step_max: f64,
+    /// A larger window is kept if the rate rises by more than this fraction.
+    pub keep_up: f64,
+    /// A smaller window is kept if the rate falls by less than this fraction.
+    pub keep_down: f64,
+    /// A rate that moved by this fraction between epochs is news: probe again at once.
+    pub news: f64,
+    /// Epochs between probes: doubles with every probe that fails, up to this.
+    pub patience_max: u32,
+    /// Ops of at most this many bytes are small.
+    pub small_op_bytes: u32,
+    /// Part of the window that small ops may fill with priority.
+    pub small_lane_fraction: f64,
+    /// Microseconds between recomputations of the drives' shares.
+    pub share_us: u64,
+    /// Milliseconds over which a drive's recent demand counts as its claim.
+    pub demand_ms: u64,
+    /// A drive's latency may be this many times its floor before what is lent to it shrinks.
+    pub latency_tolerance: f64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning {
+            start_bytes: 8 << 20,
+            floor_bytes: 256 << 10,
+            epoch_ms: 50,
+            epoch_max_ms: 2000,
+            epoch_min_ops: 256,
+            settle_residences: 4,
+            settle_min_ms: 2,
+            limited_fraction: 0.1,
+            step: 1.25,
+            step_max: 2.0,
+            keep_up: 0.01,
+            keep_down: 0.005,
+            news: 0.05,
+            patience_max: 16,
+            small_op_bytes: 16 << 10,
+            small_lane_fraction: 0.25,
+            share_us: 1000,
+            demand_ms: 50,
+            latency_tolerance: 1.5,
+        }
+    }
+}
+
+impl Tuning {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let fraction = |v: f64| (0.0..=1.0).contains(&v);
+        if self.start_bytes < 4096 || self.floor_bytes < 4096 {
+            Err("start_bytes and floor_bytes must be at least 4096")
+        } else if self.epoch_ms == 0 || self.epoch_max_ms < self.epoch_ms || self.share_us == 0 || self.demand_ms == 0 {
+            Err("epoch_ms, share_us and demand_ms must be at least 1, and epoch_max_ms at least epoch_ms")
+        } else if !(self.step > 1.0 && self.step_max >= self.step && self.step_max <= 16.0) {
+            Err("step must be above 1, and step_max between step and 16")
+        } else if ![self.limited_fraction, self.keep_up, self.keep_down, self.news, self.small_lane_fraction]
+            .into_iter()
+            .all(fraction)
+        {
+            Err("limited_fraction, keep_up, keep_down, news and small_lane_fraction are fractions, 0 to 1")
+        } else if !(self.latency_tolerance >= 1.0 && self.latency_tolerance.is_finite()) {
+            Err("latency_tolerance must be at least 1")
+        } else {
+            Ok(())
+        }
+    }
+}

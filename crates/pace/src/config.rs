@@ -1,0 +1,320 @@
+//! Which method, with which numbers; from a short text or a table of a scenario.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::auto::{AutoPacer, Tuning};
+use crate::methods::{BufferPool, Cap, Rate, RateTuner, Unlimited};
+use crate::Admission;
+
+/// A configuration that cannot be carried out, in one line: what, why, what to do.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("pacing: {0}")]
+pub struct Error(pub(crate) String);
+
+/// How many things a pacer keeps apart. Its memory is taken at construction, by these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Ops held or in flight at any moment; 72 bytes each.
+    pub ops: u32,
+    /// Drive ids are below this.
+    pub drives: u32,
+    /// Tenant ids are below this.
+    pub tenants: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { ops: 16_384, drives: 64, tenants: 64 }
+    }
+}
+
+/// A method and the hard memory budget above it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// How ops are admitted.
+    #[serde(flatten)]
+    pub method: Method,
+    /// Bytes in flight that are never exceeded, whatever the method; `None` for no such limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_bytes: Option<u64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn credit() -> u64 {
+    131_072
+}
+
+fn ten_ms_us() -> u64 {
+    10_000
+}
+
+/// The pacing methods.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Method {
+    /// Everything goes at once.
+    None,
+    /// The self-tuning window with per-drive windows and fair queues: the default, nothing to set.
+    Auto {
+        /// Constants of the control law; the defaults are what is tested.
+        #[serde(default)]
+        tuning: Tuning,
+    },
+    /// At most `count` buffers of `unit_bytes` in flight.
+    Buffers {
+        /// Buffers in all.
+        count: u32,
+        /// Bytes of one; an op takes as many as it needs.
+        #[serde(default = "unit")]
+        unit_bytes: u32,
+        /// Buffers that a core keeps to itself.
+        #[serde(default)]
+        cache_per_core: u32,
+        /// Cores that share the pool; an op belongs to core `queue % cores`.
+        #[serde(default = "one")]
+        cores: u32,
+    },
+    /// One credit per period and core. The period is of one core: the total rate is `cores x credit / period`.
+    Rate {
+        /// Microseconds per credit.
+        period_us: f64,
+        /// Bytes per period.
+        #[serde(default = "credit")]
+        credit_bytes: u64,
+        /// Reactors with a pacer each, out of phase.
+        #[serde(default = "one")]
+        cores: u32,
+        /// Ops of a drive in flight beyond which it is passed over; 0 for no limit.
+        #[serde(default)]
+        drive_credit: u32,
+        /// Ops of at most this many bytes are not paced.
+        #[serde(default)]
+        bypass_bytes: u32,
+    },
+    /// The rate whose period follows the delivered rate (tuner 1).
+    RateDelivered {
+        /// The shortest period in microseconds; the longest is twice it.
+        period_us: f64,
+        /// Bytes per period.
+        #[serde(default = "credit")]
+        credit_bytes: u64,
+        /// Reactors with a pacer each.
+        #[serde(default = "one")]
+        cores: u32,
+        /// Ops of a drive in flight beyond which it is passed over; 0 for no limit.
+        #[serde(default)]
+        drive_credit: u32,
+        /// Ops of at most this many bytes are not paced.
+        #[serde(default)]
+        bypass_bytes: u32,
+        /// Microseconds between adjustments.
+        #[serde(default = "ten_ms_us")]
+        tuner_period_us: u64,
+        /// Nanoseconds that the period moves at most at once.
+        #[serde(default = "step_ns")]
+        tuner_step_ns: u64,
+    },
+    /// The rate whose period grows with the bytes in flight beyond a threshold, up to four times (tuner 2).
+    RateInFlight {
+        /// The shortest period in microseconds.
+        period_us: f64,
+        /// Bytes per period.
+        #[serde(default = "credit")]
+        credit_bytes: u64,
+        /// Reactors with a pacer each.
+        #[serde(default = "one")]
+        cores: u32,
+        /// Ops of a drive in flight beyond which it is passed over; 0 for no limit.
+        #[serde(default)]
+        drive_credit: u32,
+        /// Ops of at most this many bytes are not paced.
+        #[serde(default)]
+        bypass_bytes: u32,
+        /// Microseconds between adjustments.
+        #[serde(default = "ten_ms_us")]
+        tuner_period_us: u64,
+        /// Bytes in flight up to which the period is the shortest.
+        threshold_bytes: u64,
+        /// Nanoseconds of period per MiB beyond it.
+        ns_per_mib: u64,
+    },
+    /// A cap of each tenant's own: ops and bytes per second.
+    Cap {
+        /// Ops per second.
+        #[serde(default)]
+        iops: Option<u64>,
+        /// Bytes per second.
+        #[serde(default)]
+        bytes_per_s: Option<u64>,
+        /// Milliseconds of the rates that may be saved up.
+        #[serde(default = "ten")]
+        burst_ms: u64,
+    },
+}
+
+fn unit() -> u32 {
+    131_072
+}
+
+fn step_ns() -> u64 {
+    1_000
+}
+
+fn ten() -> u64 {
+    10
+}
+
+impl Config {
+    /// The self-tuning window under an optional hard budget in bytes.
+    pub fn auto(budget_bytes: Option<u64>) -> Config {
+        Config { method: Method::Auto { tuning: Tuning::default() }, budget_bytes }
+    }
+
+    /// No pacing.
+    pub fn none() -> Config {
+        Config { method: Method::None, budget_bytes: None }
+    }
+
+    /// The pacer, empty.
+    ///
+    /// # Errors
+    /// A number that makes no sense (zero buffers, a period of 0, no cap in `cap`, a budget below 4 KiB).
+    pub fn build(&self, limits: Limits) -> Result<Box<dyn Admission>, Error> {
+        let fail = |what: &str| Err(Error(what.to_string()));
+        if limits.ops == 0 || limits.drives == 0 || limits.tenants == 0 {
+            return fail("limits of 0 ops, drives or tenants leave nothing to pace; give at least 1 of each");
+        }
+        if self.budget_bytes.is_some_and(|b| b < 4096) {
+            return fail("a memory budget below 4096 bytes admits nothing; give at least one maximum I/O");
+        }
+        let rate = |period_us: f64, credit_bytes: u64, cores: u32, drive_credit: u32, bypass: u32, tuner: RateTuner| {
+            if !period_us.is_finite() || period_us < 0.001 || period_us > 1e9 {
+                return fail("a rate needs a period of 0.001 to 1e9 microseconds");
+            }
+            if credit_bytes == 0 || i64::try_from(credit_bytes).is_err() || cores == 0 {
+                return fail("a rate needs a credit of at least 1 byte and at least 1 core");
+            }
+            let period_ns = (period_us * 1e3).round() as u64;
+            Ok(Box::new(Rate::new(
+                limits,
+                period_ns,
+                credit_bytes,
+                tuner,
+                drive_credit,
+                bypass,
+                cores,
+                self.budget_bytes,
+            )) as Box<dyn Admission>)
+        };
+        match self.method {
+            Method::None => Ok(Box::new(Unlimited::new(limits, self.budget_bytes))),
+            Method::Auto { tuning } => {
+                tuning.check().map_err(|what| Error(what.to_string()))?;
+                Ok(Box::new(AutoPacer::new(limits, tuning, self.budget_bytes)))
+            }
+            Method::Buffers { count, unit_bytes, cache_per_core, cores } => {
+                if count == 0 || unit_bytes == 0 || cores == 0 {
+                    return fail("buffers needs count, unit_bytes and cores of at least 1");
+                }
+                if self.budget_bytes.is_some() {
+                    return fail("buffers is a budget by itself (count x unit_bytes); remove budget_bytes");
+                }
+                Ok(Box::new(BufferPool::new(limits, count, unit_bytes, cache_per_core, cores)))
+            }
+            Method::Rate { period_us, credit_bytes, cores, drive_credit, bypass_bytes } => {
+                rate(period_us, credit_bytes, cores, drive_credit, bypass_bytes, RateTuner::Fixed)
+            }
+            Method::RateDelivered {
+                period_us,
+                credit_bytes,
+                cores,
+                drive_credit,
+                bypass_bytes,
+                tuner_period_us,
+                tuner_step_ns,
+            } => {
+                if tuner_period_us == 0 {
+                    return fail("tuner_period_us must be at least 1");
+                }
+                let tuner = RateTuner::Delivered { every_ns: tuner_period_us * 1000, step_ns: tuner_step_ns };
+                rate(period_us, credit_bytes, cores, drive_credit, bypass_bytes, tuner)
+            }
+            Method::RateInFlight {
+                period_us,
+                credit_bytes,
+                cores,
+                drive_credit,
+                bypass_bytes,
+                tuner_period_us,
+                threshold_bytes,
+                ns_per_mib,
+            } => {
+                if tuner_period_us == 0 {
+                    return fail("tuner_period_us must be at least 1");
+                }
+                let tuner =
+                    RateTuner::InFlight { every_ns: tuner_period_us * 1000, threshold_bytes, ns_per_mib };
+                rate(period_us, credit_bytes, cores, drive_credit, bypass_bytes, tuner)
+            }
+            Method::Cap { iops, bytes_per_s, burst_ms } => {
+                if iops.is_none() && bytes_per_s.is_none() {
+                    return fail("cap needs iops, bytes_per_s or both");
+                }
+                if iops == Some(0) || bytes_per_s == Some(0) {
+                    return fail("a cap of 0 admits nothing");
+                }
+                if self.budget_bytes.is_some() {
+                    return fail("cap keeps no memory budget; remove budget_bytes");
+                }
+                Ok(Box::new(Cap::new(limits, iops, bytes_per_s, burst_ms * 1_000_000)))
+            }
+        }
+    }
+}
+
+/// `none`, `auto`, `auto:BYTES` (a hard budget), `buffers:COUNT`, `rate:PERIOD_US`, `iops:N`, `bw:BYTES_PER_S`.
+///
+/// Sizes are plain bytes here; programs that take `8m` convert with the project's unit parser first.
+impl FromStr for Config {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Config, Error> {
+        let (name, value) = text.split_once(':').map_or((text, None), |(n, v)| (n, Some(v)));
+        let number = || -> Result<u64, Error> {
+            let value = value.ok_or_else(|| Error(format!("{text:?}: {name} needs a number, as in {name}:96")))?;
+            value.parse().map_err(|_| Error(format!("{text:?}: {value:?} is not a whole number")))
+        };
+        let method = match name {
+            "none" if value.is_none() => Method::None,
+            "auto" => {
+                return Ok(Config::auto(if value.is_some() { Some(number()?) } else { None }));
+            }
+            "buffers" => Method::Buffers {
+                count: u32::try_from(number()?).map_err(|_| Error(format!("{text:?}: too many buffers")))?,
+                unit_bytes: unit(),
+                cache_per_core: 0,
+                cores: 1,
+            },
+            "rate" => {
+                let value = value.ok_or_else(|| Error(format!("{text:?}: rate needs a period, as in rate:5.7")))?;
+                let period_us =
+                    value.parse().map_err(|_| Error(format!("{text:?}: {value:?} is not a period in us")))?;
+                Method::Rate { period_us, credit_bytes: credit(), cores: 1, drive_credit: 0, bypass_bytes: 0 }
+            }
+            "iops" => Method::Cap { iops: Some(number()?), bytes_per_s: None, burst_ms: ten() },
+            "bw" => Method::Cap { iops: None, bytes_per_s: Some(number()?), burst_ms: ten() },
+            _ => {
+                return Err(Error(format!(
+                    "{text:?}: not a pacing method; one of none, auto, auto:BYTES, buffers:COUNT, rate:PERIOD_US, \
+                     iops:N, bw:BYTES_PER_S"
+                )));
+            }
+        };
+        Ok(Config { method, budget_bytes: None })
+    }
+}

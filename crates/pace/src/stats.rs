@@ -1,0 +1,131 @@
+//! What a pacer has done: totals, per drive, per tenant, and its window over time.
+
+use measure::Histogram;
+
+/// How many of the latest window samples are kept.
+const HISTORY: usize = 4096;
+
+/// Counters of one drive, one tenant, or all.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Ops let through, at once or after a hold.
+    pub admitted: u64,
+    /// Their bytes.
+    pub admitted_bytes: u64,
+    /// Ops that had to wait (including those aborted or purged while they did).
+    pub held: u64,
+    /// Ops completed.
+    pub completed: u64,
+    /// Their bytes.
+    pub completed_bytes: u64,
+    /// Ops waiting at this moment.
+    pub held_now: u64,
+    /// Bytes waiting at this moment.
+    pub held_bytes_now: u64,
+    /// Ops in flight at this moment.
+    pub in_flight: u64,
+    /// Bytes in flight at this moment.
+    pub in_flight_bytes: u64,
+    /// How long released ops had been held, in nanoseconds. Ops that were never held are not in it.
+    pub hold_ns: Histogram,
+}
+
+/// One point of the window over time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowSample {
+    /// The caller's clock.
+    pub at_ns: u64,
+    /// The window from then on.
+    pub window_bytes: u64,
+    /// The delivered rate that was measured until then, bytes/s.
+    pub rate_bytes_per_s: f64,
+}
+
+/// All counters of a pacer.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// All drives and tenants together.
+    pub total: Counters,
+    /// By drive id.
+    pub drives: Box<[Counters]>,
+    /// By tenant id.
+    pub tenants: Box<[Counters]>,
+    history: Box<[WindowSample]>,
+    history_len: usize,
+}
+
+impl Stats {
+    pub(crate) fn new(drives: u32, tenants: u32) -> Stats {
+        Stats {
+            total: Counters::default(),
+            drives: (0..drives).map(|_| Counters::default()).collect(),
+            tenants: (0..tenants).map(|_| Counters::default()).collect(),
+            history: vec![WindowSample { at_ns: 0, window_bytes: 0, rate_bytes_per_s: 0.0 }; HISTORY].into(),
+            history_len: 0,
+        }
+    }
+
+    /// The latest 4096 window samples, oldest first.
+    pub fn window_history(&self) -> impl Iterator<Item = &WindowSample> {
+        let (start, kept) = match self.history_len.checked_sub(HISTORY) {
+            Some(dropped) => (dropped, HISTORY),
+            None => (0, self.history_len),
+        };
+        (start..start + kept).map(|i| &self.history[i % HISTORY])
+    }
+
+    pub(crate) fn sample_window(&mut self, sample: WindowSample) {
+        self.history[self.history_len % HISTORY] = sample;
+        self.history_len += 1;
+    }
+
+    #[inline]
+    fn each(&mut self, op: &crate::Op, f: impl Fn(&mut Counters)) {
+        f(&mut self.total);
+        f(&mut self.drives[op.drive as usize]);
+        f(&mut self.tenants[op.tenant as usize]);
+    }
+
+    #[inline]
+    pub(crate) fn admit(&mut self, op: &crate::Op) {
+        let bytes = u64::from(op.bytes);
+        self.each(op, |c| {
+            c.admitted += 1;
+            c.admitted_bytes += bytes;
+            c.in_flight += 1;
+            c.in_flight_bytes += bytes;
+        });
+    }
+
+    pub(crate) fn hold(&mut self, op: &crate::Op) {
+        let bytes = u64::from(op.bytes);
+        self.each(op, |c| {
+            c.held += 1;
+            c.held_now += 1;
+            c.held_bytes_now += bytes;
+        });
+    }
+
+    /// A held op leaves its queue: to be admitted after `hold_ns`, or not at all.
+    pub(crate) fn unhold(&mut self, op: &crate::Op, hold_ns: Option<u64>) {
+        let bytes = u64::from(op.bytes);
+        self.each(op, |c| {
+            c.held_now -= 1;
+            c.held_bytes_now -= bytes;
+            if let Some(ns) = hold_ns {
+                c.hold_ns.record(ns);
+            }
+        });
+    }
+
+    #[inline]
+    pub(crate) fn complete(&mut self, op: &crate::Op) {
+        let bytes = u64::from(op.bytes);
+        self.each(op, |c| {
+            c.completed += 1;
+            c.completed_bytes += bytes;
+            c.in_flight -= 1;
+            c.in_flight_bytes -= bytes;
+        });
+    }
+}
