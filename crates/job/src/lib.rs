@@ -9,4 +9,5 @@ mod defaults;
 pub mod job;
 pub mod workload;
 
+
 pub use job::Job;

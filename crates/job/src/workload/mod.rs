@@ -1,8 +1,31 @@
 //! The seeded op stream of one clone: which bytes of which file, in which direction, next.
 //!
 //! Pure and reproducible: the same job, clone number and file sizes give the same stream, on any machine.
+//!
+//! ```text
+//! turns (which file) ─► direction ─► offset: sequential, or blocks (order, map, shape, zones) ─► sizes ─► Op
+//! ```
+//!
+//! What is deterministic (sequential offsets, strides, zones, the number of ops and syncs) is as in fio, op by op.
+//! What is random follows the same rules with another generator.
 
+mod blocks;
+mod coverage;
+mod error;
+mod permutation;
+pub mod random;
+mod shape;
+mod sizes;
+mod turns;
+
+use blocks::{Blocks, Rule};
+pub use error::Error;
 use measure::Direction;
+use random::{Random, clone_seed, mix};
+use sizes::Sizes;
+use turns::Turns;
+
+use crate::job::{Amount, Job};
 
 /// What an op does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +49,7 @@ pub struct Op {
     pub file: u32,
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// Bytes; 0 for syncs.
+    /// Bytes; 0 for fsync and fdatasync.
     pub len: u64,
 }
 
@@ -37,4 +60,510 @@ pub struct FileExtent {
     pub offset: u64,
     /// Bytes used.
     pub size: u64,
+}
+
+const READ: usize = Direction::Read as usize;
+const WRITE: usize = Direction::Write as usize;
+
+/// The op stream of one clone.
+///
+/// ```text
+/// new ─► next ... next ─► None ─► restart ─► next ... (loops, time_based)
+/// ```
+#[derive(Clone, Debug)]
+pub struct Workload {
+    rules: Rules,
+    files: Vec<File>,
+    /// Per file, one for each of [`Rules::random`].
+    blocks: Vec<Blocks>,
+    turns: Turns,
+    streams: Streams,
+    limits: Limits,
+    syncs: Syncs,
+    /// trimwrite: the write that follows the trim just given.
+    write_after_trim: Option<Op>,
+    /// Ops until the next new random offset (`rw=randread:8`).
+    until_new: u32,
+    /// Bytes transferred in the present strided zone, of whatever file.
+    zone_bytes: u64,
+    /// No file has anything left: a rewind is due.
+    exhausted: bool,
+}
+
+/// What does not change.
+#[derive(Clone, Debug)]
+struct Rules {
+    root: u64,
+    /// The only direction, unless reads and writes are mixed.
+    only: Direction,
+    /// Share of 2^32 that are reads, where they are mixed.
+    reads_below: Option<u64>,
+    trim_then_write: bool,
+    is_random: bool,
+    stride: i64,
+    ops_per_offset: u32,
+    identical: bool,
+    sizes: [Sizes; 3],
+    is_seq_rand: bool,
+    /// Of 2^32 ops, how many are random.
+    random_below: [u64; 3],
+    random: Vec<Rule>,
+    /// Which of `random` a direction follows.
+    rule_of: [usize; 3],
+    strided: Option<crate::job::Zones>,
+    /// Each pass repeats the first.
+    reseed: bool,
+}
+
+/// One file. Positions are relative to the extent's begin.
+#[derive(Clone, Debug)]
+struct File {
+    begin: u64,
+    size: u64,
+    /// Where the present strided zone begins.
+    zone: u64,
+    /// Where the last op of each direction ended: the next sequential one begins there.
+    position: [u64; 3],
+    /// Where it began.
+    last: [Option<u64>; 3],
+    /// Written since the last sync_file_range: from, to.
+    dirty: (u64, u64),
+}
+
+/// Independent streams: one decision more or less in one does not change the others.
+#[derive(Clone, Debug)]
+struct Streams {
+    offset: Random,
+    size: Random,
+    direction: Random,
+    file: Random,
+    order: Random,
+    sequential: Random,
+}
+
+impl Streams {
+    fn new(root: u64) -> Streams {
+        let stream = |number: u64| Random::new(mix(root ^ mix(number)));
+        Streams { offset: stream(1), size: stream(2), direction: stream(3), file: stream(4), order: stream(5), sequential: stream(6) }
+    }
+}
+
+/// How much there is to do, and how much of it is done.
+#[derive(Clone, Debug)]
+struct Limits {
+    /// Bytes and ops of this pass, and what ends it.
+    bytes: u64,
+    bytes_most: u64,
+    ops: u64,
+    ops_most: u64,
+    /// Bytes since all files were begun, and when they are begun anew.
+    lap_bytes: u64,
+    lap_most: u64,
+    /// Whether files that are used up are begun anew until `bytes_most` is reached (`io_size`).
+    goes_on: bool,
+}
+
+/// fsync and its like, after every so many writes.
+#[derive(Clone, Debug)]
+struct Syncs {
+    fsync: u64,
+    fdatasync: u64,
+    range: u64,
+    any: bool,
+    /// Writes so far.
+    writes: u64,
+    /// The file of the last write, if a sync is to be considered before the next op.
+    after: Option<u32>,
+}
+
+impl Workload {
+    /// The op stream of clone `clone` (0..numjobs) over its files.
+    ///
+    /// Its length is `io_size`, by default the sum of the extents, and at most `number_ios` ops; `trimwrite` doubles
+    /// both, as each block is counted twice. `time_based` has no such limit. The seed is that of [`clone_seed`]: where
+    /// `randrepeat=0` asks for a new sequence each run, the job carries a fresh seed.
+    ///
+    /// # Errors
+    /// No file has room for a block; zones beyond a file's end; no memory for the map of used blocks.
+    pub fn new(job: &Job, clone: u32, files: &[FileExtent]) -> Result<Workload, Error> {
+        let directions = job.rw.directions;
+        let sizes = Direction::ALL.map(|d| Sizes::new(job.blocks.range[d], &job.blocks.split[d], job.blocks.unaligned));
+        let used = Direction::ALL.into_iter().filter(|&d| directions[d]);
+        // What reaches the files: with bs_is_seq_rand, sizes are chosen by kind of access.
+        let smallest = if job.blocks.is_seq_rand {
+            sizes[READ].smallest().min(sizes[WRITE].smallest())
+        } else {
+            used.clone().map(|d| sizes[d as usize].smallest()).min().unwrap_or(0)
+        };
+        let largest = files.iter().map(|file| file.size).max().unwrap_or(0);
+        if largest < smallest || smallest == 0 {
+            return Err(Error::NoRoom { job: job.name.clone(), largest, block: smallest });
+        }
+
+        let root = clone_seed(job.pattern.seed, &job.name, clone);
+        let mut streams = Streams::new(root);
+        let (mut random, mut rule_of) = (Vec::new(), [0; 3]);
+        if job.rw.random {
+            for d in used {
+                let sizes = if job.blocks.is_seq_rand { &sizes[WRITE] } else { &sizes[d as usize] };
+                let rule = Rule::new(job, d, sizes);
+                let found = random.iter().position(|known| *known == rule);
+                rule_of[d as usize] = found.unwrap_or(random.len());
+                if found.is_none() {
+                    random.push(rule);
+                }
+            }
+        }
+        let rules = Rules {
+            root,
+            only: match directions {
+                _ if job.rw.trim_then_write => Direction::Trim,
+                d if d.read => Direction::Read,
+                d if d.write => Direction::Write,
+                _ => Direction::Trim,
+            },
+            reads_below: (directions.read && directions.write).then(|| (u64::from(job.pattern.mix_read) << 32) / 100),
+            trim_then_write: job.rw.trim_then_write,
+            is_random: job.rw.random,
+            stride: job.rw.sequential_stride,
+            ops_per_offset: job.rw.ops_per_offset.max(1),
+            identical: job.pattern.identical,
+            sizes,
+            is_seq_rand: job.blocks.is_seq_rand,
+            random_below: Direction::ALL.map(|d| (u64::from(job.pattern.percent_random[d]) << 32) / 100),
+            random,
+            rule_of,
+            strided: job.extent.strided,
+            reseed: job.pattern.repeatable && (!job.time.time_based || job.verify.is_some()),
+        };
+
+        let mut blocks = Vec::with_capacity(files.len() * rules.random.len());
+        for (index, file) in files.iter().enumerate() {
+            for rule in &rules.random {
+                let span = rules.strided.map_or(file.size, |zones| zones.range.min(file.size));
+                blocks.push(Blocks::new(rule, span, &mut streams.order, &job.name, index)?);
+            }
+        }
+        let turns = Turns::new(&job.files, files.len() as u32, &mut streams.file);
+        if turns.distributed()
+            && let Some(file) = files.iter().position(|file| file.size < smallest)
+        {
+            return Err(Error::FileTooSmall { job: job.name.clone(), file, block: smallest });
+        }
+
+        let mut workload = Workload {
+            files: files.iter().map(|file| File::new(*file)).collect(),
+            blocks,
+            turns,
+            limits: Limits::new(job, files),
+            syncs: Syncs::new(job),
+            write_after_trim: None,
+            until_new: 1,
+            zone_bytes: 0,
+            exhausted: false,
+            streams,
+            rules,
+        };
+        if workload.rules.reseed {
+            // The first pass begins as every later one does.
+            workload.rewind();
+        }
+        Ok(workload)
+    }
+
+    /// The next op; None: this pass is done.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "restart makes it go on after None, which an iterator does not")]
+    pub fn next(&mut self) -> Option<Op> {
+        if self.limits.bytes >= self.limits.bytes_most || self.limits.ops >= self.limits.ops_most {
+            return None;
+        }
+        if let Some(file) = self.syncs.after
+            && let Some(op) = self.sync_due(file)
+        {
+            return Some(op);
+        }
+        let op = match self.write_after_trim.take() {
+            Some(op) => op,
+            None => self.transfer()?,
+        };
+        self.account(&op);
+        Some(op)
+    }
+
+    /// Begins the next pass: of `loops`, or of a `time_based` run.
+    ///
+    /// As in fio, a pass of less than the whole files (`io_size`, `number_ios`) is followed by one that goes on where it
+    /// stopped; only when the files are used up do positions and maps begin anew. The offsets are then the same again,
+    /// unless `randrepeat=0` or the run is time based and not verified: those go on with new ones.
+    pub fn restart(&mut self) {
+        self.limits.bytes = 0;
+        self.limits.ops = 0;
+        if self.exhausted {
+            self.rewind();
+        }
+    }
+
+    /// Everything from the start of the files again.
+    #[cold]
+    fn rewind(&mut self) {
+        if self.rules.reseed {
+            self.streams = Streams::new(self.rules.root);
+        }
+        for index in 0..self.files.len() {
+            self.files[index].zone = 0;
+            self.rewind_file(index);
+        }
+        self.turns.rewind();
+        self.limits.lap_bytes = 0;
+        self.zone_bytes = 0;
+        self.until_new = 1;
+        self.write_after_trim = None;
+        self.exhausted = false;
+    }
+
+    /// One file from the start of its zone again.
+    #[cold]
+    fn rewind_file(&mut self, index: usize) {
+        let file = &mut self.files[index];
+        file.position = [file.zone; 3];
+        file.last = [None; 3];
+        let span = self.rules.strided.map_or(file.size, |zones| zones.range.min(file.size));
+        let rules = &self.rules.random;
+        for (blocks, rule) in self.blocks[index * rules.len()..].iter_mut().zip(rules) {
+            blocks.rewind(rule, span, &mut self.streams.order);
+        }
+    }
+
+    /// The next transfer, from whichever file has one.
+    #[inline(always)]
+    fn transfer(&mut self) -> Option<Op> {
+        if self.limits.lap_bytes >= self.limits.lap_most {
+            self.rewind();
+        }
+        loop {
+            let Some(index) = self.turns.choose(&mut self.streams.file) else {
+                if !self.begin_anew() {
+                    return None;
+                }
+                continue;
+            };
+            let direction = match self.rules.reads_below {
+                Some(below) if self.streams.direction.next() >> 32 < below => Direction::Read,
+                Some(_) => Direction::Write,
+                None => self.rules.only,
+            };
+            if let Some(op) = self.place(index as usize, direction) {
+                return Some(op);
+            }
+            if self.turns.distributed() {
+                self.rewind_file(index as usize);
+                if let Some(op) = self.place(index as usize, direction) {
+                    return Some(op);
+                }
+            }
+            self.turns.finish();
+        }
+    }
+
+    /// All files are used up: whether they may be begun anew within this pass.
+    #[cold]
+    fn begin_anew(&mut self) -> bool {
+        // A lap without a single op would not end.
+        let goes_on = self.limits.goes_on && self.limits.lap_bytes > 0;
+        self.exhausted = true;
+        if goes_on {
+            self.rewind();
+        }
+        goes_on
+    }
+
+    /// Where and how long the next op of that direction on that file is; None if there is none left.
+    #[inline(always)]
+    fn place(&mut self, index: usize, direction: Direction) -> Option<Op> {
+        let d = direction as usize;
+        if self.rules.strided.is_some() {
+            self.enter_zone(index, d);
+        }
+        let mut block = None;
+        let offset = if self.rules.is_random {
+            self.until_new -= 1;
+            let new = self.until_new == 0;
+            if new {
+                self.until_new = self.rules.ops_per_offset;
+                let below = self.rules.random_below[d];
+                if below == 1 << 32 || self.streams.sequential.next() >> 32 < below {
+                    block = self.random_block(index, d);
+                    self.offset_of(index, d, block?)
+                } else {
+                    self.sequential(index, d).or_else(|| {
+                        block = self.random_block(index, d);
+                        block.map(|block| self.offset_of(index, d, block))
+                    })?
+                }
+            } else if self.rules.identical {
+                self.files[index].last[d].unwrap_or(0)
+            } else {
+                self.sequential(index, d).or_else(|| self.random_block(index, d).map(|block| self.offset_of(index, d, block)))?
+            }
+        } else {
+            self.sequential(index, d)?
+        };
+
+        let room = self.files[index].size.checked_sub(offset)?;
+        let sizes = match (self.rules.is_seq_rand, block) {
+            (false, _) => &self.rules.sizes[d],
+            (true, Some(_)) => &self.rules.sizes[WRITE],
+            (true, None) => &self.rules.sizes[READ],
+        };
+        let mut len = sizes.draw(room, &mut self.streams.size)?;
+        if let Some(block) = block {
+            let rule = self.rules.rule_of[d];
+            let unit = self.rules.random[rule].align;
+            len = self.blocks[index * self.rules.random.len() + rule].take(block, len, unit);
+        }
+
+        let file = &mut self.files[index];
+        file.position[d] = offset + len;
+        file.last[d] = Some(offset);
+        let op = Op { kind: OpKind::Io(direction), file: index as u32, offset: file.begin + offset, len };
+        if self.rules.trim_then_write {
+            self.write_after_trim = Some(Op { kind: OpKind::Io(Direction::Write), ..op });
+        }
+        Some(op)
+    }
+
+    #[inline(always)]
+    fn random_block(&mut self, index: usize, d: usize) -> Option<u64> {
+        let rule = self.rules.rule_of[d];
+        self.blocks[index * self.rules.random.len() + rule].next(&mut self.streams.offset)
+    }
+
+    #[inline(always)]
+    fn offset_of(&self, index: usize, d: usize, block: u64) -> u64 {
+        self.files[index].zone + block * self.rules.random[self.rules.rule_of[d]].align
+    }
+
+    /// The offset that follows the last op of that direction; None at the end of the file.
+    #[inline(always)]
+    fn sequential(&self, index: usize, d: usize) -> Option<u64> {
+        let file = &self.files[index];
+        let position = file.position[d];
+        if position >= file.size {
+            return None;
+        }
+        if self.rules.stride == 0 || position == file.zone {
+            return Some(position);
+        }
+        // With a stride, the end of the file is not the end of the work: it goes on at the other end.
+        Some(match position.checked_add_signed(self.rules.stride) {
+            Some(next) if next < file.size => next,
+            _ if self.rules.stride > 0 => file.zone,
+            _ => file.size.saturating_sub(self.rules.stride.unsigned_abs()),
+        })
+    }
+
+    /// Moves a file on to its next strided zone when the present one has had its bytes.
+    fn enter_zone(&mut self, index: usize, d: usize) {
+        let Some(zones) = self.rules.strided else { return };
+        let file = &mut self.files[index];
+        if self.zone_bytes >= zones.size {
+            self.zone_bytes = 0;
+            file.zone += zones.range + zones.skip;
+            if file.zone >= file.size {
+                file.zone = 0;
+            }
+            file.position[d] = file.zone;
+        }
+        // A zone that is given more bytes than it spans is gone through again.
+        if file.position[d] >= file.zone + zones.range {
+            file.position[d] = file.zone;
+        }
+        if zones.range != 0 && self.zone_bytes.is_multiple_of(zones.range) {
+            self.rewind_file(index);
+        }
+    }
+
+    #[inline(always)]
+    fn account(&mut self, op: &Op) {
+        self.limits.bytes += op.len;
+        self.limits.lap_bytes += op.len;
+        self.limits.ops += 1;
+        self.zone_bytes += op.len;
+        if self.syncs.any && op.kind == OpKind::Io(Direction::Write) {
+            self.syncs.writes += 1;
+            self.syncs.after = Some(op.file);
+            let dirty = &mut self.files[op.file as usize].dirty;
+            *dirty = (dirty.0.min(op.offset), dirty.1.max(op.offset + op.len));
+        }
+    }
+
+    /// The sync that is due after the last write, if one is. At most one: as in fio, fsync goes before fdatasync.
+    fn sync_due(&mut self, file: u32) -> Option<Op> {
+        self.syncs.after = None;
+        let writes = self.syncs.writes;
+        let due = |every: u64| every != 0 && writes.is_multiple_of(every);
+        let op = Op { kind: OpKind::Sync, file, offset: 0, len: 0 };
+        if due(self.syncs.fsync) {
+            return Some(op);
+        }
+        if due(self.syncs.fdatasync) {
+            return Some(Op { kind: OpKind::DataSync, ..op });
+        }
+        if due(self.syncs.range) {
+            let (from, to) = std::mem::replace(&mut self.files[file as usize].dirty, File::CLEAN);
+            return Some(Op { kind: OpKind::SyncRange, offset: from, len: to - from, ..op });
+        }
+        None
+    }
+}
+
+impl File {
+    const CLEAN: (u64, u64) = (u64::MAX, 0);
+
+    fn new(extent: FileExtent) -> File {
+        File { begin: extent.offset, size: extent.size, zone: 0, position: [0; 3], last: [None; 3], dirty: File::CLEAN }
+    }
+}
+
+impl Limits {
+    fn new(job: &Job, files: &[FileExtent]) -> Limits {
+        let total = files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size));
+        let twice = if job.rw.trim_then_write { 2 } else { 1 };
+        let io_size = job.extent.io_size.map(|amount| match amount {
+            Amount::Bytes(bytes) => bytes,
+            Amount::Percent(percent) => (total as f64 * percent / 100.0) as u64,
+        });
+        let lap = total.saturating_mul(twice);
+        // A time based run is ended by its time; only verification needs an end to read back from.
+        let endless = job.time.time_based && job.verify.is_none();
+        Limits {
+            bytes: 0,
+            bytes_most: match io_size {
+                _ if endless => u64::MAX,
+                Some(bytes) => bytes.saturating_mul(twice),
+                None => lap,
+            },
+            ops: 0,
+            ops_most: job.extent.number_ios.filter(|_| !job.time.time_based).map_or(u64::MAX, |ops| ops.saturating_mul(twice)),
+            lap_bytes: 0,
+            lap_most: if endless { u64::MAX } else { lap },
+            goes_on: io_size.is_some() && !endless,
+        }
+    }
+}
+
+impl Syncs {
+    fn new(job: &Job) -> Syncs {
+        let every = &job.syncs;
+        let range = every.range.map_or(0, |(_, every)| u64::from(every));
+        Syncs {
+            fsync: u64::from(every.fsync),
+            fdatasync: u64::from(every.fdatasync),
+            range,
+            any: every.fsync != 0 || every.fdatasync != 0 || range != 0,
+            writes: 0,
+            after: None,
+        }
+    }
 }

@@ -1,0 +1,48 @@
+//! Why a job has no workload.
+
+use thiserror::Error as ThisError;
+
+/// A workload that cannot be generated.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+pub enum Error {
+    /// There is nothing to do I/O on.
+    #[error("job {job}: no file has room for one block (the largest has {largest} bytes, the smallest block {block}); give a larger size or a smaller bs")]
+    NoRoom {
+        /// The job.
+        job: String,
+        /// Bytes of the largest file.
+        largest: u64,
+        /// Bytes of the smallest block.
+        block: u64,
+    },
+    /// A file that a distribution must be able to choose is too small.
+    #[error("job {job}: file {file} has no room for one block of {block} bytes, but file_service_type may choose any file; give a larger size")]
+    FileTooSmall {
+        /// The job.
+        job: String,
+        /// Index of the file.
+        file: usize,
+        /// Bytes of the smallest block.
+        block: u64,
+    },
+    /// The map of used blocks does not fit into memory.
+    #[error("job {job}: no memory for a map of {blocks} blocks; set softrandommap=1, norandommap=1 or one fixed block size, which needs no map")]
+    NoMemory {
+        /// The job.
+        job: String,
+        /// Blocks to map.
+        blocks: u64,
+    },
+    /// `zoned_abs` reaches beyond a file.
+    #[error("job {job}: random_distribution=zoned_abs names {zones} bytes, but file {file} has only {size}")]
+    ZonesBeyondFile {
+        /// The job.
+        job: String,
+        /// Index of the file.
+        file: usize,
+        /// Bytes that the zones span.
+        zones: u64,
+        /// Bytes of the file.
+        size: u64,
+    },
+}
