@@ -5,6 +5,7 @@
 //! ```
 
 pub mod engine;
+pub mod files;
 mod error;
 pub mod run;
 

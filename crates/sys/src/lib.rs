@@ -4,8 +4,10 @@
 //! Everything here is a thin, honest layer: no policy, no statistics. It is the one place
 //! outside the engines where `unsafe` meets the kernel.
 
+pub mod block;
 pub mod buffer;
 pub mod child;
 pub mod clock;
+pub mod file;
 pub mod ring;
 pub mod shared;

@@ -1,0 +1,133 @@
+//! Making files: what a job needs to find before it runs.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use job::Job;
+use job::job::Fallocate;
+use measure::PerDirection;
+use sys::buffer::{Buffer, Memory};
+use sys::file::{self, Reserve};
+
+use super::Context;
+use crate::{Error, ErrorKind};
+
+/// Bytes of a write(2) while data are laid out; the content is that of the job's blocks all the same.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// How a file is made ready, as fio's extend_file decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// With data: for jobs that read, or overwrite.
+    Data,
+    /// Reserved as `fallocate` says: the job itself will write it.
+    Space,
+}
+
+impl Layout {
+    pub(super) fn of(job: &Job) -> Layout {
+        let PerDirection { read, write, trim } = job.rw.directions;
+        let verify_only = job.verify.as_ref().is_some_and(|verify| verify.only);
+        // Trimming what is not there measures nothing.
+        if (read && !verify_only) || (job.files.overwrite && !job.files.append) || (trim && !write) {
+            Layout::Data
+        } else {
+            Layout::Space
+        }
+    }
+}
+
+/// Makes the file at `path` at least `bytes` long; whether it was created here. What it already has stays as it is.
+///
+/// # Errors
+/// ENOSPC and other failures of the system; `Interrupted` when the stop flag was set. A file that was created here is
+/// removed again.
+pub(super) fn lay_out(path: &str, bytes: u64, layout: Layout, job: &Job, context: &mut Context) -> Result<bool, Error> {
+    let created = !Path::new(path).exists();
+    let file = File::options().read(true).write(true).create(job.files.allow_create).truncate(false).open(path);
+    let file = file.map_err(|error| super::open::explained(error, path, job, true))?;
+    let made = extend(&file, path, bytes, layout, job, context);
+    if made.is_err() && created {
+        // What failed stands in the error that is returned; a file that is already gone is no second one.
+        let _ = fs::remove_file(path);
+    }
+    made.map(|()| created)
+}
+
+fn extend(file: &File, path: &str, bytes: u64, layout: Layout, job: &Job, context: &mut Context) -> Result<(), Error> {
+    let failed = |what: &str, error: io::Error| no_space(Error::system(what, path, error), bytes);
+    // Clones may share the file: the first makes it, the others find it made.
+    file::lock(file).map_err(|error| failed("cannot lock for layout", error))?;
+    let length = || file.metadata().map(|metadata| metadata.len()).map_err(|error| failed("cannot stat", error));
+    let old = length()?;
+    if old >= bytes {
+        return Ok(());
+    }
+    reserve(file, old, bytes, job).map_err(|error| failed("cannot reserve space in", error))?;
+    if layout == Layout::Space {
+        return Ok(());
+    }
+    file.set_len(bytes).map_err(|error| failed("cannot extend", error))?;
+    let written = write_data(file, path, old, bytes, context);
+    if let Err(error) = written {
+        // The old length again: a later run must not take the hole for data.
+        let _ = file.set_len(old);
+        return Err(no_space(error, bytes));
+    }
+    if job.files.create_fsync {
+        file.sync_all().map_err(|error| failed("cannot sync", error))?;
+    }
+    Ok(())
+}
+
+fn reserve(file: &File, old: u64, bytes: u64, job: &Job) -> io::Result<()> {
+    let reserved = match job.files.fallocate {
+        Fallocate::None => Ok(()),
+        Fallocate::Truncate => file.set_len(bytes),
+        Fallocate::Posix => file::reserve(file, Reserve::Posix, old, bytes - old),
+        Fallocate::Keep => file::reserve(file, Reserve::KeepSize, old, bytes - old),
+        Fallocate::Native => file::reserve(file, Reserve::Native, old, bytes - old),
+    };
+    match reserved {
+        // Reservation is an optimisation: file systems without it (NFSv3, some FUSE) get the data without.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL)) => Ok(()),
+        other => other,
+    }
+}
+
+fn write_data(file: &File, path: &str, old: u64, bytes: u64, context: &mut Context) -> Result<(), Error> {
+    let mut buffer = Buffer::zeroed(CHUNK_BYTES as usize, &Memory::Anonymous)
+        .map_err(|error| Error::system("no memory for layout of", path, error))?;
+    let mut at = old;
+    while at < bytes {
+        if context.stop.load(Ordering::Relaxed) {
+            return Err(stopped(path));
+        }
+        // Chunks end on chunk boundaries of the file, so that what a block holds does not depend on `old`.
+        let len = (CHUNK_BYTES - at % CHUNK_BYTES).min(bytes - at);
+        let chunk = &mut buffer.as_mut_slice()[..len as usize];
+        (context.fill)(chunk, at);
+        file.write_all_at(chunk, at).map_err(|error| Error::system("cannot write", path, error))?;
+        at += len;
+        (context.progress)(len);
+    }
+    Ok(())
+}
+
+/// A layout that a stop flag ended.
+fn stopped(path: &str) -> Error {
+    let source = Some(io::Error::from_raw_os_error(libc::EINTR));
+    Error { kind: ErrorKind::System, what: "layout was stopped:".into(), place: path.into(), hint: String::new(), source }
+}
+
+/// ENOSPC and its like with what was wanted.
+fn no_space(error: Error, bytes: u64) -> Error {
+    match error.source.as_ref().and_then(io::Error::raw_os_error) {
+        Some(libc::ENOSPC | libc::EDQUOT) => error.hint(format!("{bytes} bytes are needed: lower size=, or use another directory=")),
+        Some(libc::EFBIG) => error.hint(format!("{bytes} bytes are more than the file system or ulimit -f allows")),
+        _ => error,
+    }
+}

@@ -1,0 +1,410 @@
+//! From a job and a clone's number to files that are there, checked, and open.
+//!
+//! ```text
+//! preflight(plan): refusals, room, descriptors, before anything is touched
+//! names ─► safety ─► sizes ─► layout ─► Target ─► invalidate, pre_read ─► open/close ... ─► finish (unlink)
+//! ```
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, FileType};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use job::Job;
+use job::workload::FileExtent;
+use sys::block;
+use sys::file::{self, Advice, Share};
+
+use crate::Error;
+
+mod layout;
+mod names;
+mod open;
+mod preflight;
+mod safety;
+mod size;
+
+pub use names::names;
+pub use preflight::preflight;
+
+use layout::Layout;
+use safety::Precious;
+use size::{Existing, Sizes};
+
+/// Where the bytes of a job's files are.
+#[derive(Clone, Copy, Debug)]
+pub enum Backing<'a> {
+    /// In files and devices of this host.
+    Host,
+    /// Nowhere: engines that touch no file ([`crate::engine::Kind::diskless`]).
+    Nowhere,
+    /// With an engine that opens them itself: bytes of each file, as [`crate::engine::Engine::file_bytes`] tells.
+    Engine(&'a [u64]),
+}
+
+/// What [`Target::prepare`] needs beside the job.
+pub struct Context<'a> {
+    /// Where the files are.
+    pub backing: Backing<'a>,
+    /// Files to use instead of those that the job names: those of a replayed log.
+    pub names: Option<Vec<String>>,
+    /// Set to end a layout early; what was begun is removed.
+    pub stop: &'a AtomicBool,
+    /// Fills a buffer with data as the job writes them; the second argument is its offset in the file.
+    pub fill: &'a mut dyn FnMut(&mut [u8], u64),
+    /// Called after every piece of layout with the bytes just written.
+    pub progress: &'a mut dyn FnMut(u64),
+}
+
+/// The files of one clone.
+///
+/// Dropped without [`Target::finish`], it removes the files that it made: a run that fails leaves nothing behind.
+#[derive(Debug)]
+pub struct Target {
+    job: Job,
+    entries: Vec<Entry>,
+    sizes: Sizes,
+    finished: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: String,
+    kind: EntryKind,
+    /// Made by [`Target::prepare`] or by [`Target::open`].
+    made: bool,
+    file: Option<File>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EntryKind {
+    Regular,
+    Block,
+    /// Character devices, pipes: no size, no cache.
+    Stream,
+    /// Not of this host.
+    Elsewhere,
+}
+
+impl EntryKind {
+    fn of(kind: FileType) -> EntryKind {
+        if kind.is_block_device() {
+            EntryKind::Block
+        } else if kind.is_file() {
+            EntryKind::Regular
+        } else {
+            EntryKind::Stream
+        }
+    }
+}
+
+/// Whether the files' bytes would have to come from the storage at all, for the verdicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CacheFacts {
+    /// Fraction 0..=1 of the bytes used that are in the page cache; None if unknown.
+    pub cached_fraction: Option<f64>,
+    /// Fraction 0..=1 of the bytes used that are holes or unwritten extents; None if unknown.
+    pub unwritten_fraction: Option<f64>,
+}
+
+impl Target {
+    /// The files of clone `clone` of a job: named, permitted, of sufficient size, their cached pages dropped (or read
+    /// in, with `pre_read`); none of them open.
+    ///
+    /// # Errors
+    /// What is refused, missing, too small or full; also a layout that was stopped (EINTR). Files made so far are
+    /// removed.
+    pub fn prepare(job: &Job, clone: u32, context: &mut Context) -> Result<Target, Error> {
+        let paths = match context.names.take() {
+            Some(paths) => paths,
+            None => names(job, clone)?,
+        };
+        let host = matches!(context.backing, Backing::Host);
+        if host {
+            make_directories(&paths, job)?;
+        }
+        let existing = existing(&paths, job, context.backing)?;
+        let free = if host && job.extent.fill { room_at(&paths[0]).map_or(0, |space| space.available) } else { 0 };
+        let stats: Vec<Existing> = existing.iter().map(|&(_, file)| file).collect();
+        let sizes = size::sizes(job, clone, &paths, &stats, free)?;
+        let entries = paths.into_iter().zip(&existing).map(|(path, &(kind, _))| Entry { path, kind, made: false, file: None });
+        let mut target = Target { job: job.clone(), entries: entries.collect(), sizes, finished: false };
+        if host {
+            // What open(2) and O_DIRECT refuse is to be known before gigabytes are laid out.
+            target.check_first_open()?;
+            let layout = Layout::of(job);
+            for (index, entry) in target.entries.iter_mut().enumerate() {
+                let extent = target.sizes.extents[index];
+                let end = extent.offset + extent.size;
+                if entry.kind == EntryKind::Regular && end > stats[index].bytes && !job.files.create_on_open && !job.extent.fill {
+                    entry.made |= layout::lay_out(&entry.path, end, layout, job, context)?;
+                }
+            }
+            target.settle_cache(context.stop)?;
+        }
+        Ok(target)
+    }
+
+    /// Number of files.
+    pub fn files(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Path of each file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.path.as_str())
+    }
+
+    /// The part of each file that the clone uses.
+    pub fn extents(&self) -> &[FileExtent] {
+        &self.sizes.extents
+    }
+
+    /// Bytes that the clone transfers in one loop, `io_size` or `size`.
+    pub fn io_bytes(&self) -> u64 {
+        self.sizes.io_bytes
+    }
+
+    /// How many files may be open at once (`openfiles`).
+    pub fn open_limit(&self) -> u32 {
+        self.job.files.open.unwrap_or(u32::MAX).clamp(1, self.files().max(1))
+    }
+
+    /// The descriptor of a file, opened as the job asks unless it is open already. It stays the target's own.
+    ///
+    /// # Errors
+    /// What open(2) says, with the likely cause.
+    pub fn open(&mut self, file: u32) -> Result<RawFd, Error> {
+        let entry = &mut self.entries[file as usize];
+        if let Some(open) = &entry.file {
+            return Ok(open.as_raw_fd());
+        }
+        let regular = entry.kind == EntryKind::Regular;
+        let missing = regular && !Path::new(&entry.path).exists();
+        let opened = open::open(&entry.path, &self.job, regular)?;
+        entry.made |= missing;
+        Ok(entry.file.insert(opened).as_raw_fd())
+    }
+
+    /// Closes a file, after telling the engine to forget it.
+    pub fn close(&mut self, file: u32) {
+        self.entries[file as usize].file = None;
+    }
+
+    /// Drops the files' pages from the page cache (`invalidate`), or reads them in (`pre_read`): before the first pass
+    /// over the files, done by [`Target::prepare`], and before every further one.
+    ///
+    /// # Errors
+    /// Files that cannot be opened or read.
+    pub fn settle_cache(&self, stop: &AtomicBool) -> Result<(), Error> {
+        if !(self.job.files.invalidate || self.job.files.pre_read) {
+            return Ok(());
+        }
+        for (entry, extent) in self.entries.iter().zip(&self.sizes.extents) {
+            if !matches!(entry.kind, EntryKind::Regular | EntryKind::Block) || !Path::new(&entry.path).exists() {
+                continue;
+            }
+            let file = entry.reader().map_err(|error| open::explained(error, &entry.path, &self.job, false))?;
+            if self.job.files.pre_read {
+                read_in(&file, extent, stop).map_err(|error| Error::system("cannot read in", &entry.path, error))?;
+            } else {
+                // Only clean pages go; what a concurrent writer has dirtied stays, as with fio.
+                let _ = file::advise(&file, Advice::DontNeed, extent.offset, extent.size);
+            }
+        }
+        Ok(())
+    }
+
+    /// How much of the bytes used is in the page cache, and how much was never written: looked at now, at a cost that
+    /// is bounded however many and large the files are.
+    pub fn cache_facts(&self) -> CacheFacts {
+        const FILES: usize = 256;
+        let (mut cached, mut unwritten) = (Share::default(), Share::default());
+        let step = self.entries.len().div_ceil(FILES).max(1);
+        for (entry, extent) in self.entries.iter().zip(&self.sizes.extents).step_by(step) {
+            if !matches!(entry.kind, EntryKind::Regular | EntryKind::Block) {
+                continue;
+            }
+            let Ok(file) = entry.reader() else { continue };
+            cached += file::cached(&file, extent.offset, extent.size).unwrap_or_default();
+            if entry.kind == EntryKind::Regular {
+                unwritten += file::unwritten(&file, extent.offset, extent.size).unwrap_or_default();
+            }
+        }
+        CacheFacts { cached_fraction: cached.fraction(), unwritten_fraction: unwritten.fraction() }
+    }
+
+    /// Ends the clone's use of the files: closes them, syncs them with `fsync_on_close`, removes them with `unlink`.
+    ///
+    /// # Errors
+    /// fsync(2) or unlink(2) failed; the other files are dealt with all the same.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.finished = true;
+        let mut result = Ok(());
+        for entry in &mut self.entries {
+            if let Some(file) = entry.file.take()
+                && self.job.syncs.fsync_on_close
+            {
+                result = result.and(file.sync_all().map_err(|error| Error::system("cannot sync", &entry.path, error)));
+            }
+            if self.job.files.unlink && entry.kind == EntryKind::Regular {
+                result = result.and(entry.remove());
+            }
+        }
+        result
+    }
+
+    /// Removes the files, as `unlink_each_loop` does between loops. They must be closed.
+    ///
+    /// # Errors
+    /// unlink(2) failed.
+    pub fn unlink_for_next_loop(&mut self) -> Result<(), Error> {
+        let regular = self.entries.iter_mut().filter(|entry| entry.kind == EntryKind::Regular);
+        regular.map(|entry| entry.remove()).collect()
+    }
+
+    /// Opens the first file once, making it if the layout would make it anyway.
+    fn check_first_open(&mut self) -> Result<(), Error> {
+        let Some(entry) = self.entries.first_mut() else { return Ok(()) };
+        if entry.kind == EntryKind::Stream {
+            return Ok(()); // opening a pipe or a terminal may have effects
+        }
+        if entry.kind == EntryKind::Regular && !Path::new(&entry.path).exists() {
+            if self.job.files.create_on_open {
+                return Ok(());
+            }
+            File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&entry.path)
+                .map_err(|error| open::explained(error, &entry.path, &self.job, true))?;
+            entry.made = true;
+        }
+        let file = open::open(&entry.path, &self.job, entry.kind == EntryKind::Regular)?;
+        if self.job.files.direct {
+            open::check_direct(&file, &entry.path, &self.job, self.sizes.extents[0].offset)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        for entry in self.entries.iter_mut().filter(|entry| entry.made) {
+            entry.file = None;
+            // The failure that led here is what the user hears of.
+            let _ = entry.remove();
+        }
+    }
+}
+
+impl Entry {
+    /// A descriptor for looking at the file, beside the one that the job uses.
+    fn reader(&self) -> std::io::Result<File> {
+        File::open(&self.path)
+    }
+
+    fn remove(&mut self) -> Result<(), Error> {
+        match fs::remove_file(&self.path) {
+            // Another clone that shares the file was first.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(Error::system("cannot remove", &self.path, error)),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// What is there now, after everything that may be refused has been.
+fn existing(paths: &[String], job: &Job, backing: Backing) -> Result<Vec<(EntryKind, Existing)>, Error> {
+    match backing {
+        Backing::Nowhere => Ok(vec![(EntryKind::Elsewhere, Existing { bytes: 0, growable: true }); paths.len()]),
+        Backing::Engine(bytes) => {
+            let of = |index| Existing { bytes: bytes.get(index).copied().unwrap_or(0), growable: true };
+            Ok((0..paths.len()).map(|index| (EntryKind::Elsewhere, of(index))).collect())
+        }
+        Backing::Host => {
+            let precious = Precious::look();
+            paths.iter().map(|path| precious.check(path, job).and_then(|()| existing_file(path, job))).collect()
+        }
+    }
+}
+
+fn existing_file(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(Error::usage("a directory, not a file:", path, "use directory= for files in it"));
+        }
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if !job.files.allow_create || open::parent_is_missing(path) || path.starts_with("/dev/") {
+                return Err(missing(path, job));
+            }
+            return Ok((EntryKind::Regular, Existing { bytes: 0, growable: true }));
+        }
+        Err(error) => return Err(Error::system("cannot stat", path, error)),
+    };
+    let kind = EntryKind::of(metadata.file_type());
+    let existing = match kind {
+        EntryKind::Regular => Existing { bytes: metadata.len(), growable: true },
+        EntryKind::Block => {
+            let size = File::open(path).and_then(|file| block::bytes(&file));
+            let bytes = size.map_err(|error| open::explained(error, path, job, false))?;
+            Existing { bytes, growable: false }
+        }
+        EntryKind::Stream | EntryKind::Elsewhere => Existing { bytes: u64::MAX, growable: false },
+    };
+    Ok((kind, existing))
+}
+
+fn missing(path: &str, job: &Job) -> Error {
+    let hint = if open::parent_is_missing(path) {
+        "its directory does not exist"
+    } else if !job.files.allow_create {
+        "it does not exist, and allow_file_create=0 forbids to create it"
+    } else {
+        "no such device: check the name"
+    };
+    Error::usage("cannot use", path, format!("job {}: {hint}", job.name))
+}
+
+/// Directories that `filename_format` itself names (`d$jobnum/f$filenum`): those of `directory=` and of explicit
+/// names must exist, for a typing error would fill the wrong disk.
+fn make_directories(paths: &[String], job: &Job) -> Result<(), Error> {
+    if !job.files.names.is_empty() || job.files.opendir.is_some() || !job.files.format.contains('/') || !job.files.allow_create {
+        return Ok(());
+    }
+    for parent in paths.iter().filter_map(|path| Path::new(path).parent()).filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent)
+            .map_err(|error| Error::system("cannot create directory", parent.display().to_string(), error))?;
+    }
+    Ok(())
+}
+
+/// Room on the file system that holds, or will hold, a path.
+fn room_at(path: &str) -> std::io::Result<file::Space> {
+    let parent = Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    file::space(parent)
+}
+
+/// Reads a range into the page cache.
+fn read_in(file: &File, extent: &FileExtent, stop: &AtomicBool) -> std::io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    let (mut at, end) = (extent.offset, extent.offset + extent.size);
+    while at < end && !stop.load(Ordering::Relaxed) {
+        let len = (end - at).min(buffer.len() as u64) as usize;
+        match file.read_at(&mut buffer[..len], at)? {
+            0 => break,
+            read => at += read as u64,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Which files a clone uses: `filename`, `directory`, `filename_format`, `nrfiles`, `opendir`.
+
+use std::fs;
+use std::path::Path;
+
+use job::Job;
+
+use crate::Error;
+
+/// Paths of the files of clone `clone` of a job, in order: index as in the workload's ops.
+///
+/// `filename` gives all clones the same files; otherwise each clone has `nrfiles` of its own, named by
+/// `filename_format`. Clones take the directories of `directory` in turn. `opendir` lists what is there.
+///
+/// # Errors
+/// A directory that does not exist or, for `opendir`, holds no file.
+pub fn names(job: &Job, clone: u32) -> Result<Vec<String>, Error> {
+    let files = &job.files;
+    if let Some(directory) = &files.opendir {
+        let mut found = Vec::new();
+        list(Path::new(directory), &mut found).map_err(|error| Error::system("cannot list", directory.clone(), error))?;
+        if found.is_empty() {
+            return Err(Error::usage("no files in", directory.clone(), "opendir= takes a directory that has some"));
+        }
+        return Ok(found);
+    }
+    let directory = match files.directories.len() {
+        0 => None,
+        count => Some(&files.directories[clone as usize % count]),
+    };
+    if let Some(directory) = directory {
+        let is_directory = fs::metadata(directory).map_err(|error| {
+            Error::usage("no such directory", directory.clone(), format!("directory= of job {}: {error}", job.name))
+        })?;
+        if !is_directory.is_dir() {
+            return Err(Error::usage("not a directory:", directory.clone(), format!("directory= of job {}", job.name)));
+        }
+    }
+    let names: Vec<String> = if files.names.is_empty() {
+        (0..files.count.max(1)).map(|file| formatted(&files.format, &job.name, clone, file)).collect()
+    } else {
+        files.names.clone()
+    };
+    Ok(match directory {
+        Some(directory) => names.iter().map(|name| format!("{}/{name}", directory.trim_end_matches('/'))).collect(),
+        None => names,
+    })
+}
+
+/// `filename_format` with its variables filled in. `$clientuid` is empty: every clone runs on this host.
+fn formatted(format: &str, job: &str, clone: u32, file: u32) -> String {
+    // A job is named after the file that it is about, `/dev/sda` for instance: its slashes are no directories.
+    let job = job.replace('/', "_");
+    format
+        .replace("$jobname", &job)
+        .replace("$jobnum", &clone.to_string())
+        .replace("$filenum", &file.to_string())
+        .replace("$clientuid", "")
+}
+
+/// All regular files below a directory, in order of their paths.
+fn list(directory: &Path, found: &mut Vec<String>) -> std::io::Result<()> {
+    let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
+    entries.sort_by_key(|entry| entry.file_name());
+    for entry in entries {
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            list(&entry.path(), found)?;
+        } else if kind.is_file() {
+            found.push(entry.path().to_string_lossy().into_owned());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variables_of_filename_format() {
+        assert_eq!(formatted("$jobname.$jobnum.$filenum", "randread", 2, 7), "randread.2.7");
+        assert_eq!(formatted("$clientuid/f$filenum-$filenum", "x", 0, 3), "/f3-3");
+        assert_eq!(formatted("$jobname.$jobnum.$filenum", "/dev/sda", 0, 0), "_dev_sda.0.0");
+    }
+}

@@ -1,0 +1,156 @@
+//! A look at everything that a plan will touch, before any of it is touched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use job::Job;
+use job::job::Plan;
+use sys::file;
+
+use super::safety::Precious;
+use super::size::{self, Existing};
+use super::{EntryKind, existing_file, names, open, room_at};
+use crate::engine::Kind;
+use crate::{Error, ErrorKind};
+
+/// Descriptors that a run needs beside those of its files: rings, logs, the standard three, libraries.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// Checks a whole plan before anything is made or opened: refusals to protect data, missing directories and files,
+/// sizes, room on the file systems, descriptors (whose soft limit it raises).
+///
+/// # Errors
+/// The first thing that stands in the way, as [`super::Target::prepare`] would meet it later.
+pub fn preflight(plan: &Plan) -> Result<(), Error> {
+    let precious = Precious::look();
+    let mut rooms = Rooms::default();
+    let mut descriptors = 0;
+    for job in &plan.jobs {
+        let Some(kind) = Kind::find(&job.engine) else { continue }; // the runner's to report
+        if kind.diskless || kind.opens_files || job.iolog.read.is_some() {
+            continue;
+        }
+        if job.time.stonewall {
+            rooms.next_stage();
+        }
+        for clone in 0..job.process.clones.max(1) {
+            let paths = names(job, clone)?;
+            let mut files = Vec::with_capacity(paths.len());
+            for path in &paths {
+                precious.check(path, job)?;
+                // Directories of a filename_format are made later.
+                let later = open::parent_is_missing(path) && job.files.names.is_empty() && job.files.format.contains('/');
+                let fresh = (EntryKind::Regular, Existing { bytes: 0, growable: true });
+                files.push(if later { fresh } else { existing_file(path, job)? });
+            }
+            let stats: Vec<Existing> = files.iter().map(|&(_, file)| file).collect();
+            let free = if job.extent.fill { room_at(&paths[0]).map_or(0, |space| space.available) } else { 0 };
+            let sizes = size::sizes(job, clone, &paths, &stats, free)?;
+            for ((path, (kind, file)), extent) in paths.iter().zip(&files).zip(&sizes.extents) {
+                let end = extent.offset + extent.size;
+                if *kind == EntryKind::Regular && !job.extent.fill && end > file.bytes {
+                    rooms.need(path, end - file.bytes, job)?;
+                }
+            }
+            descriptors += u64::from(job.files.open.unwrap_or(u32::MAX)).min(paths.len() as u64);
+            if !job.process.thread {
+                check_descriptors(paths.len() as u64, job)?;
+            }
+        }
+    }
+    rooms.check()?;
+    let all_threads = descriptors + SPARE_DESCRIPTORS;
+    let limit = file::raise_descriptor_limit(all_threads);
+    let threads = plan.jobs.iter().find(|job| job.process.thread);
+    if let Some(job) = threads.filter(|_| limit < all_threads) {
+        return Err(too_few_descriptors(all_threads, limit, job));
+    }
+    Ok(())
+}
+
+/// Whether one process can have the files of one clone open.
+fn check_descriptors(files: u64, job: &Job) -> Result<(), Error> {
+    let wanted = u64::from(job.files.open.unwrap_or(u32::MAX)).min(files) + SPARE_DESCRIPTORS;
+    let limit = file::raise_descriptor_limit(wanted);
+    if limit < wanted { Err(too_few_descriptors(wanted, limit, job)) } else { Ok(()) }
+}
+
+fn too_few_descriptors(wanted: u64, limit: u64, job: &Job) -> Error {
+    let hint = format!("{wanted} are needed, the hard limit is {limit}: raise ulimit -Hn, or set openfiles= or nrfiles=");
+    Error::usage("too few file descriptors for job", job.name.clone(), hint)
+}
+
+/// Room that the stages of a plan need, by file system.
+#[derive(Default)]
+struct Rooms {
+    by_device: BTreeMap<u64, Room>,
+    counted: BTreeSet<String>,
+}
+
+struct Room {
+    place: String,
+    available: u64,
+    /// Of earlier stages, not removed by them.
+    kept: u64,
+    /// Of the present stage: removed at its end, and kept.
+    passing: u64,
+    staying: u64,
+    /// The most that any stage has needed.
+    peak: u64,
+}
+
+impl Rooms {
+    fn need(&mut self, path: &str, bytes: u64, job: &Job) -> Result<(), Error> {
+        if !self.counted.insert(path.to_string()) {
+            return Ok(()); // shared by clones or jobs
+        }
+        let mut parent = Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        while !parent.is_dir() {
+            parent = parent.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        }
+        let describe = |error| Error::system("cannot stat", parent.display().to_string(), error);
+        let device = fs::metadata(parent).map_err(describe)?.dev();
+        let space = file::space(parent).map_err(describe)?;
+        if space.read_only {
+            let source = std::io::Error::from_raw_os_error(libc::EROFS);
+            return Err(Error::system("cannot create", path, source).hint("mounted read-only: use another directory="));
+        }
+        let room = self.by_device.entry(device).or_insert_with(|| Room {
+            place: parent.display().to_string(),
+            available: space.available,
+            kept: 0,
+            passing: 0,
+            staying: 0,
+            peak: 0,
+        });
+        let sum = if job.files.unlink { &mut room.passing } else { &mut room.staying };
+        *sum = sum.saturating_add(bytes);
+        room.peak = room.peak.max(room.kept.saturating_add(room.staying).saturating_add(room.passing));
+        Ok(())
+    }
+
+    fn next_stage(&mut self) {
+        for room in self.by_device.values_mut() {
+            room.kept += room.staying;
+            (room.passing, room.staying) = (0, 0);
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match self.by_device.values().find(|room| room.peak > room.available) {
+            None => Ok(()),
+            Some(room) => Err(Error {
+                kind: ErrorKind::Usage,
+                what: "not enough space in".into(),
+                place: room.place.clone(),
+                hint: format!(
+                    "the jobs' files need {} bytes, {} are free: lower size=, or use another directory=",
+                    room.peak, room.available
+                ),
+                source: None,
+            }),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What is refused because it would destroy something: devices in use, devices that carry data, files the system
+//! stands on.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use job::Job;
+use sys::block;
+
+use crate::{Error, ErrorKind};
+
+/// What the system stands on, looked up once for all files of a clone.
+pub(super) struct Precious {
+    swaps: Vec<(u64, u64)>,
+    loops: Vec<((u64, u64), String)>,
+}
+
+impl Precious {
+    pub(super) fn look() -> Precious {
+        let identity = |path: &PathBuf| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+        Precious {
+            swaps: block::swap_paths().iter().filter_map(identity).collect(),
+            loops: block::loop_backing_files().into_iter().filter_map(|(p, name)| Some((identity(&p)?, name))).collect(),
+        }
+    }
+
+    /// Whether the job may have its way with this path.
+    ///
+    /// Jobs that only read may read anything. A job that writes or trims is kept from: a block device that is mounted,
+    /// swap, or part of a stacked device (unless `allow_mounted_write`); one that carries a known signature (unless
+    /// `--allow-signature`); swap files and files behind loop devices in use; memory and raw character devices.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`], with the reason and what would override it.
+    pub(super) fn check(&self, path: &str, job: &Job) -> Result<(), Error> {
+        if !(job.rw.directions.write || job.rw.directions.trim) {
+            return Ok(());
+        }
+        let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
+        let kind = metadata.file_type();
+        if kind.is_block_device() {
+            return check_device(path, job);
+        }
+        if kind.is_char_device() {
+            // null, zero, full, random, urandom (devices.txt): writing them harms nothing.
+            let harmless = libc::major(metadata.rdev()) == 1 && matches!(libc::minor(metadata.rdev()), 3 | 5 | 7 | 8 | 9);
+            let hint = "a character device: writing it is not storage I/O and may crash the machine";
+            return if harmless { Ok(()) } else { Err(refused(path, hint.to_string())) };
+        }
+        let identity = (metadata.dev(), metadata.ino());
+        if self.swaps.contains(&identity) {
+            return Err(refused(path, "it is active swap space".to_string()));
+        }
+        match self.loops.iter().find(|(file, _)| *file == identity) {
+            Some((_, name)) if !job.allow.mounted_write => {
+                Err(refused(path, format!("it stands behind /dev/{name}; --allow-mounted-write insists")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_device(path: &str, job: &Job) -> Result<(), Error> {
+    if !job.allow.mounted_write {
+        let users = block::users(Path::new(path));
+        if !users.is_empty() {
+            return Err(refused(path, format!("it is {}; --allow-mounted-write insists", users.join(", and "))));
+        }
+    }
+    if !job.allow.signature_write {
+        let found = File::open(path).and_then(|file| {
+            let bytes = block::bytes(&file)?;
+            block::signatures(&file, bytes)
+        });
+        match found {
+            Ok(found) if found.is_empty() => {}
+            Ok(found) => {
+                return Err(refused(path, format!("it carries {}; --allow-signature insists", found.join(", "))));
+            }
+            Err(error) => {
+                return Err(refused(path, format!("what is on it cannot be read: {error}; --allow-signature insists")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refused(path: &str, hint: String) -> Error {
+    Error { kind: ErrorKind::Refused, what: "refusing to write to".into(), place: path.into(), hint, source: None }
+}

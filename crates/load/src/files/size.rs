@@ -1,0 +1,141 @@
+//! Which bytes of each file a clone uses: `size`, `filesize`, `offset`, `io_size` and their relatives, as fio's
+//! filesetup.c computes them. Pure: what exists is passed in.
+
+use job::Job;
+use job::job::Amount;
+use job::workload::FileExtent;
+
+use crate::Error;
+
+/// A file as it is before the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Existing {
+    /// Bytes that it has; 0 if it does not exist, `u64::MAX` for what has no end (character devices).
+    pub bytes: u64,
+    /// Whether it can be made larger: regular files.
+    pub growable: bool,
+}
+
+/// What a clone uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Of each file.
+    pub extents: Vec<FileExtent>,
+    /// Bytes to transfer in one loop.
+    pub io_bytes: u64,
+}
+
+/// The extents of clone `clone`. `free` is how many bytes the file system has left, for `fill_device`.
+///
+/// # Errors
+/// No size, a size smaller than a block, an offset beyond the end.
+pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existing], free: u64) -> Result<Sizes, Error> {
+    let block = smallest_block(job);
+    let count = existing.len() as u64;
+    let extent = &job.extent;
+    let wanted = match extent.size {
+        Some(Amount::Bytes(bytes)) => Some(bytes),
+        _ => None,
+    };
+    let there: u64 = existing.iter().map(|file| if file.bytes == u64::MAX { 0 } else { file.bytes }).fold(0, u64::saturating_add);
+    if wanted.unwrap_or(0) == 0 && there == 0 && !extent.fill && extent.file_size.is_none() {
+        let name = names.first().map_or("", String::as_str);
+        let empty = if wanted == Some(0) { "size=0" } else { "no size=, and the file has no bytes" };
+        return Err(Error::usage("nothing to do on", name, format!("job {}: {empty}: give size=", job.name)));
+    }
+    // fio gives the first files one block more when the size does not divide.
+    let share = |index: u64| wanted.map(|size| size / block / count * block + block * u64::from(index < size / block % count));
+    let mut sizes = Sizes::default();
+    for (index, (file, name)) in existing.iter().zip(names).enumerate() {
+        let index = index as u64;
+        let full = match extent.file_size {
+            // Files within the range are taken as they are.
+            Some((low, high)) if (low..=high).contains(&file.bytes) => file.bytes,
+            Some((low, high)) if low == high => low,
+            Some((low, high)) => (low + random(job.pattern.seed, clone, index) % (high - low + 1)) / block * block,
+            None => share(index).filter(|&size| size > 0).unwrap_or(file.bytes),
+        };
+        let basis = if file.bytes == 0 || file.bytes == u64::MAX { full } else { file.bytes };
+        let offset = start(job, clone, file, basis, block);
+        if file.growable && extent.file_size.is_none() && wanted.is_some() {
+            // size= counts from the offset: the file ends beyond it.
+            sizes.extents.push(FileExtent { offset, size: full });
+        } else {
+            let end = if file.growable { full } else { file.bytes };
+            if offset >= end && !extent.fill {
+                let hint = format!("offset {offset}, end {end}: see offset= and offset_increment= of job {}", job.name);
+                return Err(Error::usage("the offset lies beyond the end of", name.clone(), hint));
+            }
+            let room = end.saturating_sub(offset);
+            let size = if wanted.is_some() && extent.file_size.is_none() { full.min(room) } else { room.min(full) };
+            sizes.extents.push(FileExtent { offset, size });
+        }
+        let last = sizes.extents.last_mut().expect("just pushed");
+        if extent.fill && file.growable {
+            last.size = free / count / block * block;
+        }
+        if let Some(Amount::Percent(percent)) = extent.size
+            && percent < 100.0
+        {
+            last.size = (part(last.size.saturating_add(offset), percent)).min(last.size) / block * block;
+        }
+        // A device whose end is not on a block boundary: the odd bytes are out of reach.
+        if last.size == u64::MAX {
+            last.size = u64::MAX >> 1;
+        }
+    }
+    let total = sizes.extents.iter().map(|extent| extent.size).fold(0, u64::saturating_add);
+    if sizes.extents.iter().all(|extent| extent.size < block) {
+        let (name, files) = (names.first().map_or("", String::as_str), sizes.extents.len());
+        let hint = format!("job {}: bs={block}, {total} bytes over {files} files: raise size= or lower bs=", job.name);
+        return Err(Error::usage("the block size is larger than the range used of", name, hint));
+    }
+    let whole = wanted.filter(|&size| size > 0).unwrap_or(total).min(total);
+    sizes.io_bytes = match extent.io_size {
+        Some(Amount::Bytes(bytes)) => bytes,
+        Some(Amount::Percent(percent)) => part(whole, percent),
+        None => whole,
+    };
+    Ok(sizes)
+}
+
+/// The first byte used.
+fn start(job: &Job, clone: u32, file: &Existing, basis: u64, block: u64) -> u64 {
+    if job.files.append && file.growable {
+        return file.bytes;
+    }
+    let mut relative = false;
+    let mut bytes = |amount| match amount {
+        Amount::Bytes(bytes) => bytes,
+        Amount::Percent(percent) => {
+            relative = true;
+            part(basis, percent)
+        }
+    };
+    let first = bytes(job.extent.offset);
+    let step = bytes(job.extent.offset_increment);
+    let offset = first.saturating_add(step.saturating_mul(u64::from(clone)));
+    let align = if job.extent.offset_align > 0 { job.extent.offset_align } else { block };
+    // Only what was computed from a percentage can be off a boundary; an offset in bytes is meant as it stands.
+    if relative { offset.checked_next_multiple_of(align).unwrap_or(offset) } else { offset }
+}
+
+/// The smallest block that the job issues.
+pub(super) fn smallest_block(job: &Job) -> u64 {
+    let used = job.rw.directions.iter().filter(|&(_, &used)| used);
+    used.map(|(direction, _)| job.blocks.range[direction].0).min().unwrap_or(1).max(1)
+}
+
+fn part(whole: u64, percent: f64) -> u64 {
+    // Exact for whole percents, which is what people write.
+    let millionths = (percent * 1e6).round() as u128;
+    (u128::from(whole) * millionths / 100_000_000) as u64
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014) of the seed and the file: the same sizes every run.
+fn random(seed: u64, clone: u32, file: u64) -> u64 {
+    let mut z = seed ^ (u64::from(clone) << 40 | file).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

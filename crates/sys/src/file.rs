@@ -1,0 +1,458 @@
+//! Files beyond what std offers: alignment of direct I/O, reservation, advice, and which of a file's bytes are in
+//! the page cache or on the disk at all.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Alignment in bytes that O_DIRECT asks of memory and of offsets and lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectAlignment {
+    /// Of addresses.
+    pub memory: u32,
+    /// Of offsets and lengths.
+    pub offset: u32,
+}
+
+/// What direct I/O on this file must be aligned to; None where the kernel does not say (before 6.1, or a file
+/// system that does not report it). Zero in both fields: direct I/O is not supported on this file.
+/// Source: statx(2), STATX_DIOALIGN.
+pub fn direct_alignment(file: &File) -> Option<DirectAlignment> {
+    let mut stat = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: an empty path with AT_EMPTY_PATH names the descriptor; stat is large enough for the kernel.
+    let status = unsafe {
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, stat.as_mut_ptr())
+    };
+    // SAFETY: zeroed memory is a valid statx, whatever the kernel filled in.
+    let stat = unsafe { stat.assume_init() };
+    (status == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0)
+        .then_some(DirectAlignment { memory: stat.stx_dio_mem_align, offset: stat.stx_dio_offset_align })
+}
+
+/// How [`reserve`] reserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// fallocate(2); the file grows.
+    Native,
+    /// fallocate(2) that leaves the size.
+    KeepSize,
+    /// posix_fallocate(3): writes zeros where the file system cannot reserve.
+    Posix,
+}
+
+/// Reserves blocks for `len` bytes from `offset`.
+///
+/// # Errors
+/// ENOSPC, EFBIG; EOPNOTSUPP for the two native forms where the file system cannot.
+pub fn reserve(file: &File, how: Reserve, offset: u64, len: u64) -> io::Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    let (offset, len) = (offset as i64, len as i64);
+    let mode = match how {
+        Reserve::Native => 0,
+        Reserve::KeepSize => libc::FALLOC_FL_KEEP_SIZE,
+        Reserve::Posix => {
+            // SAFETY: posix_fallocate takes no memory; it returns the error number.
+            let errno = unsafe { libc::posix_fallocate64(file.as_raw_fd(), offset, len) };
+            return if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) };
+        }
+    };
+    // SAFETY: fallocate takes no memory.
+    checked(unsafe { libc::fallocate64(file.as_raw_fd(), mode, offset, len) })
+}
+
+/// What posix_fadvise(2) is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// POSIX_FADV_SEQUENTIAL.
+    Sequential,
+    /// POSIX_FADV_RANDOM.
+    Random,
+    /// POSIX_FADV_DONTNEED: drops clean pages.
+    DontNeed,
+}
+
+/// Advises the kernel about a range of a file; `len` 0 is to its end.
+///
+/// # Errors
+/// ESPIPE on what is no file or device.
+pub fn advise(file: &File, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
+    let advice = match advice {
+        Advice::Sequential => libc::POSIX_FADV_SEQUENTIAL,
+        Advice::Random => libc::POSIX_FADV_RANDOM,
+        Advice::DontNeed => libc::POSIX_FADV_DONTNEED,
+    };
+    // SAFETY: posix_fadvise takes no memory; it returns the error number.
+    let errno = unsafe { libc::posix_fadvise64(file.as_raw_fd(), offset as i64, len as i64, advice) };
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+}
+
+/// Waits for an exclusive flock(2) on the file; released when the file is closed.
+///
+/// # Errors
+/// EINTR, or ENOLCK on file systems without locks.
+pub fn lock(file: &File) -> io::Result<()> {
+    // SAFETY: flock takes no memory.
+    checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) })
+}
+
+/// A part of a whole that was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Bytes with the property.
+    pub bytes: u64,
+    /// Bytes looked at.
+    pub of: u64,
+}
+
+impl Share {
+    /// The fraction, 0..=1; None if nothing was looked at.
+    pub fn fraction(self) -> Option<f64> {
+        (self.of > 0).then(|| self.bytes as f64 / self.of as f64)
+    }
+}
+
+impl std::ops::AddAssign for Share {
+    fn add_assign(&mut self, other: Share) {
+        self.bytes += other.bytes;
+        self.of += other.of;
+    }
+}
+
+/// Pages are counted in full up to this many bytes, in evenly spaced windows beyond: a terabyte takes no longer.
+const SCAN_BYTES: u64 = 4 << 30;
+const WINDOWS: u64 = 512;
+const WINDOW_BYTES: u64 = 2 << 20;
+
+/// How much of a range is in the page cache; None where the kernel does not tell (no cachestat(2), which came with
+/// Linux 6.5, and mincore(2) refused too).
+pub fn cached(file: &File, offset: u64, len: u64) -> Option<Share> {
+    let mut total = Share::default();
+    for (start, len) in windows(offset, len) {
+        total += cached_by_cachestat(file, start, len).or_else(|| cached_by_mincore(file, start, len))?;
+    }
+    Some(total)
+}
+
+/// The whole range if it is small, else [`WINDOWS`] evenly spaced parts of it.
+fn windows(offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+    let (count, width) = if len <= SCAN_BYTES { (1, len) } else { (WINDOWS, WINDOW_BYTES) };
+    let stride = if count == 1 { 0 } else { (len - width) / (count - 1) / 4096 * 4096 };
+    (0..count).map(move |index| (offset + index * stride, width))
+}
+
+fn cached_by_cachestat(file: &File, offset: u64, len: u64) -> Option<Share> {
+    const SYS_CACHESTAT: libc::c_long = 451; // the same on all architectures
+    let range = [offset, len];
+    // nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted
+    let mut pages = [0u64; 5];
+    // SAFETY: the kernel reads two and writes five 64-bit numbers (cachestat(2)).
+    let status =
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), pages.as_mut_ptr(), 0 as libc::c_uint) };
+    (status == 0).then(|| Share { bytes: (pages[0] * page_bytes()).min(len), of: len })
+}
+
+fn cached_by_mincore(file: &File, offset: u64, len: u64) -> Option<Share> {
+    let page = page_bytes();
+    let start = offset / page * page;
+    let len = (offset + len).min(file.metadata().ok()?.len()).checked_sub(start)?;
+    if len == 0 {
+        return Some(Share::default());
+    }
+    // SAFETY: a private read-only mapping at an address of the kernel's choice; it is never dereferenced.
+    let address = unsafe {
+        libc::mmap(std::ptr::null_mut(), len as usize, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), start as i64)
+    };
+    if address == libc::MAP_FAILED {
+        return None;
+    }
+    let mut resident = vec![0u8; len.div_ceil(page) as usize];
+    // SAFETY: the range is the mapping just made; resident has a byte a page.
+    let status = unsafe { libc::mincore(address, len as usize, resident.as_mut_ptr()) };
+    // SAFETY: exactly the mapping just made, once.
+    unsafe { libc::munmap(address, len as usize) };
+    let pages = resident.iter().filter(|&&byte| byte & 1 != 0).count() as u64;
+    (status == 0).then(|| Share { bytes: (pages * page).min(len), of: len })
+}
+
+/// Extents are counted up to this many: a fragmented terabyte is judged by its beginning.
+const EXTENT_LIMIT: usize = 16_384;
+
+/// How much of a range of a regular file has no data on the disk: holes, and extents that are reserved but were never
+/// written. Reading them costs no device I/O. None where the file system tells neither FIEMAP nor SEEK_HOLE.
+pub fn unwritten(file: &File, offset: u64, len: u64) -> Option<Share> {
+    if len == 0 {
+        return Some(Share::default());
+    }
+    unwritten_by_fiemap(file, offset, len).or_else(|| unwritten_by_seek(file, offset, len))
+}
+
+const FIEMAP_BATCH: usize = 128;
+
+/// linux/fiemap.h
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct FiemapExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+/// linux/fiemap.h, with room for a batch of extents.
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+    extents: [FiemapExtent; FIEMAP_BATCH],
+}
+
+fn unwritten_by_fiemap(file: &File, offset: u64, len: u64) -> Option<Share> {
+    const FIEMAP_EXTENT_LAST: u32 = 1;
+    const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
+    // _IOWR('f', 11, struct fiemap): the header alone, 32 bytes.
+    const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
+
+    let end = offset + len;
+    let (mut at, mut written, mut seen) = (offset, 0, 0);
+    'all: while at < end && seen < EXTENT_LIMIT {
+        let none = FiemapExtent { logical: 0, physical: 0, length: 0, reserved64: [0; 2], flags: 0, reserved: [0; 3] };
+        let mut map = Fiemap {
+            start: at,
+            length: end - at,
+            flags: 0,
+            mapped_extents: 0,
+            extent_count: FIEMAP_BATCH as u32,
+            reserved: 0,
+            extents: [none; FIEMAP_BATCH],
+        };
+        // SAFETY: map is a struct fiemap followed by extent_count extents, as the ioctl wants it.
+        checked(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &mut map) }).ok()?;
+        let extents = &map.extents[..(map.mapped_extents as usize).min(FIEMAP_BATCH)];
+        if extents.is_empty() {
+            at = end; // a hole to the end
+        }
+        for extent in extents {
+            let (first, last) = (extent.logical.max(offset), (extent.logical + extent.length).min(end));
+            if extent.flags & FIEMAP_EXTENT_UNWRITTEN == 0 {
+                written += last.saturating_sub(first);
+            }
+            at = extent.logical + extent.length;
+            seen += 1;
+            if extent.flags & FIEMAP_EXTENT_LAST != 0 {
+                at = end;
+                break 'all;
+            }
+        }
+    }
+    let of = at.min(end) - offset;
+    Some(Share { bytes: of.saturating_sub(written), of })
+}
+
+fn unwritten_by_seek(file: &File, offset: u64, len: u64) -> Option<Share> {
+    let end = offset + len;
+    let (mut at, mut holes) = (offset, 0);
+    for _ in 0..EXTENT_LIMIT {
+        if at >= end {
+            break;
+        }
+        let data = match seek(file, at, libc::SEEK_DATA) {
+            Ok(data) => data.min(end),
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => end, // no data from here on
+            Err(_) => return None,
+        };
+        holes += data - at;
+        at = if data < end { seek(file, data, libc::SEEK_HOLE).ok()?.min(end) } else { end };
+    }
+    Some(Share { bytes: holes, of: at - offset })
+}
+
+/// Moves the descriptor's own position: not for descriptors that a workload uses with `sync`.
+fn seek(file: &File, offset: u64, whence: libc::c_int) -> io::Result<u64> {
+    // SAFETY: lseek takes no memory.
+    let at = unsafe { libc::lseek64(file.as_raw_fd(), offset as i64, whence) };
+    u64::try_from(at).map_err(|_| io::Error::last_os_error())
+}
+
+/// Room on the file system of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that this process may still use.
+    pub available: u64,
+    /// The file system's magic number (statfs(2)).
+    pub kind: i64,
+    /// Mounted read-only.
+    pub read_only: bool,
+}
+
+/// Room on the file system that holds `path`.
+///
+/// # Errors
+/// ENOENT, EACCES.
+pub fn space(path: &Path) -> io::Result<Space> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut stat = MaybeUninit::<libc::statfs64>::zeroed();
+    // SAFETY: path is NUL-terminated, stat large enough.
+    checked(unsafe { libc::statfs64(path.as_ptr(), stat.as_mut_ptr()) })?;
+    // SAFETY: filled in by the successful call.
+    let stat = unsafe { stat.assume_init() };
+    Ok(Space {
+        available: stat.f_bavail.saturating_mul(stat.f_bsize as u64),
+        kind: stat.f_type as i64,
+        read_only: stat.f_flags as u64 & libc::ST_RDONLY as u64 != 0,
+    })
+}
+
+/// The name of a file system's magic number; `this file system` for those that are not listed.
+pub fn file_system_name(kind: i64) -> &'static str {
+    match kind & 0xffff_ffff {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x0102_1994 => "tmpfs",
+        0x8584_58f6 => "ramfs",
+        0x794c_7630 => "overlayfs",
+        0x6969 => "nfs",
+        0x6573_5546 => "fuse",
+        0xff53_4d42 | 0xfe53_4d42 => "cifs",
+        0x2fc1_2fc1 => "zfs",
+        0xf2f5_2010 => "f2fs",
+        0x4d44 => "vfat",
+        0x2011_bab0 => "exfat",
+        0x9660 => "iso9660",
+        0x7371_7368 => "squashfs",
+        0x9fa0 => "proc",
+        0x6265_6572 => "sysfs",
+        0x0bd0_0bd0 => "lustre",
+        0x00c3_6400 => "ceph",
+        0x4750_4653 => "gpfs",
+        0x0102_1997 => "9p",
+        _ => "this file system",
+    }
+}
+
+/// Descriptors that this process may have open after asking for `wanted`: raises the soft limit up to the hard one.
+pub fn raise_descriptor_limit(wanted: u64) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: limit is a valid rlimit to fill.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
+        return 1024;
+    }
+    if limit.rlim_cur < wanted {
+        let raised = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), rlim_max: limit.rlim_max };
+        // SAFETY: raised is a valid rlimit.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) } == 0 {
+            return raised.rlim_cur;
+        }
+    }
+    limit.rlim_cur
+}
+
+/// O_DIRECT turned on or off for an open file (fcntl(2), F_SETFL).
+///
+/// # Errors
+/// EINVAL where the file system does not support it.
+pub fn set_direct(fd: RawFd, direct: bool) -> io::Result<()> {
+    // SAFETY: F_GETFL takes no memory.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let flags = if direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
+    // SAFETY: F_SETFL takes no memory.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) })
+}
+
+/// Bytes of a page of memory.
+pub fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes no memory.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+fn checked(status: libc::c_int) -> io::Result<()> {
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+const _: () = assert!(size_of::<FiemapExtent>() == 56);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A file without a name on the file system of the build directory.
+    fn scratch() -> File {
+        use std::os::unix::fs::OpenOptionsExt;
+        let here = std::env::current_exe().unwrap();
+        File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(here.parent().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn holes_and_reserved_extents_are_unwritten_and_written_ones_are_not() {
+        let file = scratch();
+        file.set_len(8 * MIB).unwrap();
+        assert_eq!(unwritten(&file, 0, 8 * MIB).unwrap(), Share { bytes: 8 * MIB, of: 8 * MIB });
+        file.write_all_at(&vec![1; MIB as usize], 2 * MIB).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(unwritten(&file, 0, 8 * MIB).unwrap(), Share { bytes: 7 * MIB, of: 8 * MIB });
+        assert_eq!(unwritten(&file, 2 * MIB, MIB).unwrap().bytes, 0);
+        assert_eq!(unwritten_by_seek(&file, 0, 8 * MIB).unwrap().bytes, 7 * MIB);
+        match reserve(&file, Reserve::Native, 4 * MIB, MIB) {
+            Ok(()) => assert_eq!(unwritten(&file, 0, 8 * MIB).unwrap().bytes, 7 * MIB),
+            Err(error) => eprintln!("skipped the reserved part: fallocate: {error}"),
+        }
+    }
+
+    #[test]
+    fn the_page_cache_is_seen_filling_and_emptying() {
+        let file = scratch();
+        file.write_all_at(&vec![1; 4 * MIB as usize], 0).unwrap();
+        file.sync_all().unwrap();
+        for look in [cached_by_cachestat, cached_by_mincore] {
+            let mut page = [0; 4096];
+            for index in 0..1024 {
+                file.read_exact_at(&mut page, index * 4096).unwrap();
+            }
+            let Some(share) = look(&file, 0, 4 * MIB) else {
+                eprintln!("skipped one way of looking: not in this kernel");
+                continue;
+            };
+            assert_eq!(share.fraction(), Some(1.0));
+            advise(&file, Advice::DontNeed, 0, 0).unwrap();
+            assert_eq!(look(&file, 0, 4 * MIB).unwrap().bytes, 0);
+            file.read_exact_at(&mut page, 0).unwrap();
+            assert!((1..4 * MIB).contains(&look(&file, 0, 4 * MIB).unwrap().bytes));
+        }
+    }
+
+    #[test]
+    fn large_ranges_are_sampled_at_a_bounded_cost() {
+        let parts: Vec<_> = windows(1 << 40, 64 << 40).collect();
+        assert_eq!(parts.len() as u64, WINDOWS);
+        assert_eq!(parts[0].0, 1 << 40);
+        let (last, width) = *parts.last().unwrap();
+        assert!(last + width <= 65 << 40 && last > 64 << 40);
+        assert_eq!(windows(5, 100).collect::<Vec<_>>(), [(5, 100)]);
+    }
+
+    #[test]
+    fn space_is_that_of_the_file_system() {
+        assert!(space(Path::new("/")).unwrap().available > 0);
+        assert_eq!(file_system_name(space(Path::new("/proc")).unwrap().kind), "proc");
+        assert!(space(Path::new("/no/such/place")).is_err());
+    }
+}
