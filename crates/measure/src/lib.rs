@@ -11,6 +11,7 @@ pub mod merge;
 pub mod point;
 pub mod refine;
 pub mod schema;
+pub mod stats;
 pub mod units;
 pub mod verdict;
 

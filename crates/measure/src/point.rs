@@ -1,13 +1,106 @@
 //! One point of a curve: made from a run, extended by further runs at the same depth.
 
-use crate::schema::{JobResult, Point};
+use crate::Direction;
+use crate::schema::{Estimate, Interval, JobResult, Point};
+use crate::stats;
 
 impl Point {
     /// The point that a merged job makes at depth (or rate) `x`: one sample an interval, means with 95 % intervals.
+    /// An interval shorter than half its nominal length (the last one of a run) is no sample. Without intervals the
+    /// whole run is the one sample.
     pub fn of(x: f64, job: JobResult) -> Point {
-        Point { x, job, ..Point::default() }
+        let ops = samples(&job, |interval| Direction::ALL.iter().map(|&d| interval.ops[d]).sum());
+        let bytes = samples(&job, |interval| Direction::ALL.iter().map(|&d| interval.bytes[d]).sum());
+        let seconds = job.runtime_ns as f64 / 1e9;
+        let whole = |total: u64| if seconds > 0.0 { total as f64 / seconds } else { 0.0 };
+        let (iops, ops) = estimated(ops, whole(job.total_ops()));
+        let (bytes_per_second, _) = estimated(bytes, whole(job.total_bytes()));
+        Point { x, iops, bytes_per_second, samples: ops, job }
     }
 
     /// Adds a later run at the same `x`: samples, times and counts add up, intervals follow one another.
-    pub fn extend(&mut self, _later: Point) {}
+    pub fn extend(&mut self, later: Point) {
+        let mut job = std::mem::take(&mut self.job);
+        job.append(later.job);
+        *self = Point::of(self.x, job);
+    }
+}
+
+/// Per second, of each interval that is long enough.
+fn samples(job: &JobResult, count: impl Fn(&Interval) -> u64) -> Vec<f64> {
+    let whole = job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
+    whole.map(|interval| count(interval) as f64 * 1e9 / interval.length_ns as f64).collect()
+}
+
+fn estimated(samples: Vec<f64>, whole: f64) -> (Estimate, Vec<f64>) {
+    let samples = if samples.len() < 2 { vec![whole] } else { samples };
+    (stats::estimate(&samples), samples)
+}
+
+impl JobResult {
+    /// Adds a later run of the same job: unlike [`JobResult::merge`], which is for clones that ran together, times add
+    /// up and intervals follow one another.
+    pub fn append(&mut self, later: JobResult) {
+        let (runtime_ns, elapsed_ns, clones) = (self.runtime_ns, self.elapsed_ns, self.clones);
+        let mut intervals = std::mem::take(&mut self.intervals);
+        let runtimes = self.directions.iter().map(|(direction, mine)| (direction, mine.runtime_ns)).collect::<Vec<_>>();
+        let mut later = later;
+        let shift = runtime_ns;
+        intervals.extend(std::mem::take(&mut later.intervals).into_iter().map(|mut interval| {
+            interval.end_ns += shift;
+            interval
+        }));
+        self.merge(&later);
+        self.intervals = intervals;
+        self.clones = clones;
+        self.runtime_ns = runtime_ns + later.runtime_ns;
+        self.elapsed_ns = elapsed_ns + later.elapsed_ns;
+        for (direction, mine) in runtimes {
+            self.directions[direction].runtime_ns = mine + later.directions[direction].runtime_ns;
+        }
+        // The verdicts are on what there was before; whoever appends judges anew.
+        self.verdicts.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(ops: &[u64], last_length_ns: u64) -> JobResult {
+        let mut job = JobResult { interval_ns: 100, clones: 2, ..JobResult::default() };
+        for (index, &n) in ops.iter().enumerate() {
+            let length_ns = if index + 1 == ops.len() { last_length_ns } else { 100 };
+            job.runtime_ns += length_ns;
+            let mut interval = Interval { end_ns: job.runtime_ns, length_ns, ..Interval::default() };
+            interval.ops.write = n;
+            interval.bytes.write = n * 512;
+            job.intervals.push(interval);
+            job.directions.write.ops += n;
+            job.directions.write.bytes += n * 512;
+        }
+        job.directions.write.runtime_ns = job.runtime_ns;
+        job
+    }
+
+    #[test]
+    fn one_sample_an_interval_and_stubs_do_not_count() {
+        let point = Point::of(4.0, job(&[10, 20, 1], 10));
+        assert_eq!(point.samples, [1e8, 2e8]);
+        assert_eq!(point.iops.mean, 1.5e8);
+        assert_eq!(point.bytes_per_second.mean, 1.5e8 * 512.0);
+        assert!(point.iops.low < 1e8 && point.iops.high > 2e8, "two samples say little: {:?}", point.iops);
+        assert_eq!(Point::of(4.0, job(&[10], 100)).samples, [1e8]);
+        assert_eq!(Point::of(4.0, JobResult::default()).samples, [0.0]);
+    }
+
+    #[test]
+    fn later_runs_follow_in_time() {
+        let mut point = Point::of(4.0, job(&[10, 20], 100));
+        point.extend(Point::of(4.0, job(&[30, 40], 100)));
+        assert_eq!(point.samples, [1e8, 2e8, 3e8, 4e8]);
+        assert_eq!((point.job.runtime_ns, point.job.clones, point.job.total_ops()), (400, 2, 100));
+        assert_eq!(point.job.directions.write.runtime_ns, 400);
+        assert_eq!(point.job.intervals.iter().map(|interval| interval.end_ns).collect::<Vec<_>>(), [100, 200, 300, 400]);
+    }
 }
