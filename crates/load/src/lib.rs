@@ -4,6 +4,7 @@
 //! Plan ─► stages (stonewall) ─► clones: layout ─► gate ─► generator loop ─► JobResult
 //! ```
 
+pub mod content;
 pub mod engine;
 pub mod files;
 mod error;

@@ -1,0 +1,285 @@
+//! What write buffers hold: zeros, a pattern, or random bytes as compressible and as repetitive as the job asks.
+//!
+//! By default buffers are filled once and then only scrambled: a store every 512 bytes makes each sector unlike any
+//! other, at a fraction of the cost of new content. What has to be exact (`refill_buffers`, compression, repetition)
+//! is generated for every write.
+
+use job::Job;
+use job::job::Buffers;
+use job::workload::random::{Random, mix};
+
+/// Bytes of the unit that storage compares and compresses at the least.
+const SECTOR: usize = 512;
+
+/// Fills the write buffers of one clone. The same seed gives the same bytes.
+#[derive(Clone, Debug)]
+pub struct Filler {
+    kind: Kind,
+    random: Random,
+    /// Identifies scrambled sectors; never the same twice.
+    serial: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Zero,
+    /// One period, lengthened to at least a page so that copying is by long runs.
+    Pattern(Vec<u8>),
+    /// Filled once; then scrambled or left alone.
+    Once { scramble: bool },
+    /// New for every write.
+    Fresh(Fresh),
+}
+
+/// Random content with given properties.
+#[derive(Clone, Debug)]
+struct Fresh {
+    /// Bytes of each chunk that are random; the rest is filler. Equal to `chunk` if nothing is to be compressible.
+    random_bytes: usize,
+    chunk: usize,
+    filler: Vec<u8>,
+    /// Of 2^32 blocks, how many repeat an earlier one, and the size of a block.
+    repeats_below: u64,
+    block: usize,
+    /// Seeds of the last blocks that were new: what repetitions repeat.
+    recent: [u64; 16],
+    known: usize,
+}
+
+impl Filler {
+    /// The filler of a clone of `job`: as [`Filler::new`], with the smallest write as the unit of repetition.
+    pub fn for_job(job: &Job, seed: u64) -> Filler {
+        let smallest = job.blocks.range.write.0;
+        Filler::new(&job.buffers, seed).repeating(smallest as usize)
+    }
+
+    /// What `buffers` ask for. `zero_buffers` goes before a pattern, a pattern before random bytes; a pattern together
+    /// with `buffer_compress_percentage` is what the compressible part consists of, as in fio. Compression and
+    /// repetition imply `refill_buffers`. A pattern is never scrambled: it would be one no longer.
+    pub fn new(buffers: &Buffers, seed: u64) -> Filler {
+        let varied = buffers.compress_percent > 0 || buffers.dedupe_percent > 0;
+        let chunk = if buffers.compress_chunk == 0 { SECTOR } else { buffers.compress_chunk as usize };
+        let kind = if buffers.zero {
+            Kind::Zero
+        } else if !buffers.pattern.is_empty() && !varied {
+            Kind::Pattern(repeated(&buffers.pattern, 4096))
+        } else if varied || buffers.refill {
+            Kind::Fresh(Fresh {
+                random_bytes: (chunk as u64 * u64::from(100 - buffers.compress_percent.min(100)) / 100) as usize,
+                chunk,
+                filler: if buffers.pattern.is_empty() { Vec::new() } else { repeated(&buffers.pattern, chunk) },
+                repeats_below: (u64::from(buffers.dedupe_percent.min(100)) << 32) / 100,
+                block: 4096,
+                recent: [0; 16],
+                known: 0,
+            })
+        } else {
+            Kind::Once { scramble: buffers.scramble }
+        };
+        Filler { kind, random: Random::new(mix(seed ^ 0x636f_6e74_656e_7421)), serial: mix(seed) }
+    }
+
+    /// Sets the size of the blocks that `dedupe_percentage` counts; 4096 otherwise.
+    pub fn repeating(mut self, block: usize) -> Filler {
+        if let Kind::Fresh(fresh) = &mut self.kind {
+            fresh.block = block.max(1);
+        }
+        self
+    }
+
+    /// Fills a buffer before its first write, or after a read has changed it.
+    pub fn prepare(&mut self, buffer: &mut [u8]) {
+        match &mut self.kind {
+            Kind::Zero => buffer.fill(0),
+            Kind::Pattern(pattern) => {
+                for piece in buffer.chunks_mut(pattern.len()) {
+                    piece.copy_from_slice(&pattern[..piece.len()]);
+                }
+            }
+            Kind::Once { .. } => fill_random(&mut self.random, buffer),
+            Kind::Fresh(_) => self.fill(buffer),
+        }
+    }
+
+    /// Whether [`Filler::prepare`] must be called again after a read into the buffer: a pattern or zeros do not
+    /// survive it, while random bytes may as well be those that were read.
+    pub fn spoiled_by_reads(&self) -> bool {
+        matches!(self.kind, Kind::Zero | Kind::Pattern(_))
+    }
+
+    /// Makes a prepared buffer ready for its next write. Cheap unless the content has to be new.
+    #[inline]
+    pub fn fill(&mut self, buffer: &mut [u8]) {
+        match &mut self.kind {
+            Kind::Zero | Kind::Pattern(_) | Kind::Once { scramble: false } => {}
+            Kind::Once { scramble: true } => self.scramble(buffer),
+            Kind::Fresh(fresh) => fresh.fill(&mut self.random, buffer),
+        }
+    }
+
+    /// Gives every sector a number of its own, in a cache line that differs from write to write.
+    #[inline]
+    fn scramble(&mut self, buffer: &mut [u8]) {
+        self.serial = self.serial.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let line = (self.serial >> 61) as usize * 64;
+        let mut number = self.serial;
+        for sector in buffer.as_chunks_mut::<SECTOR>().0 {
+            sector[line..line + 8].copy_from_slice(&number.to_le_bytes());
+            number = number.wrapping_add(0xd129_0b26_3a5f_c4d5);
+        }
+    }
+}
+
+impl Fresh {
+    fn fill(&mut self, random: &mut Random, buffer: &mut [u8]) {
+        if self.repeats_below == 0 {
+            return self.fill_block(random, buffer);
+        }
+        for block in buffer.chunks_mut(self.block) {
+            let repeat = self.known > 0 && random.next() >> 32 < self.repeats_below;
+            let seed = if repeat {
+                self.recent[random.below(self.known as u64) as usize]
+            } else {
+                let seed = random.next();
+                let at = if self.known < self.recent.len() { self.known } else { random.below(self.recent.len() as u64) as usize };
+                self.recent[at] = seed;
+                self.known = self.known.max(at + 1);
+                seed
+            };
+            self.fill_block(&mut Random::new(seed), block);
+        }
+    }
+
+    fn fill_block(&self, random: &mut Random, block: &mut [u8]) {
+        if self.random_bytes == self.chunk {
+            return fill_random(random, block);
+        }
+        for chunk in block.chunks_mut(self.chunk) {
+            let (noise, rest) = chunk.split_at_mut(self.random_bytes.min(chunk.len()));
+            fill_random(random, noise);
+            match self.filler.get(..rest.len()) {
+                Some(filler) if !self.filler.is_empty() => rest.copy_from_slice(filler),
+                _ => rest.fill(0),
+            }
+        }
+    }
+}
+
+/// `pattern` repeated to whole periods of at least `bytes` bytes.
+fn repeated(pattern: &[u8], bytes: usize) -> Vec<u8> {
+    pattern.repeat(bytes.div_ceil(pattern.len()).max(1))
+}
+
+/// Random bytes, eight at a time.
+pub(crate) fn fill_random(random: &mut Random, buffer: &mut [u8]) {
+    let (words, rest) = buffer.as_chunks_mut::<8>();
+    for word in words {
+        *word = random.next().to_le_bytes();
+    }
+    if !rest.is_empty() {
+        let last = random.next().to_le_bytes();
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn buffers() -> Buffers {
+        Job::default().buffers
+    }
+
+    /// `count` blocks of 4 KiB, one after the other.
+    fn written(buffers: &Buffers, count: usize) -> Vec<u8> {
+        let mut filler = Filler::new(buffers, 7);
+        let mut block = vec![0xee; 4096];
+        filler.prepare(&mut block);
+        let mut all = Vec::new();
+        for _ in 0..count {
+            filler.fill(&mut block);
+            all.extend_from_slice(&block);
+        }
+        all
+    }
+
+    fn packed(data: &[u8]) -> f64 {
+        // Sectors are compressed apart, as storage does: nothing is gained from likeness between them.
+        data.chunks(4096).map(|block| zstd::bulk::compress(block, 3).unwrap().len()).sum::<usize>() as f64 / data.len() as f64
+    }
+
+    #[test]
+    fn zeros_and_patterns_are_exact() {
+        assert!(written(&Buffers { zero: true, ..buffers() }, 3).iter().all(|&byte| byte == 0));
+        let data = written(&Buffers { pattern: b"abc".to_vec(), ..buffers() }, 3);
+        for block in data.chunks(4096) {
+            assert!(block.iter().zip(b"abc".iter().cycle()).all(|(a, b)| a == b));
+        }
+    }
+
+    #[test]
+    fn seeds_decide() {
+        for buffers in [buffers(), Buffers { refill: true, ..buffers() }, Buffers { dedupe_percent: 30, ..buffers() }] {
+            assert_eq!(written(&buffers, 5), written(&buffers, 5));
+        }
+        let (mut a, mut b) = (vec![0; 64], vec![0; 64]);
+        Filler::new(&buffers(), 1).prepare(&mut a);
+        Filler::new(&buffers(), 2).prepare(&mut b);
+        assert_ne!(a, b);
+    }
+
+    #[test]
+    fn no_two_sectors_are_alike_and_nothing_compresses() {
+        for buffers in [buffers(), Buffers { refill: true, ..buffers() }] {
+            let data = written(&buffers, 2000);
+            let sectors: HashSet<&[u8]> = data.chunks(512).collect();
+            assert_eq!(sectors.len(), data.len() / 512);
+            assert!(packed(&data) > 0.99, "{}", packed(&data));
+        }
+        let same = written(&Buffers { scramble: false, ..buffers() }, 10);
+        assert_eq!(same.chunks(4096).collect::<HashSet<_>>().len(), 1, "nothing asked for a change");
+    }
+
+    #[test]
+    fn compression_is_what_was_asked_for() {
+        for percent in [10u8, 30, 50, 75, 90, 100] {
+            for (chunk, pattern) in [(512, vec![]), (0, vec![]), (4096, b"deadbeef".to_vec())] {
+                let data = written(&Buffers { compress_percent: percent, compress_chunk: chunk, pattern, ..buffers() }, 200);
+                let (got, asked) = (packed(&data), 1.0 - f64::from(percent) / 100.0);
+                // A compressor needs a few bytes for each run that it leaves out.
+                assert!((asked - 0.01..asked + 0.05).contains(&got), "{percent} % in chunks of {chunk}: {got:.3}");
+            }
+        }
+    }
+
+    #[test]
+    fn repetition_is_what_was_asked_for() {
+        for percent in [10u8, 50, 90] {
+            for compress_percent in [0, 50] {
+                let count = 10_000;
+                let data = written(&Buffers { dedupe_percent: percent, compress_percent, ..buffers() }, count);
+                let unlike = data.chunks(4096).collect::<HashSet<_>>().len() as f64;
+                let asked = count as f64 * f64::from(100 - percent) / 100.0;
+                // Four standard deviations of a binomial distribution.
+                let bound = 4.0 * (asked * f64::from(percent) / 100.0).sqrt() + 1.0;
+                assert!((unlike - asked).abs() < bound, "{percent} %: {unlike} of {count} unlike");
+            }
+        }
+    }
+
+    #[test]
+    fn repetition_counts_the_smallest_write() {
+        let mut job = Job::default();
+        job.blocks.range.write = (4096, 65536);
+        job.buffers.dedupe_percent = 50;
+        let mut filler = Filler::for_job(&job, 1);
+        let mut buffer = vec![0; 65536];
+        let mut blocks = HashSet::new();
+        for _ in 0..200 {
+            filler.fill(&mut buffer);
+            blocks.extend(buffer.chunks(4096).map(<[u8]>::to_vec));
+        }
+        assert!((1450..1750).contains(&blocks.len()), "{} of 3200", blocks.len());
+    }
+}
