@@ -17,6 +17,8 @@ use job::Job;
 use job::workload::OpKind;
 
 mod blocking;
+mod io_uring;
+mod libaio;
 mod null;
 mod psync;
 mod slots;
@@ -156,6 +158,8 @@ impl Kind {
 
 /// All engines.
 pub static ENGINES: &[Kind] = &[
+    io_uring::IO_URING,
+    libaio::LIBAIO,
     psync::PSYNC,
     psync::SYNC,
     psync::VSYNC,
