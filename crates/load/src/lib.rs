@@ -6,9 +6,10 @@
 
 pub mod content;
 pub mod engine;
-pub mod files;
 mod error;
+pub mod files;
 pub mod run;
+mod runner;
 
 pub use error::{Error, ErrorKind};
 pub use run::{Control, Phase, Progress, run};

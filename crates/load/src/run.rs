@@ -66,6 +66,6 @@ pub struct Progress {
 ///
 /// # Errors
 /// What is wrong before anything ran: an unknown engine, a refused target, a file that is missing.
-pub fn run(_plan: &Plan, _control: &mut Control) -> Result<RunResult, Error> {
-    Err(Error { kind: crate::ErrorKind::Internal, what: "no runner".into(), place: String::new(), hint: String::new(), source: None })
+pub fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error> {
+    crate::runner::run(plan, control)
 }

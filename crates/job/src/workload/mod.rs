@@ -291,6 +291,11 @@ impl Workload {
         Some(op)
     }
 
+    /// Bytes of one pass, as far as it has a limit.
+    pub fn pass_bytes(&self) -> u64 {
+        self.limits.bytes_most
+    }
+
     /// Begins the next pass: of `loops`, or of a `time_based` run.
     ///
     /// As in fio, a pass of less than the whole files (`io_size`, `number_ios`) is followed by one that goes on where it

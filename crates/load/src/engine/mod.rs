@@ -17,12 +17,12 @@ use job::Job;
 use job::workload::OpKind;
 
 mod blocking;
-mod io_uring;
-mod libaio;
 mod null;
+mod offload;
 mod psync;
 mod slots;
 
+pub use offload::Offload;
 pub use slots::{Slot, Slots};
 
 /// One op on its way to an engine.
@@ -158,8 +158,6 @@ impl Kind {
 
 /// All engines.
 pub static ENGINES: &[Kind] = &[
-    io_uring::IO_URING,
-    libaio::LIBAIO,
     psync::PSYNC,
     psync::SYNC,
     psync::VSYNC,

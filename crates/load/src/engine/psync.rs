@@ -119,8 +119,9 @@ impl Call for Flagged {
     unsafe fn call(t: &Transfer) -> isize {
         let vector = t.vector();
         if t.write {
+            // RWF_NOWAIT is for reads; on writes of most file systems it is an error.
             // SAFETY: one vector, upheld by the caller.
-            unsafe { libc::pwritev2(t.fd, &vector, 1, t.offset, t.rwf) }
+            unsafe { libc::pwritev2(t.fd, &vector, 1, t.offset, t.rwf & !libc::RWF_NOWAIT) }
         } else {
             // SAFETY: one vector, upheld by the caller.
             unsafe { libc::preadv2(t.fd, &vector, 1, t.offset, t.rwf) }

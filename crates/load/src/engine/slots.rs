@@ -52,11 +52,6 @@ impl Slots {
         self.count
     }
 
-    /// Bytes from one buffer to the next.
-    pub(super) fn stride(&self) -> usize {
-        self.stride
-    }
-
     /// The bytes of a slot that is not in flight: the caller proves it by holding the token.
     #[inline]
     pub fn bytes<'a>(&'a self, slot: &'a Slot) -> &'a [u8] {

@@ -188,9 +188,35 @@ impl Target {
         Ok(entry.file.insert(opened).as_raw_fd())
     }
 
-    /// Closes a file, after telling the engine to forget it.
-    pub fn close(&mut self, file: u32) {
-        self.entries[file as usize].file = None;
+    /// Closes a file, after telling the engine to forget it; syncs it first with `fsync_on_close`.
+    ///
+    /// # Errors
+    /// fsync(2) failed; the file is closed all the same.
+    pub fn close(&mut self, file: u32) -> Result<(), Error> {
+        let entry = &mut self.entries[file as usize];
+        match entry.file.take() {
+            Some(file) if self.job.syncs.fsync_on_close => entry.sync(&file),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forces what was written to every file out (`end_fsync`).
+    ///
+    /// # Errors
+    /// open(2) or fsync(2) failed.
+    pub fn sync_all(&mut self) -> Result<(), Error> {
+        for index in 0..self.entries.len() {
+            let was_open = self.entries[index].file.is_some();
+            if matches!(self.entries[index].kind, EntryKind::Regular | EntryKind::Block) {
+                self.open(index as u32)?;
+                let entry = &self.entries[index];
+                entry.file.as_ref().map_or(Ok(()), |file| entry.sync(file))?;
+            }
+            if !was_open {
+                self.entries[index].file = None;
+            }
+        }
+        Ok(())
     }
 
     /// Drops the files' pages from the page cache (`invalidate`), or reads them in (`pre_read`): before the first pass
@@ -247,7 +273,7 @@ impl Target {
             if let Some(file) = entry.file.take()
                 && self.job.syncs.fsync_on_close
             {
-                result = result.and(file.sync_all().map_err(|error| Error::system("cannot sync", &entry.path, error)));
+                result = result.and(entry.sync(&file));
             }
             if self.job.files.unlink && entry.kind == EntryKind::Regular {
                 result = result.and(entry.remove());
@@ -308,6 +334,10 @@ impl Entry {
     /// A descriptor for looking at the file, beside the one that the job uses.
     fn reader(&self) -> std::io::Result<File> {
         File::open(&self.path)
+    }
+
+    fn sync(&self, file: &File) -> Result<(), Error> {
+        file.sync_all().map_err(|error| Error::system("cannot sync", &self.path, error))
     }
 
     fn remove(&mut self) -> Result<(), Error> {

@@ -1,0 +1,284 @@
+//! One clone's life: set up, gate, generator loop, clean up, result.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use job::Job;
+use job::job::MemoryKind;
+use measure::schema::{CpuUsage, Ended, Facts, JobError, JobResult, Verified};
+use measure::{Direction, PerDirection};
+use sys::buffer::Memory;
+use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
+
+use super::board::Board;
+use super::depth_goal::DepthGoal;
+use super::generator::{End, Generator};
+use super::logs::OpLogs;
+use super::opened::Opened;
+use super::recorder::{Recorded, Recorder};
+use super::sources::{self, Source};
+use super::timing::Timing;
+use super::traffic::Traffic;
+use crate::engine::{Kind, Offload, Setup, Slots};
+use crate::files::Target;
+use crate::Error;
+
+/// What a clone is told. Cheap to hand to a thread, survives a fork.
+#[derive(Clone, Copy)]
+pub(super) struct Orders<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// Its engine's row.
+    pub kind: &'static Kind,
+    /// Its files: the clone's own while it lives.
+    pub target: &'a Mutex<Target>,
+    /// Number among the job's clones, from 0.
+    pub clone: u32,
+    /// Number among all clones of the run, from 0: its seat.
+    pub seat: usize,
+    /// The shared words.
+    pub board: &'a Board,
+    /// The run's clock.
+    pub clock: Clock,
+    /// Length of intervals; None: the job's.
+    pub interval_ns: Option<u64>,
+    /// Whether intervals carry distributions.
+    pub interval_histograms: bool,
+}
+
+/// What a clone reports when it has ended.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Report {
+    /// Its numbers; valid also when it failed, as far as it came.
+    pub result: JobResult,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+impl Report {
+    /// Notes a failure after the end: the first one counts.
+    pub fn fail(&mut self, error: &Error) {
+        self.ended = Ended::Failed;
+        let error = JobError { errno: error.errno(), message: error.to_string() };
+        self.result.error.get_or_insert(error);
+    }
+
+    /// The report of a clone that could not even report.
+    pub fn failed(job: &Job, facts: Facts, error: &Error) -> Report {
+        let error = JobError { errno: error.errno(), message: error.to_string() };
+        Report { result: JobResult { error: Some(error), ..blank(job, facts) }, ended: Ended::Failed }
+    }
+}
+
+/// Runs the clone in the calling thread: from set-up, through the gate, to its report.
+pub(super) fn run(orders: &Orders) -> Report {
+    let created_ns = monotonic_ns();
+    let mut target = orders.target.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut facts = facts(orders.job, orders.kind);
+    match live(orders, &mut target, &mut facts, created_ns) {
+        Ok(report) => report,
+        Err(error) => Report::failed(orders.job, facts, &error),
+    }
+}
+
+fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64) -> Result<Report, Error> {
+    let Orders { job, kind, .. } = *orders;
+    place(job, orders.clone)?;
+    sys::clock::precise_timers();
+
+    let synchronous = kind.synchronous && !job.queue.offload;
+    let depth = if synchronous { 1 } else { job.queue.depth.max(1) };
+    let largest = sources::largest_block(job);
+    let slot_bytes = usize::try_from(largest).unwrap_or(usize::MAX);
+    if u32::try_from(largest).is_err() {
+        return Err(Error::usage("bs is too large", format!("in job {}", job.name), "blocks up to 4 GiB are supported"));
+    }
+    let memory = match job.buffers.memory {
+        MemoryKind::Anonymous => Memory::Anonymous,
+        MemoryKind::Huge => Memory::Huge,
+        MemoryKind::Shared => Memory::Shared,
+    };
+    let (slots, free) = Slots::new(depth, slot_bytes, job.buffers.align as usize % 4096, &memory).map_err(|error| {
+        let hint = match memory {
+            Memory::Huge => "there are not enough huge pages: sysctl vm.nr_hugepages",
+            _ => "iodepth times bs is more than the memory there is",
+        };
+        Error::system("cannot allocate the I/O buffers", format!("of job {}", job.name), error).hint(hint)
+    })?;
+    let names: Vec<String> = target.names().map(str::to_owned).collect();
+    let setup = Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names };
+    let mut engine = if job.queue.offload { Offload::make(kind, &setup)? } else { (kind.make)(&setup)? };
+    let source = Source::new(job, orders.clone, target.extents())?;
+    let cache = target.cache_facts();
+    (facts.cached_fraction, facts.unwritten_fraction) = (cache.cached_fraction, cache.unwritten_fraction);
+    let mut opened = Opened::new(target, has_descriptors(kind), job.files.unlink_each_loop);
+    opened.open_all(&mut *engine)?;
+    let number = orders.seat + 1;
+    let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000)?.map(Box::new);
+
+    let mut rusage_at_start = CpuUsage::default();
+    let recorder =
+        Recorder::new(job, synchronous, orders.interval_ns, orders.interval_histograms);
+    let goal = job.rate.latency_target.map(|goal| DepthGoal::new(goal, depth));
+    let mut on_measured = || rusage_at_start = CpuUsage::default();
+    let generator = Generator {
+        job,
+        engine,
+        slots,
+        free,
+        opened,
+        traffic: (),
+        timing: Timing::new(job, sources::clone_seed(job, orders.clone)),
+        recorder,
+        goal,
+        logs,
+        clock: orders.clock,
+        seat: orders.board.seat(orders.seat),
+        stop_all: orders.board.stop_word(),
+        on_measured: &mut on_measured,
+    };
+    let measured = match source {
+        Source::Plain(traffic) => measure(generator.with(traffic), orders),
+        Source::Verifying(traffic) => measure(generator.with(*traffic), orders),
+        Source::Replay(traffic) => measure(generator.with(*traffic), orders),
+    };
+    let cpu = CpuUsage::default().since(&rusage_at_start);
+
+    let Measured { start_unix_ms, recorded, outcome, goal, verified, interval_ns } = measured;
+    let mut result = JobResult {
+        start_unix_ms,
+        runtime_ns: recorded.runtime_ns,
+        elapsed_ns: monotonic_ns() - created_ns,
+        directions: recorded.directions,
+        sync: recorded.sync,
+        cpu,
+        depth: recorded.depth,
+        intervals: recorded.intervals,
+        interval_ns,
+        verified,
+        ..blank(job, facts.clone())
+    };
+    let mut outcome = outcome;
+    if let Some(goal) = goal {
+        result.latency_target = goal.outcome();
+        if goal.is_hopeless() && outcome.is_ok() {
+            let late = std::io::Error::from_raw_os_error(libc::ETIMEDOUT);
+            outcome = Err(Error::system("latency_target is missed even with one op in flight,", &job.name, late));
+        }
+    }
+    let ended = match outcome {
+        Ok(End::Stopped) => Ended::Interrupted,
+        Ok(End::Done | End::TimeOver) => Ended::Complete,
+        Err(error) => {
+            result.error = Some(JobError { errno: error.errno(), message: error.to_string() });
+            Ended::Failed
+        }
+    };
+    Ok(Report { result, ended })
+}
+
+/// What the generator leaves.
+struct Measured {
+    start_unix_ms: u64,
+    recorded: Recorded,
+    outcome: Result<End, Error>,
+    goal: Option<DepthGoal>,
+    verified: Option<Verified>,
+    interval_ns: u64,
+}
+
+fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Measured {
+    generator.prepare();
+    let start_ns = wait_at_gate(orders);
+    let start_unix_ms = realtime_ns() / 1_000_000;
+    let mut outcome = generator.run(start_ns);
+    let end_ns = generator.clock.now_ns();
+    if generator.job.syncs.end_fsync && outcome.is_ok() {
+        outcome = generator.opened.sync_all().and(outcome);
+    }
+    if let Some(logs) = generator.logs.take() {
+        outcome = outcome.and_then(|end| logs.finish(end_ns).map(|()| end));
+    }
+    outcome = outcome.and_then(|end| generator.traffic.finish().map(|()| end));
+    let closed = generator.opened.close_all(&mut *generator.engine);
+    outcome = outcome.and_then(|end| closed.map(|()| end));
+    Measured {
+        start_unix_ms,
+        outcome,
+        goal: generator.goal,
+        verified: generator.traffic.verified(),
+        interval_ns: generator.recorder.interval_ns(),
+        recorded: generator.recorder.finish(end_ns),
+    }
+}
+
+/// Reports ready and waits for the common start. Returns the start time, already reached.
+fn wait_at_gate(orders: &Orders) -> u64 {
+    let seat = orders.board.seat(orders.seat);
+    seat.report_ready();
+    loop {
+        if let Some(at) = seat.gate() {
+            sleep_until_ns(at);
+            return orders.clock.now_ns();
+        }
+        sleep_until_ns(monotonic_ns() + 100_000);
+    }
+}
+
+/// Puts the calling thread where the job wants it: processors, niceness, I/O priority.
+fn place(job: &Job, clone: u32) -> Result<(), Error> {
+    let process = &job.process;
+    let failed = |what: &str, error| Error::system(what, format!("in job {}", job.name), error);
+    Ok(())
+}
+
+/// A result without numbers.
+fn blank(job: &Job, facts: Facts) -> JobResult {
+    JobResult {
+        name: job.name.clone(),
+        description: job.description.clone(),
+        clones: 1,
+        options: job.options.clone(),
+        facts,
+        ..JobResult::default()
+    }
+}
+
+/// The result of a clone that never ran.
+pub(super) fn untouched(job: &Job, kind: &Kind) -> JobResult {
+    blank(job, facts(job, kind))
+}
+
+/// Whether the engine is to be handed descriptors of files of this host.
+fn has_descriptors(kind: &Kind) -> bool {
+    !kind.diskless && !kind.opens_files
+}
+
+/// What is known of a clone before it runs.
+fn facts(job: &Job, kind: &Kind) -> Facts {
+    Facts {
+        engine: kind.name.to_owned(),
+        synchronous: kind.synchronous && !job.queue.offload,
+        iodepth: job.queue.depth,
+        numjobs: job.process.clones,
+        direct: job.files.direct,
+        rw: rw_name(job),
+        block_bytes: job.blocks.range,
+        rate_iops: PerDirection::from_fn(|d| job.rate.iops[d].map(|rate| rate as f64)),
+        rate_bytes: PerDirection::from_fn(|d| job.rate.bytes[d].map(|rate| rate as f64)),
+        ..Facts::default()
+    }
+}
+
+/// fio's name of the pattern.
+fn rw_name(job: &Job) -> String {
+    let rw = &job.rw;
+    let has = |direction: Direction| rw.directions[direction];
+    let base = match (has(Direction::Read), has(Direction::Write), has(Direction::Trim)) {
+        (true, true, _) => "rw",
+        (true, false, _) => "read",
+        (false, true, true) => "trimwrite",
+        (false, true, false) => "write",
+        (false, false, _) => "trim",
+    };
+    if rw.random && base != "trimwrite" { format!("rand{base}") } else { base.to_owned() }
+}

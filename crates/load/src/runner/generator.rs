@@ -1,0 +1,576 @@
+//! The generator loop: draws ops, issues them at their time, reaps them, records.
+//!
+//! ```text
+//!   ┌──────────────────────── until the work or the time is over ───────────────────────┐
+//!   │ top up: draw ─► intended time ─► fill ─► queue (─► done: record)                   │
+//!   │ submit every `batch` ops                                                           │
+//!   │ reap: wait for `batch_complete_min`, for the next intended time, or for nothing    │
+//!   └────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! One thread, no lock, no allocation and no system call of our own per op. The clock is read once per op, once
+//! per submission and once per reaping call.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use job::Job;
+use job::workload::{Op, OpKind};
+use measure::Direction;
+use sys::clock::{Clock, sleep_until_ns};
+
+use super::board::Seat;
+use super::depth_goal::DepthGoal;
+use super::logs::OpLogs;
+use super::opened::Opened;
+use super::recorder::{Recorder, Times};
+use super::timing::Timing;
+use super::traffic::{Next, Traffic};
+use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
+use crate::run::Phase;
+use crate::{Error, ErrorKind};
+
+/// An op that an engine has.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    op: Op,
+    times: Times,
+    /// Bytes already transferred by earlier, short parts.
+    transferred: u32,
+}
+
+/// Everything that one clone needs to generate its load.
+pub(super) struct Generator<'a, T> {
+    pub job: &'a Job,
+    pub engine: Box<dyn Engine>,
+    pub slots: Arc<Slots>,
+    pub free: Vec<Slot>,
+    pub opened: Opened<'a>,
+    pub traffic: T,
+    pub timing: Timing,
+    pub recorder: Recorder,
+    pub goal: Option<DepthGoal>,
+    pub logs: Option<Box<OpLogs>>,
+    pub clock: Clock,
+    pub seat: Seat<'a>,
+    pub stop_all: &'a AtomicU64,
+    /// Called when the ramp is over and the measured part begins.
+    pub on_measured: &'a mut dyn FnMut(),
+}
+
+/// Why the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The work is done.
+    Done,
+    /// `runtime` is over.
+    TimeOver,
+    /// It was told to.
+    Stopped,
+}
+
+/// What the top-up step came to.
+enum TopUp {
+    /// The queue is as full as it may be.
+    Full,
+    /// The next op is not due before this time.
+    Wait(u64),
+    /// Everything in flight must finish first.
+    Drain,
+    /// Nothing more is to be issued.
+    End(End),
+}
+
+struct State {
+    flights: Vec<Flight>,
+    /// Slots queued since the last submission, in order.
+    unsubmitted: Vec<u32>,
+    in_flight: usize,
+    /// An op that was drawn but is not due yet, with its intended time.
+    pending: Option<(Op, u64)>,
+    /// A request that the engine had no room for.
+    refused: Option<Request>,
+    measuring_from: u64,
+    ends_at: u64,
+    end: Option<End>,
+    now: u64,
+}
+
+impl<'a, T> Generator<'a, T> {
+    /// The same with another source of ops.
+    pub fn with<U>(self, traffic: U) -> Generator<'a, U> {
+        let Generator { job, engine, slots, free, opened, timing, recorder, goal, logs, .. } = self;
+        let Generator { clock, seat, stop_all, on_measured, .. } = self;
+        Generator {
+            job,
+            engine,
+            slots,
+            free,
+            opened,
+            traffic,
+            timing,
+            recorder,
+            goal,
+            logs,
+            clock,
+            seat,
+            stop_all,
+            on_measured,
+        }
+    }
+}
+
+impl<T: Traffic> Generator<'_, T> {
+    /// Gives the buffers of a job that writes their first content. Before the gate: it takes time.
+    pub fn prepare(&mut self) {
+        if self.job.rw.directions.write {
+            for slot in &mut self.free {
+                self.traffic.prepare(self.slots.bytes_mut(slot));
+            }
+        }
+    }
+
+    /// Runs from `start_ns` until the end; all requests have finished when it returns.
+    ///
+    /// # Errors
+    /// The first failure that the job does not tolerate. What was recorded until then stays.
+    pub fn run(&mut self, start_ns: u64) -> Result<End, Error> {
+        let idle = Flight {
+            op: Op { kind: OpKind::Sync, file: 0, offset: 0, len: 0 },
+            times: Times::default(),
+            transferred: 0,
+        };
+        let time = &self.job.time;
+        let mut state = State {
+            flights: vec![idle; self.slots.count() as usize],
+            unsubmitted: Vec::with_capacity(self.slots.count() as usize),
+            in_flight: 0,
+            pending: None,
+            refused: None,
+            measuring_from: start_ns + time.ramp_ns,
+            ends_at: time.runtime_ns.map_or(u64::MAX, |runtime| start_ns + time.ramp_ns + runtime),
+            end: None,
+            now: self.clock.now_ns(),
+        };
+        self.timing.start(start_ns);
+        self.recorder.start(start_ns);
+        if time.ramp_ns > 0 {
+            self.seat.enter(Phase::Ramp);
+        } else {
+            self.measured(start_ns);
+        }
+        let outcome = self.generate(&mut state);
+        let drained = self.drain(&mut state);
+        self.publish();
+        outcome.and_then(|end| drained.map(|()| end))
+    }
+
+    fn generate(&mut self, state: &mut State) -> Result<End, Error> {
+        let mut done: Vec<Completion> = Vec::with_capacity(self.slots.count() as usize);
+        loop {
+            let top_up = self.top_up(state)?;
+            self.submit(state)?;
+            let wake = match top_up {
+                TopUp::End(end) => return Ok(end),
+                TopUp::Wait(at) => Some(at),
+                TopUp::Full | TopUp::Drain => None,
+            };
+            if state.in_flight == 0 {
+                if let Some(at) = wake {
+                    self.idle_until(at, state);
+                }
+                continue;
+            }
+            let low = if matches!(top_up, TopUp::Full) { self.low_mark() } else { state.in_flight };
+            loop {
+                self.reap(state, wake, &mut done)?;
+                if state.in_flight <= low || state.end.is_some() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Issues ops until the queue is full, the next is not due, or there is none.
+    #[inline]
+    fn top_up(&mut self, state: &mut State) -> Result<TopUp, Error> {
+        loop {
+            if self.stop_all.load(Relaxed) != 0 || self.seat.is_stopped() {
+                return Ok(TopUp::End(End::Stopped));
+            }
+            if state.now >= state.measuring_from {
+                self.end_ramp(state);
+            }
+            if state.now >= state.ends_at {
+                return Ok(TopUp::End(End::TimeOver));
+            }
+            if let Some(end) = state.end {
+                return Ok(TopUp::End(end));
+            }
+            if state.in_flight >= self.depth_limit() {
+                return Ok(TopUp::Full);
+            }
+            if let Some(request) = state.refused.take() {
+                self.hand_over(request, state)?;
+                if state.refused.is_some() {
+                    return Ok(TopUp::Full);
+                }
+                continue;
+            }
+            let (op, due) = match state.pending.take() {
+                Some(pending) => pending,
+                None => match self.traffic.next() {
+                    Next::Op(op) => (op, self.timing.due(&op, state.now)),
+                    Next::At(after_ns, op) => (op, self.timing.started_at() + after_ns),
+                    Next::Drain if state.in_flight == 0 => continue,
+                    Next::Pass if state.in_flight == 0 => {
+                        self.opened.next_pass(&mut *self.engine)?;
+                        self.traffic.begin_pass();
+                        continue;
+                    }
+                    Next::Drain | Next::Pass => return Ok(TopUp::Drain),
+                    Next::End => return Ok(TopUp::End(End::Done)),
+                },
+            };
+            if due > state.now {
+                state.now = self.clock.now_ns();
+                if due > state.now {
+                    state.pending = Some((op, due));
+                    return Ok(TopUp::Wait(due.min(state.ends_at)));
+                }
+            }
+            self.issue(op, due, state)?;
+        }
+    }
+
+    #[inline]
+    fn issue(&mut self, op: Op, due: u64, state: &mut State) -> Result<(), Error> {
+        let Some(mut slot) = self.free.pop() else {
+            return Err(internal("more ops in flight than buffers"));
+        };
+        if op.kind == OpKind::Io(Direction::Write) {
+            let index = slot.index();
+            self.traffic.fill(&op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]);
+        }
+        self.opened.before(op.file, &mut *self.engine)?;
+        state.now = self.clock.now_ns();
+        // Without an open-loop rate an op is intended for the moment at which it is created.
+        let intended = if due == 0 { state.now } else { due };
+        let index = slot.index() as usize;
+        state.flights[index] = Flight {
+            op,
+            times: Times { intended, created: state.now, submitted: state.now, completed: 0 },
+            transferred: 0,
+        };
+        state.in_flight += 1;
+        self.recorder.issued(state.in_flight);
+        self.timing.issued(state.now);
+        self.traffic.issued(&op, state.now.saturating_sub(self.timing.started_at()));
+        let request =
+            Request { slot, kind: op.kind, file: op.file, offset: op.offset, len: op.len as u32, skip: 0 };
+        self.hand_over(request, state)
+    }
+
+    #[inline]
+    fn hand_over(&mut self, request: Request, state: &mut State) -> Result<(), Error> {
+        let index = request.slot.index();
+        match self.engine.queue(request) {
+            Queued::Later => {
+                state.unsubmitted.push(index);
+                if state.unsubmitted.len() >= self.job.queue.batch as usize {
+                    self.submit(state)?;
+                }
+                Ok(())
+            }
+            Queued::Done(completion) => {
+                state.now = self.clock.now_ns();
+                self.recorder.submitted(1);
+                self.recorder.reaped(1);
+                self.complete(completion, state)?;
+                self.look_around(state);
+                Ok(())
+            }
+            Queued::Full(request) => {
+                state.refused = Some(request);
+                self.submit(state)
+            }
+        }
+    }
+
+    /// Hands what is queued to the kernel and notes when it was taken.
+    #[inline]
+    fn submit(&mut self, state: &mut State) -> Result<(), Error> {
+        if state.unsubmitted.is_empty() {
+            return Ok(());
+        }
+        let taken = self.engine.submit().map_err(|error| engine_failed("submitting to", self.job, error))?;
+        let taken = taken.min(state.unsubmitted.len());
+        if taken > 0 {
+            state.now = self.clock.now_ns();
+            for index in state.unsubmitted.drain(..taken) {
+                state.flights[index as usize].times.submitted = state.now;
+            }
+            self.recorder.submitted(taken);
+        }
+        Ok(())
+    }
+
+    /// Takes finished ops: waits for the batch that the job asks for, or only until `wake`.
+    #[inline]
+    fn reap(&mut self, state: &mut State, wake: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
+        let queue = &self.job.queue;
+        let (min, timeout_ns) = match wake {
+            // An arrival is due: whatever finishes meanwhile is taken, nothing is drained for it.
+            Some(at) => (1, Some(at.saturating_sub(state.now))),
+            None => ((queue.batch_complete_min as usize).min(state.in_flight), None),
+        };
+        // What the engine has not taken yet cannot finish: never wait for it.
+        let min = min.min(state.in_flight - state.unsubmitted.len() - usize::from(state.refused.is_some()));
+        let max = (queue.batch_complete_max as usize).max(min).max(1);
+        let before = done.len();
+        self.engine.reap(min, max, timeout_ns, done).map_err(|error| engine_failed("reaping from", self.job, error))?;
+        state.now = self.clock.now_ns();
+        self.recorder.reaped(done.len() - before);
+        for completion in done.drain(..) {
+            self.complete(completion, state)?;
+        }
+        self.look_around(state);
+        // An op that the kernel was too busy to take is offered again before the next wait.
+        self.submit(state)
+    }
+
+    #[inline]
+    fn complete(&mut self, completion: Completion, state: &mut State) -> Result<(), Error> {
+        let index = completion.slot.index() as usize;
+        let flight = &mut state.flights[index];
+        flight.times.completed = state.now;
+        let wanted = flight.op.len - u64::from(flight.transferred);
+        match (flight.op.kind, completion.result) {
+            (OpKind::Io(direction), bytes) if bytes >= 0 && bytes as u64 == wanted => {
+                let flight = *flight;
+                state.in_flight -= 1;
+                self.landed(direction, &flight, completion.slot, state)
+            }
+            (OpKind::Io(direction), bytes) if bytes > 0 => {
+                // Short: the rest is asked for, as the same op.
+                flight.transferred += bytes as u32;
+                let skip = flight.transferred;
+                let op = flight.op;
+                self.recorder.short(direction);
+                let rest = Request {
+                    slot: completion.slot,
+                    kind: op.kind,
+                    file: op.file,
+                    offset: op.offset + u64::from(skip),
+                    len: op.len as u32 - skip,
+                    skip,
+                };
+                self.hand_over(rest, state)
+            }
+            (OpKind::Io(direction), result) => {
+                let op = flight.op;
+                state.in_flight -= 1;
+                self.opened.after(op.file);
+                self.free.push(completion.slot);
+                self.failed(direction, &op, result, state)
+            }
+            (_, result) => {
+                let (op, times) = (flight.op, flight.times);
+                state.in_flight -= 1;
+                self.opened.after(op.file);
+                self.free.push(completion.slot);
+                self.recorder.synced(&times);
+                if result < 0 { self.failed(Direction::Write, &op, result, state) } else { Ok(()) }
+            }
+        }
+    }
+
+    #[inline]
+    fn landed(&mut self, direction: Direction, flight: &Flight, slot: Slot, state: &mut State) -> Result<(), Error> {
+        let Flight { op, times, .. } = flight;
+        self.recorder.transferred(direction, op.len, times);
+        self.timing.completed(state.now);
+        self.opened.after(op.file);
+        if let Some(logs) = &mut self.logs {
+            logs.completed(direction, op, times);
+        }
+        let landed = self.traffic.landed(op, slot.index(), &self.slots.bytes(&slot)[..op.len as usize]);
+        self.free.push(slot);
+        if let Some(goal) = &mut self.goal {
+            if goal.completed(times.completed - times.created, state.now) {
+                state.end = Some(End::Done);
+            }
+        }
+        let latency = times.completed - times.created;
+        if let Some(limit) = self.job.errors.max_latency_ns[direction].filter(|&limit| latency > limit) {
+            return Err(self.too_slow(op, latency, limit));
+        }
+        match landed {
+            Ok(()) => Ok(()),
+            Err(_) if self.job.errors.continue_verify => {
+                self.recorder.failed(direction);
+                Ok(())
+            }
+            Err(mismatch) => Err(Error {
+                kind: ErrorKind::Verify,
+                what: format!("verification failed: {}", mismatch.message),
+                place: format!("in {}", self.opened.name(mismatch.file)),
+                hint: String::new(),
+                source: None,
+            }),
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, direction: Direction, op: &Op, result: i64, state: &mut State) -> Result<(), Error> {
+        // Nothing transferred where something was asked: the end of the file (read) or of the device (write).
+        let errno = if result < 0 { -result as i32 } else { libc::EIO };
+        if self.job.extent.fill && direction == Direction::Write && errno == libc::ENOSPC {
+            state.end = Some(End::Done);
+            return Ok(());
+        }
+        let errors = &self.job.errors;
+        let (tolerated, ignored) = match direction {
+            Direction::Read => (errors.continue_read, &errors.ignore[0]),
+            Direction::Write | Direction::Trim => (errors.continue_write, &errors.ignore[1]),
+        };
+        if tolerated || ignored.contains(&errno) {
+            self.recorder.failed(direction);
+            return Ok(());
+        }
+        let what = match op.kind {
+            OpKind::Io(direction) => direction.name(),
+            OpKind::Sync => "fsync",
+            OpKind::DataSync => "fdatasync",
+            OpKind::SyncRange => "sync_file_range",
+        };
+        let hint = match errno {
+            _ if result == 0 => "nothing was transferred: the file or device ends before this offset",
+            libc::EINVAL if self.job.files.direct => {
+                "with direct=1 the block size, the offset and the buffers must be multiples of the logical block size"
+            }
+            libc::ENOSPC => "no space left: make size= smaller, or use fill_device=1 to stop here",
+            libc::EBADF | libc::EROFS => "the file is not open for this, or the file system is read-only",
+            _ => "",
+        };
+        let place = format!("of {} bytes at offset {} of {}", op.len, op.offset, self.opened.name(op.file));
+        Err(Error::system(what, place, std::io::Error::from_raw_os_error(errno)).hint(hint))
+    }
+
+    #[cold]
+    fn too_slow(&self, op: &Op, latency: u64, limit: u64) -> Error {
+        let place = format!("at offset {} of {}", op.offset, self.opened.name(op.file));
+        let late = std::io::Error::from_raw_os_error(libc::ETIMEDOUT);
+        let hint = format!("it took {latency} ns, max_latency allows {limit} ns");
+        Error::system("an op was slower than max_latency", place, late).hint(hint)
+    }
+
+    /// Once an interval: publish what was counted, check the rates that must be reached.
+    #[inline]
+    fn look_around(&mut self, state: &mut State) {
+        if self.recorder.tick(state.now) {
+            self.publish();
+        }
+        if let Some(logs) = &mut self.logs {
+            logs.tick(state.now);
+        }
+    }
+
+    fn publish(&mut self) {
+        let (ops, bytes, lat_sum_ns) = self.recorder.counters();
+        self.seat.publish(&ops, &bytes, lat_sum_ns, self.traffic.done_millionths());
+        if self.traffic.is_verifying() {
+            self.seat.enter(Phase::Verify);
+        }
+    }
+
+    fn end_ramp(&mut self, state: &mut State) {
+        state.measuring_from = u64::MAX;
+        if self.job.time.ramp_ns > 0 {
+            self.recorder.start(state.now);
+            // The runtime counts from the end of the ramp as it really was.
+            if let Some(runtime) = self.job.time.runtime_ns {
+                state.ends_at = state.now + runtime;
+            }
+            self.measured(state.now);
+        }
+    }
+
+    fn measured(&mut self, now: u64) {
+        if let Some(logs) = &mut self.logs {
+            logs.start(now);
+        }
+        self.seat.enter(Phase::Run);
+        (self.on_measured)();
+    }
+
+    /// Waits for everything that is in flight. Failures do not stop it: buffers must come home.
+    fn drain(&mut self, state: &mut State) -> Result<(), Error> {
+        let mut done = Vec::new();
+        let mut first_failure = Ok(());
+        if let Some(request) = state.refused.take() {
+            state.in_flight -= 1;
+            self.free.push(request.slot);
+        }
+        while state.in_flight > 0 {
+            let step = self.submit(state).and_then(|()| {
+                let min = usize::from(state.unsubmitted.len() < state.in_flight);
+                let reaped = self.engine.reap(min, usize::MAX, None, &mut done);
+                reaped.map_err(|error| engine_failed("reaping from", self.job, error))
+            });
+            if let Err(error) = step {
+                return Err(error);
+            }
+            state.now = self.clock.now_ns();
+            for completion in done.drain(..) {
+                let outcome = self.complete(completion, state);
+                first_failure = first_failure.and(outcome);
+            }
+            if let Some(request) = state.refused.take() {
+                state.in_flight -= 1;
+                self.free.push(request.slot);
+            }
+        }
+        first_failure
+    }
+
+    /// Sleeps until the next op is due, but never past the end, and in slices: a stop must be noticed.
+    fn idle_until(&mut self, at: u64, state: &mut State) {
+        const SLICE_NS: u64 = 50_000_000;
+        let until = at.min(state.ends_at);
+        if self.job.rate.think_spin_ns > 0 {
+            while self.clock.now_ns() < until {
+                std::hint::spin_loop();
+            }
+        } else {
+            sleep_until_ns(until.min(state.now + SLICE_NS));
+        }
+        state.now = self.clock.now_ns();
+        self.look_around(state);
+    }
+
+    #[inline]
+    fn depth_limit(&self) -> usize {
+        match &self.goal {
+            Some(goal) => goal.depth(),
+            None => self.slots.count() as usize,
+        }
+    }
+
+    /// The depth to which a full queue is reaped before it is filled again.
+    #[inline]
+    fn low_mark(&self) -> usize {
+        let limit = self.depth_limit();
+        // Fewer than the limit must be in flight, or nothing could be issued.
+        (self.job.queue.low as usize).min(limit.saturating_sub(1))
+    }
+}
+
+fn engine_failed(doing: &str, job: &Job, error: std::io::Error) -> Error {
+    Error::system(format!("{doing} the {} engine failed", job.engine), format!("in job {}", job.name), error)
+}
+
+fn internal(what: &str) -> Error {
+    Error { kind: ErrorKind::Internal, what: what.into(), place: String::new(), hint: String::new(), source: None }
+}

@@ -1,0 +1,300 @@
+//! fio's logs over time: `write_bw_log`, `write_iops_log`, `write_lat_log`, `write_hist_log`, and the recording
+//! of ops (`write_iolog`).
+//!
+//! Lines are `time (ms), value, direction, block size, [offset,] priority`, as "Log File Formats" of fio(1) says.
+//! Values: KiB/s, iops, ns. One file a clone and figure: `PREFIX_clat.1.log`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use job::Job;
+use job::workload::Op;
+use measure::{Direction, Histogram, PerDirection};
+
+use super::recorder::Times;
+use crate::Error;
+
+/// The logs of one clone.
+#[derive(Debug)]
+pub struct OpLogs {
+    start_ns: u64,
+    /// Milliseconds of the Unix epoch to add to times, with `log_unix_epoch`.
+    epoch_ms: u64,
+    average_ns: u64,
+    /// bw and iops without `log_avg_msec` still average over this.
+    rate_interval_ns: u64,
+    window_end_ns: u64,
+    rate_window: Window,
+    with_offset: bool,
+    keep_max: bool,
+    bw: Option<Log>,
+    iops: Option<Log>,
+    slat: Option<Log>,
+    clat: Option<Log>,
+    lat: Option<Log>,
+    histogram: Option<HistogramLog>,
+    failure: Option<(String, io::Error)>,
+}
+
+#[derive(Debug)]
+struct Log {
+    path: String,
+    out: BufWriter<File>,
+    /// Sum or maximum, and number, of this window's values.
+    window: PerDirection<(u64, u64)>,
+}
+
+/// Bytes and ops of the present window.
+#[derive(Debug, Default)]
+struct Window {
+    start_ns: u64,
+    bytes: PerDirection<u64>,
+    ops: PerDirection<u64>,
+    block: PerDirection<u64>,
+}
+
+#[derive(Debug)]
+struct HistogramLog {
+    path: String,
+    out: BufWriter<File>,
+    interval_ns: u64,
+    end_ns: u64,
+    current: PerDirection<Histogram>,
+    block: PerDirection<u64>,
+}
+
+impl OpLogs {
+    /// The logs that `job` asks for, for clone number `number` (from 1) of the run; None if it asks for none.
+    ///
+    /// # Errors
+    /// A file that cannot be made.
+    pub fn open(job: &Job, number: usize, epoch_ms: u64) -> Result<Option<OpLogs>, Error> {
+        let logs = &job.reporting.logs;
+        if logs.bw.is_none() && logs.iops.is_none() && logs.lat.is_none() && logs.histogram.is_none() {
+            return Ok(None);
+        }
+        let name = |prefix: &String, figure: &str| {
+            if logs.per_job { format!("{prefix}_{figure}.{number}.log") } else { format!("{prefix}_{figure}.log") }
+        };
+        let create = |path: &String| {
+            let mut options = File::options();
+            options.create(true).write(true);
+            // Without per_job_logs all clones append to one file.
+            if logs.per_job { options.truncate(true) } else { options.append(true) };
+            options.open(path).map(BufWriter::new).map_err(|error| Error::system("cannot create the log", path, error))
+        };
+        let log = |prefix: &Option<String>, figure: &str| match prefix {
+            None => Ok(None),
+            Some(prefix) => {
+                let path = name(prefix, figure);
+                Ok(Some(Log { out: create(&path)?, path, window: PerDirection::default() }))
+            }
+        };
+        let histogram = match &logs.histogram {
+            None => None,
+            Some(prefix) => {
+                let path = name(prefix, "clat_hist");
+                let interval_ns = if logs.histogram_ns > 0 { logs.histogram_ns } else { 1_000_000_000 };
+                Some(HistogramLog {
+                    out: create(&path)?,
+                    path,
+                    interval_ns,
+                    end_ns: u64::MAX,
+                    current: PerDirection::default(),
+                    block: PerDirection::default(),
+                })
+            }
+        };
+        let reporting = &job.reporting;
+        Ok(Some(OpLogs {
+            start_ns: 0,
+            epoch_ms: if logs.unix_epoch { epoch_ms } else { 0 },
+            average_ns: logs.average_ns,
+            rate_interval_ns: logs.average_ns,
+            window_end_ns: u64::MAX,
+            rate_window: Window::default(),
+            with_offset: logs.offset,
+            keep_max: logs.max_value,
+            bw: log(&logs.bw, "bw")?,
+            iops: log(&logs.iops, "iops")?,
+            slat: if reporting.disable_slat { None } else { log(&logs.lat, "slat")? },
+            clat: if reporting.disable_clat { None } else { log(&logs.lat, "clat")? },
+            lat: if reporting.disable_lat { None } else { log(&logs.lat, "lat")? },
+            histogram,
+            failure: None,
+        }))
+    }
+
+    /// Times count from here: the start of the measured part.
+    pub fn start(&mut self, now_ns: u64) {
+        self.start_ns = now_ns;
+        self.rate_window = Window { start_ns: now_ns, ..Window::default() };
+        self.window_end_ns = if self.average_ns > 0 { now_ns + self.average_ns } else { u64::MAX };
+        if let Some(histogram) = &mut self.histogram {
+            histogram.end_ns = now_ns + histogram.interval_ns;
+        }
+    }
+
+    /// Takes note of a completed op.
+    pub fn completed(&mut self, direction: Direction, op: &Op, times: &Times) {
+        if self.start_ns == 0 {
+            return; // Still in the ramp.
+        }
+        let slat = times.submitted.saturating_sub(times.created);
+        let clat = times.completed.saturating_sub(times.submitted);
+        let lat = times.completed.saturating_sub(times.created);
+        if let Some(histogram) = &mut self.histogram {
+            histogram.current[direction].record(clat);
+            histogram.block[direction] = op.len;
+        }
+        self.rate_window.bytes[direction] += op.len;
+        self.rate_window.ops[direction] += 1;
+        self.rate_window.block[direction] = op.len;
+        if self.average_ns > 0 {
+            for (log, value) in [(&mut self.slat, slat), (&mut self.clat, clat), (&mut self.lat, lat)] {
+                let Some(log) = log else { continue };
+                let (sum, count) = &mut log.window[direction];
+                *sum = if self.keep_max { (*sum).max(value) } else { *sum + value };
+                *count += 1;
+            }
+            return;
+        }
+        // Every op: its own bandwidth and one op.
+        let kib_per_second = (op.len as f64 / 1024.0 * 1e9 / lat.max(1) as f64) as u64;
+        let at_ms = self.time_ms(times.completed);
+        let line = Line { at_ms, direction, block: op.len, offset: self.with_offset.then_some(op.offset) };
+        let values = [
+            (&mut self.bw, kib_per_second),
+            (&mut self.iops, 1),
+            (&mut self.slat, slat),
+            (&mut self.clat, clat),
+            (&mut self.lat, lat),
+        ];
+        for (log, value) in values {
+            if let Some(log) = log {
+                note(&mut self.failure, &log.path, line.write(&mut log.out, value));
+            }
+        }
+    }
+
+    /// Closes windows that have ended.
+    pub fn tick(&mut self, now_ns: u64) {
+        if now_ns >= self.window_end_ns {
+            self.close_window(now_ns);
+            let behind = (now_ns - self.window_end_ns) / self.rate_interval_ns;
+            self.window_end_ns += (behind + 1) * self.rate_interval_ns;
+        }
+        if let Some(log) = &mut self.histogram
+            && now_ns >= log.end_ns
+        {
+            let at_ms = self.epoch_ms + (now_ns - self.start_ns) / 1_000_000;
+            let written = log.write(at_ms);
+            note(&mut self.failure, &log.path, written);
+            log.end_ns += log.interval_ns;
+        }
+    }
+
+    fn close_window(&mut self, now_ns: u64) {
+        let at_ms = self.time_ms(now_ns);
+        let seconds = (now_ns - self.rate_window.start_ns).max(1) as f64 / 1e9;
+        for direction in Direction::ALL {
+            let (bytes, ops) = (self.rate_window.bytes[direction], self.rate_window.ops[direction]);
+            if ops == 0 {
+                continue;
+            }
+            let block = self.rate_window.block[direction];
+            let line = Line { at_ms, direction, block, offset: self.with_offset.then_some(0) };
+            if let Some(log) = &mut self.bw {
+                note(&mut self.failure, &log.path, line.write(&mut log.out, (bytes as f64 / 1024.0 / seconds) as u64));
+            }
+            if let Some(log) = &mut self.iops {
+                note(&mut self.failure, &log.path, line.write(&mut log.out, (ops as f64 / seconds) as u64));
+            }
+            for log in [&mut self.slat, &mut self.clat, &mut self.lat].into_iter().flatten() {
+                let (sum, count) = std::mem::take(&mut log.window[direction]);
+                if count > 0 {
+                    let value = if self.keep_max { sum } else { sum / count };
+                    note(&mut self.failure, &log.path, line.write(&mut log.out, value));
+                }
+            }
+        }
+        self.rate_window = Window { start_ns: now_ns, ..Window::default() };
+    }
+
+    fn time_ms(&self, now_ns: u64) -> u64 {
+        self.epoch_ms + now_ns.saturating_sub(self.start_ns) / 1_000_000
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// The first write that failed, at any time.
+    pub fn finish(mut self, now_ns: u64) -> Result<(), Error> {
+        if self.average_ns > 0 && self.start_ns > 0 {
+            self.close_window(now_ns);
+        }
+        if let Some(log) = &mut self.histogram
+            && self.start_ns > 0
+        {
+            let at_ms = self.epoch_ms + now_ns.saturating_sub(self.start_ns) / 1_000_000;
+            let written = log.write(at_ms);
+            note(&mut self.failure, &log.path, written);
+            note(&mut self.failure, &log.path, log.out.flush());
+        }
+        let logs = [self.bw, self.iops, self.slat, self.clat, self.lat];
+        for mut log in logs.into_iter().flatten() {
+            note(&mut self.failure, &log.path, log.out.flush());
+        }
+        match self.failure {
+            None => Ok(()),
+            Some((path, error)) => Err(Error::system("cannot write the log", path, error)),
+        }
+    }
+}
+
+fn note(failure: &mut Option<(String, io::Error)>, path: &str, outcome: io::Result<()>) {
+    if let Err(error) = outcome
+        && failure.is_none()
+    {
+        *failure = Some((path.to_owned(), error));
+    }
+}
+
+/// What a line says beside its value.
+struct Line {
+    at_ms: u64,
+    direction: Direction,
+    block: u64,
+    offset: Option<u64>,
+}
+
+impl Line {
+    fn write(&self, out: &mut impl Write, value: u64) -> io::Result<()> {
+        let (at, direction, block) = (self.at_ms, self.direction as u8, self.block);
+        match self.offset {
+            Some(offset) => writeln!(out, "{at}, {value}, {direction}, {block}, {offset}, 0"),
+            None => writeln!(out, "{at}, {value}, {direction}, {block}, 0"),
+        }
+    }
+}
+
+impl HistogramLog {
+    /// One line a direction: time, direction, block size, then `latency:count` of each bucket that is not empty.
+    /// fio prints its fixed 1,856 bins; ours names the bins, because they do not end at 17 s.
+    fn write(&mut self, at_ms: u64) -> io::Result<()> {
+        for direction in Direction::ALL {
+            let histogram = &mut self.current[direction];
+            if histogram.is_empty() {
+                continue;
+            }
+            write!(self.out, "{at_ms}, {}, {}", direction as u8, self.block[direction])?;
+            for (lower, _, count) in histogram.buckets() {
+                write!(self.out, ", {lower}:{count}")?;
+            }
+            writeln!(self.out)?;
+            histogram.clear();
+        }
+        Ok(())
+    }
+}
+

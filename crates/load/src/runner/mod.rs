@@ -1,0 +1,17 @@
+//! From a plan to its result: which clones run when, as threads or as processes, and what becomes of their reports.
+
+mod board;
+mod clone;
+mod depth_goal;
+mod generator;
+mod logs;
+mod opened;
+mod recorder;
+mod schedule;
+mod sources;
+mod steady;
+mod timing;
+mod traffic;
+mod workers;
+
+pub(crate) use schedule::run;

@@ -1,0 +1,268 @@
+//! What a clone measures: counts, latencies, depth, intervals. No lock, no system call, no allocation per op.
+
+use job::Job;
+use measure::schema::{DepthDistribution, DirectionResult, Interval, SyncResult};
+use measure::{Direction, Histogram, PerDirection};
+
+/// Times of one op, all on the run's clock, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// When it should have started under an open-loop rate; the creation time otherwise.
+    pub intended: u64,
+    /// When it was created.
+    pub created: u64,
+    /// When the engine had taken it.
+    pub submitted: u64,
+    /// When it was seen to be finished.
+    pub completed: u64,
+}
+
+/// Which distributions are kept, fixed for a job.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    slat: bool,
+    clat: bool,
+    lat: bool,
+    intended: bool,
+}
+
+/// The measurements of one clone, from [`Recorder::start`] on.
+#[derive(Debug)]
+pub struct Recorder {
+    kept: Kept,
+    directions: PerDirection<DirectionResult>,
+    sync: SyncResult,
+    depth: Depth,
+    start_ns: u64,
+    intervals: Vec<Interval>,
+    interval_ns: u64,
+    interval_end_ns: u64,
+    current: Interval,
+    with_histograms: bool,
+    lat_sum_ns: u64,
+}
+
+/// [`DepthDistribution`] while it grows: fixed arrays.
+#[derive(Debug, Default)]
+struct Depth {
+    in_flight: [u64; 32],
+    in_flight_sum: u64,
+    submitted: [u64; 32],
+    completed: [u64; 32],
+    submit_calls: u64,
+    complete_calls: u64,
+}
+
+impl Recorder {
+    /// A recorder for `job` that measures from `start_ns` of the run's clock.
+    pub fn new(job: &Job, synchronous: bool, interval_ns: Option<u64>, with_histograms: bool) -> Recorder {
+        let reporting = &job.reporting;
+        let open_loop = Direction::ALL.iter().any(|&d| job.rate.bytes[d].is_some() || job.rate.iops[d].is_some());
+        let interval_ns = interval_ns.unwrap_or(reporting.bw_interval_ns).max(1_000_000);
+        Recorder {
+            kept: Kept {
+                // A synchronous engine submits and completes in one call: there is no submission latency.
+                slat: !reporting.disable_slat && !synchronous,
+                clat: !reporting.disable_clat,
+                lat: !reporting.disable_lat,
+                intended: open_loop,
+            },
+            directions: PerDirection::default(),
+            sync: SyncResult::default(),
+            depth: Depth::default(),
+            start_ns: 0,
+            intervals: Vec::with_capacity(256),
+            interval_ns,
+            interval_end_ns: u64::MAX,
+            current: Interval::default(),
+            with_histograms,
+            lat_sum_ns: 0,
+        }
+    }
+
+    /// Forgets everything so far and measures from `start_ns` on: the start, and the end of the ramp.
+    pub fn start(&mut self, start_ns: u64) {
+        self.directions = PerDirection::default();
+        if self.kept.intended {
+            for (_, result) in self.directions.iter_mut() {
+                result.lat_intended_ns = Some(Histogram::new());
+            }
+        }
+        self.sync = SyncResult::default();
+        self.depth = Depth::default();
+        self.intervals.clear();
+        self.start_ns = start_ns;
+        self.interval_end_ns = start_ns + self.interval_ns;
+        self.current = self.new_interval();
+        self.lat_sum_ns = 0;
+    }
+
+    fn new_interval(&self) -> Interval {
+        Interval { lat_ns: self.with_histograms.then(Histogram::new), ..Interval::default() }
+    }
+
+    /// Counts the depth at which an op is issued, itself included.
+    #[inline]
+    pub fn issued(&mut self, depth: usize) {
+        self.depth.in_flight[depth.max(1).ilog2() as usize & 31] += 1;
+        self.depth.in_flight_sum += depth as u64;
+    }
+
+    /// Counts a submission call of `ops` ops.
+    #[inline]
+    pub fn submitted(&mut self, ops: usize) {
+        self.depth.submitted[power_class(ops)] += ops as u64;
+        self.depth.submit_calls += 1;
+    }
+
+    /// Counts a reaping call of `ops` ops.
+    #[inline]
+    pub fn reaped(&mut self, ops: usize) {
+        self.depth.completed[power_class(ops)] += ops as u64;
+        self.depth.complete_calls += 1;
+    }
+
+    /// Counts a successful transfer of `bytes`.
+    #[inline]
+    pub fn transferred(&mut self, direction: Direction, bytes: u64, times: &Times) {
+        let lat = times.completed.saturating_sub(times.created);
+        let result = &mut self.directions[direction];
+        result.ops += 1;
+        result.bytes += bytes;
+        if self.kept.slat {
+            result.slat_ns.record(times.submitted.saturating_sub(times.created));
+        }
+        if self.kept.clat {
+            result.clat_ns.record(times.completed.saturating_sub(times.submitted));
+        }
+        if self.kept.lat {
+            result.lat_ns.record(lat);
+        }
+        if let Some(histogram) = &mut result.lat_intended_ns {
+            histogram.record(times.completed.saturating_sub(times.intended));
+        }
+        self.lat_sum_ns += lat;
+        self.current.ops[direction] += 1;
+        self.current.bytes[direction] += bytes;
+        self.current.lat_sum_ns[direction] += lat;
+        if let Some(histogram) = &mut self.current.lat_ns {
+            histogram.record(lat);
+        }
+    }
+
+    /// Counts a sync call.
+    pub fn synced(&mut self, times: &Times) {
+        self.sync.lat_ns.record(times.completed.saturating_sub(times.created));
+    }
+
+    /// Counts a transfer that came up short and is being continued.
+    pub fn short(&mut self, direction: Direction) {
+        self.directions[direction].short_ops += 1;
+    }
+
+    /// Counts a failure that the job tolerates.
+    pub fn failed(&mut self, direction: Direction) {
+        self.directions[direction].failed_ops += 1;
+    }
+
+    /// Counts an op that was given up without being issued.
+    pub fn dropped(&mut self, direction: Direction) {
+        self.directions[direction].dropped_ops += 1;
+    }
+
+    /// Closes the intervals that have ended. Whether one did: the time to publish and to look around.
+    #[inline]
+    pub fn tick(&mut self, now_ns: u64) -> bool {
+        if now_ns < self.interval_end_ns {
+            return false;
+        }
+        self.close_interval(now_ns);
+        true
+    }
+
+    #[cold]
+    fn close_interval(&mut self, now_ns: u64) {
+        let nominal_end = self.interval_end_ns;
+        let from = self.intervals.last().map_or(0, |last: &Interval| last.end_ns);
+        let fresh = self.new_interval();
+        let mut closed = std::mem::replace(&mut self.current, fresh);
+        // A clone that was blocked past the nominal end closes one longer interval, with its true length.
+        closed.end_ns = now_ns.max(nominal_end) - self.start_ns;
+        closed.length_ns = closed.end_ns - from;
+        self.intervals.push(closed);
+        let behind = (now_ns - nominal_end) / self.interval_ns;
+        self.interval_end_ns = nominal_end + (behind + 1) * self.interval_ns;
+    }
+
+    /// Ops, bytes and the latency sum so far, for the board.
+    pub fn counters(&self) -> (PerDirection<u64>, PerDirection<u64>, u64) {
+        let of = |field: fn(&DirectionResult) -> u64| PerDirection::from_fn(|d| field(&self.directions[d]));
+        (of(|r| r.ops), of(|r| r.bytes), self.lat_sum_ns)
+    }
+
+    /// When the measured part began.
+    pub fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// The length of an interval.
+    pub fn interval_ns(&self) -> u64 {
+        self.interval_ns
+    }
+
+    /// Everything measured until `end_ns`.
+    pub fn finish(mut self, end_ns: u64) -> Recorded {
+        // A last part shorter than half an interval would be mostly edge: its ops are in the totals.
+        let since = self.intervals.last().map_or(0, |last| last.end_ns);
+        let elapsed = end_ns.saturating_sub(self.start_ns);
+        if elapsed.saturating_sub(since) * 2 >= self.interval_ns || self.intervals.is_empty() {
+            let mut last = std::mem::take(&mut self.current);
+            (last.end_ns, last.length_ns) = (elapsed, elapsed - since);
+            self.intervals.push(last);
+        }
+        for (_, result) in self.directions.iter_mut() {
+            result.runtime_ns = if result.ops > 0 { elapsed } else { 0 };
+        }
+        Recorded {
+            directions: self.directions,
+            sync: self.sync,
+            depth: self.depth.into(),
+            intervals: self.intervals,
+            runtime_ns: elapsed,
+        }
+    }
+}
+
+/// What a recorder leaves.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Per direction.
+    pub directions: PerDirection<DirectionResult>,
+    /// Of syncs.
+    pub sync: SyncResult,
+    /// Depths.
+    pub depth: DepthDistribution,
+    /// Over time.
+    pub intervals: Vec<Interval>,
+    /// Length of the measured part.
+    pub runtime_ns: u64,
+}
+
+impl From<Depth> for DepthDistribution {
+    fn from(depth: Depth) -> Self {
+        DepthDistribution {
+            in_flight: depth.in_flight.to_vec(),
+            in_flight_sum: depth.in_flight_sum.into(),
+            submitted: depth.submitted.to_vec(),
+            completed: depth.completed.to_vec(),
+            submit_calls: depth.submit_calls,
+            complete_calls: depth.complete_calls,
+        }
+    }
+}
+
+/// 0 for none, k for up to 2^k.
+#[inline]
+fn power_class(ops: usize) -> usize {
+    if ops == 0 { 0 } else { (ops.next_power_of_two().ilog2() as usize).max(1) & 31 }
+}

@@ -1,0 +1,496 @@
+//! Which clones run when: stonewalls, `wait_for`, start delays, `exitall`, and the merging of their reports.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+use std::thread::Scope;
+use std::time::Duration;
+
+use job::Job;
+use job::job::{ExitWhat, Plan};
+use measure::schema::{Ended, JobResult, Provenance, RunResult, SCHEMA_VERSION};
+use measure::{PerDirection, verdict};
+use sys::clock::{Clock, monotonic_ns, realtime_ns};
+
+use super::board::{Board, Published};
+use super::clone::{self, Orders, Report};
+use super::steady::{self, Watch};
+use super::workers::Worker;
+use crate::engine::Kind;
+use crate::content::Filler;
+use crate::files::{self, Backing, Context, Target};
+use crate::run::{Control, Phase, Progress};
+use crate::Error;
+
+/// How often the runner looks at its clones.
+const POLL: Duration = Duration::from_millis(1);
+const PROGRESS_NS: u64 = 200_000_000;
+
+/// One clone of the plan.
+struct Clone {
+    job: usize,
+    number: u32,
+    group: u32,
+    target: Mutex<Target>,
+}
+
+/// Where a clone stands.
+enum Stand<'scope> {
+    Waiting,
+    Running(Worker<'scope>),
+    Ended(Box<Report>),
+}
+
+/// Runs a plan: see [`crate::run()`].
+pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error> {
+    let started_ns = monotonic_ns();
+    let started_unix_ms = realtime_ns() / 1_000_000;
+    let kinds = plan.jobs.iter().map(find_engine).collect::<Result<Vec<_>, _>>()?;
+    files::preflight(plan)?;
+    let clock = clock_for(plan);
+    let clones = prepare(plan, &kinds, control)?;
+    let board = Board::new(clones.len()).map_err(|error| Error::system("cannot share memory", "", error))?;
+
+    let mut reports = std::thread::scope(|scope| {
+        let mut schedule = Schedule {
+            plan,
+            kinds: &kinds,
+            clones: &clones,
+            board: &board,
+            clock,
+            stands: clones.iter().map(|_| Stand::Waiting).collect(),
+            watches: plan.jobs.iter().map(|job| job.time.steady_state.map(Watch::new)).collect(),
+            last_sample: vec![Published::default(); plan.jobs.len()],
+            next_sample_ns: monotonic_ns() + steady::SAMPLE_NS,
+            started_ns,
+            closing: false,
+        };
+        schedule.run(control, scope)
+    });
+
+    // Every clone has ended. What it made or was asked to remove goes, whatever became of it.
+    let mut places = Vec::new();
+    for (clone, report) in clones.into_iter().zip(&mut reports) {
+        places.push((clone.job, clone.group));
+        let target = clone.target.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = target.finish() {
+            report.fail(&error);
+        }
+    }
+    let mut ended = Ended::Complete;
+    for report in &reports {
+        ended = match (ended, report.ended) {
+            (Ended::Failed, _) | (_, Ended::Failed) => Ended::Failed,
+            (Ended::Interrupted, _) => Ended::Interrupted,
+            _ if control.stop.load(Relaxed) => Ended::Interrupted,
+            _ => ended,
+        };
+    }
+    let mut result = RunResult {
+        provenance: Provenance {
+            schema: SCHEMA_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: std::env::args().collect(),
+            started_unix_ms,
+            machine: sys_machine(&clock),
+        },
+        global_options: plan.global_options.clone(),
+        jobs: merge(plan, &places, reports),
+        disks: Vec::new(),
+        verdicts: Vec::new(),
+        ended,
+    };
+    for job in &mut result.jobs {
+        job.verdicts = verdict::for_job(job);
+    }
+    result.verdicts = verdict::for_run(&result);
+    Ok(result)
+}
+
+fn sys_machine(clock: &Clock) -> measure::schema::Machine {
+    measure::schema::Machine { clock: clock.name().to_owned(), ..measure::schema::Machine::default() }
+}
+
+fn find_engine(job: &Job) -> Result<&'static Kind, Error> {
+    Kind::find(&job.engine).ok_or_else(|| {
+        let known: Vec<&str> = crate::engine::ENGINES.iter().map(|kind| kind.name).collect();
+        Error::usage(
+            format!("ioengine={} is not supported", job.engine),
+            format!("in job {}", job.name),
+            format!("there are: {}", known.join(", ")),
+        )
+    })
+}
+
+/// The clock that the jobs ask for: one for all, so that their times compare.
+fn clock_for(plan: &Plan) -> Clock {
+    use job::job::ClockSource;
+    match plan.jobs.first().map(|job| job.reporting.clock) {
+        Some(ClockSource::ClockGettime) => Clock::monotonic(),
+        Some(ClockSource::Cpu) => Clock::tsc(),
+        _ => Clock::calibrated(),
+    }
+}
+
+/// Expands clones and prepares their files, in order.
+fn prepare(plan: &Plan, kinds: &[&'static Kind], control: &mut Control) -> Result<Vec<Clone>, Error> {
+    let mut clones = Vec::new();
+    let mut group = 0;
+    for (index, job) in plan.jobs.iter().enumerate() {
+        if index > 0 && (job.time.stonewall || job.time.new_group) {
+            group += 1;
+        }
+        for number in 0..job.process.clones.max(1) {
+            let target = prepare_target(job, number, kinds[index], control)?;
+            clones.push(Clone { job: index, number, group, target: Mutex::new(target) });
+        }
+    }
+    Ok(clones)
+}
+
+/// The files of one clone, laid out.
+fn prepare_target(job: &Job, number: u32, kind: &Kind, control: &mut Control) -> Result<Target, Error> {
+    let mut filler = Filler::new(&job.buffers, super::sources::clone_seed(job, number));
+    let names = None;
+    let backing = match kind.diskless {
+        true => Backing::Nowhere,
+        false => Backing::Host,
+    };
+    let mut laid_out = 0;
+    let progress = &mut control.progress;
+    let mut context = Context {
+        backing,
+        names,
+        stop: &control.stop,
+        fill: &mut |bytes, _offset| filler.fill(bytes),
+        progress: &mut |bytes| {
+            laid_out += bytes;
+            if let Some(progress) = progress {
+                let bytes = PerDirection { write: laid_out, ..PerDirection::default() };
+                progress(&Progress { phase: Phase::Layout, bytes, ..Progress::default() });
+            }
+        },
+    };
+    Target::prepare(job, number, &mut context)
+}
+
+struct Schedule<'scope, 'run> {
+    plan: &'run Plan,
+    kinds: &'run [&'static Kind],
+    clones: &'run [Clone],
+    board: &'run Board,
+    clock: Clock,
+    stands: Vec<Stand<'scope>>,
+    /// Of each job: its `steadystate`.
+    watches: Vec<Option<Watch>>,
+    last_sample: Vec<Published>,
+    next_sample_ns: u64,
+    started_ns: u64,
+    /// Nothing more is to be started.
+    closing: bool,
+}
+
+impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
+    fn run<'env>(&mut self, control: &mut Control, scope: &'scope Scope<'scope, 'env>) -> Vec<Report> {
+        let mut next_progress_ns = 0;
+        loop {
+            let stopping = control.stop.load(Relaxed);
+            if stopping {
+                self.board.stop_all();
+            }
+            let now_ns = monotonic_ns();
+            if !stopping && !self.closing {
+                let due = self.due(now_ns);
+                self.start(&due, control, scope);
+            }
+            self.collect();
+            self.watch(now_ns);
+            if now_ns >= next_progress_ns {
+                next_progress_ns = now_ns + PROGRESS_NS;
+                self.report_progress(control, now_ns);
+            }
+            let running = self.stands.iter().any(|stand| matches!(stand, Stand::Running(_)));
+            let waiting = self.stands.iter().any(|stand| matches!(stand, Stand::Waiting));
+            if !running && (!waiting || stopping || self.closing) {
+                break;
+            }
+            std::thread::sleep(POLL);
+        }
+        self.report_progress(control, monotonic_ns());
+        std::mem::take(&mut self.stands)
+            .into_iter()
+            .enumerate()
+            .map(|(index, stand)| match stand {
+                Stand::Ended(report) => *report,
+                // Never started: the run ended before its turn.
+                _ => Report { result: self.untouched(index), ended: Ended::Interrupted },
+            })
+            .collect()
+    }
+
+    /// The clones whose turn it is: all that follow up to the first stonewall that still has to wait.
+    fn due(&self, now_ns: u64) -> Vec<usize> {
+        let mut due: Vec<usize> = Vec::new();
+        let mut held_back = false;
+        let busy = self.stands.iter().any(|stand| matches!(stand, Stand::Running(_)));
+        for (index, clone) in self.clones.iter().enumerate() {
+            if !matches!(self.stands[index], Stand::Waiting) {
+                continue;
+            }
+            let time = &self.plan.jobs[clone.job].time;
+            // Clones after the first drop the stonewall: they start with it.
+            if time.stonewall && clone.number == 0 && (busy || held_back || !due.is_empty()) {
+                break;
+            }
+            let awaits = time.wait_for.as_ref().is_some_and(|awaited| !self.has_ended(awaited));
+            let delayed = now_ns - self.started_ns < self.delay_ns(clone);
+            if awaits || delayed || (clone.number > 0 && self.first_clone_waits(index, &due)) {
+                held_back = true;
+            } else {
+                due.push(index);
+            }
+        }
+        due
+    }
+
+    /// Whether the first clone of the same job has neither started nor is about to.
+    fn first_clone_waits(&self, index: usize, due: &[usize]) -> bool {
+        let first = index - self.clones[index].number as usize;
+        matches!(self.stands[first], Stand::Waiting) && !due.contains(&first)
+    }
+
+    fn has_ended(&self, job_name: &str) -> bool {
+        self.clones
+            .iter()
+            .zip(&self.stands)
+            .filter(|(clone, _)| self.plan.jobs[clone.job].name == job_name)
+            .all(|(_, stand)| matches!(stand, Stand::Ended(_)))
+    }
+
+    /// `startdelay`: a range is drawn from once a clone, reproducibly.
+    fn delay_ns(&self, clone: &Clone) -> u64 {
+        let job = &self.plan.jobs[clone.job];
+        let (low, high) = job.time.start_delay_ns;
+        if high <= low {
+            return low;
+        }
+        let draw = super::sources::clone_seed(job, clone.number).wrapping_mul(0xd129_0d3f_6c5b_4a27) >> 11;
+        low + (draw as f64 / (1u64 << 53) as f64 * (high - low) as f64) as u64
+    }
+
+    /// Starts clones together: all set up, then one gate opens for all.
+    fn start<'env>(&mut self, due: &[usize], control: &Control, scope: &'scope Scope<'scope, 'env>) {
+        if due.is_empty() {
+            return;
+        }
+        // Children first: a fork carries over no thread that might hold a lock.
+        let as_thread = |index: &usize| control.threads_only || self.plan.jobs[self.clones[*index].job].process.thread;
+        let (threads, processes): (Vec<usize>, Vec<usize>) = due.iter().partition(|index| as_thread(index));
+        for (indices, as_thread) in [(processes, false), (threads, true)] {
+            for index in indices {
+                let orders = self.orders(index, control);
+                self.stands[index] = match Worker::start(orders, as_thread, scope) {
+                    Ok(worker) => Stand::Running(worker),
+                    Err(error) => self.ended(index, Err(error)),
+                };
+            }
+        }
+        while due.iter().any(|&index| self.is_getting_ready(index)) {
+            self.collect_some(due);
+            if control.stop.load(Relaxed) {
+                self.board.stop_all();
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        // Near enough not to be noticed, far enough for every clone to be asleep on it.
+        let start_at_ns = monotonic_ns() + 500_000;
+        for &index in due {
+            self.board.seat(index).open_gate(start_at_ns);
+        }
+    }
+
+    fn is_getting_ready(&self, index: usize) -> bool {
+        matches!(self.stands[index], Stand::Running(_)) && !self.board.seat(index).is_ready()
+    }
+
+    fn orders(&self, index: usize, control: &Control) -> Orders<'run> {
+        let clone = &self.clones[index];
+        Orders {
+            job: &self.plan.jobs[clone.job],
+            kind: self.kinds[clone.job],
+            target: &clone.target,
+            clone: clone.number,
+            seat: index,
+            board: self.board,
+            clock: self.clock,
+            interval_ns: control.interval_ns,
+            interval_histograms: control.interval_histograms,
+        }
+    }
+
+    fn collect(&mut self) {
+        let all: Vec<usize> = (0..self.stands.len()).collect();
+        self.collect_some(&all);
+    }
+
+    fn collect_some(&mut self, indices: &[usize]) {
+        for &index in indices {
+            let Stand::Running(worker) = &mut self.stands[index] else { continue };
+            if let Some(report) = worker.try_finish() {
+                self.stands[index] = self.ended(index, report);
+                self.after_end(index);
+            }
+        }
+    }
+
+    fn ended(&self, index: usize, report: Result<Report, Error>) -> Stand<'scope> {
+        let clone = &self.clones[index];
+        let job = &self.plan.jobs[clone.job];
+        Stand::Ended(Box::new(report.unwrap_or_else(|error| {
+            Report::failed(job, self.untouched(index).facts, &error)
+        })))
+    }
+
+    /// The result of a clone that has no numbers.
+    fn untouched(&self, index: usize) -> JobResult {
+        let clone = &self.clones[index];
+        clone::untouched(&self.plan.jobs[clone.job], self.kinds[clone.job])
+    }
+
+    /// What the end of one clone means for the others.
+    fn after_end(&mut self, index: usize) {
+        let Stand::Ended(report) = &self.stands[index] else { return };
+        let clone = &self.clones[index];
+        let time = &self.plan.jobs[clone.job].time;
+        let failed = report.ended == Ended::Failed;
+        if failed && time.exit_all_on_error {
+            self.closing = true;
+            self.board.stop_all();
+        }
+        if time.exit_all {
+            match time.exit_what {
+                ExitWhat::All => {
+                    self.closing = true;
+                    self.board.stop_all();
+                }
+                ExitWhat::Stonewall => self.stop(|_| true),
+                ExitWhat::Group => self.stop(|peer| peer.group == clone.group),
+            }
+        }
+    }
+
+    /// Tells the chosen clones to end, if they run.
+    fn stop(&self, chosen: impl Fn(&Clone) -> bool) {
+        for (index, clone) in self.clones.iter().enumerate() {
+            if chosen(clone) && matches!(self.stands[index], Stand::Running(_)) {
+                self.board.seat(index).stop();
+            }
+        }
+    }
+
+    /// `steadystate`: once a second each job's figure is looked at.
+    fn watch(&mut self, now_ns: u64) {
+        if now_ns < self.next_sample_ns {
+            return;
+        }
+        self.next_sample_ns += steady::SAMPLE_NS;
+        for job in 0..self.plan.jobs.len() {
+            let total = self.total(|clone| clone.job == job);
+            let last = std::mem::replace(&mut self.last_sample[job], total);
+            let Some(watch) = &mut self.watches[job] else { continue };
+            let sum = |values: &PerDirection<u64>| values.read + values.write + values.trim;
+            let ops = sum(&total.ops).saturating_sub(sum(&last.ops));
+            let bytes = sum(&total.bytes).saturating_sub(sum(&last.bytes));
+            if total.phase == Phase::Run && watch.push(ops as f64, bytes as f64) {
+                self.stop(|clone| clone.job == job);
+            }
+        }
+    }
+
+    /// The sum of what the chosen clones have published; the phase of the one that is furthest behind.
+    fn total(&self, chosen: impl Fn(&Clone) -> bool) -> Published {
+        let mut total = Published { phase: Phase::Verify, ..Published::default() };
+        let mut any = false;
+        for (index, clone) in self.clones.iter().enumerate() {
+            if !chosen(clone) || matches!(self.stands[index], Stand::Waiting) {
+                continue;
+            }
+            let one = self.board.seat(index).read();
+            for (direction, ops) in total.ops.iter_mut() {
+                *ops += one.ops[direction];
+            }
+            for (direction, bytes) in total.bytes.iter_mut() {
+                *bytes += one.bytes[direction];
+            }
+            total.lat_sum_ns += one.lat_sum_ns;
+            if matches!(self.stands[index], Stand::Running(_)) {
+                any = true;
+                total.phase = if (one.phase as u8) < total.phase as u8 { one.phase } else { total.phase };
+            }
+        }
+        if !any {
+            total.phase = Phase::Run;
+        }
+        total
+    }
+
+    fn report_progress(&self, control: &mut Control, now_ns: u64) {
+        let Some(progress) = &mut control.progress else { return };
+        let total = self.total(|_| true);
+        let running = self.stands.iter().filter(|stand| matches!(stand, Stand::Running(_))).count();
+        let elapsed_ns = now_ns - self.started_ns;
+        let parts: Vec<f64> = (0..self.clones.len()).map(|index| self.part_done(index, elapsed_ns)).collect();
+        let known = parts.iter().all(|part| part.is_finite());
+        let done = known.then(|| parts.iter().sum::<f64>() / parts.len().max(1) as f64);
+        let remaining_ns = done.filter(|&done| done > 0.01).map(|done| (elapsed_ns as f64 * (1.0 / done - 1.0)) as u64);
+        progress(&Progress {
+            phase: total.phase,
+            running: (running as u32, self.clones.len() as u32),
+            elapsed_ns,
+            done,
+            remaining_ns,
+            ops: total.ops,
+            bytes: total.bytes,
+            lat_sum_ns: total.lat_sum_ns,
+        });
+    }
+
+    /// The part of a clone's work that is done, by work or by time, whichever is further; NaN if it has no known end.
+    fn part_done(&self, index: usize, elapsed_ns: u64) -> f64 {
+        let clone = &self.clones[index];
+        match &self.stands[index] {
+            Stand::Ended(_) => 1.0,
+            Stand::Waiting => 0.0,
+            Stand::Running(_) => {
+                let time = &self.plan.jobs[clone.job].time;
+                let by_work = self.board.seat(index).read().done_millionths as f64 / 1e6;
+                match time.runtime_ns {
+                    Some(runtime) => {
+                        let by_time = elapsed_ns as f64 / (runtime + time.ramp_ns).max(1) as f64;
+                        if time.time_based { by_time.min(1.0) } else { by_time.max(by_work).min(1.0) }
+                    }
+                    None if by_work > 0.0 => by_work,
+                    None => f64::NAN,
+                }
+            }
+        }
+    }
+}
+
+/// One result a job, or one a group of jobs with `group_reporting`.
+fn merge(plan: &Plan, places: &[(usize, u32)], reports: Vec<Report>) -> Vec<JobResult> {
+    let mut results: Vec<(Option<u32>, JobResult)> = Vec::new();
+    for (&(job, group), report) in places.iter().zip(reports) {
+        let job = &plan.jobs[job];
+        if !job.reporting.stats {
+            continue;
+        }
+        let mut result = report.result;
+        result.group = group;
+        let key = job.process.group_reporting.then_some(group);
+        match results.iter_mut().find(|(known, _)| key.is_some() && *known == key) {
+            Some((_, merged)) => merged.merge(&result),
+            None => results.push((key, result)),
+        }
+    }
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,64 @@
+//! The workload as it is: nothing is checked.
+
+use job::Job;
+use job::workload::{FileExtent, Op};
+
+use super::passes::Passes;
+use crate::Error;
+use crate::content::Filler;
+use crate::runner::traffic::{Mismatch, Next, Traffic};
+
+/// The workload of one clone.
+pub(in crate::runner) struct Plain {
+    passes: Passes,
+    filler: Filler,
+    /// Reads overwrite what the next write from the same buffer needs.
+    renew: bool,
+}
+
+impl Plain {
+    /// The workload over these files.
+    ///
+    /// # Errors
+    /// An extent in which not one block fits.
+    pub fn new(job: &Job, clone: u32, extents: &[FileExtent]) -> Result<Plain, Error> {
+        let filler = Filler::for_job(job, super::clone_seed(job, clone));
+        let renew = job.rw.directions.read && filler.spoiled_by_reads();
+        Ok(Plain { passes: Passes::new(job, clone, extents)?, filler, renew })
+    }
+}
+
+impl Traffic for Plain {
+    #[inline]
+    fn next(&mut self) -> Next {
+        match self.passes.next_in_pass() {
+            Some(op) => Next::Op(op),
+            None => self.passes.after_pass(),
+        }
+    }
+
+    fn begin_pass(&mut self) {
+        self.passes.begin();
+    }
+
+    fn prepare(&mut self, bytes: &mut [u8]) {
+        self.filler.prepare(bytes);
+    }
+
+    #[inline]
+    fn fill(&mut self, _op: &Op, _slot: u32, bytes: &mut [u8]) {
+        if self.renew {
+            self.filler.prepare(bytes);
+        }
+        self.filler.fill(bytes);
+    }
+
+    #[inline]
+    fn landed(&mut self, _op: &Op, _slot: u32, _bytes: &[u8]) -> Result<(), Mismatch> {
+        Ok(())
+    }
+
+    fn done_millionths(&self) -> u64 {
+        self.passes.done_millionths()
+    }
+}

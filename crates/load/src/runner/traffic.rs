@@ -1,0 +1,84 @@
+//! Traffic: where a clone's ops come from, and what is to be done with their data.
+
+use std::fmt;
+
+use job::workload::Op;
+use measure::schema::Verified;
+
+/// The next step of a clone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Issue this op, as soon as the queue and the rate allow.
+    Op(Op),
+    /// Issue this op, but not before so many nanoseconds after the start (a replay).
+    At(u64, Op),
+    /// Wait until everything in flight has finished, then ask again (a change of phase).
+    Drain,
+    /// The same, and then close and reopen the files: another pass begins.
+    Pass,
+    /// There is nothing more to do.
+    End,
+}
+
+/// A source of ops. The generator loop is compiled once for each kind.
+pub trait Traffic {
+    /// The next step.
+    fn next(&mut self) -> Next;
+
+    /// Begins the pass that [`Next::Pass`] announced, everything being drained and the files open again.
+    fn begin_pass(&mut self) {}
+
+    /// Gives a buffer its first content, before the clock starts.
+    fn prepare(&mut self, _bytes: &mut [u8]) {}
+
+    /// Prepares the bytes of a write that is about to be issued from buffer number `slot`.
+    fn fill(&mut self, op: &Op, slot: u32, bytes: &mut [u8]);
+
+    /// Takes note of a transfer that succeeded in full; `bytes` are those transferred.
+    ///
+    /// # Errors
+    /// What was read is not what was written.
+    fn landed(&mut self, op: &Op, slot: u32, bytes: &[u8]) -> Result<(), Mismatch>;
+
+    /// Takes note of an op that is being issued, `after_ns` after the start.
+    #[inline]
+    fn issued(&mut self, _op: &Op, _after_ns: u64) {}
+
+    /// Whether a read at this moment checks data, so that its time is not the workload's.
+    fn is_verifying(&self) -> bool {
+        false
+    }
+
+    /// Blocks checked so far, if this traffic checks any.
+    fn verified(&self) -> Option<Verified> {
+        None
+    }
+
+    /// Ends what the traffic keeps beside the ops.
+    ///
+    /// # Errors
+    /// A file that it writes could not be written.
+    fn finish(&mut self) -> Result<(), crate::Error> {
+        Ok(())
+    }
+
+    /// Fraction of the work that has been issued, in millionths; 0 if it has no known end.
+    fn done_millionths(&self) -> u64 {
+        0
+    }
+}
+
+/// Read data that differ from what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Index of the file.
+    pub file: u32,
+    /// One line: what was expected at which offset, and what was there.
+    pub message: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
