@@ -34,16 +34,22 @@ enum Kind {
 /// Random content with given properties.
 #[derive(Clone, Debug)]
 struct Fresh {
-    /// Bytes of each chunk that are random; the rest is filler. Equal to `chunk` if nothing is to be compressible.
-    random_bytes: usize,
-    chunk: usize,
-    filler: Vec<u8>,
+    body: Body,
     /// Of 2^32 blocks, how many repeat an earlier one, and the size of a block.
     repeats_below: u64,
     block: usize,
     /// Seeds of the last blocks that were new: what repetitions repeat.
     recent: [u64; 16],
     known: usize,
+}
+
+/// Random bytes, compressible as `buffer_compress_percentage` asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    /// Bytes of each chunk that are random; the rest is filler. Equal to `chunk` if nothing is to be compressible.
+    random_bytes: usize,
+    chunk: usize,
+    filler: Vec<u8>,
 }
 
 impl Filler {
@@ -58,16 +64,13 @@ impl Filler {
     /// repetition imply `refill_buffers`. A pattern is never scrambled: it would be one no longer.
     pub fn new(buffers: &Buffers, seed: u64) -> Filler {
         let varied = buffers.compress_percent > 0 || buffers.dedupe_percent > 0;
-        let chunk = if buffers.compress_chunk == 0 { SECTOR } else { buffers.compress_chunk as usize };
         let kind = if buffers.zero {
             Kind::Zero
         } else if !buffers.pattern.is_empty() && !varied {
             Kind::Pattern(repeated(&buffers.pattern, 4096))
         } else if varied || buffers.refill {
             Kind::Fresh(Fresh {
-                random_bytes: (chunk as u64 * u64::from(100 - buffers.compress_percent.min(100)) / 100) as usize,
-                chunk,
-                filler: if buffers.pattern.is_empty() { Vec::new() } else { repeated(&buffers.pattern, chunk) },
+                body: Body::new(buffers),
                 repeats_below: (u64::from(buffers.dedupe_percent.min(100)) << 32) / 100,
                 block: 4096,
                 recent: [0; 16],
@@ -133,7 +136,7 @@ impl Filler {
 impl Fresh {
     fn fill(&mut self, random: &mut Random, buffer: &mut [u8]) {
         if self.repeats_below == 0 {
-            return self.fill_block(random, buffer);
+            return self.body.fill(random, buffer);
         }
         for block in buffer.chunks_mut(self.block) {
             let repeat = self.known > 0 && random.next() >> 32 < self.repeats_below;
@@ -146,11 +149,24 @@ impl Fresh {
                 self.known = self.known.max(at + 1);
                 seed
             };
-            self.fill_block(&mut Random::new(seed), block);
+            self.body.fill(&mut Random::new(seed), block);
         }
     }
 
-    fn fill_block(&self, random: &mut Random, block: &mut [u8]) {
+}
+
+impl Body {
+    pub(crate) fn new(buffers: &Buffers) -> Body {
+        let chunk = if buffers.compress_chunk == 0 { SECTOR } else { buffers.compress_chunk as usize };
+        Body {
+            random_bytes: (chunk as u64 * u64::from(100 - buffers.compress_percent.min(100)) / 100) as usize,
+            chunk,
+            filler: if buffers.pattern.is_empty() { Vec::new() } else { repeated(&buffers.pattern, chunk) },
+        }
+    }
+
+    /// Fills `block` with bytes that depend on the state of `random` alone.
+    pub(crate) fn fill(&self, random: &mut Random, block: &mut [u8]) {
         if self.random_bytes == self.chunk {
             return fill_random(random, block);
         }
@@ -171,7 +187,7 @@ fn repeated(pattern: &[u8], bytes: usize) -> Vec<u8> {
 }
 
 /// Random bytes, eight at a time.
-pub(crate) fn fill_random(random: &mut Random, buffer: &mut [u8]) {
+fn fill_random(random: &mut Random, buffer: &mut [u8]) {
     let (words, rest) = buffer.as_chunks_mut::<8>();
     for word in words {
         *word = random.next().to_le_bytes();

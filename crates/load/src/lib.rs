@@ -10,6 +10,7 @@ mod error;
 pub mod files;
 pub mod run;
 mod runner;
+pub mod verify;
 
 pub use error::{Error, ErrorKind};
 pub use run::{Control, Phase, Progress, run};
