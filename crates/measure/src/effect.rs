@@ -1,18 +1,275 @@
 //! Effects: how much the second of two sides differs, with a confidence interval.
+//!
+//! Runs that alternate A B A B share the machine's drift pair by pair, so their ratios are averaged; results measured
+//! apart are compared by the samples of their intervals.
 
-use crate::schema::{Effect, RunResult};
+use crate::figures;
+use crate::schema::{Effect, Estimate, Interval, JobResult, RunResult};
+use crate::stats;
+use crate::{Direction, Histogram};
 
-/// The effects of pairs of runs that were interleaved A B A B: each pair shares its drift.
-pub fn paired(_runs: &[(RunResult, RunResult)]) -> Vec<Effect> {
-    Vec::new()
+/// One figure of a run that sides are compared by.
+struct Figure {
+    name: &'static str,
+    larger_is_better: bool,
+    of: fn(&RunResult) -> Option<f64>,
+    /// The figure's samples over time; None where a run has one value only.
+    samples: Option<fn(&RunResult) -> Vec<f64>>,
 }
 
-/// The effects of two results measured apart, from the samples of their intervals.
-pub fn unpaired(_a: &RunResult, _b: &RunResult) -> Vec<Effect> {
-    Vec::new()
+const FIGURES: [Figure; 5] = [
+    Figure { name: "iops", larger_is_better: true, of: iops, samples: Some(iops_samples) },
+    Figure { name: "bw", larger_is_better: true, of: bytes_per_second, samples: Some(bytes_samples) },
+    Figure { name: "lat_mean", larger_is_better: false, of: lat_mean, samples: Some(lat_mean_samples) },
+    Figure { name: "lat_p99", larger_is_better: false, of: lat_p99, samples: Some(lat_p99_samples) },
+    Figure { name: "cpu_per_op", larger_is_better: false, of: cpu_per_op, samples: None },
+];
+
+/// The effects of pairs of runs that were interleaved A B A B: each pair shares its drift. Figures that fewer than two
+/// pairs have are left out.
+pub fn paired(runs: &[(RunResult, RunResult)]) -> Vec<Effect> {
+    let effect = |figure: &Figure| {
+        let pairs: Vec<(f64, f64)> =
+            runs.iter().filter_map(|(a, b)| Some(((figure.of)(a)?, (figure.of)(b)?))).collect();
+        let change = stats::paired_change(&pairs)?;
+        let side = |of: fn(&(f64, f64)) -> f64| stats::estimate(&pairs.iter().map(of).collect::<Vec<f64>>());
+        Some(Effect {
+            figure: figure.name.into(),
+            larger_is_better: figure.larger_is_better,
+            a: side(|pair| pair.0),
+            b: side(|pair| pair.1),
+            change,
+        })
+    };
+    FIGURES.iter().filter_map(effect).collect()
 }
 
-/// One plain sentence: which side is faster, by how much, how sure that is.
-pub fn sentence(_sides: (&str, &str), _effects: &[Effect]) -> String {
-    String::new()
+/// The effects of two results measured apart, from the samples of their intervals. Figures without samples over time
+/// are left out: nothing would tell a difference from noise.
+pub fn unpaired(a: &RunResult, b: &RunResult) -> Vec<Effect> {
+    let effect = |figure: &Figure| {
+        let samples = figure.samples?;
+        let (a, b) = (samples(a), samples(b));
+        let change = stats::unpaired_change(&a, &b)?;
+        Some(Effect {
+            figure: figure.name.into(),
+            larger_is_better: figure.larger_is_better,
+            a: stats::estimate(&a),
+            b: stats::estimate(&b),
+            change,
+        })
+    };
+    FIGURES.iter().filter_map(effect).collect()
+}
+
+/// How sure an effect's direction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The whole interval is on the better side of zero.
+    Better,
+    /// The whole interval is on the worse side.
+    Worse,
+    /// The interval holds zero.
+    Undecided,
+}
+
+impl Effect {
+    /// Whether the second side is better or worse, as far as the interval tells.
+    pub fn outcome(&self) -> Outcome {
+        match (self.change.low > 0.0, self.change.high < 0.0) {
+            (true, _) if self.larger_is_better => Outcome::Better,
+            (_, true) if !self.larger_is_better => Outcome::Better,
+            (true, _) | (_, true) => Outcome::Worse,
+            _ => Outcome::Undecided,
+        }
+    }
+
+    /// Whether the second side is surely worse by more than `fraction` (0.03 is three percent): the near end of the
+    /// interval is beyond it.
+    pub fn is_worse_by(&self, fraction: f64) -> bool {
+        if self.larger_is_better { self.change.high < -fraction } else { self.change.low > fraction }
+    }
+}
+
+/// One plain sentence: which side is faster, by how much, how sure that is. Speaks of the first effect.
+pub fn sentence(sides: (&str, &str), effects: &[Effect]) -> String {
+    let (a, b) = sides;
+    let Some(effect) = effects.first() else {
+        return format!("{a} and {b} cannot be compared: neither two pairs of runs nor intervals to compare.");
+    };
+    let name = match effect.figure.as_str() {
+        "iops" => "IOPS",
+        "bw" => "bandwidth",
+        "lat_mean" => "mean latency",
+        "lat_p99" => "99th percentile of latency",
+        "cpu_per_op" => "CPU time per op",
+        other => other,
+    };
+    let Estimate { mean, low, high } = effect.change;
+    let range = format!("95 % interval {} to {}", figures::change(low), figures::change(high));
+    match effect.outcome() {
+        Outcome::Undecided => {
+            let widest = figures::percent(low.abs().max(high.abs()));
+            format!("No difference in {name} between {a} and {b} can be told from noise ({range}); if there is one, it is below {widest}.")
+        }
+        outcome => {
+            let word = if outcome == Outcome::Better { "better" } else { "worse" };
+            let more = if mean >= 0.0 { "more" } else { "less" };
+            format!("{b} is {word} than {a}: {} {more} {name} ({range}).", figures::percent(mean.abs()))
+        }
+    }
+}
+
+fn seconds(job: &JobResult) -> Option<f64> {
+    (job.runtime_ns > 0).then_some(job.runtime_ns as f64 / 1e9)
+}
+
+fn positive(value: f64) -> Option<f64> {
+    (value > 0.0).then_some(value)
+}
+
+fn iops(run: &RunResult) -> Option<f64> {
+    positive(run.jobs.iter().filter_map(|job| Some(job.total_ops() as f64 / seconds(job)?)).sum())
+}
+
+fn bytes_per_second(run: &RunResult) -> Option<f64> {
+    positive(run.jobs.iter().filter_map(|job| Some(job.total_bytes() as f64 / seconds(job)?)).sum())
+}
+
+fn latencies(run: &RunResult) -> Histogram {
+    let mut all = Histogram::new();
+    run.jobs.iter().for_each(|job| all.merge(&job.lat_ns()));
+    all
+}
+
+fn lat_mean(run: &RunResult) -> Option<f64> {
+    positive(latencies(run).mean())
+}
+
+fn lat_p99(run: &RunResult) -> Option<f64> {
+    let all = latencies(run);
+    // Ten samples beyond it, or it is noise.
+    (all.count() >= 1000).then(|| all.quantile(0.99) as f64)
+}
+
+fn cpu_per_op(run: &RunResult) -> Option<f64> {
+    let used: f64 = run.jobs.iter().map(|job| (job.cpu.user_ns + job.cpu.system_ns) as f64).sum();
+    let ops: u64 = run.jobs.iter().map(JobResult::total_ops).sum();
+    positive(used / ops.max(1) as f64)
+}
+
+/// A figure of the intervals of all jobs; jobs that ran together are added up interval by interval.
+fn over_time(run: &RunResult, of: impl Fn(&[&Interval]) -> Option<f64>) -> Vec<f64> {
+    let mut together: std::collections::BTreeMap<u64, Vec<&Interval>> = Default::default();
+    let start = run.jobs.iter().map(|job| job.start_unix_ms).min().unwrap_or(0);
+    for job in &run.jobs {
+        let step = job.interval_ns.max(1);
+        for interval in job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= step) {
+            let end_ns = interval.end_ns.saturating_add((job.start_unix_ms - start).saturating_mul(1_000_000));
+            together.entry(end_ns.saturating_sub(1) / step).or_default().push(interval);
+        }
+    }
+    together.values().filter_map(|intervals| of(intervals)).collect()
+}
+
+fn total(intervals: &[&Interval], of: impl Fn(&Interval, Direction) -> u64) -> f64 {
+    intervals.iter().flat_map(|interval| Direction::ALL.map(|direction| of(interval, direction))).sum::<u64>() as f64
+}
+
+fn length_seconds(intervals: &[&Interval]) -> f64 {
+    intervals.iter().map(|interval| interval.length_ns).max().unwrap_or(0) as f64 / 1e9
+}
+
+fn iops_samples(run: &RunResult) -> Vec<f64> {
+    over_time(run, |intervals| Some(total(intervals, |interval, d| interval.ops[d]) / length_seconds(intervals)))
+}
+
+fn bytes_samples(run: &RunResult) -> Vec<f64> {
+    over_time(run, |intervals| Some(total(intervals, |interval, d| interval.bytes[d]) / length_seconds(intervals)))
+}
+
+fn lat_mean_samples(run: &RunResult) -> Vec<f64> {
+    over_time(run, |intervals| {
+        let ops = total(intervals, |interval, d| interval.ops[d]);
+        positive(total(intervals, |interval, d| interval.lat_sum_ns[d]) / ops.max(1.0))
+    })
+}
+
+fn lat_p99_samples(run: &RunResult) -> Vec<f64> {
+    over_time(run, |intervals| {
+        let mut all = Histogram::new();
+        intervals.iter().filter_map(|interval| interval.lat_ns.as_ref()).for_each(|histogram| all.merge(histogram));
+        (all.count() >= 1000).then(|| all.quantile(0.99) as f64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::test_noise::Noise;
+
+    /// Ten seconds at `rate` ops per second, in intervals of half a second, each off by two percent.
+    fn run(rate: f64, latency_ns: u64, noise: &mut Noise) -> RunResult {
+        let mut job = JobResult { runtime_ns: 10_000_000_000, interval_ns: 500_000_000, ..JobResult::default() };
+        for index in 1..=20u64 {
+            let ops = (rate / 2.0 * (1.0 + 0.02 * noise.normal())) as u64;
+            let mut interval = Interval { end_ns: index * 500_000_000, length_ns: 500_000_000, ..Interval::default() };
+            (interval.ops.read, interval.bytes.read, interval.lat_sum_ns.read) = (ops, ops * 4096, ops * latency_ns);
+            job.intervals.push(interval);
+            job.directions.read.ops += ops;
+            job.directions.read.bytes += ops * 4096;
+            job.directions.read.lat_ns.record_many(latency_ns, ops);
+        }
+        job.cpu.user_ns = job.directions.read.ops * 3_000;
+        RunResult { jobs: vec![job], ..RunResult::default() }
+    }
+
+    fn of<'a>(effects: &'a [Effect], figure: &str) -> &'a Effect {
+        effects.iter().find(|effect| effect.figure == figure).unwrap()
+    }
+
+    #[test]
+    fn a_difference_is_found_and_a_shared_drift_is_not_taken_for_one() {
+        let mut noise = Noise::new(3);
+        let runs: Vec<_> = (0..6)
+            .map(|i| {
+                let drift = 1.0 + 0.2 * f64::from(i);
+                (run(10_000.0 * drift, 100_000, &mut noise), run(11_000.0 * drift, 90_000, &mut noise))
+            })
+            .collect();
+        let effects = paired(&runs);
+        assert_eq!(effects.len(), 5);
+        let iops = of(&effects, "iops");
+        assert!(iops.outcome() == Outcome::Better && (iops.change.low..=iops.change.high).contains(&0.1), "{iops:?}");
+        assert!(of(&effects, "lat_mean").outcome() == Outcome::Better);
+        assert!(iops.a.high - iops.a.low > 0.2 * iops.a.mean, "the sides alone are drowned in drift");
+        assert!(sentence(("old", "new"), &effects).starts_with("new is better than old: 1"));
+    }
+
+    #[test]
+    fn two_results_are_compared_by_their_intervals() {
+        let mut noise = Noise::new(4);
+        let (a, b) = (run(10_000.0, 100_000, &mut noise), run(9_000.0, 111_000, &mut noise));
+        let effects = unpaired(&a, &b);
+        let iops = of(&effects, "iops");
+        assert!(iops.outcome() == Outcome::Worse && iops.is_worse_by(0.03) && !iops.is_worse_by(0.2), "{iops:?}");
+        assert!(of(&effects, "lat_mean").outcome() == Outcome::Worse);
+        assert!(effects.iter().all(|effect| effect.figure != "cpu_per_op"), "one value each has no interval");
+    }
+
+    #[test]
+    fn the_same_twice_is_no_difference() {
+        let mut noise = Noise::new(5);
+        let (a, b) = (run(10_000.0, 100_000, &mut noise), run(10_000.0, 100_000, &mut noise));
+        let effects = unpaired(&a, &b);
+        assert_eq!(of(&effects, "iops").outcome(), Outcome::Undecided);
+        assert!(sentence(("a", "b"), &effects).starts_with("No difference in IOPS"));
+    }
+
+    #[test]
+    fn nothing_to_compare_is_said() {
+        assert_eq!(unpaired(&RunResult::default(), &RunResult::default()), []);
+        assert_eq!(paired(&[]), []);
+        assert!(sentence(("a", "b"), &[]).contains("cannot be compared"));
+    }
 }

@@ -5,6 +5,7 @@
 
 pub mod direction;
 pub mod effect;
+pub mod figures;
 pub mod histogram;
 pub mod load_line;
 pub mod merge;

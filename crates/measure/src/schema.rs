@@ -163,6 +163,13 @@ pub struct Facts {
     pub cached_fraction: Option<f64>,
     /// Fraction 0..=1 of the files' bytes that are holes or unwritten extents at the start; None if unknown.
     pub unwritten_fraction: Option<f64>,
+    /// Bytes of the files' regions that the job works on; None if unknown.
+    #[serde(default)]
+    pub target_bytes: Option<u64>,
+    /// Whether writes were made durable within the measured part: O_SYNC, O_DSYNC, fsync, fdatasync, end_fsync,
+    /// fsync_on_close; None if unknown or without writes.
+    #[serde(default)]
+    pub writes_synced: Option<bool>,
     /// Clones that go through the same blocks in order.
     pub clones_on_same_blocks: bool,
     /// Whether the clock of this machine was seen to jump or to disagree between processors.

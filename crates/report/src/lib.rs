@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
-pub mod figures;
+pub use measure::figures;
 pub mod fio_json;
 pub mod html;
 pub mod ndjson;
