@@ -16,7 +16,7 @@ use super::logs::OpLogs;
 use super::opened::Opened;
 use super::recorder::{Recorded, Recorder};
 use super::sources::{self, Source};
-use super::timing::Timing;
+use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use crate::engine::{Kind, Offload, Setup, Slots};
 use crate::files::Target;
@@ -128,6 +128,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         opened,
         traffic: (),
         timing: Timing::new(job, sources::clone_seed(job, orders.clone)),
+        minimum: Minimum::new(job),
         recorder,
         goal,
         logs,
@@ -198,7 +199,9 @@ fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Meas
     if let Some(logs) = generator.logs.take() {
         outcome = outcome.and_then(|end| logs.finish(end_ns).map(|()| end));
     }
-    outcome = outcome.and_then(|end| generator.traffic.finish().map(|()| end));
+    let opened = &generator.opened;
+    let finished = generator.traffic.finish(&|file| opened.name(file).to_owned());
+    outcome = outcome.and_then(|end| finished.map(|()| end));
     let closed = generator.opened.close_all(&mut *generator.engine);
     outcome = outcome.and_then(|end| closed.map(|()| end));
     Measured {

@@ -25,7 +25,8 @@ use super::depth_goal::DepthGoal;
 use super::logs::OpLogs;
 use super::opened::Opened;
 use super::recorder::{Recorder, Times};
-use super::timing::Timing;
+use super::sources::verification_failed;
+use super::timing::{Minimum, Timing};
 use super::traffic::{Next, Traffic};
 use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
 use crate::run::Phase;
@@ -49,6 +50,7 @@ pub(super) struct Generator<'a, T> {
     pub opened: Opened<'a>,
     pub traffic: T,
     pub timing: Timing,
+    pub minimum: Option<Minimum>,
     pub recorder: Recorder,
     pub goal: Option<DepthGoal>,
     pub logs: Option<Box<OpLogs>>,
@@ -100,7 +102,7 @@ struct State {
 impl<'a, T> Generator<'a, T> {
     /// The same with another source of ops.
     pub fn with<U>(self, traffic: U) -> Generator<'a, U> {
-        let Generator { job, engine, slots, free, opened, timing, recorder, goal, logs, .. } = self;
+        let Generator { job, engine, slots, free, opened, timing, minimum, recorder, goal, logs, .. } = self;
         let Generator { clock, seat, stop_all, on_measured, .. } = self;
         Generator {
             job,
@@ -110,6 +112,7 @@ impl<'a, T> Generator<'a, T> {
             opened,
             traffic,
             timing,
+            minimum,
             recorder,
             goal,
             logs,
@@ -178,7 +181,7 @@ impl<T: Traffic> Generator<'_, T> {
             };
             if state.in_flight == 0 {
                 if let Some(at) = wake {
-                    self.idle_until(at, state);
+                    self.idle_until(at, state)?;
                 }
                 continue;
             }
@@ -220,7 +223,7 @@ impl<T: Traffic> Generator<'_, T> {
             }
             let (op, due) = match state.pending.take() {
                 Some(pending) => pending,
-                None => match self.traffic.next() {
+                None => match self.drawn(state.now) {
                     Next::Op(op) => (op, self.timing.due(&op, state.now)),
                     Next::At(after_ns, op) => (op, self.timing.started_at() + after_ns),
                     Next::Drain if state.in_flight == 0 => continue,
@@ -242,6 +245,16 @@ impl<T: Traffic> Generator<'_, T> {
             }
             self.issue(op, due, state)?;
         }
+    }
+
+    /// The next step; reading back is timed apart from the workload.
+    #[inline]
+    fn drawn(&mut self, now: u64) -> Next {
+        let next = self.traffic.next();
+        if self.traffic.is_verifying() != self.recorder.is_verifying() {
+            self.recorder.switch(now);
+        }
+        next
     }
 
     #[inline]
@@ -266,7 +279,7 @@ impl<T: Traffic> Generator<'_, T> {
         state.in_flight += 1;
         self.recorder.issued(state.in_flight);
         self.timing.issued(state.now);
-        self.traffic.issued(&op, state.now.saturating_sub(self.timing.started_at()));
+        self.traffic.issued(&op, slot.index(), state.now.saturating_sub(self.timing.started_at()));
         let request =
             Request { slot, kind: op.kind, file: op.file, offset: op.offset, len: op.len as u32, skip: 0 };
         self.hand_over(request, state)
@@ -288,8 +301,7 @@ impl<T: Traffic> Generator<'_, T> {
                 self.recorder.submitted(1);
                 self.recorder.reaped(1);
                 self.complete(completion, state)?;
-                self.look_around(state);
-                Ok(())
+                self.look_around(state)
             }
             Queued::Full(request) => {
                 state.refused = Some(request);
@@ -335,7 +347,7 @@ impl<T: Traffic> Generator<'_, T> {
         for completion in done.drain(..) {
             self.complete(completion, state)?;
         }
-        self.look_around(state);
+        self.look_around(state)?;
         // An op that the kernel was too busy to take is offered again before the next wait.
         self.submit(state)
     }
@@ -372,6 +384,7 @@ impl<T: Traffic> Generator<'_, T> {
                 let op = flight.op;
                 state.in_flight -= 1;
                 self.opened.after(op.file);
+                self.traffic.lost(completion.slot.index());
                 self.free.push(completion.slot);
                 self.failed(direction, &op, result, state)
             }
@@ -387,7 +400,13 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     #[inline]
-    fn landed(&mut self, direction: Direction, flight: &Flight, slot: Slot, state: &mut State) -> Result<(), Error> {
+    fn landed(
+        &mut self,
+        direction: Direction,
+        flight: &Flight,
+        mut slot: Slot,
+        state: &mut State,
+    ) -> Result<(), Error> {
         let Flight { op, times, .. } = flight;
         self.recorder.transferred(direction, op.len, times);
         self.timing.completed(state.now);
@@ -395,7 +414,11 @@ impl<T: Traffic> Generator<'_, T> {
         if let Some(logs) = &mut self.logs {
             logs.completed(direction, op, times);
         }
-        let landed = self.traffic.landed(op, slot.index(), &self.slots.bytes(&slot)[..op.len as usize]);
+        let index = slot.index();
+        let landed = match direction {
+            Direction::Trim => self.traffic.landed(op, index, &mut []),
+            _ => self.traffic.landed(op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]),
+        };
         self.free.push(slot);
         if let Some(goal) = &mut self.goal {
             if goal.completed(times.completed - times.created, state.now) {
@@ -412,13 +435,7 @@ impl<T: Traffic> Generator<'_, T> {
                 self.recorder.failed(direction);
                 Ok(())
             }
-            Err(mismatch) => Err(Error {
-                kind: ErrorKind::Verify,
-                what: format!("verification failed: {}", mismatch.message),
-                place: format!("in {}", self.opened.name(mismatch.file)),
-                hint: String::new(),
-                source: None,
-            }),
+            Err(mismatch) => Err(verification_failed(&mismatch, self.opened.name(mismatch.file))),
         }
     }
 
@@ -468,12 +485,22 @@ impl<T: Traffic> Generator<'_, T> {
 
     /// Once an interval: publish what was counted, check the rates that must be reached.
     #[inline]
-    fn look_around(&mut self, state: &mut State) {
-        if self.recorder.tick(state.now) {
-            self.publish();
-        }
+    fn look_around(&mut self, state: &mut State) -> Result<(), Error> {
         if let Some(logs) = &mut self.logs {
             logs.tick(state.now);
+        }
+        if !self.recorder.tick(state.now) {
+            return Ok(());
+        }
+        self.publish();
+        let Some(minimum) = &mut self.minimum else { return Ok(()) };
+        let (ops, bytes, _) = self.recorder.counters();
+        match minimum.missed(state.now, &ops, &bytes) {
+            None => Ok(()),
+            Some(missed) => {
+                let late = std::io::Error::from_raw_os_error(libc::ETIMEDOUT);
+                Err(Error::system("the least rate is missed:", missed, late))
+            }
         }
     }
 
@@ -536,7 +563,7 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     /// Sleeps until the next op is due, but never past the end, and in slices: a stop must be noticed.
-    fn idle_until(&mut self, at: u64, state: &mut State) {
+    fn idle_until(&mut self, at: u64, state: &mut State) -> Result<(), Error> {
         const SLICE_NS: u64 = 50_000_000;
         let until = at.min(state.ends_at);
         if self.job.rate.think_spin_ns > 0 {
@@ -547,7 +574,7 @@ impl<T: Traffic> Generator<'_, T> {
             sleep_until_ns(until.min(state.now + SLICE_NS));
         }
         state.now = self.clock.now_ns();
-        self.look_around(state);
+        self.look_around(state)
     }
 
     #[inline]

@@ -30,6 +30,8 @@ struct Kept {
 #[derive(Debug)]
 pub struct Recorder {
     kept: Kept,
+    /// Whether the workload itself reads.
+    reads: bool,
     directions: PerDirection<DirectionResult>,
     sync: SyncResult,
     depth: Depth,
@@ -40,6 +42,15 @@ pub struct Recorder {
     current: Interval,
     with_histograms: bool,
     lat_sum_ns: u64,
+    verify: VerifyTime,
+}
+
+/// How long data was read back, which is not time of the workload.
+#[derive(Debug, Default)]
+struct VerifyTime {
+    active: bool,
+    since_ns: u64,
+    total_ns: u64,
 }
 
 /// [`DepthDistribution`] while it grows: fixed arrays.
@@ -67,6 +78,7 @@ impl Recorder {
                 lat: !reporting.disable_lat,
                 intended: open_loop,
             },
+            reads: job.rw.directions.read,
             directions: PerDirection::default(),
             sync: SyncResult::default(),
             depth: Depth::default(),
@@ -77,6 +89,7 @@ impl Recorder {
             current: Interval::default(),
             with_histograms,
             lat_sum_ns: 0,
+            verify: VerifyTime::default(),
         }
     }
 
@@ -95,6 +108,21 @@ impl Recorder {
         self.interval_end_ns = start_ns + self.interval_ns;
         self.current = self.new_interval();
         self.lat_sum_ns = 0;
+    }
+
+    /// Whether data is being read back.
+    #[inline]
+    pub fn is_verifying(&self) -> bool {
+        self.verify.active
+    }
+
+    /// Goes from the workload to reading back, or the other way.
+    pub fn switch(&mut self, now_ns: u64) {
+        let verify = &mut self.verify;
+        if verify.active {
+            verify.total_ns += now_ns.saturating_sub(verify.since_ns);
+        }
+        (verify.active, verify.since_ns) = (!verify.active, now_ns);
     }
 
     fn new_interval(&self) -> Interval {
@@ -165,11 +193,6 @@ impl Recorder {
         self.directions[direction].failed_ops += 1;
     }
 
-    /// Counts an op that was given up without being issued.
-    pub fn dropped(&mut self, direction: Direction) {
-        self.directions[direction].dropped_ops += 1;
-    }
-
     /// Closes the intervals that have ended. Whether one did: the time to publish and to look around.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) -> bool {
@@ -200,11 +223,6 @@ impl Recorder {
         (of(|r| r.ops), of(|r| r.bytes), self.lat_sum_ns)
     }
 
-    /// When the measured part began.
-    pub fn start_ns(&self) -> u64 {
-        self.start_ns
-    }
-
     /// The length of an interval.
     pub fn interval_ns(&self) -> u64 {
         self.interval_ns
@@ -220,8 +238,17 @@ impl Recorder {
             (last.end_ns, last.length_ns) = (elapsed, elapsed - since);
             self.intervals.push(last);
         }
-        for (_, result) in self.directions.iter_mut() {
-            result.runtime_ns = if result.ops > 0 { elapsed } else { 0 };
+        if self.verify.active {
+            self.switch(end_ns);
+        }
+        let verifying_ns = self.verify.total_ns;
+        for (direction, result) in self.directions.iter_mut() {
+            result.runtime_ns = match direction {
+                _ if result.ops == 0 => 0,
+                // Reads that only read back took place only then.
+                Direction::Read if verifying_ns > 0 && !self.reads => verifying_ns,
+                _ => elapsed.saturating_sub(verifying_ns),
+            };
         }
         Recorded {
             directions: self.directions,

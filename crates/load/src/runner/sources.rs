@@ -12,7 +12,7 @@ use measure::Direction;
 use crate::Error;
 pub(super) use plain::Plain;
 pub(super) use replay::Replay;
-pub(super) use verifying::Verifying;
+pub(super) use verifying::{Verifying, verification_failed};
 
 /// The traffic of one clone.
 pub(super) enum Source {

@@ -2,7 +2,7 @@
 
 use job::Job;
 use job::workload::Op;
-use measure::Direction;
+use measure::{Direction, PerDirection};
 
 /// The timing of one clone's ops.
 #[derive(Debug)]
@@ -98,23 +98,23 @@ impl Think {
 /// `rate_min`, `rate_iops_min`: the least that must be reached in every `rate_cycle`.
 #[derive(Debug)]
 pub struct Minimum {
-    bytes: measure::PerDirection<Option<u64>>,
-    iops: measure::PerDirection<Option<u64>>,
+    bytes: PerDirection<Option<u64>>,
+    iops: PerDirection<Option<u64>>,
     cycle_ns: u64,
     cycle_start_ns: u64,
-    at_start: (measure::PerDirection<u64>, measure::PerDirection<u64>),
+    at_start: (PerDirection<u64>, PerDirection<u64>),
 }
 
 impl Minimum {
-    /// The minimum that `job` demands, from `now` on; None if it demands none.
-    pub fn new(job: &Job, now: u64) -> Option<Minimum> {
+    /// The minimum that `job` demands; None if it demands none. Its first cycle begins with the first look.
+    pub fn new(job: &Job) -> Option<Minimum> {
         let rate = &job.rate;
         let wanted = Direction::ALL.iter().any(|&d| rate.min_bytes[d].is_some() || rate.min_iops[d].is_some());
         wanted.then(|| Minimum {
             bytes: rate.min_bytes,
             iops: rate.min_iops,
             cycle_ns: rate.cycle_ns.max(1),
-            cycle_start_ns: now,
+            cycle_start_ns: 0,
             at_start: Default::default(),
         })
     }
@@ -123,9 +123,12 @@ impl Minimum {
     pub fn missed(
         &mut self,
         now: u64,
-        ops: &measure::PerDirection<u64>,
-        bytes: &measure::PerDirection<u64>,
+        ops: &PerDirection<u64>,
+        bytes: &PerDirection<u64>,
     ) -> Option<String> {
+        if self.cycle_start_ns == 0 {
+            (self.cycle_start_ns, self.at_start) = (now, (*ops, *bytes));
+        }
         let elapsed = now.saturating_sub(self.cycle_start_ns);
         if elapsed < self.cycle_ns {
             return None;
@@ -144,5 +147,42 @@ impl Minimum {
                 _ => None,
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minimum_is_judged_once_a_cycle() {
+        let mut job = Job::default();
+        assert!(Minimum::new(&job).is_none());
+        job.rate.min_iops.read = Some(100);
+        job.rate.cycle_ns = 1_000_000_000;
+        let mut minimum = Minimum::new(&job).unwrap();
+        let bytes = PerDirection::default();
+        let ops = |read| PerDirection { read, ..PerDirection::default() };
+        assert_eq!(minimum.missed(5, &ops(0), &bytes), None);
+        assert_eq!(minimum.missed(500_000_000, &ops(1), &bytes), None, "the cycle is not over");
+        assert_eq!(minimum.missed(1_000_000_005, &ops(100), &bytes), None);
+        let missed = minimum.missed(2_000_000_005, &ops(199), &bytes).unwrap();
+        assert!(missed.contains("99 iops") && missed.contains("100"), "{missed}");
+    }
+
+    #[test]
+    fn thinking_holds_the_next_op_back() {
+        let mut job = Job::default();
+        job.rate.think_ns = 1000;
+        job.rate.think_blocks = 2;
+        let mut timing = Timing::new(&job, 1);
+        timing.start(10);
+        let op = Op { kind: job::workload::OpKind::Sync, file: 0, offset: 0, len: 0 };
+        assert_eq!(timing.due(&op, 10), 0);
+        timing.completed(20);
+        assert_eq!(timing.due(&op, 20), 0);
+        timing.completed(30);
+        assert_eq!(timing.due(&op, 30), 1030);
+        assert_eq!(timing.due(&op, 1030), 0);
     }
 }

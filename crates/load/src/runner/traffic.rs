@@ -1,9 +1,9 @@
 //! Traffic: where a clone's ops come from, and what is to be done with their data.
 
-use std::fmt;
-
 use job::workload::Op;
 use measure::schema::Verified;
+
+use crate::verify::Mismatch;
 
 /// The next step of a clone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,11 +38,14 @@ pub trait Traffic {
     ///
     /// # Errors
     /// What was read is not what was written.
-    fn landed(&mut self, op: &Op, slot: u32, bytes: &[u8]) -> Result<(), Mismatch>;
+    fn landed(&mut self, op: &Op, slot: u32, bytes: &mut [u8]) -> Result<(), Mismatch>;
+
+    /// Takes note that the op in this slot failed.
+    fn lost(&mut self, _slot: u32) {}
 
     /// Takes note of an op that is being issued, `after_ns` after the start.
     #[inline]
-    fn issued(&mut self, _op: &Op, _after_ns: u64) {}
+    fn issued(&mut self, _op: &Op, _slot: u32, _after_ns: u64) {}
 
     /// Whether a read at this moment checks data, so that its time is not the workload's.
     fn is_verifying(&self) -> bool {
@@ -54,31 +57,16 @@ pub trait Traffic {
         None
     }
 
-    /// Ends what the traffic keeps beside the ops.
+    /// Ends what the traffic keeps beside the ops; `name_of` gives the path of a file.
     ///
     /// # Errors
-    /// A file that it writes could not be written.
-    fn finish(&mut self) -> Result<(), crate::Error> {
+    /// A file that it writes could not be written; data that differed, although the job went on.
+    fn finish(&mut self, _name_of: &dyn Fn(u32) -> String) -> Result<(), crate::Error> {
         Ok(())
     }
 
     /// Fraction of the work that has been issued, in millionths; 0 if it has no known end.
     fn done_millionths(&self) -> u64 {
         0
-    }
-}
-
-/// Read data that differ from what was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    /// Index of the file.
-    pub file: u32,
-    /// One line: what was expected at which offset, and what was there.
-    pub message: String,
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
     }
 }

@@ -6,7 +6,8 @@ use job::workload::{FileExtent, Op};
 use super::passes::Passes;
 use crate::Error;
 use crate::content::Filler;
-use crate::runner::traffic::{Mismatch, Next, Traffic};
+use crate::runner::traffic::{Next, Traffic};
+use crate::verify::Mismatch;
 
 /// The workload of one clone.
 pub(in crate::runner) struct Plain {
@@ -54,7 +55,7 @@ impl Traffic for Plain {
     }
 
     #[inline]
-    fn landed(&mut self, _op: &Op, _slot: u32, _bytes: &[u8]) -> Result<(), Mismatch> {
+    fn landed(&mut self, _op: &Op, _slot: u32, _bytes: &mut [u8]) -> Result<(), Mismatch> {
         Ok(())
     }
 

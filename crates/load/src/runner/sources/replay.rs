@@ -3,7 +3,8 @@ use job::Job;
 use job::workload::Op;
 
 use crate::Error;
-use crate::runner::traffic::{Mismatch, Next, Traffic};
+use crate::runner::traffic::{Next, Traffic};
+use crate::verify::Mismatch;
 
 pub(in crate::runner) struct Replay;
 
@@ -18,7 +19,7 @@ impl Traffic for Replay {
         Next::End
     }
     fn fill(&mut self, _: &Op, _: u32, _: &mut [u8]) {}
-    fn landed(&mut self, _: &Op, _: u32, _: &[u8]) -> Result<(), Mismatch> {
+    fn landed(&mut self, _: &Op, _: u32, _: &mut [u8]) -> Result<(), Mismatch> {
         Ok(())
     }
 }
