@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod defaults;
+pub mod iolog;
 pub mod job;
 pub mod workload;
 

@@ -9,6 +9,7 @@
 //! What is deterministic (sequential offsets, strides, zones, the number of ops and syncs) is as in fio, op by op.
 //! What is random follows the same rules with another generator.
 
+pub mod arrivals;
 mod blocks;
 mod coverage;
 mod error;
@@ -275,6 +276,18 @@ impl Workload {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "restart makes it go on after None, which an iterator does not")]
     pub fn next(&mut self) -> Option<Op> {
+        self.next_in(None)
+    }
+
+    /// The next op, of that direction if the job mixes reads and writes: for rates that decide the mix
+    /// ([`Arrivals::first`](arrivals::Arrivals::first)). A sync that is due goes first all the same.
+    #[inline]
+    pub fn next_of(&mut self, direction: Direction) -> Option<Op> {
+        self.next_in(Some(direction))
+    }
+
+    #[inline(always)]
+    fn next_in(&mut self, wanted: Option<Direction>) -> Option<Op> {
         if self.limits.bytes >= self.limits.bytes_most || self.limits.ops >= self.limits.ops_most {
             return None;
         }
@@ -285,7 +298,7 @@ impl Workload {
         }
         let op = match self.write_after_trim.take() {
             Some(op) => op,
-            None => self.transfer()?,
+            None => self.transfer(wanted)?,
         };
         self.account(&op);
         Some(op)
@@ -342,7 +355,7 @@ impl Workload {
 
     /// The next transfer, from whichever file has one.
     #[inline(always)]
-    fn transfer(&mut self) -> Option<Op> {
+    fn transfer(&mut self, wanted: Option<Direction>) -> Option<Op> {
         if self.limits.lap_bytes >= self.limits.lap_most {
             self.rewind();
         }
@@ -354,6 +367,7 @@ impl Workload {
                 continue;
             };
             let direction = match self.rules.reads_below {
+                Some(_) if wanted.is_some() => wanted.unwrap_or(Direction::Read),
                 Some(below) if self.streams.direction.next() >> 32 < below => Direction::Read,
                 Some(_) => Direction::Write,
                 None => self.rules.only,
