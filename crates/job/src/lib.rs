@@ -1,14 +1,27 @@
 //! fio job files and flags into a validated job, and the job's seeded stream of ops.
 //!
 //! ```text
-//! job files, command line ─► file, args ─► options (one table) ─► Job ─► workload: the op stream
+//! command line ─► args ─┐
+//! job files ─► file ────┴► source: settings with places ─► options (one table) ─► build ─► Plan ─► workload: the op stream
+//!                                                                               lint ─► warnings
 //! ```
+//!
+//! [`parse_command_line`] and then [`Invocation::plan`] is all a program needs.
 #![forbid(unsafe_code)]
 
+pub mod args;
+pub mod build;
 mod defaults;
+pub mod engines;
+pub mod error;
+pub mod file;
 pub mod iolog;
 pub mod job;
+mod lint;
+pub mod options;
+pub mod source;
 pub mod workload;
 
-
-pub use job::Job;
+pub use args::{Invocation, parse_command_line};
+pub use error::{Error, Place};
+pub use job::{Job, Plan};

@@ -1,0 +1,446 @@
+//! fio's command line: flags for the run, options of jobs, and job files, in any order.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use measure::units::{self, TimeUnit};
+
+use crate::build::{self, Imposed};
+use crate::error::{Error, Place};
+use crate::file::{self, Surroundings};
+use crate::job::{Allow, Plan};
+use crate::options;
+use crate::source::{Section, Setting, Source};
+
+/// What a command line asks for.
+#[derive(Clone, Default)]
+pub struct Invocation {
+    /// What is to be done.
+    pub action: Action,
+    /// Job files in order; `-` is standard input.
+    pub files: Vec<PathBuf>,
+    /// The jobs and global options that are written on the command line itself.
+    pub command_line: Source,
+    /// How to run and report.
+    pub run: RunOptions,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// Run the jobs.
+    #[default]
+    Run,
+    /// `--help`.
+    Help,
+    /// `--version`.
+    Version,
+    /// `--cmdhelp[=NAME]`: [`Invocation::help_text`] has the text.
+    OptionHelp(Option<String>),
+    /// `--enghelp[=NAME]`: [`Invocation::help_text`] has the text.
+    EngineHelp(Option<String>),
+    /// `--showcmd`: [`Invocation::show_command`] has the text.
+    ShowCommand,
+    /// `--parse-only`: build the plan, say nothing if it is sound.
+    ParseOnly,
+    /// `--check`: print the plan's warnings.
+    Check,
+}
+
+/// A form of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Normal,
+    /// fio's JSON.
+    Json,
+    /// The same with all bins of the latencies.
+    JsonPlus,
+}
+
+/// `--eta=`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eta {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Flags that are about the run as a whole.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunOptions {
+    /// `--output`: where the report goes; None: standard output.
+    pub output: Option<PathBuf>,
+    /// `--output-format`; empty: normal.
+    pub formats: Vec<Format>,
+    /// `--eta`.
+    pub eta: Eta,
+    /// `--eta-interval`.
+    pub eta_interval_ns: Option<u64>,
+    /// `--eta-newline`: a new line of progress so often.
+    pub eta_newline_ns: Option<u64>,
+    /// `--status-interval`: a whole report so often.
+    pub status_interval_ns: Option<u64>,
+    /// `--bandwidth-log`: `agg-read_bw.log` and its like.
+    pub bandwidth_log: bool,
+    /// `--readonly`.
+    pub read_only: bool,
+    /// `--warnings-fatal`.
+    pub warnings_fatal: bool,
+    /// `--section`.
+    pub sections: Vec<String>,
+    /// `--save`: keep the result as our own JSON here.
+    pub save: Option<PathBuf>,
+    /// `--allow-mounted-write`, `--allow-signature`.
+    pub allow: Allow,
+}
+
+/// Whether a flag has a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// It has none.
+    Nothing,
+    /// It has one, after `=` or as the next argument.
+    Value,
+    /// It may have one, after `=`.
+    Maybe,
+}
+
+/// A flag of the run.
+pub struct Flag {
+    /// Its name, without dashes.
+    pub name: &'static str,
+    /// Whether it has a value.
+    pub takes: Takes,
+    /// How its value is called in the help.
+    pub value: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    set: fn(&mut Invocation, &str) -> Result<(), String>,
+}
+
+const fn flag(name: &'static str, takes: Takes, value: &'static str, help: &'static str, set: fn(&mut Invocation, &str) -> Result<(), String>) -> Flag {
+    Flag { name, takes, value, help, set }
+}
+
+const fn refused(name: &'static str, takes: Takes, help: &'static str, set: fn(&mut Invocation, &str) -> Result<(), String>) -> Flag {
+    Flag { name, takes, value: "", help, set }
+}
+
+fn seconds(value: &str) -> Result<u64, String> {
+    units::parse_time_ns(value, TimeUnit::Seconds).map_err(|error| error.to_string())
+}
+
+const NO_TERSE: &str = "terse output is not supported: use --output-format=json, where every field has a name";
+const USE_MPI: &str = "there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
+const NO_TRIGGER: &str = "triggers are not supported: stop the run with a signal, it reports what was measured";
+
+/// Every flag: fio's and ours.
+pub static FLAGS: &[Flag] = &[
+    flag("help", Takes::Nothing, "", "Print the help", |i, _| act(i, Action::Help)),
+    flag("version", Takes::Nothing, "", "Print the version", |i, _| act(i, Action::Version)),
+    flag("cmdhelp", Takes::Maybe, "OPTION", "Describe an option, or list all", |i, v| act(i, Action::OptionHelp(named(v)))),
+    flag("enghelp", Takes::Maybe, "ENGINE", "Describe an engine, or list all", |i, v| act(i, Action::EngineHelp(named(v)))),
+    flag("showcmd", Takes::Nothing, "", "Print the job files as a command line", |i, _| act(i, Action::ShowCommand)),
+    flag("parse-only", Takes::Nothing, "", "Read the jobs, run nothing", |i, _| act(i, Action::ParseOnly)),
+    flag("check", Takes::Nothing, "", "Print what is doubtful about the jobs, run nothing", |i, _| act(i, Action::Check)),
+    flag("output", Takes::Value, "FILE", "Write the report to a file", |i, v| {
+        i.run.output = Some(v.into());
+        Ok(())
+    }),
+    flag("output-format", Takes::Value, "normal|json|json+[,...]", "Form of the report", |i, v| {
+        i.run.formats = v.split(',').map(|word| match word.trim() {
+            "normal" => Ok(Format::Normal),
+            "json" => Ok(Format::Json),
+            "json+" => Ok(Format::JsonPlus),
+            "terse" => Err(NO_TERSE.to_string()),
+            word => Err(format!("\"{word}\" is not one of normal, json, json+")),
+        }).collect::<Result<_, _>>()?;
+        Ok(())
+    }),
+    flag("eta", Takes::Value, "auto|always|never", "When to show progress", |i, v| {
+        i.run.eta = match v {
+            "auto" => Eta::Auto,
+            "always" => Eta::Always,
+            "never" => Eta::Never,
+            _ => return Err(format!("\"{v}\" is not one of auto, always, never")),
+        };
+        Ok(())
+    }),
+    flag("eta-interval", Takes::Value, "TIME", "How often to show progress", |i, v| {
+        i.run.eta_interval_ns = Some(seconds(v)?);
+        Ok(())
+    }),
+    flag("eta-newline", Takes::Value, "TIME", "Begin a new line of progress so often", |i, v| {
+        i.run.eta_newline_ns = Some(seconds(v)?);
+        Ok(())
+    }),
+    flag("status-interval", Takes::Value, "TIME", "Report so often while running", |i, v| {
+        let ns = seconds(v)?;
+        if ns < 1_000_000 {
+            return Err("it is at least a millisecond".into());
+        }
+        i.run.status_interval_ns = Some(ns);
+        Ok(())
+    }),
+    flag("bandwidth-log", Takes::Nothing, "", "Log the bandwidth of all jobs together", |i, _| {
+        i.run.bandwidth_log = true;
+        Ok(())
+    }),
+    flag("readonly", Takes::Nothing, "", "Refuse jobs that write", |i, _| {
+        i.run.read_only = true;
+        Ok(())
+    }),
+    flag("section", Takes::Value, "NAME", "Run this section only; may be repeated", |i, v| {
+        if v == "global" {
+            return Err("global is no job".into());
+        }
+        i.run.sections.push(v.into());
+        Ok(())
+    }),
+    flag("warnings-fatal", Takes::Nothing, "", "Treat warnings as errors", |i, _| {
+        i.run.warnings_fatal = true;
+        Ok(())
+    }),
+    flag("save", Takes::Value, "FILE", "Keep the whole result for report and compare", |i, v| {
+        i.run.save = Some(v.into());
+        Ok(())
+    }),
+    flag("allow-mounted-write", Takes::Nothing, "", "Write to devices that are mounted", |i, _| {
+        i.run.allow.mounted_write = true;
+        Ok(())
+    }),
+    flag("allow-signature", Takes::Nothing, "", "Write to devices that carry a file system", |i, _| {
+        i.run.allow.signature_write = true;
+        Ok(())
+    }),
+    flag("max-jobs", Takes::Value, "N", "Accepted: there is no limit of jobs", |_, v| {
+        v.parse::<u32>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
+    }),
+    flag("alloc-size", Takes::Value, "KB", "Accepted: memory grows as needed", |_, v| {
+        v.parse::<u64>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
+    }),
+    flag("aux-path", Takes::Value, "DIR", "Accepted: no state files are written", |_, _| Ok(())),
+    refused("minimal", Takes::Nothing, "Terse output", |_, _| Err(NO_TERSE.into())),
+    refused("append-terse", Takes::Maybe, "Terse output besides", |_, _| Err(NO_TERSE.into())),
+    refused("terse-version", Takes::Value, "Version of terse output", |_, _| Err(NO_TERSE.into())),
+    refused("server", Takes::Maybe, "fio's server", |_, _| Err(USE_MPI.into())),
+    refused("client", Takes::Value, "fio's client", |_, _| Err(USE_MPI.into())),
+    refused("remote-config", Takes::Value, "Job file of fio's server", |_, _| Err(USE_MPI.into())),
+    refused("daemonize", Takes::Value, "Run fio's server in the background", |_, _| Err(USE_MPI.into())),
+    refused("latency-log", Takes::Value, "Latency log", |_, _| Err("fio has removed it: use the option write_lat_log of a job".into())),
+    refused("debug", Takes::Value, "fio's debug output", |_, _| Err("fio's debug output is not supported: --check explains what is doubtful about the jobs".into())),
+    refused("profile", Takes::Value, "Built-in profile of fio's", |_, _| Err("profiles are not supported: describe the load in a job file".into())),
+    refused("idle-prof", Takes::Value, "Idle time of processors", |_, _| Err("idle profiling is not supported: the report has the processor time of each job".into())),
+    refused("merge-blktrace-only", Takes::Nothing, "Merge block traces", |_, _| Err("block traces are not read".into())),
+    refused("inflate-log", Takes::Value, "Unpack a compressed log", |_, _| Err("logs are not compressed here: use fio for fio's compressed logs".into())),
+    refused("cpuclock-test", Takes::Nothing, "Test of the processor's clock", |_, _| Err("the clock is checked in every run, and a verdict tells when it is not to be trusted".into())),
+    refused("crctest", Takes::Maybe, "Speed of checksums", |_, _| Err("this test of fio's is not here: run verify= with the null engine".into())),
+    refused("memcpytest", Takes::Maybe, "Speed of memcpy", |_, _| Err("this test of fio's is not here".into())),
+    refused("trigger-file", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
+    refused("trigger-timeout", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
+    refused("trigger", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
+    refused("trigger-remote", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
+];
+
+fn act(invocation: &mut Invocation, action: Action) -> Result<(), String> {
+    invocation.action = action;
+    Ok(())
+}
+
+fn named(value: &str) -> Option<String> {
+    Some(value).filter(|value| !value.is_empty() && *value != "all").map(String::from)
+}
+
+/// What an argument that begins with a dash names.
+enum Named {
+    Flag(&'static Flag),
+    Option(&'static options::OptionSpec),
+}
+
+/// Reads a command line, the program's name and its subcommand left out.
+///
+/// As with fio: options before the first `--name` are for all jobs, those after it for that job; a value stands
+/// after `=` or as the next argument; one dash is as good as two; names may be shortened as long as they are
+/// unambiguous; job files stand anywhere.
+///
+/// # Errors
+/// The first argument that is wrong.
+pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
+    let mut invocation = Invocation::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let Some(text) = argument.to_str() else {
+            invocation.files.push(argument.into());
+            continue;
+        };
+        if text == "--" {
+            invocation.files.extend(rest.by_ref().map(PathBuf::from));
+            break;
+        }
+        let Some(body) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')).filter(|body| !body.is_empty()) else {
+            invocation.files.push(argument.into());
+            continue;
+        };
+        let (name, given) = body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value.to_string())));
+        let named = lookup(name)?;
+        let takes = match &named {
+            Named::Flag(flag) => flag.takes,
+            Named::Option(option) if option.value_is_optional() => Takes::Maybe,
+            Named::Option(_) => Takes::Value,
+        };
+        let value = match (takes, given) {
+            (Takes::Nothing, Some(_)) => return Err(wrong(format!("--{name} takes no value"))),
+            (Takes::Value, None) => Some(next_value(name, rest.next())?),
+            (_, given) => given,
+        };
+        match named {
+            Named::Flag(flag) => {
+                (flag.set)(&mut invocation, value.as_deref().unwrap_or_default()).map_err(|message| wrong(format!("--{}: {message}", flag.name)))?;
+            }
+            Named::Option(option) => take_option(&mut invocation, option, value),
+        }
+    }
+    Ok(invocation)
+}
+
+fn wrong(what: String) -> Error {
+    Error::new(&Place::CommandLine, what)
+}
+
+fn next_value(name: &str, next: Option<&OsString>) -> Result<String, Error> {
+    let next = next.ok_or_else(|| wrong(format!("--{name} needs a value")).hint(format!("write --{name}=VALUE")))?;
+    next.to_str().map(String::from).ok_or_else(|| wrong(format!("--{name}: the value {} is not UTF-8", next.display())))
+}
+
+fn lookup(name: &str) -> Result<Named, Error> {
+    if let Some(flag) = FLAGS.iter().find(|flag| flag.name == name) {
+        return Ok(Named::Flag(flag));
+    }
+    if let Some(option) = options::find(name) {
+        return Ok(Named::Option(option));
+    }
+    let known = || FLAGS.iter().map(|flag| flag.name).chain(options::all().flat_map(|option| option.names()));
+    let longer: Vec<&str> = known().filter(|known| known.starts_with(name)).collect();
+    match longer.as_slice() {
+        [only] => lookup(only),
+        [] => Err(match options::did_you_mean(name, known()) {
+            Some(meant) => wrong(format!("unknown option --{name}")).hint(format!("did you mean --{meant}?")),
+            None => wrong(format!("unknown option --{name}")).hint("--help lists the flags, --cmdhelp the options of jobs"),
+        }),
+        several => Err(wrong(format!("--{name} is ambiguous")).hint(format!("it may be --{}", several.iter().take(6).copied().collect::<Vec<_>>().join(", --")))),
+    }
+}
+
+/// A job option: of the job that the last `--name` began, or of all jobs.
+fn take_option(invocation: &mut Invocation, option: &'static options::OptionSpec, value: Option<String>) {
+    let sections = &mut invocation.command_line.sections;
+    let value = value.map(|value| file::keywords(&value));
+    if option.name == "name" {
+        let name = value.clone().unwrap_or_default();
+        sections.push(Section { name, place: Place::CommandLine, settings: Vec::new() });
+    } else if sections.is_empty() {
+        sections.push(Section { name: "global".into(), place: Place::CommandLine, settings: Vec::new() });
+    }
+    if let Some(section) = sections.last_mut() {
+        section.settings.push(Setting { option, value, place: Place::CommandLine });
+    }
+}
+
+impl Invocation {
+    /// The jobs, validated, from the job files and the command line.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        self.plan_in(&Surroundings::SYSTEM)
+    }
+
+    /// The same with other surroundings.
+    ///
+    /// # Errors
+    /// See [`Invocation::plan`].
+    pub fn plan_in(&self, surroundings: &Surroundings) -> Result<Plan, Error> {
+        let files = self.files.iter().map(|path| file::parse(path, surroundings)).collect::<Result<Vec<_>, _>>()?;
+        let imposed = Imposed {
+            read_only: self.run.read_only,
+            warnings_fatal: self.run.warnings_fatal,
+            sections: self.run.sections.clone(),
+            allow: self.run.allow,
+        };
+        build::plan(&self.command_line, &files, &imposed)
+    }
+
+    /// The job files as command lines, one a line: `--showcmd`.
+    ///
+    /// # Errors
+    /// A job file that cannot be read.
+    pub fn show_command(&self) -> Result<String, Error> {
+        let mut text = String::new();
+        for path in &self.files {
+            let source = file::parse(path, &Surroundings::SYSTEM)?;
+            text.push_str("plimsoll run");
+            let wanted = |section: &&Section| section.is_global() || self.run.sections.is_empty() || self.run.sections.contains(&section.name);
+            let mut first = true;
+            for section in source.sections.iter().filter(wanted) {
+                // Global sections after a job need a name to be told from the job's own options.
+                if !section.is_global() || !first {
+                    text.push_str(&format!(" {}", quoted(&format!("--name={}", section.name))));
+                }
+                first = false;
+                for setting in &section.settings {
+                    text.push_str(&format!(" {}", quoted(&format!("--{}", setting.written()))));
+                }
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    /// The text of `--help`, `--cmdhelp` and `--enghelp`; None for other actions.
+    ///
+    /// # Errors
+    /// An option or engine that is not known.
+    pub fn help_text(&self) -> Result<Option<String>, Error> {
+        Ok(Some(match &self.action {
+            Action::Help => help(),
+            Action::OptionHelp(None) => options::overview(),
+            Action::OptionHelp(Some(name)) => options::describe(options::find(name).ok_or_else(|| file::unknown(name, &Place::CommandLine))?),
+            Action::EngineHelp(None) => crate::engines::overview(),
+            Action::EngineHelp(Some(name)) => {
+                // fio: --enghelp=ENGINE,OPTION
+                let (engine, option) = name.split_once(',').map_or((name.as_str(), None), |(engine, option)| (engine, Some(option)));
+                let known = || crate::engines::ENGINES.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", ");
+                let text = crate::engines::describe(engine).ok_or_else(|| wrong(format!("unknown engine {engine}")).hint(format!("engines: {}", known())))?;
+                match option {
+                    Some(option) => options::describe(options::find(option).ok_or_else(|| file::unknown(option, &Place::CommandLine))?),
+                    None => text,
+                }
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn help() -> String {
+    let mut text = String::from("plimsoll run [FLAG | --OPTION=VALUE | JOBFILE]...\n\nFlags:\n");
+    for flag in FLAGS.iter().filter(|flag| flag.takes == Takes::Nothing || !flag.value.is_empty()) {
+        let value = match flag.takes {
+            Takes::Nothing => String::new(),
+            Takes::Value => format!("={}", flag.value),
+            Takes::Maybe => format!("[={}]", flag.value),
+        };
+        text.push_str(&format!("  --{:<40} {}\n", format!("{}{value}", flag.name), flag.help));
+    }
+    text + "\nOptions of jobs, in job files and as --OPTION=VALUE, are fio's: --cmdhelp lists them.\n"
+}
+
+/// An argument as a shell takes it.
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:%+@^".contains(c);
+    if argument.chars().all(plain) { argument.into() } else { format!("'{}'", argument.replace('\'', "'\\''")) }
+}

@@ -1,0 +1,626 @@
+//! From what was written to validated jobs: defaults, inheritance, and what options do to each other.
+
+use std::collections::BTreeMap;
+
+use measure::{Direction, PerDirection};
+
+use crate::engines;
+use crate::error::{Error, Place};
+use crate::job::*;
+use crate::lint;
+use crate::options::{self, Each, Kind, OptionSpec, Reader, Status, values};
+use crate::source::{Section, Setting, Source};
+
+/// What the whole run imposes on its jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Imposed {
+    /// Refuse jobs that write.
+    pub read_only: bool,
+    /// Warnings are errors.
+    pub warnings_fatal: bool,
+    /// Sections to run; all if empty.
+    pub sections: Vec<String>,
+    /// What the command line insists on.
+    pub allow: Allow,
+}
+
+/// A job in the making: options set one by one, in the order in which they were written.
+#[derive(Clone)]
+pub struct Draft {
+    pub(crate) job: Job,
+    pub(crate) block: Each<u64>,
+    pub(crate) block_range: Each<(u64, u64)>,
+    pub(crate) align: Each<u64>,
+    pub(crate) zone_mode: Option<String>,
+    pub(crate) zones: Zones,
+    pub(crate) low: Option<u32>,
+    pub(crate) seed_given: bool,
+    pub(crate) refill_given: bool,
+    pub(crate) priority: (Option<u8>, Option<u8>),
+    pub(crate) latency: LatencyGoal,
+    pub(crate) verify: Verify,
+    pub(crate) verify_kind: Option<VerifyKind>,
+    pub(crate) verify_given: bool,
+    pub(crate) steady: Option<SteadyState>,
+    pub(crate) steady_window_ns: u64,
+    pub(crate) steady_ramp_ns: u64,
+    /// The last setting of each option, by its canonical name, and whether the job itself made it.
+    set: BTreeMap<&'static str, (Setting, bool)>,
+    /// Whether what is set now is the job's own, and not inherited.
+    own: bool,
+    /// Where the section begins.
+    section: Place,
+    warnings: Vec<String>,
+}
+
+impl Default for Draft {
+    fn default() -> Draft {
+        let verify = Verify {
+            kind: VerifyKind::Null,
+            enabled: true,
+            fatal: false,
+            dump: false,
+            pattern: VerifyPattern::default(),
+            backlog: 0,
+            backlog_batch: 0,
+            interval: 0,
+            header_offset: 0,
+            only: false,
+            threads: 0,
+            sorted: true,
+            write_sequence: true,
+            regenerate: false,
+        };
+        let mut job = Job::default();
+        job.errors.dump = true;
+        Draft {
+            job,
+            block: PerDirection::default(),
+            block_range: PerDirection::default(),
+            align: PerDirection::default(),
+            zone_mode: None,
+            zones: Zones { size: 0, range: 0, skip: 0 },
+            low: None,
+            seed_given: false,
+            refill_given: false,
+            priority: (None, None),
+            latency: LatencyGoal { target_ns: 0, window_ns: 0, percentile: 100.0, run: false },
+            verify,
+            verify_kind: None,
+            verify_given: false,
+            steady: None,
+            steady_window_ns: 0,
+            steady_ramp_ns: 0,
+            set: BTreeMap::new(),
+            own: false,
+            section: Place::CommandLine,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl Draft {
+    /// None for no bytes at all, which is as good as not given.
+    pub(crate) fn nonzero(&self, amount: Amount) -> Option<Amount> {
+        Some(amount).filter(|amount| !matches!(amount, Amount::Bytes(0)))
+    }
+
+    /// An option that only its engine understands.
+    pub(crate) fn other(&mut self, name: &str, value: &str) {
+        self.job.ring.other.retain(|(known, _)| known != name);
+        self.job.ring.other.push((name.into(), value.into()));
+    }
+
+    /// Whether the option was set, here or in a global section.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.set.contains_key(name)
+    }
+
+    /// The setting that holds, if the option was set.
+    pub(crate) fn setting(&self, name: &str) -> Option<&Setting> {
+        self.set.get(name).map(|(setting, _)| setting)
+    }
+
+    /// Where the option was set, or where the section begins.
+    pub(crate) fn place(&self, name: &str) -> &Place {
+        self.setting(name).map_or(&self.section, |setting| &setting.place)
+    }
+
+    /// The option as it was written, or its name.
+    pub(crate) fn written(&self, name: &str) -> String {
+        self.setting(name).map_or_else(|| name.to_string(), Setting::written)
+    }
+
+    pub(crate) fn warn(&mut self, place: &Place, text: impl AsRef<str>) {
+        let warning = format!("{place}: {}", text.as_ref());
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Warns at the place of the option.
+    pub(crate) fn warn_at(&mut self, name: &str, text: impl AsRef<str>) {
+        let place = self.place(name).clone();
+        self.warn(&place, text);
+    }
+
+    fn fail<T>(&self, name: &str, what: impl Into<String>, hint: &str) -> Result<T, Error> {
+        Err(Error::new(self.place(name), what).hint(hint))
+    }
+
+    /// Sets what the section says. `kb_base` and its like go first, because they decide how the others are read.
+    fn take(&mut self, section: &Section) -> Result<(), Error> {
+        self.section = section.place.clone();
+        let early = |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base");
+        let settings = &section.settings;
+        settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting))).try_for_each(|setting| self.set(setting))
+    }
+
+    fn set(&mut self, setting: &Setting) -> Result<(), Error> {
+        let option = setting.option;
+        let value = setting.value.as_deref().map(str::trim);
+        match option.status {
+            Status::Supported => self.set_supported(setting, value)?,
+            Status::NoEffect(reason) => {
+                if value != Some(option.default) {
+                    self.warn(&setting.place, format!("{} has no effect: {reason}", setting.written()));
+                }
+            }
+            Status::Unsupported(reason) => {
+                if value != Some(option.default) || option.default.is_empty() {
+                    return Err(Error::new(&setting.place, format!("unsupported option {}", setting.written())).hint(reason));
+                }
+            }
+        }
+        self.set.insert(option.name, (setting.clone(), self.own));
+        Ok(())
+    }
+
+    fn set_supported(&mut self, setting: &Setting, value: Option<&str>) -> Result<(), Error> {
+        let mut reader = Reader::new(self.job.reporting.kb_base);
+        let wrong = |message: String| Error::new(&setting.place, format!("{}: {message}", setting.written()));
+        apply(self, &mut reader, setting.option, value).map_err(wrong)?;
+        for difference in reader.differences {
+            self.warn(&setting.place, format!("{}: {difference}", setting.option.name));
+        }
+        Ok(())
+    }
+
+    /// The job, if everything fits together.
+    fn finish(mut self, imposed: &Imposed) -> Result<(Job, Vec<String>), Error> {
+        self.engine()?;
+        self.blocks()?;
+        self.extent()?;
+        self.zones()?;
+        self.queue();
+        self.pattern();
+        self.rate()?;
+        self.time();
+        self.buffers();
+        self.verify()?;
+        self.reporting();
+        let writes = self.job.rw.directions.write || self.job.rw.directions.trim;
+        if imposed.read_only && writes {
+            return self.fail("rw", format!("job {} writes, and --readonly forbids that", self.job.name), "leave one of them out");
+        }
+        self.job.allow.mounted_write |= imposed.allow.mounted_write;
+        self.job.allow.signature_write |= imposed.allow.signature_write;
+        if let (None, None) = self.priority {
+        } else {
+            // ioprio_set(2) knows no level without a class; fio takes best effort then.
+            let class = self.priority.0.filter(|class| *class != 0).unwrap_or(2);
+            self.job.process.io_priority = Some((class, self.priority.1.unwrap_or(0)));
+        }
+        lint::job(&mut self);
+        Ok((self.job, self.warnings))
+    }
+
+    fn engine(&mut self) -> Result<(), Error> {
+        let name = self.job.engine.trim().to_string();
+        if engines::find(&name).is_none() {
+            let base = name.split(':').next().unwrap_or_default();
+            let known = || engines::ENGINES.iter().map(|engine| engine.name);
+            let all = known().collect::<Vec<_>>().join(", ");
+            return match options::did_you_mean(&name, known()) {
+                _ if engines::NOT_HERE.contains(&base) => self.fail("ioengine", format!("unsupported engine {name}"), &format!("engines: {all}")),
+                Some(meant) => self.fail("ioengine", format!("unknown engine {name}"), &format!("did you mean {meant}?")),
+                None => self.fail("ioengine", format!("unknown engine {name}"), &format!("engines: {all}")),
+            };
+        }
+        let foreign: Vec<(Setting, bool)> = self.set.values().filter(|(setting, _)| !setting.option.engines.is_empty() && !setting.option.engines.contains(&name.as_str())).cloned().collect();
+        for (setting, own) in foreign {
+            let engines = setting.option.engines.join(", ");
+            if own {
+                return Err(Error::new(&setting.place, format!("{} is not an option of the engine {name}", setting.written())).hint(format!("it belongs to {engines}")));
+            }
+            let job = self.job.name.clone();
+            self.warn(&setting.place, format!("{} has no effect on job {job}: it belongs to {engines}, and the job's engine is {name}", setting.written()));
+        }
+        self.job.engine = name;
+        Ok(())
+    }
+
+    fn blocks(&mut self) -> Result<(), Error> {
+        let fixed = PerDirection::from_fn(|direction| self.block[direction].unwrap_or(4096));
+        for direction in Direction::ALL {
+            let split = &self.job.blocks.split[direction];
+            let sizes = || split.iter().map(|(size, _)| *size);
+            self.job.blocks.range[direction] = match (sizes().min(), sizes().max()) {
+                (Some(smallest), Some(largest)) => (smallest, largest),
+                _ => self.block_range[direction].unwrap_or((fixed[direction], fixed[direction])),
+            };
+            if self.job.blocks.range[direction].0 == 0 {
+                return self.fail("bsrange", format!("{}: a block has at least one byte", self.written("bsrange")), "write as bsrange=1k-4k");
+            }
+        }
+        let random = self.job.rw.random;
+        let smallest = PerDirection::from_fn(|direction| self.job.blocks.range[direction].0);
+        let align = self.align;
+        self.job.blocks.align = PerDirection::from_fn(|direction| align[direction].filter(|_| random).unwrap_or(smallest[direction]));
+        let aligned_otherwise = self.job.rw.directions.iter().any(|(direction, used)| *used && self.job.blocks.align[direction] != smallest[direction]);
+        if aligned_otherwise && !self.job.pattern.no_random_map {
+            self.job.pattern.no_random_map = true;
+            self.warn_at("ba", "blockalign turns the random map off, as in fio: blocks may repeat and be missed");
+        }
+        Ok(())
+    }
+
+    fn extent(&mut self) -> Result<(), Error> {
+        let used = self.job.rw.directions;
+        let smallest = Direction::ALL.into_iter().filter(|direction| used[*direction]).map(|direction| self.job.blocks.range[direction].0).min();
+        for (name, amount) in [("size", self.job.extent.size), ("io_size", self.job.extent.io_size)] {
+            if let (Some(Amount::Bytes(bytes)), Some(block)) = (amount, smallest)
+                && bytes < block
+            {
+                let hint = if name == "size" { "a size without a unit is in bytes" } else { "nothing would be transferred" };
+                return self.fail(name, format!("{} is less than the block size, {block}", self.written(name)), hint);
+            }
+        }
+        if let Some((smallest, _)) = self.job.extent.file_size
+            && smallest == 0
+        {
+            return self.fail("filesize", format!("{}: a file has at least one byte", self.written("filesize")), "write as filesize=1m");
+        }
+        if self.job.files.names.is_empty() && self.is_set("filename") {
+            return self.fail("filename", "filename has no name in it", "write as filename=/path/to/file");
+        }
+        Ok(())
+    }
+
+    fn zones(&mut self) -> Result<(), Error> {
+        let zones = self.zones;
+        match self.zone_mode.as_deref() {
+            Some("zbd") => return self.fail("zonemode", "unsupported option zonemode=zbd", "zoned block devices are not supported"),
+            Some("none") if zones.size > 0 => return self.fail("zonesize", "zonesize has no meaning with zonemode=none", "write zonemode=strided"),
+            Some("strided") if zones.size == 0 => return self.fail("zonemode", "zonemode=strided needs zonesize", "write for example zonesize=256m"),
+            _ => {}
+        }
+        if zones.size > 0 {
+            let range = if zones.range == 0 { zones.size } else { zones.range };
+            if range < zones.size {
+                return self.fail("zonerange", format!("{} is less than zonesize", self.written("zonerange")), "a zone spans at least what is transferred in it");
+            }
+            self.job.extent.strided = Some(Zones { size: zones.size, range, skip: zones.skip });
+        } else if zones.skip > 0 || zones.range > 0 {
+            let name = if zones.skip > 0 { "zoneskip" } else { "zonerange" };
+            self.warn_at(name, format!("{} has no effect without zonesize", self.written(name)));
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self) {
+        let queue = &mut self.job.queue;
+        let depth = queue.depth;
+        queue.batch = if queue.batch == 0 { depth } else { queue.batch.min(depth) };
+        queue.low = self.low.filter(|low| *low > 0).map_or(depth, |low| low.min(depth));
+        queue.batch_complete_min = queue.batch_complete_min.min(depth);
+        queue.batch_complete_max = queue.batch_complete_max.max(queue.batch_complete_min);
+    }
+
+    fn pattern(&mut self) {
+        let pattern = &mut self.job.pattern;
+        pattern.repeatable |= self.seed_given;
+        let uniform = pattern.distribution.iter().all(|(_, distribution)| *distribution == Distribution::Uniform);
+        let zoned = pattern.zones.iter().any(|(_, zones)| !zones.is_empty()) || pattern.zones_absolute.iter().any(|(_, zones)| !zones.is_empty());
+        // A skewed distribution hits some blocks again and again: coverage is not its purpose.
+        pattern.no_random_map |= !uniform || zoned;
+    }
+
+    fn rate(&mut self) -> Result<(), Error> {
+        let rate = &self.job.rate;
+        let any = |each: &PerDirection<Option<u64>>| each.iter().any(|(_, value)| value.is_some());
+        if (any(&rate.bytes) && any(&rate.iops)) || (any(&rate.min_bytes) && any(&rate.min_iops)) {
+            return self.fail("rate_iops", "rate and rate_iops exclude each other", "leave one of them out");
+        }
+        for direction in Direction::ALL {
+            let exceeds = |least: Option<u64>, rate: Option<u64>| matches!((least, rate), (Some(least), Some(rate)) if least > rate);
+            if exceeds(rate.min_bytes[direction], rate.bytes[direction]) || exceeds(rate.min_iops[direction], rate.iops[direction]) {
+                let name = if self.is_set("rate_min") { "rate_min" } else { "rate_iops_min" };
+                return self.fail(name, format!("{} is more than the rate itself", self.written(name)), "the least rate lies below the rate");
+            }
+        }
+        let rate = &mut self.job.rate;
+        rate.think_spin_ns = rate.think_spin_ns.min(rate.think_ns);
+        if self.latency.target_ns > 0 {
+            let window_ns = if self.latency.window_ns == 0 { 1_000_000_000 } else { self.latency.window_ns };
+            rate.latency_target = Some(LatencyGoal { window_ns, ..self.latency });
+            if self.latency.window_ns == 0 {
+                self.warn_at("latency_target", "latency_target without latency_window: each depth is tried for a second; add latency_window=5s");
+            }
+        }
+        Ok(())
+    }
+
+    fn time(&mut self) {
+        if self.job.time.time_based && self.job.time.runtime_ns.is_none() {
+            self.job.time.time_based = false;
+            self.warn_at("time_based", "time_based has no effect without runtime: the job ends when its size is transferred; add runtime=60s");
+        }
+        if let Some(steady) = self.steady.filter(|_| self.steady_window_ns > 0) {
+            self.job.time.steady_state = Some(SteadyState { window_ns: self.steady_window_ns, ramp_ns: self.steady_ramp_ns, ..steady });
+        } else if self.steady.is_some() {
+            self.warn_at("steadystate", "steadystate has no effect without steadystate_duration: add steadystate_duration=30s");
+        }
+    }
+
+    fn buffers(&mut self) {
+        let reads = self.job.rw.directions.read;
+        let refill_given = self.refill_given;
+        let buffers = &mut self.job.buffers;
+        if !buffers.pattern.is_empty() {
+            // Reads overwrite the pattern in a buffer that is used again.
+            buffers.refill = reads || buffers.compress_percent > 0;
+            (buffers.scramble, buffers.zero) = (false, false);
+        }
+        if buffers.dedupe_percent > 0 {
+            buffers.refill = true;
+        }
+        if buffers.compress_percent == 100 {
+            (buffers.zero, buffers.compress_percent) = (true, 0);
+        } else if buffers.compress_percent > 0 && !refill_given {
+            buffers.refill = true;
+        }
+    }
+
+    fn verify(&mut self) -> Result<(), Error> {
+        // A pattern alone is reason enough to verify.
+        let implied = (!self.verify_given && !self.verify.pattern.bytes.is_empty()).then_some(VerifyKind::PatternHeader);
+        let Some(kind) = self.verify_kind.or(implied) else {
+            if self.verify.only {
+                return self.fail("verify_only", "verify_only needs verify", "write verify=crc32c, or whatever the data were written with");
+            }
+            return Ok(());
+        };
+        if kind == VerifyKind::PatternOnly && self.verify.pattern.bytes.is_empty() {
+            return self.fail("verify", "verify=pattern needs verify_pattern", "write for example verify_pattern=0xdeadbeef");
+        }
+        let mut verify = Verify { kind, ..self.verify.clone() };
+        if !self.refill_given {
+            self.job.buffers.refill = true;
+        }
+        let (write, read) = (self.job.blocks.range.write, self.job.blocks.range.read);
+        if write.0 != write.1 && verify.interval == 0 {
+            verify.interval = write.0;
+        }
+        if verify.interval > write.0 {
+            verify.interval = write.0;
+        } else if self.job.rw.directions.read && verify.interval > read.0 {
+            verify.interval = read.0;
+        }
+        // Every block is a whole number of intervals.
+        if verify.interval == 0 || write.0 % verify.interval != 0 || write.1 % verify.interval != 0 {
+            verify.interval = greatest_common_divisor(write.0, write.1);
+        }
+        /// Bytes of a header, fio's.
+        const HEADER: u64 = 40;
+        let headerless = matches!(kind, VerifyKind::PatternOnly | VerifyKind::Null);
+        if !headerless && verify.interval < 2 * HEADER {
+            let what = format!("blocks of {} bytes have no room for a verification header", verify.interval);
+            return self.fail("verify", what, "use blocks of at least 80 bytes, or verify=pattern, which has no header");
+        }
+        if verify.header_offset + HEADER > verify.interval && verify.header_offset > 0 {
+            return self.fail("verify_offset", format!("{} lies beyond the interval of {} bytes", self.written("verify_offset"), verify.interval), "lower it");
+        }
+        self.job.verify = Some(verify);
+        Ok(())
+    }
+
+    fn reporting(&mut self) {
+        let name = self.job.name.clone();
+        let reporting = &mut self.job.reporting;
+        reporting.lat_percentiles &= !reporting.disable_lat;
+        reporting.clat_percentiles &= !reporting.disable_clat;
+        reporting.slat_percentiles &= !reporting.disable_slat;
+        let logs = &mut reporting.logs;
+        for prefix in [&mut logs.bw, &mut logs.iops, &mut logs.lat, &mut logs.histogram].into_iter().flatten() {
+            if prefix.is_empty() {
+                prefix.clone_from(&name);
+            }
+        }
+    }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+/// Reads the value as its kind demands and hands it to the option.
+fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Option<&str>) -> Result<(), String> {
+    let Some(value) = value else {
+        return match option.kind {
+            Kind::Flag(set) => {
+                set(draft, true);
+                Ok(())
+            }
+            Kind::OptionalText(set) => {
+                set(draft, "");
+                Ok(())
+            }
+            Kind::Opaque => Ok(()),
+            Kind::Bool(_) => Err(format!("a value is missing: write {}=1", option.name)),
+            _ => Err(format!("a value is missing: write {}=VALUE, where VALUE is {}", option.name, option.kind.form())),
+        };
+    };
+    let range = |error: measure::units::UnitError| error.to_string();
+    match &option.kind {
+        Kind::Bool(set) | Kind::Flag(set) => set(draft, boolean(value)?),
+        Kind::Count(low, high, set) => set(draft, reader.count(value, *low, *high)?),
+        Kind::Integer(low, high, set) => {
+            let number = value.parse::<i64>().ok().filter(|number| (*low..=*high).contains(number));
+            set(draft, number.ok_or_else(|| format!("\"{value}\" is not a number from {low} to {high}"))?);
+        }
+        Kind::Bytes(least, set) => {
+            let bytes = reader.bytes(value)?;
+            if bytes < *least {
+                return Err(format!("{bytes} is too small: it is at least {least}"));
+            }
+            set(draft, bytes);
+        }
+        Kind::Amount(set) => set(draft, reader.amount(value)?),
+        Kind::Time(unit, set) => set(draft, reader.time(value, *unit)?),
+        Kind::TimeRange(unit, set) => {
+            let (low, high) = measure::units::split_outside_parentheses(value, &['-', ':', ',']).unwrap_or((value, value));
+            let (low, high) = (reader.time(low, *unit)?, reader.time(high, *unit)?);
+            set(draft, (low.min(high), low.max(high)));
+        }
+        Kind::BytesRange(set) => {
+            let (low, high) = measure::units::split_outside_parentheses(value, &['-', ':', ',']).unwrap_or((value, value));
+            let (low, high) = (reader.bytes(low)?, reader.bytes(high)?);
+            set(draft, (low.min(high), low.max(high)));
+        }
+        Kind::EachBytes(least, set) => {
+            let each = values::each(value, |part| {
+                if let Some((low, high)) = measure::units::split_outside_parentheses(part, &['-', ':']) {
+                    return Err(format!("\"{part}\" is two sizes: write {low},{high} for reads and writes, or use bsrange for a range of blocks"));
+                }
+                match reader.bytes(part)? {
+                    bytes if bytes < *least => Err(format!("{bytes} is too small: it is at least {least}")),
+                    bytes => Ok(bytes),
+                }
+            })?;
+            set(draft, each);
+        }
+        Kind::EachCount(low, high, set) => set(draft, values::each(value, |part| reader.count(part, *low, *high))?),
+        Kind::EachTime(unit, set) => set(draft, values::each(value, |part| reader.time(part, *unit))?),
+        Kind::EachRange(set) => {
+            let parse = |part: &str| measure::units::parse_range(part, |end| measure::units::parse_bytes(end, reader.kb_base)).map_err(range);
+            let each = values::each(value, parse)?;
+            // Once more for the differences to fio's reading.
+            for end in value.split([',', '-', ':']).filter(|end| !end.trim().is_empty() && !value.contains('(')) {
+                reader.bytes(end)?;
+            }
+            set(draft, each);
+        }
+        Kind::Word(words, set) => match words.iter().find(|(word, _)| *word == value) {
+            Some((word, _)) => set(draft, word),
+            None => return Err(options::not_one_of(value, words)),
+        },
+        Kind::Numbers(low, high, set) => {
+            let number = |text: &str| match measure::units::parse_number(text).map_err(range)? {
+                number if (*low..=*high).contains(&number) => Ok(number),
+                number => Err(format!("{number} is out of range: it is from {low} to {high}")),
+            };
+            set(draft, value.split(':').map(number).collect::<Result<Vec<_>, String>>()?);
+        }
+        Kind::Text(_) if value.is_empty() => return Err("the value is empty".into()),
+        Kind::Text(set) | Kind::OptionalText(set) => set(draft, value),
+        Kind::Custom(_, _, set) => set(draft, reader, value)?,
+        Kind::Opaque => {}
+    }
+    Ok(())
+}
+
+fn boolean(value: &str) -> Result<bool, String> {
+    match value {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        "true" | "yes" | "on" => Err(format!("\"{value}\" is not 0 or 1: write 1")),
+        "false" | "no" | "off" => Err(format!("\"{value}\" is not 0 or 1: write 0")),
+        _ => Err(format!("\"{value}\" is not 0 or 1")),
+    }
+}
+
+/// The plan that the sources describe: the command line first, then the job files in order.
+///
+/// As in fio, global settings of the command line hold for the first job file only, and each later file begins
+/// with defaults and waits for the one before.
+///
+/// # Errors
+/// The first thing that is wrong, with its place.
+pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Result<Plan, Error> {
+    let mut plan = Plan::default();
+    let mut globals = Draft::default();
+    for (index, source) in std::iter::once(command_line).chain(files).enumerate() {
+        let later_file = index > 1;
+        if later_file {
+            for (name, (setting, _)) in globals.set.iter().filter(|(_, (setting, _))| setting.place == Place::CommandLine) {
+                let file = source.sections.first().map_or(&setting.place, |section| &section.place);
+                plan.warnings.push(format!("{file}: --{name} on the command line is for the first job file only, as in fio; write it into this file too"));
+            }
+            globals = Draft::default();
+        }
+        plan.warnings.extend(source.warnings.iter().cloned());
+        let mut stonewall = later_file;
+        for section in &source.sections {
+            if section.is_global() {
+                if index == 1 {
+                    overridden(&globals, section, &mut plan.warnings);
+                }
+                globals.take(section)?;
+                plan.warnings.append(&mut globals.warnings);
+                plan.global_options.extend(written(section));
+            } else if imposed.sections.is_empty() || imposed.sections.contains(&section.name) {
+                if index == 1 {
+                    overridden(&globals, section, &mut plan.warnings);
+                }
+                let mut draft = globals.clone();
+                draft.own = true;
+                draft.job.name.clone_from(&section.name);
+                // fio gives each later job file's first job a stonewall before its own settings.
+                draft.job.time.stonewall |= std::mem::take(&mut stonewall);
+                draft.take(section)?;
+                let (mut job, warnings) = draft.finish(imposed)?;
+                job.options = written(section);
+                plan.jobs.push(job);
+                plan.warnings.extend(warnings);
+            }
+        }
+    }
+    lint::plan(&mut plan, command_line, files);
+    let mut seen = std::collections::BTreeSet::new();
+    plan.warnings.retain(|warning| seen.insert(warning.clone()));
+    if plan.jobs.is_empty() {
+        return Err(no_jobs(command_line, files, imposed));
+    }
+    match plan.warnings.first() {
+        Some(warning) if imposed.warnings_fatal => Err(Error::new(&Place::CommandLine, format!("--warnings-fatal: {warning}"))),
+        _ => Ok(plan),
+    }
+}
+
+fn written(section: &Section) -> Vec<(String, String)> {
+    section.settings.iter().map(|setting| (setting.option.name.to_string(), setting.value.clone().unwrap_or_default())).collect()
+}
+
+/// Command-line options that the job file sets otherwise: the file comes later and wins, which surprises.
+fn overridden(globals: &Draft, section: &Section, warnings: &mut Vec<String>) {
+    for setting in &section.settings {
+        if let Some((first, _)) = globals.set.get(setting.option.name).filter(|(first, _)| first.place == Place::CommandLine && first.value != setting.value) {
+            warnings.push(format!(
+                "{}: {} wins over --{} of the command line, as in fio: options before a job file are its defaults",
+                setting.place,
+                setting.written(),
+                first.written(),
+            ));
+        }
+    }
+}
+
+fn no_jobs(command_line: &Source, files: &[Source], imposed: &Imposed) -> Error {
+    let all = || std::iter::once(command_line).chain(files).flat_map(|source| &source.sections).filter(|section| !section.is_global());
+    if let (Some(wanted), true) = (imposed.sections.first(), all().next().is_some()) {
+        let known: Vec<&str> = all().map(|section| section.name.as_str()).collect();
+        return Error::new(&Place::CommandLine, format!("--section={wanted}: there is no such section")).hint(format!("sections: {}", known.join(", ")));
+    }
+    Error::new(&Place::CommandLine, "no job is defined").hint("give a job file, or begin a job with --name=NAME")
+}

@@ -1,0 +1,58 @@
+//! The names of engines: those that are here and those of fio's that are not.
+
+/// An engine as the job language knows it. What it does is in the crate `load`.
+pub struct EngineSpec {
+    /// `ioengine=`.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// Whether a clone can have only one request in flight, so that `iodepth` means nothing.
+    pub synchronous: bool,
+}
+
+const fn engine(name: &'static str, synchronous: bool, help: &'static str) -> EngineSpec {
+    EngineSpec { name, help, synchronous }
+}
+
+/// The engines that jobs can use.
+pub static ENGINES: &[EngineSpec] = &[
+    engine("io_uring", false, "io_uring"),
+    engine("libaio", false, "Linux native asynchronous I/O: asynchronous with direct=1 only"),
+    engine("guasi", false, "any call made asynchronous by threads"),
+    engine("psync", true, "pread and pwrite"),
+    engine("sync", true, "lseek, read and write"),
+    engine("vsync", true, "lseek, readv and writev"),
+    engine("pvsync", true, "preadv and pwritev"),
+    engine("pvsync2", true, "preadv2 and pwritev2"),
+    engine("null", false, "nothing: what the generator itself costs"),
+    engine("gfapi", true, "Gluster through libgfapi"),
+    engine("gfapi_async", false, "Gluster through libgfapi's asynchronous calls"),
+    engine("nvme_tcp", false, "NVMe over TCP, without the kernel's initiator"),
+];
+
+/// fio's engines that are not here.
+pub static NOT_HERE: &[&str] = &[
+    "posixaio", "solarisaio", "windowsaio", "mmap", "splice", "sg", "net", "netsplice", "cpuio", "rdma", "falloc", "ftruncate", "e4defrag", "rados", "rbd",
+    "http", "filecreate", "filestat", "filedelete", "exec", "libpmem", "pmemblk", "dev-dax", "mtd", "nbd", "nfs", "libhdfs", "libiscsi", "libzbc", "libcufile",
+    "ime_psync", "ime_psyncv", "ime_aio", "dfs", "external", "io_uring_cmd", "xnvme", "librpma_apm_client", "librpma_apm_server", "librpma_gpspm_client",
+    "librpma_gpspm_server", "libblkio",
+];
+
+/// The engine of that name.
+pub fn find(name: &str) -> Option<&'static EngineSpec> {
+    ENGINES.iter().find(|engine| engine.name == name)
+}
+
+/// All engines, one a line: `--enghelp`.
+pub fn overview() -> String {
+    ENGINES.iter().map(|engine| format!("  {:<12} {}\n", engine.name, engine.help)).collect()
+}
+
+/// An engine and its own options: `--enghelp=NAME`. None if there is no such engine.
+pub fn describe(name: &str) -> Option<String> {
+    let engine = find(name)?;
+    let own = crate::options::all().filter(|option| option.engines.contains(&name));
+    let options: String = own.map(crate::options::describe).collect();
+    let options = if options.is_empty() { "It has no options of its own.\n".to_string() } else { options };
+    Some(format!("{}: {}\n{options}", engine.name, engine.help))
+}

@@ -1,0 +1,218 @@
+//! The one table of options: parsing, help, completions and the manual are made from it.
+
+mod reading;
+mod render;
+mod table;
+pub(crate) mod values;
+
+use measure::PerDirection;
+use measure::units::TimeUnit;
+
+pub use reading::Reader;
+pub use render::{describe, markdown, overview};
+pub use table::TABLE;
+
+use crate::build::Draft;
+use crate::job::Amount;
+
+/// Options that belong together.
+pub struct Group {
+    /// Its heading.
+    pub title: &'static str,
+    /// Its options, in the order of the manual.
+    pub options: &'static [OptionSpec],
+}
+
+/// One option of the job language.
+pub struct OptionSpec {
+    /// The name that results carry.
+    pub name: &'static str,
+    /// Other names that are accepted.
+    pub aliases: &'static [&'static str],
+    /// What values it takes, and what they do.
+    pub kind: Kind,
+    /// What holds when it is not given, as it would be written; empty if nothing does.
+    pub default: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// Whether it has its effect here.
+    pub status: Status,
+    /// The engines that take it; all if empty.
+    pub engines: &'static [&'static str],
+}
+
+/// Whether an option has its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It does what fio's does.
+    Supported,
+    /// It is accepted and changes nothing, for this reason.
+    NoEffect(&'static str),
+    /// It is refused unless it has its default value, for this reason.
+    Unsupported(&'static str),
+}
+
+/// A value for each direction; None keeps what was there.
+pub type Each<T> = PerDirection<Option<T>>;
+
+/// The kind of value an option takes, with what is done with it.
+pub enum Kind {
+    /// 0 or 1.
+    Bool(fn(&mut Draft, bool)),
+    /// 0, 1, or no value at all for 1.
+    Flag(fn(&mut Draft, bool)),
+    /// A whole number within the bounds.
+    Count(u64, u64, fn(&mut Draft, u64)),
+    /// A whole number that may be negative.
+    Integer(i64, i64, fn(&mut Draft, i64)),
+    /// Bytes, at least so many.
+    Bytes(u64, fn(&mut Draft, u64)),
+    /// Bytes or percent.
+    Amount(fn(&mut Draft, Amount)),
+    /// A time; bare numbers are in the unit.
+    Time(TimeUnit, fn(&mut Draft, u64)),
+    /// One or two times.
+    TimeRange(TimeUnit, fn(&mut Draft, (u64, u64))),
+    /// One or two sizes.
+    BytesRange(fn(&mut Draft, (u64, u64))),
+    /// Bytes for reads, writes and trims, at least so many.
+    EachBytes(u64, fn(&mut Draft, Each<u64>)),
+    /// Whole numbers for reads, writes and trims, within the bounds.
+    EachCount(u64, u64, fn(&mut Draft, Each<u64>)),
+    /// Times for reads, writes and trims.
+    EachTime(TimeUnit, fn(&mut Draft, Each<u64>)),
+    /// Ranges of bytes for reads, writes and trims.
+    EachRange(fn(&mut Draft, Each<(u64, u64)>)),
+    /// One of these words, each with its help.
+    Word(&'static [(&'static str, &'static str)], fn(&mut Draft, &str)),
+    /// Numbers between the bounds, separated by colons.
+    Numbers(f64, f64, fn(&mut Draft, Vec<f64>)),
+    /// Any text.
+    Text(fn(&mut Draft, &str)),
+    /// Any text or no value.
+    OptionalText(fn(&mut Draft, &str)),
+    /// A language of its own: how it is written, the words it starts with, and its parser.
+    Custom(&'static str, &'static [(&'static str, &'static str)], fn(&mut Draft, &mut Reader, &str) -> Result<(), String>),
+    /// Not looked at: the option has no effect.
+    Opaque,
+}
+
+impl Kind {
+    /// How a value is written, in a few words.
+    pub fn form(&self) -> String {
+        let bounds = |low: &dyn std::fmt::Display, high: u64| match high {
+            u64::MAX => format!("{low} or more"),
+            _ => format!("{low} to {high}"),
+        };
+        match self {
+            Kind::Bool(_) => "0 or 1".into(),
+            Kind::Flag(_) => "0, 1 or no value, which is 1".into(),
+            Kind::Count(low, high, _) => format!("number, {}", bounds(low, *high)),
+            Kind::Integer(low, high, _) => format!("number, {low} to {high}"),
+            Kind::Bytes(..) => "size".into(),
+            Kind::Amount(_) => "size or percent".into(),
+            Kind::Time(unit, _) => format!("time, {} if bare", unit.name()),
+            Kind::TimeRange(unit, _) => format!("time[-time], {} if bare", unit.name()),
+            Kind::BytesRange(_) => "size[-size]".into(),
+            Kind::EachBytes(..) => "size[,size[,size]]: reads, writes, trims".into(),
+            Kind::EachCount(low, high, _) => format!("number[,number[,number]]: reads, writes, trims; {}", bounds(low, *high)),
+            Kind::EachTime(unit, _) => format!("time[,time[,time]]: reads, writes, trims; {} if bare", unit.name()),
+            Kind::EachRange(_) => "size-size[,size-size[,size-size]]: reads, writes, trims".into(),
+            Kind::Word(..) => "word".into(),
+            Kind::Numbers(low, high, _) => format!("number[:number...], {low} to {high}"),
+            Kind::Text(_) => "text".into(),
+            Kind::OptionalText(_) => "text or no value".into(),
+            Kind::Custom(form, ..) => (*form).into(),
+            Kind::Opaque => "any".into(),
+        }
+    }
+
+    /// The words that a value is or starts with, each with its help.
+    pub fn words(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Kind::Word(words, _) | Kind::Custom(_, words, _) => words,
+            Kind::Bool(_) | Kind::Flag(_) => &[("0", ""), ("1", "")],
+            _ => &[],
+        }
+    }
+}
+
+impl OptionSpec {
+    const fn new(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> OptionSpec {
+        OptionSpec { name, aliases: &[], kind, default, help, status: Status::Supported, engines: &[] }
+    }
+
+    const fn aliases(mut self, aliases: &'static [&'static str]) -> OptionSpec {
+        self.aliases = aliases;
+        self
+    }
+
+    const fn no_effect(mut self, reason: &'static str) -> OptionSpec {
+        self.status = Status::NoEffect(reason);
+        self
+    }
+
+    const fn engines(mut self, engines: &'static [&'static str]) -> OptionSpec {
+        self.engines = engines;
+        self
+    }
+
+    /// An option of fio's that is refused.
+    const fn unsupported(name: &'static str, default: &'static str, help: &'static str, reason: &'static str) -> OptionSpec {
+        OptionSpec { name, aliases: &[], kind: Kind::Opaque, default, help, status: Status::Unsupported(reason), engines: &[] }
+    }
+
+    /// Whether it may stand without a value.
+    pub fn value_is_optional(&self) -> bool {
+        matches!(self.kind, Kind::Flag(_) | Kind::OptionalText(_) | Kind::Opaque)
+    }
+
+    /// Its name and aliases.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
+/// All options, group by group.
+pub fn all() -> impl Iterator<Item = &'static OptionSpec> {
+    TABLE.iter().flat_map(|group| group.options)
+}
+
+/// The option of that name or alias.
+pub fn find(name: &str) -> Option<&'static OptionSpec> {
+    all().find(|option| option.names().any(|known| known == name))
+}
+
+/// The known name closest to `name`, if one is close enough to be meant.
+pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = 1 + name.chars().count() / 4;
+    known.map(|known| (distance(name, known), known)).filter(|(distance, _)| *distance <= limit).min().map(|(_, known)| known)
+}
+
+/// Insertions, deletions, substitutions and swaps of neighbours between two names (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let substitution = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = substitution.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+/// What to say of a word that is not in the list.
+pub(crate) fn not_one_of(word: &str, words: &[(&str, &str)]) -> String {
+    let names = || words.iter().map(|(name, _)| *name);
+    match did_you_mean(word, names()) {
+        Some(meant) => format!("\"{word}\" is not known; did you mean {meant}?"),
+        None => format!("\"{word}\" is not one of {}", names().collect::<Vec<_>>().join(", ")),
+    }
+}

@@ -1,0 +1,160 @@
+//! Reading quantities, and noticing where fio would read something else.
+
+use measure::units::{self, Size, TimeUnit};
+
+use crate::job::Amount;
+
+/// Reads the quantities of one value, and remembers those that fio 3.33 reads differently.
+pub struct Reader {
+    /// What `k` multiplies by.
+    pub kb_base: u32,
+    /// One sentence for each difference.
+    pub differences: Vec<String>,
+}
+
+impl Reader {
+    /// A reader for a `kb_base` of 1024 or 1000.
+    pub fn new(kb_base: u32) -> Reader {
+        Reader { kb_base, differences: Vec::new() }
+    }
+
+    /// Bytes, or a plain number.
+    pub fn bytes(&mut self, text: &str) -> Result<u64, String> {
+        let ours = units::parse_bytes(text, self.kb_base).map_err(|error| error.to_string())?;
+        self.compare(text, ours, fio_bytes(text, self.kb_base), |value| value.to_string());
+        Ok(ours)
+    }
+
+    /// A plain number within bounds.
+    pub fn count(&mut self, text: &str, low: u64, high: u64) -> Result<u64, String> {
+        let value = self.bytes(text).map_err(|message| message.replace("is not a size", "is not a number"))?;
+        if (low..=high).contains(&value) {
+            Ok(value)
+        } else if high == u64::MAX {
+            Err(format!("{value} is too small: it is at least {low}"))
+        } else {
+            Err(format!("{value} is out of range: it is from {low} to {high}"))
+        }
+    }
+
+    /// Bytes or percent.
+    pub fn amount(&mut self, text: &str) -> Result<Amount, String> {
+        match units::parse_size(text, self.kb_base).map_err(|error| error.to_string())? {
+            Size::Bytes(_) => self.bytes(text).map(Amount::Bytes),
+            Size::Zones(_) => Err(format!("\"{text}\" counts zones, and zoned block devices are not supported")),
+            Size::Percent(percent) => {
+                let whole = percent.trunc();
+                if whole != percent {
+                    self.differences.push(format!("\"{text}\" is {percent}% here; fio reads {}", fio_fraction_percent(whole)));
+                }
+                Ok(Amount::Percent(percent))
+            }
+        }
+    }
+
+    /// Nanoseconds.
+    pub fn time(&mut self, text: &str, unit: TimeUnit) -> Result<u64, String> {
+        let ours = units::parse_time_ns(text, unit).map_err(|error| error.to_string())?;
+        let fios = match unit {
+            TimeUnit::Microseconds => fio_time_us(text, false).map(|us| us.saturating_mul(1_000)),
+            TimeUnit::Seconds => fio_time_us(text, true).map(|us| us.saturating_mul(1_000)),
+            // fio's options in milliseconds are plain numbers, whose letters can only be those of sizes.
+            TimeUnit::Milliseconds => fio_bytes(text, self.kb_base).map(|ms| ms.saturating_mul(1_000_000)),
+        };
+        self.compare(text, ours, fios, units::exact_time);
+        Ok(ours)
+    }
+
+    fn compare(&mut self, text: &str, ours: u64, fios: Option<u64>, show: fn(u64) -> String) {
+        if let Some(fios) = fios.filter(|fios| *fios != ours) {
+            self.differences.push(format!("\"{}\" is {} here; fio reads {}", text.trim(), show(ours), show(fios)));
+        }
+    }
+}
+
+fn fio_fraction_percent(whole: f64) -> String {
+    format!("{whole}, in bytes")
+}
+
+/// The leading integer as strtoll(3) finds it, and what follows the digits and signs. None if fio has an error or
+/// computes an expression.
+fn leading_integer(text: &str) -> Option<(i64, &str)> {
+    let text = text.trim_start();
+    let hexadecimal = text.contains("0x") || text.contains("0X");
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (digits, radix) = match unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
+        Some(digits) if hexadecimal => (digits, 16),
+        _ => (unsigned, if hexadecimal { 16 } else { 10 }),
+    };
+    let end = digits.find(|digit: char| !digit.is_digit(radix)).unwrap_or(digits.len());
+    let value = i64::from_str_radix(&digits[..end], radix).ok()?;
+    let rest = text.trim_start_matches(|next: char| next.is_ascii_digit() || next == '+' || next == '-');
+    Some((if text.starts_with('-') { -value } else { value }, rest))
+}
+
+/// What fio 3.33 makes of a size. None if it refuses it.
+fn fio_bytes(text: &str, kb_base: u32) -> Option<u64> {
+    let (value, rest) = leading_integer(text)?;
+    let rest = rest.to_ascii_lowercase();
+    let unit: &str = if rest.starts_with(|letter: char| letter.is_ascii_alphabetic()) { &rest } else { "" };
+    let unit = unit.split([':', '-', ',', '/']).next().unwrap_or_default();
+    let power = unit.chars().next().and_then(|letter| "kmgtp".find(letter)).map_or(0, |index| index as u32 + 1);
+    // "kib" and its like have the other base; everything else that starts with k is a k.
+    let swapped = power > 0 && unit[1..].starts_with("ib");
+    let base = if swapped { if kb_base == 1000 { 1024 } else { 1000 } } else { u64::from(kb_base) };
+    Some((value as u64).wrapping_mul(base.pow(power)))
+}
+
+/// What fio 3.33 makes of a time, in microseconds. None if it refuses it.
+fn fio_time_us(text: &str, bare_is_seconds: bool) -> Option<u64> {
+    let (value, rest) = leading_integer(text)?;
+    let unit = rest.to_ascii_lowercase();
+    let factor = if !unit.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
+        if bare_is_seconds { 1_000_000 } else { 1 }
+    } else if unit.starts_with("ms") {
+        1_000
+    } else {
+        match unit.as_str() {
+            "s" => 1_000_000,
+            "m" => 60_000_000,
+            "h" => 3_600_000_000,
+            "d" => 86_400_000_000,
+            _ => 1,
+        }
+    };
+    Some((value as u64).wrapping_mul(factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str, kb_base: u32) -> (u64, Vec<String>) {
+        let mut reader = Reader::new(kb_base);
+        (reader.bytes(text).expect(text), reader.differences)
+    }
+
+    #[test]
+    fn what_fio_reads_the_same_is_not_worth_a_word() {
+        for text in ["4096", "4k", "4kb", "4Ki", "1g", "2t", "0x1000", "512b", "+5"] {
+            assert_eq!(bytes(text, 1024).1, Vec::<String>::new(), "{text}");
+        }
+        assert_eq!(bytes("4KiB", 1000), (4096, vec![]));
+        for (text, unit) in [("60", TimeUnit::Seconds), ("60s", TimeUnit::Seconds), ("5m", TimeUnit::Microseconds), ("5ms", TimeUnit::Seconds), ("5usec", TimeUnit::Seconds), ("500", TimeUnit::Milliseconds)] {
+            let mut reader = Reader::new(1024);
+            reader.time(text, unit).expect(text);
+            assert_eq!(reader.differences, Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_fio_reads_differently_is_said() {
+        assert_eq!(bytes("4KiB", 1024), (4096, vec!["\"4KiB\" is 4096 here; fio reads 4000".into()]));
+        assert_eq!(bytes("1.5g", 1024), (1_610_612_736, vec!["\"1.5g\" is 1610612736 here; fio reads 1".into()]));
+        assert_eq!(bytes("2*1024", 1024), (2048, vec!["\"2*1024\" is 2048 here; fio reads 2".into()]));
+        let mut reader = Reader::new(1024);
+        assert_eq!(reader.time("10min", TimeUnit::Seconds), Ok(600_000_000_000));
+        assert_eq!(reader.time("60sec", TimeUnit::Seconds), Ok(60_000_000_000));
+        assert_eq!(reader.differences, ["\"10min\" is 600s here; fio reads 10us", "\"60sec\" is 60s here; fio reads 60us"]);
+    }
+}

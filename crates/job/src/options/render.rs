@@ -1,0 +1,84 @@
+//! The table as text: the help of one option, the list of all, the manual.
+
+use std::fmt::Write;
+
+use super::{Kind, OptionSpec, Status, TABLE};
+
+/// All options with their help, one a line, group by group: `--cmdhelp`.
+pub fn overview() -> String {
+    let mut text = String::new();
+    for group in TABLE {
+        let _ = writeln!(text, "{}:", group.title);
+        for option in group.options {
+            let mark = match option.status {
+                Status::Supported => "",
+                Status::NoEffect(_) => " [no effect]",
+                Status::Unsupported(_) => " [unsupported]",
+            };
+            let _ = writeln!(text, "  {:<30} {}{mark}", option.name, option.help);
+        }
+    }
+    text
+}
+
+/// Everything about one option: `--cmdhelp=NAME`.
+pub fn describe(option: &OptionSpec) -> String {
+    let mut text = format!("{}: {}\n", option.name, option.help);
+    let mut line = |label: &str, value: &str| {
+        let _ = writeln!(text, "{label:>10}: {value}");
+    };
+    if !option.aliases.is_empty() {
+        line("alias", &option.aliases.join(", "));
+    }
+    if !matches!(option.kind, Kind::Opaque) {
+        line("value", &option.kind.form());
+    }
+    line("default", if option.default.is_empty() { "none" } else { option.default });
+    for (index, (word, help)) in words(option).iter().enumerate() {
+        line(if index == 0 { "words" } else { "" }, format!("{word:<14} {help}").trim_end());
+    }
+    if !option.engines.is_empty() {
+        line("engines", &option.engines.join(", "));
+    }
+    match option.status {
+        Status::Supported => {}
+        Status::NoEffect(reason) => line("no effect", reason),
+        Status::Unsupported(reason) => line("refused", reason),
+    }
+    text
+}
+
+fn words(option: &OptionSpec) -> &'static [(&'static str, &'static str)] {
+    if matches!(option.kind, Kind::Bool(_) | Kind::Flag(_)) { &[] } else { option.kind.words() }
+}
+
+/// The reference of all options as Markdown.
+pub fn markdown() -> String {
+    let mut text = String::from(
+        "# Options of a job\n\nMade from the table in `crates/job/src/options/table.rs` by `make docs`; do not edit. What the job files around these \
+         options look like is in [jobfile.md](jobfile.md). `plimsoll run --cmdhelp=NAME` prints one entry.\n\nAn option that is listed as refused stops \
+         the run with an error that names it, unless it is given its default value. Everything else that fio 3.33 does not know either is an error too.\n",
+    );
+    for group in TABLE {
+        let _ = write!(text, "\n## {}\n\n| option | value | default | |\n| --- | --- | --- | --- |\n", group.title);
+        for option in group.options {
+            let names = option.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let form = if words(option).is_empty() { option.kind.form() } else { format!("{}: {}", option.kind.form(), word_list(option)) };
+            let form = if matches!(option.kind, Kind::Opaque) { String::new() } else { form };
+            let default = if option.default.is_empty() { String::new() } else { format!("`{}`", option.default) };
+            let engines = if option.engines.is_empty() { String::new() } else { format!(" Engines: {}.", option.engines.join(", ")) };
+            let status = match option.status {
+                Status::Supported => String::new(),
+                Status::NoEffect(reason) => format!(" **No effect:** {reason}."),
+                Status::Unsupported(reason) => format!(" **Refused:** {reason}."),
+            };
+            let cells = [names, form, default, format!("{}.{engines}{status}", option.help)];
+            let _ = writeln!(text, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        }
+    }
+    text
+}
+
+fn word_list(option: &OptionSpec) -> String {
+    words(option).iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(" ")
+}

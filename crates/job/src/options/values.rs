@@ -1,0 +1,458 @@
+//! The values that are small languages of their own: `bssplit`, `random_distribution`, patterns, ...
+
+use std::io::Read;
+
+use measure::PerDirection;
+
+use super::{Each, Reader};
+use crate::job::*;
+
+/// Splits `reads,writes,trims`. Two parts: trims are as writes. An empty part keeps what was there.
+pub fn each<T: Copy>(text: &str, mut parse: impl FnMut(&str) -> Result<T, String>) -> Result<Each<T>, String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    if parts.len() > 3 {
+        return Err("there are more than three parts: reads, writes, trims".into());
+    }
+    let mut optional = |part: &str| if part.is_empty() { Ok(None) } else { parse(part).map(Some) };
+    let read = optional(parts[0])?;
+    let write = parts.get(1).map_or(Ok(read), |part| optional(part))?;
+    let trim = parts.get(2).map_or(Ok(write), |part| optional(part))?;
+    if read.is_none() && write.is_none() && trim.is_none() {
+        return Err("there is no value".into());
+    }
+    Ok(PerDirection { read, write, trim })
+}
+
+/// Puts the given values over those that are there.
+pub fn update<T: Copy>(target: &mut PerDirection<T>, given: Each<T>) {
+    for (direction, slot) in target.iter_mut() {
+        if let Some(value) = given[direction] {
+            *slot = value;
+        }
+    }
+}
+
+/// The same for values that may be absent; 0 is absent.
+pub fn update_nonzero(target: &mut PerDirection<Option<u64>>, given: Each<u64>) {
+    for (direction, slot) in target.iter_mut() {
+        if let Some(value) = given[direction] {
+            *slot = Some(value).filter(|value| *value != 0);
+        }
+    }
+}
+
+/// Splits at colons that no backslash stands before; the backslash is dropped.
+pub fn split_names(text: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut characters = text.trim().chars().peekable();
+    while let Some(character) = characters.next() {
+        let last = names.last_mut().expect("starts with one");
+        match character {
+            '\\' if characters.peek() == Some(&':') => last.extend(characters.next()),
+            ':' => names.push(String::new()),
+            _ => last.push(character),
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// `rw=`: the word, then `:N`.
+pub fn rw(reader: &mut Reader, text: &str) -> Result<Rw, String> {
+    let (word, suffix) = text.split_once(':').map_or((text, None), |(word, suffix)| (word, Some(suffix.trim())));
+    let (name, random) = match word.trim().strip_prefix("rand") {
+        Some(rest) => (rest, true),
+        None => (word.trim(), false),
+    };
+    let (read, write, trim) = match name {
+        "read" => (true, false, false),
+        "write" => (false, true, false),
+        "trim" => (false, false, true),
+        "rw" | "readwrite" if name == "rw" || !random => (true, true, false),
+        "trimwrite" => (false, true, true),
+        _ => return Err(super::not_one_of(word, super::table::RW_WORDS)),
+    };
+    let mut rw = Rw {
+        directions: PerDirection { read, write, trim },
+        random,
+        trim_then_write: trim && write,
+        sequential_stride: 0,
+        ops_per_offset: 1,
+    };
+    match suffix {
+        Some(suffix) if random => rw.ops_per_offset = reader.count(suffix, 1, u32::MAX.into())? as u32,
+        Some(suffix) => {
+            let stride = measure::units::parse_signed_bytes(suffix, reader.kb_base).map_err(|error| error.to_string())?;
+            if stride > 0 {
+                // For the difference to fio's reading, if there is one.
+                reader.bytes(suffix)?;
+            }
+            rw.sequential_stride = stride;
+        }
+        None => {}
+    }
+    Ok(rw)
+}
+
+/// One part of a `bssplit` or `zoned` list: `A/B`, B possibly missing.
+fn pairs<'a>(text: &'a str) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
+    text.split(':').map(str::trim).filter(|part| !part.is_empty()).map(|part| match part.split_once('/') {
+        Some((first, second)) => (first.trim(), Some(second.trim()).filter(|second| !second.is_empty())),
+        None => (part, None),
+    })
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    measure::units::parse_percent(text).map(|fraction| fraction * 100.0).map_err(|error| error.to_string())
+}
+
+/// Gives each missing share an equal part of what is left of 100, and sees to it that the sum is 100.
+fn complete(shares: Vec<Option<f64>>, of: &str) -> Result<Vec<f64>, String> {
+    let given: f64 = shares.iter().flatten().sum();
+    let missing = shares.iter().filter(|share| share.is_none()).count();
+    if given > 100.000_001 {
+        return Err(format!("the {of} add up to {given}%, which is more than 100%"));
+    }
+    if missing == 0 && given < 99.999_999 {
+        return Err(format!("the {of} add up to {given}%: write 100%, or leave one out to give it the rest"));
+    }
+    Ok(shares.into_iter().map(|share| share.unwrap_or((100.0 - given) / missing as f64)).collect())
+}
+
+/// `bssplit=`: `4k/10:64k/50:32k/40` for reads, writes, trims.
+pub fn bssplit(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<(u64, f64)>>, String> {
+    lists(text, |list| {
+        let mut sizes = Vec::new();
+        let mut shares = Vec::new();
+        for (size, share) in pairs(list) {
+            sizes.push(reader.bytes(size).and_then(|bytes| if bytes == 0 { Err("a block has at least one byte".into()) } else { Ok(bytes) })?);
+            shares.push(share.map(percent).transpose()?.filter(|share| *share > 0.0));
+        }
+        Ok(sizes.into_iter().zip(complete(shares, "percentages")?).collect())
+    })
+}
+
+/// Reads `reads,writes,trims` where each part is a list; a part that is left out is as the one before.
+fn lists<T: Clone>(text: &str, mut parse: impl FnMut(&str) -> Result<Vec<T>, String>) -> Result<PerDirection<Vec<T>>, String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    if parts.len() > 3 {
+        return Err("there are more than three parts: reads, writes, trims".into());
+    }
+    let mut list = |part: &str| if part.is_empty() { Ok(Vec::new()) } else { parse(part) };
+    let read = list(parts[0])?;
+    let write = parts.get(1).map_or_else(|| Ok(read.clone()), |part| list(part))?;
+    let trim = parts.get(2).map_or_else(|| Ok(write.clone()), |part| list(part))?;
+    if read.is_empty() && write.is_empty() && trim.is_empty() {
+        return Err("the list is empty".into());
+    }
+    Ok(PerDirection { read, write, trim })
+}
+
+/// `random_distribution=`.
+pub enum RandomDistribution {
+    /// The same everywhere, or around a hot spot.
+    Plain(Distribution),
+    /// Percent of accesses to percent of the file.
+    Zoned(PerDirection<Vec<(f64, f64)>>),
+    /// Percent of accesses to bytes of the file.
+    ZonedAbsolute(PerDirection<Vec<(f64, u64)>>),
+}
+
+/// Parses `random_distribution`.
+pub fn random_distribution(reader: &mut Reader, text: &str) -> Result<RandomDistribution, String> {
+    let (word, rest) = text.split_once(':').map_or((text.trim(), ""), |(word, rest)| (word.trim(), rest.trim()));
+    match word {
+        "zoned" => lists(rest, |list| {
+            let (accesses, sizes): (Vec<_>, Vec<_>) = pairs(list).unzip();
+            let accesses = accesses.into_iter().map(|share| percent(share).map(Some)).collect::<Result<_, _>>()?;
+            let sizes = sizes.into_iter().map(|size| size.map(percent).transpose()).collect::<Result<_, _>>()?;
+            Ok(complete(accesses, "shares of the accesses")?.into_iter().zip(complete(sizes, "shares of the file")?).collect())
+        })
+        .map(RandomDistribution::Zoned),
+        "zoned_abs" => lists(rest, |list| {
+            let (accesses, sizes): (Vec<_>, Vec<_>) = pairs(list).unzip();
+            let accesses = accesses.into_iter().map(|share| percent(share).map(Some)).collect::<Result<_, _>>()?;
+            let sizes = sizes
+                .into_iter()
+                .map(|size| size.map_or_else(|| Err("a zone has no size".to_string()), |size| reader.bytes(size)))
+                .collect::<Result<Vec<_>, _>>()?;
+            Ok(complete(accesses, "shares of the accesses")?.into_iter().zip(sizes).collect())
+        })
+        .map(RandomDistribution::ZonedAbsolute),
+        "random" => Ok(RandomDistribution::Plain(Distribution::Uniform)),
+        _ => distribution(word, rest).map(RandomDistribution::Plain),
+    }
+}
+
+/// `zipf`, `pareto`, `normal` (`gauss`) with their parameter and centre.
+fn distribution(word: &str, rest: &str) -> Result<Distribution, String> {
+    let (parameter, centre) = rest.split_once(':').map_or((rest, None), |(parameter, centre)| (parameter, Some(centre)));
+    let number = |text: &str| measure::units::parse_number(text).map_err(|error| error.to_string());
+    let centre = centre.map(number).transpose()?.filter(|centre| *centre != -1.0);
+    if centre.is_some_and(|centre| !(0.0..=1.0).contains(&centre)) {
+        return Err("the centre is a fraction of the file, from 0 to 1".into());
+    }
+    let parameter = |default: f64| if parameter.trim().is_empty() { Ok(default) } else { number(parameter) };
+    match word {
+        "zipf" => match parameter(1.1)? {
+            theta if theta == 1.0 || theta <= 0.0 => Err("the theta of zipf is greater than 0 and not 1".into()),
+            theta => Ok(Distribution::Zipf(theta, centre)),
+        },
+        "pareto" => match parameter(0.2)? {
+            h if h > 0.0 && h < 1.0 => Ok(Distribution::Pareto(h, centre)),
+            _ => Err("the power of pareto is between 0 and 1".into()),
+        },
+        "normal" | "gauss" => match parameter(0.0)? {
+            deviation if (0.0..100.0).contains(&deviation) => Ok(Distribution::Normal(deviation, centre)),
+            _ => Err("the deviation of normal is from 0 to less than 100 percent".into()),
+        },
+        _ => Err(super::not_one_of(word, super::table::DISTRIBUTION_WORDS)),
+    }
+}
+
+/// `file_service_type=`: which file is next, and how many ops it gets.
+pub fn file_service(reader: &mut Reader, text: &str) -> Result<(FileService, u32), String> {
+    let (word, rest) = text.split_once(':').map_or((text.trim(), ""), |(word, rest)| (word.trim(), rest.trim()));
+    let service = match word {
+        "random" => FileService::Random,
+        "roundrobin" => FileService::RoundRobin,
+        "sequential" => FileService::Sequential,
+        "zipf" | "pareto" | "normal" | "gauss" => return Ok((FileService::Distributed(distribution(word, rest)?), 1)),
+        _ => return Err(super::not_one_of(word, super::table::FILE_SERVICE_WORDS)),
+    };
+    let ops = if rest.is_empty() { 1 } else { reader.count(rest, 1, u32::MAX.into())? as u32 };
+    Ok((service, ops))
+}
+
+/// Numbers of processors or nodes: `0-3,7`.
+pub fn numbers(text: &str) -> Result<Vec<u32>, String> {
+    /// More than any kernel has; keeps a typing error from filling the memory.
+    const MOST: u32 = 8191;
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= MOST).ok_or_else(|| format!("\"{text}\" is not a number from 0 to {MOST}"));
+    let mut all = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (first, last) = match part.split_once('-') {
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => (number(part)?, number(part)?),
+        };
+        if first > last {
+            return Err(format!("\"{part}\" runs backwards"));
+        }
+        all.extend(first..=last);
+    }
+    all.sort_unstable();
+    all.dedup();
+    if all.is_empty() { Err("the list is empty".into()) } else { Ok(all) }
+}
+
+/// `ignore_error=`: error names or numbers, `:` between them, for reads, writes and verification.
+pub fn ignore_error(text: &str) -> Result<[Vec<i32>; 3], String> {
+    let mut lists: [Vec<i32>; 3] = Default::default();
+    for (index, part) in text.split(',').enumerate() {
+        let Some(list) = lists.get_mut(index) else {
+            return Err("there are more than three parts: reads, writes, verification".into());
+        };
+        for name in part.split(':').map(str::trim).filter(|name| !name.is_empty()) {
+            let number = ERRNO_NAMES.iter().position(|known| *known == name).map(|index| index as i32 + 1);
+            let number = number.or_else(|| name.parse::<i32>().ok().map(i32::saturating_abs).filter(|number| *number > 0));
+            list.push(number.ok_or_else(|| format!("\"{name}\" is not an error's name or number"))?);
+        }
+    }
+    Ok(lists)
+}
+
+/// errno(3), from 1 on: the numbers that all Linux architectures share.
+const ERRNO_NAMES: [&str; 34] = [
+    "EPERM", "ENOENT", "ESRCH", "EINTR", "EIO", "ENXIO", "E2BIG", "ENOEXEC", "EBADF", "ECHILD", "EAGAIN", "ENOMEM", "EACCES", "EFAULT", "ENOTBLK", "EBUSY",
+    "EEXIST", "EXDEV", "ENODEV", "ENOTDIR", "EISDIR", "EINVAL", "ENFILE", "EMFILE", "ENOTTY", "ETXTBSY", "EFBIG", "ENOSPC", "ESPIPE", "EROFS", "EMLINK",
+    "EPIPE", "EDOM", "ERANGE",
+];
+
+/// `replay_skip=`.
+pub fn replay_skip(text: &str) -> Result<PerDirection<bool>, String> {
+    let mut skip = PerDirection::default();
+    for word in text.split(',').map(str::trim) {
+        match word {
+            "read" => skip.read = true,
+            "write" => skip.write = true,
+            "trim" => skip.trim = true,
+            "sync" => return Err("skipping syncs is not supported".into()),
+            _ => return Err(format!("\"{word}\" is not one of read, write, trim")),
+        }
+    }
+    Ok(skip)
+}
+
+/// `sync_file_range=`: flags of sync_file_range(2), and after how many writes.
+pub fn sync_file_range(reader: &mut Reader, text: &str) -> Result<(u32, u32), String> {
+    let (words, every) = text.rsplit_once(':').map_or((text, None), |(words, every)| (words, Some(every)));
+    let mut flags = 0;
+    for word in words.split([',', ':']).map(str::trim) {
+        flags |= match word {
+            "wait_before" => 1,
+            "write" => 2,
+            "wait_after" => 4,
+            _ => return Err(format!("\"{word}\" is not one of wait_before, write, wait_after")),
+        };
+    }
+    let every = every.map_or(Ok(1), |every| reader.count(every, 1, u32::MAX.into()))?;
+    Ok((flags, every as u32))
+}
+
+/// `steadystate=`: `iops:0.3%`, `bw_slope:2m`. The windows come from options of their own.
+pub fn steady_state(reader: &mut Reader, text: &str) -> Result<SteadyState, String> {
+    let (word, limit) = text.split_once(':').ok_or("the limit is missing: write iops:0.3% or bw_slope:0.3%")?;
+    let (bandwidth, slope) = match word.trim() {
+        "iops" => (false, false),
+        "iops_slope" => (false, true),
+        "bw" => (true, false),
+        "bw_slope" => (true, true),
+        other => return Err(super::not_one_of(other, super::table::STEADY_STATE_WORDS)),
+    };
+    let limit = limit.trim();
+    let (value, percent) = match limit.strip_suffix('%') {
+        Some(number) => (measure::units::parse_number(number).map_err(|error| error.to_string())? / 100.0, true),
+        None if bandwidth => (reader.bytes(limit)? as f64, false),
+        None => (measure::units::parse_number(limit).map_err(|error| error.to_string())?, false),
+    };
+    if !(0.0..1e12).contains(&value) {
+        return Err(format!("\"{limit}\" is out of range"));
+    }
+    Ok(SteadyState { bandwidth, slope, limit_millionths: (value * 1e6).round() as u64, percent, window_ns: 0, ramp_ns: 0 })
+}
+
+/// `verify=`; None for 0.
+pub fn verify(text: &str) -> Result<Option<VerifyKind>, String> {
+    Ok(Some(match text.trim() {
+        "0" => return Ok(None),
+        "crc32c" | "crc32c-intel" => VerifyKind::Crc32c,
+        "crc64" => VerifyKind::Crc64,
+        "crc32" => VerifyKind::Crc32,
+        "crc16" => VerifyKind::Crc16,
+        "crc7" => VerifyKind::Crc7,
+        "xxhash" => VerifyKind::Xxhash,
+        "md5" => VerifyKind::Md5,
+        "sha1" => VerifyKind::Sha1,
+        "sha256" => VerifyKind::Sha256,
+        "sha512" => VerifyKind::Sha512,
+        "sha3-224" => VerifyKind::Sha3(224),
+        "sha3-256" => VerifyKind::Sha3(256),
+        "sha3-384" => VerifyKind::Sha3(384),
+        "sha3-512" => VerifyKind::Sha3(512),
+        "meta" => VerifyKind::HeaderOnly,
+        "pattern" => VerifyKind::PatternOnly,
+        "null" => VerifyKind::Null,
+        other => return Err(super::not_one_of(other, super::table::VERIFY_WORDS)),
+    }))
+}
+
+/// fio's limit of a pattern.
+const MOST_PATTERN_BYTES: usize = 512;
+
+/// A pattern: `0xdeadbeef`, `"text"`, `-12` (little-endian without leading zeros), `'file'`, `%o`, one after the other.
+pub fn pattern(text: &str, with_offset: bool) -> Result<VerifyPattern, String> {
+    let mut pattern = VerifyPattern::default();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        rest = if let Some(quoted) = rest.strip_prefix('"') {
+            let (inside, after) = quoted.split_once('"').ok_or("the closing \" is missing")?;
+            pattern.bytes.extend(inside.bytes());
+            after
+        } else if let Some(quoted) = rest.strip_prefix('\'') {
+            let (path, after) = quoted.split_once('\'').ok_or("the closing ' is missing")?;
+            let room = MOST_PATTERN_BYTES.saturating_sub(pattern.bytes.len()) as u64;
+            let file = std::fs::File::open(path).map_err(|error| format!("cannot open {path}: {error}"))?;
+            file.take(room).read_to_end(&mut pattern.bytes).map_err(|error| format!("cannot read {path}: {error}"))?;
+            after
+        } else if let Some(after) = rest.strip_prefix("%o") {
+            if !with_offset {
+                return Err("%o is for verify_pattern only".into());
+            }
+            pattern.offset_at.push(pattern.bytes.len());
+            pattern.bytes.extend([0; 8]);
+            after
+        } else if let Some(hex) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
+            let mut end = hex.find(|digit: char| !digit.is_ascii_hexdigit()).unwrap_or(hex.len());
+            // In 0xff0x14 the second 0 belongs to the second number.
+            if hex[end..].starts_with(['x', 'X']) && hex[..end].ends_with('0') {
+                end -= 1;
+            }
+            if end == 0 {
+                return Err(format!("\"{rest}\" has no hexadecimal digits after 0x"));
+            }
+            let digits = hex[..end].as_bytes();
+            pattern.bytes.extend(digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | (*digit as char).to_digit(16).unwrap_or(0) as u8)));
+            &hex[end..]
+        } else {
+            let sign = usize::from(rest.starts_with(['-', '+']));
+            let mut end = sign + rest[sign..].find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len() - sign);
+            if rest[end..].starts_with(['x', 'X']) && rest[sign..end].len() > 1 && rest[..end].ends_with('0') {
+                end -= 1;
+            }
+            let number = rest[..end].trim_start_matches('+').parse::<i32>().map_err(|_| {
+                format!("\"{rest}\" is not a pattern: write 0xdeadbeef, \"text\" in double quotes, a number of 32 bits, or 'file' in single quotes")
+            })?;
+            let bytes = number.to_le_bytes();
+            let length = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
+            pattern.bytes.extend(&bytes[..length]);
+            &rest[end..]
+        };
+        if pattern.bytes.len() > MOST_PATTERN_BYTES {
+            return Err(format!("the pattern is longer than {MOST_PATTERN_BYTES} bytes"));
+        }
+    }
+    if pattern.bytes.is_empty() { Err("the pattern is empty".into()) } else { Ok(pattern) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_read_as_fio_documents_them() {
+        let bytes = |text| pattern(text, true).expect(text).bytes;
+        assert_eq!(bytes("\"abcd\""), b"abcd");
+        assert_eq!(bytes("-1024"), [0x00, 0xfc, 0xff, 0xff]);
+        assert_eq!(bytes("66"), [0x42]);
+        assert_eq!(bytes("0"), [0]);
+        assert_eq!(bytes("0xFF0X1"), [0xff, 0x01]);
+        assert_eq!(bytes("\"123\"0xFFeeCC"), [0x31, 0x32, 0x33, 0xff, 0xee, 0xcc]);
+        assert_eq!(bytes("-100xab\"1\"%o\"2\""), [0xf6, 0xff, 0xff, 0xff, 0xab, b'1', 0, 0, 0, 0, 0, 0, 0, 0, b'2']);
+        assert_eq!(pattern("%o0xdeadbeef%o", true).unwrap().offset_at, [0, 12]);
+        assert!(pattern("%o", false).is_err());
+        for nonsense in ["", "abc", "\"open", "'/nonexistent'", "0x", "99999999999", "%x"] {
+            assert!(pattern(nonsense, true).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn names_split_at_unescaped_colons() {
+        assert_eq!(split_names("/dev/a:/dev/b"), ["/dev/a", "/dev/b"]);
+        assert_eq!(split_names("/dev/dsk/foo@3,0\\:c"), ["/dev/dsk/foo@3,0:c"]);
+        assert_eq!(split_names("a::b:"), ["a", "b"]);
+        assert_eq!(split_names(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn shares_left_out_get_the_rest() {
+        let mut reader = Reader::new(1024);
+        let split = bssplit(&mut reader, "4k/10:64k/:32k/40,8k/").unwrap();
+        assert_eq!(split.read, [(4096, 10.0), (65536, 50.0), (32768, 40.0)]);
+        assert_eq!(split.write, [(8192, 100.0)]);
+        assert_eq!(split.trim, split.write);
+        assert!(bssplit(&mut reader, "4k/60:8k/60").unwrap_err().contains("120%"));
+        assert!(bssplit(&mut reader, "4k/60:8k/30").unwrap_err().contains("90%"));
+    }
+
+    #[test]
+    fn directions_are_filled_in_as_fio_does() {
+        let parse = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
+        assert_eq!(each("1", parse), Ok(PerDirection { read: Some(1), write: Some(1), trim: Some(1) }));
+        assert_eq!(each("1,2", parse), Ok(PerDirection { read: Some(1), write: Some(2), trim: Some(2) }));
+        assert_eq!(each("1,", parse), Ok(PerDirection { read: Some(1), write: None, trim: None }));
+        assert_eq!(each(",2", parse), Ok(PerDirection { read: None, write: Some(2), trim: Some(2) }));
+        assert_eq!(each("1,,3", parse), Ok(PerDirection { read: Some(1), write: None, trim: Some(3) }));
+        assert!(each("1,2,3,4", parse).is_err());
+        assert!(each(",", parse).is_err());
+    }
+}
