@@ -177,7 +177,7 @@ pub fn exact_bytes(bytes: u64) -> String {
 /// A time as the parser takes it, exact, in the largest unit that divides it: `90s`, `2500us`.
 pub fn exact_time(nanoseconds: u64) -> String {
     for (factor, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
-        if nanoseconds % factor == 0 {
+        if nanoseconds.is_multiple_of(factor) {
             return format!("{}{unit}", nanoseconds / factor);
         }
     }

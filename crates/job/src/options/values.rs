@@ -95,7 +95,7 @@ pub fn rw(reader: &mut Reader, text: &str) -> Result<Rw, String> {
 }
 
 /// One part of a `bssplit` or `zoned` list: `A/B`, B possibly missing.
-fn pairs<'a>(text: &'a str) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
+fn pairs(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split(':').map(str::trim).filter(|part| !part.is_empty()).map(|part| match part.split_once('/') {
         Some((first, second)) => (first.trim(), Some(second.trim()).filter(|second| !second.is_empty())),
         None => (part, None),
@@ -380,7 +380,7 @@ pub fn pattern(text: &str, with_offset: bool) -> Result<VerifyPattern, String> {
             if end == 0 {
                 return Err(format!("\"{rest}\" has no hexadecimal digits after 0x"));
             }
-            let digits = hex[..end].as_bytes();
+            let digits = &hex.as_bytes()[..end];
             pattern.bytes.extend(digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | (*digit as char).to_digit(16).unwrap_or(0) as u8)));
             &hex[end..]
         } else {
