@@ -5,7 +5,8 @@ use measure::{Direction, PerDirection};
 use crate::job::*;
 
 /// fio's `percentile_list`.
-pub const PERCENTILES: [f64; 17] = [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
+pub const PERCENTILES: [f64; 17] =
+    [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
 /// fio's `randseed`.
 pub const SEED: u64 = 0x89;
@@ -29,7 +30,13 @@ impl Default for Job {
                 sequential_stride: 0,
                 ops_per_offset: 1,
             },
-            blocks: Blocks { range: each((4096, 4096)), split: each(Vec::new()), align: each(4096), unaligned: false, is_seq_rand: false },
+            blocks: Blocks {
+                range: each((4096, 4096)),
+                split: each(Vec::new()),
+                align: each(4096),
+                unaligned: false,
+                is_seq_rand: false,
+            },
             extent: Extent {
                 size: None,
                 io_size: None,
@@ -104,6 +111,7 @@ impl Default for Job {
                 think_blocks: 1,
                 think_on_issue: false,
                 think_io_time_ns: 0,
+                pace: None,
                 latency_target: None,
             },
             time: Time {

@@ -354,6 +354,8 @@ pub struct Rate {
     pub think_on_issue: bool,
     /// `thinktime_iotime`: also pause after this many nanoseconds of I/O; 0 if unset.
     pub think_io_time_ns: u64,
+    /// `pace` (ours): the pacing method in front of the engine, as the pace crate names it; None: no pacing.
+    pub pace: Option<String>,
     /// `latency_target`, with its window, percentile and `latency_run`.
     pub latency_target: Option<LatencyGoal>,
 }

@@ -19,10 +19,12 @@ use job::workload::OpKind;
 mod blocking;
 mod null;
 mod offload;
+mod paced;
 mod psync;
 mod slots;
 
 pub use offload::Offload;
+pub use paced::Paced;
 pub use slots::{Slot, Slots};
 
 /// One op on its way to an engine.
@@ -157,11 +159,4 @@ impl Kind {
 }
 
 /// All engines.
-pub static ENGINES: &[Kind] = &[
-    psync::PSYNC,
-    psync::SYNC,
-    psync::VSYNC,
-    psync::PVSYNC,
-    psync::PVSYNC2,
-    null::NULL,
-];
+pub static ENGINES: &[Kind] = &[psync::PSYNC, psync::SYNC, psync::VSYNC, psync::PVSYNC, psync::PVSYNC2, null::NULL];

@@ -34,7 +34,12 @@ impl Slots {
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn new(count: u32, slot_bytes: usize, align_offset: usize, memory: &Memory) -> io::Result<(Arc<Slots>, Vec<Slot>)> {
+    pub fn new(
+        count: u32,
+        slot_bytes: usize,
+        align_offset: usize,
+        memory: &Memory,
+    ) -> io::Result<(Arc<Slots>, Vec<Slot>)> {
         let stride = slot_bytes.max(1).next_multiple_of(4096);
         let region = stride.checked_mul(count as usize).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let memory = Buffer::with_offset(region, align_offset, memory)?;
@@ -74,13 +79,6 @@ impl Slots {
         debug_assert!(index < self.count);
         // SAFETY: index < count, so the offset lies within the region of count * stride bytes.
         unsafe { self.memory.as_mut_ptr().add(index as usize * self.stride) }
-    }
-
-    /// The token of a request that the kernel has finished. Engines only: call it once a completion.
-    #[inline]
-    pub(super) fn reclaim(&self, index: u32) -> Slot {
-        debug_assert!(index < self.count);
-        Slot { index }
     }
 }
 

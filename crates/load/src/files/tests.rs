@@ -134,7 +134,7 @@ fn unlink_removes_and_finish_reports() {
     assert_eq!(scratch.entries(), ["j.1.0", "j.1.1", "j.1.2"]);
     for file in 0..target.files() {
         target.open(file).unwrap();
-        target.close(file);
+        target.close(file).unwrap();
     }
     target.finish().unwrap();
     assert!(scratch.entries().is_empty());

@@ -18,9 +18,9 @@ use super::recorder::{Recorded, Recorder};
 use super::sources::{self, Source};
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
-use crate::engine::{Kind, Offload, Setup, Slots};
-use crate::files::Target;
 use crate::Error;
+use crate::engine::{Kind, Offload, Paced, Setup, Slots};
+use crate::files::Target;
 
 /// What a clone is told. Cheap to hand to a thread, survives a fork.
 #[derive(Clone, Copy)]
@@ -85,12 +85,16 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     place(job, orders.clone)?;
     sys::clock::precise_timers();
 
-    let synchronous = kind.synchronous && !job.queue.offload;
+    let synchronous = is_synchronous(job, kind);
     let depth = if synchronous { 1 } else { job.queue.depth.max(1) };
     let largest = sources::largest_block(job);
     let slot_bytes = usize::try_from(largest).unwrap_or(usize::MAX);
     if u32::try_from(largest).is_err() {
-        return Err(Error::usage("bs is too large", format!("in job {}", job.name), "blocks up to 4 GiB are supported"));
+        return Err(Error::usage(
+            "bs is too large",
+            format!("in job {}", job.name),
+            "blocks up to 4 GiB are supported",
+        ));
     }
     let memory = match job.buffers.memory {
         MemoryKind::Anonymous => Memory::Anonymous,
@@ -107,6 +111,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let names: Vec<String> = target.names().map(str::to_owned).collect();
     let setup = Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names };
     let mut engine = if job.queue.offload { Offload::make(kind, &setup)? } else { (kind.make)(&setup)? };
+    if let Some(method) = &job.rate.pace {
+        engine = Paced::make(method, engine, &setup, orders.clock)?;
+    }
     let source = Source::new(job, orders.clone, target.extents())?;
     let cache = target.cache_facts();
     (facts.cached_fraction, facts.unwritten_fraction) = (cache.cached_fraction, cache.unwritten_fraction);
@@ -116,8 +123,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000)?.map(Box::new);
 
     let mut rusage_at_start = CpuUsage::default();
-    let recorder =
-        Recorder::new(job, synchronous, orders.interval_ns, orders.interval_histograms);
+    let recorder = Recorder::new(job, synchronous, orders.interval_ns, orders.interval_histograms);
     let goal = job.rate.latency_target.map(|goal| DepthGoal::new(goal, depth));
     let mut on_measured = || rusage_at_start = CpuUsage::default();
     let generator = Generator {
@@ -251,6 +257,11 @@ pub(super) fn untouched(job: &Job, kind: &Kind) -> JobResult {
     blank(job, facts(job, kind))
 }
 
+/// Whether a clone can have only one op in flight.
+fn is_synchronous(job: &Job, kind: &Kind) -> bool {
+    kind.synchronous && !job.queue.offload
+}
+
 /// Whether the engine is to be handed descriptors of files of this host.
 fn has_descriptors(kind: &Kind) -> bool {
     !kind.diskless && !kind.opens_files
@@ -260,7 +271,7 @@ fn has_descriptors(kind: &Kind) -> bool {
 fn facts(job: &Job, kind: &Kind) -> Facts {
     Facts {
         engine: kind.name.to_owned(),
-        synchronous: kind.synchronous && !job.queue.offload,
+        synchronous: is_synchronous(job, kind),
         iodepth: job.queue.depth,
         numjobs: job.process.clones,
         direct: job.files.direct,

@@ -280,8 +280,7 @@ impl<T: Traffic> Generator<'_, T> {
         self.recorder.issued(state.in_flight);
         self.timing.issued(state.now);
         self.traffic.issued(&op, slot.index(), state.now.saturating_sub(self.timing.started_at()));
-        let request =
-            Request { slot, kind: op.kind, file: op.file, offset: op.offset, len: op.len as u32, skip: 0 };
+        let request = Request { slot, kind: op.kind, file: op.file, offset: op.offset, len: op.len as u32, skip: 0 };
         self.hand_over(request, state)
     }
 
@@ -493,7 +492,9 @@ impl<T: Traffic> Generator<'_, T> {
             return Ok(());
         }
         self.publish();
-        let Some(minimum) = &mut self.minimum else { return Ok(()) };
+        let Some(minimum) = &mut self.minimum else {
+            return Ok(());
+        };
         let (ops, bytes, _) = self.recorder.counters();
         match minimum.missed(state.now, &ops, &bytes) {
             None => Ok(()),

@@ -80,7 +80,11 @@ impl OpLogs {
             let mut options = File::options();
             options.create(true).write(true);
             // Without per_job_logs all clones append to one file.
-            if logs.per_job { options.truncate(true) } else { options.append(true) };
+            if logs.per_job {
+                options.truncate(true)
+            } else {
+                options.append(true)
+            };
             options.open(path).map(BufWriter::new).map_err(|error| Error::system("cannot create the log", path, error))
         };
         let log = |prefix: &Option<String>, figure: &str| match prefix {
@@ -297,4 +301,3 @@ impl HistogramLog {
         Ok(())
     }
 }
-

@@ -15,11 +15,11 @@ use super::board::{Board, Published};
 use super::clone::{self, Orders, Report};
 use super::steady::{self, Watch};
 use super::workers::Worker;
-use crate::engine::Kind;
+use crate::Error;
 use crate::content::Filler;
+use crate::engine::Kind;
 use crate::files::{self, Backing, Context, Target};
 use crate::run::{Control, Phase, Progress};
-use crate::Error;
 
 /// How often the runner looks at its clones.
 const POLL: Duration = Duration::from_millis(1);
@@ -334,7 +334,9 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
 
     fn collect_some(&mut self, indices: &[usize]) {
         for &index in indices {
-            let Stand::Running(worker) = &mut self.stands[index] else { continue };
+            let Stand::Running(worker) = &mut self.stands[index] else {
+                continue;
+            };
             if let Some(report) = worker.try_finish() {
                 self.stands[index] = self.ended(index, report);
                 self.after_end(index);
@@ -345,9 +347,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     fn ended(&self, index: usize, report: Result<Report, Error>) -> Stand<'scope> {
         let clone = &self.clones[index];
         let job = &self.plan.jobs[clone.job];
-        Stand::Ended(Box::new(report.unwrap_or_else(|error| {
-            Report::failed(job, self.untouched(index).facts, &error)
-        })))
+        Stand::Ended(Box::new(report.unwrap_or_else(|error| Report::failed(job, self.untouched(index).facts, &error))))
     }
 
     /// The result of a clone that has no numbers.
@@ -358,7 +358,9 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
 
     /// What the end of one clone means for the others.
     fn after_end(&mut self, index: usize) {
-        let Stand::Ended(report) = &self.stands[index] else { return };
+        let Stand::Ended(report) = &self.stands[index] else {
+            return;
+        };
         let clone = &self.clones[index];
         let time = &self.plan.jobs[clone.job].time;
         let failed = report.ended == Ended::Failed;
@@ -396,7 +398,9 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         for job in 0..self.plan.jobs.len() {
             let total = self.total(|clone| clone.job == job);
             let last = std::mem::replace(&mut self.last_sample[job], total);
-            let Some(watch) = &mut self.watches[job] else { continue };
+            let Some(watch) = &mut self.watches[job] else {
+                continue;
+            };
             let sum = |values: &PerDirection<u64>| values.read + values.write + values.trim;
             let ops = sum(&total.ops).saturating_sub(sum(&last.ops));
             let bytes = sum(&total.bytes).saturating_sub(sum(&last.bytes));
@@ -434,7 +438,9 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     }
 
     fn report_progress(&self, control: &mut Control, now_ns: u64) {
-        let Some(progress) = &mut control.progress else { return };
+        let Some(progress) = &mut control.progress else {
+            return;
+        };
         let total = self.total(|_| true);
         let running = self.stands.iter().filter(|stand| matches!(stand, Stand::Running(_))).count();
         let elapsed_ns = now_ns - self.started_ns;

@@ -87,7 +87,10 @@ mod tests {
         assert_eq!(seconds_until_steady(true, |_| 1000.0), Some(7));
         assert_eq!(seconds_until_steady(false, |_| 1000.0), Some(7));
         // A jump at second 20 must have left the window.
-        assert_eq!(seconds_until_steady(false, |second| if second < 20 { second as f64 * 100.0 } else { 1e4 }), Some(24));
+        assert_eq!(
+            seconds_until_steady(false, |second| if second < 20 { second as f64 * 100.0 } else { 1e4 }),
+            Some(24)
+        );
         assert_eq!(seconds_until_steady(true, |second| 1000.0 * 1.1f64.powi(second as i32)), None);
         // Alternating by 5 %: the slope is flat, the deviation is not.
         let alternating = |second: u64| 1000.0 + if second.is_multiple_of(2) { 50.0 } else { -50.0 };

@@ -120,12 +120,7 @@ impl Minimum {
     }
 
     /// What fell short in the cycle that has ended by `now`, as a phrase; None if nothing did, or none has ended.
-    pub fn missed(
-        &mut self,
-        now: u64,
-        ops: &PerDirection<u64>,
-        bytes: &PerDirection<u64>,
-    ) -> Option<String> {
+    pub fn missed(&mut self, now: u64, ops: &PerDirection<u64>, bytes: &PerDirection<u64>) -> Option<String> {
         if self.cycle_start_ns == 0 {
             (self.cycle_start_ns, self.at_start) = (now, (*ops, *bytes));
         }

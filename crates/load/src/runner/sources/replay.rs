@@ -9,7 +9,7 @@ use crate::verify::Mismatch;
 pub(in crate::runner) struct Replay;
 
 impl Replay {
-    pub fn new(_:&Job,_:u32) -> Result<Replay, Error> {
+    pub fn new(_: &Job, _: u32) -> Result<Replay, Error> {
         Err(Error::usage("replay is not there yet", "", ""))
     }
 }

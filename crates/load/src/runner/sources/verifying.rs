@@ -149,7 +149,9 @@ impl Verifying {
 
     fn check(&mut self, op: &Op, expected: &Expected, bytes: &mut [u8]) -> Result<(), Mismatch> {
         self.verified.blocks += 1;
-        let Err(mismatch) = self.verifier.check(bytes, expected) else { return Ok(()) };
+        let Err(mismatch) = self.verifier.check(bytes, expected) else {
+            return Ok(());
+        };
         self.verified.mismatches += 1;
         if self.dump {
             self.dump_block(op, expected, bytes);
@@ -210,7 +212,9 @@ impl Traffic for Verifying {
     }
 
     fn landed(&mut self, op: &Op, slot: u32, bytes: &mut [u8]) -> Result<(), Mismatch> {
-        let Some(flight) = self.flights[slot as usize].take() else { return Ok(()) };
+        let Some(flight) = self.flights[slot as usize].take() else {
+            return Ok(());
+        };
         match (op.kind, flight.expected) {
             (OpKind::Io(Direction::Write), _) => {
                 if self.reads_back {

@@ -1,0 +1,287 @@
+//! `pace=`: any engine behind a pacer. Ops that the pacer holds wait here, with their buffers, until it lets them go.
+//!
+//! The pacer is the one that the target and the interposer use. Time held counts as completion latency: the op was
+//! submitted, it is not being served.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+
+use job::workload::OpKind;
+use measure::Direction;
+use pace::{Admission, Admit, Config, Limits, Op, OpId, Refusal};
+use sys::clock::{Clock, sleep_until_ns};
+
+use super::{Completion, Engine, Queued, Request, Setup};
+use crate::Error;
+
+/// Longest wait without a look at the pacer when it names no time.
+const PATIENCE_NS: u64 = 1_000_000;
+
+/// An engine that admits no more than its pacer allows.
+pub struct Paced {
+    inner: Box<dyn Engine>,
+    pacer: Box<dyn Admission>,
+    clock: Clock,
+    /// By slot: the op in the pacer's books.
+    ids: Vec<OpId>,
+    /// By slot: a request that the pacer holds.
+    held: Vec<Option<Request>>,
+    held_count: usize,
+    /// Released, but the inner engine was full.
+    released: VecDeque<Request>,
+    /// Finished outside of a reaping call: by a synchronous inner engine.
+    finished: Vec<Completion>,
+    /// Queued since the last submission.
+    queued: usize,
+    in_flight: usize,
+}
+
+impl Paced {
+    /// `inner` behind the pacer that `text` names (`auto`, `auto:6m`, `buffers:96`, `rate:5.7`, `iops:1000`, `bw:1g`).
+    ///
+    /// # Errors
+    /// A method or a number that makes no sense.
+    pub fn make(text: &str, inner: Box<dyn Engine>, setup: &Setup, clock: Clock) -> Result<Box<dyn Engine>, Error> {
+        let wrong = |error: String| Error::usage(error, format!("in pace={text} of job {}", setup.job.name), "");
+        let plain = plain_bytes(text, setup.job.reporting.kb_base).map_err(wrong)?;
+        let config: Config = plain.parse().map_err(|error: pace::Error| wrong(error.to_string()))?;
+        let slots = setup.slots.count();
+        let limits = Limits { ops: slots, drives: setup.files.max(1), tenants: 1 };
+        let pacer = config.build(limits).map_err(|error| wrong(error.to_string()))?;
+        let held = (0..slots).map(|_| None).collect();
+        Ok(Box::new(Paced {
+            inner,
+            pacer,
+            clock,
+            ids: vec![OpId::UNTRACKED; slots as usize],
+            held,
+            held_count: 0,
+            released: VecDeque::new(),
+            finished: Vec::new(),
+            queued: 0,
+            in_flight: 0,
+        }))
+    }
+
+    /// Gives a request that may go to the inner engine.
+    fn forward(&mut self, request: Request) {
+        match self.inner.queue(request) {
+            Queued::Later => self.in_flight += 1,
+            Queued::Done(completion) => {
+                self.settle(&completion);
+                self.finished.push(completion);
+            }
+            Queued::Full(request) => self.released.push_back(request),
+        }
+    }
+
+    /// Tells the pacer that an op has finished.
+    fn settle(&mut self, completion: &Completion) {
+        let index = completion.slot.index() as usize;
+        self.pacer.complete(self.clock.now_ns(), self.ids[index]);
+    }
+
+    /// Forwards everything that may go now and hands it to the kernel.
+    fn push(&mut self) -> io::Result<()> {
+        for _ in 0..self.released.len() {
+            if let Some(request) = self.released.pop_front() {
+                self.forward(request);
+            }
+        }
+        while let Some(released) = self.pacer.poll(self.clock.now_ns()) {
+            let index = released.cookie as usize;
+            self.ids[index] = released.id;
+            if let Some(request) = self.held[index].take() {
+                self.held_count -= 1;
+                self.forward(request);
+            }
+        }
+        self.inner.submit().map(drop)
+    }
+}
+
+impl Engine for Paced {
+    fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()> {
+        self.inner.open(file, fd)
+    }
+
+    fn close(&mut self, file: u32) {
+        self.inner.close(file);
+    }
+
+    fn queue(&mut self, request: Request) -> Queued {
+        let index = request.slot.index() as usize;
+        let op = Op {
+            drive: request.file,
+            tenant: 0,
+            queue: 0,
+            bytes: request.len,
+            write: request.kind == OpKind::Io(Direction::Write),
+            admin: false,
+            cookie: index as u64,
+        };
+        match self.pacer.admit(self.clock.now_ns(), op) {
+            Admit::Go(id) => {
+                self.ids[index] = id;
+                self.forward(request);
+            }
+            Admit::Held(id) => {
+                self.ids[index] = id;
+                self.held[index] = Some(request);
+                self.held_count += 1;
+            }
+            Admit::Refused(Refusal::Full) => return Queued::Full(request),
+            // Larger than the budget: it can never be admitted. The job is told as by a device that is out of room.
+            Admit::Refused(_) => {
+                let result = -i64::from(libc::ENOBUFS);
+                return Queued::Done(Completion { slot: request.slot, result });
+            }
+        }
+        self.queued += 1;
+        Queued::Later
+    }
+
+    fn submit(&mut self) -> io::Result<usize> {
+        self.push()?;
+        Ok(std::mem::take(&mut self.queued))
+    }
+
+    fn reap(&mut self, min: usize, max: usize, timeout_ns: Option<u64>, done: &mut Vec<Completion>) -> io::Result<()> {
+        let deadline = timeout_ns.map_or(u64::MAX, |timeout| self.clock.now_ns().saturating_add(timeout));
+        let before = done.len();
+        loop {
+            self.push()?;
+            let room = max - (done.len() - before);
+            done.extend(self.finished.drain(..room.min(self.finished.len())));
+            let missing = min.saturating_sub(done.len() - before);
+            let now = self.clock.now_ns();
+            // With ops held, the pacer has to be asked again in time; without, the inner engine may wait.
+            let wake = match self.held_count + self.released.len() {
+                0 => deadline,
+                _ => self.pacer.wakeup_ns().unwrap_or(now + PATIENCE_NS).min(deadline),
+            };
+            let room = max - (done.len() - before);
+            if self.in_flight > 0 && room > 0 {
+                let wait = (wake != u64::MAX).then(|| wake.saturating_sub(now));
+                let from = done.len();
+                self.inner.reap(missing.min(1), room, wait, done)?;
+                for completion in &done[from..] {
+                    let index = completion.slot.index() as usize;
+                    self.pacer.complete(self.clock.now_ns(), self.ids[index]);
+                }
+                self.in_flight -= done.len() - from;
+            } else if missing > 0 && self.held_count > 0 {
+                sleep_until_ns(wake.max(now));
+            }
+            if done.len() - before >= min || self.clock.now_ns() >= deadline {
+                // What has just finished makes room: do not let it stand idle until the next call.
+                return self.push();
+            }
+            if self.in_flight + self.held_count + self.released.len() + self.finished.len() == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn file_bytes(&self, file: u32) -> Option<u64> {
+        self.inner.file_bytes(file)
+    }
+}
+
+/// The method with sizes as plain bytes: `auto:6m` is `auto:6291456`.
+fn plain_bytes(text: &str, kb_base: u32) -> Result<String, String> {
+    match text.split_once(':') {
+        Some((method @ ("auto" | "bw"), size)) => {
+            let bytes = measure::units::parse_bytes(size, kb_base).map_err(|error| error.to_string())?;
+            Ok(format!("{method}:{bytes}"))
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Slot, Slots};
+    use sys::buffer::Memory;
+
+    /// Completes ops in order, one a reaping call, and remembers how many it had at most.
+    #[derive(Default)]
+    struct Slow {
+        queue: VecDeque<Slot>,
+        most: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+    }
+
+    impl Engine for Slow {
+        fn open(&mut self, _file: u32, _fd: RawFd) -> io::Result<()> {
+            Ok(())
+        }
+        fn close(&mut self, _file: u32) {}
+        fn queue(&mut self, request: Request) -> Queued {
+            self.queue.push_back(request.slot);
+            self.most.fetch_max(self.queue.len(), std::sync::atomic::Ordering::Relaxed);
+            Queued::Later
+        }
+        fn submit(&mut self) -> io::Result<usize> {
+            Ok(self.queue.len())
+        }
+        fn reap(&mut self, _: usize, _: usize, _: Option<u64>, done: &mut Vec<Completion>) -> io::Result<()> {
+            done.extend(self.queue.pop_front().map(|slot| Completion { slot, result: 131_072 }));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_pacer_allows_is_in_flight_and_nothing_is_lost() {
+        let job = job::Job::default();
+        let (slots, mut free) = Slots::new(16, 131_072, 0, &Memory::Anonymous).unwrap();
+        let setup = Setup { job: &job, slots, depth: 16, files: 1, names: &[] };
+        let slow = Slow::default();
+        let most = slow.most.clone();
+        let mut paced = Paced::make("buffers:3", Box::new(slow), &setup, Clock::monotonic()).unwrap();
+        let (mut done, mut completed) = (Vec::new(), 0);
+        for round in 0..1000 {
+            while let Some(slot) = free.pop() {
+                let kind = OpKind::Io(Direction::Read);
+                let request = Request { slot, kind, file: 0, offset: round, len: 131_072, skip: 0 };
+                assert!(matches!(paced.queue(request), Queued::Later));
+            }
+            paced.submit().unwrap();
+            paced.reap(1, 16, None, &mut done).unwrap();
+            assert!(!done.is_empty(), "a wait for one op returned none");
+            completed += done.len();
+            free.extend(done.drain(..).map(|completion| completion.slot));
+        }
+        while free.len() < 16 {
+            paced.reap(1, 16, None, &mut done).unwrap();
+            free.extend(done.drain(..).map(|completion| completion.slot));
+        }
+        let mut indices: Vec<u32> = free.iter().map(Slot::index).collect();
+        indices.sort_unstable();
+        assert!(indices.into_iter().eq(0..16), "every buffer has come home once");
+        assert!(completed >= 1000);
+        assert_eq!(most.load(std::sync::atomic::Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn a_rate_lets_held_ops_go_by_time() {
+        let job = job::Job::default();
+        let (slots, mut free) = Slots::new(4, 4096, 0, &Memory::Anonymous).unwrap();
+        let setup = Setup { job: &job, slots, depth: 4, files: 1, names: &[] };
+        let mut paced = Paced::make("iops:1000", Box::new(Slow::default()), &setup, Clock::monotonic()).unwrap();
+        let (mut done, mut completed) = (Vec::new(), 0);
+        while completed < 40 {
+            while let Some(slot) = free.pop() {
+                let kind = OpKind::Io(Direction::Read);
+                let _ = paced.queue(Request { slot, kind, file: 0, offset: 0, len: 4096, skip: 0 });
+            }
+            paced.submit().unwrap();
+            paced.reap(1, 4, None, &mut done).unwrap();
+            completed += done.len();
+            free.extend(done.drain(..).map(|completion| completion.slot));
+        }
+        let wrong = Paced::make("often", Box::new(Slow::default()), &setup, Clock::monotonic()).map(drop).unwrap_err();
+        assert!(wrong.to_string().contains("not a pacing method"), "{wrong}");
+    }
+}
