@@ -1,8 +1,401 @@
-//! fio's `--output-format=json`.
+//! fio's `--output-format=json` and `json+`, key for key.
+//!
+//! Keys, their order and types are those of fio's stat.c (`show_json_status`) as in fio 3.33, and `job_start`, which
+//! fio writes since 3.36. Numbers that fio writes with `%f` have six decimals. Percentiles and bins are in fio's
+//! buckets (stat.h: 64 per power of two), so that they agree with each other and scripts find the bins they know; unlike
+//! fio's they are not clipped at 17.2 s. Throughput comes from nanoseconds, where fio rounds to milliseconds first.
 
-use measure::schema::RunResult;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use measure::schema::{
+    DirectionResult, DiskUtil, Interval, JobResult, LatencyTarget, Provenance, RunResult, SteadyState, Unified,
+};
+use measure::{Direction, Histogram, stats};
+
+/// The version whose schema this is: readers tell by it that latencies are in nanoseconds. The program's own version
+/// follows, as a distribution's would.
+const SCHEMA_OF: &str = "fio-3.36";
+
+/// A JSON value as fio writes it.
+enum Json {
+    Integer(u64),
+    /// Six decimals.
+    Float(f64),
+    Text(String),
+    Object(Vec<(String, Json)>),
+    Array(Vec<Json>),
+}
+
+use Json::{Array, Float, Integer, Object, Text};
+
+fn object<const N: usize>(entries: [(&str, Json); N]) -> Vec<(String, Json)> {
+    entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+}
 
 /// The run in fio's JSON schema, newline-terminated; with `plus`, the bins of `json+`.
-pub fn render(_run: &RunResult, _plus: bool) -> String {
-    String::new()
+pub fn render(run: &RunResult, plus: bool) -> String {
+    let Provenance { version, started_unix_ms, .. } = &run.provenance;
+    // fio stamps the end of the run.
+    let longest_ms = run.jobs.iter().map(|job| job.elapsed_ns / 1_000_000).max().unwrap_or(0);
+    let now_ms = started_unix_ms + longest_ms;
+    let mut top = object([
+        ("fio version", Text(format!("{SCHEMA_OF}-plimsoll-{version}"))),
+        ("timestamp", Integer(now_ms / 1000)),
+        ("timestamp_ms", Integer(now_ms)),
+        ("time", Text(crate::time::ctime(now_ms / 1000))),
+    ]);
+    if !run.global_options.is_empty() {
+        top.push(("global options".into(), options(&run.global_options)));
+    }
+    top.push(("jobs".into(), Array(run.jobs.iter().map(|entry| Object(job(entry, run, plus))).collect())));
+    if !run.disks.is_empty() {
+        top.push(("disk_util".into(), Array(run.disks.iter().map(|entry| Object(disk(entry))).collect())));
+    }
+    let mut out = String::new();
+    write_value(&mut out, &Object(top), 0);
+    out.push('\n');
+    out
+}
+
+fn options(options: &[(String, String)]) -> Json {
+    Object(options.iter().map(|(name, value)| (name.clone(), Text(value.clone()))).collect())
+}
+
+fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
+    let mut out = object([
+        ("jobname", Text(job.name.clone())),
+        ("groupid", Integer(job.group.into())),
+        ("job_start", Integer(job.start_unix_ms)),
+        ("error", Integer(job.error.as_ref().map_or(0, |error| error.errno.unsigned_abs()).into())),
+        ("eta", Integer(0)),
+        ("elapsed", Integer(job.elapsed_ns.div_ceil(1_000_000_000))),
+        ("job options", options(&job.options)),
+    ]);
+    let unified = job.reporting.unified;
+    if unified != Unified::Mixed {
+        for (direction, result) in job.directions.iter() {
+            let section = directed(job, result, &[direction], run, plus);
+            out.push((direction.name().into(), Object(section)));
+        }
+        let sync = latency(&job.sync.lat_ns, Some(&job.reporting.percentiles), plus);
+        out.push((
+            "sync".into(),
+            Object(object([("total_ios", Integer(job.sync.lat_ns.count())), ("lat_ns", Object(sync))])),
+        ));
+    }
+    if unified != Unified::None {
+        let mut mixed = DirectionResult::default();
+        job.directions.iter().for_each(|(_, result)| mixed.merge(result));
+        out.push(("mixed".into(), Object(directed(job, &mixed, &Direction::ALL, run, plus))));
+    }
+
+    let clones = u64::from(job.clones.max(1));
+    let cpu_percent = |used_ns: u64| {
+        let available = job.runtime_ns as f64 * clones as f64;
+        if available > 0.0 { 100.0 * used_ns as f64 / available } else { 0.0 }
+    };
+    out.extend(object([
+        ("job_runtime", Integer(job.runtime_ns / 1_000_000 * clones)),
+        ("usr_cpu", Float(cpu_percent(job.cpu.user_ns))),
+        ("sys_cpu", Float(cpu_percent(job.cpu.system_ns))),
+        ("ctx", Integer(job.cpu.context_switches)),
+        ("majf", Integer(job.cpu.major_faults)),
+        ("minf", Integer(job.cpu.minor_faults)),
+        ("iodepth_level", levels(job)),
+        ("iodepth_submit", calls(&job.depth.submitted)),
+        ("iodepth_complete", calls(&job.depth.completed)),
+    ]));
+    out.extend(latency_ranges(job));
+    if job.continue_on_error {
+        let failed = job.directions.iter().map(|(_, result)| result.failed_ops).sum();
+        let first = job.error.as_ref().map_or(0, |error| error.errno.unsigned_abs()).into();
+        out.extend(object([("total_err", Integer(failed)), ("first_error", Integer(first))]));
+    }
+    let target = job.latency_target.unwrap_or(LatencyTarget {
+        depth: job.facts.iodepth,
+        target_ns: 0,
+        window_ns: 0,
+        percentile: 100.0,
+    });
+    out.extend(object([
+        ("latency_depth", Integer(target.depth.into())),
+        ("latency_target", Integer(target.target_ns / 1000)),
+        ("latency_percentile", Float(target.percentile)),
+        ("latency_window", Integer(target.window_ns / 1000)),
+    ]));
+    if let Some(description) = job.description.as_ref().filter(|text| !text.is_empty()) {
+        out.push(("desc".into(), Text(description.clone())));
+    }
+    if let Some(steady) = &job.steady_state {
+        out.push(("steadystate".into(), Object(steady_state(steady))));
+    }
+    out
+}
+
+/// `read`, `write`, `trim` or `mixed`.
+fn directed(
+    job: &JobResult,
+    result: &DirectionResult,
+    directions: &[Direction],
+    run: &RunResult,
+    plus: bool,
+) -> Vec<(String, Json)> {
+    let seconds = result.runtime_ns as f64 / 1e9;
+    let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let reporting = &job.reporting;
+    let listed = |wanted: bool| wanted.then_some(reporting.percentiles.as_slice());
+    let bw_bytes = per_second(result.bytes);
+    let mut out = object([
+        ("io_bytes", Integer(result.bytes)),
+        ("io_kbytes", Integer(result.bytes >> 10)),
+        ("bw_bytes", Integer(bw_bytes as u64)),
+        ("bw", Integer((bw_bytes / 1024.0) as u64)),
+        ("iops", Float(per_second(result.ops))),
+        ("runtime", Integer(milliseconds(result.runtime_ns))),
+        ("total_ios", Integer(result.ops)),
+        ("short_ios", Integer(result.short_ops)),
+        ("drop_ios", Integer(result.dropped_ops)),
+        ("slat_ns", Object(latency(&result.slat_ns, listed(reporting.slat_percentiles), plus))),
+        ("clat_ns", Object(latency(&result.clat_ns, listed(reporting.clat_percentiles), plus))),
+        ("lat_ns", Object(latency(&result.lat_ns, listed(reporting.lat_percentiles), plus))),
+    ]);
+    let sum = |interval: &Interval, of: fn(&Interval, Direction) -> u64| -> f64 {
+        directions.iter().map(|&direction| of(interval, direction)).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
+    };
+    let active = result.ops > 0;
+    let bw: Vec<f64> = samples(job, active).map(|interval| sum(interval, |i, d| i.bytes[d]) / 1024.0).collect();
+    let iops: Vec<f64> = samples(job, active).map(|interval| sum(interval, |i, d| i.ops[d])).collect();
+    // fio: the mean of the samples over the whole group's bandwidth.
+    let group: f64 = run
+        .jobs
+        .iter()
+        .filter(|other| other.group == job.group)
+        .flat_map(|other| directions.iter().map(move |&direction| &other.directions[direction]))
+        .filter(|other| other.runtime_ns > 0)
+        .map(|other| other.bytes as f64 * 1e9 / other.runtime_ns as f64 / 1024.0)
+        .sum();
+    let share = if group > 0.0 { (100.0 * stats::mean(&bw) / group).min(100.0) } else { 0.0 };
+    let least = |samples: &[f64]| Integer(samples.iter().copied().reduce(f64::min).unwrap_or(0.0) as u64);
+    let most = |samples: &[f64]| Integer(samples.iter().copied().fold(0.0, f64::max) as u64);
+    out.extend(object([
+        ("bw_min", least(&bw)),
+        ("bw_max", most(&bw)),
+        ("bw_agg", Float(share)),
+        ("bw_mean", Float(stats::mean(&bw))),
+        ("bw_dev", Float(stats::variance(&bw).sqrt())),
+        ("bw_samples", Integer(bw.len() as u64)),
+        ("iops_min", least(&iops)),
+        ("iops_max", most(&iops)),
+        ("iops_mean", Float(stats::mean(&iops))),
+        ("iops_stddev", Float(stats::variance(&iops).sqrt())),
+        ("iops_samples", Integer(iops.len() as u64)),
+    ]));
+    out
+}
+
+fn samples(job: &JobResult, active: bool) -> impl Iterator<Item = &Interval> {
+    let whole = |interval: &&Interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns;
+    job.intervals.iter().filter(whole).filter(move |_| active)
+}
+
+/// Rounded, but what ran at all ran for a millisecond.
+fn milliseconds(ns: u64) -> u64 {
+    if ns == 0 { 0 } else { ((ns + 500_000) / 1_000_000).max(1) }
+}
+
+fn latency(histogram: &Histogram, percentiles: Option<&[f64]>, plus: bool) -> Vec<(String, Json)> {
+    let mut out = object([
+        ("min", Integer(histogram.min())),
+        ("max", Integer(histogram.max())),
+        ("mean", Float(histogram.mean())),
+        ("stddev", Float(histogram.stddev())),
+        ("N", Integer(histogram.count())),
+    ]);
+    if let Some(percentiles) = percentiles.filter(|_| !histogram.is_empty()) {
+        let bins = bins(histogram);
+        let listed = percentiles.iter().map(|&p| (format!("{p:.6}"), Integer(percentile(&bins, histogram.count(), p))));
+        out.push(("percentile".into(), Object(listed.collect())));
+        if plus {
+            let bins = bins.iter().map(|(value, n)| (value.to_string(), Integer(*n)));
+            out.push(("bins".into(), Object(bins.collect())));
+        }
+    }
+    out
+}
+
+/// Samples by the value of fio's bucket, ascending. Each of our buckets lies within one of fio's.
+pub(crate) fn bins(histogram: &Histogram) -> BTreeMap<u64, u64> {
+    let mut bins = BTreeMap::new();
+    for (lower, _, n) in histogram.buckets() {
+        *bins.entry(fio_bucket(lower)).or_insert(0) += n;
+    }
+    bins
+}
+
+/// The middle of the bucket that fio counts `value` in (stat.c: plat_val_to_idx, plat_idx_to_val).
+fn fio_bucket(value: u64) -> u64 {
+    const BITS: u32 = 6;
+    let highest = 63 - (value | 1).leading_zeros();
+    if highest <= BITS {
+        return value;
+    }
+    let error_bits = highest - BITS;
+    (value >> error_bits << error_bits) + (1 << (error_bits - 1))
+}
+
+/// The value of the first bin up to which at least `p` percent of the samples lie.
+pub(crate) fn percentile(bins: &BTreeMap<u64, u64>, count: u64, p: f64) -> u64 {
+    let mut seen = 0;
+    for (&value, n) in bins {
+        seen += n;
+        if seen as f64 >= p / 100.0 * count as f64 {
+            return value;
+        }
+    }
+    bins.keys().next_back().copied().unwrap_or(0)
+}
+
+/// The share of `n` in `total` in percent; what occurred at all is not written as less than `least`.
+fn share(n: u64, total: u64, least: f64) -> f64 {
+    if n == 0 || total == 0 { 0.0 } else { (100.0 * n as f64 / total as f64).max(least) }
+}
+
+/// Depths at submission: 1, 2-3, 4-7, ..., 64 and more, in percent of all ops.
+pub(crate) fn depth_levels(job: &JobResult) -> Vec<(&'static str, f64)> {
+    let names = ["1", "2", "4", "8", "16", "32", ">=64"];
+    let total = job.total_ops();
+    let counts = &job.depth.in_flight;
+    let at = |index: usize| counts.get(index).copied().unwrap_or(0);
+    let count = |index: usize| if index == 6 { counts.iter().skip(6).sum() } else { at(index) };
+    (0..7).map(|index| (names[index], share(count(index), total, 0.1))).collect()
+}
+
+fn levels(job: &JobResult) -> Json {
+    Object(depth_levels(job).into_iter().map(|(name, percent)| (name.to_string(), Float(percent))).collect())
+}
+
+/// Ops a call, from powers of two to fio's 0, 1-4, 5-8, ..., more than 64.
+pub(crate) fn call_sizes(counts: &[u64]) -> Vec<(&'static str, f64)> {
+    let at = |index: usize| counts.get(index).copied().unwrap_or(0);
+    let total: u64 = counts.iter().sum();
+    let of_name = [
+        ("0", at(0)),
+        ("4", at(1) + at(2)),
+        ("8", at(3)),
+        ("16", at(4)),
+        ("32", at(5)),
+        ("64", at(6)),
+        (">=64", counts.iter().skip(7).sum()),
+    ];
+    of_name.into_iter().map(|(name, n)| (name, share(n, total, 0.1))).collect()
+}
+
+fn calls(counts: &[u64]) -> Json {
+    Object(call_sizes(counts).into_iter().map(|(name, percent)| (name.to_string(), Float(percent))).collect())
+}
+
+/// fio's latency ranges: (unit, upper ends in that unit, the unit's nanoseconds).
+const RANGES: [(&str, &[u64], u64); 3] = [
+    ("latency_ns", &[2, 4, 10, 20, 50, 100, 250, 500, 750, 1000], 1),
+    ("latency_us", &[2, 4, 10, 20, 50, 100, 250, 500, 750, 1000], 1_000),
+    ("latency_ms", &[2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX], 1_000_000),
+];
+
+/// Each unit's ranges of completion latency with their percentage of all ops.
+pub(crate) fn latency_shares(job: &JobResult) -> Vec<(&'static str, Vec<(String, f64)>)> {
+    let mut clat = Histogram::new();
+    job.directions.iter().for_each(|(_, result)| clat.merge(&result.clat_ns));
+    let total = job.total_ops();
+    let mut buckets = clat.buckets().map(|(lower, upper, n)| (lower + (upper - lower) / 2, n)).peekable();
+    let mut section = |ends: &[u64], unit: u64| {
+        let mut one = |&end: &u64| {
+            let mut n = 0;
+            while let Some((_, in_bucket)) = buckets.next_if(|&(middle, _)| middle < end.saturating_mul(unit)) {
+                n += in_bucket;
+            }
+            let name = if end == u64::MAX { ">=2000".to_string() } else { end.to_string() };
+            (name, share(n, total, 0.01))
+        };
+        ends.iter().map(&mut one).collect::<Vec<_>>()
+    };
+    RANGES.iter().map(|(name, ends, unit)| (*name, section(ends, *unit))).collect()
+}
+
+fn latency_ranges(job: &JobResult) -> Vec<(String, Json)> {
+    let of = |shares: Vec<(String, f64)>| Object(shares.into_iter().map(|(name, part)| (name, Float(part))).collect());
+    latency_shares(job).into_iter().map(|(name, shares)| (name.to_string(), of(shares))).collect()
+}
+
+fn steady_state(steady: &SteadyState) -> Vec<(String, Json)> {
+    let sign = if steady.percent { "%" } else { "" };
+    let numbers = |values: &[u64]| Array(values.iter().map(|&value| Integer(value)).collect());
+    let mean = |values: &[u64]| Integer(values.iter().sum::<u64>() / values.len().max(1) as u64);
+    let data = object([
+        ("bw_mean", mean(&steady.bytes_per_second)),
+        ("iops_mean", mean(&steady.iops)),
+        ("iops", numbers(&steady.iops)),
+        ("bw", numbers(&steady.bytes_per_second)),
+    ]);
+    object([
+        ("ss", Text(format!("{}:{:.6}{sign}", steady.criterion, steady.limit))),
+        ("duration", Integer(steady.duration_ns / 1_000_000_000)),
+        ("attained", Integer(steady.attained.into())),
+        ("criterion", Text(format!("{:.6}{sign}", steady.value))),
+        ("max_deviation", Float(steady.max_deviation)),
+        ("slope", Float(steady.slope)),
+        ("data", Object(data)),
+    ])
+}
+
+fn disk(disk: &DiskUtil) -> Vec<(String, Json)> {
+    object([
+        ("name", Text(disk.name.clone())),
+        ("read_ios", Integer(disk.ios.0)),
+        ("write_ios", Integer(disk.ios.1)),
+        ("read_merges", Integer(disk.merges.0)),
+        ("write_merges", Integer(disk.merges.1)),
+        ("read_ticks", Integer(disk.ticks_ms.0)),
+        ("write_ticks", Integer(disk.ticks_ms.1)),
+        ("in_queue", Integer(disk.in_queue_ms)),
+        ("util", Float(disk.util_percent)),
+    ])
+}
+
+/// In fio's layout: two spaces a level, ` : ` between key and value, arrays of numbers as those of objects.
+fn write_value(out: &mut String, value: &Json, level: usize) {
+    let indent = |out: &mut String, level: usize| out.extend(std::iter::repeat_n("  ", level));
+    match value {
+        Integer(number) => {
+            let _ = write!(out, "{number}");
+        }
+        Float(number) => {
+            // JSON has no NaN and no infinity.
+            let _ = write!(out, "{:.6}", if number.is_finite() { *number } else { 0.0 });
+        }
+        Text(text) => out.push_str(&serde_json::to_string(text).expect("strings are valid JSON")),
+        Object(entries) => {
+            out.push('{');
+            for (index, (key, value)) in entries.iter().enumerate() {
+                out.push_str(if index == 0 { "\n" } else { ",\n" });
+                indent(out, level + 1);
+                let _ = write!(out, "{} : ", serde_json::to_string(key).expect("strings are valid JSON"));
+                write_value(out, value, level + 1);
+            }
+            out.push('\n');
+            indent(out, level);
+            out.push('}');
+        }
+        Array(values) => {
+            out.push('[');
+            for (index, value) in values.iter().enumerate() {
+                out.push_str(if index == 0 { "\n" } else { ",\n" });
+                indent(out, level + 1);
+                write_value(out, value, level + 1);
+            }
+            out.push('\n');
+            indent(out, level);
+            out.push(']');
+        }
+    }
 }

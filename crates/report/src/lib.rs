@@ -15,3 +15,4 @@ pub mod read;
 pub mod svg;
 pub mod terse;
 pub mod text;
+pub mod time;

@@ -1,0 +1,117 @@
+//! Results for a terminal.
+
+mod comparison;
+mod plot;
+mod run;
+mod sweep;
+mod table;
+
+pub use comparison::comparison;
+pub use run::run;
+pub use sweep::sweep;
+
+use measure::schema::Machine;
+use measure::verdict::{Severity, Verdict};
+
+/// How text is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Whether ANSI colours are used.
+    pub colour: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style { colour: false, width: 100 }
+    }
+}
+
+/// What a piece of text is, for its colour.
+#[derive(Clone, Copy)]
+enum Tone {
+    Bold,
+    Soft,
+    Good,
+    Warning,
+    Bad,
+    /// The colour of a curve.
+    Curve(usize),
+}
+
+impl Style {
+    fn paint(self, tone: Tone, text: &str) -> String {
+        if !self.colour {
+            return text.to_string();
+        }
+        const CURVES: [u8; 6] = [34, 33, 32, 35, 36, 31];
+        let code = match tone {
+            Tone::Bold => 1,
+            Tone::Soft => 2,
+            Tone::Good => 32,
+            Tone::Warning => 33,
+            Tone::Bad => 31,
+            Tone::Curve(index) => CURVES[index % CURVES.len()],
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    fn of_severity(self, severity: Severity, text: &str) -> String {
+        let tone = match severity {
+            Severity::Note => Tone::Soft,
+            Severity::Warning => Tone::Warning,
+            Severity::Invalid => Tone::Bad,
+        };
+        self.paint(tone, text)
+    }
+}
+
+/// Breaks text at spaces so that no line is longer than `width`, each but the first indented.
+fn wrap(text: &str, width: usize, indent: usize) -> String {
+    let mut out = String::new();
+    let mut column = indent;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > width.max(indent + 20) {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        }
+        if column > indent {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}
+
+/// Verdicts, three sentences each.
+fn verdicts<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>, style: Style, indent: usize) -> String {
+    let mut out = String::new();
+    let pad = " ".repeat(indent);
+    for verdict in verdicts {
+        let head = format!("{} {}:", verdict.severity.name(), verdict.code);
+        let inner = indent + 4;
+        let first = wrap(&format!("{head} {}", verdict.what), style.width, inner);
+        // The head is coloured after wrapping, so that escapes do not count as columns.
+        let first = first.replacen(&head, &style.of_severity(verdict.severity, &head), 1);
+        out.push_str(&format!("{pad}{first}\n"));
+        let body = wrap(&format!("{} {}", verdict.means, verdict.advice), style.width, inner);
+        out.push_str(&format!("{}{}\n", " ".repeat(inner), style.paint(Tone::Soft, &body)));
+    }
+    out
+}
+
+/// The machine in one line; empty if nothing is known of it.
+fn machine(machine: &Machine) -> String {
+    let parts = [
+        machine.hostname.clone(),
+        machine.kernel.clone(),
+        if machine.cpus > 0 { format!("{} x {}", machine.cpus, machine.cpu) } else { String::new() },
+        if machine.memory_bytes > 0 { measure::figures::bytes(machine.memory_bytes as f64) } else { String::new() },
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}

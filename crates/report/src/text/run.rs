@@ -1,0 +1,291 @@
+//! The summary of a run: fio's figures, said once each.
+
+use std::fmt::Write;
+
+use measure::figures::{bytes, bytes_per_second, count, nanoseconds, percent, plain};
+use measure::schema::{Ended, JobResult, RunResult, Unified};
+use measure::{Direction, Histogram};
+
+use super::table::Table;
+use super::{Style, Tone, machine, verdicts};
+use crate::fio_json;
+
+/// A run's summary: each job with its throughput, latencies, CPU, depth and verdicts; then groups and disks.
+pub fn run(run: &RunResult, style: Style) -> String {
+    let mut out = String::new();
+    for job in &run.jobs {
+        out.push_str(&one_job(job, style));
+        out.push('\n');
+    }
+    out.push_str(&groups(run, style));
+    if !run.disks.is_empty() {
+        let mut table = Table::new(["disk", "util", "reads", "writes", "merged", "time in requests", "in queue"]);
+        for disk in &run.disks {
+            table.row(vec![
+                disk.name.clone(),
+                percent(disk.util_percent / 100.0),
+                grouped(disk.ios.0),
+                grouped(disk.ios.1),
+                grouped(disk.merges.0 + disk.merges.1),
+                nanoseconds((disk.ticks_ms.0 + disk.ticks_ms.1) as f64 * 1e6),
+                nanoseconds(disk.in_queue_ms as f64 * 1e6),
+            ]);
+        }
+        out.push_str(&table.render(style, 0));
+        out.push('\n');
+    }
+    out.push_str(&verdicts(&run.verdicts, style, 0));
+    match run.ended {
+        Ended::Complete => {}
+        Ended::Interrupted => {
+            out.push_str(&style.paint(Tone::Warning, "Interrupted: the figures are of the part that ran.\n"));
+        }
+        Ended::Failed => out.push_str(&style.paint(Tone::Bad, "Failed: at least one job ended with an error.\n")),
+    }
+    let on = machine(&run.provenance.machine);
+    if !on.is_empty() {
+        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &format!("on {on}")));
+    }
+    out
+}
+
+/// What the job did, in one line: `randread 4 KiB, io_uring, iodepth 32, 2 clones, direct`.
+pub(crate) fn described(job: &JobResult) -> String {
+    let facts = &job.facts;
+    let mut parts = vec![facts.rw.clone()];
+    let active = facts.block_bytes.iter().filter(|(direction, _)| job.directions[*direction].ops > 0);
+    let mut sizes: Vec<String> = active
+        .map(|(_, &(low, high))| {
+            if low == high { bytes(low as f64) } else { format!("{} to {}", bytes(low as f64), bytes(high as f64)) }
+        })
+        .collect();
+    sizes.dedup();
+    if !sizes.is_empty() && facts.block_bytes.iter().any(|(_, range)| range.1 > 0) {
+        parts[0] = format!("{} {}", parts[0], sizes.join(" / ")).trim().to_string();
+    }
+    parts.push(facts.engine.clone());
+    if facts.iodepth > 0 {
+        parts.push(format!("iodepth {}", facts.iodepth));
+    }
+    if job.clones > 1 {
+        parts.push(format!("{} clones", job.clones));
+    }
+    parts.push(if facts.direct { "direct" } else { "buffered" }.to_string());
+    parts.retain(|part| !part.is_empty());
+    parts.join(", ")
+}
+
+fn one_job(job: &JobResult, style: Style) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}  {}", style.paint(Tone::Bold, &job.name), described(job));
+    if let Some(description) = &job.description {
+        let _ = writeln!(out, "  {}", style.paint(Tone::Soft, description));
+    }
+    if let Some(error) = &job.error {
+        let text = format!("error {}: {}", error.errno, error.message);
+        let _ = writeln!(out, "  {}", style.paint(Tone::Bad, &text));
+    }
+    let mixed = (job.reporting.unified != Unified::None).then(|| {
+        let mut all = measure::schema::DirectionResult::default();
+        job.directions.iter().for_each(|(_, result)| all.merge(result));
+        ("mixed", all)
+    });
+    let apart = job.directions.iter().map(|(direction, result)| (direction.name(), result));
+    let apart = apart.filter(|_| job.reporting.unified != Unified::Mixed);
+    for (name, result) in apart.chain(mixed.as_ref().map(|(name, all)| (*name, all))) {
+        if result.ops == 0 && result.failed_ops == 0 {
+            continue;
+        }
+        let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
+        let (iops, bw) = (result.ops as f64 / seconds, result.bytes as f64 / seconds);
+        let _ = writeln!(
+            out,
+            "  {name:<6} {} IOPS  {} ({} MB/s)   {} ops, {} in {}",
+            style.paint(Tone::Bold, &count(iops)),
+            style.paint(Tone::Bold, &bytes_per_second(bw)),
+            plain(bw / 1e6),
+            grouped(result.ops),
+            bytes(result.bytes as f64),
+            nanoseconds(result.runtime_ns as f64),
+        );
+        let odd = [("short", result.short_ops), ("dropped", result.dropped_ops), ("failed", result.failed_ops)];
+        let odd: Vec<String> = odd.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {what}", grouped(*n))).collect();
+        if !odd.is_empty() {
+            let _ = writeln!(out, "         {}", odd.join(", "));
+        }
+        out.push_str(&latencies(job, result, style));
+    }
+    if !job.sync.lat_ns.is_empty() {
+        let mut table = latency_table();
+        table.row(latency_row("sync", &job.sync.lat_ns));
+        let _ = writeln!(out, "  sync   {} calls", grouped(job.sync.lat_ns.count()));
+        out.push_str(&table.render(style, 4));
+    }
+    if job.total_ops() > 0 {
+        out.push_str(&cpu_and_depth(job));
+    }
+    if let Some(verified) = job.verified {
+        let _ = writeln!(out, "  verify {} blocks, {} differ", grouped(verified.blocks), grouped(verified.mismatches));
+    }
+    if let Some(steady) = &job.steady_state {
+        let sign = if steady.percent { " %" } else { "" };
+        let attained = if steady.attained { "attained" } else { "not attained" };
+        let _ = writeln!(
+            out,
+            "  steady {attained}: {} {}{sign}, limit {}{sign}",
+            steady.criterion,
+            plain(steady.value),
+            plain(steady.limit)
+        );
+    }
+    if let Some(target) = job.latency_target {
+        let _ = writeln!(
+            out,
+            "  target {} at the {}th percentile: depth {}",
+            nanoseconds(target.target_ns as f64),
+            plain(target.percentile),
+            target.depth
+        );
+    }
+    for note in &job.facts.notes {
+        let _ = writeln!(out, "  note   {note}");
+    }
+    out.push_str(&verdicts(&job.verdicts, style, 2));
+    out
+}
+
+fn latency_table() -> Table {
+    Table::new(["latency", "min", "mean", "stdev", "p50", "p90", "p99", "p99.9", "p99.99", "max"])
+}
+
+fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
+    let quantile = |q: f64| nanoseconds(histogram.quantile(q) as f64);
+    vec![
+        name.to_string(),
+        nanoseconds(histogram.min() as f64),
+        nanoseconds(histogram.mean()),
+        nanoseconds(histogram.stddev()),
+        quantile(0.5),
+        quantile(0.9),
+        quantile(0.99),
+        quantile(0.999),
+        quantile(0.9999),
+        nanoseconds(histogram.max() as f64),
+    ]
+}
+
+fn latencies(job: &JobResult, result: &measure::schema::DirectionResult, style: Style) -> String {
+    let named = [
+        ("slat", Some(&result.slat_ns)),
+        ("clat", Some(&result.clat_ns)),
+        ("lat", Some(&result.lat_ns)),
+        ("intended", result.lat_intended_ns.as_ref()),
+    ];
+    let mut table = latency_table();
+    let filled = || named.iter().filter_map(|(name, histogram)| Some((*name, histogram.filter(|h| !h.is_empty())?)));
+    if filled().next().is_none() {
+        return String::new();
+    }
+    filled().for_each(|(name, histogram)| table.row(latency_row(name, histogram)));
+    let mut out = table.render(style, 4);
+    // A list of one's own is given in full.
+    if job.reporting.percentiles != measure::schema::Reporting::default().percentiles {
+        let wanted = [
+            (job.reporting.slat_percentiles, "slat", &result.slat_ns),
+            (job.reporting.clat_percentiles, "clat", &result.clat_ns),
+            (job.reporting.lat_percentiles, "lat", &result.lat_ns),
+        ];
+        for (_, name, histogram) in wanted.iter().filter(|(wanted, _, histogram)| *wanted && !histogram.is_empty()) {
+            let listed = job.reporting.percentiles.iter();
+            let listed: Vec<String> =
+                listed.map(|&p| format!("p{} {}", plain_percentile(p), nanoseconds(histogram.quantile(p / 100.0) as f64))).collect();
+            let _ = writeln!(out, "    {name} percentiles: {}", listed.join(", "));
+        }
+    }
+    out
+}
+
+/// 99.99 keeps its digits.
+fn plain_percentile(p: f64) -> String {
+    format!("{p:.6}").trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+fn cpu_and_depth(job: &JobResult) -> String {
+    let mut out = String::new();
+    let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
+    let used = job.cpu.user_ns + job.cpu.system_ns;
+    let each = if job.clones > 1 { " of each clone's CPU" } else { "" };
+    let _ = writeln!(
+        out,
+        "  cpu    user {}, system {}{each}; {} an op; {} context switches, {} + {} page faults (major + minor)",
+        percent(job.cpu.user_ns as f64 / available),
+        percent(job.cpu.system_ns as f64 / available),
+        nanoseconds(used as f64 / job.total_ops().max(1) as f64),
+        grouped(job.cpu.context_switches),
+        grouped(job.cpu.major_faults),
+        grouped(job.cpu.minor_faults),
+    );
+    let shares = |shares: Vec<(&str, f64)>| {
+        let seen = shares.into_iter().filter(|(_, share)| *share > 0.0);
+        seen.map(|(name, share)| format!("{name}={} %", plain(share))).collect::<Vec<_>>().join(", ")
+    };
+    if !job.depth.in_flight.is_empty() {
+        let _ = writeln!(
+            out,
+            "  depth  {} on average of {} asked: {}",
+            plain(job.depth.mean()),
+            job.facts.iodepth,
+            shares(fio_json::depth_levels(job))
+        );
+        let _ = writeln!(
+            out,
+            "         ops a submission: {}; a completion: {}",
+            shares(fio_json::call_sizes(&job.depth.submitted)),
+            shares(fio_json::call_sizes(&job.depth.completed))
+        );
+    }
+    out
+}
+
+/// Sums of each group, where there is more than one job.
+fn groups(run: &RunResult, style: Style) -> String {
+    if run.jobs.len() < 2 {
+        return String::new();
+    }
+    let mut numbers: Vec<u32> = run.jobs.iter().map(|job| job.group).collect();
+    numbers.dedup();
+    let mut table = Table::new(["group", "", "IOPS", "bw", "MB/s", "io", "ops", "time"]).left(1);
+    for number in numbers {
+        for direction in Direction::ALL {
+            let parts = run.jobs.iter().filter(|job| job.group == number).map(|job| &job.directions[direction]);
+            let parts: Vec<_> = parts.filter(|part| part.ops > 0).collect();
+            let Some(longest) = parts.iter().map(|part| part.runtime_ns).max() else { continue };
+            let (ops, total) = parts.iter().fold((0, 0), |sum, part| (sum.0 + part.ops, sum.1 + part.bytes));
+            let seconds = (longest as f64 / 1e9).max(1e-9);
+            table.row(vec![
+                number.to_string(),
+                direction.name().to_string(),
+                count(ops as f64 / seconds),
+                bytes_per_second(total as f64 / seconds),
+                plain(total as f64 / seconds / 1e6),
+                bytes(total as f64),
+                grouped(ops),
+                nanoseconds(longest as f64),
+            ]);
+        }
+    }
+    table.render(style, 0) + "\n"
+}
+
+/// Digits in threes: 1,234,567.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

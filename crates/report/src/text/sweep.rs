@@ -1,0 +1,249 @@
+//! A sweep for a terminal: table, chart, the line, advice.
+
+use std::fmt::Write;
+
+use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain};
+use measure::schema::{Curve, Ended, Estimate, Point, SweepResult};
+use measure::stats::relative_half_width;
+
+use super::plot::{self, Line};
+use super::table::Table;
+use super::{Style, Tone, machine, verdicts, wrap};
+
+/// A sweep: table, chart, plateau, load line, overload, ceiling, verdicts, advice.
+pub fn sweep(sweep: &SweepResult, style: Style) -> String {
+    let mut out = String::new();
+    for (index, curve) in sweep.curves.iter().enumerate() {
+        if !curve.label.is_empty() {
+            let _ = writeln!(out, "{}  {}", style.paint(Tone::Curve(index), &curve.label), described(sweep, curve));
+        }
+        out.push_str(&table(sweep, curve, style));
+        out.push('\n');
+    }
+    out.push_str(&charts(sweep, style));
+    for curve in &sweep.curves {
+        out.push_str(&line(sweep, curve, style));
+    }
+    if let Some(ceiling) = sweep.ceiling_iops {
+        let plateau = sweep.curves.iter().filter_map(|curve| curve.line.as_ref()).map(|line| line.plateau_iops.mean);
+        let part = plateau.fold(0.0, f64::max) / ceiling.mean;
+        let _ = write!(out, "generator  {} IOPS without storage (null engine, same job)", count(ceiling.mean));
+        if part > 0.0 && part.is_finite() {
+            let verdict = if part > 0.8 { "the generator may be the limit" } else { "the storage is the limit" };
+            let _ = write!(out, ": the plateau is {} of that, so {verdict}", percent(part));
+        }
+        out.push('\n');
+    }
+    let mut judged = verdicts(&sweep.verdicts, style, 0);
+    judged.push_str(&of_points(sweep, style));
+    if !judged.is_empty() {
+        let _ = write!(out, "\n{judged}");
+    }
+    if sweep.ended == Ended::Interrupted {
+        out.push_str(&style.paint(Tone::Warning, "Interrupted: the figures are of the depths that were measured.\n"));
+    }
+    if !sweep.advice.is_empty() {
+        let _ = writeln!(out, "\n{}", style.paint(Tone::Bold, &wrap(&sweep.advice, style.width, 0)));
+    }
+    let on = machine(&sweep.provenance.machine);
+    if !on.is_empty() {
+        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &format!("on {on}")));
+    }
+    out
+}
+
+fn described(sweep: &SweepResult, curve: &Curve) -> String {
+    let what = curve.points.first().map(|point| {
+        let facts = &point.job.facts;
+        let sizes = facts.block_bytes.iter().map(|(_, range)| range.1).max().unwrap_or(0);
+        let size = if sizes > 0 { format!(" {}", measure::figures::bytes(sizes as f64)) } else { String::new() };
+        format!("{}{size}, {}", facts.rw, if facts.direct { "direct" } else { "buffered" })
+    });
+    format!("{} on {}", what.unwrap_or_default(), sweep.target)
+}
+
+/// The codes of a point's verdicts that concern the point (all points of a short sweep are short).
+fn codes(point: &Point) -> String {
+    let codes = point.job.verdicts.iter().map(|verdict| verdict.code.as_str());
+    codes.filter(|code| *code != "interval-too-short").collect::<Vec<_>>().join(", ")
+}
+
+/// CPU use of a point, in CPUs: 1 is one CPU busy all the time.
+pub(crate) fn cpus(point: &Point) -> f64 {
+    let cpu = &point.job.cpu;
+    if point.job.runtime_ns == 0 { 0.0 } else { (cpu.user_ns + cpu.system_ns) as f64 / point.job.runtime_ns as f64 }
+}
+
+fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
+    let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
+    let mut table =
+        Table::new([axis, "IOPS", "+-", "bw", "lat mean", "p50", "p99", "CPU", "", "verdicts"]).left(8).left(9);
+    for point in &curve.points {
+        let lat = point.job.lat_ns();
+        let quantile = |q: f64| if lat.is_empty() { "-".into() } else { nanoseconds(lat.quantile(q) as f64) };
+        table.row(vec![
+            plain(point.x),
+            count(point.iops.mean),
+            if point.samples.len() < 2 { "?".into() } else { percent(relative_half_width(&point.iops)) },
+            bytes_per_second(point.bytes_per_second.mean),
+            if lat.is_empty() { "-".into() } else { nanoseconds(lat.mean()) },
+            quantile(0.5),
+            quantile(0.99),
+            percent(cpus(point)),
+            place(curve, point).to_string(),
+            codes(point),
+        ]);
+    }
+    table.render(style, 2)
+}
+
+/// What the point stands for: the smallest measured depth at or beyond the line, or beyond overload.
+fn place(curve: &Curve, point: &Point) -> &'static str {
+    let Some(line) = &curve.line else { return "" };
+    let first_from = |x: f64| curve.points.iter().map(|point| point.x).filter(|at| *at >= x).fold(f64::INFINITY, f64::min);
+    if point.x == first_from(line.load_line.mean) && !line.still_rising {
+        "<- load line"
+    } else if line.overload.is_some_and(|overload| point.x == first_from(overload.mean)) {
+        "<- overload"
+    } else {
+        ""
+    }
+}
+
+/// Two charts side by side (or one below the other): IOPS and mean latency over the depth.
+fn charts(sweep: &SweepResult, style: Style) -> String {
+    const HEIGHT: usize = 9;
+    let side_by_side = style.width >= 92;
+    let width = if side_by_side { (style.width - 28) / 2 } else { style.width.saturating_sub(14) }.clamp(20, 60);
+    let marks = |curve: &Curve| {
+        let line = curve.line.as_ref().filter(|line| !line.still_rising);
+        line.map(|line| [Some(line.load_line.mean), line.overload.map(|overload| overload.mean)])
+    };
+    let iops = chart(sweep, "IOPS", width, HEIGHT, style, &|point| point.iops.mean, count, &marks);
+    let latency = chart(sweep, "mean latency", width, HEIGHT, style, &|point| point.job.lat_ns().mean(), nanoseconds, &marks);
+    let (Some(iops), Some(latency)) = (iops, latency) else { return String::new() };
+    let mut out = String::new();
+    if side_by_side {
+        for ((left, plain_width), (right, _)) in iops.iter().zip(&latency) {
+            let _ = writeln!(out, "{}", format!("{left}{}   {right}", " ".repeat((width + 10).saturating_sub(*plain_width))).trim_end());
+        }
+    } else {
+        iops.iter().chain(&latency).for_each(|(line, _)| {
+            let _ = writeln!(out, "{}", line.trim_end());
+        });
+    }
+    let marked = sweep.curves.iter().any(|curve| marks(curve).is_some());
+    if marked {
+        let _ = writeln!(out, "{}", style.paint(Tone::Soft, "dotted: load line, and overload if there is one"));
+    }
+    out + "\n"
+}
+
+/// The lines of one chart, each with its width in columns; None with fewer than two points.
+#[allow(clippy::too_many_arguments)]
+fn chart(
+    sweep: &SweepResult,
+    title: &str,
+    width: usize,
+    height: usize,
+    style: Style,
+    of: &dyn Fn(&Point) -> f64,
+    write: fn(f64) -> String,
+    marks: &dyn Fn(&Curve) -> Option<[Option<f64>; 2]>,
+) -> Option<Vec<(String, usize)>> {
+    let points = || sweep.curves.iter().flat_map(|curve| &curve.points).filter(|point| point.x > 0.0);
+    let (low, high) = points().fold((f64::INFINITY, 0.0f64), |(low, high), point| (low.min(point.x), high.max(point.x)));
+    let top = points().map(of).fold(0.0, f64::max);
+    if low >= high || top <= 0.0 {
+        return None;
+    }
+    let across = |x: f64| (x / low).ln() / (high / low).ln();
+    let lines: Vec<Line> = sweep
+        .curves
+        .iter()
+        .enumerate()
+        .map(|(colour, curve)| Line {
+            points: curve.points.iter().filter(|point| point.x > 0.0).map(|point| (across(point.x), of(point) / top)).collect(),
+            colour,
+        })
+        .collect();
+    let marked: Vec<f64> =
+        sweep.curves.iter().filter_map(marks).flatten().flatten().map(across).filter(|at| (0.0..=1.0).contains(at)).collect();
+    let mut out = vec![(format!("{:>9} {}", "", style.paint(Tone::Bold, title)), 10 + title.len())];
+    for (index, row) in plot::rows(&lines, &marked, width, height, style).into_iter().enumerate() {
+        let label = match index {
+            0 => write(top),
+            _ if index + 1 == height => "0".to_string(),
+            _ if index == height / 2 => write(top / 2.0),
+            _ => String::new(),
+        };
+        out.push((format!("{label:>9}\u{2502}{row}"), 10 + width));
+    }
+    let (left, right) = (plain(low), plain(high));
+    let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
+    let axis = format!("{axis} (log)");
+    let middle = width.saturating_sub(left.len() + right.len());
+    out.push((format!("{:>9}\u{2514}{}", "", "\u{2500}".repeat(width)), 10 + width));
+    out.push((format!("{:>10}{left}{axis:^middle$}{right}", ""), 10 + left.len() + right.len() + middle.max(axis.len())));
+    Some(out)
+}
+
+fn interval(estimate: &Estimate, write: fn(f64) -> String) -> String {
+    format!("{}, 95 % interval {} to {}", write(estimate.mean), write(estimate.low), write(estimate.high))
+}
+
+/// A depth as people set it: whole from 3 on.
+pub(crate) fn depth(x: f64) -> String {
+    if x < 3.0 { plain(x) } else { plain(x.round()) }
+}
+
+fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
+    let Some(line) = &curve.line else { return String::new() };
+    let name = if sweep.curves.len() > 1 { format!("{}: ", curve.label) } else { String::new() };
+    let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
+    let mut out = String::new();
+    let _ = writeln!(out, "{name}plateau    {}", interval(&line.plateau_iops, count).replacen(',', " IOPS,", 1));
+    if line.still_rising {
+        let deepest = curve.points.last().map_or(0.0, |point| point.x);
+        let _ = writeln!(out, "{name}{}  beyond {axis} {}: throughput still rises", style.paint(Tone::Good, "load line"), depth(deepest));
+    } else {
+        let _ = writeln!(
+            out,
+            "{name}{}  {axis} {} (97 % of the plateau)",
+            style.paint(Tone::Good, "load line"),
+            interval(&line.load_line, depth)
+        );
+    }
+    match &line.overload {
+        Some(overload) => {
+            let _ = writeln!(out, "{name}overload   {axis} {} (5 % below the plateau)", interval(overload, depth));
+        }
+        None => {
+            let _ = writeln!(out, "{name}overload   none up to {axis} {}", depth(curve.points.last().map_or(0.0, |p| p.x)));
+        }
+    }
+    out
+}
+
+/// Verdicts of the points, each code once with the depths it concerns.
+fn of_points(sweep: &SweepResult, style: Style) -> String {
+    let mut seen: Vec<(measure::verdict::Verdict, Vec<String>)> = Vec::new();
+    for curve in &sweep.curves {
+        for point in &curve.points {
+            for verdict in point.job.verdicts.iter().filter(|verdict| verdict.code != "interval-too-short") {
+                let at = if sweep.curves.len() > 1 { format!("{} {}", curve.label, plain(point.x)) } else { plain(point.x) };
+                match seen.iter_mut().find(|(known, _)| known.code == verdict.code) {
+                    Some((_, depths)) => depths.push(at),
+                    None => seen.push((verdict.clone(), vec![at])),
+                }
+            }
+        }
+    }
+    let all: usize = sweep.curves.iter().map(|curve| curve.points.len()).sum();
+    let merged = seen.into_iter().map(|(mut verdict, depths)| {
+        let where_ = if depths.len() == all { "all points".to_string() } else { depths.join(", ") };
+        verdict.what = format!("{} (at {where_})", verdict.what);
+        verdict
+    });
+    verdicts(&merged.collect::<Vec<_>>(), style, 0)
+}
