@@ -38,6 +38,21 @@ pub fn count(value: f64) -> String {
     format!("{}{}", plain(number), NAMES[index])
 }
 
+/// A count with four digits, for the ends of narrow intervals: `122.4k`.
+pub fn precise_count(value: f64) -> String {
+    const NAMES: [&str; 5] = ["", "k", "M", "G", "T"];
+    let (number, index) = scaled(value, 1e3, &NAMES);
+    let decimals = match number.abs() {
+        size if size >= 999.95 => 0,
+        size if size >= 99.995 => 1,
+        size if size >= 9.9995 => 2,
+        _ => 3,
+    };
+    let text = format!("{number:.decimals$}");
+    let text = if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{}", NAMES[index])
+}
+
 /// Bytes in powers of 1024: `4 KiB`.
 pub fn bytes(value: f64) -> String {
     const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -76,6 +91,9 @@ mod tests {
     fn three_digits_and_a_unit() {
         for (value, text) in [(0.0, "0"), (0.25, "0.25"), (1.0, "1"), (999.6, "1k"), (999.4, "999"), (12_345.0, "12.3k"), (1e6, "1M"), (-1500.0, "-1.5k")] {
             assert_eq!(count(value), text);
+        }
+        for (value, text) in [(122_412.0, "122.4k"), (1_234_567.0, "1.235M"), (0.5, "0.5"), (99_999.0, "100k")] {
+            assert_eq!(precise_count(value), text);
         }
         assert_eq!(bytes(4096.0), "4 KiB");
         assert_eq!(bytes(1023.9), "1 KiB");

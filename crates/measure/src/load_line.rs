@@ -15,7 +15,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
-use crate::schema::{Estimate, LoadLine, Point};
+use crate::schema::{Curve, Estimate, LoadLine, Point};
 use crate::stats::{Batches, mean, sorted_quantile, t_quantile};
 
 /// The load line is the smallest depth with this part of the plateau.
@@ -63,6 +63,23 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
         overload,
         still_rising: measured.last_doubling > RISING_A_DOUBLING && rise > 0.0,
     })
+}
+
+impl Curve {
+    /// The point to run at: the smallest measured depth that reaches the load line's level within its own confidence,
+    /// so that what it gives was seen and not interpolated. The deepest while the curve still rises; None without a line.
+    pub fn at_load_line(&self) -> Option<&Point> {
+        let line = self.line.as_ref()?;
+        let level = line.plateau_iops.mean * LOAD_LINE_FRACTION;
+        let reaches = |point: &&Point| point.iops.high >= level && point.x >= line.load_line.low * 0.999;
+        self.points.iter().find(reaches).filter(|_| !line.still_rising).or(self.points.last())
+    }
+
+    /// The smallest measured depth at or beyond the overload; None without one.
+    pub fn at_overload(&self) -> Option<&Point> {
+        let overload = self.line.as_ref()?.overload?;
+        self.points.iter().find(|point| point.x >= overload.mean * 0.999)
+    }
 }
 
 /// Bounds of a depth as an estimate: their geometric mean, inside the interval.
@@ -131,7 +148,7 @@ impl Shape {
         let weights: Vec<f64> = errors.iter().map(|error| error.powi(-2)).collect();
         let fit = unimodal(&means, &weights);
         let (plateau, last_of_plateau) = plateau(&fit, &means, levels);
-        let curve = Curve {
+        let curve = Fitted {
             ln_x: levels.iter().map(|level| level.x.ln()).collect(),
             ln_y: fit.iter().map(|y| y.ln()).collect(),
         };
@@ -216,12 +233,12 @@ fn isotonic(values: &[f64], weights: &[f64]) -> Vec<f64> {
 }
 
 /// The fit on logarithmic scales.
-struct Curve {
+struct Fitted {
     ln_x: Vec<f64>,
     ln_y: Vec<f64>,
 }
 
-impl Curve {
+impl Fitted {
     /// Where the straight line through points `a` and `b` has height `level`; None if it is level.
     fn crossing(&self, a: usize, b: usize, level: f64) -> Option<f64> {
         let slope = (self.ln_y[b] - self.ln_y[a]) / (self.ln_x[b] - self.ln_x[a]);

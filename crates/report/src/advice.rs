@@ -8,7 +8,7 @@ const EQUAL: f64 = 0.03;
 
 /// Which engine, which depth, what it gives, and what deeper does: one sentence. Empty without a load line.
 ///
-/// The depth is the smallest measured one at or beyond the load line: what it gives was seen, not interpolated.
+/// The depth is that of [`Curve::at_load_line`]: what it gives was seen, not interpolated.
 pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> String {
     let Some((curve, line, point)) = best(curves) else { return String::new() };
     let axis = if axis.is_empty() { "iodepth" } else { axis };
@@ -39,10 +39,7 @@ pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> S
 fn best(curves: &[Curve]) -> Option<(&Curve, &LoadLine, &Point)> {
     let candidates = || curves.iter().filter_map(|curve| {
         let line = curve.line.as_ref()?;
-        let target = if line.still_rising { f64::INFINITY } else { line.load_line.mean };
-        // Rounding must not move past a depth that is the line itself.
-        let at = curve.points.iter().find(|point| point.x >= target * 0.999).or(curve.points.last())?;
-        Some((curve, line, at))
+        Some((curve, line, curve.at_load_line()?))
     });
     let highest = candidates().map(|(_, line, _)| line.plateau_iops.mean).fold(0.0, f64::max);
     let equals = candidates().filter(|(_, line, _)| line.plateau_iops.mean >= highest * (1.0 - EQUAL));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain};
+use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Curve, Ended, Estimate, Point, SweepResult};
 use measure::stats::relative_half_width;
 
@@ -97,16 +97,13 @@ fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     table.render(style, 2)
 }
 
-/// What the point stands for: the smallest measured depth at or beyond the line, or beyond overload.
+/// What the point stands for, if anything.
 fn place(curve: &Curve, point: &Point) -> &'static str {
-    let Some(line) = &curve.line else { return "" };
-    let first_from = |x: f64| curve.points.iter().map(|point| point.x).filter(|at| *at >= x).fold(f64::INFINITY, f64::min);
-    if point.x == first_from(line.load_line.mean) && !line.still_rising {
-        "<- load line"
-    } else if line.overload.is_some_and(|overload| point.x == first_from(overload.mean)) {
-        "<- overload"
-    } else {
-        ""
+    let is = |other: Option<&Point>| other.is_some_and(|other| other.x == point.x);
+    match &curve.line {
+        Some(line) if !line.still_rising && is(curve.at_load_line()) => "<- load line",
+        _ if is(curve.at_overload()) => "<- overload",
+        _ => "",
     }
 }
 
@@ -202,7 +199,7 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     let name = if sweep.curves.len() > 1 { format!("{}: ", curve.label) } else { String::new() };
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
     let mut out = String::new();
-    let _ = writeln!(out, "{name}plateau    {}", interval(&line.plateau_iops, count).replacen(',', " IOPS,", 1));
+    let _ = writeln!(out, "{name}plateau    {}", interval(&line.plateau_iops, precise_count).replacen(',', " IOPS,", 1));
     if line.still_rising {
         let deepest = curve.points.last().map_or(0.0, |point| point.x);
         let _ = writeln!(out, "{name}{}  beyond {axis} {}: throughput still rises", style.paint(Tone::Good, "load line"), depth(deepest));

@@ -1,0 +1,181 @@
+//! Results as the program would leave them behind, the same in every run.
+#![allow(dead_code)]
+
+use measure::load_line;
+use measure::schema::*;
+use measure::{effect, verdict};
+
+/// Deviates that look like noise: a golden-ratio sequence, -1..1.
+fn wobble(index: u64) -> f64 {
+    (index as f64 * 0.618_033_988_75).fract() * 2.0 - 1.0
+}
+
+pub fn provenance(command: &[&str]) -> Provenance {
+    Provenance {
+        schema: SCHEMA_VERSION,
+        version: "0.1.0".into(),
+        command: command.iter().map(ToString::to_string).collect(),
+        started_unix_ms: 1_795_180_627_032,
+        machine: Machine {
+            hostname: "bench1".into(),
+            kernel: "Linux 6.12.48".into(),
+            cpu: "AMD EPYC 7543".into(),
+            cpus: 8,
+            memory_bytes: 64 << 30,
+            clock: "tsc".into(),
+        },
+    }
+}
+
+/// A job of random reads at `iops` with a mean latency of about `latency_ns`, in intervals of 100 ms.
+pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64) -> JobResult {
+    let runtime_ns = seconds * 1_000_000_000;
+    let ops = (iops * seconds as f64) as u64;
+    let mut job = JobResult {
+        name: "randread".into(),
+        clones: 1,
+        options: vec![("rw".into(), "randread".into()), ("iodepth".into(), iodepth.to_string())],
+        start_unix_ms: 1_795_180_627_032,
+        runtime_ns,
+        elapsed_ns: runtime_ns + 20_000_000,
+        interval_ns: 100_000_000,
+        ..JobResult::default()
+    };
+    job.facts = Facts {
+        engine: engine.into(),
+        synchronous: engine == "psync",
+        iodepth,
+        numjobs: 1,
+        direct: true,
+        rw: "randread".into(),
+        cached_fraction: Some(0.0),
+        unwritten_fraction: Some(0.0),
+        target_bytes: Some(1 << 30),
+        ..Facts::default()
+    };
+    job.facts.block_bytes.read = (4096, 4096);
+    let read = &mut job.directions.read;
+    (read.ops, read.bytes, read.runtime_ns) = (ops, ops * 4096, runtime_ns);
+    // A body around the mean and a tail of one in a hundred.
+    for step in 0..200u64 {
+        let body = latency_ns * (1.0 + 0.35 * wobble(step));
+        read.lat_ns.record_many(body as u64, ops / 200 - ops / 20_000);
+        read.lat_ns.record_many((latency_ns * (2.0 + 0.06 * step as f64)) as u64, ops / 20_000);
+    }
+    read.ops = read.lat_ns.count();
+    read.bytes = read.ops * 4096;
+    for (lower, upper, n) in read.lat_ns.clone().buckets() {
+        let middle = (lower + upper) / 2;
+        read.slat_ns.record_many(middle / 50, n);
+        read.clat_ns.record_many(middle - middle / 50, n);
+    }
+    job.cpu = CpuUsage {
+        user_ns: ops * 600,
+        system_ns: ops * 2_400,
+        context_switches: ops / 3,
+        major_faults: 0,
+        minor_faults: 412,
+    };
+    job.depth.in_flight = (0..32 - iodepth.leading_zeros()).map(|bit| if bit + 1 == 32 - iodepth.leading_zeros() { ops } else { 1 }).collect();
+    job.depth.in_flight_sum = u128::from(ops) * u128::from(iodepth);
+    job.depth.submitted = vec![0, ops];
+    job.depth.completed = vec![0, ops / 2, ops / 6];
+    (job.depth.submit_calls, job.depth.complete_calls) = (ops, ops / 2 + ops / 6);
+    for index in 1..=seconds * 10 {
+        let mut interval = Interval { end_ns: index * 100_000_000, length_ns: 100_000_000, ..Interval::default() };
+        interval.ops.read = (iops / 10.0 * (1.0 + 0.012 * wobble(index * 7 + u64::from(iodepth)))) as u64;
+        interval.bytes.read = interval.ops.read * 4096;
+        interval.lat_sum_ns.read = (interval.ops.read as f64 * latency_ns * (1.0 - 0.05 * wobble(index * 7 + u64::from(iodepth)))) as u64;
+        job.intervals.push(interval);
+    }
+    job.verdicts = verdict::for_job(&job);
+    job
+}
+
+pub fn run() -> RunResult {
+    let mut reader = job("io_uring", 32, 121_800.0, 262_000.0, 10);
+    reader.description = Some("Nightly check of the scratch volume".into());
+    let mut writer = job("psync", 8, 14_200.0, 70_000.0, 10);
+    writer.name = "log".into();
+    writer.group = 1;
+    writer.facts.rw = "write".into();
+    writer.facts.direct = false;
+    writer.facts.writes_synced = Some(false);
+    writer.facts.block_bytes.write = (4096, 16384);
+    writer.directions.write = std::mem::take(&mut writer.directions.read);
+    for interval in &mut writer.intervals {
+        std::mem::swap(&mut interval.ops.read, &mut interval.ops.write);
+        std::mem::swap(&mut interval.bytes.read, &mut interval.bytes.write);
+        std::mem::swap(&mut interval.lat_sum_ns.read, &mut interval.lat_sum_ns.write);
+    }
+    writer.sync.lat_ns = Default::default();
+    writer.verdicts = verdict::for_job(&writer);
+    let mut run = RunResult {
+        provenance: provenance(&["plimsoll", "run", "nightly.fio"]),
+        global_options: vec![("bs".into(), "4k".into()), ("size".into(), "1g".into())],
+        jobs: vec![reader, writer],
+        disks: vec![DiskUtil {
+            name: "nvme0n1".into(),
+            ios: (1_218_000, 142_113),
+            merges: (0, 12),
+            ticks_ms: (318_220, 9_120),
+            in_queue_ms: 327_345,
+            util_percent: 99.2,
+        }],
+        ..RunResult::default()
+    };
+    run.verdicts = verdict::for_run(&run);
+    run
+}
+
+fn curve(label: &str, cap: f64, per_op: f64, collapse_from: f64) -> Curve {
+    let depths = [1u32, 2, 4, 8, 16, 20, 24, 28, 32, 64, 128, 256, 512, 1024];
+    let points = depths.map(|depth| {
+        let x = f64::from(depth);
+        let iops = cap * (1.0 + (cap * per_op / x).powf(4.0)).powf(-0.25) * (collapse_from / x).min(1.0).powf(0.18);
+        Point::of(x, job(label, depth, iops, x / iops * 1e9, 2))
+    });
+    let mut curve = Curve { label: label.into(), points: points.into(), line: None };
+    curve.line = load_line::find(&curve.points);
+    curve
+}
+
+pub fn sweep() -> SweepResult {
+    let mut sweep = SweepResult {
+        provenance: provenance(&["plimsoll", "sweep", "/mnt/scratch", "--engine", "io_uring,libaio"]),
+        target: "/mnt/scratch".into(),
+        axis: "iodepth".into(),
+        curves: vec![curve("io_uring", 122_000.0, 1.6e-4, 300.0), curve("libaio", 104_000.0, 1.75e-4, 200.0)],
+        ceiling_iops: Some(Estimate { mean: 6.4e6, low: 6.31e6, high: 6.49e6 }),
+        ..SweepResult::default()
+    };
+    sweep.verdicts = sweep.curves.iter().flat_map(|curve| verdict::for_curve(curve, sweep.ceiling_iops)).collect();
+    sweep.advice = report::advice::advice(&sweep.axis, &sweep.curves, sweep.ceiling_iops);
+    sweep
+}
+
+pub fn comparison() -> ComparisonResult {
+    let one = |engine: &str, iops: f64, latency: f64| RunResult {
+        provenance: provenance(&["plimsoll", "run"]),
+        jobs: vec![job(engine, 32, iops, latency, 3)],
+        ..RunResult::default()
+    };
+    let runs: Vec<_> = (0..5u64)
+        .map(|index| {
+            let drift = 1.0 + 0.03 * index as f64;
+            (
+                one("libaio", 104e3 * drift * (1.0 + 0.004 * wobble(index)), 307e3 / drift),
+                one("io_uring", 121e3 * drift * (1.0 + 0.004 * wobble(index + 9)), 264e3 / drift),
+            )
+        })
+        .collect();
+    let effects = effect::paired(&runs);
+    ComparisonResult {
+        provenance: provenance(&["plimsoll", "compare", "job.fio", "--engine", "libaio,io_uring"]),
+        sides: ("libaio".into(), "io_uring".into()),
+        sentence: effect::sentence(("libaio", "io_uring"), &effects),
+        effects,
+        runs,
+        ..ComparisonResult::default()
+    }
+}
