@@ -15,7 +15,8 @@ use super::generator::{End, Generator};
 use super::logs::OpLogs;
 use super::opened::Opened;
 use super::recorder::{Recorded, Recorder};
-use super::sources::{self, Source};
+use super::recording::Recording;
+use super::sources::Source;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use crate::Error;
@@ -31,6 +32,8 @@ pub(super) struct Orders<'a> {
     pub kind: &'static Kind,
     /// Its files: the clone's own while it lives.
     pub target: &'a Mutex<Target>,
+    /// Bytes of its largest block.
+    pub largest_block: u64,
     /// Number among the job's clones, from 0.
     pub clone: u32,
     /// Number among all clones of the run, from 0: its seat.
@@ -87,7 +90,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
 
     let synchronous = is_synchronous(job, kind);
     let depth = if synchronous { 1 } else { job.queue.depth.max(1) };
-    let largest = sources::largest_block(job);
+    let largest = orders.largest_block;
     let slot_bytes = usize::try_from(largest).unwrap_or(usize::MAX);
     if u32::try_from(largest).is_err() {
         return Err(Error::usage(
@@ -133,11 +136,12 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         free,
         opened,
         traffic: (),
-        timing: Timing::new(job, sources::clone_seed(job, orders.clone)),
+        timing: Timing::new(job, orders.clone),
         minimum: Minimum::new(job),
         recorder,
         goal,
         logs,
+        recording: Recording::open(job, orders.clone, &names)?,
         clock: orders.clock,
         seat: orders.board.seat(orders.seat),
         stop_all: orders.board.stop_word(),
@@ -204,6 +208,10 @@ fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Meas
     }
     if let Some(logs) = generator.logs.take() {
         outcome = outcome.and_then(|end| logs.finish(end_ns).map(|()| end));
+    }
+    if let Some(recording) = generator.recording.take() {
+        let finished = recording.finish(end_ns.saturating_sub(start_ns));
+        outcome = outcome.and_then(|end| finished.map(|()| end));
     }
     let opened = &generator.opened;
     let finished = generator.traffic.finish(&|file| opened.name(file).to_owned());

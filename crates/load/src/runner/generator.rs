@@ -25,6 +25,7 @@ use super::depth_goal::DepthGoal;
 use super::logs::OpLogs;
 use super::opened::Opened;
 use super::recorder::{Recorder, Times};
+use super::recording::Recording;
 use super::sources::verification_failed;
 use super::timing::{Minimum, Timing};
 use super::traffic::{Next, Traffic};
@@ -54,6 +55,7 @@ pub(super) struct Generator<'a, T> {
     pub recorder: Recorder,
     pub goal: Option<DepthGoal>,
     pub logs: Option<Box<OpLogs>>,
+    pub recording: Option<Recording>,
     pub clock: Clock,
     pub seat: Seat<'a>,
     pub stop_all: &'a AtomicU64,
@@ -103,7 +105,7 @@ impl<'a, T> Generator<'a, T> {
     /// The same with another source of ops.
     pub fn with<U>(self, traffic: U) -> Generator<'a, U> {
         let Generator { job, engine, slots, free, opened, timing, minimum, recorder, goal, logs, .. } = self;
-        let Generator { clock, seat, stop_all, on_measured, .. } = self;
+        let Generator { recording, clock, seat, stop_all, on_measured, .. } = self;
         Generator {
             job,
             engine,
@@ -116,6 +118,7 @@ impl<'a, T> Generator<'a, T> {
             recorder,
             goal,
             logs,
+            recording,
             clock,
             seat,
             stop_all,
@@ -224,7 +227,7 @@ impl<T: Traffic> Generator<'_, T> {
             let (op, due) = match state.pending.take() {
                 Some(pending) => pending,
                 None => match self.drawn(state.now) {
-                    Next::Op(op) => (op, self.timing.due(&op, state.now)),
+                    Next::Op(op) => (op, self.timing.due(&op)),
                     Next::At(after_ns, op) => (op, self.timing.started_at() + after_ns),
                     Next::Drain if state.in_flight == 0 => continue,
                     Next::Pass if state.in_flight == 0 => {
@@ -250,7 +253,7 @@ impl<T: Traffic> Generator<'_, T> {
     /// The next step; reading back is timed apart from the workload.
     #[inline]
     fn drawn(&mut self, now: u64) -> Next {
-        let next = self.traffic.next();
+        let next = self.traffic.next(self.timing.wanted());
         if self.traffic.is_verifying() != self.recorder.is_verifying() {
             self.recorder.switch(now);
         }
@@ -279,7 +282,10 @@ impl<T: Traffic> Generator<'_, T> {
         state.in_flight += 1;
         self.recorder.issued(state.in_flight);
         self.timing.issued(state.now);
-        self.traffic.issued(&op, slot.index(), state.now.saturating_sub(self.timing.started_at()));
+        self.traffic.issued(&op, slot.index());
+        if let Some(recording) = &mut self.recording {
+            recording.op(&op, state.now.saturating_sub(self.timing.started_at()));
+        }
         let request = Request { slot, kind: op.kind, file: op.file, offset: op.offset, len: op.len as u32, skip: 0 };
         self.hand_over(request, state)
     }
@@ -567,13 +573,10 @@ impl<T: Traffic> Generator<'_, T> {
     fn idle_until(&mut self, at: u64, state: &mut State) -> Result<(), Error> {
         const SLICE_NS: u64 = 50_000_000;
         let until = at.min(state.ends_at);
-        if self.job.rate.think_spin_ns > 0 {
-            while self.clock.now_ns() < until {
-                std::hint::spin_loop();
-            }
-        } else {
-            sleep_until_ns(until.min(state.now + SLICE_NS));
+        while self.clock.now_ns() < until.min(self.timing.spin_until()) {
+            std::hint::spin_loop();
         }
+        sleep_until_ns(until.min(state.now + SLICE_NS));
         state.now = self.clock.now_ns();
         self.look_around(state)
     }

@@ -7,6 +7,7 @@ mod generator;
 mod logs;
 mod opened;
 mod recorder;
+mod recording;
 mod schedule;
 mod sources;
 mod steady;

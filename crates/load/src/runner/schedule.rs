@@ -13,6 +13,7 @@ use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
 use super::board::{Board, Published};
 use super::clone::{self, Orders, Report};
+use super::sources::{self, largest_block, survey};
 use super::steady::{self, Watch};
 use super::workers::Worker;
 use crate::Error;
@@ -30,6 +31,7 @@ struct Clone {
     job: usize,
     number: u32,
     group: u32,
+    largest_block: u64,
     target: Mutex<Target>,
 }
 
@@ -139,18 +141,29 @@ fn prepare(plan: &Plan, kinds: &[&'static Kind], control: &mut Control) -> Resul
         if index > 0 && (job.time.stonewall || job.time.new_group) {
             group += 1;
         }
+        let replayed = job.iolog.read.as_ref().map(|_| survey(job)).transpose()?;
+        let largest_block = match &replayed {
+            Some(log) => log.largest.max(1),
+            None => largest_block(job),
+        };
         for number in 0..job.process.clones.max(1) {
-            let target = prepare_target(job, number, kinds[index], control)?;
-            clones.push(Clone { job: index, number, group, target: Mutex::new(target) });
+            let names = replayed.as_ref().map(|log| log.files.iter().map(|file| file.name.clone()).collect());
+            let target = prepare_target(job, number, kinds[index], names, control)?;
+            clones.push(Clone { job: index, number, group, largest_block, target: Mutex::new(target) });
         }
     }
     Ok(clones)
 }
 
 /// The files of one clone, laid out.
-fn prepare_target(job: &Job, number: u32, kind: &Kind, control: &mut Control) -> Result<Target, Error> {
-    let mut filler = Filler::new(&job.buffers, super::sources::clone_seed(job, number));
-    let names = None;
+fn prepare_target(
+    job: &Job,
+    number: u32,
+    kind: &Kind,
+    names: Option<Vec<String>>,
+    control: &mut Control,
+) -> Result<Target, Error> {
+    let mut filler = Filler::new(&job.buffers, sources::clone_seed(job, number));
     let backing = match kind.diskless {
         true => Backing::Nowhere,
         false => Backing::Host,
@@ -273,7 +286,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         if high <= low {
             return low;
         }
-        let draw = super::sources::clone_seed(job, clone.number).wrapping_mul(0xd129_0d3f_6c5b_4a27) >> 11;
+        let draw = sources::clone_seed(job, clone.number).wrapping_mul(0xd129_0d3f_6c5b_4a27) >> 11;
         low + (draw as f64 / (1u64 << 53) as f64 * (high - low) as f64) as u64
     }
 
@@ -318,6 +331,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             job: &self.plan.jobs[clone.job],
             kind: self.kinds[clone.job],
             target: &clone.target,
+            largest_block: clone.largest_block,
             clone: clone.number,
             seat: index,
             board: self.board,

@@ -11,7 +11,7 @@ use measure::Direction;
 
 use crate::Error;
 pub(super) use plain::Plain;
-pub(super) use replay::Replay;
+pub(super) use replay::{Replay, survey};
 pub(super) use verifying::{Verifying, verification_failed};
 
 /// The traffic of one clone.

@@ -1,50 +1,42 @@
 //! When the next op is due: open-loop arrivals, and the pauses of a thinking user. Pure: time is passed in.
 
 use job::Job;
-use job::workload::Op;
+use job::workload::arrivals::{Arrivals, Think};
+use job::workload::{Op, OpKind};
 use measure::{Direction, PerDirection};
 
 /// The timing of one clone's ops.
 #[derive(Debug)]
 pub struct Timing {
+    arrivals: Option<Arrivals>,
     think: Option<Think>,
+    /// `rate_ignore_thinktime`: the schedule waits while the user thinks; otherwise it is caught up with.
+    postpones: bool,
     started_at: u64,
-}
-
-/// `thinktime`: a pause after so many ops.
-#[derive(Debug)]
-struct Think {
-    pause_ns: u64,
-    blocks: u32,
-    on_issue: bool,
-    io_time_ns: u64,
-    count: u32,
-    busy_since: u64,
+    issued: u64,
+    completed: u64,
+    spin_until: u64,
     not_before: u64,
 }
 
 impl Timing {
-    /// The timing that `job` asks for; `seed` is the clone's own.
-    pub fn new(job: &Job, _seed: u64) -> Timing {
-        let rate = &job.rate;
-        let think = (rate.think_ns > 0).then(|| Think {
-            pause_ns: rate.think_ns,
-            blocks: rate.think_blocks.max(1),
-            on_issue: rate.think_on_issue,
-            io_time_ns: rate.think_io_time_ns,
-            count: 0,
-            busy_since: 0,
+    /// The timing of clone `clone`.
+    pub fn new(job: &Job, clone: u32) -> Timing {
+        Timing {
+            arrivals: Arrivals::new(job, clone),
+            think: Think::new(&job.rate),
+            postpones: job.rate.ignore_think_time,
+            started_at: 0,
+            issued: 0,
+            completed: 0,
+            spin_until: 0,
             not_before: 0,
-        });
-        Timing { think, started_at: 0 }
+        }
     }
 
     /// Begins at `now`: the schedule's time 0.
     pub fn start(&mut self, now: u64) {
         self.started_at = now;
-        if let Some(think) = &mut self.think {
-            think.busy_since = now;
-        }
     }
 
     /// The schedule's time 0.
@@ -52,45 +44,53 @@ impl Timing {
         self.started_at
     }
 
+    /// The direction whose turn it is, where reads and writes have rates of their own.
+    #[inline]
+    pub fn wanted(&self) -> Option<Direction> {
+        self.arrivals.as_ref().and_then(Arrivals::first)
+    }
+
     /// When a freshly drawn op is due; 0: at once. Call it once an op: it moves the schedule on.
     #[inline]
-    pub fn due(&mut self, _op: &Op, now: u64) -> u64 {
-        let arrival = 0;
-        match &self.think {
-            Some(think) if think.not_before > now => arrival.max(think.not_before),
-            _ => arrival,
-        }
+    pub fn due(&mut self, op: &Op) -> u64 {
+        let arrival = match (&mut self.arrivals, op.kind) {
+            (Some(arrivals), OpKind::Io(direction)) => self.started_at + arrivals.next(direction, op.len),
+            _ => 0,
+        };
+        arrival.max(self.not_before)
+    }
+
+    /// Until when to wait with the processor busy (`thinktime_spin`).
+    pub fn spin_until(&self) -> u64 {
+        self.spin_until
     }
 
     /// Takes note of an issued op.
     #[inline]
     pub fn issued(&mut self, now: u64) {
-        if let Some(think) = &mut self.think
-            && think.on_issue
-        {
-            think.count_one(now);
+        self.issued += 1;
+        if self.think.is_some() {
+            self.consider_pause(now);
         }
     }
 
     /// Takes note of a completed op.
     #[inline]
     pub fn completed(&mut self, now: u64) {
-        if let Some(think) = &mut self.think
-            && !think.on_issue
-        {
-            think.count_one(now);
+        self.completed += 1;
+        if self.think.is_some() {
+            self.consider_pause(now);
         }
     }
-}
 
-impl Think {
-    fn count_one(&mut self, now: u64) {
-        self.count += 1;
-        let busy_too_long = self.io_time_ns > 0 && now.saturating_sub(self.busy_since) >= self.io_time_ns;
-        if self.count >= self.blocks || busy_too_long {
-            self.count = 0;
-            self.not_before = now + self.pause_ns;
-            self.busy_since = self.not_before;
+    fn consider_pause(&mut self, now: u64) {
+        let Some(think) = &mut self.think else { return };
+        if let Some(pause) = think.pause(self.issued, self.completed, now.saturating_sub(self.started_at)) {
+            self.spin_until = now + pause.spin_ns;
+            self.not_before = self.spin_until + pause.sleep_ns;
+            if let Some(arrivals) = self.arrivals.as_mut().filter(|_| self.postpones) {
+                arrivals.postpone(pause.spin_ns + pause.sleep_ns);
+            }
         }
     }
 }
@@ -170,14 +170,13 @@ mod tests {
         let mut job = Job::default();
         job.rate.think_ns = 1000;
         job.rate.think_blocks = 2;
-        let mut timing = Timing::new(&job, 1);
+        let mut timing = Timing::new(&job, 0);
         timing.start(10);
-        let op = Op { kind: job::workload::OpKind::Sync, file: 0, offset: 0, len: 0 };
-        assert_eq!(timing.due(&op, 10), 0);
+        let op = Op { kind: OpKind::Sync, file: 0, offset: 0, len: 0 };
+        assert_eq!(timing.due(&op), 0);
         timing.completed(20);
-        assert_eq!(timing.due(&op, 20), 0);
+        assert_eq!(timing.due(&op), 0);
         timing.completed(30);
-        assert_eq!(timing.due(&op, 30), 1030);
-        assert_eq!(timing.due(&op, 1030), 0);
+        assert_eq!(timing.due(&op), 1030);
     }
 }

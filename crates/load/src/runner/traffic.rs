@@ -1,6 +1,7 @@
 //! Traffic: where a clone's ops come from, and what is to be done with their data.
 
 use job::workload::Op;
+use measure::Direction;
 use measure::schema::Verified;
 
 use crate::verify::Mismatch;
@@ -22,8 +23,8 @@ pub enum Next {
 
 /// A source of ops. The generator loop is compiled once for each kind.
 pub trait Traffic {
-    /// The next step.
-    fn next(&mut self) -> Next;
+    /// The next step; if it is a transfer of a mixed workload, in the direction that is wanted.
+    fn next(&mut self, wanted: Option<Direction>) -> Next;
 
     /// Begins the pass that [`Next::Pass`] announced, everything being drained and the files open again.
     fn begin_pass(&mut self) {}
@@ -43,9 +44,9 @@ pub trait Traffic {
     /// Takes note that the op in this slot failed.
     fn lost(&mut self, _slot: u32) {}
 
-    /// Takes note of an op that is being issued, `after_ns` after the start.
+    /// Takes note of an op that is being issued.
     #[inline]
-    fn issued(&mut self, _op: &Op, _slot: u32, _after_ns: u64) {}
+    fn issued(&mut self, _op: &Op, _slot: u32) {}
 
     /// Whether a read at this moment checks data, so that its time is not the workload's.
     fn is_verifying(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use job::Job;
 use job::workload::{FileExtent, Op, Workload};
+use measure::Direction;
 
 use crate::Error;
 use crate::runner::traffic::Next;
@@ -30,10 +31,13 @@ impl Passes {
         Ok(Passes { workload, left, total_bytes, issued_bytes: 0, issued_in_pass: 0 })
     }
 
-    /// The next op of this pass; None at its end.
+    /// The next op of this pass, in the direction that is wanted; None at its end.
     #[inline]
-    pub fn next_in_pass(&mut self) -> Option<Op> {
-        let op = self.workload.next()?;
+    pub fn next_in_pass(&mut self, wanted: Option<Direction>) -> Option<Op> {
+        let op = match wanted {
+            None => self.workload.next()?,
+            Some(direction) => self.workload.next_of(direction)?,
+        };
         self.issued_bytes += op.len;
         self.issued_in_pass += 1;
         Some(op)
@@ -50,7 +54,7 @@ impl Passes {
             Some(_) => Next::Pass,
             None => {
                 self.begin();
-                self.next_in_pass().map_or(Next::End, Next::Op)
+                self.next_in_pass(None).map_or(Next::End, Next::Op)
             }
         }
     }

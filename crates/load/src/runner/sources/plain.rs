@@ -2,6 +2,7 @@
 
 use job::Job;
 use job::workload::{FileExtent, Op};
+use measure::Direction;
 
 use super::passes::Passes;
 use crate::Error;
@@ -31,8 +32,8 @@ impl Plain {
 
 impl Traffic for Plain {
     #[inline]
-    fn next(&mut self) -> Next {
-        match self.passes.next_in_pass() {
+    fn next(&mut self, wanted: Option<Direction>) -> Next {
+        match self.passes.next_in_pass(wanted) {
             Some(op) => Next::Op(op),
             None => self.passes.after_pass(),
         }

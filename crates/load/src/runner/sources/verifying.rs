@@ -96,7 +96,7 @@ impl Verifying {
         })
     }
 
-    fn draw(&mut self) -> Result<Step, Next> {
+    fn draw(&mut self, wanted: Option<Direction>) -> Result<Step, Next> {
         loop {
             if let Some(block) = self.written.next_read() {
                 let (file, offset) = (block.file, block.offset);
@@ -105,7 +105,7 @@ impl Verifying {
                 return Ok(Step { op, expected: Some(Expected { file, offset, sequence }) });
             }
             match self.phase {
-                Phase::Writing => match self.passes.next_in_pass() {
+                Phase::Writing => match self.passes.next_in_pass(wanted) {
                     Some(op) => return Ok(self.step(op)),
                     None => {
                         self.phase = Phase::Draining;
@@ -172,8 +172,8 @@ impl Verifying {
 }
 
 impl Traffic for Verifying {
-    fn next(&mut self) -> Next {
-        let drawn = self.held.take().map_or_else(|| self.draw(), Ok);
+    fn next(&mut self, wanted: Option<Direction>) -> Next {
+        let drawn = self.held.take().map_or_else(|| self.draw(wanted), Ok);
         match drawn {
             Err(next) => next,
             // Of two overlapping requests in flight nobody knows which one the storage carries out last.
@@ -202,7 +202,7 @@ impl Traffic for Verifying {
         self.verifier.stamp(bytes, &Stamp { offset: op.offset, sequence: self.sequence, time_ns, thread: self.thread });
     }
 
-    fn issued(&mut self, op: &Op, slot: u32, _after_ns: u64) {
+    fn issued(&mut self, op: &Op, slot: u32) {
         let slot = slot as usize;
         if self.flights.len() <= slot {
             self.flights.resize(slot + 1, None);
