@@ -135,6 +135,7 @@ impl Turns {
             }
         } else {
             let after = self.next[finished as usize];
+            // It comes last, so that files are begun in their order.
             let successor = match entering {
                 Some(file) if after == finished => {
                     self.next[file as usize] = file;
@@ -142,9 +143,10 @@ impl Turns {
                     file
                 }
                 Some(file) => {
-                    self.next[file as usize] = after;
                     self.next[self.previous as usize] = file;
-                    file
+                    self.next[file as usize] = after;
+                    self.previous = file;
+                    after
                 }
                 None => {
                     self.next[self.previous as usize] = after;
