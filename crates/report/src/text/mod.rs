@@ -10,6 +10,10 @@ pub use comparison::comparison;
 pub use run::run;
 pub use sweep::sweep;
 
+pub(crate) use comparison::{named, word};
+pub(crate) use run::{described, grouped};
+pub(crate) use sweep::{cpus, depth};
+
 use measure::schema::Machine;
 use measure::verdict::{Severity, Verdict};
 

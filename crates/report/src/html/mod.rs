@@ -1,0 +1,267 @@
+//! Results as one self-contained HTML page: what a stranger opens first.
+//!
+//! ```text
+//! verdicts of everything ─► all results side by side (if many) ─► each result: key figures, charts, tables
+//! ```
+//! No script, no font, no image, nothing from the network; light and dark follow the reader's system.
+
+mod comparison;
+mod run;
+mod sweep;
+
+use std::fmt::Write;
+
+use measure::Histogram;
+use measure::schema::{Document, Ended, Machine, Provenance};
+use measure::verdict::Verdict;
+
+use crate::svg::{self, Axis, Chart, Format, Scale, Series, escape};
+use crate::time;
+
+/// A document and what to call it: the file's name.
+#[derive(Clone, Debug)]
+pub struct NamedDocument {
+    /// Shown where several are compared.
+    pub name: String,
+    /// The results.
+    pub document: Document,
+}
+
+/// One page of one or many results: no script, nothing from the network.
+pub fn render(documents: &[NamedDocument]) -> String {
+    let mut body = String::new();
+    body.push_str("<h2>Can these numbers be believed?</h2>");
+    body.push_str(&verdicts(documents));
+    if documents.len() > 1 {
+        body.push_str(&sweep::side_by_side(documents));
+        body.push_str(&run::side_by_side(documents));
+    }
+    for named in documents {
+        if documents.len() > 1 {
+            let about = about(provenance(&named.document));
+            let _ = write!(body, "<h2>{}</h2><p class=\"about\">{about}</p>", escape(&named.name));
+        }
+        match &named.document {
+            Document::Run(run) => body.push_str(&run::section(run)),
+            Document::Sweep(sweep) => body.push_str(&sweep::section(sweep)),
+            Document::Comparison(comparison) => body.push_str(&comparison::section(comparison)),
+        }
+        body.push_str(match ended(&named.document) {
+            Ended::Complete => "",
+            Ended::Interrupted => "<p class=\"about\">Interrupted: the figures are of the part that ran.</p>",
+            Ended::Failed => "<p class=\"about\">Failed: at least one job ended with an error.</p>",
+        });
+    }
+    page(documents, &body)
+}
+
+/// Plimsoll's mark: the disc with the line through it.
+const MARK: &str = r#"<svg viewBox="0 0 40 40" aria-hidden="true"><circle cx="20" cy="20" r="11" fill="none" stroke="currentColor" stroke-width="3.4"/><path d="M3 20h34" stroke="currentColor" stroke-width="3.4" stroke-linecap="round"/></svg>"#;
+
+fn page(documents: &[NamedDocument], body: &str) -> String {
+    let (headline, about) = match documents {
+        [one] => {
+            let sentence = match &one.document {
+                Document::Sweep(sweep) => sweep.advice.clone(),
+                Document::Comparison(comparison) => comparison.sentence.clone(),
+                Document::Run(_) => String::new(),
+            };
+            (sentence, about(provenance(&one.document)))
+        }
+        many => (format!("{} results side by side", many.len()), String::new()),
+    };
+    let title = match documents {
+        [one] => one.name.clone(),
+        _ => headline.clone(),
+    };
+    let headline = if headline.is_empty() { String::new() } else { format!("<p class=\"advice\">{}</p>", escape(&headline)) };
+    let kind = match documents {
+        [one] => match one.document {
+            Document::Run(_) => "run",
+            Document::Sweep(_) => "sweep",
+            Document::Comparison(_) => "comparison",
+        },
+        _ => "report",
+    };
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{} - Plimsoll</title><style>\n{}{}</style></head>\n<body><header><div class=\"wide\">\
+         <div class=\"brand\">{MARK}<b>Plimsoll</b><span>{kind}</span></div>{headline}<p class=\"about\">{about}</p></div></header>\n\
+         <main><div class=\"wide\">{body}</div></main>\n\
+         <footer><div class=\"wide\">Made by Plimsoll {}. Bands and intervals are 95 % confidence intervals. \
+         Sizes are in powers of 1024, counts in powers of 1000.</div></footer></body></html>\n",
+        escape(&title),
+        svg::STYLE,
+        include_str!("style.css"),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+fn provenance(document: &Document) -> &Provenance {
+    match document {
+        Document::Run(run) => &run.provenance,
+        Document::Sweep(sweep) => &sweep.provenance,
+        Document::Comparison(comparison) => &comparison.provenance,
+    }
+}
+
+fn ended(document: &Document) -> Ended {
+    match document {
+        Document::Run(run) => run.ended,
+        Document::Sweep(sweep) => sweep.ended,
+        Document::Comparison(comparison) => comparison.ended,
+    }
+}
+
+/// Command, machine, time and version, as far as known; escaped.
+fn about(provenance: &Provenance) -> String {
+    let mut parts = Vec::new();
+    if !provenance.command.is_empty() {
+        parts.push(format!("<code>{}</code>", escape(&provenance.command.join(" "))));
+    }
+    let Machine { hostname, kernel, cpu, cpus, memory_bytes, clock } = &provenance.machine;
+    let mut add = |text: String| {
+        if !text.is_empty() {
+            parts.push(escape(&text));
+        }
+    };
+    add(hostname.clone());
+    add(kernel.clone());
+    add(if *cpus > 0 { format!("{cpus} x {cpu}") } else { cpu.clone() });
+    add(if *memory_bytes > 0 { measure::figures::bytes(*memory_bytes as f64) } else { String::new() });
+    add(if clock.is_empty() { String::new() } else { format!("clock {clock}") });
+    add(if provenance.started_unix_ms > 0 { time::utc(provenance.started_unix_ms / 1000) } else { String::new() });
+    add(if provenance.version.is_empty() { String::new() } else { format!("version {}", provenance.version) });
+    parts.join(" &middot; ")
+}
+
+/// All verdicts of all documents, worst first; the same verdict on several points or jobs once.
+fn verdicts(documents: &[NamedDocument]) -> String {
+    let mut all: Vec<(Verdict, Vec<String>)> = Vec::new();
+    for named in documents {
+        let prefix = if documents.len() > 1 { format!("{}: ", named.name) } else { String::new() };
+        let mut add = |verdict: &Verdict, place: String| {
+            let place = format!("{prefix}{place}");
+            match all.iter_mut().find(|(known, _)| known.code == verdict.code && known.severity == verdict.severity) {
+                Some((_, places)) => places.push(place),
+                None => all.push((verdict.clone(), vec![place])),
+            }
+        };
+        match &named.document {
+            Document::Run(run) => {
+                run.verdicts.iter().for_each(|verdict| add(verdict, "the run".into()));
+                run.jobs.iter().for_each(|job| job.verdicts.iter().for_each(|verdict| add(verdict, job.name.clone())));
+            }
+            Document::Sweep(sweep) => {
+                sweep.verdicts.iter().for_each(|verdict| add(verdict, "the sweep".into()));
+                for curve in &sweep.curves {
+                    for point in &curve.points {
+                        // Every point of a sweep is short on purpose; its interval says how sure it is.
+                        let told = point.job.verdicts.iter().filter(|verdict| verdict.code != "interval-too-short");
+                        told.for_each(|verdict| add(verdict, format!("{} {}", curve.label, measure::figures::plain(point.x))));
+                    }
+                }
+            }
+            Document::Comparison(comparison) => {
+                comparison.verdicts.iter().for_each(|verdict| add(verdict, "the comparison".into()));
+                for (index, (a, b)) in comparison.runs.iter().enumerate() {
+                    for (side, run) in [(&comparison.sides.0, a), (&comparison.sides.1, b)] {
+                        run.jobs.iter().flat_map(|job| &job.verdicts).for_each(|verdict| add(verdict, format!("{side}, run {}", index + 1)));
+                    }
+                }
+            }
+        }
+    }
+    if all.is_empty() {
+        return "<div class=\"verdict none\"><b>Nothing speaks against them.</b> Depth reached, data read from the \
+                storage, steady, generator not the limit: no verdict was given.</div>"
+            .into();
+    }
+    all.sort_by_key(|(verdict, _)| std::cmp::Reverse(verdict.severity));
+    let mut out = String::new();
+    for (verdict, places) in all {
+        const SHOWN: usize = 6;
+        let mut at = places[..places.len().min(SHOWN)].join(", ");
+        if places.len() > SHOWN {
+            let _ = write!(at, " and {} more", places.len() - SHOWN);
+        }
+        let _ = write!(
+            out,
+            "<div class=\"verdict {severity}\"><span class=\"severity\">{severity}</span><span class=\"what\"><span class=\"code\">{}</span> \
+             <b>{}</b> <span class=\"of\">({})</span></span><span class=\"rest\">{} {}</span></div>",
+            escape(&verdict.code),
+            escape(&verdict.what),
+            escape(&at),
+            escape(&verdict.means),
+            escape(&verdict.advice),
+            severity = verdict.severity.name(),
+        );
+    }
+    out
+}
+
+/// A key figure.
+fn tile(name: &str, value: &str, more: &str, main: bool) -> String {
+    let class = if main { "tile main" } else { "tile" };
+    format!(
+        "<div class=\"{class}\"><div class=\"name\">{}</div><div class=\"value\">{}</div><div class=\"more\">{}</div></div>",
+        escape(name),
+        escape(value),
+        escape(more)
+    )
+}
+
+fn cards(charts: impl IntoIterator<Item = Chart>) -> String {
+    let cards: String = charts.into_iter().map(|chart| format!("<div class=\"card\">{}</div>", chart.svg())).collect();
+    if cards.is_empty() { cards } else { format!("<div class=\"charts\">{cards}</div>") }
+}
+
+/// A table; cells are text and escaped. Rows carry a class (may be empty), and so may cells as `(class, text)`.
+struct Table {
+    html: String,
+}
+
+impl Table {
+    fn new(header: &[&str]) -> Table {
+        let cells: String = header.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
+        Table { html: format!("<div class=\"card scroll\"><table><thead><tr>{cells}</tr></thead><tbody>") }
+    }
+
+    fn row(&mut self, class: &str, cells: &[(&str, String)]) {
+        let _ = write!(self.html, "<tr class=\"{class}\">");
+        for (class, text) in cells {
+            let _ = write!(self.html, "<td class=\"{class}\">{}</td>", escape(text));
+        }
+        self.html.push_str("</tr>");
+    }
+
+    fn end(self) -> String {
+        self.html + "</tbody></table></div>"
+    }
+}
+
+/// Latency over percentiles, one line a distribution.
+fn percentile_chart(title: &str, distributions: Vec<(String, Histogram)>) -> Option<Chart> {
+    let mut chart = Chart::new(title)
+        .x(Axis::new("percentile", Scale::Nines).format(Format::Percent))
+        .y(Axis::log10("latency").format(Format::Nanoseconds));
+    let mut any = false;
+    for (name, histogram) in distributions {
+        let n = histogram.count() as f64;
+        if n < 10.0 {
+            continue;
+        }
+        any = true;
+        const PERCENTILES: [f64; 18] =
+            [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.995, 99.999, 99.9999];
+        // Beyond the last sample there is nothing to show.
+        let shown = PERCENTILES.into_iter().filter(|p| (1.0 - p / 100.0) * n >= 1.0);
+        let mut points: Vec<(f64, f64)> = shown.map(|p| (p, histogram.quantile(p / 100.0) as f64)).collect();
+        let last = 100.0 * (1.0 - 1.0 / n);
+        if last < 99.9999 {
+            points.push((last, histogram.max() as f64));
+        }
+        chart = chart.series(Series::line(name, points));
+    }
+    any.then_some(chart)
+}

@@ -1,0 +1,218 @@
+//! A sweep on the page: the line, the curves, the points.
+
+use std::fmt::Write;
+
+use measure::Histogram;
+use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
+use measure::schema::{Curve, Document, Point, SweepResult};
+use measure::stats::relative_half_width;
+
+use super::{NamedDocument, Table, cards, percentile_chart, tile};
+use crate::svg::{Axis, Chart, Format, Series, escape};
+use crate::text::{cpus, depth};
+
+fn axis_name(sweep: &SweepResult) -> &str {
+    if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
+}
+
+/// One sweep.
+pub(super) fn section(sweep: &SweepResult) -> String {
+    let mut out = String::new();
+    let axis = axis_name(sweep);
+    for curve in &sweep.curves {
+        let title = format!("{} on {}", curve.label, sweep.target);
+        let what = curve.points.first().map(|point| crate::text::described(&point.job)).unwrap_or_default();
+        let what = what.replacen(&format!("iodepth {}, ", curve.points.first().map_or(0, |p| p.job.facts.iodepth)), "", 1);
+        let _ = write!(out, "<h2>{}<small>{}</small></h2>", escape(&title), escape(&what));
+        out.push_str(&tiles(sweep, curve, axis));
+    }
+    let labelled: Vec<(String, &Curve)> = sweep.curves.iter().map(|curve| (curve.label.clone(), curve)).collect();
+    out.push_str(&cards(depth_charts(axis, &labelled, sweep.ceiling_iops.map(|ceiling| ceiling.mean))));
+    let mut more = Vec::new();
+    more.extend(percentile_chart(&format!("Latency percentiles by {axis}"), notable_latencies(sweep, axis)));
+    more.extend(over_time(sweep, axis));
+    out.push_str(&cards(more));
+    for curve in &sweep.curves {
+        let _ = write!(out, "<h3>All points<small>{}</small></h3>", escape(&curve.label));
+        out.push_str(&table(curve, axis));
+    }
+    out
+}
+
+fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
+    let Some(line) = &curve.line else { return String::new() };
+    let mut out = String::from("<div class=\"tiles\">");
+    let deepest = curve.points.last().map_or(0.0, |point| point.x);
+    if line.still_rising {
+        out.push_str(&tile("Load line", &format!("beyond {}", depth(deepest)), "throughput still rises at the deepest point", true));
+    } else {
+        let more = format!("95 % interval {} to {}", depth(line.load_line.low), depth(line.load_line.high));
+        out.push_str(&tile("Load line", &format!("{axis} {}", depth(line.load_line.mean)), &more, true));
+    }
+    let more = format!("95 % interval {} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high));
+    out.push_str(&tile("Plateau", &format!("{} IOPS", count(line.plateau_iops.mean)), &more, false));
+    match &line.overload {
+        Some(overload) => {
+            let more = format!("95 % interval {} to {}", depth(overload.low), depth(overload.high));
+            out.push_str(&tile("Overload from", &format!("{axis} {}", depth(overload.mean)), &more, false));
+        }
+        None => out.push_str(&tile("Overload", "none", &format!("up to {axis} {}", depth(deepest)), false)),
+    }
+    if let Some(point) = curve.at_load_line() {
+        let lat = point.job.lat_ns();
+        let name = format!("At {axis} {}", plain(point.x));
+        let more = format!("mean latency; p99 {}; {}", nanoseconds(lat.quantile(0.99) as f64), bytes_per_second(point.bytes_per_second.mean));
+        out.push_str(&tile(&name, &nanoseconds(lat.mean()), &more, false));
+    }
+    if let Some(ceiling) = sweep.ceiling_iops {
+        let more = format!("IOPS without storage; the plateau is {} of it", percent(line.plateau_iops.mean / ceiling.mean));
+        out.push_str(&tile("Generator's ceiling", &count(ceiling.mean), &more, false));
+    }
+    out + "</div>"
+}
+
+fn positive(curve: &Curve) -> impl Iterator<Item = &Point> {
+    curve.points.iter().filter(|point| point.x > 0.0)
+}
+
+/// IOPS, latency, bandwidth and CPU over the depth, for any number of curves.
+fn depth_charts(axis: &str, curves: &[(String, &Curve)], ceiling: Option<f64>) -> Vec<Chart> {
+    let x = || Axis::log2(axis);
+    let mut iops = Chart::new("IOPS").x(x()).y(Axis::linear("IOPS").format(Format::Count));
+    let mut bw = Chart::new("Bandwidth").x(x()).y(Axis::linear("bandwidth").format(Format::BytesPerSecond));
+    let mut latency = Chart::new("Latency").x(x()).y(Axis::log10("latency").format(Format::Nanoseconds));
+    let mut cpu = Chart::new("CPU").x(x()).y(Axis::linear("CPUs busy").format(Format::Percent));
+    let many = curves.len() > 1;
+    let mut highest: f64 = 0.0;
+    for (index, (name, curve)) in curves.iter().enumerate() {
+        let of = |value: fn(&Point) -> f64| positive(curve).map(|point| (point.x, value(point))).collect::<Vec<_>>();
+        let band = positive(curve).map(|point| (point.x, point.iops.low, point.iops.high)).collect();
+        highest = positive(curve).map(|point| point.iops.mean).fold(highest, f64::max);
+        iops = iops.series(Series::line(name, of(|point| point.iops.mean)).band(band).colour(index));
+        let band = positive(curve).map(|point| (point.x, point.bytes_per_second.low, point.bytes_per_second.high)).collect();
+        bw = bw.series(Series::line(name, of(|point| point.bytes_per_second.mean)).band(band).colour(index));
+        let latencies = |value: fn(&Histogram) -> f64| {
+            let points = positive(curve).map(|point| (point.x, point.job.lat_ns())).filter(|(_, lat)| !lat.is_empty());
+            points.map(|(x, lat)| (x, value(&lat))).collect::<Vec<_>>()
+        };
+        let called = |figure: &str| if many { format!("{name} {figure}") } else { figure.to_string() };
+        latency = latency
+            .series(Series::line(called("mean"), latencies(Histogram::mean)).colour(index))
+            .series(Series::line(called("p99"), latencies(|lat| lat.quantile(0.99) as f64)).colour(index).dashed());
+        cpu = cpu.series(Series::line(name, of(|point| cpus(point) * 100.0)).colour(index));
+        if let Some(line) = curve.line.as_ref().filter(|line| !line.still_rising) {
+            let prefix = if many { format!("{name}: ") } else { String::new() };
+            let colour = many.then_some(index);
+            let interval = (line.load_line.low, line.load_line.high);
+            let label = format!("{prefix}load line {}", depth(line.load_line.mean));
+            iops = iops.mark_x(line.load_line.mean, Some(interval), &label, colour);
+            latency = latency.mark_x(line.load_line.mean, Some(interval), &label, colour);
+            if let Some(overload) = line.overload {
+                let label = format!("{prefix}overload {}", depth(overload.mean));
+                iops = iops.mark_x(overload.mean, Some((overload.low, overload.high)), &label, colour);
+            }
+        }
+    }
+    if let Some(ceiling) = ceiling.filter(|ceiling| *ceiling < highest * 2.0) {
+        iops = iops.mark_y(ceiling, None, format!("generator alone: {}", count(ceiling)), None);
+    }
+    vec![iops, latency, bw, cpu]
+}
+
+/// The latencies worth comparing: at depth one (or the first), at the load line, at the deepest.
+fn notable_latencies(sweep: &SweepResult, axis: &str) -> Vec<(String, Histogram)> {
+    let mut out = Vec::new();
+    for curve in &sweep.curves {
+        let mut xs: Vec<f64> = Vec::new();
+        for point in [curve.points.first(), curve.at_load_line(), curve.points.last()].into_iter().flatten() {
+            if xs.contains(&point.x) {
+                continue;
+            }
+            xs.push(point.x);
+            let prefix = if sweep.curves.len() > 1 { format!("{}, ", curve.label) } else { String::new() };
+            out.push((format!("{prefix}{axis} {}", plain(point.x)), point.job.lat_ns()));
+        }
+    }
+    out
+}
+
+/// IOPS over time at each curve's load line: was it steady there?
+fn over_time(sweep: &SweepResult, axis: &str) -> Option<Chart> {
+    let mut chart = Chart::new("IOPS over time, at the load line").x(Axis::linear("time").format(Format::Seconds)).y(Axis::linear("IOPS").format(Format::Count));
+    let mut any = false;
+    for (index, curve) in sweep.curves.iter().enumerate() {
+        let Some(point) = curve.at_load_line() else { continue };
+        let name = format!("{}, {axis} {}", curve.label, plain(point.x));
+        let points = super::run::iops_over_time(&point.job);
+        any |= points.len() > 1;
+        chart = chart.series(Series::line(name, points).colour(index));
+    }
+    any.then_some(chart)
+}
+
+fn table(curve: &Curve, axis: &str) -> String {
+    let mut table = Table::new(&[axis, "IOPS", "\u{b1}", "bandwidth", "lat mean", "p50", "p90", "p99", "p99.9", "max", "CPUs", "in flight", "verdicts"]);
+    let line = curve.at_load_line().map(|point| point.x).filter(|_| curve.line.as_ref().is_some_and(|line| !line.still_rising));
+    for point in &curve.points {
+        let lat = point.job.lat_ns();
+        let time = |ns: f64| if lat.is_empty() { "-".to_string() } else { nanoseconds(ns) };
+        let quantile = |q: f64| time(lat.quantile(q) as f64);
+        let codes = point.job.verdicts.iter().map(|verdict| verdict.code.as_str()).filter(|code| *code != "interval-too-short");
+        let at = if Some(point.x) == line { "\u{2002}\u{25c0} load line" } else { "" };
+        table.row(
+            if Some(point.x) == line { "at" } else { "" },
+            &[
+                ("", format!("{}{at}", plain(point.x))),
+                ("", precise_count(point.iops.mean)),
+                ("", if point.samples.len() < 2 { "?".into() } else { percent(relative_half_width(&point.iops)) }),
+                ("", bytes_per_second(point.bytes_per_second.mean)),
+                ("", time(lat.mean())),
+                ("", quantile(0.5)),
+                ("", quantile(0.9)),
+                ("", quantile(0.99)),
+                ("", quantile(0.999)),
+                ("", time(lat.max() as f64)),
+                ("", plain(cpus(point))),
+                ("", plain(point.job.depth.mean())),
+                ("codes", codes.collect::<Vec<_>>().join(", ")),
+            ],
+        );
+    }
+    table.end()
+}
+
+/// The curves of all sweeps in the same charts.
+pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
+    let sweeps = || documents.iter().filter_map(|named| match &named.document {
+        Document::Sweep(sweep) => Some((&named.name, sweep)),
+        _ => None,
+    });
+    if sweeps().count() < 2 {
+        return String::new();
+    }
+    let curves: Vec<(String, &Curve)> = sweeps()
+        .flat_map(|(name, sweep)| sweep.curves.iter().map(move |curve| (format!("{name} {}", curve.label), curve)))
+        .collect();
+    let axis = sweeps().next().map_or("iodepth", |(_, sweep)| axis_name(sweep));
+    let mut out = String::from("<h2>Sweeps side by side</h2>");
+    let mut table = Table::new(&["", "plateau IOPS", "interval", "load line", "interval", "overload", "latency there", "p99 there"]);
+    for (name, curve) in &curves {
+        let Some(line) = &curve.line else { continue };
+        let lat = curve.at_load_line().map(|point| point.job.lat_ns()).unwrap_or_default();
+        table.row(
+            "",
+            &[
+                ("", name.clone()),
+                ("", count(line.plateau_iops.mean)),
+                ("", format!("{} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high))),
+                ("", if line.still_rising { "beyond the sweep".into() } else { depth(line.load_line.mean) }),
+                ("", if line.still_rising { "-".into() } else { format!("{} to {}", depth(line.load_line.low), depth(line.load_line.high)) }),
+                ("", line.overload.map_or("none".into(), |overload| depth(overload.mean))),
+                ("", nanoseconds(lat.mean())),
+                ("", nanoseconds(lat.quantile(0.99) as f64)),
+            ],
+        );
+    }
+    out.push_str(&table.end());
+    out + &cards(depth_charts(axis, &curves, None))
+}

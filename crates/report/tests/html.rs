@@ -1,0 +1,103 @@
+//! The HTML page: complete, self-contained, and safe whatever the names say.
+
+mod sample;
+
+use measure::schema::Document;
+use report::html::{NamedDocument, render};
+
+fn named(name: &str, document: Document) -> NamedDocument {
+    NamedDocument { name: name.into(), document }
+}
+
+fn pages() -> Vec<(&'static str, String)> {
+    let sweep = || named("nvme.json", Document::Sweep(sample::sweep()));
+    let run = || named("nightly.json", Document::Run(sample::run()));
+    let comparison = || named("ab.json", Document::Comparison(sample::comparison()));
+    let mut other = sample::sweep();
+    other.curves.truncate(1);
+    vec![
+        ("sweep", render(&[sweep()])),
+        ("run", render(&[run()])),
+        ("comparison", render(&[comparison()])),
+        ("many", render(&[sweep(), named("other.json", Document::Sweep(other)), run(), named("weekly.json", Document::Run(sample::run()))])),
+        ("empty", render(&[named("x", Document::Run(Default::default())), named("y", Document::Sweep(Default::default())), named("z", Document::Comparison(Default::default()))])),
+        ("nothing", render(&[])),
+    ]
+}
+
+/// Set PLIMSOLL_PAGES to a directory to look at the pages that the tests see.
+#[test]
+fn pages_are_self_contained_and_well_formed() {
+    for (name, page) in pages() {
+        if let Some(directory) = std::env::var_os("PLIMSOLL_PAGES") {
+            std::fs::write(std::path::Path::new(&directory).join(format!("{name}.html")), &page).unwrap();
+        }
+        for outside in ["<script", "<link", "<img", "@import", "src=", "href=", "url("] {
+            assert!(!page.contains(outside), "{name} has {outside}");
+        }
+        // The name of the SVG namespace is the only address, and nothing loads it.
+        assert_eq!(page.matches("http").count(), page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count(), "{name}");
+        assert!(!page.contains("NaN") && !page.contains("inf,") && !page.contains("\"inf"), "{name}");
+        balanced(name, &page);
+    }
+}
+
+/// Every element that is opened is closed, in order.
+fn balanced(name: &str, page: &str) {
+    const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
+    let mut open: Vec<&str> = Vec::new();
+    for part in page.split('<').skip(1) {
+        let tag = part.split(['>', ' ']).next().unwrap();
+        let end = part.find('>').unwrap_or_else(|| panic!("{name}: <{tag} is not closed"));
+        if let Some(closed) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(closed), "{name}: </{closed}>");
+        } else if !part[..end].ends_with('/') && !VOID.contains(&tag) {
+            open.push(tag);
+        }
+    }
+    assert!(open.is_empty(), "{name}: {open:?}");
+}
+
+#[test]
+fn verdicts_come_before_figures_and_figures_are_there() {
+    let page = render(&[named("nightly.json", Document::Run(sample::run()))]);
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+    assert!(at("writes-not-synced") < at("<h2>All jobs"));
+    at("nvme0n1");
+    at("AMD EPYC 7543");
+    at("plimsoll run nightly.fio");
+    let page = render(&[named("nvme.json", Document::Sweep(sample::sweep()))]);
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+    at("Nothing speaks against them");
+    at("Load line");
+    at("IOPS over time");
+    at("load line</td>");
+}
+
+#[test]
+fn names_cannot_inject_markup() {
+    let mut sweep = sample::sweep();
+    let evil = "</style></svg><script>alert(1)</script>";
+    sweep.target = evil.into();
+    sweep.advice = evil.into();
+    sweep.axis = evil.into();
+    sweep.curves[0].label = evil.into();
+    sweep.provenance.command = vec![evil.into()];
+    sweep.provenance.machine.hostname = evil.into();
+    let mut run = sample::run();
+    run.jobs[0].name = evil.into();
+    run.jobs[0].facts.rw = evil.into();
+    run.jobs[1].verdicts[0].code = evil.into();
+    run.jobs[1].verdicts[0].what = evil.into();
+    run.disks[0].name = evil.into();
+    let mut comparison = sample::comparison();
+    comparison.sides = (evil.into(), evil.into());
+    comparison.effects[0].figure = evil.into();
+    let page = render(&[
+        named(evil, Document::Sweep(sweep)),
+        named(evil, Document::Run(run)),
+        named(evil, Document::Comparison(comparison)),
+    ]);
+    assert!(!page.contains("<script"));
+    balanced("evil", &page);
+}
