@@ -1,6 +1,7 @@
 //! The seeded op stream of one clone: which bytes of which file, in which direction, next.
 //!
-//! Pure and reproducible: the same job, clone number and file sizes give the same stream, on any machine.
+//! Pure and reproducible: the same job, clone number and file sizes give the same stream, on any machine (but for
+//! Zipf, Pareto and normal distributions, which use the platform's `exp` and `ln`).
 //!
 //! ```text
 //! turns (which file) ─► direction ─► offset: sequential, or blocks (order, map, shape, zones) ─► sizes ─► Op
@@ -586,3 +587,6 @@ impl Syncs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

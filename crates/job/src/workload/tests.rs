@@ -1,0 +1,369 @@
+//! The whole stream: coverage against a set, mixes against their distributions, and sequences that must never change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::job::{Distribution, FileService, Generator, Rw, Zones};
+use measure::PerDirection;
+
+const KIB: u64 = 1024;
+
+fn job(edit: impl FnOnce(&mut Job)) -> Job {
+    let mut job = Job { name: "test".into(), ..Job::default() };
+    job.rw = Rw { random: true, ..job.rw };
+    edit(&mut job);
+    job
+}
+
+fn mixed(edit: impl FnOnce(&mut Job)) -> Job {
+    job(|job| {
+        job.rw.directions = PerDirection { read: true, write: true, trim: false };
+        edit(job);
+    })
+}
+
+fn extents(sizes: &[u64]) -> Vec<FileExtent> {
+    sizes.iter().map(|&size| FileExtent { offset: 4096, size }).collect()
+}
+
+fn pass(workload: &mut Workload) -> Vec<Op> {
+    std::iter::from_fn(|| workload.next()).collect()
+}
+
+fn ops(job: &Job, sizes: &[u64]) -> Vec<Op> {
+    pass(&mut Workload::new(job, 0, &extents(sizes)).unwrap())
+}
+
+/// Whether `count` of `draws` is within four standard deviations of a binomial distribution.
+fn close(count: usize, share: f64, draws: usize) -> bool {
+    let (count, draws) = (count as f64, draws as f64);
+    (count - share * draws).abs() <= 4.0 * (draws * share * (1.0 - share)).sqrt() + 1.0
+}
+
+/// Each byte once: ops sorted by place touch each other, and nothing is left out but tails shorter than a block.
+fn assert_covers(ops: &[Op], sizes: &[u64], smallest: u64) {
+    for (file, &size) in sizes.iter().enumerate() {
+        let mut places: Vec<(u64, u64)> = ops.iter().filter(|op| op.file == file as u32).map(|op| (op.offset - 4096, op.len)).collect();
+        places.sort_unstable();
+        let mut end = 0;
+        for (offset, len) in places {
+            assert_eq!(offset, end, "file {file}: a gap or an overlap");
+            end += len;
+        }
+        assert!(end <= size && size - end < smallest, "file {file}: {end} of {size}");
+    }
+}
+
+/// The promise of users' scripts: the same seed gives the same ops in every version to come. A change here breaks it.
+/// (Zipf, Pareto and normal distributions are left out: they use the platform's exp and ln, to the last bit.)
+#[test]
+fn golden_sequences() {
+    let digest = |job: &Job, clone: u32| {
+        let mut workload = Workload::new(job, clone, &extents(&[1024 * KIB, 512 * KIB])).unwrap();
+        let mut hash = 0;
+        let mut count = 0;
+        while let Some(op) = workload.next() {
+            let kind = match op.kind {
+                OpKind::Io(direction) => direction as u64,
+                OpKind::Sync => 3,
+                OpKind::DataSync => 4,
+                OpKind::SyncRange => 5,
+            };
+            for word in [kind, u64::from(op.file), op.offset, op.len] {
+                hash = mix(hash ^ word);
+            }
+            count += 1;
+        }
+        (count, hash)
+    };
+    let first: Vec<u64> = ops(&job(|_| {}), &[64 * KIB]).iter().map(|op| op.offset / 4096 - 1).collect();
+    let golden = [
+        ("first offsets", (first.len(), first.iter().fold(0, |hash, offset| mix(hash ^ offset)))),
+        ("random", digest(&job(|_| {}), 0)),
+        ("clone 1", digest(&job(|_| {}), 1)),
+        ("seed", digest(&job(|job| job.pattern.seed = 1), 0)),
+        ("mixed", digest(&mixed(|_| {}), 0)),
+        ("range", digest(&mixed(|job| job.blocks.range = PerDirection { read: (4096, 16384), write: (4096, 16384), trim: (4096, 4096) }), 0)),
+        ("files", digest(&job(|job| job.files.service = FileService::Random), 0)),
+        ("syncs", digest(&mixed(|job| job.syncs.fsync = 5), 0)),
+    ];
+    let recorded = [
+        ("first offsets", (16, 0x3eb47b216d1c8e51)),
+        ("random", (384, 0x12fafd0a8e69b926)),
+        ("clone 1", (384, 0x3ab0ae9a48756b45)),
+        ("seed", (384, 0xc0394a76661fafa8)),
+        ("mixed", (384, 0x54693b7845bf3ad2)),
+        ("range", (197, 0xcacca5c6ddc3b323)),
+        ("files", (384, 0xb5ac11f0033dfd4a)),
+        ("syncs", (421, 0xc1c9d73ffa2a9ba5)),
+    ];
+    assert_eq!(golden[..], recorded[..]);
+}
+
+#[test]
+fn every_block_once_whatever_its_size() {
+    let sizes = [1024 * KIB, 100 * KIB + 1000, 4096];
+    let cases = [
+        ("fixed", job(|_| {})),
+        ("lfsr", job(|job| job.pattern.generator = Generator::Permutation)),
+        ("lfsr is a map even without one", job(|job| (job.pattern.generator, job.pattern.no_random_map) = (Generator::Permutation, true))),
+        ("mixed", mixed(|_| {})),
+        ("range", job(|job| job.blocks.range.read = (4096, 32768))),
+        ("split", job(|job| (job.blocks.range.read, job.blocks.split.read) = ((4096, 65536), vec![(4096, 20.0), (8192, 30.0), (65536, 50.0)]))),
+        ("mixed range", mixed(|job| job.blocks.range = PerDirection { read: (4096, 32768), write: (4096, 32768), trim: (4096, 4096) })),
+        ("zoned", job(|job| job.pattern.zones.read = vec![(90.0, 10.0), (10.0, 90.0)])),
+        ("random files", job(|job| job.files.service = FileService::Random)),
+        ("few open", job(|job| (job.files.open, job.files.service) = (Some(1), FileService::Random))),
+        ("in turn", job(|job| job.files.service_ops = 7)),
+    ];
+    for (name, job) in cases {
+        let mut workload = Workload::new(&job, 3, &extents(&sizes)).unwrap();
+        let first = pass(&mut workload);
+        println!("{name}: {} ops", first.len());
+        assert_covers(&first, &sizes, 4096);
+        assert_eq!(workload.next(), None, "a finished pass stays finished");
+        workload.restart();
+        assert_eq!(pass(&mut workload), first, "{name}: randrepeat is the default");
+    }
+}
+
+#[test]
+fn passes_differ_where_asked() {
+    for edit in [(|job: &mut Job| job.pattern.repeatable = false) as fn(&mut Job), |job| job.time.time_based = true] {
+        for range in [(4096, 4096), (4096, 16384)] {
+            let job = job(|job| {
+                edit(job);
+                job.blocks.range.read = range;
+            });
+            let mut workload = Workload::new(&job, 0, &extents(&[256 * KIB])).unwrap();
+            let first = pass(&mut workload);
+            workload.restart();
+            let second = pass(&mut workload);
+            assert_ne!(first, second);
+            assert_covers(&first, &[256 * KIB], 4096);
+            assert_covers(&second, &[256 * KIB], 4096);
+        }
+    }
+}
+
+#[test]
+fn clones_and_seeds_differ_and_repeat() {
+    let stream = |clone, seed, name: &str| {
+        let job = job(|job| (job.pattern.seed, job.name) = (seed, name.into()));
+        pass(&mut Workload::new(&job, clone, &extents(&[256 * KIB])).unwrap())
+    };
+    let streams = [stream(0, 1, "a"), stream(1, 1, "a"), stream(0, 2, "a"), stream(0, 1, "b")];
+    for (i, a) in streams.iter().enumerate() {
+        assert!(streams[..i].iter().all(|b| a != b));
+    }
+    assert_eq!(stream(1, 1, "a"), streams[1]);
+}
+
+#[test]
+fn without_a_map_blocks_repeat() {
+    let ops = ops(&job(|job| job.pattern.no_random_map = true), &[4096 * 4096]);
+    assert_eq!(ops.len(), 4096);
+    let unlike = ops.iter().map(|op| op.offset).collect::<BTreeSet<_>>().len();
+    // Of n blocks drawn n times, 1 - 1/e are drawn at all.
+    assert!(close(unlike, 1.0 - (-1.0f64).exp(), 4096), "{unlike}");
+}
+
+#[test]
+fn directions_that_differ_cover_apart() {
+    // bs=8k,4k: no read is shorter than 8 KiB, and neither direction repeats a block of its own.
+    let ops = ops(&mixed(|job| (job.blocks.range.read, job.blocks.align.read) = ((8192, 8192), 8192)), &[1024 * KIB]);
+    for (direction, len) in [(Direction::Read, 8192), (Direction::Write, 4096)] {
+        let mine: Vec<&Op> = ops.iter().filter(|op| op.kind == OpKind::Io(direction)).collect();
+        assert!(mine.iter().all(|op| op.len == len && (op.offset - 4096).is_multiple_of(len)));
+        assert_eq!(mine.iter().map(|op| op.offset).collect::<BTreeSet<_>>().len(), mine.len());
+    }
+    assert!(ops.iter().map(|op| op.len).sum::<u64>().abs_diff(1024 * KIB) <= 4096);
+}
+
+#[test]
+fn offsets_keep_to_their_alignment() {
+    let far = ops(&job(|job| job.blocks.align.read = 16384), &[256 * KIB]);
+    assert_eq!(far.iter().map(|op| op.offset).collect::<BTreeSet<_>>(), (0..16).map(|i| 4096 + i * 16384).collect());
+    assert_eq!(far.len(), 16, "each place once");
+    let near = ops(&job(|job| job.blocks.align.read = 512), &[256 * KIB]);
+    assert_eq!(near.len(), 64);
+    assert!(near.iter().all(|op| op.offset.is_multiple_of(512) && op.len == 4096 && op.offset + op.len <= 4096 + 256 * KIB));
+    assert!(near.iter().any(|op| !op.offset.is_multiple_of(4096)));
+}
+
+#[test]
+fn reads_and_writes_mix_as_asked() {
+    for percent in [0u8, 1, 30, 50, 70, 99, 100] {
+        let ops = ops(&mixed(|job| job.pattern.mix_read = percent), &[64 * 1024 * KIB]);
+        let reads = ops.iter().filter(|op| op.kind == OpKind::Io(Direction::Read)).count();
+        assert!(close(reads, f64::from(percent) / 100.0, ops.len()), "{percent} %: {reads} of {}", ops.len());
+    }
+}
+
+#[test]
+fn a_wanted_direction_is_given() {
+    let mut workload = Workload::new(&mixed(|_| {}), 0, &extents(&[1024 * KIB])).unwrap();
+    for direction in [Direction::Write, Direction::Write, Direction::Read, Direction::Write, Direction::Read] {
+        assert_eq!(workload.next_of(direction).unwrap().kind, OpKind::Io(direction));
+    }
+    let mut only = Workload::new(&job(|_| {}), 0, &extents(&[1024 * KIB])).unwrap();
+    assert_eq!(only.next_of(Direction::Write).unwrap().kind, OpKind::Io(Direction::Read));
+}
+
+#[test]
+fn part_of_the_ops_is_random() {
+    let job = job(|job| (job.pattern.percent_random.read, job.pattern.no_random_map) = (30, true));
+    let ops = ops(&job, &[256 * 1024 * KIB]);
+    let sequential = ops.windows(2).filter(|pair| pair[1].offset == pair[0].offset + pair[0].len).count();
+    assert!(close(sequential, 0.7, ops.len() - 1), "{sequential} of {}", ops.len());
+}
+
+#[test]
+fn a_new_offset_every_so_many_ops() {
+    let each = |identical: bool| {
+        let job = job(|job| (job.rw.ops_per_offset, job.pattern.identical, job.pattern.no_random_map) = (8, identical, true));
+        ops(&job, &[64 * 1024 * KIB])
+    };
+    for run in each(false).chunks(8) {
+        // At the end of the file there is no next block: fio then takes a random one, and so do we.
+        let end = run.iter().position(|op| op.offset + op.len == 4096 + 64 * 1024 * KIB).unwrap_or(run.len());
+        assert!(run[..end].windows(2).all(|pair| pair[1].offset == pair[0].offset + 4096), "{run:?}");
+    }
+    let identical = each(true);
+    assert!(identical.chunks(8).all(|run| run.iter().all(|op| op.offset == run[0].offset)));
+    assert!(identical.chunks(8).map(|run| run[0].offset).collect::<BTreeSet<_>>().len() > 1000);
+}
+
+#[test]
+fn sizes_by_kind_of_access() {
+    let job = job(|job| {
+        job.blocks.is_seq_rand = true;
+        job.blocks.range = PerDirection { read: (65536, 65536), write: (4096, 4096), trim: (4096, 4096) };
+        job.pattern.percent_random.read = 50;
+        job.pattern.no_random_map = true;
+    });
+    let ops = ops(&job, &[256 * 1024 * KIB]);
+    let small = ops.iter().filter(|op| op.len == 4096).count();
+    assert!(ops.iter().all(|op| op.len == 4096 || op.len == 65536));
+    assert!(close(small, 0.5, ops.len()), "{small} of {}", ops.len());
+    assert!(ops.windows(2).all(|pair| pair[1].len == 4096 || pair[1].offset == pair[0].offset + pair[0].len), "what is large is sequential");
+}
+
+#[test]
+fn zones_have_their_shares() {
+    let check = |job: &Job, shares: &[(f64, f64)]| {
+        let size = 64 * 1024 * KIB;
+        let ops = ops(job, &[size]);
+        let mut begin = 0.0;
+        for &(share, part) in shares {
+            let (from, to) = (4096.0 + begin * size as f64, 4096.0 + (begin + part) * size as f64);
+            let inside = ops.iter().filter(|op| (from..to).contains(&(op.offset as f64))).count();
+            assert!(close(inside, share, ops.len()), "{share}/{part}: {inside} of {}", ops.len());
+            begin += part;
+        }
+    };
+    let free = |edit: fn(&mut Job)| job(|job| {
+        job.pattern.no_random_map = true;
+        edit(job);
+    });
+    check(&free(|job| job.pattern.zones.read = vec![(60.0, 10.0), (30.0, 20.0), (8.0, 30.0), (2.0, 40.0)]), &[(0.6, 0.1), (0.3, 0.2), (0.08, 0.3), (0.02, 0.4)]);
+    check(&free(|job| job.pattern.zones_absolute.read = vec![(60.0, 16 * 1024 * KIB), (40.0, 48 * 1024 * KIB)]), &[(0.6, 0.25), (0.4, 0.75)]);
+    let beyond = Workload::new(&job(|job| job.pattern.zones_absolute.read = vec![(100.0, 1 << 30)]), 0, &extents(&[4096])).unwrap_err();
+    assert_eq!(beyond.to_string(), "job test: random_distribution=zoned_abs names 1073741824 bytes, but file 0 has only 4096");
+}
+
+#[test]
+fn popular_blocks_are_popular() {
+    let ops = ops(&job(|job| job.pattern.distribution.read = Distribution::Zipf(1.2, None)), &[64 * 1024 * KIB]);
+    let mut counts = BTreeMap::new();
+    for op in &ops {
+        *counts.entry(op.offset).or_insert(0usize) += 1;
+    }
+    let mut counts: Vec<usize> = counts.into_values().collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let sum: f64 = (1..=16384).map(|k| f64::from(k).powf(-1.2)).sum();
+    for (rank, &count) in counts.iter().enumerate().take(5) {
+        let share = ((rank + 1) as f64).powf(-1.2) / sum;
+        assert!(close(count, share, ops.len()), "rank {rank}: {count} of {}", ops.len());
+    }
+}
+
+#[test]
+fn files_are_served_by_their_rule() {
+    let sizes = [1024 * KIB; 4];
+    let files = |service, service_ops| -> Vec<u32> {
+        let job = job(|job| (job.files.service, job.files.service_ops) = (service, service_ops));
+        ops(&job, &sizes).iter().map(|op| op.file).collect()
+    };
+    assert_eq!(files(FileService::RoundRobin, 1)[..6], [0, 1, 2, 3, 0, 1]);
+    assert_eq!(files(FileService::RoundRobin, 3)[..7], [0, 0, 0, 1, 1, 1, 2]);
+    assert!(files(FileService::Sequential, 1).is_sorted());
+    let random = files(FileService::Random, 1);
+    assert!((0..4).all(|file| close(random[..500].iter().filter(|&&f| f == file).count(), 0.25, 500)));
+    assert!(files(FileService::Random, 5)[..500].chunks(5).all(|run| run.iter().all(|&file| file == run[0])));
+    let zipf = files(FileService::Distributed(Distribution::Zipf(1.0, None)), 1);
+    let sum: f64 = (1..=4).map(|k| 1.0 / f64::from(k)).sum();
+    for file in 0..4 {
+        let count = zipf.iter().filter(|&&f| f == file).count();
+        assert!(close(count, 1.0 / f64::from(file + 1) / sum, zipf.len()), "file {file}: {count} of {}", zipf.len());
+    }
+    // A file of another size than the rest, and no more than two at a time.
+    let job = job(|job| job.files.open = Some(2));
+    let ops = ops(&job, &[8 * KIB, 64 * KIB, 16 * KIB, 8 * KIB]);
+    assert_covers(&ops, &[8 * KIB, 64 * KIB, 16 * KIB, 8 * KIB], 4096);
+    for (index, op) in ops.iter().enumerate() {
+        let unfinished = (0..4).filter(|&file| ops[..=index].iter().any(|op| op.file == file) && ops[index..].iter().any(|op| op.file == file)).count();
+        assert!(unfinished <= 2, "{op:?} with {unfinished} files at work");
+    }
+}
+
+#[test]
+fn random_zones_stay_inside() {
+    let job = job(|job| job.extent.strided = Some(Zones { size: 32 * KIB, range: 64 * KIB, skip: 64 * KIB }));
+    let ops = ops(&job, &[1024 * KIB]);
+    for (index, zone) in ops.chunks(8).enumerate() {
+        let begin = 4096 + (index as u64 % 8) * 128 * KIB;
+        assert!(zone.iter().all(|op| (begin..begin + 64 * KIB).contains(&op.offset)), "{index}: {zone:?}");
+        assert_eq!(zone.iter().map(|op| op.offset).collect::<BTreeSet<_>>().len(), zone.len());
+    }
+    assert_eq!(ops.len(), 256);
+}
+
+#[test]
+fn ranges_of_file_are_synced() {
+    let job = job(|job| {
+        job.rw = Rw { directions: PerDirection { read: false, write: true, trim: false }, random: false, ..job.rw };
+        job.syncs.range = Some((2, 3));
+    });
+    let ops = ops(&job, &[32 * KIB]);
+    let syncs: Vec<(usize, &Op)> = ops.iter().enumerate().filter(|(_, op)| op.kind == OpKind::SyncRange).collect();
+    assert_eq!(syncs.iter().map(|(at, op)| (*at, op.offset, op.len)).collect::<Vec<_>>(), [(3, 4096, 12288), (7, 4096 + 12288, 12288)]);
+}
+
+#[test]
+fn a_time_based_stream_does_not_end_by_itself() {
+    let job = job(|job| (job.time.time_based, job.pattern.no_random_map, job.extent.number_ios) = (true, true, Some(3)));
+    let mut workload = Workload::new(&job, 0, &extents(&[64 * KIB])).unwrap();
+    assert!((0..10_000).all(|_| workload.next().is_some()));
+}
+
+#[test]
+fn what_has_no_room_is_refused() {
+    let refused = |job: &Job, sizes: &[u64]| Workload::new(job, 0, &extents(sizes)).unwrap_err().to_string();
+    assert_eq!(refused(&job(|_| {}), &[4095]), "job test: no file has room for one block (the largest has 4095 bytes, the smallest block 4096); give a larger size or a smaller bs");
+    assert!(refused(&job(|_| {}), &[]).contains("no file has room"));
+    let zipf = job(|job| job.files.service = FileService::Distributed(Distribution::Zipf(1.0, None)));
+    assert!(refused(&zipf, &[8192, 100]).contains("file 1 has no room"));
+    // One small file among others is left out; io_size does not make it loop for ever.
+    let ops = ops(&job(|job| job.extent.io_size = Some(Amount::Bytes(64 * KIB))), &[8192, 100]);
+    assert_eq!(ops.len(), 16);
+    assert!(ops.iter().all(|op| op.file == 0));
+}
+
+/// Billions of blocks need no memory and no time to set up: an order replaces the map.
+#[test]
+fn a_petabyte_is_no_burden() {
+    let mut workload = Workload::new(&mixed(|_| {}), 0, &[FileExtent { offset: 0, size: 1 << 50 }]).unwrap();
+    let offsets: BTreeSet<u64> = (0..10_000).map(|_| workload.next().unwrap().offset).collect();
+    assert_eq!(offsets.len(), 10_000);
+}
