@@ -1,0 +1,378 @@
+//! What can be asked for: its blocking form, which any worker can carry out, and its form for the ring.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use sys::ring::{opcode, squeue, types};
+
+use crate::request::Outcome;
+
+/// A function of the program: `guasi_syscall_t`.
+pub(crate) type Function = unsafe extern "C" fn(*mut c_void, *const isize) -> isize;
+/// `guasi_cleanup_t`.
+pub(crate) type Cleanup = unsafe extern "C" fn(*mut c_void, *const isize);
+
+/// Parameters of a function (GUASI_MAX_PARAMS).
+pub(crate) const MAX_PARAMS: usize = 16;
+
+/// The most that one read or write transfers (MAX_RW_COUNT of Linux, read(2)): longer ones are cut, as read(2) does.
+const MAX_TRANSFER: usize = 0x7fff_f000;
+
+/// See the module. Pointers are the submitter's promise: valid until the request completes.
+#[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "so far only C programs ask for all of it"))]
+pub(crate) enum Call {
+    /// Tests of the queues.
+    #[allow(dead_code, reason = "constructed by the tests only")]
+    Nothing,
+    Function { function: Function, cleanup: Option<Cleanup>, params: [isize; MAX_PARAMS] },
+    Closure(Option<Box<dyn FnOnce() -> Outcome + Send>>),
+    /// pread(2), pwrite(2) and, with offset -1, read(2), write(2). `seekable`: known to be, need not be looked up.
+    Transfer { write: bool, fd: i32, buffer: *mut u8, len: usize, offset: i64, seekable: bool },
+    /// preadv2(2), pwritev2(2).
+    Vector { write: bool, fd: i32, iov: *const libc::iovec, count: i32, offset: i64, flags: i32 },
+    /// fsync(2), fdatasync(2).
+    Sync { fd: i32, data_only: bool },
+    /// fallocate(2).
+    Allocate { fd: i32, mode: i32, offset: i64, len: i64 },
+    /// Socket calls, with their time limit.
+    Socket(Box<SocketCall>),
+}
+
+/// A call on a socket.
+pub(crate) struct SocketCall {
+    pub fd: i32,
+    pub kind: SocketKind,
+    /// Milliseconds from the beginning of the call, negative: no limit.
+    pub timeout_ms: i64,
+    /// In the ring: the deadline on CLOCK_MONOTONIC, set when the call begins.
+    deadline: types::Timespec,
+    begun: bool,
+    /// In the ring: waiting for readiness because the call itself would not wait (O_NONBLOCK).
+    polling: bool,
+    /// It has waited so at least once.
+    polled: bool,
+    message: libc::msghdr,
+    iov: libc::iovec,
+}
+
+/// Which call on a socket.
+#[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "so far only C programs ask for all of it"))]
+pub(crate) enum SocketKind {
+    Receive { buffer: *mut u8, len: usize, flags: i32, from: *mut libc::sockaddr, from_len: *mut libc::socklen_t },
+    Send { buffer: *const u8, len: usize, flags: i32, to: *const libc::sockaddr, to_len: libc::socklen_t },
+    Accept { address: *mut libc::sockaddr, len: *mut libc::socklen_t },
+    Connect { address: *const libc::sockaddr, len: libc::socklen_t },
+}
+
+/// What a completion of the ring means for a call.
+pub(crate) enum Step {
+    /// It ended so.
+    Done(Outcome),
+    /// It has to be given to the ring again.
+    Again,
+}
+
+impl Call {
+    /// Whether the kernel can carry this call out by itself, given the right descriptor.
+    pub fn is_io(&self) -> bool {
+        !matches!(self, Call::Nothing | Call::Function { .. } | Call::Closure(_))
+    }
+
+    /// Whether the ring can carry this call out with the meaning that its blocking form has.
+    pub fn fits_ring(&self) -> bool {
+        match self {
+            Call::Transfer { offset, seekable: true, .. } => *offset >= 0,
+            // pread(2) of a pipe fails and two read(2)s of one file never give the same bytes; the ring differs in both.
+            Call::Transfer { fd, offset, .. } => is_seekable(*fd) == Some(*offset >= 0) && *offset >= -1,
+            Call::Vector { fd, offset, .. } => is_seekable(*fd) == Some(true) && *offset >= 0,
+            Call::Sync { .. } | Call::Allocate { .. } | Call::Socket(_) => true,
+            Call::Nothing | Call::Function { .. } | Call::Closure(_) => false,
+        }
+    }
+
+    /// The entries of the submission queue: the call, and its time limit if it has one.
+    pub fn entries(&mut self) -> (squeue::Entry, Option<squeue::Entry>) {
+        let entry = match self {
+            Call::Transfer { write, fd, buffer, len, offset, .. } => {
+                let len = (*len).min(MAX_TRANSFER) as u32;
+                match write {
+                    false => opcode::Read::new(types::Fd(*fd), *buffer, len).offset(*offset as u64).build(),
+                    true => opcode::Write::new(types::Fd(*fd), *buffer, len).offset(*offset as u64).build(),
+                }
+            }
+            Call::Vector { write: false, fd, iov, count, offset, flags } => {
+                let entry = opcode::Readv::new(types::Fd(*fd), *iov, *count as u32);
+                entry.offset(*offset as u64).rw_flags(*flags as _).build()
+            }
+            Call::Vector { write: true, fd, iov, count, offset, flags } => {
+                let entry = opcode::Writev::new(types::Fd(*fd), *iov, *count as u32);
+                entry.offset(*offset as u64).rw_flags(*flags as _).build()
+            }
+            Call::Sync { fd, data_only } => {
+                let flags = if *data_only { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
+                opcode::Fsync::new(types::Fd(*fd)).flags(flags).build()
+            }
+            Call::Allocate { fd, mode, offset, len } => {
+                opcode::Fallocate::new(types::Fd(*fd), *len as u64).offset(*offset as u64).mode(*mode).build()
+            }
+            Call::Socket(socket) => return socket.entries(),
+            Call::Nothing | Call::Function { .. } | Call::Closure(_) => opcode::Nop::new().build(),
+        };
+        (entry, None)
+    }
+
+    /// What the ring's result means. `broken_off`: somebody wanted the call to be.
+    pub fn step(&mut self, result: i32, broken_off: bool) -> Step {
+        if broken_off && result == -libc::ECANCELED {
+            return Step::Done(Outcome::failed(libc::EINTR));
+        }
+        match self {
+            Call::Socket(socket) => socket.step(result),
+            _ => Step::Done(Outcome::from_kernel(result.into())),
+        }
+    }
+
+    /// Carries the call out here and now.
+    ///
+    /// # Safety
+    /// The submitter's promise: all pointers are valid.
+    pub unsafe fn block(&mut self, private: *mut c_void) -> Outcome {
+        set_errno(0);
+        let result = match self {
+            Call::Nothing => 0,
+            Call::Function { function, params, .. } => {
+                // SAFETY: the program's function with the program's parameters.
+                let result = unsafe { function(private, params.as_ptr()) };
+                return Outcome { result, error: errno() };
+            }
+            Call::Closure(closure) => match closure.take() {
+                Some(closure) => return closure(),
+                None => 0,
+            },
+            Call::Transfer { write: false, fd, buffer, len, offset: -1, .. } => {
+                // SAFETY: the buffer is the submitter's promise.
+                unsafe { libc::read(*fd, buffer.cast(), *len) }
+            }
+            Call::Transfer { write: true, fd, buffer, len, offset: -1, .. } => {
+                // SAFETY: the buffer is the submitter's promise.
+                unsafe { libc::write(*fd, buffer.cast(), *len) }
+            }
+            Call::Transfer { write: false, fd, buffer, len, offset, .. } => {
+                // SAFETY: the buffer is the submitter's promise.
+                unsafe { libc::pread64(*fd, buffer.cast(), *len, *offset) }
+            }
+            Call::Transfer { write: true, fd, buffer, len, offset, .. } => {
+                // SAFETY: the buffer is the submitter's promise.
+                unsafe { libc::pwrite64(*fd, buffer.cast(), *len, *offset) }
+            }
+            Call::Vector { write: false, fd, iov, count, offset, flags } => {
+                // SAFETY: the vector is the submitter's promise.
+                unsafe { libc::preadv2(*fd, *iov, *count, *offset, *flags) }
+            }
+            Call::Vector { write: true, fd, iov, count, offset, flags } => {
+                // SAFETY: the vector is the submitter's promise.
+                unsafe { libc::pwritev2(*fd, *iov, *count, *offset, *flags) }
+            }
+            // SAFETY: takes no pointer.
+            Call::Sync { fd, data_only: false } => (unsafe { libc::fsync(*fd) }) as isize,
+            // SAFETY: takes no pointer.
+            Call::Sync { fd, data_only: true } => (unsafe { libc::fdatasync(*fd) }) as isize,
+            Call::Allocate { fd, mode, offset, len } => {
+                // SAFETY: takes no pointer.
+                (unsafe { libc::fallocate64(*fd, *mode, *offset, *len) }) as isize
+            }
+            // SAFETY: by the contract.
+            Call::Socket(socket) => unsafe { socket.block() },
+        };
+        Outcome { result, error: if result < 0 { errno() } else { 0 } }
+    }
+
+    /// Calls the program's cleanup function, if it gave one: once, when the call has ended or never will begin.
+    ///
+    /// # Safety
+    /// The submitter's promise: the function accepts its parameters.
+    pub unsafe fn clean_up(&mut self, private: *mut c_void) {
+        if let Call::Function { cleanup, params, .. } = self
+            && let Some(cleanup) = cleanup.take()
+        {
+            // SAFETY: by the contract.
+            unsafe { cleanup(private, params.as_ptr()) };
+        }
+    }
+}
+
+impl SocketCall {
+    #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "so far only C programs ask for all of it"))]
+    /// The call of that kind on socket `fd`, limited to `timeout_ms` if that is not negative.
+    pub fn new(fd: i32, kind: SocketKind, timeout_ms: i64) -> SocketCall {
+        // SAFETY: all-zero is a valid msghdr: no address, no vector, no control data.
+        let message = unsafe { MaybeUninit::<libc::msghdr>::zeroed().assume_init() };
+        let iov = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        SocketCall {
+            fd,
+            kind,
+            timeout_ms,
+            deadline: types::Timespec::new(),
+            begun: false,
+            polling: false,
+            polled: false,
+            message,
+            iov,
+        }
+    }
+
+    /// What poll(2) has to report before the call can go on.
+    fn events(&self) -> i16 {
+        match self.kind {
+            SocketKind::Receive { .. } | SocketKind::Accept { .. } => libc::POLLIN,
+            SocketKind::Send { .. } | SocketKind::Connect { .. } => libc::POLLOUT,
+        }
+    }
+
+    fn entries(&mut self) -> (squeue::Entry, Option<squeue::Entry>) {
+        if !self.begun {
+            self.begun = true;
+            let end_ns = sys::clock::monotonic_ns() + self.timeout_ms.max(0) as u64 * 1_000_000;
+            self.deadline = types::Timespec::new().sec(end_ns / 1_000_000_000).nsec((end_ns % 1_000_000_000) as u32);
+        }
+        let fd = types::Fd(self.fd);
+        let events = self.events();
+        let entry = match self.kind {
+            _ if self.polling => opcode::PollAdd::new(fd, events as u32).build(),
+            SocketKind::Receive { buffer, len, flags, from, .. } if from.is_null() => {
+                opcode::Recv::new(fd, buffer, len.min(MAX_TRANSFER) as u32).flags(flags).build()
+            }
+            SocketKind::Receive { buffer, len, flags, from, from_len } => {
+                // SAFETY: the submitter's promise: with an address comes the place of its length.
+                self.message.msg_namelen = unsafe { *from_len };
+                self.address(from.cast(), buffer, len);
+                opcode::RecvMsg::new(fd, &raw mut self.message).flags(flags as u32).build()
+            }
+            SocketKind::Send { buffer, len, flags, to, .. } if to.is_null() => {
+                opcode::Send::new(fd, buffer, len.min(MAX_TRANSFER) as u32).flags(flags | self.whole()).build()
+            }
+            SocketKind::Send { buffer, len, flags, to, to_len } => {
+                self.message.msg_namelen = to_len;
+                self.address(to.cast_mut().cast(), buffer.cast_mut(), len);
+                let flags = flags | self.whole();
+                opcode::SendMsg::new(fd, &raw const self.message).flags(flags as u32).build()
+            }
+            SocketKind::Accept { address, len } => opcode::Accept::new(fd, address, len).build(),
+            SocketKind::Connect { address, len } => opcode::Connect::new(fd, address, len).build(),
+        };
+        if self.timeout_ms < 0 {
+            return (entry, None);
+        }
+        let limit = opcode::LinkTimeout::new(&raw const self.deadline).flags(types::TimeoutFlags::ABS).build();
+        (entry.flags(squeue::Flags::IO_LINK), Some(limit))
+    }
+
+    fn address(&mut self, name: *mut c_void, buffer: *mut u8, len: usize) {
+        self.iov = libc::iovec { iov_base: buffer.cast(), iov_len: len };
+        self.message.msg_name = name;
+        self.message.msg_iov = &raw mut self.iov;
+        self.message.msg_iovlen = 1;
+    }
+
+    /// A blocking socket sends everything before send(2) returns; the ring does so if it is told.
+    fn whole(&self) -> i32 {
+        // SAFETY: takes no pointer.
+        let flags = unsafe { libc::fcntl(self.fd, libc::F_GETFL) };
+        if flags >= 0 && flags & libc::O_NONBLOCK == 0 { libc::MSG_WAITALL } else { 0 }
+    }
+
+    fn step(&mut self, result: i32) -> Step {
+        let not_yet = [-libc::EAGAIN, -libc::EINPROGRESS, -libc::EALREADY];
+        match (&self.kind, result) {
+            (_, result) if result == -libc::ECANCELED && self.timeout_ms >= 0 => {
+                Step::Done(Outcome::failed(libc::ETIMEDOUT))
+            }
+            (_, result) if self.polling && result >= 0 => {
+                self.polling = false;
+                Step::Again
+            }
+            (_, result) if !self.polling && not_yet.contains(&result) => {
+                self.polling = true;
+                self.polled = true;
+                Step::Again
+            }
+            // The second connect(2) after a first that went on by itself.
+            (SocketKind::Connect { .. }, result) if result == -libc::EISCONN && self.polled => {
+                Step::Done(Outcome { result: 0, error: 0 })
+            }
+            (SocketKind::Receive { from, from_len, .. }, result) => {
+                if !from.is_null() && result >= 0 {
+                    // SAFETY: the submitter's promise: with an address comes the place of its length.
+                    unsafe { **from_len = self.message.msg_namelen };
+                }
+                Step::Done(Outcome::from_kernel(result.into()))
+            }
+            (_, result) => Step::Done(Outcome::from_kernel(result.into())),
+        }
+    }
+
+    /// # Safety
+    /// The submitter's promise: all pointers are valid.
+    unsafe fn block(&mut self) -> isize {
+        let mut wanted = libc::pollfd { fd: self.fd, events: self.events(), revents: 0 };
+        if let SocketKind::Connect { address, len } = self.kind {
+            // SAFETY: the submitter's promise.
+            let result = unsafe { libc::connect(self.fd, address, len) };
+            if result == 0 || errno() != libc::EINPROGRESS {
+                return result as isize;
+            }
+        }
+        let limit = self.timeout_ms.clamp(-1, i32::MAX.into()) as i32;
+        // SAFETY: one valid pollfd.
+        match unsafe { libc::poll(&mut wanted, 1, limit) } {
+            0 => {
+                set_errno(libc::ETIMEDOUT);
+                return -1;
+            }
+            -1 => return -1,
+            _ => {}
+        }
+        match self.kind {
+            SocketKind::Receive { buffer, len, flags, from, from_len } => {
+                // SAFETY: the submitter's promise.
+                unsafe { libc::recvfrom(self.fd, buffer.cast(), len, flags, from, from_len) }
+            }
+            SocketKind::Send { buffer, len, flags, to, to_len } => {
+                // SAFETY: the submitter's promise.
+                unsafe { libc::sendto(self.fd, buffer.cast(), len, flags | libc::MSG_NOSIGNAL, to, to_len) }
+            }
+            // SAFETY: the submitter's promise.
+            SocketKind::Accept { address, len } => (unsafe { libc::accept(self.fd, address, len) }) as isize,
+            SocketKind::Connect { .. } => {
+                let (mut error, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
+                // SAFETY: an integer and its size.
+                unsafe {
+                    libc::getsockopt(self.fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &mut len)
+                };
+                set_errno(error);
+                if error == 0 { 0 } else { -1 }
+            }
+        }
+    }
+}
+
+/// Whether the descriptor has a position; None if it is not valid.
+fn is_seekable(fd: i32) -> Option<bool> {
+    // SAFETY: takes no pointer and moves nothing.
+    if unsafe { libc::lseek64(fd, 0, libc::SEEK_CUR) } >= 0 {
+        return Some(true);
+    }
+    (errno() == libc::ESPIPE).then_some(false)
+}
+
+pub(crate) fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+pub(crate) fn set_errno(value: i32) {
+    // SAFETY: takes nothing.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: always points to this thread's errno.
+    unsafe { *place = value }
+}

@@ -1,0 +1,526 @@
+//! A context: where a request goes, who is told when it is done, and how everything ends.
+
+use std::cell::UnsafeCell;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicUsize, fence};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::api::{Config, Drive};
+use crate::driver::{Driver, RingQueue, eventfd};
+use crate::pool::Pool;
+use crate::request::{self, Outcome, Request, Status};
+use crate::results::Results;
+use crate::stats::{Backend, Counters, Stats};
+use crate::{fork, handover, interrupt};
+
+/// With [`Drive::Caller`]: requests that gather before they are given to the kernel unasked.
+const GATHER: usize = 32;
+
+/// See the module.
+pub(crate) struct Core {
+    pub pool: Pool,
+    queue: RingQueue,
+    results: Results,
+    counters: Counters,
+    config: Config,
+    generation: u64,
+    /// Whether there is a ring, decided at the first request that could use it; the errno if not.
+    ring: OnceLock<Result<(), i32>>,
+    driver_thread: Mutex<Option<JoinHandle<()>>>,
+    /// With Drive::Caller: the driver, touched by the owner only.
+    local: UnsafeCell<Local>,
+    /// With Drive::Caller: the thread that uses the context, 0 until it does.
+    owner: AtomicUsize,
+    /// Requests that are with the pool.
+    in_pool: AtomicUsize,
+    /// What guasi_fd(3) gave out: readable when there may be results.
+    event: OnceLock<File>,
+}
+
+#[derive(Default)]
+struct Local {
+    driver: Option<Driver>,
+    gathered: usize,
+}
+
+// SAFETY: everything is behind locks and atomics, but `local`, which only the owner thread touches (checked).
+unsafe impl Sync for Core {}
+// SAFETY: nothing is tied to the thread that made it; a driver is made by the thread that uses it.
+unsafe impl Send for Core {}
+
+/// A number that no other living thread has.
+fn thread_token() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}
+
+impl Core {
+    /// A context without threads, without a ring: they come when they are needed.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM.
+    pub fn new(config: Config) -> std::io::Result<Arc<Core>> {
+        let priorities = config.priorities.max(1);
+        Ok(Arc::new(Core {
+            pool: Pool::new(priorities, config.min_threads, config.max_threads),
+            queue: RingQueue::new(priorities)?,
+            results: Results::new(priorities),
+            counters: Counters::default(),
+            generation: fork::generation(),
+            ring: OnceLock::new(),
+            driver_thread: Mutex::new(None),
+            local: UnsafeCell::default(),
+            owner: AtomicUsize::new(0),
+            in_pool: AtomicUsize::new(0),
+            event: OnceLock::new(),
+            config,
+        }))
+    }
+
+    #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "so far only C programs ask for all of it"))]
+    pub fn priorities(&self) -> usize {
+        self.config.priorities.max(1)
+    }
+
+    /// Whether this process, and this thread, may use the context.
+    ///
+    /// # Errors
+    /// ECHILD in a forked child; EPERM for a second thread with [`Drive::Caller`].
+    pub fn check(&self) -> Result<(), i32> {
+        if fork::generation() != self.generation {
+            return Err(libc::ECHILD);
+        }
+        if self.config.drive == Drive::Caller {
+            let me = thread_token();
+            match self.owner.compare_exchange(0, me, SeqCst, SeqCst) {
+                Ok(_) => {}
+                Err(owner) if owner == me => {}
+                Err(_) => return Err(libc::EPERM),
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// [`Core::check`] has passed with Drive::Caller, and the reference does not outlive the calling function.
+    #[allow(clippy::mut_from_ref, reason = "only the owner thread comes here, and it does not come twice at a time")]
+    unsafe fn local(&self) -> &mut Local {
+        // SAFETY: by the contract only one thread is here, in one function at a time.
+        unsafe { &mut *self.local.get() }
+    }
+
+    /// Takes a request.
+    ///
+    /// # Errors
+    /// As [`Core::check`]; EAGAIN when it needs a thread and there is none to be had. The request was not taken.
+    ///
+    /// # Safety
+    /// It is valid, pending, in no list, its priority below [`Core::priorities`], and its pointers
+    /// stay valid until it is fetched.
+    pub unsafe fn submit(self: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
+        self.check()?;
+        handover::released(request.cast());
+        // SAFETY: ours until it is queued.
+        let it = unsafe { &*request };
+        // SAFETY: as above.
+        let call = unsafe { &*it.call.get() };
+        if call.is_io() && self.has_ring() && call.fits_ring() {
+            it.in_ring.store(true, Relaxed);
+            // SAFETY: by the contract; the call fits.
+            unsafe { self.queue.push(request) };
+            Counters::add(&self.counters.ring_requests, 1);
+            return match self.config.drive {
+                Drive::Thread => {
+                    self.queue.ring_bell();
+                    Ok(())
+                }
+                Drive::Caller => self.gather(),
+            };
+        }
+        self.in_pool.fetch_add(1, SeqCst);
+        // SAFETY: by the contract.
+        let answer = unsafe { self.pool.submit(self, request) };
+        match answer {
+            Ok(()) => Counters::add(&self.counters.pool_requests, 1),
+            Err(_) => {
+                self.in_pool.fetch_sub(1, SeqCst);
+            }
+        }
+        answer
+    }
+
+    fn gather(&self) -> Result<(), i32> {
+        // SAFETY: submit has checked.
+        let local = unsafe { self.local() };
+        local.gathered += 1;
+        if local.gathered >= GATHER { self.flush() } else { Ok(()) }
+    }
+
+    /// With [`Drive::Caller`]: gives the kernel what has gathered.
+    ///
+    /// # Errors
+    /// As [`Core::check`]; otherwise what makes the ring useless.
+    pub fn flush(&self) -> Result<(), i32> {
+        self.check()?;
+        if self.config.drive == Drive::Caller {
+            // SAFETY: checked above.
+            let local = unsafe { self.local() };
+            local.gathered = 0;
+            if let Some(driver) = &mut local.driver {
+                driver.fill(&self.queue);
+                driver.submit().map_err(errno)?;
+                Counters::add(&self.counters.ring_enters, driver.take_enters());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether requests can go through a ring; sets it up when first asked.
+    fn has_ring(self: &Arc<Core>) -> bool {
+        self.ring.get_or_init(|| self.set_up()).is_ok()
+    }
+
+    fn set_up(self: &Arc<Core>) -> Result<(), i32> {
+        if !self.config.use_ring {
+            return Err(libc::EOPNOTSUPP);
+        }
+        match self.config.drive {
+            Drive::Caller => {
+                let driver = Driver::new(self.config.ring_entries)?;
+                if let Some(event) = self.event.get() {
+                    driver.signal(event.as_raw_fd()).map_err(errno)?;
+                }
+                // SAFETY: submit, which calls this, has checked.
+                unsafe { self.local() }.driver = Some(driver);
+                Ok(())
+            }
+            Drive::Thread => {
+                let (tell, told) = mpsc::sync_channel(1);
+                let core = Arc::clone(self);
+                let builder = std::thread::Builder::new().name("guasi-ring".into()).stack_size(256 << 10);
+                let thread = builder
+                    .spawn(move || {
+                        interrupt::shield(false);
+                        match Driver::new(core.config.ring_entries) {
+                            Ok(driver) => {
+                                let _ = tell.send(Ok(()));
+                                core.drive(driver);
+                            }
+                            Err(errno) => {
+                                let _ = tell.send(Err(errno));
+                            }
+                        }
+                    })
+                    .map_err(errno)?;
+                let answer = told.recv().unwrap_or(Err(libc::EAGAIN));
+                match answer {
+                    Ok(()) => *locked(&self.driver_thread) = Some(thread),
+                    Err(_) => drop(thread.join()),
+                }
+                answer
+            }
+        }
+    }
+
+    /// The life of the driver thread.
+    fn drive(&self, mut driver: Driver) {
+        loop {
+            driver.fill(&self.queue);
+            let sleeps = driver.announce_sleep(&self.queue);
+            let closing = self.queue.is_closing();
+            if closing && driver.is_idle() {
+                break;
+            }
+            if closing {
+                driver.cancel_all();
+            }
+            let went = if sleeps {
+                driver.wait(1, closing.then_some(Duration::from_millis(10)))
+            } else {
+                driver.poll()
+            };
+            self.queue.woke();
+            if let Err(error) = went {
+                // Requests in the kernel would be lost without a word. The ring works unless its descriptor is gone.
+                eprintln!("guasi: io_uring_enter: {error} (has the program closed descriptors that are not its own?)");
+                std::process::abort();
+            }
+            self.reap(&mut driver);
+        }
+        driver.disarm(&self.queue);
+    }
+
+    /// Passes on what the ring has completed.
+    fn reap(&self, driver: &mut Driver) {
+        driver.reap(&self.queue, |ended| {
+            Counters::add(&self.counters.finished, ended.len());
+            ended.iter().for_each(|&(request, _)| handover::released(request.cast()));
+            // SAFETY: finished by the driver, in no list.
+            unsafe { self.results.add(ended.iter().map(|&(request, _)| request)) };
+            if self.config.drive == Drive::Thread {
+                self.signal();
+            }
+        });
+        Counters::add(&self.counters.ring_enters, driver.take_enters());
+    }
+
+    /// A worker has carried a request out.
+    pub fn end(&self, request: *mut Request, outcome: Outcome) {
+        // SAFETY: the worker owns it.
+        unsafe { &*request }.finish(outcome);
+        self.pass_on(request);
+    }
+
+    fn pass_on(&self, request: *mut Request) {
+        handover::released(request.cast());
+        // SAFETY: valid, and not in the results yet.
+        let from_pool = !unsafe { &*request }.in_ring.load(Relaxed);
+        Counters::add(&self.counters.finished, 1);
+        // SAFETY: finished or cancelled, in no list.
+        unsafe { self.results.add(std::iter::once(request)) };
+        if from_pool {
+            self.in_pool.fetch_sub(1, SeqCst);
+        }
+        if self.config.drive == Drive::Caller {
+            self.queue.ring_bell();
+        }
+        self.signal();
+    }
+
+    /// Makes the descriptor of guasi_fd(3) readable, if it was asked for.
+    fn signal(&self) {
+        // Pairs with the fence of `fd`: either we see the descriptor, or it sees our results.
+        fence(SeqCst);
+        if let Some(mut event) = self.event.get() {
+            let _ = event.write(&1u64.to_ne_bytes());
+        }
+    }
+
+    /// An eventfd that is readable when there may be results.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM; as [`Core::check`].
+    pub fn fd(&self) -> Result<RawFd, i32> {
+        self.check()?;
+        if let Some(event) = self.event.get() {
+            return Ok(event.as_raw_fd());
+        }
+        let event = self.event.get_or_init({
+            let made = eventfd(libc::EFD_NONBLOCK).map_err(errno)?;
+            || made
+        });
+        if self.config.drive == Drive::Caller
+            // SAFETY: checked above.
+            && let Some(driver) = &unsafe { self.local() }.driver
+        {
+            driver.signal(event.as_raw_fd()).map_err(errno)?;
+        }
+        fence(SeqCst);
+        if self.results.len() > 0 {
+            self.signal();
+        }
+        Ok(event.as_raw_fd())
+    }
+
+    /// Waits for `min` results, or until the limit is over, and passes up to `max` to `take`; how many.
+    ///
+    /// # Errors
+    /// As [`Core::check`]; with [`Drive::Caller`] what makes the ring useless.
+    pub fn fetch(
+        self: &Arc<Core>,
+        min: usize,
+        max: usize,
+        limit: Option<Duration>,
+        mut take: impl FnMut(*mut Request),
+    ) -> Result<usize, i32> {
+        self.check()?;
+        if let Some(mut event) = self.event.get() {
+            let _ = event.read(&mut [0; 8]);
+        }
+        let take = |request: *mut Request| {
+            handover::acquired(request.cast());
+            take(request);
+        };
+        let min = min.min(max);
+        let taken = match self.config.drive {
+            Drive::Thread => self.results.wait_and_take(min, max, limit, take),
+            Drive::Caller => {
+                self.drive_until(min, limit)?;
+                self.results.take(max, take)
+            }
+        };
+        if self.event.get().is_some() && self.results.len() > 0 {
+            self.signal();
+        }
+        Ok(taken)
+    }
+
+    /// With [`Drive::Caller`]: drives the ring until there are `min` results, the limit is over, or none can come.
+    fn drive_until(&self, min: usize, limit: Option<Duration>) -> Result<(), i32> {
+        // SAFETY: fetch has checked.
+        let local = unsafe { self.local() };
+        local.gathered = 0;
+        let Some(driver) = &mut local.driver else {
+            self.results.wait_and_take(min.min(self.in_pool.load(SeqCst) + self.results.len()), 0, limit, |_| ());
+            return Ok(());
+        };
+        self.reap(driver);
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut polled = false;
+        loop {
+            driver.fill(&self.queue);
+            let have = self.results.len();
+            if have >= min && (polled || min > 0) {
+                return Ok(());
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let in_pool = self.in_pool.load(SeqCst);
+            let nothing_to_come = driver.is_idle() && in_pool == 0 && self.queue.backlog() == 0;
+            if polled && (left == Some(Duration::ZERO) || nothing_to_come) {
+                return Ok(());
+            }
+            if !polled && (min == 0 || left == Some(Duration::ZERO)) || nothing_to_come {
+                polled = true;
+                driver.poll().map_err(errno)?;
+            } else if in_pool == 0 {
+                let want = (min - have).min(driver.inflight()).max(1);
+                driver.wait(want, left).map_err(errno)?;
+            } else if driver.announce_sleep(&self.queue) {
+                if self.results.len() == have {
+                    driver.wait(1, left).map_err(errno)?;
+                }
+                self.queue.woke();
+            } else {
+                driver.poll().map_err(errno)?;
+            }
+            self.reap(driver);
+        }
+    }
+
+    /// Cancels a request; what has become of it.
+    ///
+    /// # Errors
+    /// As [`Core::check`].
+    ///
+    /// # Safety
+    /// It was submitted here and has not been freed.
+    pub unsafe fn cancel(self: &Arc<Core>, request: *mut Request) -> Result<Status, i32> {
+        self.check()?;
+        // SAFETY: valid by the contract.
+        let it = unsafe { &*request };
+        let canceled = if it.in_ring.load(Relaxed) {
+            // SAFETY: by the contract.
+            unsafe { self.queue.cancel(request) }
+        } else {
+            // SAFETY: by the contract.
+            unsafe { self.pool.cancel(self, request) }
+        };
+        if !canceled {
+            if self.config.drive == Drive::Caller {
+                self.flush()?;
+            }
+            return Ok(it.status());
+        }
+        Counters::add(&self.counters.canceled, 1);
+        // SAFETY: cancelled: ours until passed on.
+        let call = unsafe { &mut *it.call.get() };
+        // SAFETY: the submitter's promise; the call will never begin.
+        unsafe { call.clean_up(it.private) };
+        self.pass_on(request);
+        Ok(Status::Canceled)
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        let census = self.pool.census();
+        let (ring_requests, pool_requests) =
+            (self.counters.ring_requests.load(Relaxed), self.counters.pool_requests.load(Relaxed));
+        Stats {
+            backend: match self.ring.get() {
+                None => Backend::Unused,
+                Some(Ok(())) => Backend::Ring,
+                Some(Err(_)) => Backend::Pool,
+            },
+            ring_error: self.ring.get().and_then(|ring| ring.err()).unwrap_or(0),
+            signal: interrupt::installed().unwrap_or(0),
+            threads: census.threads as u32,
+            threads_idle: census.idle as u32,
+            threads_peak: census.peak as u32,
+            submitted: ring_requests + pool_requests,
+            finished: self.counters.finished.load(Relaxed),
+            canceled: self.counters.canceled.load(Relaxed),
+            ring_requests,
+            pool_requests,
+            ring_enters: self.counters.ring_enters.load(Relaxed),
+            queued: (census.queued + self.queue.backlog()) as u64,
+        }
+    }
+
+    /// Ends everything: pending requests are cleaned up, active ones broken off and waited for, all freed but
+    /// those that have been fetched. In a forked child: nothing, the context is the parent's.
+    ///
+    /// # Safety
+    /// Nobody else uses the context any more; requests that were not fetched are not used afterwards.
+    pub unsafe fn close(&self) {
+        if fork::generation() != self.generation {
+            return;
+        }
+        let discard = |request: *mut Request| {
+            // SAFETY: drained: ours.
+            let it = unsafe { &*request };
+            // SAFETY: as above.
+            let call = unsafe { &mut *it.call.get() };
+            // SAFETY: the submitter's promise; the call will never begin.
+            unsafe { call.clean_up(it.private) };
+            // SAFETY: in no list, and by the contract not used afterwards.
+            unsafe { request::free(request) };
+        };
+        self.queue.drain().into_iter().for_each(discard);
+        match self.config.drive {
+            Drive::Thread => {
+                self.queue.close();
+                let thread = locked(&self.driver_thread).take();
+                if let Some(thread) = thread {
+                    let _ = thread.join();
+                }
+            }
+            Drive::Caller => self.close_local(),
+        }
+        self.pool.close(discard);
+        // SAFETY: by the contract results are not used after this.
+        self.results.take(usize::MAX, |request| unsafe { request::free(request) });
+    }
+
+    fn close_local(&self) {
+        // SAFETY: close's contract: nobody else uses the context.
+        let Some(mut driver) = unsafe { self.local() }.driver.take() else { return };
+        while !driver.is_idle() {
+            driver.cancel_all();
+            if driver.wait(1, Some(Duration::from_millis(10))).is_err() {
+                // Closed by another thread than the one that used it: the kernel may still write to the buffers, so
+                // nothing that it knows is freed.
+                std::mem::forget(driver);
+                return;
+            }
+            self.reap(&mut driver);
+            if !self.queue.is_closing() {
+                self.queue.close();
+            }
+            driver.fill(&self.queue);
+        }
+        driver.disarm(&self.queue);
+    }
+}
+
+fn errno(error: std::io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

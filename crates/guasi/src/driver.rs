@@ -1,0 +1,450 @@
+//! The ring's side of a context: a queue that any thread may add to, and the driver that alone touches the ring.
+//!
+//! No more than [`WINDOW`] requests are in the kernel at a time; the rest wait in order of priority, where they cost
+//! nothing and can still be cancelled. That is why 10,000 queued reads run as fast as 100.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use sys::ring::{IoUring, Setup, opcode, squeue, types};
+
+use crate::call::Step;
+use crate::list::Lists;
+use crate::request::{Outcome, Request, Status};
+use crate::handover;
+
+/// Requests in the kernel at the most: what the deepest queues of disks and network cards hold.
+const WINDOW: usize = 256;
+
+/// The user data of completions that are no request: the bell, and what needs no answer (time limits, cancellations).
+const BELL: u64 = 0;
+const IGNORED: u64 = 1;
+
+/// What any thread may touch. See the module.
+pub(crate) struct RingQueue {
+    pending: Mutex<Lists>,
+    backlog: AtomicUsize,
+    cancels: Mutex<Vec<*mut Request>>,
+    has_cancels: AtomicBool,
+    /// An eventfd: writing to it ends the driver's wait.
+    bell: File,
+    /// The driver waits in the kernel, or is about to: ring the bell.
+    asleep: AtomicBool,
+    closing: AtomicBool,
+}
+
+// SAFETY: the raw pointers are to requests, which may be handed to any thread.
+unsafe impl Send for RingQueue {}
+// SAFETY: they are only touched under the locks.
+unsafe impl Sync for RingQueue {}
+
+/// The owner of the ring: made, used and dropped by one thread.
+pub(crate) struct Driver {
+    ring: IoUring,
+    window: usize,
+    inflight: usize,
+    bell_armed: bool,
+    bell_value: Box<u64>,
+    /// Requests whose completion has been taken from the ring, to be passed on.
+    ended: Vec<(*mut Request, Outcome)>,
+    /// Requests that go into the ring once more.
+    again: Vec<*mut Request>,
+    enters: usize,
+}
+
+// SAFETY: a driver is moved only before its first use or with its whole context; the kernel refuses other threads.
+unsafe impl Send for Driver {}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// An eventfd.
+///
+/// # Errors
+/// EMFILE, ENFILE, ENOMEM.
+pub(crate) fn eventfd(flags: i32) -> io::Result<File> {
+    // SAFETY: takes no pointer.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fd was just made and belongs to nobody else.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+impl RingQueue {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM.
+    pub fn new(priorities: usize) -> io::Result<RingQueue> {
+        Ok(RingQueue {
+            pending: Mutex::new(Lists::new(priorities)),
+            backlog: AtomicUsize::new(0),
+            cancels: Mutex::new(Vec::new()),
+            has_cancels: AtomicBool::new(false),
+            bell: eventfd(0)?,
+            asleep: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    /// Requests that wait for a place in the ring.
+    pub fn backlog(&self) -> usize {
+        self.backlog.load(SeqCst)
+    }
+
+    /// Queues a request.
+    ///
+    /// # Safety
+    /// It is valid, pending, in no list, and its call fits the ring.
+    pub unsafe fn push(&self, request: *mut Request) {
+        let mut pending = locked(&self.pending);
+        // SAFETY: by the contract.
+        unsafe { pending.push(request) };
+        self.backlog.store(pending.len(), SeqCst);
+    }
+
+    /// Wakes the driver if it sleeps.
+    pub fn ring_bell(&self) {
+        if self.asleep.swap(false, SeqCst) {
+            let _ = (&self.bell).write(&1u64.to_ne_bytes()); // fails only at 2^64 - 1 unheard rings
+        }
+    }
+
+    /// Takes a request that is still pending out and marks it cancelled: true. False if it has begun; then the
+    /// driver is asked to break it off.
+    ///
+    /// # Safety
+    /// The request is valid and was pushed here.
+    pub unsafe fn cancel(&self, request: *mut Request) -> bool {
+        // SAFETY: valid by the contract.
+        let it = unsafe { &*request };
+        let mut pending = locked(&self.pending);
+        if it.status() == Status::Pending {
+            // SAFETY: pending, under the lock, means linked.
+            unsafe { pending.remove(request) };
+            it.set_status(Status::Canceled);
+            self.backlog.store(pending.len(), SeqCst);
+            return true;
+        }
+        drop(pending);
+        let mut cancels = locked(&self.cancels);
+        // In this order: either we see Complete, or `forget` sees the wish and waits for the lock.
+        let first = !it.cancel_wanted.swap(true, SeqCst);
+        if first && it.status() == Status::Active {
+            cancels.push(request);
+            self.has_cancels.store(true, SeqCst);
+            drop(cancels);
+            self.ring_bell();
+        }
+        false
+    }
+
+    /// Removes a request that has completed from those to be broken off: its memory may be reused.
+    fn forget(&self, request: *mut Request) {
+        locked(&self.cancels).retain(|&other| other != request);
+    }
+
+    /// Tells the driver to end once nothing is in flight.
+    pub fn close(&self) {
+        self.closing.store(true, SeqCst);
+        self.ring_bell();
+    }
+
+    /// The driver is awake: the bell need not be rung.
+    pub fn woke(&self) {
+        self.asleep.store(false, SeqCst);
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(SeqCst)
+    }
+
+    /// Takes everything that is pending, marked cancelled.
+    pub fn drain(&self) -> Vec<*mut Request> {
+        let mut pending = locked(&self.pending);
+        let mut all = Vec::new();
+        while let Some(request) = pending.pop() {
+            // SAFETY: it was linked, hence valid.
+            unsafe { (*request).set_status(Status::Canceled) };
+            all.push(request);
+        }
+        self.backlog.store(0, SeqCst);
+        all
+    }
+
+    /// Appends the next requests to begin, marked active.
+    fn begin(&self, most: usize, begun: &mut Vec<*mut Request>) {
+        let mut pending = locked(&self.pending);
+        for _ in 0..most {
+            let Some(request) = pending.pop() else { break };
+            // SAFETY: it was linked, hence valid.
+            unsafe { (*request).set_status(Status::Active) };
+            begun.push(request);
+        }
+        self.backlog.store(pending.len(), SeqCst);
+    }
+}
+
+impl Driver {
+    /// A ring for the calling thread. `entries` 0: the usual size; smaller ones are for tests and tight memory limits.
+    ///
+    /// # Errors
+    /// The errno of io_uring_setup(2), or EOPNOTSUPP on kernels that lack what we need (before 5.11).
+    pub fn new(entries: u32) -> Result<Driver, i32> {
+        let mut entries = if entries == 0 { WINDOW as u32 } else { entries.max(2) };
+        let ring = loop {
+            let setup = Setup { completion_entries: entries * 4, single_issuer: true, ..Setup::new(entries) };
+            match setup.build() {
+                Ok(ring) => break ring,
+                // Locked memory is short: a smaller ring serves, too.
+                Err(error) if error.source.raw_os_error() == Some(libc::ENOMEM) && entries > 8 => entries /= 4,
+                Err(error) => return Err(error.source.raw_os_error().unwrap_or(libc::ENOSYS)),
+            }
+        };
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(libc::EOPNOTSUPP);
+        }
+        Ok(Driver {
+            window: WINDOW.min(entries as usize),
+            ring,
+            inflight: 0,
+            bell_armed: false,
+            bell_value: Box::new(0),
+            ended: Vec::with_capacity(WINDOW),
+            again: Vec::new(),
+            enters: 0,
+        })
+    }
+
+    /// Requests in the kernel.
+    pub fn inflight(&self) -> usize {
+        self.inflight
+    }
+
+    /// Calls of io_uring_enter(2) since last asked.
+    pub fn take_enters(&mut self) -> usize {
+        std::mem::take(&mut self.enters)
+    }
+
+    /// Lets completions signal an eventfd.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn signal(&self, eventfd: RawFd) -> io::Result<()> {
+        self.ring.submitter().register_eventfd(eventfd)
+    }
+
+    /// Moves requests from the queue into the ring, as far as the window allows, and asks for cancellations.
+    pub fn fill(&mut self, queue: &RingQueue) {
+        if !self.again.is_empty() || queue.backlog() > 0 {
+            self.fill_requests(queue);
+        }
+        // After the requests: one that is going round again must be in the kernel to be found there.
+        if queue.has_cancels.load(SeqCst) {
+            self.fill_cancels(queue);
+        }
+    }
+
+    fn fill_requests(&mut self, queue: &RingQueue) {
+        // A call with a time limit takes two entries, which must reach the kernel together.
+        let room = {
+            let submission = self.ring.submission();
+            (submission.capacity() - submission.len()) / 2
+        };
+        let room = room.min(self.window.saturating_sub(self.inflight));
+        let mut begun = std::mem::take(&mut self.again);
+        let left = begun.split_off(begun.len().min(room));
+        queue.begin(room - begun.len(), &mut begun);
+        for &request in &begun {
+            handover::acquired(request.cast());
+            // SAFETY: the request is ours until it is ended.
+            let it = unsafe { &*request };
+            // SAFETY: as above; nobody else touches the call.
+            let (entry, limit) = unsafe { &mut *it.call.get() }.entries();
+            self.push(entry.user_data(request as u64));
+            if let Some(limit) = limit {
+                self.push(limit.user_data(IGNORED));
+            }
+        }
+        self.inflight += begun.len();
+        begun.clear();
+        begun.extend(left);
+        self.again = begun;
+    }
+
+    fn fill_cancels(&mut self, queue: &RingQueue) {
+        let mut cancels = locked(&queue.cancels);
+        queue.has_cancels.store(false, SeqCst);
+        while let Some(request) = cancels.pop() {
+            if self.ring.submission().is_full() {
+                cancels.push(request);
+                queue.has_cancels.store(true, SeqCst);
+                return;
+            }
+            self.push(opcode::AsyncCancel::new(request as u64).build().user_data(IGNORED));
+        }
+    }
+
+    /// Asks the kernel to break off whatever is in flight.
+    pub fn cancel_all(&mut self) {
+        if !self.ring.submission().is_full() {
+            let all = types::CancelBuilder::any().all();
+            self.push(opcode::AsyncCancel2::new(all).build().user_data(IGNORED));
+        }
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        // SAFETY: what the entry points to lives in the request (the submitter's promise) or in this driver,
+        // and stays until the completion has been taken.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        debug_assert!(pushed.is_ok(), "room was checked");
+    }
+
+    /// Gives the kernel what is in the submission queue; does not wait.
+    ///
+    /// # Errors
+    /// What makes the ring useless.
+    pub fn submit(&mut self) -> io::Result<()> {
+        if self.ring.submission().is_empty() {
+            return Ok(());
+        }
+        self.enters += 1;
+        forgive(self.ring.submit().map(drop))
+    }
+
+    /// Lets the kernel finish what is due, without waiting.
+    ///
+    /// # Errors
+    /// What makes the ring useless.
+    pub fn poll(&mut self) -> io::Result<()> {
+        if self.inflight == 0 && self.ring.submission().is_empty() {
+            return Ok(());
+        }
+        if !self.ring.completion().is_empty() {
+            return self.submit();
+        }
+        self.enters += 1;
+        let queued = self.ring.submission().len() as u32;
+        const GETEVENTS: u32 = 1;
+        // SAFETY: no signal mask is passed.
+        let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
+        forgive(entered.map(drop))
+    }
+
+    /// Submits and waits for `want` completions, or the bell, or the limit.
+    ///
+    /// The caller has announced its sleep ([`Driver::announce_sleep`]) if others may want to wake it.
+    ///
+    /// # Errors
+    /// What makes the ring useless.
+    pub fn wait(&mut self, want: usize, limit: Option<Duration>) -> io::Result<()> {
+        self.enters += 1;
+        let waited = match limit {
+            None => self.ring.submit_and_wait(want),
+            Some(limit) => {
+                let limit = types::Timespec::from(limit);
+                self.ring.submitter().submit_with_args(want, &types::SubmitArgs::new().timespec(&limit))
+            }
+        };
+        forgive(waited.map(drop))
+    }
+
+    /// Announces that the driver is about to wait: from here on the bell is rung. False if there is something to do.
+    pub fn announce_sleep(&mut self, queue: &RingQueue) -> bool {
+        if !self.bell_armed {
+            if self.ring.submission().is_full() {
+                return false;
+            }
+            let place: *mut u64 = &mut *self.bell_value;
+            let read = opcode::Read::new(types::Fd(queue.bell.as_raw_fd()), place.cast(), 8);
+            self.push(read.build().user_data(BELL));
+            self.bell_armed = true;
+        }
+        queue.asleep.store(true, SeqCst);
+        let window_open = self.inflight < self.window && queue.backlog() > 0;
+        if window_open || queue.has_cancels.load(SeqCst) {
+            queue.asleep.store(false, SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// Takes the completions that are there and passes the requests that ended to `pass_on`.
+    pub fn reap(&mut self, queue: &RingQueue, mut pass_on: impl FnMut(&mut Vec<(*mut Request, Outcome)>)) {
+        let (mut bell, mut ended, mut again) =
+            (false, std::mem::take(&mut self.ended), std::mem::take(&mut self.again));
+        let mut taken = 0;
+        for completion in self.ring.completion() {
+            let request = match completion.user_data() {
+                BELL => {
+                    bell = true;
+                    continue;
+                }
+                IGNORED => continue,
+                pointer => pointer as *mut Request,
+            };
+            taken += 1;
+            // SAFETY: the request is ours until it is ended.
+            let it = unsafe { &*request };
+            // SAFETY: as above; nobody else touches the call.
+            match unsafe { &mut *it.call.get() }.step(completion.result(), it.cancel_wanted.load(SeqCst)) {
+                Step::Again if !it.cancel_wanted.load(SeqCst) => again.push(request),
+                Step::Again => ended.push((request, Outcome::failed(libc::EINTR))),
+                Step::Done(outcome) => ended.push((request, outcome)),
+            }
+        }
+        self.inflight -= taken;
+        if bell {
+            self.bell_armed = false;
+        }
+        self.again = again;
+        if !ended.is_empty() {
+            for &(request, outcome) in &ended {
+                // SAFETY: ours until passed on.
+                let it = unsafe { &*request };
+                it.finish(outcome);
+                if it.cancel_wanted.load(SeqCst) {
+                    queue.forget(request);
+                }
+            }
+            pass_on(&mut ended);
+            ended.clear();
+        }
+        self.ended = ended;
+    }
+
+    /// Takes the bell out of the ring, so that the kernel writes nothing any more once the ring is dropped.
+    pub fn disarm(&mut self, queue: &RingQueue) {
+        while self.bell_armed {
+            queue.asleep.store(true, SeqCst);
+            queue.ring_bell();
+            if self.wait(1, None).is_err() {
+                return;
+            }
+            self.reap(queue, |_| ());
+        }
+    }
+
+    /// Whether nothing is left to do: nothing in flight, nothing to be submitted again.
+    pub fn is_idle(&self) -> bool {
+        self.inflight == 0 && self.again.is_empty()
+    }
+}
+
+/// Interrupted, out of time, or the kernel short of memory for the moment: not errors, the caller comes back.
+fn forgive(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY)) => {
+            Ok(())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,36 @@
+//! Tells ThreadSanitizer what passes from thread to thread through the library.
+//!
+//! A program that is built with `-fsanitize=thread` does not see the locks in here. The C part refers to the
+//! sanitizer's functions weakly: in all other programs this costs one test of a pointer.
+
+use std::ffi::c_void;
+
+#[cfg(feature = "c-abi")]
+unsafe extern "C" {
+    fn guasi_internal_released(place: *mut c_void);
+    fn guasi_internal_acquired(place: *mut c_void);
+}
+
+/// What the caller did before is visible to whoever calls [`acquired`] with the same place afterwards.
+#[inline]
+pub(crate) fn released(place: *mut c_void) {
+    #[cfg(feature = "c-abi")]
+    // SAFETY: the address is only a key.
+    unsafe {
+        guasi_internal_released(place)
+    };
+    #[cfg(not(feature = "c-abi"))]
+    let _ = place;
+}
+
+/// See [`released`].
+#[inline]
+pub(crate) fn acquired(place: *mut c_void) {
+    #[cfg(feature = "c-abi")]
+    // SAFETY: the address is only a key.
+    unsafe {
+        guasi_internal_acquired(place)
+    };
+    #[cfg(not(feature = "c-abi"))]
+    let _ = place;
+}

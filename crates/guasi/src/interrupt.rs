@@ -1,0 +1,81 @@
+//! Breaking off a system call that a worker is blocked in: a signal whose handler does nothing.
+//!
+//! A real-time signal that nobody uses, chosen when the first worker starts and installed (without SA_RESTART) only
+//! when the first active call is to be broken off. SIGUSR1, which GUASI 0.25 took, stays the program's.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::{Mutex, OnceLock};
+
+static CHOICE: OnceLock<Option<i32>> = OnceLock::new();
+static INSTALLED: Mutex<bool> = Mutex::new(false);
+
+/// The signal that would be, or is, used; None if the program has a handler for every real-time signal.
+pub(crate) fn signal() -> Option<i32> {
+    *CHOICE.get_or_init(|| (libc::SIGRTMIN()..libc::SIGRTMAX()).rev().find(|&signal| is_free(signal)))
+}
+
+/// The signal if its handler has been installed.
+pub(crate) fn installed() -> Option<i32> {
+    let installed = *INSTALLED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if installed { signal() } else { None }
+}
+
+fn is_free(signal: i32) -> bool {
+    let mut current = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only asks; the structure is ours to fill.
+    let answer = unsafe { libc::sigaction(signal, ptr::null(), current.as_mut_ptr()) };
+    // SAFETY: zeroed is a valid sigaction, and the kernel filled it in.
+    let current = unsafe { current.assume_init() };
+    answer == 0 && current.sa_sigaction == libc::SIG_DFL
+}
+
+extern "C" fn nothing(_signal: i32) {}
+
+/// The signal, its handler installed; None if the program has taken the signal since it was chosen.
+fn install() -> Option<i32> {
+    let signal = signal()?;
+    let mut installed = INSTALLED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !*installed {
+        if !is_free(signal) {
+            return None;
+        }
+        // SAFETY: all-zero is a valid sigaction: no flags (so calls are broken off, not restarted), empty mask.
+        let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
+        action.sa_sigaction = nothing as *const () as usize;
+        // SAFETY: the handler does nothing, hence is async-signal-safe, and lives as long as the library.
+        if unsafe { libc::sigaction(signal, &action, ptr::null_mut()) } != 0 {
+            return None;
+        }
+        *installed = true;
+    }
+    Some(signal)
+}
+
+/// Breaks off whatever system call the thread is blocked in.
+///
+/// # Safety
+/// The thread exists and has not been joined.
+pub(crate) unsafe fn interrupt(thread: libc::pthread_t) {
+    if let Some(signal) = install() {
+        // SAFETY: the thread exists by the contract; the handler is installed.
+        unsafe { libc::pthread_kill(thread, signal) };
+    }
+}
+
+/// Blocks every signal in this thread, except those that it raises itself by a fault, and ours if it may be broken off: the
+/// program's handlers run on the program's threads.
+pub(crate) fn shield(interruptible: bool) {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: fills the set.
+    unsafe { libc::sigfillset(set.as_mut_ptr()) };
+    // SAFETY: filled above.
+    let mut set = unsafe { set.assume_init() };
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+    for signal in faults.into_iter().chain(signal().filter(|_| interruptible)) {
+        // SAFETY: a valid set and signal number.
+        unsafe { libc::sigdelset(&mut set, signal) };
+    }
+    // SAFETY: changes only this thread's mask.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set, ptr::null_mut()) };
+}

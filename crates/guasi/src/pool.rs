@@ -1,0 +1,533 @@
+//! Workers that carry out functions, and whatever the ring can't.
+//!
+//! Who adds workers: a submit that finds nobody running; submits and workers that leave a backlog behind, now and
+//! then; and the overseer, a thread that exists only while there is a backlog or a call to break off, for the case
+//! that every worker is blocked and nobody submits.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{io, ptr};
+
+use sys::clock::monotonic_ns;
+
+use crate::core::Core;
+use crate::request::{Request, Status};
+use crate::sizing::{FRESH_NS, Load, Sizing};
+use crate::work::{Next, Sleeper, State, Work};
+use crate::{handover, interrupt};
+
+/// A worker that found nothing to do for this long ends, unless it is one of the minimum.
+const IDLE: Duration = Duration::from_secs(1);
+/// How long the one worker that looks for work does so before it sleeps.
+const LOOK_NS: u64 = 10_000;
+/// Submits and workers consider adding a worker no more often than this.
+const CONSIDER_NS: u64 = 25_000;
+/// The overseer's pace while workers are being added, and the slowest while requests wait.
+const TICK: Duration = Duration::from_micros(100);
+const SLOW_TICK: Duration = Duration::from_millis(2);
+/// The pace at which a call that should end is interrupted again: a signal that arrives just before the
+/// call blocks is lost.
+const INTERRUPT_TICK: Duration = Duration::from_millis(1);
+/// With nothing to oversee for this long the overseer ends.
+const OVERSEER_IDLE: Duration = Duration::from_secs(1);
+
+type Worker = Sleeper<Facts>;
+
+/// What others know about a worker.
+pub(crate) struct Facts {
+    /// When the current function began; 0 between functions.
+    started_ns: AtomicU64,
+    current: AtomicPtr<Request>,
+    phase: AtomicU32,
+    thread: AtomicU64,
+    handle: Mutex<Option<JoinHandle<()>>>,
+}
+
+// The phases of a worker: a signal must hit the call that it is meant for and no later one, so
+// a worker can't leave a call while somebody is signalling, and swallows the signal before it goes on.
+const BETWEEN: u32 = 0;
+const IN_CALL: u32 = 1;
+const SIGNALLING: u32 = 2;
+const SIGNALLED: u32 = 3;
+
+/// See the module.
+pub(crate) struct Pool {
+    work: Work<Facts>,
+    roster: Mutex<Roster>,
+    gone: Condvar,
+    min: usize,
+    stack_bytes: usize,
+    limit: AtomicUsize,
+    considered_ns: AtomicU64,
+    peak: AtomicUsize,
+    overseer: Mutex<Overseer>,
+    overseer_called: Condvar,
+    /// The overseer is absent, or will not look for a while.
+    overseer_away: AtomicBool,
+    interrupting: AtomicBool,
+}
+
+struct Roster {
+    workers: Vec<Arc<Worker>>,
+    /// Ended, to be joined.
+    ended: Vec<Arc<Worker>>,
+    sizing: Sizing,
+}
+
+#[derive(Default)]
+struct Overseer {
+    handle: Option<JoinHandle<()>>,
+    running: bool,
+    called: bool,
+}
+
+/// Workers to be woken and to be made, decided under the lock, done outside of it.
+#[derive(Default)]
+struct Growth {
+    wake: Vec<Arc<Worker>>,
+    make: usize,
+}
+
+/// What the pool consists of at this moment.
+pub(crate) struct Census {
+    pub threads: usize,
+    pub idle: usize,
+    pub peak: usize,
+    pub queued: usize,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Pool {
+    /// A pool without threads yet; `max` 0: no limit.
+    pub fn new(priorities: usize, min: usize, max: usize) -> Pool {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let sizing = Sizing::new(cpus, min, max);
+        Pool {
+            work: Work::new(priorities),
+            limit: AtomicUsize::new(sizing.limit()),
+            roster: Mutex::new(Roster { workers: Vec::new(), ended: Vec::new(), sizing }),
+            gone: Condvar::new(),
+            min,
+            stack_bytes: default_stack_bytes(),
+            considered_ns: AtomicU64::new(0),
+            peak: AtomicUsize::new(0),
+            overseer: Mutex::default(),
+            overseer_called: Condvar::new(),
+            overseer_away: AtomicBool::new(true),
+            interrupting: AtomicBool::new(false),
+        }
+    }
+
+    /// Hands a request to the workers.
+    ///
+    /// # Errors
+    /// EAGAIN when there is no worker and none can be made: the request was not taken.
+    ///
+    /// # Safety
+    /// It is valid, pending, in no list; `core` is the one that this pool is part of.
+    pub unsafe fn submit(&self, core: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
+        let mut state = self.work.lock();
+        // SAFETY: by the contract.
+        unsafe { self.work.push(&mut state, request) };
+        let growth = self.consider(&mut state, 1, false);
+        let alone = state.backlog() > 1 && growth.is_empty();
+        drop(state);
+        if alone {
+            self.call_overseer(core);
+        }
+        match self.grow(core, growth) {
+            Ok(()) => Ok(()),
+            Err(_) => self.nobody_can_run(core, request),
+        }
+    }
+
+    /// After a worker could not be made: if there is none at all, nothing that is queued will ever run.
+    fn nobody_can_run(&self, core: &Arc<Core>, own: *mut Request) -> Result<(), i32> {
+        let mut state = self.work.lock();
+        if state.running > 0 || state.idle() > 0 {
+            return Ok(());
+        }
+        let stranded = self.work.drain(&mut state);
+        drop(state);
+        let mut answer = Ok(());
+        for request in stranded {
+            if request == own {
+                answer = Err(libc::EAGAIN);
+            } else {
+                // SAFETY: drained: ours, valid.
+                unsafe { (*request).set_status(Status::Active) };
+                core.end(request, crate::request::Outcome::failed(libc::EAGAIN));
+            }
+        }
+        answer
+    }
+
+    /// Decides whether to add workers. Unless `thorough`, not more often than every CONSIDER_NS, and not while
+    /// somebody is looking for work.
+    fn consider(&self, state: &mut State<Facts>, most: usize, thorough: bool) -> Growth {
+        let mut growth = Growth::default();
+        let backlog = state.backlog();
+        if backlog == 0 || state.closing || (state.spinning && !thorough) {
+            return growth;
+        }
+        let mut load =
+            Load { now_ns: 0, backlog, running: state.running, fresh: 0, begun: state.begun };
+        let mut roster;
+        if state.running == 0 {
+            roster = locked(&self.roster);
+        } else {
+            load.now_ns = monotonic_ns();
+            if !thorough && load.now_ns.saturating_sub(self.considered_ns.load(Relaxed)) < CONSIDER_NS {
+                return growth;
+            }
+            self.considered_ns.store(load.now_ns, Relaxed);
+            roster = locked(&self.roster);
+            let blocked = roster.workers.iter().filter(|worker| worker.about.is_blocked(load.now_ns)).count();
+            load.fresh = load.running.saturating_sub(blocked);
+        }
+        if thorough {
+            roster.sizing.adjust(load);
+            self.limit.store(roster.sizing.limit(), Relaxed);
+        }
+        let more = roster.sizing.more(load).min(most);
+        drop(roster);
+        for _ in 0..more {
+            match state.take_idle() {
+                Some(worker) => growth.wake.push(worker),
+                None => {
+                    state.running += 1;
+                    growth.make += 1;
+                }
+            }
+        }
+        growth
+    }
+
+    fn grow(&self, core: &Arc<Core>, growth: Growth) -> io::Result<()> {
+        for worker in growth.wake {
+            worker.wake();
+        }
+        let mut answer = Ok(());
+        for _ in 0..growth.make {
+            if let Err(error) = self.make_worker(core) {
+                self.work.lock().running -= 1;
+                answer = Err(error);
+            }
+        }
+        answer
+    }
+
+    fn make_worker(&self, core: &Arc<Core>) -> io::Result<()> {
+        let facts = Facts {
+            started_ns: AtomicU64::new(0),
+            current: AtomicPtr::new(ptr::null_mut()),
+            phase: AtomicU32::new(BETWEEN),
+            thread: AtomicU64::new(0),
+            handle: Mutex::new(None),
+        };
+        let worker = Sleeper::new(facts);
+        interrupt::signal(); // chosen before the mask of the first worker is set
+        let mut roster = locked(&self.roster);
+        roster.workers.push(Arc::clone(&worker));
+        let ended = std::mem::take(&mut roster.ended);
+        self.peak.fetch_max(roster.workers.len(), Relaxed);
+        drop(roster);
+        ended.iter().for_each(|worker| worker.about.join());
+
+        let mut handle = locked(&worker.about.handle);
+        let (their_core, their_worker) = (Arc::clone(core), Arc::clone(&worker));
+        let builder = std::thread::Builder::new().name("guasi".into()).stack_size(self.stack_bytes);
+        match builder.spawn(move || their_core.pool.work_as(&their_core, &their_worker)) {
+            Ok(thread) => {
+                *handle = Some(thread);
+                Ok(())
+            }
+            Err(error) => {
+                locked(&self.roster).workers.retain(|other| !Arc::ptr_eq(other, &worker));
+                self.gone.notify_all();
+                Err(error)
+            }
+        }
+    }
+
+    /// The life of a worker.
+    fn work_as(&self, core: &Arc<Core>, me: &Arc<Worker>) {
+        interrupt::shield(true);
+        // SAFETY: always valid for the calling thread.
+        me.about.thread.store(unsafe { libc::pthread_self() }, Release);
+        let look = |came: &dyn Fn() -> bool| {
+            let end_ns = monotonic_ns() + LOOK_NS;
+            while !came() && monotonic_ns() < end_ns {
+                for _ in 0..16 {
+                    std::hint::spin_loop();
+                }
+            }
+        };
+        let over_limit = |state: &State<Facts>| state.running > self.limit.load(Relaxed);
+        let may_end = |state: &mut State<Facts>| state.running + state.idle() > self.min;
+        let begin = |_: &mut State<Facts>, request: *mut Request| {
+            me.about.current.store(request, Release);
+            me.about.phase.store(IN_CALL, Release);
+        };
+        while let Next::Run(request) = self.work.next(me, Some(IDLE), look, over_limit, may_end, begin) {
+            let now_ns = monotonic_ns();
+            me.about.started_ns.store(now_ns, Relaxed);
+            if self.work.backlog() > 0 {
+                self.hand_on(core, now_ns);
+            }
+            handover::acquired(request.cast());
+            // SAFETY: the request is ours until it is ended.
+            let it = unsafe { &*request };
+            // SAFETY: as above; nobody else touches the call.
+            let call = unsafe { &mut *it.call.get() };
+            let private = it.private;
+            // SAFETY: the submitter's promise.
+            let outcome = unsafe { call.block(private) };
+            me.about.leave_call();
+            // SAFETY: the submitter's promise; the call has ended.
+            unsafe { call.clean_up(private) };
+            core.end(request, outcome);
+        }
+        let mut roster = locked(&self.roster);
+        roster.workers.retain(|other| !Arc::ptr_eq(other, me));
+        roster.ended.push(Arc::clone(me));
+        drop(roster);
+        self.gone.notify_all();
+    }
+
+    /// A worker that leaves requests behind sees to it that somebody takes them.
+    fn hand_on(&self, core: &Arc<Core>, now_ns: u64) {
+        if now_ns.saturating_sub(self.considered_ns.load(Relaxed)) >= CONSIDER_NS {
+            let growth = self.consider(&mut self.work.lock(), 1, false);
+            let _ = self.grow(core, growth); // this worker runs: the queue is not stranded
+        }
+        self.call_overseer(core);
+    }
+
+    /// Cancels a request: true if it had not begun. One that is active is broken off, as soon and as often as needed.
+    ///
+    /// # Safety
+    /// The request is valid and was submitted here.
+    pub unsafe fn cancel(&self, core: &Arc<Core>, request: *mut Request) -> bool {
+        // SAFETY: by the contract.
+        if unsafe { self.work.cancel(request) } {
+            return true;
+        }
+        // SAFETY: valid by the contract.
+        if unsafe { (*request).status() } == Status::Active {
+            // SAFETY: valid by the contract.
+            unsafe { (*request).cancel_wanted.store(true, SeqCst) };
+            self.interrupting.store(true, SeqCst);
+            self.interrupt_wanted();
+            self.call_overseer(core);
+        }
+        false
+    }
+
+    /// Signals every worker whose call is to be broken off; whether there was one.
+    fn interrupt_wanted(&self) -> bool {
+        let roster = locked(&self.roster);
+        let mut any = false;
+        for worker in &roster.workers {
+            any |= worker.about.interrupt_if(|request| {
+                // SAFETY: the worker can't leave the call meanwhile, so its request is valid.
+                unsafe { (*request).cancel_wanted.load(SeqCst) }
+            });
+        }
+        any
+    }
+
+    /// Makes sure that the overseer looks soon.
+    fn call_overseer(&self, core: &Arc<Core>) {
+        if !self.overseer_away.load(SeqCst) {
+            return;
+        }
+        let mut overseer = locked(&self.overseer);
+        self.overseer_away.store(false, SeqCst);
+        overseer.called = true;
+        if overseer.running {
+            drop(overseer);
+            self.overseer_called.notify_one();
+            return;
+        }
+        if let Some(ended) = overseer.handle.take() {
+            let _ = ended.join();
+        }
+        let theirs = Arc::clone(core);
+        let builder = std::thread::Builder::new().name("guasi-overseer".into()).stack_size(128 << 10);
+        match builder.spawn(move || theirs.pool.oversee(&theirs)) {
+            Ok(handle) => {
+                overseer.handle = Some(handle);
+                overseer.running = true;
+            }
+            // Without it the pool still grows with every submit; try again at the next call.
+            Err(_) => self.overseer_away.store(true, SeqCst),
+        }
+    }
+
+    /// The life of the overseer.
+    fn oversee(&self, core: &Arc<Core>) {
+        interrupt::shield(false);
+        sys::clock::precise_timers();
+        let mut tick = TICK;
+        let mut quiet = Duration::ZERO;
+        loop {
+            let mut state = self.work.lock();
+            if state.closing {
+                return;
+            }
+            let growth = self.consider(&mut state, usize::MAX, true);
+            let backlog = state.backlog();
+            drop(state);
+            let grew = !growth.is_empty();
+            let _ = self.grow(core, growth); // no thread to be had: the next tick tries again
+            // The flag first: whoever sets it after this look calls us again.
+            let interrupting = self.interrupting.swap(false, SeqCst) && self.interrupt_wanted();
+            if interrupting {
+                self.interrupting.store(true, SeqCst);
+            }
+            quiet = if backlog > 0 || interrupting { Duration::ZERO } else { quiet + tick };
+            tick = match (grew, interrupting) {
+                (true, _) => TICK,
+                (false, true) => INTERRUPT_TICK,
+                (false, false) if backlog > 0 => (tick * 2).min(SLOW_TICK),
+                _ => (tick * 2).min(Duration::from_millis(50)),
+            };
+            let mut overseer = locked(&self.overseer);
+            if tick > SLOW_TICK {
+                self.overseer_away.store(true, SeqCst);
+                // A call that came before the flag was up has not been counted on us: look once more.
+                if self.work.backlog() > 0 || self.interrupting.load(SeqCst) {
+                    self.overseer_away.store(false, SeqCst);
+                    tick = TICK;
+                    continue;
+                }
+                if quiet >= OVERSEER_IDLE {
+                    overseer.running = false;
+                    return;
+                }
+            }
+            if !overseer.called {
+                let waited = self.overseer_called.wait_timeout(overseer, tick);
+                overseer = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            }
+            if std::mem::take(&mut overseer.called) {
+                tick = TICK;
+            }
+            self.overseer_away.store(false, SeqCst);
+        }
+    }
+
+    /// Ends all threads: pending requests are handed to `pending`, active calls are broken off and waited for.
+    pub fn close(&self, mut pending: impl FnMut(*mut Request)) {
+        let mut state = self.work.lock();
+        state.closing = true;
+        let drained = self.work.drain(&mut state);
+        let idle: Vec<_> = std::iter::from_fn(|| state.take_idle()).collect();
+        drop(state);
+        idle.iter().for_each(|worker| worker.wake());
+        drained.into_iter().for_each(&mut pending);
+
+        let mut pause = Duration::from_micros(100);
+        let mut roster = locked(&self.roster);
+        while !roster.workers.is_empty() {
+            for worker in &roster.workers {
+                worker.about.interrupt_if(|_| true);
+            }
+            let waited = self.gone.wait_timeout(roster, pause);
+            roster = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+        let ended = std::mem::take(&mut roster.ended);
+        drop(roster);
+        ended.iter().for_each(|worker| worker.about.join());
+
+        let mut overseer = locked(&self.overseer);
+        overseer.called = true;
+        let handle = overseer.handle.take();
+        drop(overseer);
+        self.overseer_called.notify_one();
+        if let Some(handle) = handle {
+            let _ = handle.join();
+        }
+    }
+
+    /// Counts the threads.
+    pub fn census(&self) -> Census {
+        let state = self.work.lock();
+        Census {
+            threads: state.running + state.idle(),
+            idle: state.idle(),
+            peak: self.peak.load(Relaxed),
+            queued: state.backlog(),
+        }
+    }
+}
+
+impl Growth {
+    fn is_empty(&self) -> bool {
+        self.wake.is_empty() && self.make == 0
+    }
+}
+
+impl Facts {
+    fn is_blocked(&self, now_ns: u64) -> bool {
+        let started_ns = self.started_ns.load(Relaxed);
+        started_ns != 0 && now_ns.saturating_sub(started_ns) > FRESH_NS
+    }
+
+    /// The end of a call: from here on no signal for it arrives.
+    fn leave_call(&self) {
+        self.started_ns.store(0, Relaxed);
+        while self.phase.compare_exchange(IN_CALL, BETWEEN, SeqCst, Acquire).is_err() {
+            if self.phase.load(SeqCst) == SIGNALLED {
+                self.phase.store(BETWEEN, SeqCst);
+                // Any return from the kernel delivers a signal that is still on its way to this thread.
+                std::thread::yield_now();
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        self.current.store(ptr::null_mut(), Release);
+    }
+
+    /// Signals the worker if it is in a call that fits; whether it was.
+    fn interrupt_if(&self, fits: impl Fn(*mut Request) -> bool) -> bool {
+        let mut phase = self.phase.load(SeqCst);
+        if phase == BETWEEN || phase == SIGNALLING {
+            return false;
+        }
+        if self.phase.compare_exchange(phase, SIGNALLING, SeqCst, SeqCst).is_err() {
+            return false;
+        }
+        let wanted = fits(self.current.load(Acquire));
+        if wanted {
+            // SAFETY: the thread is in the call that we keep it in, so it exists; it is joined much later.
+            unsafe { interrupt::interrupt(self.thread.load(Acquire)) };
+            phase = SIGNALLED;
+        }
+        self.phase.store(phase, SeqCst);
+        wanted
+    }
+
+    fn join(&self) {
+        if let Some(handle) = locked(&self.handle).take() {
+            let _ = handle.join();
+        }
+    }
+}
+
+/// The stack that pthread_create(3) gives: `ulimit -s` sets it, as the manual page says.
+fn default_stack_bytes() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is ours to fill.
+    let answer = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
+    let bytes = if answer == 0 { limit.rlim_cur } else { 0 };
+    if bytes == 0 || bytes > 1 << 30 { 8 << 20 } else { (bytes as usize).max(128 << 10) }
+}

@@ -1,0 +1,123 @@
+//! Finished requests on their way to the program, and those who wait for them.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::list::Lists;
+use crate::request::Request;
+use crate::sync::{AtomicUsize, Condvar, Mutex, lock, wait};
+
+/// See the module.
+pub(crate) struct Results {
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// The number of results, for a look without the lock.
+    count: AtomicUsize,
+    /// How long it pays to look before sleeping, in looks: doubled by success, halved by failure.
+    patience: AtomicUsize,
+}
+
+struct State {
+    finished: Lists,
+    /// How many fetchers sleep, and the smallest number of results that one of them waits for.
+    waiting: usize,
+    wanted: usize,
+}
+
+const MAX_PATIENCE: usize = 1 << 11;
+
+impl Results {
+    pub fn new(priorities: usize) -> Results {
+        Results {
+            state: Mutex::new(State { finished: Lists::new(priorities), waiting: 0, wanted: usize::MAX }),
+            arrived: Condvar::new(),
+            count: AtomicUsize::new(0),
+            patience: AtomicUsize::new(MAX_PATIENCE / 8),
+        }
+    }
+
+    /// Results that can be taken at this moment.
+    pub fn len(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+
+    /// Adds finished requests and wakes fetchers that have enough now.
+    ///
+    /// # Safety
+    /// Each request is valid, in no list, and finished or cancelled.
+    pub unsafe fn add(&self, requests: impl Iterator<Item = *mut Request>) {
+        let mut state = lock(&self.state);
+        for request in requests {
+            // SAFETY: by the contract.
+            unsafe { state.finished.push(request) };
+        }
+        let count = state.finished.len();
+        self.count.store(count, SeqCst);
+        let wake = state.waiting > 0 && count >= state.wanted;
+        drop(state);
+        if wake {
+            self.arrived.notify_all();
+        }
+    }
+
+    /// Passes up to `max` results to `take`, the most urgent first; how many it were.
+    pub fn take(&self, max: usize, mut take: impl FnMut(*mut Request)) -> usize {
+        if self.len() == 0 {
+            return 0;
+        }
+        let mut state = lock(&self.state);
+        self.take_locked(&mut state, max, &mut take)
+    }
+
+    fn take_locked(&self, state: &mut State, max: usize, take: &mut impl FnMut(*mut Request)) -> usize {
+        let mut taken = 0;
+        while taken < max {
+            let Some(request) = state.finished.pop() else { break };
+            take(request);
+            taken += 1;
+        }
+        self.count.store(state.finished.len(), SeqCst);
+        taken
+    }
+
+    /// Waits until `min` results are there, or the limit is over, and takes up to `max`.
+    pub fn wait_and_take(
+        &self,
+        min: usize,
+        max: usize,
+        limit: Option<Duration>,
+        mut take: impl FnMut(*mut Request),
+    ) -> usize {
+        if !cfg!(loom) && self.len() < min && limit != Some(Duration::ZERO) {
+            self.look_out(min);
+        }
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut state = lock(&self.state);
+        while state.finished.len() < min {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            state.waiting += 1;
+            state.wanted = state.wanted.min(min);
+            state = wait(&self.arrived, state, left);
+            state.waiting -= 1;
+            // Those who still sleep may want more than the one who just left: any number may be enough for them.
+            state.wanted = if state.waiting == 0 { usize::MAX } else { 1 };
+        }
+        self.take_locked(&mut state, max, &mut take)
+    }
+
+    /// Watches the counter for as long as that has paid lately.
+    fn look_out(&self, min: usize) {
+        let patience = self.patience.load(Relaxed);
+        for _ in 0..patience {
+            if self.len() >= min {
+                self.patience.store((patience * 2).min(MAX_PATIENCE), Relaxed);
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.patience.store((patience / 2).max(16), Relaxed);
+    }
+}

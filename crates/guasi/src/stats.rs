@@ -1,0 +1,62 @@
+//! What a context has done, and with what.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What carries the reads and writes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Backend {
+    /// Nothing has been asked of it yet.
+    Unused = 0,
+    /// io_uring.
+    Ring = 1,
+    /// Threads, because io_uring is not available: [`Stats::ring_error`] says why.
+    Pool = 2,
+}
+
+/// Counters of a context since it was made. The layout is that of `struct guasi_stats`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Stats {
+    /// What carries reads and writes out.
+    pub backend: Backend,
+    /// errno of io_uring_setup(2) where the backend is the pool for want of a ring, else 0.
+    pub ring_error: i32,
+    /// The signal that breaks calls off, once its handler is installed, else 0.
+    pub signal: i32,
+    /// Workers alive.
+    pub threads: u32,
+    /// Workers alive and parked.
+    pub threads_idle: u32,
+    /// The most workers alive at a time.
+    pub threads_peak: u32,
+    /// Requests submitted.
+    pub submitted: u64,
+    /// Requests that ended, cancelled ones among them.
+    pub finished: u64,
+    /// Requests that were cancelled before they began.
+    pub canceled: u64,
+    /// Requests that were given to the ring.
+    pub ring_requests: u64,
+    /// Requests that were given to the pool.
+    pub pool_requests: u64,
+    /// Calls of io_uring_enter(2).
+    pub ring_enters: u64,
+    /// Requests that wait for a worker or for a place in the ring.
+    pub queued: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub finished: AtomicU64,
+    pub canceled: AtomicU64,
+    pub ring_requests: AtomicU64,
+    pub pool_requests: AtomicU64,
+    pub ring_enters: AtomicU64,
+}
+
+impl Counters {
+    pub fn add(counter: &AtomicU64, count: usize) {
+        counter.fetch_add(count as u64, Relaxed);
+    }
+}

@@ -1,0 +1,332 @@
+//! The pool's queue, and how workers sleep when it is empty: everything is decided under one lock, so no wake-up is lost.
+//!
+//! At most one worker at a time looks for work before it sleeps (`spinning`): whoever submits sees that and need
+//! not wake anybody, which makes a stream of short calls cheap.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use crate::list::Lists;
+use crate::request::{Request, Status};
+use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, lock, wait};
+
+/// Somebody who takes requests: `T` is what the pool knows about it.
+pub(crate) struct Sleeper<T> {
+    pub about: T,
+    woken: Mutex<bool>,
+    condvar: Condvar,
+}
+
+/// See the module.
+pub(crate) struct Work<T> {
+    state: Mutex<State<T>>,
+    /// The length of the queue, for a look without the lock.
+    backlog: AtomicUsize,
+}
+
+/// What the lock guards.
+pub(crate) struct State<T> {
+    queue: Lists,
+    /// Parked; the last one in is the warmest, and is woken first.
+    idle: Vec<Arc<Sleeper<T>>>,
+    /// Not parked.
+    pub running: usize,
+    pub spinning: bool,
+    pub closing: bool,
+    /// Calls begun.
+    pub begun: u64,
+}
+
+/// What a worker is to do.
+pub(crate) enum Next {
+    /// Carry this out.
+    Run(*mut Request),
+    /// End: the pool is closed, or the worker was idle for the given time.
+    End,
+}
+
+impl<T> Sleeper<T> {
+    pub fn new(about: T) -> Arc<Sleeper<T>> {
+        Arc::new(Sleeper { about, woken: Mutex::new(false), condvar: Condvar::new() })
+    }
+
+    /// Ends the sleep of a worker that was taken from the idle ones.
+    pub fn wake(&self) {
+        *lock(&self.woken) = true;
+        self.condvar.notify_one();
+    }
+
+    /// Sleeps until woken (true) or the limit is over (false).
+    fn sleep(&self, limit: Option<Duration>) -> bool {
+        let mut woken = lock(&self.woken);
+        let mut rounds = 0;
+        while !*woken && (limit.is_none() || rounds == 0) {
+            woken = wait(&self.condvar, woken, limit);
+            rounds += 1;
+        }
+        std::mem::take(&mut *woken)
+    }
+}
+
+impl<T> Work<T> {
+    pub fn new(priorities: usize) -> Work<T> {
+        let state = State {
+            queue: Lists::new(priorities),
+            idle: Vec::new(),
+            running: 0,
+            spinning: false,
+            closing: false,
+            begun: 0,
+        };
+        Work { state: Mutex::new(state), backlog: AtomicUsize::new(0) }
+    }
+
+    /// The state, locked.
+    pub fn lock(&self) -> MutexGuard<'_, State<T>> {
+        lock(&self.state)
+    }
+
+    /// Requests that wait, as of a moment ago.
+    pub fn backlog(&self) -> usize {
+        self.backlog.load(Relaxed)
+    }
+
+    /// Queues a request.
+    ///
+    /// # Safety
+    /// It is valid, pending, and in no list.
+    pub unsafe fn push(&self, state: &mut State<T>, request: *mut Request) {
+        // SAFETY: by the contract.
+        unsafe { state.queue.push(request) };
+        self.backlog.store(state.queue.len(), SeqCst);
+    }
+
+    /// Takes a request that is still pending out of the queue and marks it cancelled: true. False if it has begun.
+    ///
+    /// # Safety
+    /// The request is valid and was pushed here.
+    pub unsafe fn cancel(&self, request: *mut Request) -> bool {
+        let mut state = self.lock();
+        // SAFETY: valid by the contract.
+        if unsafe { (*request).status() } != Status::Pending {
+            return false;
+        }
+        // SAFETY: pending, under the lock, means linked.
+        unsafe { state.queue.remove(request) };
+        // SAFETY: valid by the contract.
+        unsafe { (*request).set_status(Status::Canceled) };
+        self.backlog.store(state.queue.len(), SeqCst);
+        true
+    }
+
+    /// Takes everything that is pending, marked cancelled.
+    pub fn drain(&self, state: &mut State<T>) -> Vec<*mut Request> {
+        let mut all = Vec::new();
+        while let Some(request) = state.queue.pop() {
+            // SAFETY: it was linked, hence valid.
+            unsafe { (*request).set_status(Status::Canceled) };
+            all.push(request);
+        }
+        self.backlog.store(0, SeqCst);
+        all
+    }
+
+    /// The next request for a worker that is running; it sleeps while there is none.
+    ///
+    /// `look` is called for a short time before sleeping, with a way to see whether something came; `limit` is the
+    /// number of workers that may run; a worker that slept `idle_limit` ends if `may_end` allows it. `begin` is
+    /// called under the lock with the request that is about to be carried out.
+    pub fn next(
+        &self,
+        me: &Arc<Sleeper<T>>,
+        idle_limit: Option<Duration>,
+        look: impl Fn(&dyn Fn() -> bool),
+        over_limit: impl Fn(&State<T>) -> bool,
+        may_end: impl Fn(&mut State<T>) -> bool,
+        begin: impl Fn(&mut State<T>, *mut Request),
+    ) -> Next {
+        let mut state = self.lock();
+        let mut looked = false;
+        loop {
+            if state.closing {
+                state.running -= 1;
+                return Next::End;
+            }
+            if !over_limit(&state) {
+                if let Some(request) = state.queue.pop() {
+                    self.backlog.store(state.queue.len(), SeqCst);
+                    // SAFETY: it was linked, hence valid.
+                    unsafe { (*request).set_status(Status::Active) };
+                    state.begun += 1;
+                    begin(&mut state, request);
+                    return Next::Run(request);
+                }
+                if !looked && !state.spinning {
+                    looked = true;
+                    state.spinning = true;
+                    drop(state);
+                    look(&|| self.backlog.load(SeqCst) > 0);
+                    state = self.lock();
+                    state.spinning = false;
+                    continue;
+                }
+            }
+            state.running -= 1;
+            state.idle.push(Arc::clone(me));
+            drop(state);
+            while !me.sleep(idle_limit) {
+                let mut locked = self.lock();
+                let place = locked.idle.iter().position(|idle| Arc::ptr_eq(idle, me));
+                match place {
+                    // Somebody takes us at this moment: the wake-up is on its way.
+                    None => drop(locked),
+                    Some(place) => {
+                        if may_end(&mut locked) {
+                            locked.idle.remove(place);
+                            return Next::End;
+                        }
+                    }
+                }
+            }
+            // Whoever woke us has counted us as running.
+            state = self.lock();
+            looked = false;
+        }
+    }
+}
+
+impl<T> State<T> {
+    /// Requests that wait.
+    pub fn backlog(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Parked workers.
+    pub fn idle(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// The warmest of the parked workers, counted as running from now on: the caller wakes it once the lock is released.
+    pub fn take_idle(&mut self) -> Option<Arc<Sleeper<T>>> {
+        let sleeper = self.idle.pop()?;
+        self.running += 1;
+        Some(sleeper)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    //! Every interleaving of submitters, workers and a canceller: `RUSTFLAGS="--cfg loom" cargo test -p guasi --release --lib`.
+    use super::*;
+    use crate::call::Call;
+    use crate::request;
+    use crate::results::Results;
+    use loom::thread;
+    use std::ptr;
+
+    struct Everything {
+        work: Work<()>,
+        results: Results,
+    }
+
+    fn submit(all: &Everything) -> *mut Request {
+        let request = Box::into_raw(Box::new(Request::new(ptr::null(), 0, Call::Nothing)));
+        let mut state = all.work.lock();
+        // SAFETY: fresh.
+        unsafe { all.work.push(&mut state, request) };
+        let wake = if state.spinning { None } else { state.take_idle() };
+        drop(state);
+        if let Some(sleeper) = wake {
+            sleeper.wake();
+        }
+        request
+    }
+
+    fn worker(all: &Everything) {
+        let me = Sleeper::new(());
+        all.work.lock().running += 1;
+        while let Next::Run(request) =
+            all.work.next(&me, None, |_| (), |_| false, |_| false, |_, _| ())
+        {
+            // SAFETY: ours until added.
+            unsafe { (*request).finish(request::Outcome { result: 7, error: 0 }) };
+            // SAFETY: finished, in no list.
+            unsafe { all.results.add(std::iter::once(request)) };
+        }
+    }
+
+    fn close(all: &Everything) {
+        let mut state = all.work.lock();
+        state.closing = true;
+        let idle: Vec<_> = std::iter::from_fn(|| state.take_idle()).collect();
+        drop(state);
+        idle.iter().for_each(|sleeper| sleeper.wake());
+    }
+
+    fn fetch(all: &Everything, want: usize) -> usize {
+        let mut got = 0;
+        while got < want {
+            got += all.results.wait_and_take(1, 8, None, |request| {
+                // SAFETY: fetched: ours.
+                unsafe { request::free(request) }
+            });
+        }
+        got
+    }
+
+    fn model(f: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(f);
+    }
+
+    #[test]
+    fn two_calls_one_worker_none_lost() {
+        model(|| {
+            let all = loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1) });
+            let theirs = all.clone();
+            let thread = thread::spawn(move || worker(&theirs));
+            submit(&all);
+            submit(&all);
+            assert_eq!(fetch(&all, 2), 2);
+            close(&all);
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn two_submitters_one_worker() {
+        model(|| {
+            let all = loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1) });
+            let (worker_side, submitter_side) = (all.clone(), all.clone());
+            let worker = thread::spawn(move || worker(&worker_side));
+            let submitter = thread::spawn(move || {
+                submit(&submitter_side);
+            });
+            submit(&all);
+            assert_eq!(fetch(&all, 2), 2);
+            submitter.join().unwrap();
+            close(&all);
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_cancel_and_a_worker_race_for_one_request_and_one_of_them_gets_it() {
+        model(|| {
+            let all = loom::sync::Arc::new(Everything { work: Work::new(1), results: Results::new(1) });
+            let theirs = all.clone();
+            let thread = thread::spawn(move || worker(&theirs));
+            let request = submit(&all);
+            // SAFETY: not fetched yet, hence valid.
+            if unsafe { all.work.cancel(request) } {
+                // SAFETY: cancelled: in no list.
+                unsafe { all.results.add(std::iter::once(request)) };
+            }
+            assert_eq!(fetch(&all, 1), 1);
+            close(&all);
+            thread.join().unwrap();
+        });
+    }
+}

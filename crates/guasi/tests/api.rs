@@ -1,0 +1,192 @@
+//! The Rust API: buffers come back, files stay open, nothing is lost whatever drives the ring.
+#![cfg(not(loom))]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use guasi::{Completion, Config, Drive, Guasi, Status};
+
+type Plain = Guasi<Vec<u8>>;
+
+/// Every way to run: who drives, with the ring and without, and with a ring that is far too small.
+fn ways() -> Vec<Config> {
+    let mut ways = Vec::new();
+    for drive in [Drive::Thread, Drive::Caller] {
+        for (use_ring, ring_entries) in [(true, 0), (true, 2), (false, 0)] {
+            ways.push(Config { drive, use_ring, ring_entries, cancelable: true, ..Config::default() });
+        }
+    }
+    ways
+}
+
+fn fetch_all(guasi: &Plain, count: usize) -> Vec<Completion<Vec<u8>>> {
+    let mut done = Vec::new();
+    while done.len() < count {
+        guasi.fetch(1, count, None, &mut done).unwrap();
+    }
+    done
+}
+
+fn file_of(bytes: &[u8]) -> Arc<OwnedFd> {
+    let mut file = tempfile();
+    file.write_all(bytes).unwrap();
+    Arc::new(file.into())
+}
+
+fn tempfile() -> File {
+    // SAFETY: the name is a NUL-terminated literal.
+    let fd = unsafe { libc::memfd_create(c"guasi-test".as_ptr(), libc::MFD_CLOEXEC) };
+    assert!(fd >= 0);
+    // SAFETY: just made, nobody else's.
+    unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
+}
+
+fn pipe() -> (Arc<OwnedFd>, File) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    (Arc::new(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)))
+}
+
+#[test]
+fn ten_thousand_reads_at_once_all_come_back_with_their_own_bytes() {
+    let bytes: Vec<u8> = (0..40_000u32).flat_map(|index| (index / 4).to_le_bytes().into_iter().take(1)).collect();
+    for way in ways() {
+        let file = file_of(&bytes);
+        let guasi = Plain::new(way.clone()).unwrap();
+        for key in 0..10_000u64 {
+            guasi.read_at(key, Arc::clone(&file), vec![0xff; 4], key * 4).unwrap();
+        }
+        let mut seen = vec![false; 10_000];
+        for completion in fetch_all(&guasi, 10_000) {
+            assert_eq!(completion.result.unwrap(), 4, "{way:?}");
+            assert_eq!(completion.buffer.unwrap(), vec![completion.key as u8; 4], "{way:?}");
+            assert!(!std::mem::replace(&mut seen[completion.key as usize], true), "twice: {way:?}");
+        }
+        let stats = guasi.stats();
+        assert_eq!((stats.submitted, stats.finished, stats.queued), (10_000, 10_000, 0));
+        assert!(stats.threads_peak < 300, "{} threads: {way:?}", stats.threads_peak);
+        assert_eq!(Arc::strong_count(&file), 1, "the files are let go");
+    }
+}
+
+#[test]
+fn writes_syncs_and_functions() {
+    for way in ways() {
+        let file = file_of(b"");
+        let guasi = Plain::new(way).unwrap();
+        guasi.write_at(1, Arc::clone(&file), b"written".to_vec(), 5).unwrap();
+        assert_eq!(fetch_all(&guasi, 1)[0].result.as_ref().unwrap(), &7);
+        guasi.sync(2, Arc::clone(&file), true, None).unwrap();
+        guasi.sync(3, Arc::clone(&file), false, Some(vec![1])).unwrap();
+        guasi.call(4, None, || Ok(42)).unwrap();
+        guasi.call(5, None, || Err(std::io::Error::from_raw_os_error(libc::EXDEV))).unwrap();
+        guasi.call(6, None, || panic!("in a function")).unwrap();
+        let mut done = fetch_all(&guasi, 5);
+        done.sort_by_key(|completion| completion.key);
+        let results: Vec<_> =
+            done.iter().map(|done| done.result.as_ref().map_err(|error| error.raw_os_error().unwrap())).collect();
+        assert_eq!(results, [Ok(&0), Ok(&0), Ok(&42), Err(libc::EXDEV), Err(libc::ENOTRECOVERABLE)]);
+        assert_eq!(done[1].buffer, Some(vec![1]));
+    }
+}
+
+#[test]
+fn a_blocked_read_is_cancelled_and_gives_its_buffer_back() {
+    for way in ways() {
+        let (reader, _writer) = pipe();
+        let guasi = Plain::new(way.clone()).unwrap();
+        // A function, because a pipe has no position: a read of the Rust API is a pread.
+        let (begun, begin) = mpsc::channel();
+        let fd = Arc::clone(&reader);
+        guasi
+            .call(7, Some(vec![1, 2, 3]), move || {
+                begun.send(()).unwrap();
+                // std retries after EINTR: the bare call.
+                let mut byte = 0u8;
+                // SAFETY: one byte of our own.
+                let result = unsafe {
+                    libc::read(std::os::fd::AsRawFd::as_raw_fd(&*fd), (&raw mut byte).cast(), 1)
+                };
+                usize::try_from(result).map_err(|_| std::io::Error::last_os_error())
+            })
+            .unwrap();
+        begin.recv().unwrap();
+        assert!(guasi.cancel(7).unwrap().is_some_and(|status| status >= Status::Active), "{way:?}");
+        let done = fetch_all(&guasi, 1).remove(0);
+        assert_eq!(done.result.unwrap_err().raw_os_error(), Some(libc::EINTR), "{way:?}");
+        assert_eq!(done.buffer, Some(vec![1, 2, 3]));
+        assert_eq!(guasi.cancel(7).unwrap(), None);
+    }
+}
+
+#[test]
+fn dropping_a_busy_context_waits_for_the_kernel() {
+    for way in ways() {
+        let file = file_of(&[5; 1 << 16]);
+        let guasi = Plain::new(way).unwrap();
+        for key in 0..1000 {
+            guasi.read_at(key, Arc::clone(&file), vec![0; 4096], key % 16 * 4096).unwrap();
+        }
+        drop(guasi);
+        assert_eq!(Arc::strong_count(&file), 1, "everything that was in flight has been given back");
+    }
+}
+
+#[test]
+fn a_context_of_one_thread_refuses_the_second() {
+    let guasi = Plain::new(Config { drive: Drive::Caller, ..Config::default() }).unwrap();
+    guasi.call(1, None, || Ok(0)).unwrap();
+    fetch_all(&guasi, 1);
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| guasi.call(2, None, || Ok(0)).unwrap_err().raw_os_error()).join().unwrap()
+    });
+    assert_eq!(refused, Some(libc::EPERM));
+}
+
+#[test]
+fn a_fetch_keeps_its_limits() {
+    for way in ways() {
+        let guasi = Plain::new(way).unwrap();
+        let mut done = Vec::new();
+        assert_eq!(guasi.fetch(1, 1, Some(Duration::ZERO), &mut done).unwrap(), 0);
+        for key in 0..10 {
+            guasi.call(key, None, || Ok(1)).unwrap();
+        }
+        assert_eq!(guasi.fetch(3, 3, None, &mut done).unwrap(), 3);
+        let mut rest = 0;
+        while rest < 7 {
+            rest += guasi.fetch(1, 4, None, &mut done).unwrap();
+        }
+        assert_eq!(guasi.fetch(0, 100, None, &mut done).unwrap(), 0);
+    }
+}
+
+#[test]
+fn the_descriptor_becomes_readable() {
+    for way in ways() {
+        let guasi = Plain::new(way).unwrap();
+        let fd = guasi.fd().unwrap();
+        let file = file_of(b"some bytes");
+        guasi.read_at(1, file, vec![0; 4], 0).unwrap();
+        guasi.flush().unwrap();
+        let mut ready = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd.
+        assert_eq!(unsafe { libc::poll(&mut ready, 1, -1) }, 1);
+        assert_eq!(fetch_all(&guasi, 1)[0].buffer.as_deref(), Some(&b"some"[..]));
+    }
+}
+
+#[test]
+fn pipes_still_deliver_after_a_context_is_gone() {
+    let (reader, mut writer) = pipe();
+    let guasi = Plain::new(Config::default()).unwrap();
+    guasi.call(1, None, || Ok(0)).unwrap();
+    drop(guasi);
+    writer.write_all(b"x").unwrap();
+    let mut byte = [0];
+    File::from(Arc::into_inner(reader).unwrap()).read_exact(&mut byte).unwrap();
+    assert_eq!(&byte, b"x");
+}
