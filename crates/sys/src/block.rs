@@ -102,7 +102,11 @@ fn parse_device(text: &str) -> Option<Device> {
 
 /// Where the device's file system is mounted in this mount namespace.
 fn mount_points(device: Device) -> Vec<String> {
-    mounts().into_iter().filter(|mount| mount.device == device || mount.source_device() == Some(device)).map(|m| m.place).collect()
+    mounts()
+        .into_iter()
+        .filter(|mount| mount.device == device || mount.source_device() == Some(device))
+        .map(|m| m.place)
+        .collect()
 }
 
 /// A line of /proc/self/mountinfo (proc_pid_mountinfo(5)).
@@ -313,7 +317,9 @@ fn has_zfs_label(file: &File, bytes: u64) -> io::Result<bool> {
         return Ok(false);
     }
     let ring = read(file, 128 << 10, 128 << 10)?;
-    Ok(ring.chunks(1024).any(|block| block[..8] == 0x00ba_b10c_u64.to_le_bytes() || block[..8] == 0x00ba_b10c_u64.to_be_bytes()))
+    Ok(ring
+        .chunks(1024)
+        .any(|block| block[..8] == 0x00ba_b10c_u64.to_le_bytes() || block[..8] == 0x00ba_b10c_u64.to_be_bytes()))
 }
 
 /// A boot record whose table has at least one partition and only sane entries: a boot sector of a file system has
@@ -335,7 +341,8 @@ mod tests {
 
     fn image(bytes: u64) -> File {
         let here = std::env::current_exe().unwrap();
-        let file = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(here.parent().unwrap()).unwrap();
+        let file =
+            File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(here.parent().unwrap()).unwrap();
         file.set_len(bytes).unwrap();
         file
     }
@@ -378,7 +385,8 @@ mod tests {
 
     #[test]
     fn mountinfo_is_read_with_blanks_and_optional_fields() {
-        let mount = parse_mount(r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue").unwrap();
+        let mount =
+            parse_mount(r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue").unwrap();
         let device = Device { major: 98, minor: 0 };
         assert_eq!(mount, Mount { device, place: "/mnt 2".into(), kind: "ext3".into(), source: "/dev/root".into() });
         assert!(mounts().iter().any(|mount| mount.place == "/"));

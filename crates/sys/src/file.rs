@@ -152,8 +152,9 @@ fn cached_by_cachestat(file: &File, offset: u64, len: u64) -> Option<Share> {
     // nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted
     let mut pages = [0u64; 5];
     // SAFETY: the kernel reads two and writes five 64-bit numbers (cachestat(2)).
-    let status =
-        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), pages.as_mut_ptr(), 0 as libc::c_uint) };
+    let status = unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), pages.as_mut_ptr(), 0 as libc::c_uint)
+    };
     (status == 0).then(|| Share { bytes: (pages[0] * page_bytes()).min(len), of: len })
 }
 
@@ -166,7 +167,14 @@ fn cached_by_mincore(file: &File, offset: u64, len: u64) -> Option<Share> {
     }
     // SAFETY: a private read-only mapping at an address of the kernel's choice; it is never dereferenced.
     let address = unsafe {
-        libc::mmap(std::ptr::null_mut(), len as usize, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), start as i64)
+        libc::mmap(
+            std::ptr::null_mut(),
+            len as usize,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            start as i64,
+        )
     };
     if address == libc::MAP_FAILED {
         return None;

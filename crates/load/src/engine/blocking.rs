@@ -36,6 +36,14 @@ impl Flags {
     }
 }
 
+impl Flags {
+    /// The same for io_uring, whose ring polls as a whole.
+    pub(super) fn without_hipri(mut self) -> Flags {
+        self.rwf &= !libc::RWF_HIPRI;
+        self
+    }
+}
+
 /// Whether an engine's own option is given and not 0.
 pub(super) fn option_is_set(job: &Job, name: &str) -> bool {
     job.ring.other.iter().any(|(key, value)| key == name && value != "0")

@@ -17,6 +17,8 @@ use job::Job;
 use job::workload::OpKind;
 
 mod blocking;
+mod io_uring;
+mod libaio;
 mod null;
 mod offload;
 mod paced;
@@ -159,4 +161,13 @@ impl Kind {
 }
 
 /// All engines.
-pub static ENGINES: &[Kind] = &[psync::PSYNC, psync::SYNC, psync::VSYNC, psync::PVSYNC, psync::PVSYNC2, null::NULL];
+pub static ENGINES: &[Kind] = &[
+    io_uring::IO_URING,
+    libaio::LIBAIO,
+    psync::PSYNC,
+    psync::SYNC,
+    psync::VSYNC,
+    psync::PVSYNC,
+    psync::PVSYNC2,
+    null::NULL,
+];

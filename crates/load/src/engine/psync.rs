@@ -18,7 +18,8 @@ const fn kind(
     Kind { name, aliases: &[], summary, synchronous: true, opens_files: false, diskless: false, make }
 }
 
-pub(super) const PSYNC: Kind = kind("psync", "pread(2) and pwrite(2)", |setup| Ok(Blocking::<Positioned>::boxed(setup)));
+pub(super) const PSYNC: Kind =
+    kind("psync", "pread(2) and pwrite(2)", |setup| Ok(Blocking::<Positioned>::boxed(setup)));
 pub(super) const SYNC: Kind =
     kind("sync", "lseek(2), then read(2) or write(2)", |setup| Ok(Blocking::<Seeking>::boxed(setup)));
 pub(super) const VSYNC: Kind =
@@ -119,9 +120,8 @@ impl Call for Flagged {
     unsafe fn call(t: &Transfer) -> isize {
         let vector = t.vector();
         if t.write {
-            // RWF_NOWAIT is for reads; on writes of most file systems it is an error.
             // SAFETY: one vector, upheld by the caller.
-            unsafe { libc::pwritev2(t.fd, &vector, 1, t.offset, t.rwf & !libc::RWF_NOWAIT) }
+            unsafe { libc::pwritev2(t.fd, &vector, 1, t.offset, t.rwf) }
         } else {
             // SAFETY: one vector, upheld by the caller.
             unsafe { libc::preadv2(t.fd, &vector, 1, t.offset, t.rwf) }

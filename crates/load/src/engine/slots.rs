@@ -57,6 +57,11 @@ impl Slots {
         self.count
     }
 
+    /// Bytes from one buffer to the next.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
     /// The bytes of a slot that is not in flight: the caller proves it by holding the token.
     #[inline]
     pub fn bytes<'a>(&'a self, slot: &'a Slot) -> &'a [u8] {
@@ -79,6 +84,13 @@ impl Slots {
         debug_assert!(index < self.count);
         // SAFETY: index < count, so the offset lies within the region of count * stride bytes.
         unsafe { self.memory.as_mut_ptr().add(index as usize * self.stride) }
+    }
+
+    /// The token of a request that the kernel has finished. Engines only: call it once a completion.
+    #[inline]
+    pub(super) fn reclaim(&self, index: u32) -> Slot {
+        debug_assert!(index < self.count);
+        Slot { index }
     }
 }
 

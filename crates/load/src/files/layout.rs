@@ -120,13 +120,21 @@ fn write_data(file: &File, path: &str, old: u64, bytes: u64, context: &mut Conte
 /// A layout that a stop flag ended.
 fn stopped(path: &str) -> Error {
     let source = Some(io::Error::from_raw_os_error(libc::EINTR));
-    Error { kind: ErrorKind::System, what: "layout was stopped:".into(), place: path.into(), hint: String::new(), source }
+    Error {
+        kind: ErrorKind::System,
+        what: "layout was stopped:".into(),
+        place: path.into(),
+        hint: String::new(),
+        source,
+    }
 }
 
 /// ENOSPC and its like with what was wanted.
 fn no_space(error: Error, bytes: u64) -> Error {
     match error.source.as_ref().and_then(io::Error::raw_os_error) {
-        Some(libc::ENOSPC | libc::EDQUOT) => error.hint(format!("{bytes} bytes are needed: lower size=, or use another directory=")),
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            error.hint(format!("{bytes} bytes are needed: lower size=, or use another directory="))
+        }
         Some(libc::EFBIG) => error.hint(format!("{bytes} bytes are more than the file system or ulimit -f allows")),
         _ => error,
     }

@@ -129,7 +129,8 @@ impl Target {
         let free = if host && job.extent.fill { room_at(&paths[0]).map_or(0, |space| space.available) } else { 0 };
         let stats: Vec<Existing> = existing.iter().map(|&(_, file)| file).collect();
         let sizes = size::sizes(job, clone, &paths, &stats, free)?;
-        let entries = paths.into_iter().zip(&existing).map(|(path, &(kind, _))| Entry { path, kind, made: false, file: None });
+        let entries =
+            paths.into_iter().zip(&existing).map(|(path, &(kind, _))| Entry { path, kind, made: false, file: None });
         let mut target = Target { job: job.clone(), entries: entries.collect(), sizes, finished: false };
         if host {
             // What open(2) and O_DIRECT refuse is to be known before gigabytes are laid out.
@@ -138,7 +139,11 @@ impl Target {
             for (index, entry) in target.entries.iter_mut().enumerate() {
                 let extent = target.sizes.extents[index];
                 let end = extent.offset + extent.size;
-                if entry.kind == EntryKind::Regular && end > stats[index].bytes && !job.files.create_on_open && !job.extent.fill {
+                if entry.kind == EntryKind::Regular
+                    && end > stats[index].bytes
+                    && !job.files.create_on_open
+                    && !job.extent.fill
+                {
                     entry.made |= layout::lay_out(&entry.path, end, layout, job, context)?;
                 }
             }
@@ -406,10 +411,16 @@ fn missing(path: &str, job: &Job) -> Error {
 /// Directories that `filename_format` itself names (`d$jobnum/f$filenum`): those of `directory=` and of explicit
 /// names must exist, for a typing error would fill the wrong disk.
 fn make_directories(paths: &[String], job: &Job) -> Result<(), Error> {
-    if !job.files.names.is_empty() || job.files.opendir.is_some() || !job.files.format.contains('/') || !job.files.allow_create {
+    if !job.files.names.is_empty()
+        || job.files.opendir.is_some()
+        || !job.files.format.contains('/')
+        || !job.files.allow_create
+    {
         return Ok(());
     }
-    for parent in paths.iter().filter_map(|path| Path::new(path).parent()).filter(|parent| !parent.as_os_str().is_empty()) {
+    for parent in
+        paths.iter().filter_map(|path| Path::new(path).parent()).filter(|parent| !parent.as_os_str().is_empty())
+    {
         fs::create_dir_all(parent)
             .map_err(|error| Error::system("cannot create directory", parent.display().to_string(), error))?;
     }

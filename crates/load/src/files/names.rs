@@ -18,7 +18,8 @@ pub fn names(job: &Job, clone: u32) -> Result<Vec<String>, Error> {
     let files = &job.files;
     if let Some(directory) = &files.opendir {
         let mut found = Vec::new();
-        list(Path::new(directory), &mut found).map_err(|error| Error::system("cannot list", directory.clone(), error))?;
+        list(Path::new(directory), &mut found)
+            .map_err(|error| Error::system("cannot list", directory.clone(), error))?;
         if found.is_empty() {
             return Err(Error::usage("no files in", directory.clone(), "opendir= takes a directory that has some"));
         }

@@ -52,7 +52,8 @@ fn advice(job: &Job) -> Option<Advice> {
 /// The error of open(2) with the likely cause.
 pub(super) fn explained(error: io::Error, path: &str, job: &Job, writes: bool) -> Error {
     let file_system = || {
-        let directory = Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory =
+            Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         file::space(directory).map_or("this file system", |space| file::file_system_name(space.kind))
     };
     let hint = match error.raw_os_error() {
@@ -92,7 +93,10 @@ pub(super) fn check_direct(file: &File, path: &str, job: &Job, first: u64) -> Re
         Some(alignment) => {
             let memory = u64::from(alignment.memory.max(1));
             if !job.buffers.align.is_multiple_of(memory) {
-                let hint = format!("O_DIRECT needs buffers aligned to {memory} bytes: iomem_align={} is not", job.buffers.align);
+                let hint = format!(
+                    "O_DIRECT needs buffers aligned to {memory} bytes: iomem_align={} is not",
+                    job.buffers.align
+                );
                 return Err(Error::usage("cannot use direct=1 on", path, hint));
             }
             u64::from(alignment.offset)
@@ -100,8 +104,15 @@ pub(super) fn check_direct(file: &File, path: &str, job: &Job, first: u64) -> Re
         None => u64::from(block::logical_block_bytes(file).unwrap_or(1)),
     };
     let misaligned = |what: &str, bytes: u64| {
-        let hint = format!("O_DIRECT needs multiples of {offset} bytes: {what}={bytes} is not; change it or use direct=0");
-        Err(Error { kind: ErrorKind::Usage, what: "cannot use direct=1 on".into(), place: path.into(), hint, source: None })
+        let hint =
+            format!("O_DIRECT needs multiples of {offset} bytes: {what}={bytes} is not; change it or use direct=0");
+        Err(Error {
+            kind: ErrorKind::Usage,
+            what: "cannot use direct=1 on".into(),
+            place: path.into(),
+            hint,
+            source: None,
+        })
     };
     for (direction, &used) in job.rw.directions.iter() {
         let (low, high) = job.blocks.range[direction];

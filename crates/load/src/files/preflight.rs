@@ -41,7 +41,8 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
             for path in &paths {
                 precious.check(path, job)?;
                 // Directories of a filename_format are made later.
-                let later = open::parent_is_missing(path) && job.files.names.is_empty() && job.files.format.contains('/');
+                let later =
+                    open::parent_is_missing(path) && job.files.names.is_empty() && job.files.format.contains('/');
                 let fresh = (EntryKind::Regular, Existing { bytes: 0, growable: true });
                 files.push(if later { fresh } else { existing_file(path, job)? });
             }
@@ -78,7 +79,8 @@ fn check_descriptors(files: u64, job: &Job) -> Result<(), Error> {
 }
 
 fn too_few_descriptors(wanted: u64, limit: u64, job: &Job) -> Error {
-    let hint = format!("{wanted} are needed, the hard limit is {limit}: raise ulimit -Hn, or set openfiles= or nrfiles=");
+    let hint =
+        format!("{wanted} are needed, the hard limit is {limit}: raise ulimit -Hn, or set openfiles= or nrfiles=");
     Error::usage("too few file descriptors for job", job.name.clone(), hint)
 }
 
@@ -106,7 +108,8 @@ impl Rooms {
         if !self.counted.insert(path.to_string()) {
             return Ok(()); // shared by clones or jobs
         }
-        let mut parent = Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut parent =
+            Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         while !parent.is_dir() {
             parent = parent.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         }

@@ -21,7 +21,10 @@ impl Precious {
         let identity = |path: &PathBuf| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
         Precious {
             swaps: block::swap_paths().iter().filter_map(identity).collect(),
-            loops: block::loop_backing_files().into_iter().filter_map(|(p, name)| Some((identity(&p)?, name))).collect(),
+            loops: block::loop_backing_files()
+                .into_iter()
+                .filter_map(|(p, name)| Some((identity(&p)?, name)))
+                .collect(),
         }
     }
 
@@ -44,7 +47,8 @@ impl Precious {
         }
         if kind.is_char_device() {
             // null, zero, full, random, urandom (devices.txt): writing them harms nothing.
-            let harmless = libc::major(metadata.rdev()) == 1 && matches!(libc::minor(metadata.rdev()), 3 | 5 | 7 | 8 | 9);
+            let harmless =
+                libc::major(metadata.rdev()) == 1 && matches!(libc::minor(metadata.rdev()), 3 | 5 | 7 | 8 | 9);
             let hint = "a character device: writing it is not storage I/O and may crash the machine";
             return if harmless { Ok(()) } else { Err(refused(path, hint.to_string())) };
         }

@@ -37,14 +37,16 @@ pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existin
         Some(Amount::Bytes(bytes)) => Some(bytes),
         _ => None,
     };
-    let there: u64 = existing.iter().map(|file| if file.bytes == u64::MAX { 0 } else { file.bytes }).fold(0, u64::saturating_add);
+    let there: u64 =
+        existing.iter().map(|file| if file.bytes == u64::MAX { 0 } else { file.bytes }).fold(0, u64::saturating_add);
     if wanted.unwrap_or(0) == 0 && there == 0 && !extent.fill && extent.file_size.is_none() {
         let name = names.first().map_or("", String::as_str);
         let empty = if wanted == Some(0) { "size=0" } else { "no size=, and the file has no bytes" };
         return Err(Error::usage("nothing to do on", name, format!("job {}: {empty}: give size=", job.name)));
     }
     // fio gives the first files one block more when the size does not divide.
-    let share = |index: u64| wanted.map(|size| size / block / count * block + block * u64::from(index < size / block % count));
+    let share =
+        |index: u64| wanted.map(|size| size / block / count * block + block * u64::from(index < size / block % count));
     let mut sizes = Sizes::default();
     for (index, (file, name)) in existing.iter().zip(names).enumerate() {
         let index = index as u64;

@@ -24,7 +24,8 @@ impl Scratch {
     }
 
     fn entries(&self) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -102,7 +103,9 @@ fn a_small_file_is_extended_and_what_it_has_is_kept() {
 
 #[test]
 fn a_write_job_reserves_space_as_fallocate_says() {
-    for (fallocate, length) in [(Fallocate::Native, MIB), (Fallocate::Keep, 0), (Fallocate::Truncate, MIB), (Fallocate::None, 0)] {
+    for (fallocate, length) in
+        [(Fallocate::Native, MIB), (Fallocate::Keep, 0), (Fallocate::Truncate, MIB), (Fallocate::None, 0)]
+    {
         let scratch = Scratch::new();
         let mut job = job(&scratch, false, true, MIB);
         job.files.fallocate = fallocate;

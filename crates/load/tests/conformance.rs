@@ -1,0 +1,688 @@
+//! What every engine must do, run against every engine. A new engine is one line in the table at the end.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use job::Job;
+use job::workload::OpKind;
+use load::engine::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots};
+use measure::Direction;
+use sys::buffer::Memory;
+
+const READ: OpKind = OpKind::Io(Direction::Read);
+const WRITE: OpKind = OpKind::Io(Direction::Write);
+const TRIM: OpKind = OpKind::Io(Direction::Trim);
+const SLOT_BYTES: usize = 16 << 10;
+
+/// An engine with options, and what it can be asked to do.
+struct Subject {
+    engine: &'static str,
+    options: fn(&mut Job),
+    /// Takes descriptors that are no files: pipes, /dev/full.
+    any_descriptor: bool,
+    /// Offsets, lengths and buffers must be multiples of this.
+    align: u64,
+    /// Flags of open(2).
+    flags: i32,
+    /// Several ops at once.
+    asynchronous: bool,
+    /// A request on a file that was never opened is a result; engines that open files themselves have no such case.
+    descriptors: bool,
+}
+
+const BLOCKING: Subject = Subject {
+    engine: "psync",
+    options: |_| {},
+    any_descriptor: true,
+    align: 1,
+    flags: 0,
+    asynchronous: false,
+    descriptors: true,
+};
+
+const ASYNCHRONOUS: Subject = Subject { engine: "io_uring", asynchronous: true, ..BLOCKING };
+
+/// A directory for files, on the file system of the build directory.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("conformance-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::current_exe().unwrap().with_file_name(name);
+        fs::create_dir(&path).unwrap();
+        Place(path)
+    }
+
+    /// A file of that content, and its path.
+    fn file(&self, name: &str, content: &[u8], subject: &Subject) -> (File, PathBuf) {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        let file = File::options().read(true).write(true).custom_flags(subject.flags).open(&path).unwrap();
+        (file, path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An engine at work, with its buffers.
+struct Rig {
+    engine: Box<dyn Engine>,
+    slots: Arc<Slots>,
+    free: Vec<Slot>,
+    /// Alternates between the two ways of submitting and reaping.
+    combined: bool,
+}
+
+impl Rig {
+    /// None, with the reason on standard error, where the engine does not exist.
+    fn new(subject: &Subject, depth: u32, files: u32) -> Option<Rig> {
+        let mut job = Job { engine: subject.engine.into(), name: "conformance".into(), ..Job::default() };
+        job.syncs.range = Some((7, 1));
+        (subject.options)(&mut job);
+        let (slots, free) = Slots::new(depth + 2, SLOT_BYTES, 0, &Memory::Anonymous).unwrap();
+        let kind = Kind::find(subject.engine).unwrap();
+        assert_eq!(kind.synchronous, !subject.asynchronous);
+        let setup = Setup { job: &job, slots: Arc::clone(&slots), depth, files, names: &[] };
+        match (kind.make)(&setup) {
+            Ok(engine) => Some(Rig { engine, slots, free, combined: false }),
+            Err(error) => {
+                eprintln!("skipped: {error}");
+                None
+            }
+        }
+    }
+
+    fn request(&mut self, kind: OpKind, file: u32, offset: u64, len: usize) -> Request {
+        Request { slot: self.free.pop().unwrap(), kind, file, offset, len: len as u32, skip: 0 }
+    }
+
+    /// Queues, submitting when the engine is full.
+    fn start(&mut self, mut request: Request, done: &mut Vec<Completion>) {
+        loop {
+            match self.engine.queue(request) {
+                Queued::Later => return,
+                Queued::Done(completion) => return done.push(completion),
+                Queued::Full(back) => {
+                    request = back;
+                    self.engine.submit().unwrap();
+                    self.engine.reap(0, usize::MAX, None, done).unwrap();
+                }
+            }
+        }
+    }
+
+    /// Submits everything and waits until `count` ops are in `done`.
+    fn finish(&mut self, count: usize, done: &mut Vec<Completion>) {
+        while done.len() < count {
+            let missing = count - done.len();
+            if self.combined {
+                self.engine.submit_and_reap(missing, missing, None, done).unwrap();
+            } else {
+                self.engine.submit().unwrap();
+                self.engine.reap(1, missing, None, done).unwrap();
+            }
+        }
+        self.combined = !self.combined;
+        assert_eq!(done.len(), count);
+    }
+
+    /// Carries out one request: its result and the bytes of its slot.
+    fn carry_out(&mut self, request: Request) -> (i64, Vec<u8>) {
+        let mut done = Vec::new();
+        self.start(request, &mut done);
+        self.finish(1, &mut done);
+        let Completion { slot, result } = done.pop().unwrap();
+        let bytes = self.slots.bytes(&slot).to_vec();
+        self.free.push(slot);
+        (result, bytes)
+    }
+
+    fn op(&mut self, kind: OpKind, file: u32, offset: u64, len: usize) -> i64 {
+        let request = self.request(kind, file, offset, len);
+        self.carry_out(request).0
+    }
+
+    fn write(&mut self, file: u32, offset: u64, bytes: &[u8]) -> i64 {
+        let mut request = self.request(WRITE, file, offset, bytes.len());
+        self.slots.bytes_mut(&mut request.slot)[..bytes.len()].copy_from_slice(bytes);
+        self.carry_out(request).0
+    }
+}
+
+/// Bytes that tell where they are.
+fn pattern(offset: u64, len: usize) -> Vec<u8> {
+    (offset..offset + len as u64).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
+
+fn written_data_is_read_back_exactly_where_it_was_written(subject: &Subject) {
+    let Some(mut rig) = Rig::new(subject, 4, 2) else { return };
+    let place = Place::new();
+    let (first, path) = place.file("a", &[0xaa; 128 << 10], subject);
+    let (second, other) = place.file("b", &[0xbb; 64 << 10], subject);
+    rig.engine.open(0, first.as_raw_fd()).unwrap();
+    rig.engine.open(1, second.as_raw_fd()).unwrap();
+    let mut expected = vec![0xaa; 128 << 10];
+    let odd = [(0, 1), (4095, 2), (5000, 777), (70_000, 16_384), (131_071, 1)];
+    let even = [(0, 4096), (8192, 16_384), (4096, 4096), (122_880, 8192), (65_536, 512 * 8)];
+    for (offset, len) in if subject.align == 1 { odd } else { even } {
+        let bytes = pattern(offset, len);
+        assert_eq!(rig.write(0, offset, &bytes), len as i64);
+        expected[offset as usize..][..len].copy_from_slice(&bytes);
+    }
+    assert_eq!(rig.op(OpKind::Sync, 0, 0, 0), 0);
+    assert_eq!(fs::read(&path).unwrap(), expected);
+    assert_eq!(fs::read(&other).unwrap(), [0xbb; 64 << 10], "the other file is as it was");
+
+    // Back through the engine, and into the middle of the buffer: what lies around is not touched.
+    let skip = subject.align.max(100) as usize;
+    let (offset, len) = if subject.align == 1 { (4999, 999) } else { (4096, 8192) };
+    let mut request = rig.request(READ, 0, offset, len);
+    request.skip = skip as u32;
+    rig.slots.bytes_mut(&mut request.slot).fill(0x55);
+    let (result, bytes) = rig.carry_out(request);
+    assert_eq!(result, len as i64);
+    assert_eq!(bytes[skip..][..len], expected[offset as usize..][..len]);
+    assert!(bytes[..skip].iter().chain(&bytes[skip + len..]).all(|&byte| byte == 0x55));
+}
+
+fn short_reads_at_the_end_are_results(subject: &Subject) {
+    let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
+    let place = Place::new();
+    let (file, _) = place.file("short", &[7; 5000], subject);
+    rig.engine.open(0, file.as_raw_fd()).unwrap();
+    assert_eq!(rig.op(READ, 0, 4096, 8192), 904);
+    assert_eq!(rig.op(READ, 0, 8192, 4096), 0);
+    assert_eq!(rig.op(READ, 0, 0, 4096), 4096);
+}
+
+fn errors_are_results(subject: &Subject) {
+    let Some(mut rig) = Rig::new(subject, 4, 4) else { return };
+    let place = Place::new();
+    let (file, path) = place.file("errors", &[7; 8192], subject);
+    rig.engine.open(0, file.as_raw_fd()).unwrap();
+    if subject.descriptors {
+        for kind in [READ, WRITE, OpKind::Sync, OpKind::DataSync, TRIM] {
+            assert_eq!(rig.op(kind, 1, 0, 4096), -i64::from(libc::EBADF), "{kind:?} on a file that is not open");
+        }
+        let write_only = File::options().write(true).open(&path).unwrap();
+        rig.engine.open(2, write_only.as_raw_fd()).unwrap();
+        assert_eq!(rig.op(READ, 2, 0, 4096), -i64::from(libc::EBADF));
+    }
+    let beyond = rig.op(WRITE, 0, 1 << 61, 4096);
+    assert!([libc::EFBIG, libc::EINVAL].contains(&(-beyond as i32)), "beyond any file: {beyond}");
+    if subject.any_descriptor {
+        let full = File::options().read(true).write(true).open("/dev/full").unwrap();
+        rig.engine.open(3, full.as_raw_fd()).unwrap();
+        assert_eq!(rig.op(WRITE, 3, 0, 4096), -i64::from(libc::ENOSPC));
+        rig.engine.close(3);
+        // Address 0 of this process is not mapped.
+        let memory = File::open("/proc/self/mem").unwrap();
+        rig.engine.open(3, memory.as_raw_fd()).unwrap();
+        assert_eq!(rig.op(READ, 3, 0, 4096), -i64::from(libc::EIO));
+    }
+    assert_eq!(rig.op(READ, 0, 0, 4096), 4096, "the engine goes on");
+}
+
+fn syncs_succeed_and_trims_make_holes(subject: &Subject) {
+    let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
+    let place = Place::new();
+    let (file, path) = place.file("trim", &[7; 64 << 10], subject);
+    rig.engine.open(0, file.as_raw_fd()).unwrap();
+    for kind in [OpKind::Sync, OpKind::DataSync, OpKind::SyncRange] {
+        assert_eq!(rig.op(kind, 0, 0, 0), 0, "{kind:?}");
+    }
+    assert_eq!(rig.op(TRIM, 0, 8192, 16_384), 16_384);
+    let content = fs::read(&path).unwrap();
+    assert_eq!(content.len(), 64 << 10, "the size stays");
+    assert!(content[8192..24_576].iter().all(|&byte| byte == 0));
+    assert!(content[..8192].iter().chain(&content[24_576..]).all(|&byte| byte == 7));
+}
+
+fn many_in_flight_complete_exactly_once(subject: &Subject) {
+    const BLOCKS: u64 = 256;
+    let Some(mut rig) = Rig::new(subject, 64, 1) else { return };
+    let place = Place::new();
+    let (file, _) = place.file("many", &pattern(0, BLOCKS as usize * 4096), subject);
+    rig.engine.open(0, file.as_raw_fd()).unwrap();
+    let mut at = vec![None; rig.slots.count() as usize];
+    let (mut issued, mut finished, mut seed) = (0_u64, 0, 1_u64);
+    let mut done = Vec::new();
+    while finished < 5000 {
+        while issued < 5000
+            && let Some(slot) = rig.free.pop()
+        {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let block = seed >> 33 & (BLOCKS - 1);
+            let index = slot.index() as usize;
+            assert!(at[index].replace(block).is_none(), "a slot was given out twice");
+            issued += 1;
+            match rig.engine.queue(Request { slot, kind: READ, file: 0, offset: block * 4096, len: 4096, skip: 0 }) {
+                Queued::Later => {}
+                Queued::Done(completion) => done.push(completion),
+                Queued::Full(request) => {
+                    issued -= 1;
+                    at[index] = None;
+                    rig.free.push(request.slot);
+                    break;
+                }
+            }
+            if issued.is_multiple_of(7) {
+                rig.engine.submit().unwrap();
+            }
+        }
+        if subject.asynchronous {
+            let (min, max) = (1 + (seed % 16) as usize, 1 + (seed % 37) as usize);
+            let before = done.len();
+            rig.engine.submit_and_reap(min, max, None, &mut done).unwrap();
+            assert!(done.len() - before <= max, "more than was asked for");
+        }
+        for Completion { slot, result } in done.drain(..) {
+            let block = at[slot.index() as usize].take().expect("completed twice, or never issued");
+            assert_eq!(result, 4096);
+            assert_eq!(rig.slots.bytes(&slot)[..4096], pattern(block * 4096, 4096));
+            finished += 1;
+            rig.free.push(slot);
+        }
+    }
+    assert_eq!((issued, finished), (5000, 5000));
+    let tokens: HashSet<u32> = rig.free.iter().map(Slot::index).collect();
+    assert_eq!(tokens.len() + at.iter().flatten().count(), rig.slots.count() as usize);
+}
+
+fn a_full_engine_hands_the_request_back(subject: &Subject) {
+    if !subject.asynchronous {
+        return;
+    }
+    let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
+    let place = Place::new();
+    let (file, _) = place.file("full", &[1; 64 << 10], subject);
+    rig.engine.open(0, file.as_raw_fd()).unwrap();
+    for index in 0..4 {
+        let request = rig.request(READ, 0, index * 4096, 4096);
+        assert!(matches!(rig.engine.queue(request), Queued::Later));
+    }
+    let request = rig.request(READ, 0, 4 * 4096, 512);
+    let (slot, offset) = (request.slot.index(), request.offset);
+    let Queued::Full(back) = rig.engine.queue(request) else { panic!("a fifth request at depth 4") };
+    assert_eq!((back.slot.index(), back.offset, back.len), (slot, offset, 512));
+    let mut done = Vec::new();
+    rig.finish(4, &mut done);
+    assert!(matches!(rig.engine.queue(back), Queued::Later), "there is room again");
+    rig.finish(5, &mut done);
+}
+
+fn a_bad_request_in_a_batch_fails_alone(subject: &Subject) {
+    if !subject.descriptors {
+        return;
+    }
+    let Some(mut rig) = Rig::new(subject, 8, 2) else { return };
+    let place = Place::new();
+    let (file, _) = place.file("batch", &[1; 64 << 10], subject);
+    rig.engine.open(0, file.as_raw_fd()).unwrap();
+    let bad = [0, 1, 1, 0, 0, 1, 0, 0];
+    let mut done = Vec::new();
+    let mut file_of = vec![None; rig.slots.count() as usize];
+    for (index, file) in bad.into_iter().enumerate() {
+        let request = rig.request(READ, file, index as u64 * 4096, 4096);
+        file_of[request.slot.index() as usize] = Some(file);
+        rig.start(request, &mut done);
+    }
+    rig.finish(bad.len(), &mut done);
+    for Completion { slot, result } in done {
+        let expected = if file_of[slot.index() as usize].take() == Some(0) { 4096 } else { -i64::from(libc::EBADF) };
+        assert_eq!(result, expected);
+    }
+}
+
+fn files_open_and_close_while_others_are_in_flight(subject: &Subject) {
+    let Some(mut rig) = Rig::new(subject, 16, 3) else { return };
+    let place = Place::new();
+    let (steady, _) = place.file("steady", &[1; 64 << 10], subject);
+    rig.engine.open(0, steady.as_raw_fd()).unwrap();
+    for round in 0..20_u8 {
+        let mut done = Vec::new();
+        for index in 0..8 {
+            let request = rig.request(READ, 0, index * 4096, 4096);
+            rig.start(request, &mut done);
+        }
+        rig.engine.submit().unwrap();
+        let (passing, _) = place.file("passing", &[round; 4096], subject);
+        let file = 1 + u32::from(round % 2);
+        rig.engine.open(file, passing.as_raw_fd()).unwrap();
+        let request = rig.request(READ, file, 0, 4096);
+        let mine = request.slot.index();
+        rig.start(request, &mut done);
+        rig.finish(9, &mut done);
+        rig.engine.close(file);
+        drop(passing);
+        for Completion { slot, result } in done {
+            let byte = if slot.index() == mine { round } else { 1 };
+            assert_eq!(result, 4096);
+            assert!(rig.slots.bytes(&slot)[..4096].iter().all(|&b| b == byte));
+            rig.free.push(slot);
+        }
+        if subject.descriptors {
+            assert_eq!(rig.op(READ, file, 0, 4096), -i64::from(libc::EBADF), "closed means closed");
+        }
+    }
+}
+
+fn polling_and_waiting_for_nothing_return_at_once(subject: &Subject) {
+    let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
+    let mut done = Vec::new();
+    assert_eq!(rig.engine.submit().unwrap(), 0);
+    rig.engine.reap(0, usize::MAX, None, &mut done).unwrap();
+    rig.engine.reap(3, usize::MAX, None, &mut done).unwrap(); // nothing is in flight: nothing to wait for
+    rig.engine.submit_and_reap(1, 1, Some(u64::MAX), &mut done).unwrap();
+    assert!(done.is_empty());
+}
+
+fn dropping_an_engine_waits_for_what_is_in_flight(subject: &Subject) {
+    let place = Place::new();
+    let (file, _) = place.file("drop", &pattern(0, 1 << 20), subject);
+    for round in 0..20 {
+        let Some(mut rig) = Rig::new(subject, 32, 1) else { return };
+        rig.engine.open(0, file.as_raw_fd()).unwrap();
+        let mut done = Vec::new();
+        for index in 0..32 {
+            let request = rig.request(READ, 0, (index * 7 % 64) * SLOT_BYTES as u64, SLOT_BYTES);
+            rig.start(request, &mut done);
+        }
+        if round % 2 == 0 {
+            rig.engine.submit().unwrap();
+        }
+        drop(rig); // the memory goes with it: a write by the kernel afterwards would be seen by the address sanitizer
+    }
+}
+
+/// A pipe: (read end, write end).
+fn pipe() -> (OwnedFd, File) {
+    let mut ends = [0; 2];
+    // SAFETY: the kernel fills in two descriptors.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    // SAFETY: a new descriptor that nobody else owns.
+    let read = unsafe { OwnedFd::from_raw_fd(ends[0]) };
+    // SAFETY: as above.
+    let write = unsafe { OwnedFd::from_raw_fd(ends[1]) };
+    (read, File::from(write))
+}
+
+/// A rig with a read of an empty pipe in flight: it completes when something is written, not before.
+fn waiting_rig(subject: &Subject) -> Option<(Rig, OwnedFd, File)> {
+    if !subject.asynchronous || !subject.any_descriptor {
+        return None;
+    }
+    let mut rig = Rig::new(subject, 4, 1)?;
+    let (read, write) = pipe();
+    rig.engine.open(0, read.as_raw_fd()).unwrap();
+    let request = rig.request(READ, 0, 0, 4096);
+    assert!(matches!(rig.engine.queue(request), Queued::Later));
+    rig.engine.submit().unwrap();
+    Some((rig, read, write))
+}
+
+fn a_wait_ends_with_its_timeout(subject: &Subject) {
+    let Some((mut rig, _read, mut write)) = waiting_rig(subject) else { return };
+    let mut done = Vec::new();
+    let start = Instant::now();
+    rig.engine.reap(1, 1, Some(3_000_000), &mut done).unwrap();
+    assert!(done.is_empty() && start.elapsed() >= Duration::from_millis(3));
+    rig.engine.submit_and_reap(1, 1, Some(1_000_000), &mut done).unwrap();
+    assert!(done.is_empty());
+    write.write_all(b"now").unwrap();
+    rig.engine.reap(1, 1, Some(60_000_000_000), &mut done).unwrap();
+    assert_eq!(done[0].result, 3);
+    assert_eq!(&rig.slots.bytes(&done[0].slot)[..3], b"now");
+}
+
+fn an_interrupted_wait_returns_early(subject: &Subject) {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let Some((mut rig, _read, mut write)) = waiting_rig(subject) else { return };
+    // SAFETY: zero is a valid sigaction: no flags, so that waits are not restarted.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+    // SAFETY: the handler does nothing, which is safe at any moment.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) }, 0);
+    // SAFETY: names the calling thread.
+    let waiter = unsafe { libc::pthread_self() };
+    let returned = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Again and again: the first may come before the wait has begun.
+            while !returned.load(Ordering::Relaxed) {
+                // SAFETY: the waiter lives as long as this scope.
+                unsafe { libc::pthread_kill(waiter, libc::SIGUSR1) };
+                std::thread::yield_now();
+            }
+        });
+        let mut done = Vec::new();
+        rig.engine.reap(1, 1, None, &mut done).unwrap();
+        returned.store(true, Ordering::Relaxed);
+        assert!(done.is_empty());
+    });
+    write.write_all(b"x").unwrap();
+    let mut done = Vec::new();
+    while done.is_empty() {
+        rig.engine.reap(1, 1, None, &mut done).unwrap(); // late signals end waits early, too
+    }
+    assert_eq!(done[0].result, 1);
+}
+
+fn a_request_that_never_completes_is_called_back(subject: &Subject) {
+    let Some((rig, read, mut write)) = waiting_rig(subject) else { return };
+    let slots = Arc::clone(&rig.slots);
+    drop(rig);
+    assert_eq!(Arc::strong_count(&slots), 1, "nothing was left to the kernel");
+    write.write_all(b"late").unwrap();
+    let mut bytes = [0; 8];
+    assert_eq!(std::io::Read::read(&mut File::from(read), &mut bytes).unwrap(), 4, "the read did not take the data");
+}
+
+/// On a device, trims are discards. Needs root and a free loop device.
+fn trims_discard_on_devices(subject: &Subject) {
+    let place = Place::new();
+    let path = place.0.join("disk");
+    fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let Some((device, name)) = attach_loop(&path) else { return eprintln!("skipped: no loop device (needs root)") };
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
+        let file = File::options().read(true).write(true).custom_flags(subject.flags).open(&name).unwrap();
+        rig.engine.open(0, file.as_raw_fd()).unwrap();
+        assert_eq!(rig.op(TRIM, 0, 64 << 10, 4096), 4096);
+        assert_eq!(rig.op(TRIM, 0, 128 << 10, 16_384), 16_384);
+        let misaligned = rig.op(TRIM, 0, 100, 100);
+        assert_eq!(misaligned, -i64::from(libc::EINVAL));
+        assert_eq!(rig.op(READ, 0, 64 << 10, 4096), 4096);
+        assert_eq!(rig.op(TRIM, 0, 1 << 30, 4096), -i64::from(libc::EINVAL), "beyond the end");
+    }
+    let mut bytes = vec![0; 1 << 20];
+    device.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes[64 << 10..68 << 10].iter().all(|&byte| byte == 0));
+    assert!(bytes[128 << 10..144 << 10].iter().all(|&byte| byte == 0));
+    assert!(bytes[..64 << 10].iter().all(|&byte| byte == 7));
+    detach_loop(&device);
+}
+
+/// Attaches a file to a free loop device: the device and its path (loop(4)).
+fn attach_loop(path: &std::path::Path) -> Option<(File, String)> {
+    const LOOP_SET_FD: libc::Ioctl = 0x4C00;
+    const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
+    let backing = File::options().read(true).write(true).open(path).unwrap();
+    let control = File::options().read(true).write(true).open("/dev/loop-control").ok()?;
+    for _ in 0..100 {
+        // SAFETY: takes and writes no memory.
+        let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+        let name = format!("/dev/loop{}", u32::try_from(number).ok()?);
+        let device = File::options().read(true).write(true).open(&name).ok()?;
+        // SAFETY: takes a descriptor and no memory. EBUSY: another test was faster.
+        if unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_FD, backing.as_raw_fd()) } == 0 {
+            return Some((device, name));
+        }
+    }
+    None
+}
+
+fn detach_loop(device: &File) {
+    const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
+    // SAFETY: takes no memory.
+    unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) };
+}
+
+macro_rules! suite {
+    ($($name:ident: $subject:expr;)*) => { $(suite!(@tests $name, $subject,
+        written_data_is_read_back_exactly_where_it_was_written
+        short_reads_at_the_end_are_results
+        errors_are_results
+        syncs_succeed_and_trims_make_holes
+        many_in_flight_complete_exactly_once
+        a_full_engine_hands_the_request_back
+        a_bad_request_in_a_batch_fails_alone
+        files_open_and_close_while_others_are_in_flight
+        polling_and_waiting_for_nothing_return_at_once
+        dropping_an_engine_waits_for_what_is_in_flight
+        a_wait_ends_with_its_timeout
+        an_interrupted_wait_returns_early
+        a_request_that_never_completes_is_called_back
+        trims_discard_on_devices
+    );)* };
+    (@tests $name:ident, $subject:expr, $($test:ident)*) => {
+        mod $name {
+            use super::*;
+            const SUBJECT: Subject = $subject;
+            $(#[test] fn $test() { super::$test(&SUBJECT); })*
+        }
+    };
+}
+
+/// libaio knows files and devices only, and is asynchronous with O_DIRECT.
+const AIO: Subject = Subject { engine: "libaio", any_descriptor: false, ..ASYNCHRONOUS };
+const DIRECT_AIO: Subject = Subject { align: 4096, flags: libc::O_DIRECT, ..AIO };
+const DIRECT: Subject = Subject { align: 4096, flags: libc::O_DIRECT, ..ASYNCHRONOUS };
+
+suite! {
+    psync: BLOCKING;
+    sync: Subject { engine: "sync", any_descriptor: false, ..BLOCKING };
+    vsync: Subject { engine: "vsync", any_descriptor: false, ..BLOCKING };
+    pvsync: Subject { engine: "pvsync", ..BLOCKING };
+    pvsync2: Subject { engine: "pvsync2", ..BLOCKING };
+    libaio: AIO;
+    libaio_direct: DIRECT_AIO;
+    libaio_userspace_reap: Subject { options: |job| job.ring.userspace_reap = true, ..DIRECT_AIO };
+    io_uring: ASYNCHRONOUS;
+    io_uring_direct: DIRECT;
+    io_uring_registered: Subject { options: |job| (job.ring.fixed_buffers, job.ring.register_files) = (true, true), ..ASYNCHRONOUS };
+    io_uring_registered_direct: Subject { options: |job| (job.ring.fixed_buffers, job.ring.register_files) = (true, true), ..DIRECT };
+    io_uring_vectored: Subject { options: |job| job.ring.nonvectored = Some(false), ..ASYNCHRONOUS };
+    io_uring_forced: Subject { options: |job| job.ring.force_async = 2, ..ASYNCHRONOUS };
+    io_uring_sqpoll: Subject { options: |job| job.ring.sq_poll = true, ..ASYNCHRONOUS };
+}
+
+/// Engines refuse with one line that says why and what to do.
+mod refusals {
+    use super::*;
+
+    #[test]
+    fn more_buffers_than_may_be_locked_or_files_than_may_be_open() {
+        let job = Job { engine: "io_uring".into(), name: "j".into(), ..Job::default() };
+        let (slots, _) = Slots::new(2, 4096, 0, &Memory::Anonymous).unwrap();
+        let mut job = job;
+        job.ring.register_files = true;
+        let setup = Setup { job: &job, slots, depth: 2, files: (1 << 20) + 1, names: &[] };
+        let error = (Kind::find("io_uring").unwrap().make)(&setup).map(drop).unwrap_err().to_string();
+        assert!(
+            !error.contains('\n') && (error.contains("registerfiles") || error.contains("not available")),
+            "{error}"
+        );
+    }
+
+    /// Run by the test below in a process of its own, in which the system call is forbidden.
+    #[test]
+    #[ignore = "needs the seccomp filter that forbidden_io_uring_is_said_to_be_forbidden sets up"]
+    fn inside_the_filter() {
+        let (slots, _) = Slots::new(2, 4096, 0, &Memory::Anonymous).unwrap();
+        let job = Job { engine: "io_uring".into(), name: "j".into(), ..Job::default() };
+        let setup = Setup { job: &job, slots, depth: 2, files: 1, names: &[] };
+        let error = (Kind::find("io_uring").unwrap().make)(&setup).map(drop).unwrap_err();
+        assert_eq!(error.errno(), libc::EPERM);
+        println!("refused with: {error}");
+    }
+
+    #[test]
+    fn forbidden_io_uring_is_said_to_be_forbidden() {
+        use std::os::unix::process::CommandExt;
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--ignored", "--exact", "--nocapture", "refusals::inside_the_filter"]);
+        // SAFETY: forbid_io_uring only makes two system calls with memory of its own.
+        unsafe { child.pre_exec(forbid_io_uring) };
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}");
+        let line = text.lines().find(|line| line.contains("refused with")).expect("the test ran");
+        assert!(line.contains("io_uring_disabled") && line.contains("libaio"), "{line}");
+    }
+
+    /// A seccomp filter under which io_uring_setup(2) fails with EPERM, as containers have it.
+    fn forbid_io_uring() -> std::io::Result<()> {
+        const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+        let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+        let mut steps = [
+            step(LOAD, 0, 0), // the number of the system call
+            step(JUMP_IF_EQUAL, 1, libc::SYS_io_uring_setup as u32),
+            step(RETURN, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+        // SAFETY: takes no memory.
+        if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: program describes the steps above, which are valid during the call.
+        if unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(())
+    }
+}
+
+/// The null engine transfers nothing, and keeps to the same rules.
+#[test]
+fn the_null_engine_completes_everything_once() {
+    let subject = Subject { engine: "null", ..ASYNCHRONOUS };
+    let mut rig = Rig::new(&subject, 8, 1).unwrap();
+    let mut done = Vec::new();
+    for round in 0..100 {
+        for index in 0..8 {
+            let request = rig.request(if index == 7 { OpKind::Sync } else { READ }, 0, 0, 4096);
+            assert!(matches!(rig.engine.queue(request), Queued::Later));
+        }
+        let request = rig.request(READ, 0, 0, 4096);
+        let Queued::Full(back) = rig.engine.queue(request) else { panic!("nine at depth 8") };
+        rig.free.push(back.slot);
+        rig.engine.reap(0, usize::MAX, None, &mut done).unwrap();
+        assert!(done.is_empty(), "nothing is complete before it is submitted");
+        assert_eq!(rig.engine.submit().unwrap(), 8);
+        rig.engine.reap(1, 3, None, &mut done).unwrap();
+        assert_eq!(done.len(), 3);
+        rig.finish(8, &mut done);
+        let results: i64 = done.iter().map(|completion| completion.result).sum();
+        assert_eq!(results, 7 * 4096, "round {round}");
+        rig.free.extend(done.drain(..).map(|completion| completion.slot));
+        assert_eq!(rig.free.iter().map(Slot::index).collect::<HashSet<_>>().len(), 10);
+    }
+}
