@@ -71,10 +71,8 @@ impl Default for Draft {
             write_sequence: true,
             regenerate: false,
         };
-        let mut job = Job::default();
-        job.errors.dump = true;
         Draft {
-            job,
+            job: Job::default(),
             block: PerDirection::default(),
             block_range: PerDirection::default(),
             align: PerDirection::default(),
@@ -151,9 +149,11 @@ impl Draft {
     /// Sets what the section says. `kb_base` and its like go first, because they decide how the others are read.
     fn take(&mut self, section: &Section) -> Result<(), Error> {
         self.section = section.place.clone();
-        let early = |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base");
+        let early = |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine");
         let settings = &section.settings;
-        settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting))).try_for_each(|setting| self.set(setting))
+        let mut in_order = settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting)));
+        // Of an engine that is not here, the engine is what to name, not one of its options.
+        in_order.try_for_each(|setting| self.set(setting)).map_err(|error| self.known_engine().err().unwrap_or(error))
     }
 
     fn set(&mut self, setting: &Setting) -> Result<(), Error> {
@@ -215,18 +215,24 @@ impl Draft {
         Ok((self.job, self.warnings))
     }
 
-    fn engine(&mut self) -> Result<(), Error> {
-        let name = self.job.engine.trim().to_string();
-        if engines::find(&name).is_none() {
-            let base = name.split(':').next().unwrap_or_default();
-            let known = || engines::ENGINES.iter().map(|engine| engine.name);
-            let all = known().collect::<Vec<_>>().join(", ");
-            return match options::did_you_mean(&name, known()) {
-                _ if engines::NOT_HERE.contains(&base) => self.fail("ioengine", format!("unsupported engine {name}"), &format!("engines: {all}")),
-                Some(meant) => self.fail("ioengine", format!("unknown engine {name}"), &format!("did you mean {meant}?")),
-                None => self.fail("ioengine", format!("unknown engine {name}"), &format!("engines: {all}")),
-            };
+    /// The name of the engine, if it is one of ours.
+    fn known_engine(&self) -> Result<String, Error> {
+        let name = self.job.engine.clone();
+        if engines::find(&name).is_some() {
+            return Ok(name);
         }
+        let base = name.split(':').next().unwrap_or_default();
+        let known = || engines::ENGINES.iter().map(|engine| engine.name);
+        let all = || format!("engines: {}", known().collect::<Vec<_>>().join(", "));
+        match options::did_you_mean(&name, known()) {
+            _ if engines::NOT_HERE.contains(&base) => self.fail("ioengine", format!("unsupported engine {name}"), &all()),
+            Some(meant) => self.fail("ioengine", format!("unknown engine {name}"), &format!("did you mean {meant}?")),
+            None => self.fail("ioengine", format!("unknown engine {name}"), &all()),
+        }
+    }
+
+    fn engine(&mut self) -> Result<(), Error> {
+        let name = self.known_engine()?;
         let foreign: Vec<(Setting, bool)> = self.set.values().filter(|(setting, _)| !setting.option.engines.is_empty() && !setting.option.engines.contains(&name.as_str())).cloned().collect();
         for (setting, own) in foreign {
             let engines = setting.option.engines.join(", ");
@@ -236,7 +242,6 @@ impl Draft {
             let job = self.job.name.clone();
             self.warn(&setting.place, format!("{} has no effect on job {job}: it belongs to {engines}, and the job's engine is {name}", setting.written()));
         }
-        self.job.engine = name;
         Ok(())
     }
 

@@ -264,7 +264,7 @@ static PATTERN: &[OptionSpec] = &[
     option("percentage_random", EachCount(0, 100, |d, v| values::update(&mut d.job.pattern.percent_random, narrow(v, |n| n as u8))), "100", "Percent of a random job that is random"),
     option("zonemode", Word(&[("none", ""), ("strided", "stay in a zone, then skip"), ("zbd", "zoned block device (not supported)")], |d, v| d.zone_mode = Some(v.to_string())), "none", "What zonesize, zonerange and zoneskip do"),
     option("zonesize", Bytes(0, |d, v| d.zones.size = v), "0", "Bytes transferred in a zone before the next"),
-    option("zonerange", Bytes(0, |d, v| d.zones.range = v), "zonesize", "Bytes a zone spans"),
+    option("zonerange", Bytes(0, |d, v| d.zones.range = v), "0", "Bytes a zone spans; 0 is zonesize"),
     option("zoneskip", Bytes(0, |d, v| d.zones.skip = v), "0", "Bytes between zones"),
 ];
 
@@ -448,7 +448,7 @@ static VERIFY: &[OptionSpec] = &[
         "What happens when a request fails",
     ),
     option("ignore_error", Custom("error[:error...][,...[,...]]: reads, writes, verification", &[], |d, _, v| values::ignore_error(v).map(|ignore| d.job.errors.ignore = ignore)), "", "Errors that are none"),
-    option("error_dump", Bool(|d, v| d.job.errors.dump = v), "1", "Print each error"),
+    option("error_dump", Bool(|d, v| d.job.errors.dump = v), "0", "Print each error"),
 ];
 
 pub(super) const STEADY_STATE_WORDS: &[(&str, &str)] = &[
@@ -548,7 +548,7 @@ static ENGINES: &[OptionSpec] = &[
     option("force_async", Count(0, U32, |d, v| d.job.ring.force_async = v as u32), "0", "Every so many requests go to a kernel worker").engines(&["io_uring"]),
     option("nowait", Bool(|d, v| d.job.ring.nowait = v), "0", "Fail instead of blocking (RWF_NOWAIT)").engines(&["io_uring", "libaio", "pvsync2"]),
     option("userspace_reap", Flag(|d, v| d.job.ring.userspace_reap = v), "0", "Reap completions from the ring in memory").engines(&["libaio"]),
-    refused("uncached", "0", "RWF_UNCACHED", "the number of that flag is RWF_ATOMIC since Linux 6.11").engines(&["io_uring", "pvsync2"]),
+    option("uncached", Bool(|d, v| d.other("uncached", if v { "1" } else { "0" })), "0", "Drop pages from the cache behind requests (RWF_DONTCACHE)").engines(&["io_uring", "pvsync2"]),
     refused("hipri_percentage", "100", "Percent of requests that are polled", "hipri is for all or none").engines(&["pvsync2"]),
     refused("cmdprio_percentage", "0", "Percent of requests of high priority", "requests have no priorities of their own; use prio and prioclass").engines(&["io_uring", "libaio"]),
     refused("cmdprio_class", "", "Their class", "use prioclass").engines(&["io_uring", "libaio"]),

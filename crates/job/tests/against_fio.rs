@@ -1,0 +1,216 @@
+//! The language is fio's: held against the real program.
+
+mod common;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use job::file::Surroundings;
+use job::options::{self, Kind, Reader, Status};
+use job::{Invocation, Plan, parse_command_line};
+use measure::units::TimeUnit;
+
+fn output(command: &mut Command) -> (bool, String) {
+    let output = command.output().expect("fio runs");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+}
+
+fn invocation(arguments: &[String]) -> Invocation {
+    parse_command_line(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+}
+
+fn plan_of(path: &Path) -> Plan {
+    let invocation = Invocation { files: vec![path.into()], ..Invocation::default() };
+    invocation.plan_in(&Surroundings::SYSTEM).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What a plan means, without how it was written.
+fn meaning(mut plan: Plan) -> String {
+    for job in &mut plan.jobs {
+        job.options.clear();
+    }
+    format!("{:#?}", plan.jobs)
+}
+
+/// Fails with the first line in which two plans differ.
+fn assert_same(one: Plan, other: Plan, what: &Path) {
+    let (one, other) = (meaning(one), meaning(other));
+    if let Some((line, (a, b))) = one.lines().zip(other.lines()).enumerate().find(|(_, (a, b))| a != b) {
+        let before: Vec<&str> = one.lines().take(line).collect();
+        panic!("{}: {} or {} after\n{}", what.display(), a.trim(), b.trim(), before[line.saturating_sub(6)..].join("\n"));
+    }
+    assert_eq!(one.len(), other.len(), "{}", what.display());
+}
+
+/// The arguments of a command line, as the shell splits it.
+fn split(line: &str) -> Vec<String> {
+    let (_, words) = output(Command::new("sh").arg("-c").arg(format!("printf '%s\\n' {line}")));
+    words.lines().map(String::from).collect()
+}
+
+/// The arguments of a command line as fio prints it: it quotes the description and nothing else.
+fn split_as_printed(line: &str) -> Vec<String> {
+    line.split(" --").skip(1).map(|argument| format!("--{}", argument.trim_end()).replace("--description=\"", "--description=").trim_end_matches('"').to_string()).collect()
+}
+
+#[test]
+fn every_option_that_fio_knows_is_known_here() {
+    let Some(fio) = common::fio() else { return };
+    let (_, all) = output(Command::new(fio).arg("--cmdhelp"));
+    let mut names: Vec<String> = all.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_string()).collect();
+    assert!(names.len() > 180, "fio lists only {} options", names.len());
+    for engine in ["io_uring", "libaio", "pvsync2", "null", "gfapi", "rbd", "net", "cpuio"] {
+        let (_, own) = output(Command::new(fio).arg(format!("--enghelp={engine}")));
+        names.extend(own.lines().filter_map(|line| line.split_once(" : ").or_else(|| line.split_once(": "))).map(|(name, _)| name.trim().to_string()));
+    }
+    for name in names {
+        assert!(options::find(&name).is_some(), "fio's option {name} is not in the table");
+    }
+}
+
+#[test]
+fn aliases_defaults_and_words_are_fios() {
+    let Some(fio) = common::fio() else { return };
+    let (_, all) = output(Command::new(fio).arg("--cmdhelp"));
+    for name in all.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim()) {
+        let Some(option) = options::find(name) else { continue };
+        let (_, help) = output(Command::new(fio).arg(format!("--cmdhelp={name}")));
+        let mut in_words = false;
+        for line in help.lines().skip(1) {
+            let Some((label, value)) = line.split_once(": ").map(|(label, value)| (label.trim(), value.trim())) else { continue };
+            in_words = label == "valid values" || in_words && label.is_empty();
+            if label == "alias" && !matches!(option.status, Status::Unsupported(_)) {
+                assert!(option.aliases.contains(&value), "{name}: alias {value}");
+            }
+            if label == "default" && value != "no default" && !option.default.is_empty() {
+                assert_eq!(normal(option.default), normal(value), "{name}: default");
+            }
+            if in_words && matches!(option.kind, Kind::Word(..) | Kind::Custom(..)) {
+                let word = value.split_whitespace().next().unwrap_or_default();
+                assert!(option.kind.words().iter().any(|(known, _)| *known == word), "{name}: word {word}");
+            }
+        }
+    }
+}
+
+/// Defaults are written in different ways.
+fn normal(default: &str) -> String {
+    let first = default.split(',').next().unwrap_or_default();
+    Reader::new(1024).bytes(first).map_or_else(|_| first.to_string(), |bytes| bytes.to_string())
+}
+
+/// The numbers that fio's parser makes of values, as its debug output has them.
+fn fio_reads(fio: &str, more: &str, name: &str, values: &[&str]) -> Vec<u64> {
+    let mut command = Command::new(fio);
+    command.args(["--parse-only", "--debug=parse", "--name=x", more]).args(values.iter().map(|value| format!("--{name}={value}")));
+    let (_, text) = output(&mut command);
+    let start = format!(" handle_option={name}, ptr=");
+    let numbers: Vec<u64> = text.split(&start).skip(1).filter_map(|text| text.split_once("ret=0, out=")).map(|(_, out)| out.lines().next().unwrap_or_default().trim().parse().expect("a number")).collect();
+    assert_eq!(numbers.len(), values.len(), "{text}");
+    numbers
+}
+
+#[test]
+fn sizes_are_read_as_fio_reads_them_or_the_difference_is_said() {
+    let Some(fio) = common::fio() else { return };
+    let values = ["4096", "4k", "4K", "4kb", "4Kb", "4Ki", "4KiB", "3m", "3MiB", "2g", "2GB", "2GiB", "1t", "1TiB", "1p", "0x1000", "0X1000", "1.5g", "2*1024", "512b", "1 k", "+5", "8m+8m"];
+    for kb_base in [1024, 1000] {
+        for (value, fios) in values.iter().zip(fio_reads(fio, &format!("--kb_base={kb_base}"), "number_ios", &values)) {
+            let mut reader = Reader::new(kb_base);
+            let ours = reader.bytes(value).unwrap_or_else(|error| panic!("{value}: {error}"));
+            check(value, ours, fios, &reader.differences, |fios| fios.to_string());
+        }
+    }
+}
+
+#[test]
+fn times_are_read_as_fio_reads_them_or_the_difference_is_said() {
+    let Some(fio) = common::fio() else { return };
+    let values = ["5", "5s", "5S", "5ms", "5msec", "5us", "5usec", "5m", "5M", "5h", "5d", "60sec", "10min", "2hours", "1.5s", "1m30s", "0"];
+    for (name, unit) in [("runtime", TimeUnit::Seconds), ("latency_target", TimeUnit::Microseconds), ("thinktime_iotime", TimeUnit::Seconds)] {
+        for (value, fios) in values.iter().zip(fio_reads(fio, "--kb_base=1024", name, &values)) {
+            let mut reader = Reader::new(1024);
+            let ours = reader.time(value, unit).unwrap_or_else(|error| panic!("{value}: {error}"));
+            check(value, ours, fios * 1_000, &reader.differences, measure::units::exact_time);
+        }
+    }
+}
+
+/// Either fio reads the same and nothing was said, or what was said is what fio reads.
+fn check(value: &str, ours: u64, fios: u64, differences: &[String], show: impl Fn(u64) -> String) {
+    match differences {
+        [] => assert_eq!(ours, fios, "{value}"),
+        [difference] => assert!(difference.ends_with(&format!("; fio reads {}", show(fios))), "{value}: fio reads {fios}, and we say: {difference}"),
+        more => panic!("{value}: {more:?}"),
+    }
+}
+
+#[test]
+fn the_corpus_is_accepted_by_fio_too() {
+    let Some(fio) = common::fio() else { return };
+    let files = common::corpus();
+    assert!(files.len() >= 6);
+    for path in files {
+        let (ok, text) = output(Command::new(fio).arg("--parse-only").arg(&path));
+        assert!(ok, "{}: {text}", path.display());
+        plan_of(&path);
+    }
+}
+
+#[test]
+fn a_job_file_means_what_fios_command_line_of_it_means() {
+    let Some(fio) = common::fio() else { return };
+    for path in common::corpus() {
+        let (ok, text) = output(Command::new(fio).arg("--showcmd").arg(&path));
+        assert!(ok, "{}: {text}", path.display());
+        let line = text.lines().find(|line| line.starts_with("fio ")).expect("a command line");
+        let from_fio = invocation(&split_as_printed(line)).plan().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_same(from_fio, plan_of(&path), &path);
+    }
+}
+
+#[test]
+fn our_command_line_of_a_job_file_is_fios() {
+    let Some(fio) = common::fio() else { return };
+    for path in common::corpus() {
+        let line = Invocation { files: vec![path.clone()], ..Invocation::default() }.show_command().unwrap_or_else(|error| panic!("{error}"));
+        let command = line.trim().strip_prefix("plimsoll run ").expect("a command line");
+        let (ok, text) = output(Command::new("sh").arg("-c").arg(format!("{fio} --parse-only {command}")));
+        assert!(ok, "{}: {command}\n{text}", path.display());
+        let again = invocation(&split(command)).plan().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_same(again, plan_of(&path), &path);
+    }
+}
+
+#[test]
+fn what_fio_refuses_is_refused() {
+    let Some(fio) = common::fio() else { return };
+    for arguments in [
+        &["--name=x", "--nonsense=1"][..],
+        &["--name=x", "--bs=0"],
+        &["--name=x", "--iodepth=0"],
+        &["--name=x", "--direct=2"],
+        &["--name=x", "--rw=upside"],
+        &["--name=x", "--rwmixread=101"],
+        &["--name=x", "--random_distribution=zipf:1.0"],
+        &["--name=x", "--random_distribution=pareto:2"],
+        &["--name=x", "--random_distribution=zoned:50/10:30/90"],
+        &["--name=x", "--steadystate=iops"],
+        &["--name=x", "--verify_interval=10"],
+        &["--name=x", "--buffer_pattern=abc"],
+        &["--name=x", "--zonemode=strided"],
+        &["--name=x", "--size=1k"],
+        &["--name=x", "--rate=1m", "--rate_iops=1"],
+        &["--name=x", "--rate_iops=1", "--rate_iops_min=2"],
+        &["--name=x", "--io_size=150%"],
+        &["--name=x", "--percentile_list=101"],
+        &["--section=global", "--name=x"],
+    ] {
+        // Not --parse-only: with it fio does not look at how options fit together. The null engine touches nothing.
+        let (ok, text) = output(Command::new(fio).args(["--ioengine=null", "--filesize=1m"]).args(arguments));
+        assert!(!ok, "fio accepts {arguments:?}: {text}");
+        let ours = parse_command_line(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).and_then(|invocation| invocation.plan());
+        assert!(ours.is_err(), "{arguments:?} is accepted");
+    }
+}

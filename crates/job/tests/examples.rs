@@ -1,0 +1,97 @@
+//! Every example that comes with fio becomes jobs, or is refused with what it needs and is not here.
+
+mod common;
+
+use std::path::Path;
+
+use job::Invocation;
+use job::file::Surroundings;
+
+/// Where Debian's package fio-examples puts them.
+const FOLDER: &str = "/usr/share/doc/fio/examples";
+
+/// Examples that are refused, and what their error names. All others are jobs here.
+const REFUSED: &[(&str, &str)] = &[
+    ("butterfly", "unsupported option flow=2"),
+    ("cmdprio-bssplit", "unsupported option log_prio=1"),
+    ("cmdprio-percentage", "unsupported option log_prio=1"),
+    ("cpp_null", "unknown engine cpp_null"),
+    ("cpuio", "unsupported engine cpuio"),
+    ("dedupe-global", "unsupported option dedupe_mode=working_set"),
+    ("dev-dax", "unsupported engine dev-dax"),
+    ("dfs", "unsupported engine dfs"),
+    ("e4defrag", "unsupported engine e4defrag"),
+    ("e4defrag2", "unsupported engine e4defrag"),
+    ("exec", "unsupported engine exec"),
+    ("falloc", "unsupported engine falloc"),
+    ("filecreate-ioengine", "unsupported engine filecreate"),
+    ("filedelete-ioengine", "unsupported engine filedelete"),
+    ("filestat-ioengine", "unsupported engine filestat"),
+    ("flow", "unsupported option flow_sleep=1000"),
+    ("ftruncate", "unsupported engine ftruncate"),
+    ("gpudirect-rdmaio-client", "unsupported engine rdma"),
+    ("gpudirect-rdmaio-server", "unsupported engine rdma"),
+    ("http-s3-crypto", "unsupported engine http"),
+    ("http-s3-storage-class", "unsupported engine http"),
+    ("http-s3", "unsupported engine http"),
+    ("http-swift", "unsupported engine http"),
+    ("http-webdav", "unsupported engine http"),
+    ("ime", "unsupported engine ime_psync"),
+    ("libcufile-cufile", "unsupported engine libcufile"),
+    ("libcufile-posix", "unsupported engine libcufile"),
+    ("libhdfs", "unsupported engine libhdfs"),
+    ("libiscsi", "unsupported engine libiscsi"),
+    ("libpmem", "unsupported engine libpmem"),
+    ("librpma_apm-client", "unsupported engine librpma_apm_client"),
+    ("librpma_apm-server", "unsupported engine librpma_apm_server"),
+    ("librpma_gpspm-client", "unsupported engine librpma_gpspm_client"),
+    ("librpma_gpspm-server", "unsupported engine librpma_gpspm_server"),
+    ("libzbc-rand-write", "unsupported option max_open_zones=32"),
+    ("libzbc-seq-read", "unsupported engine libzbc"),
+    ("mtd", "unsupported engine mtd"),
+    ("nbd", "unsupported engine nbd"),
+    ("netio", "unsupported engine net"),
+    ("netio_multicast", "unsupported engine net"),
+    ("nfs", "unsupported engine nfs"),
+    ("numa", "unsupported option numa_mem_policy=bind:0"),
+    ("pmemblk", "unsupported engine pmemblk"),
+    ("rados", "unsupported engine rados"),
+    ("rbd", "unsupported engine rbd"),
+    ("rdmaio-client", "unsupported engine rdma"),
+    ("rdmaio-server", "unsupported engine rdma"),
+    ("sg_verify-fail", "unsupported engine sg"),
+    ("sg_verify", "unsupported engine sg"),
+    ("sg_write_same_ndob", "unsupported engine sg"),
+    ("steadystate", "unknown option threads"),
+    ("uring-cmd-ng", "unsupported engine io_uring_cmd"),
+    ("uring-cmd-zoned", "unsupported engine io_uring_cmd"),
+    ("waitfor", "unknown option threads"),
+    ("xnvme-zoned", "unsupported option zonemode=zbd"),
+    ("zbd-rand-write", "unsupported option max_open_zones=32"),
+    ("zbd-seq-read", "unsupported option zonemode=zbd"),
+];
+
+#[test]
+fn every_example_is_jobs_or_is_refused_by_name() {
+    if !Path::new(FOLDER).is_dir() {
+        return common::skip("fio's examples are not installed: apt-get install fio-examples");
+    }
+    // Some refer to variables of the environment.
+    let variable = |name: &str| Some(if name == "FIO_RW" { "randread" } else { "1" }.to_string());
+    let surroundings = Surroundings { variable: &variable, ..Surroundings::SYSTEM };
+    let files = common::job_files(Path::new(FOLDER));
+    assert!(files.len() > 60, "only {} examples", files.len());
+    let mut wrong = Vec::new();
+    for path in files {
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_string();
+        let expected = REFUSED.iter().find(|(refused, _)| *refused == name).map(|(_, what)| *what);
+        let plan = Invocation { files: vec![path], ..Invocation::default() }.plan_in(&surroundings);
+        match (plan, expected) {
+            (Ok(plan), None) => assert!(!plan.jobs.is_empty(), "{name}"),
+            (Err(error), Some(what)) if error.what == what => {}
+            (Err(error), _) => wrong.push(format!("(\"{name}\", \"{}\"),", error.what)),
+            (Ok(_), Some(what)) => wrong.push(format!("{name} is not refused for {what}")),
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
