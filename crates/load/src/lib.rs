@@ -8,6 +8,7 @@ pub mod content;
 pub mod engine;
 mod error;
 pub mod files;
+pub mod machine;
 pub mod run;
 mod runner;
 pub mod verify;

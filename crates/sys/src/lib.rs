@@ -8,6 +8,8 @@ pub mod block;
 pub mod buffer;
 pub mod child;
 pub mod clock;
+pub mod disk;
 pub mod file;
+pub mod process;
 pub mod ring;
 pub mod shared;

@@ -1,0 +1,83 @@
+//! The machine as results describe it: its name, the processor time of a clone, the disks below the files.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use measure::schema::{CpuUsage, DiskUtil, Machine};
+use sys::clock::{Clock, monotonic_ns};
+use sys::disk::{self, Counters};
+use sys::process::{self, Who};
+
+/// This machine, with the clock that is read per op.
+pub fn machine(clock: &Clock) -> Machine {
+    let host = process::host();
+    Machine {
+        hostname: host.name,
+        kernel: host.kernel,
+        cpu: host.cpu,
+        cpus: host.cpus,
+        memory_bytes: host.memory_bytes,
+        clock: clock.name().to_owned(),
+    }
+}
+
+/// What a clone has used so far: its thread, or its process with the kernel's workers for it.
+pub fn cpu_usage(thread: bool) -> CpuUsage {
+    let used = process::usage(if thread { Who::Thread } else { Who::Process });
+    CpuUsage {
+        user_ns: used.user_ns,
+        system_ns: used.system_ns,
+        context_switches: used.context_switches,
+        major_faults: used.major_faults,
+        minor_faults: used.minor_faults,
+    }
+}
+
+/// The disks below some files, from the moment on at which it is made.
+#[derive(Debug)]
+pub struct DiskWatch {
+    names: Vec<String>,
+    before: Vec<(String, Counters)>,
+    started_ns: u64,
+}
+
+impl DiskWatch {
+    /// Watches the disks below these paths, members of stacked devices included.
+    pub fn start<'a>(paths: impl IntoIterator<Item = &'a str>) -> DiskWatch {
+        let mut names: Vec<String> = Vec::new();
+        let mut directories = std::collections::HashSet::new();
+        for path in paths {
+            // Files of one directory are on one file system; devices are looked at one by one.
+            let path = Path::new(path);
+            if !path.starts_with("/dev") && !directories.insert(path.parent().map(Path::to_path_buf)) {
+                continue;
+            }
+            for name in disk::below(path) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        let before = disk::counters(&names);
+        DiskWatch { names, before, started_ns: monotonic_ns() }
+    }
+
+    /// What they did since.
+    pub fn finish(self) -> Vec<DiskUtil> {
+        let elapsed_ms = ((monotonic_ns() - self.started_ns) as f64 / 1e6).max(1.0);
+        let after = disk::counters(&self.names);
+        let then = |name: &String| self.before.iter().find(|(other, _)| other == name).map(|(_, counters)| *counters);
+        let used = after.into_iter().filter_map(|(name, now)| {
+            let used = now.since(&then(&name)?);
+            Some(DiskUtil {
+                name,
+                ios: used.ios,
+                merges: used.merges,
+                ticks_ms: used.ticks_ms,
+                in_queue_ms: used.in_queue_ms,
+                util_percent: (used.busy_ms as f64 / elapsed_ms * 100.0).min(100.0),
+            })
+        });
+        used.collect()
+    }
+}

@@ -1,0 +1,228 @@
+//! What this process and its machine are: processor time, where threads may run, names of the host.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// Resources used so far (getrusage(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Nanoseconds in user mode.
+    pub user_ns: u64,
+    /// Nanoseconds in the kernel.
+    pub system_ns: u64,
+    /// Voluntary and involuntary context switches.
+    pub context_switches: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+    /// Page faults that did not.
+    pub minor_faults: u64,
+}
+
+/// Whose resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The calling thread's.
+    Thread,
+    /// Those of all threads of the process, kernel workers of its rings included.
+    Process,
+}
+
+/// What was used so far.
+pub fn usage(who: Who) -> Usage {
+    let who = match who {
+        Who::Thread => libc::RUSAGE_THREAD,
+        Who::Process => libc::RUSAGE_SELF,
+    };
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: usage is large enough; the call cannot fail with these arguments.
+    unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
+    // SAFETY: zeroed memory is a valid rusage, filled in or not.
+    let usage = unsafe { usage.assume_init() };
+    let nanos = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    Usage {
+        user_ns: nanos(usage.ru_utime),
+        system_ns: nanos(usage.ru_stime),
+        context_switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+        major_faults: usage.ru_majflt as u64,
+        minor_faults: usage.ru_minflt as u64,
+    }
+}
+
+/// The processors on which the calling thread may run, ascending.
+///
+/// # Errors
+/// EINVAL on machines with more processors than a cpu_set_t has bits.
+pub fn affinity() -> io::Result<Vec<u32>> {
+    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: set is as large as is said.
+    checked(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) })?;
+    // SAFETY: zeroed, then filled in by the successful call.
+    let set = unsafe { set.assume_init() };
+    // SAFETY: the numbers are below the size of the set.
+    Ok((0..libc::CPU_SETSIZE as u32).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu as usize, &set) }).collect())
+}
+
+/// Lets the calling thread run on these processors only.
+///
+/// # Errors
+/// EINVAL if none of them is online or allowed.
+pub fn set_affinity(cpus: &[u32]) -> io::Result<()> {
+    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: an all-zero set is the empty set.
+    let set = unsafe { set.assume_init_mut() };
+    for &cpu in cpus {
+        if cpu >= libc::CPU_SETSIZE as u32 {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        // SAFETY: below the size of the set, by the check above.
+        unsafe { libc::CPU_SET(cpu as usize, set) };
+    }
+    // SAFETY: set is as large as is said.
+    checked(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) })
+}
+
+/// The processors of NUMA nodes, ascending (`/sys/devices/system/node`).
+///
+/// # Errors
+/// ENOENT: there is no such node.
+pub fn cpus_of_nodes(nodes: &[u32]) -> io::Result<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for node in nodes {
+        cpus.extend(parse_list(&std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))?));
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Ok(cpus)
+}
+
+/// `0-3,8` as numbers.
+fn parse_list(text: &str) -> Vec<u32> {
+    let number = |text: &str| text.trim().parse::<u32>().ok();
+    text.split(',')
+        .filter_map(|part| match part.split_once('-') {
+            Some((first, last)) => Some(number(first)?..=number(last)?),
+            None => number(part).map(|only| only..=only),
+        })
+        .flatten()
+        .collect()
+}
+
+/// Gives the calling thread this niceness, -20..=19.
+///
+/// # Errors
+/// EACCES, EPERM: only a privileged process may lower it.
+pub fn set_nice(nice: i32) -> io::Result<()> {
+    // SAFETY: takes no memory; who 0 is the calling thread on Linux.
+    checked(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })
+}
+
+/// Gives the calling thread an I/O priority: class 1 real-time, 2 best-effort, 3 idle; level 0 (first) ..=7
+/// (ioprio_set(2)).
+///
+/// # Errors
+/// EPERM: real time needs CAP_SYS_ADMIN or CAP_SYS_NICE.
+pub fn set_io_priority(class: u8, level: u8) -> io::Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_SHIFT: u32 = 13;
+    let priority = libc::c_int::from(class) << CLASS_SHIFT | libc::c_int::from(level);
+    // SAFETY: takes no memory.
+    checked(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) } as libc::c_int)
+}
+
+/// The host as it calls itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// uname -n.
+    pub name: String,
+    /// uname -sr.
+    pub kernel: String,
+    /// The processor's model, as /proc/cpuinfo names it; the architecture where it does not.
+    pub cpu: String,
+    /// Processors online.
+    pub cpus: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+}
+
+/// The host. Fields that the system does not tell are empty.
+pub fn host() -> Host {
+    let mut names = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: names is large enough; the call cannot fail with it.
+    unsafe { libc::uname(names.as_mut_ptr()) };
+    // SAFETY: zeroed memory is a valid utsname of empty strings.
+    let names = unsafe { names.assume_init() };
+    let text = |field: &[libc::c_char]| {
+        let bytes: Vec<u8> = field.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        matches!(key.trim(), "model name" | "Model" | "cpu model" | "cpu").then(|| value.trim().to_owned())
+    });
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    // SAFETY: takes no memory.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    Host {
+        name: text(&names.nodename),
+        kernel: format!("{} {}", text(&names.sysname), text(&names.release)),
+        cpu: model.unwrap_or_else(|| text(&names.machine)),
+        cpus: u32::try_from(cpus).unwrap_or(1),
+        memory_bytes: kib.unwrap_or(0) * 1024,
+    }
+}
+
+fn checked(status: libc::c_int) -> io::Result<()> {
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_shows_in_the_thread_that_did_it() {
+        let before = usage(Who::Thread);
+        let mut value = 1_u64;
+        while usage(Who::Thread).user_ns + usage(Who::Thread).system_ns < before.user_ns + before.system_ns + 3_000_000
+        {
+            value = std::hint::black_box(value.wrapping_mul(3));
+        }
+        let other = std::thread::spawn(|| usage(Who::Thread)).join().unwrap();
+        let (mine, all) = (usage(Who::Thread), usage(Who::Process));
+        assert!(other.user_ns + other.system_ns < mine.user_ns + mine.system_ns);
+        assert!(all.user_ns + all.system_ns + 1_000_000 >= mine.user_ns + mine.system_ns);
+    }
+
+    #[test]
+    fn a_thread_is_confined_and_told_so() {
+        std::thread::spawn(|| {
+            let all = affinity().unwrap();
+            set_affinity(&all[..1]).unwrap();
+            assert_eq!(affinity().unwrap(), all[..1]);
+            assert_eq!(set_affinity(&[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            assert_eq!(set_affinity(&[1 << 20]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            set_nice(5).unwrap();
+            set_io_priority(2, 7).unwrap();
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(parse_list("0-2,8, 10-11\n"), [0, 1, 2, 8, 10, 11]);
+        assert!(parse_list("\n").is_empty());
+        assert!(cpus_of_nodes(&[100_000]).is_err());
+    }
+
+    #[test]
+    fn the_host_has_a_name_and_memory() {
+        let host = host();
+        assert!(host.kernel.starts_with("Linux ") && !host.name.is_empty() && !host.cpu.is_empty());
+        assert!(host.cpus >= 1 && host.memory_bytes > 1 << 20);
+    }
+}
