@@ -79,7 +79,7 @@ impl Default for Job {
                 depth: 1,
                 batch: 1,
                 batch_complete_min: 1,
-                batch_complete_max: 1,
+                batch_complete_max: u32::MAX,
                 low: 1,
                 offload: false,
                 serialize_overlap: false,

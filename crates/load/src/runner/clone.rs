@@ -119,7 +119,10 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     }
     let source = Source::new(job, orders.clone, target.extents())?;
     let cache = target.cache_facts();
-    (facts.cached_fraction, facts.unwritten_fraction) = (cache.cached_fraction, cache.unwritten_fraction);
+    // What is read back after having been written says nothing of the file before.
+    if job.rw.directions.read {
+        (facts.cached_fraction, facts.unwritten_fraction) = (cache.cached_fraction, cache.unwritten_fraction);
+    }
     let mut opened = Opened::new(target, has_descriptors(kind), job.files.unlink_each_loop);
     opened.open_all(&mut *engine)?;
     let number = orders.seat + 1;
@@ -285,8 +288,8 @@ fn facts(job: &Job, kind: &Kind) -> Facts {
         direct: job.files.direct,
         rw: rw_name(job),
         block_bytes: job.blocks.range,
-        rate_iops: PerDirection::from_fn(|d| job.rate.iops[d].map(|rate| rate as f64)),
-        rate_bytes: PerDirection::from_fn(|d| job.rate.bytes[d].map(|rate| rate as f64)),
+        rate_iops: PerDirection::from_fn(|d| job.rate.iops[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)),
+        rate_bytes: PerDirection::from_fn(|d| job.rate.bytes[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)),
         ..Facts::default()
     }
 }

@@ -95,6 +95,8 @@ struct State {
     pending: Option<(Op, u64)>,
     /// A request that the engine had no room for.
     refused: Option<Request>,
+    /// Everything in flight must finish before the traffic is asked again; true: then a new pass begins.
+    draining: Option<bool>,
     measuring_from: u64,
     ends_at: u64,
     end: Option<End>,
@@ -154,6 +156,7 @@ impl<T: Traffic> Generator<'_, T> {
             in_flight: 0,
             pending: None,
             refused: None,
+            draining: None,
             measuring_from: start_ns + time.ramp_ns,
             ends_at: time.runtime_ns.map_or(u64::MAX, |runtime| start_ns + time.ramp_ns + runtime),
             end: None,
@@ -224,18 +227,25 @@ impl<T: Traffic> Generator<'_, T> {
                 }
                 continue;
             }
+            if let Some(new_pass) = state.draining {
+                if state.in_flight > 0 {
+                    return Ok(TopUp::Drain);
+                }
+                state.draining = None;
+                if new_pass {
+                    self.opened.next_pass(&mut *self.engine)?;
+                    self.traffic.begin_pass();
+                }
+            }
             let (op, due) = match state.pending.take() {
                 Some(pending) => pending,
                 None => match self.drawn(state.now) {
                     Next::Op(op) => (op, self.timing.due(&op)),
                     Next::At(after_ns, op) => (op, self.timing.started_at() + after_ns),
-                    Next::Drain if state.in_flight == 0 => continue,
-                    Next::Pass if state.in_flight == 0 => {
-                        self.opened.next_pass(&mut *self.engine)?;
-                        self.traffic.begin_pass();
+                    next @ (Next::Drain | Next::Pass) => {
+                        state.draining = Some(next == Next::Pass);
                         continue;
                     }
-                    Next::Drain | Next::Pass => return Ok(TopUp::Drain),
                     Next::End => return Ok(TopUp::End(End::Done)),
                 },
             };
