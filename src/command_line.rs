@@ -5,8 +5,10 @@
 
 use std::ffi::OsString;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::{Arg, ArgMatches, Command};
+use job::Invocation;
+use job::args::{Action, RunOptions};
 
 use crate::exit::Exit;
 
@@ -14,10 +16,21 @@ use crate::exit::Exit;
 pub struct Subcommand {
     /// Its name and its own arguments.
     pub command: fn() -> Command,
-    /// Whether arguments that are not its own are job files and job options: handed on in their order.
-    pub takes_job_options: bool,
+    /// Who reads its arguments.
+    pub arguments: Arguments,
     /// Does it: own arguments, then the job arguments.
-    pub run: fn(&ArgMatches, Vec<String>) -> anyhow::Result<Exit>,
+    pub run: fn(&ArgMatches, Vec<OsString>) -> anyhow::Result<Exit>,
+}
+
+/// Who reads the arguments of a subcommand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arguments {
+    /// The clap table.
+    Own,
+    /// The clap table those that it knows, the job crate all others in their order.
+    Both,
+    /// The job crate: they are fio's.
+    Job,
 }
 
 /// The program's whole command line, without job options.
@@ -39,19 +52,16 @@ pub fn dispatch(subcommands: &[Subcommand], arguments: Vec<OsString>) -> anyhow:
     let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
     let found = subcommands.iter().find(|subcommand| (subcommand.command)().get_name() == name);
     let (own, job) = match found {
-        Some(subcommand) if subcommand.takes_job_options => {
-            let arguments = arguments.into_iter().map(utf8).collect::<anyhow::Result<Vec<_>>>()?;
-            let (own, job) = split(&(subcommand.command)(), &arguments[2..]);
-            (arguments.into_iter().take(2).chain(own).map(OsString::from).collect(), job)
+        Some(Subcommand { arguments: Arguments::Both, command, .. }) => {
+            let (own, job) = split(&command(), &arguments[2..]);
+            ([&arguments[..2], &own].concat(), job)
         }
+        Some(Subcommand { arguments: Arguments::Job, .. }) => (arguments[..2].to_vec(), arguments[2..].to_vec()),
         _ => (arguments, Vec::new()),
     };
     let matches = match program(subcommands).try_get_matches_from(own) {
         Ok(matches) => matches,
-        Err(error) => {
-            error.print()?;
-            return Ok(if error.use_stderr() { Exit::BadInput } else { Exit::Ok });
-        }
+        Err(error) => return refuse(&error),
     };
     match (found, matches.subcommand()) {
         (Some(subcommand), Some((_, matches))) => (subcommand.run)(matches, job),
@@ -59,20 +69,42 @@ pub fn dispatch(subcommands: &[Subcommand], arguments: Vec<OsString>) -> anyhow:
     }
 }
 
-fn utf8(argument: OsString) -> anyhow::Result<String> {
-    argument.into_string().map_err(|argument| anyhow!("argument {argument:?} is not valid UTF-8"))
+/// Help goes to standard output; what is wrong is one line, as everywhere.
+fn refuse(error: &clap::Error) -> anyhow::Result<Exit> {
+    if !error.use_stderr() {
+        error.print()?;
+        return Ok(Exit::Ok);
+    }
+    let text = error.to_string();
+    let said: Vec<&str> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).filter(|line| !line.is_empty()).collect();
+    bail!("{} (--help explains)", said.join(" ").trim_start_matches("error: "))
+}
+
+/// What is left when the own arguments are taken away: job options and files, without flags that only `run` has.
+///
+/// # Errors
+/// An unknown option; a flag that would have no effect.
+pub fn job_options(words: &[OsString]) -> anyhow::Result<Invocation> {
+    let invocation = job::parse_command_line(words)?;
+    let run = RunOptions { allow: invocation.run.allow, ..RunOptions::default() };
+    if invocation.action != Action::Run || invocation.run != run {
+        bail!("a flag of `plimsoll run` has no effect here (--help lists the arguments)");
+    }
+    Ok(invocation)
 }
 
 /// The arguments that `command` knows, and all others in their order.
-fn split(command: &Command, arguments: &[String]) -> (Vec<String>, Vec<String>) {
+fn split(command: &Command, arguments: &[OsString]) -> (Vec<OsString>, Vec<OsString>) {
     let (mut own, mut job) = (Vec::new(), Vec::new());
     let mut arguments = arguments.iter().cloned();
     while let Some(argument) = arguments.next() {
-        if argument == "--" {
+        let text = argument.to_str().unwrap_or_default();
+        if text == "--" {
+            job.push(argument);
             job.extend(arguments.by_ref());
-        } else if let Some(known) = own_argument(command, &argument) {
-            let value_follows = known.is_some_and(wants_value) && !argument.contains('=');
-            own.push(with_two_dashes(argument));
+        } else if let Some(known) = own_argument(command, text) {
+            let value_follows = known.is_some_and(wants_value) && !text.contains('=');
+            own.push(with_two_dashes(text).into());
             own.extend(if value_follows { arguments.next() } else { None });
         } else {
             job.push(argument);
@@ -98,9 +130,9 @@ fn own_argument<'a>(command: &'a Command, argument: &str) -> Option<Option<&'a A
 }
 
 /// `-output=x` as `--output=x`.
-fn with_two_dashes(argument: String) -> String {
+fn with_two_dashes(argument: &str) -> String {
     let one = argument.starts_with('-') && !argument.starts_with("--") && argument.len() > 2;
-    if one { format!("-{argument}") } else { argument }
+    if one { format!("-{argument}") } else { argument.into() }
 }
 
 /// Whether the argument must be given a value, possibly as the next word.
@@ -119,8 +151,8 @@ mod tests {
             .arg(Arg::new("eta").long("eta").num_args(0..=1).require_equals(true))
     }
 
-    fn words(line: &str) -> Vec<String> {
-        line.split_whitespace().map(String::from).collect()
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
     }
 
     #[test]
@@ -140,6 +172,6 @@ mod tests {
     #[test]
     fn after_two_dashes_nothing_is_our_own() {
         let (own, job) = split(&command(), &words("--check -- --check x"));
-        assert_eq!((own, job), (words("--check"), words("--check x")));
+        assert_eq!((own, job), (words("--check"), words("-- --check x")));
     }
 }

@@ -1,14 +1,16 @@
 //! `plimsoll completions SHELL`: the completion script of a shell.
 
+use std::ffi::OsString;
+
 use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::command_line::Subcommand;
+use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::man::documented;
 
 /// The row of the table.
-pub const SUBCOMMAND: Subcommand = Subcommand { command, takes_job_options: false, run };
+pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
 fn command() -> Command {
     Command::new("completions")
@@ -17,7 +19,7 @@ fn command() -> Command {
         .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(value_parser!(Shell)).help("The shell"))
 }
 
-fn run(matches: &ArgMatches, _job: Vec<String>) -> anyhow::Result<Exit> {
+fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let shell: Shell = *matches.get_one("shell").expect("required");
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut documented(), "plimsoll", &mut script);

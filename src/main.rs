@@ -6,16 +6,31 @@
 #![forbid(unsafe_code)]
 
 mod command_line;
+mod compare;
 mod completions;
 mod exit;
+mod interrupt;
 mod man;
+mod output;
+mod progress;
+mod report;
+mod run;
+mod sweep;
+mod values;
 
 use std::process::ExitCode;
 
 use command_line::Subcommand;
 
 /// Every subcommand, in the order of the help: help, man pages and completions are made from this table.
-static SUBCOMMANDS: &[Subcommand] = &[man::SUBCOMMAND, completions::SUBCOMMAND];
+static SUBCOMMANDS: &[Subcommand] = &[
+    run::SUBCOMMAND,
+    sweep::SUBCOMMAND,
+    compare::SUBCOMMAND,
+    report::SUBCOMMAND,
+    man::SUBCOMMAND,
+    completions::SUBCOMMAND,
+];
 
 fn main() -> ExitCode {
     exit::code(command_line::dispatch(SUBCOMMANDS, std::env::args_os().collect()))

@@ -56,6 +56,8 @@ pub enum Format {
     Json,
     /// The same with all bins of the latencies.
     JsonPlus,
+    /// The intervals of each job, a line of JSON each.
+    Ndjson,
 }
 
 /// `--eta=`.
@@ -95,6 +97,8 @@ pub struct RunOptions {
     pub sections: Vec<String>,
     /// `--save`: keep the result as our own JSON here.
     pub save: Option<PathBuf>,
+    /// `--html`: write a report here.
+    pub html: Option<PathBuf>,
     /// `--allow-mounted-write`, `--allow-signature`.
     pub allow: Allow,
 }
@@ -152,13 +156,14 @@ pub static FLAGS: &[Flag] = &[
         i.run.output = Some(v.into());
         Ok(())
     }),
-    flag("output-format", Takes::Value, "normal|json|json+[,...]", "Form of the report", |i, v| {
+    flag("output-format", Takes::Value, "normal|json|json+|ndjson[,...]", "Form of the report", |i, v| {
         i.run.formats = v.split(',').map(|word| match word.trim() {
             "normal" => Ok(Format::Normal),
             "json" => Ok(Format::Json),
             "json+" => Ok(Format::JsonPlus),
+            "ndjson" => Ok(Format::Ndjson),
             "terse" => Err(NO_TERSE.to_string()),
-            word => Err(format!("\"{word}\" is not one of normal, json, json+")),
+            word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson")),
         }).collect::<Result<_, _>>()?;
         Ok(())
     }),
@@ -208,6 +213,10 @@ pub static FLAGS: &[Flag] = &[
     }),
     flag("save", Takes::Value, "FILE", "Keep the whole result for report and compare", |i, v| {
         i.run.save = Some(v.into());
+        Ok(())
+    }),
+    flag("html", Takes::Value, "FILE", "Write a report that needs no network to be read", |i, v| {
+        i.run.html = Some(v.into());
         Ok(())
     }),
     flag("allow-mounted-write", Takes::Nothing, "", "Write to devices that are mounted", |i, _| {

@@ -5,6 +5,7 @@
 //! ```
 
 pub mod content;
+pub mod compare;
 pub mod engine;
 mod error;
 pub mod files;
@@ -12,6 +13,7 @@ pub mod machine;
 pub mod run;
 mod runner;
 pub mod verify;
+pub mod sweep;
 
 pub use error::{Error, ErrorKind};
 pub use run::{Control, Phase, Progress, run};

@@ -1,0 +1,385 @@
+//! The sweep over the depth: one curve an engine, side by side, and the ceiling of the generator itself.
+//!
+//! ```text
+//! Request ─► Workload (scratch file) ─► layout ─► points ◄─ measure::refine ─► load line ─► ceiling
+//! ```
+//!
+//! Curves take turns, a point each: whatever drifts, drifts through all of them.
+
+mod depths;
+mod scratch;
+mod workload;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use job::job::Plan;
+use measure::refine::{self, Limits, Step, Why};
+use measure::schema::{Curve, Ended, Estimate, JobResult, Point, Provenance, SweepResult};
+use measure::verdict::{self, Severity, Verdict};
+use measure::load_line;
+
+use crate::run::{Control, Progress};
+use crate::{Error, ErrorKind};
+
+pub use depths::Depths;
+pub use scratch::Doomed;
+pub use workload::{Request, best_engine};
+use workload::Workload;
+
+/// Length of the intervals that are the samples of a point: a few ops of a slow disk, and a dozen in the shortest
+/// point.
+const INTERVAL_NS: u64 = 50_000_000;
+/// How long the null engine runs.
+const CEILING_NS: u64 = 1_000_000_000;
+
+/// How far a sweep goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effort {
+    /// Which depths.
+    pub depths: Depths,
+    /// Half-width of a point's 95 % confidence interval, relative to its mean, that is aimed at: 0.02.
+    pub bound: f64,
+    /// How long a point is measured at first.
+    pub first: Duration,
+    /// How long a point is measured at the most, all visits together.
+    pub point_cap: Duration,
+    /// How long everything takes, layout included. What is under way is finished.
+    pub total: Duration,
+}
+
+impl Default for Effort {
+    fn default() -> Effort {
+        Effort {
+            depths: Depths::default(),
+            bound: 0.02,
+            first: Duration::from_millis(800),
+            point_cap: Duration::from_secs(4),
+            total: Duration::from_secs(40),
+        }
+    }
+}
+
+/// What a sweep is doing.
+#[derive(Clone, Copy, Debug)]
+pub enum Doing<'a> {
+    /// The scratch file is being written.
+    Layout,
+    /// A point of the named engine, and why.
+    Point(&'a str, u32, Why),
+    /// The null engine, as deep as the named engine's load line.
+    Ceiling(&'a str, u32),
+}
+
+/// A moment of a sweep.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// What is being done.
+    pub doing: Doing<'a>,
+    /// Part of the time that is gone, 0..=1.
+    pub done: f64,
+    /// The run at this moment.
+    pub run: &'a Progress,
+}
+
+/// What the caller of [`sweep`] keeps in hand.
+pub struct Watch<'a> {
+    /// Set to end the sweep early: the points so far are the result.
+    pub stop: Arc<AtomicBool>,
+    /// Where the scratch file is entered while it exists.
+    pub doomed: Doomed,
+    /// Called a few times a second.
+    pub progress: &'a mut dyn FnMut(&Moment),
+}
+
+/// The curves of all engines over the depth, with their load lines and verdicts. The advice is left to the caller.
+///
+/// A depth that cannot be run (too many threads, too much memory) ends its curve with a verdict; one that fails
+/// before there is any point is an error.
+///
+/// # Errors
+/// What is wrong with the request; a system that fails before the first point.
+pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<SweepResult, Error> {
+    let began = Instant::now();
+    let mut workload = Workload::prepare(request, &watch.doomed)?;
+    let spent = |began: Instant| began.elapsed().as_secs_f64() / effort.total.as_secs_f64().max(1e-9);
+    let mut provenance = Provenance::default();
+    if let Some(plan) = workload.layout()? {
+        let (job, _) = run(&plan, &watch.stop, &mut |now| {
+            (watch.progress)(&Moment { doing: Doing::Layout, done: spent(began).min(1.0), run: now });
+        })?;
+        if !watch.stop.load(Ordering::Relaxed) {
+            workload.laid_out(job.directions.write.bytes)?;
+        }
+    }
+    let left = effort.total.saturating_sub(began.elapsed()).saturating_sub(Duration::from_nanos(2 * CEILING_NS));
+    let mut measure = |engine: &str, depth: u32, why: Why, runtime_ns: u64| {
+        let plan = workload.plan(engine, depth, runtime_ns)?;
+        let (job, by) = run(&plan, &watch.stop, &mut |now| {
+            let doing = Doing::Point(engine, depth, why);
+            (watch.progress)(&Moment { doing, done: spent(began).min(1.0), run: now });
+        })?;
+        if provenance.schema == 0 {
+            provenance = by; // that of the first point: when the measurement began
+        }
+        Ok(job)
+    };
+    let (curves, mut verdicts) = curves(&workload.engines, effort, left, &watch.stop, &mut measure)?;
+
+    let target = workload.name.clone();
+    let mut result = SweepResult { provenance, target, axis: "iodepth".into(), curves, ..SweepResult::default() };
+    if !watch.stop.load(Ordering::Relaxed) {
+        result.ceiling_iops = ceiling(&workload, &result.curves, &watch.stop, &mut |doing, now| {
+            (watch.progress)(&Moment { doing, done: spent(began).min(1.0), run: now });
+        })?;
+    }
+    if watch.stop.load(Ordering::Relaxed) {
+        result.ended = Ended::Interrupted;
+    }
+    if workload.direct_refused {
+        verdicts.push(no_direct(&workload.name));
+    }
+    for curve in &result.curves {
+        verdicts.extend(verdict::for_curve(curve, result.ceiling_iops));
+    }
+    verdicts.sort_by(|a, b| b.severity.cmp(&a.severity));
+    result.verdicts = verdicts;
+    Ok(result)
+}
+
+/// One job, run, and by whom; its failure is an error.
+fn run(
+    plan: &Plan,
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<(JobResult, Provenance), Error> {
+    let mut control = Control {
+        stop: stop.clone(),
+        progress: Some(progress),
+        interval_ns: Some(INTERVAL_NS),
+        threads_only: true,
+        ..Control::default()
+    };
+    let result = crate::run(plan, &mut control)?;
+    let failure = |kind, what: &str| Error { kind, what: what.into(), place: String::new(), hint: String::new(), source: None };
+    let job = result.jobs.into_iter().next().ok_or_else(|| failure(ErrorKind::Internal, "a run of one job has no result"))?;
+    match &job.error {
+        Some(error) => Err(failure(ErrorKind::System, &error.message)),
+        None => Ok((job, result.provenance)),
+    }
+}
+
+/// The curve of each engine, in turns of a point each; and verdicts on curves that ended before their time.
+fn curves(
+    engines: &[String],
+    effort: &Effort,
+    left: Duration,
+    stop: &AtomicBool,
+    measure: &mut dyn FnMut(&str, u32, Why, u64) -> Result<JobResult, Error>,
+) -> Result<(Vec<Curve>, Vec<Verdict>), Error> {
+    let asked: Vec<f64> = effort.depths.asked().into_iter().map(f64::from).collect();
+    let limits = Limits {
+        bound: effort.bound,
+        first_ns: nanos(effort.first),
+        point_cap_ns: nanos(effort.point_cap),
+        curve_cap_ns: nanos(left) / engines.len().max(1) as u64,
+        finest: effort.depths.finest(),
+    };
+    let mut verdicts = Vec::new();
+    let mut curves: Vec<Curve> = engines.iter().map(|label| Curve { label: label.clone(), ..Curve::default() }).collect();
+    let mut spent_ns: HashMap<&str, u64> = HashMap::new();
+    let mut open: Vec<usize> = (0..engines.len()).collect();
+    while !open.is_empty() {
+        let mut failure = None;
+        open.retain(|&index| {
+            if stop.load(Ordering::Relaxed) || failure.is_some() {
+                return false;
+            }
+            let (label, curve) = (engines[index].as_str(), &mut curves[index]);
+            let spent = spent_ns.entry(label).or_default();
+            let Step::Measure { x, runtime_ns, why } = refine::next(&asked, &curve.points, *spent, &limits) else {
+                return false;
+            };
+            let began = Instant::now();
+            let measured = measure(label, x as u32, why, runtime_ns);
+            *spent += nanos(began.elapsed());
+            match measured {
+                // Cut short, it is no point; nor does it mean that the depth cannot be run.
+                Ok(_) | Err(_) if stop.load(Ordering::Relaxed) => false,
+                Ok(job) => {
+                    enter(curve, Point::of(x, job));
+                    true
+                }
+                Err(error) if curve.points.is_empty() || error.kind == ErrorKind::Internal => {
+                    failure = Some(error);
+                    false
+                }
+                Err(error) => {
+                    verdicts.push(ended_early(label, x, &error));
+                    false
+                }
+            }
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+    }
+    for curve in &mut curves {
+        for point in &mut curve.points {
+            point.job.verdicts = verdict::for_job(&point.job);
+        }
+        curve.line = load_line::find(&curve.points);
+    }
+    curves.retain(|curve| !curve.points.is_empty());
+    Ok((curves, verdicts))
+}
+
+/// Puts a point in its place, or adds it to the one that is there.
+fn enter(curve: &mut Curve, point: Point) {
+    match curve.points.binary_search_by(|other| other.x.total_cmp(&point.x)) {
+        Ok(at) => curve.points[at].extend(point),
+        Err(at) => curve.points.insert(at, point),
+    }
+}
+
+/// What the generator alone does with the null engine, at the load line of the fastest curve.
+fn ceiling(
+    workload: &Workload,
+    curves: &[Curve],
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(Doing, &Progress),
+) -> Result<Option<Estimate>, Error> {
+    let plateau = |curve: &Curve| curve.points.iter().map(|point| point.iops.mean).fold(0.0, f64::max);
+    let Some(best) = curves.iter().max_by(|a, b| plateau(a).total_cmp(&plateau(b))) else { return Ok(None) };
+    let deepest = best.points.last().map_or(1.0, |point| point.x);
+    let depth = best.line.as_ref().map_or(deepest, |line| line.load_line.mean.ceil()) as u32;
+    let plan = workload.ceiling(&best.label, depth.max(1), CEILING_NS)?;
+    let (job, _) = run(&plan, stop, &mut |now| progress(Doing::Ceiling(&best.label, depth), now))?;
+    Ok(Some(Point::of(f64::from(depth), job).iops))
+}
+
+fn no_direct(target: &str) -> Verdict {
+    Verdict {
+        code: "no-direct-io".into(),
+        severity: Severity::Warning,
+        what: format!("{target} does not take O_DIRECT, so the sweep goes through the page cache"),
+        means: "what was read twice was read from memory; the device is faster or slower than this".into(),
+        advice: "sweep a file or directory on a filesystem with direct I/O, or the block device".into(),
+    }
+}
+
+fn ended_early(label: &str, depth: f64, error: &Error) -> Verdict {
+    Verdict {
+        code: "depth-not-possible".into(),
+        severity: Severity::Note,
+        what: format!("{label} ends below depth {depth}: {error}"),
+        means: "the curve is right as far as it goes".into(),
+        advice: "remove the limit, or give --iodepth a smaller range".into(),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    duration.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::PerDirection;
+    use measure::schema::Interval;
+
+    /// A system that serves 1000 ops per second and op in flight, up to 20,000; one percent of noise.
+    fn ran(depth: u32, runtime_ns: u64) -> JobResult {
+        let rate = f64::from(depth.min(20)) * 1000.0;
+        let intervals = (0..runtime_ns / INTERVAL_NS).map(|i| {
+            let noise = 1.0 + 0.01 * ((i * 7919 % 13) as f64 / 6.0 - 1.0);
+            let ops = (rate * noise * INTERVAL_NS as f64 / 1e9) as u64;
+            Interval {
+                end_ns: (i + 1) * INTERVAL_NS,
+                length_ns: INTERVAL_NS,
+                ops: PerDirection { read: ops, ..PerDirection::default() },
+                bytes: PerDirection { read: ops * 4096, ..PerDirection::default() },
+                ..Interval::default()
+            }
+        });
+        let mut job = JobResult { clones: 1, runtime_ns, interval_ns: INTERVAL_NS, intervals: intervals.collect(), ..JobResult::default() };
+        job.directions.read.ops = job.intervals.iter().map(|interval| interval.ops.read).sum();
+        job.directions.read.bytes = job.directions.read.ops * 4096;
+        job.directions.read.runtime_ns = runtime_ns;
+        job
+    }
+
+    fn engines(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    fn failure(what: &str) -> Error {
+        Error { kind: ErrorKind::System, what: what.into(), place: String::new(), hint: String::new(), source: None }
+    }
+
+    const LEFT: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_curve_has_every_asked_depth_in_order_and_a_load_line() {
+        let effort = Effort { depths: Depths::Range(1, 64), ..Effort::default() };
+        let stop = AtomicBool::new(false);
+        let mut measure = |_: &str, depth, _, ns| Ok(ran(depth, ns));
+        let (curves, verdicts) = curves(&engines(&["io_uring"]), &effort, LEFT, &stop, &mut measure).unwrap();
+        let depths: Vec<f64> = curves[0].points.iter().map(|point| point.x).collect();
+        assert!(depths.is_sorted() && [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].iter().all(|x| depths.contains(x)), "{depths:?}");
+        assert!(verdicts.is_empty());
+        let line = curves[0].line.as_ref().expect("seven points give a load line");
+        assert!((line.plateau_iops.mean / 20_000.0 - 1.0).abs() < 0.02, "{line:?}");
+        assert!((18.0..=21.0).contains(&line.load_line.mean), "97 % of 20 ops in flight: {line:?}");
+    }
+
+    #[test]
+    fn engines_take_turns() {
+        let effort = Effort { depths: Depths::List(vec![1, 2]), ..Effort::default() };
+        let stop = AtomicBool::new(false);
+        let mut order = Vec::new();
+        let mut measure = |engine: &str, depth, why, ns| {
+            if why == Why::Asked {
+                order.push(format!("{engine} {depth}"));
+            }
+            Ok(ran(depth, ns))
+        };
+        curves(&engines(&["a", "b"]), &effort, LEFT, &stop, &mut measure).unwrap();
+        assert_eq!(order[..4], ["a 1", "b 1", "a 2", "b 2"]);
+    }
+
+    #[test]
+    fn a_depth_that_cannot_be_run_ends_its_curve_and_no_other() {
+        let effort = Effort { depths: Depths::List(vec![1, 64, 512]), ..Effort::default() };
+        let stop = AtomicBool::new(false);
+        let mut measure = |engine: &str, depth: u32, _, ns| match (engine, depth) {
+            ("psync", 512) => Err(failure("cannot start a thread")),
+            _ => Ok(ran(depth, ns)),
+        };
+        let (curves, verdicts) = curves(&engines(&["io_uring", "psync"]), &effort, LEFT, &stop, &mut measure).unwrap();
+        assert_eq!((curves[0].points.len(), curves[1].points.len()), (3, 2));
+        assert_eq!(verdicts.len(), 1);
+        assert!(verdicts[0].what.contains("psync ends below depth 512: cannot start a thread"), "{verdicts:?}");
+    }
+
+    #[test]
+    fn a_failure_before_the_first_point_is_an_error() {
+        let stop = AtomicBool::new(false);
+        let mut measure = |_: &str, _, _, _| Err(failure("no such device"));
+        let error = curves(&engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure).unwrap_err();
+        assert_eq!(error.to_string(), "no such device");
+    }
+
+    #[test]
+    fn an_interrupted_sweep_keeps_its_whole_points() {
+        let stop = AtomicBool::new(false);
+        let mut measure = |_: &str, depth: u32, _, ns: u64| {
+            stop.store(depth == 4, Ordering::Relaxed);
+            Ok(ran(depth, ns / if depth == 4 { 2 } else { 1 }))
+        };
+        let (curves, _) = curves(&engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure).unwrap();
+        assert_eq!(curves[0].points.iter().map(|point| point.x).collect::<Vec<_>>(), [1.0, 2.0]);
+    }
+}

@@ -1,0 +1,343 @@
+//! What a sweep runs at each point: the user's job options over the defaults, on one target.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use job::job::{Allow, Amount, Plan};
+use job::source::{Section, Setting, Source};
+use job::{Invocation, Job, Place, options};
+
+use super::scratch::{self, Doomed, Scratch};
+use crate::engine::Kind;
+use crate::{Error, ErrorKind};
+
+/// Load before each point that is not measured, so that the queue is full and caches have settled.
+const RAMP_NS: u64 = 200_000_000;
+/// Layout ends here: what was written by then is the scratch file.
+const LAYOUT_CAP_NS: u64 = 8_000_000_000;
+/// Engines that are tried when none is named, best first.
+const PREFERRED: [&str; 3] = ["io_uring", "libaio", "psync"];
+
+/// A workload that can be run at any depth by any engine.
+pub struct Workload {
+    /// The job's options, defaults first: the last one of a name counts.
+    settings: Vec<Setting>,
+    /// Refusals that the user insists on overriding.
+    allow: Allow,
+    /// Where it runs, as a person would name it.
+    pub name: String,
+    /// Engines to compare.
+    pub engines: Vec<String>,
+    /// The scratch file of this sweep and the bytes it has or is to have.
+    scratch: Option<(Scratch, u64)>,
+    /// O_DIRECT was wanted, and is not to be had there.
+    pub direct_refused: bool,
+}
+
+/// What the user asked for.
+#[derive(Clone, Default)]
+pub struct Request {
+    /// Job options of one job; its only file is the target: a file, a directory, a block device. None: here.
+    pub job: Invocation,
+    /// Engines; empty: the best one there is.
+    pub engines: Vec<String>,
+    /// Whether an existing file or a device may be written to.
+    pub allow_writes: bool,
+}
+
+impl Workload {
+    /// The workload on its target; a scratch file exists but is not laid out yet.
+    ///
+    /// # Errors
+    /// A bad option, a target that is missing or is neither file nor directory nor block device, an unknown
+    /// engine, writes to something that was not made for this sweep.
+    pub fn prepare(request: &Request, doomed: &Doomed) -> Result<Workload, Error> {
+        let asked = settings_of(&request.job)?;
+        let given = |name: &str| asked.iter().any(|setting| setting.option.name == name);
+        let mut workload = Workload {
+            settings: [vec![setting("rw", "randread"), setting("bs", "4k")], asked.clone()].concat(),
+            allow: request.job.run.allow,
+            name: String::new(),
+            engines: request.engines.clone(),
+            scratch: None,
+            direct_refused: false,
+        };
+        let job = workload.job()?;
+        if workload.engines.is_empty() {
+            workload.engines.push(if given("ioengine") { job.engine.clone() } else { best_engine().into() });
+        }
+        let kinds = workload.engines.iter().map(|name| find_engine(name)).collect::<Result<Vec<_>, _>>()?;
+        let target = request.job.files.first().cloned().or_else(|| job.files.names.first().map(PathBuf::from));
+
+        if kinds.iter().all(|kind| kind.opens_files || kind.diskless) {
+            workload.name = target.map_or_else(|| "no storage".into(), |target| target.display().to_string());
+            if !given("size") && kinds.iter().all(|kind| kind.diskless) {
+                workload.settings.push(setting("size", "1g"));
+            }
+            return Ok(workload);
+        }
+        let path = match target {
+            Some(target) if !target.is_dir() => {
+                check_target(&target, job.rw.directions.write || job.rw.directions.trim, request.allow_writes)?;
+                workload.name = target.display().to_string();
+                target
+            }
+            directory => {
+                let directory = directory
+                    .or_else(|| job.files.directories.first().map(PathBuf::from))
+                    .unwrap_or_else(|| PathBuf::from("."));
+                let wanted = match job.extent.size {
+                    Some(Amount::Bytes(bytes)) if given("size") => Some(bytes),
+                    _ => None,
+                };
+                let (scratch, bytes) = Scratch::create(&directory, wanted, doomed)?;
+                workload.name = format!("a scratch file in {}", directory.display());
+                let path = scratch.path().to_path_buf();
+                workload.scratch = Some((scratch, bytes));
+                path
+            }
+        };
+        workload.settings.retain(|setting| setting.option.name != "directory");
+        workload.settings.push(filename(&path));
+        if !given("direct") && !given("buffered") {
+            workload.direct_refused = !scratch::takes_direct(&path);
+            workload.settings.push(setting("direct", if workload.direct_refused { "0" } else { "1" }));
+        }
+        Ok(workload)
+    }
+
+    /// The job that lays out the scratch file; None when there is nothing to lay out.
+    ///
+    /// # Errors
+    /// As [`Workload::plan`].
+    pub fn layout(&self) -> Result<Option<Plan>, Error> {
+        let Some((scratch, bytes)) = &self.scratch else { return Ok(None) };
+        let direct = if scratch::takes_direct(scratch.path()) { "1" } else { "0" };
+        let settings = [
+            filename(scratch.path()),
+            setting("size", &bytes.to_string()),
+            setting("rw", "write"),
+            setting("bs", &bytes.min(&(1 << 20)).to_string()),
+            setting("ioengine", best_engine()),
+            setting("iodepth", "8"),
+            setting("direct", direct),
+            setting("refill_buffers", "1"), // drives that compress or deduplicate would not store it otherwise
+            setting("fallocate", "none"),
+            setting("end_fsync", "1"),
+        ];
+        let mut plan = self.plan_of(settings.to_vec())?;
+        for job in &mut plan.jobs {
+            job.name = "layout".into();
+            job.time.runtime_ns = Some(LAYOUT_CAP_NS);
+        }
+        Ok(Some(plan))
+    }
+
+    /// Takes note of how much was laid out.
+    ///
+    /// # Errors
+    /// What cutting the file to that says.
+    pub fn laid_out(&mut self, written: u64) -> Result<(), Error> {
+        if let Some((scratch, bytes)) = &mut self.scratch {
+            *bytes = written.min(*bytes);
+            scratch.truncate(*bytes)?;
+            self.settings.push(setting("size", &bytes.to_string()));
+        }
+        Ok(())
+    }
+
+    /// The plan of one point: `depth` requests in flight, for `runtime_ns`.
+    ///
+    /// An engine that can have only one op in flight gets its depth from that many threads.
+    ///
+    /// # Errors
+    /// A bad option.
+    pub fn plan(&self, engine: &str, depth: u32, runtime_ns: u64) -> Result<Plan, Error> {
+        let mut settings = self.settings.clone();
+        settings.push(setting("ioengine", engine));
+        if find_engine(engine)?.synchronous {
+            settings.push(setting("iodepth", "1"));
+            settings.push(setting("numjobs", &depth.to_string()));
+        } else {
+            settings.push(setting("iodepth", &depth.to_string()));
+        }
+        let mut plan = self.plan_of(settings)?;
+        for job in &mut plan.jobs {
+            job.time.runtime_ns = Some(runtime_ns); // counted after the ramp, as fio does
+            job.time.time_based = true;
+            job.time.ramp_ns = RAMP_NS;
+            job.process.group_reporting = true;
+            job.process.thread = true;
+            job.files.unlink = false;
+            // Another sequence at each depth: the same one would find its blocks in the drive's cache.
+            job.pattern.seed = job.pattern.seed.wrapping_add(u64::from(depth));
+        }
+        Ok(plan)
+    }
+
+    /// The same with the null engine: what the generator alone can do, at the depth of `engine`.
+    ///
+    /// # Errors
+    /// A bad option.
+    pub fn ceiling(&self, engine: &str, depth: u32, runtime_ns: u64) -> Result<Plan, Error> {
+        let mut plan = self.plan(engine, depth, runtime_ns)?;
+        for job in &mut plan.jobs {
+            job.engine = "null".into();
+            job.files.names.clear();
+            job.files.direct = false;
+            job.extent.size.get_or_insert(Amount::Bytes(1 << 30));
+        }
+        Ok(plan)
+    }
+
+    /// The one job that the settings make.
+    fn job(&self) -> Result<Job, Error> {
+        let mut settings = self.settings.clone();
+        if !settings.iter().any(|setting| ["size", "filesize"].contains(&setting.option.name)) {
+            settings.push(setting("size", "1m")); // not known yet, and nothing else depends on it
+        }
+        self.plan_of(settings)?.jobs.into_iter().next().ok_or_else(|| {
+            Error { kind: ErrorKind::Internal, what: "a sweep has no job".into(), place: String::new(), hint: String::new(), source: None }
+        })
+    }
+
+    fn plan_of(&self, settings: Vec<Setting>) -> Result<Plan, Error> {
+        let section = Section { name: "sweep".into(), place: Place::CommandLine, settings };
+        let mut invocation = Invocation { command_line: Source { sections: vec![section], ..Source::default() }, ..Invocation::default() };
+        invocation.run.allow = self.allow;
+        invocation.plan().map_err(|error| Error::usage(error.to_string(), "", ""))
+    }
+}
+
+/// The options of the one job of a command line.
+fn settings_of(invocation: &Invocation) -> Result<Vec<Setting>, Error> {
+    if let [_, second, ..] = &invocation.files[..] {
+        return Err(Error::usage("a sweep takes one TARGET, not also", second.display().to_string(), "sweep one after the other, then `plimsoll report` both results"));
+    }
+    let settings: Vec<Setting> = invocation.command_line.sections.iter().flat_map(|section| section.settings.clone()).collect();
+    match settings.iter().find(|setting| OURS.contains(&setting.option.name)) {
+        Some(setting) => {
+            let hint = "the sweep decides that itself: see --iodepth, --time and --point-time";
+            Err(Error::usage("not for a sweep:", format!("--{}", setting.option.name), hint))
+        }
+        None if invocation.command_line.sections.iter().filter(|section| !section.is_global()).count() > 1 => {
+            Err(Error::usage("a sweep takes the options of one job", "", "give --name once or not at all"))
+        }
+        None => Ok(settings),
+    }
+}
+
+/// Options that would be overridden: to take them in silence would mislead.
+const OURS: [&str; 8] = ["iodepth", "runtime", "time_based", "ramp_time", "read_iolog", "unlink", "stonewall", "loops"];
+
+fn setting(name: &str, value: &str) -> Setting {
+    let option = options::find(name).unwrap_or_else(|| panic!("{name} is in the table of options"));
+    Setting { option, value: Some(value.into()), place: Place::CommandLine }
+}
+
+/// `filename=`, its colons escaped.
+fn filename(path: &Path) -> Setting {
+    setting("filename", &path.display().to_string().replace(':', "\\:"))
+}
+
+/// The best engine that works here.
+pub fn best_engine() -> &'static str {
+    let works = |name: &&str| Kind::find(name).is_some() && (*name != "io_uring" || sys::ring::Setup::new(8).build().is_ok());
+    PREFERRED.into_iter().find(works).unwrap_or("psync")
+}
+
+fn find_engine(name: &str) -> Result<&'static Kind, Error> {
+    Kind::find(name).ok_or_else(|| {
+        let known: Vec<&str> = crate::engine::ENGINES.iter().map(|kind| kind.name).collect();
+        Error::usage("unknown engine", name, format!("there are {}", known.join(", ")))
+    })
+}
+
+fn check_target(target: &Path, writes: bool, allow_writes: bool) -> Result<(), Error> {
+    let place = target.display().to_string();
+    let metadata = std::fs::metadata(target).map_err(|error| {
+        Error::system("cannot sweep", place.clone(), error).hint("TARGET is an existing file, directory or block device")
+    })?;
+    let kind = metadata.file_type();
+    if kind.is_file() && metadata.len() == 0 {
+        return Err(Error::usage("cannot sweep", place, "the file is empty; give a directory to have a scratch file laid out"));
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(Error::usage("cannot sweep", place, "it is neither a file nor a directory nor a block device"));
+    }
+    if writes && !allow_writes {
+        return Err(Error {
+            kind: ErrorKind::Refused,
+            what: "refused to write to".into(),
+            place,
+            hint: "this workload would destroy what is there; --allow-writes insists, a directory as TARGET gets a scratch file".into(),
+            source: None,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(words: &[&str]) -> Request {
+        let words: Vec<std::ffi::OsString> = words.iter().map(Into::into).collect();
+        Request { job: job::parse_command_line(&words).unwrap(), ..Request::default() }
+    }
+
+    fn prepared(words: &[&str]) -> Result<Workload, Error> {
+        Workload::prepare(&request(words), &Doomed::default())
+    }
+
+    #[test]
+    fn a_point_has_the_users_options_and_the_depth() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut workload = prepared(&["--bs=8k", "--rwmixread=30", "--rw", "randrw", directory.path().to_str().unwrap()]).unwrap();
+        workload.laid_out(1 << 20).unwrap();
+        let plan = workload.plan("null", 32, 700).unwrap();
+        let job = &plan.jobs[0];
+        assert_eq!((job.engine.as_str(), job.queue.depth, job.process.clones), ("null", 32, 1));
+        assert_eq!((job.blocks.range.read, job.pattern.mix_read, job.rw.random), ((8192, 8192), 30, true));
+        assert_eq!((job.time.runtime_ns, job.time.time_based), (Some(700), true));
+        assert_eq!(job.extent.size, Some(Amount::Bytes(1 << 20)));
+        assert!(job.files.names[0].contains("plimsoll-scratch"));
+    }
+
+    #[test]
+    fn a_synchronous_engine_gets_its_depth_from_threads() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut workload = prepared(&[directory.path().to_str().unwrap()]).unwrap();
+        workload.laid_out(1 << 20).unwrap();
+        let job = workload.plan("psync", 16, 1).unwrap().jobs.remove(0);
+        assert_eq!((job.queue.depth, job.process.clones, job.process.thread), (1, 16, true));
+    }
+
+    #[test]
+    fn an_engine_without_files_needs_no_target() {
+        let workload = prepared(&["--ioengine=null"]).unwrap();
+        assert_eq!((workload.name.as_str(), workload.layout().unwrap().is_none()), ("no storage", true));
+        assert_eq!(workload.plan("null", 8, 1).unwrap().jobs[0].extent.size, Some(Amount::Bytes(1 << 30)));
+    }
+
+    #[test]
+    fn what_the_sweep_would_override_is_refused() {
+        for words in [&["--runtime=5"][..], &["--name=a", "--name=b"], &["a", "b"]] {
+            assert!(prepared(words).err().is_some_and(|error| error.kind == ErrorKind::Usage), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn files_that_were_there_are_not_written_to_without_permission() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4096).unwrap();
+        let path = file.path().to_str().unwrap();
+        let error = prepared(&[path, "--rw=write"]).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Refused);
+        assert!(error.to_string().contains("--allow-writes"));
+        let mut request = request(&[path, "--rw=write"]);
+        request.allow_writes = true;
+        assert!(Workload::prepare(&request, &Doomed::default()).is_ok());
+        assert!(prepared(&[path]).is_ok(), "reads need none");
+    }
+}

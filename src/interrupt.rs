@@ -1,0 +1,44 @@
+//! Ctrl-C: the first ends the run in good order, the second ends the program at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use anyhow::Context;
+use load::sweep::Doomed;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::exit::Exit;
+
+/// What SIGINT, SIGTERM and SIGHUP have done so far.
+#[derive(Clone, Default)]
+pub struct Interrupt {
+    /// Set by the first signal.
+    pub stop: Arc<AtomicBool>,
+    /// Removed by the second one before it ends the program.
+    pub doomed: Doomed,
+}
+
+impl Interrupt {
+    /// Takes over the signals.
+    ///
+    /// # Errors
+    /// What sigaction(2) or creating a thread says.
+    pub fn listen() -> anyhow::Result<Interrupt> {
+        let interrupt = Interrupt::default();
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
+        let Interrupt { stop, doomed } = interrupt.clone();
+        let listen = move || {
+            for _ in signals.forever() {
+                if stop.swap(true, Ordering::Relaxed) {
+                    for path in doomed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                        let _ = std::fs::remove_file(path); // it may be gone already
+                    }
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+            }
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(listen).context("cannot start a thread for signals")?;
+        Ok(interrupt)
+    }
+}

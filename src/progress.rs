@@ -1,0 +1,175 @@
+//! One line on a terminal's standard error while load runs: how far, and what it does at this moment.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use load::{Phase, Progress};
+use measure::Direction;
+use report::figures;
+
+/// Parts of the bar.
+const PARTS: u64 = 1000;
+/// Rates are those of at least this long ago: shorter, they flicker.
+const SPAN_NS: u64 = 500_000_000;
+
+/// Whether the line is shown (`--eta`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Show {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// On a terminal; elsewhere as a line every so often.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How often `Always` prints a line where there is no terminal.
+const LINE_NS: u64 = 1_000_000_000;
+
+/// The line. It is gone when this value is dropped.
+pub struct Bar {
+    bar: ProgressBar,
+    meter: Meter,
+    every_ns: u64,
+    line_every_ns: Option<u64>,
+    shown_ns: Option<u64>,
+    line_ns: u64,
+}
+
+impl Bar {
+    /// An empty line.
+    pub fn new(show: Show) -> Bar {
+        let terminal = std::io::stderr().is_terminal();
+        let target = match show {
+            Show::Auto | Show::Always if terminal => ProgressDrawTarget::stderr_with_hz(10),
+            _ => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(Some(PARTS), target);
+        let style = ProgressStyle::with_template("{elapsed} [{bar:24.cyan/blue}] {percent:>3}%  {wide_msg}");
+        bar.set_style(style.expect("the template is well-formed").progress_chars("=> "));
+        let line_every_ns = (show == Show::Always && !terminal).then_some(LINE_NS);
+        Bar { bar, meter: Meter::default(), every_ns: 0, line_every_ns, shown_ns: None, line_ns: 0 }
+    }
+
+    /// Changes the line only every so many nanoseconds (`--eta-interval`).
+    pub fn every(&mut self, interval_ns: Option<u64>) {
+        self.every_ns = interval_ns.unwrap_or(self.every_ns);
+    }
+
+    /// Leaves a line behind every so many nanoseconds (`--eta-newline`).
+    pub fn newline_every(&mut self, interval_ns: Option<u64>) {
+        self.line_every_ns = interval_ns.or(self.line_every_ns);
+    }
+
+    /// Shows a moment: what is being done, how far (0..=1, None if there is no known end), and the load.
+    pub fn show(&mut self, doing: &str, done: Option<f64>, now: &Progress) {
+        let text = format!("{doing}{}", self.meter.rates(now));
+        if self.shown_ns.is_none_or(|shown| now.elapsed_ns < shown || now.elapsed_ns - shown >= self.every_ns) {
+            self.shown_ns = Some(now.elapsed_ns);
+            self.bar.set_position((done.unwrap_or(0.0).clamp(0.0, 1.0) * PARTS as f64) as u64);
+            self.bar.set_message(text.clone());
+        }
+        if let Some(every_ns) = self.line_every_ns
+            && now.elapsed_ns.saturating_sub(self.line_ns) >= every_ns
+        {
+            self.line_ns = now.elapsed_ns;
+            let percent = done.map(|done| format!("{:.0} %  ", done * 100.0)).unwrap_or_default();
+            let line = format!("{} s  {percent}{text}", now.elapsed_ns / 1_000_000_000);
+            // A closed standard error is no reason to end the run.
+            self.bar.suspend(|| { let _ = writeln!(std::io::stderr(), "{line}"); });
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// What a phase is called.
+pub fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Layout => "laying out",
+        Phase::Ramp => "ramping up",
+        Phase::Run => "running",
+        Phase::Verify => "verifying",
+    }
+}
+
+/// Rates from totals.
+#[derive(Default)]
+struct Meter {
+    /// The moment that rates are counted from, and the last one before the next such moment.
+    from: Progress,
+    next: Progress,
+}
+
+impl Meter {
+    /// ` read 122k iops 477 MiB/s, lat 203 us`; empty while there is nothing to tell.
+    fn rates(&mut self, now: &Progress) -> String {
+        if now.elapsed_ns < self.next.elapsed_ns || ops(now) < ops(&self.next) || now.phase != self.next.phase {
+            (self.from, self.next) = (*now, *now); // another run, or another phase of it
+        }
+        if now.elapsed_ns - self.next.elapsed_ns >= SPAN_NS {
+            (self.from, self.next) = (self.next, *now);
+        }
+        let seconds = (now.elapsed_ns - self.from.elapsed_ns) as f64 / 1e9;
+        let done = ops(now) - ops(&self.from);
+        if seconds <= 0.0 || done == 0 {
+            return String::new();
+        }
+        let mut text = String::new();
+        for direction in Direction::ALL {
+            let ops = now.ops[direction].saturating_sub(self.from.ops[direction]) as f64 / seconds;
+            let bytes = now.bytes[direction].saturating_sub(self.from.bytes[direction]) as f64 / seconds;
+            if ops > 0.0 {
+                let (ops, bytes) = (figures::count(ops), figures::bytes_per_second(bytes));
+                text += &format!("  {} {ops} iops {bytes}", direction.name());
+            }
+        }
+        let lat = now.lat_sum_ns.saturating_sub(self.from.lat_sum_ns) as f64 / done as f64;
+        if lat > 0.0 {
+            text += &format!("  lat {}", figures::nanoseconds(lat));
+        }
+        text
+    }
+}
+
+fn ops(now: &Progress) -> u64 {
+    now.ops.iter().map(|(_, &ops)| ops).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64, reads: u64) -> Progress {
+        let mut now = Progress { phase: Phase::Run, elapsed_ns: ms * 1_000_000, ..Progress::default() };
+        now.ops.read = reads;
+        now.bytes.read = reads * 4096;
+        now.lat_sum_ns = reads * 200_000;
+        now
+    }
+
+    #[test]
+    fn rates_follow_the_recent_past() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.rates(&at(0, 0)), "");
+        for tick in 1..=10 {
+            meter.rates(&at(tick * 250, tick * 250));
+        }
+        // From 2.5 s on it runs twice as fast: a second later nothing of the past is left in the figure.
+        let last = (11..=14).map(|tick| meter.rates(&at(tick * 250, 2500 + (tick - 10) * 500))).last();
+        assert_eq!(last.as_deref(), Some("  read 2k iops 7.81 MiB/s  lat 200 us"));
+    }
+
+    #[test]
+    fn a_new_run_starts_from_nothing() {
+        let mut meter = Meter::default();
+        meter.rates(&at(0, 0));
+        meter.rates(&at(1000, 5000));
+        assert_eq!(meter.rates(&at(100, 10)), "");
+    }
+}

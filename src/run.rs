@@ -1,0 +1,136 @@
+//! `plimsoll run`: job files and job options, as fio takes them.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use clap::{Arg, ArgMatches, Command};
+use job::Invocation;
+use job::args::{Action, Eta, FLAGS, Format, Takes};
+use job::job::Plan;
+use load::Control;
+use load::engine::Kind;
+use measure::schema::{Document, RunResult};
+
+use crate::command_line::{Arguments, Subcommand};
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::progress::{Bar, Show, phase_name};
+
+/// The row of the table.
+pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Job, run };
+
+/// The flags are the job crate's: this is for help, man pages and completions, and takes part in no parsing.
+fn command() -> Command {
+    Command::new("run")
+        .about("Run fio job files, or a job given as options")
+        .long_about(
+            "Runs fio job files, or a job given as options (--name=test --rw=randread --bs=4k ...), and prints what \
+             the storage did and whether the numbers can be believed.",
+        )
+        .override_usage("plimsoll run [FLAG]... [JOBFILE]... [--name=JOB] [--JOB-OPTION=VALUE]...")
+        .after_help("Job options are fio's: `plimsoll run --cmdhelp` lists them, `--cmdhelp=OPTION` explains one.")
+}
+
+/// The flags of `run` as clap knows arguments.
+pub fn flags() -> impl Iterator<Item = Arg> {
+    let shown = FLAGS.iter().filter(|flag| flag.name != "help" && (flag.takes == Takes::Nothing || !flag.value.is_empty()));
+    shown.map(|flag| {
+        let argument = Arg::new(flag.name).long(flag.name).help(flag.help);
+        match flag.takes {
+            Takes::Nothing => argument.num_args(0),
+            Takes::Value => argument.value_name(flag.value).num_args(1),
+            Takes::Maybe => argument.value_name(flag.value).num_args(0..=1).require_equals(true),
+        }
+    })
+}
+
+fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
+    let help = words.iter().any(|word| word == "-h"); // fio's short form; all others are names of options
+    let invocation = if help { Invocation { action: Action::Help, ..Invocation::default() } } else { job::parse_command_line(&words)? };
+    if let Some(text) = invocation.help_text()? {
+        output::print(&text)?;
+        return Ok(Exit::Ok);
+    }
+    match invocation.action {
+        Action::Version => output::print(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"))?,
+        Action::ShowCommand => output::print(&invocation.show_command()?)?,
+        Action::Check => return check(&planned(&invocation)?, true),
+        Action::ParseOnly => return check(&planned(&invocation)?, false),
+        _ => return measure(&invocation, &planned(&invocation)?),
+    }
+    Ok(Exit::Ok)
+}
+
+fn planned(invocation: &Invocation) -> anyhow::Result<Plan> {
+    if invocation.files.is_empty() && invocation.command_line.sections.is_empty() {
+        bail!("nothing to run: give a job file, or a job as --name=NAME --rw=... (`plimsoll run --help`)");
+    }
+    let run = &invocation.run;
+    for (flag, given) in [("status-interval", run.status_interval_ns.is_some()), ("bandwidth-log", run.bandwidth_log)] {
+        if given {
+            bail!("--{flag} is not supported: --output-format=ndjson has the intervals of each job");
+        }
+    }
+    Ok(invocation.plan()?)
+}
+
+fn measure(invocation: &Invocation, plan: &Plan) -> anyhow::Result<Exit> {
+    output::warn(&plan.warnings);
+    let interrupt = Interrupt::listen()?;
+    let mut bar = Bar::new(match invocation.run.eta {
+        Eta::Auto => Show::Auto,
+        Eta::Always => Show::Always,
+        Eta::Never => Show::Never,
+    });
+    bar.every(invocation.run.eta_interval_ns);
+    bar.newline_every(invocation.run.eta_newline_ns);
+    let mut tick = |now: &load::Progress| {
+        bar.show(&format!("{} {}/{}", phase_name(now.phase), now.running.0, now.running.1), now.done, now);
+    };
+    let mut control = Control { stop: interrupt.stop, progress: Some(&mut tick), ..Control::default() };
+    let mut result = load::run(plan, &mut control)?;
+    drop(bar);
+    result.provenance.command = std::env::args().collect();
+
+    let text = render(&invocation.run.formats, &result);
+    match &invocation.run.output {
+        Some(path) => output::write(path, &text)?,
+        None => output::print(&text)?,
+    }
+    let ended = result.ended;
+    let (save, html) = (invocation.run.save.as_deref(), invocation.run.html.as_deref());
+    output::save(save, html, Document::Run(result))?;
+    Ok(ended.into())
+}
+
+fn render(formats: &[Format], result: &RunResult) -> String {
+    let one = |format: &Format| match format {
+        Format::Normal => report::text::run(result, output::style()),
+        Format::Json => report::fio_json::render(result, false),
+        Format::JsonPlus => report::fio_json::render(result, true),
+        Format::Ndjson => report::ndjson::render(result),
+    };
+    if formats.is_empty() { one(&Format::Normal) } else { formats.iter().map(one).collect() }
+}
+
+/// What `--check` says of jobs that can be run; nothing is touched.
+fn check(plan: &Plan, aloud: bool) -> anyhow::Result<Exit> {
+    for job in &plan.jobs {
+        let unknown = || format!("job {}: unknown engine {} (`plimsoll run --enghelp` lists them)", job.name, job.engine);
+        Kind::find(&job.engine).with_context(unknown)?;
+    }
+    if !aloud {
+        output::warn(&plan.warnings);
+        return Ok(Exit::Ok);
+    }
+    let mut out = std::io::stdout().lock();
+    for warning in &plan.warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    let names: Vec<&str> = plan.jobs.iter().map(|job| job.name.as_str()).collect();
+    let plural = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    writeln!(out, "{} ({}), {}", plural(names.len(), "job"), names.join(", "), plural(plan.warnings.len(), "warning"))?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,50 @@
+//! Values of the program's own arguments, through the one parser of units.
+
+use std::time::Duration;
+
+use measure::units::{self, TimeUnit};
+
+/// `3%` or `3` as the fraction 0.03: above 0 and at most 1.
+///
+/// # Errors
+/// What it should be.
+pub fn percent(text: &str) -> Result<f64, String> {
+    match units::parse_percent(text) {
+        Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(fraction),
+        _ => Err(format!("{text:?} is no percentage: give one above 0 and up to 100, as 3%")),
+    }
+}
+
+/// `40s`, `2m`, `500ms`; seconds if bare.
+///
+/// # Errors
+/// What it should be.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    match units::parse_time_ns(text, TimeUnit::Seconds) {
+        Ok(0) => Err(format!("{text:?} is no time to measure in: give at least a millisecond")),
+        Ok(ns) => Ok(Duration::from_nanos(ns)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages() {
+        assert_eq!(percent("3%"), Ok(0.03));
+        assert_eq!(percent("3"), Ok(0.03));
+        assert_eq!(percent("100%"), Ok(1.0));
+        for bad in ["", "%", "0", "-3%", "101%", "nan", "x"] {
+            assert!(percent(bad).unwrap_err().contains("3%"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("40"), Ok(Duration::from_secs(40)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert!(duration("0").is_err() && duration("soon").is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! Bad input: one clear line, status 2, nothing left behind.
+
+mod common;
+use common::*;
+use std::process::Command;
+
+#[test]
+fn what_is_wrong_is_said_in_one_line_and_nothing_is_left() {
+    let directory = directory();
+    file(directory.path(), "bad.fio", "[global]\nrw=read\n[job]\nsize=1m\nbs=4q\n");
+    file(directory.path(), "unknown.fio", "[job]\nrw=read\nsize=1m\nwarp_factor=9\n");
+    for (arguments, words) in [
+        (&["run", "missing.fio"][..], &["missing.fio", "No such file"][..]),
+        (&["run", "bad.fio"], &["bad.fio:5", "4q"]),
+        (&["run", "unknown.fio"], &["unknown.fio:4", "warp_factor"]),
+        (&["run", "--check", "bad.fio"], &["bad.fio:5", "4q"]),
+        (&["run", "--name=a", "--rw=sideways", "--size=1m"], &["sideways"]),
+        (&["run", "--name=a", "--rw=write", "--size=10x"], &["10x"]),
+        (&["run", "--name=a", "--rw=write", "--size=1.5q"], &["1.5q"]),
+        (&["run", "--name=a", "--rw=write"], &["size"]),
+        (&["run", "--name=a", "--rw=write", "--size=0"], &["size"]),
+        (&["run", "--name=a", "--rw=write", "--size=1m", "--ioengine=warp"], &["warp"]),
+        (&["run", "--name=a", "--rw=write", "--size=1m", "--no_such_option=1"], &["no_such_option"]),
+        (&["run", "--name=a", "--rw=read", "--filename=gone/away", "--size=1m"], &["gone"]),
+        (&["run", "--name=a", "--rw=read", "--directory=gone", "--size=1m"], &["gone"]),
+        (&["run", "--readonly", "--name=a", "--rw=write", "--size=1m"], &["a", "--readonly"]),
+        (&["run"], &["nothing to run"]),
+        (&["report", "missing.json"], &["missing.json"]),
+        (&["report", "bad.fio"], &["bad.fio"]),
+        (&["compare", "missing.fio", "bad.fio"], &["missing.fio"]),
+        (&["compare", "--engine=psync,warp", "--name=a", "--rw=read", "--size=1m"], &["warp"]),
+    ] {
+        let line = refused(directory.path(), arguments);
+        assert!(words.iter().all(|word| line.contains(word)), "{arguments:?}: {line}");
+        assert!(line.starts_with("plimsoll: "), "{arguments:?}: {line}");
+        assert_eq!(names(directory.path()), ["bad.fio", "unknown.fio"], "{arguments:?} left something behind");
+    }
+}
+
+#[test]
+fn a_full_filesystem_is_one_line_and_nothing_is_left() {
+    let Some(mount) = Mount::new("tmpfs", "size=8m,mode=700") else { return };
+    for rw in ["read", "write"] {
+        let line = refused(mount.path(), &["run", "--name=a", &format!("--rw={rw}"), "--size=64m"]);
+        assert!(line.contains("a.0.0") || line.contains("job a"), "{line}");
+        assert!(names(mount.path()).is_empty());
+    }
+    let line = refused(mount.path(), &["sweep", "--size=64m"]);
+    assert!(line.to_lowercase().contains("space") || line.contains("free"), "{line}");
+    assert!(names(mount.path()).is_empty());
+}
+
+#[test]
+fn direct_io_that_a_filesystem_does_not_do_is_one_line() {
+    let Some(mount) = Mount::new("ramfs", "mode=700") else { return };
+    let line = refused(mount.path(), &["run", "--name=a", "--rw=write", "--size=1m", "--direct=1"]);
+    assert!(line.contains("direct"), "{line}");
+    assert!(names(mount.path()).is_empty());
+}
+
+/// A loop device; gone when dropped.
+struct Loop(String);
+
+impl Loop {
+    fn over(image: &std::path::Path) -> Option<Loop> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
+        if !output.status.success() {
+            skip(&format!("no loop device: {}", stderr(&output).trim()), false);
+            return None;
+        }
+        Some(Loop(stdout(&output).trim().to_string()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status(); // what remains goes with the machine
+    }
+}
+
+#[test]
+fn a_device_with_a_filesystem_is_not_written_to() {
+    if !is_root("attach a loop device") || !has_program("losetup") || !has_program("mkfs.ext4") {
+        return;
+    }
+    let directory = directory();
+    let image = file(directory.path(), "image", vec![0; 16 << 20]);
+    tool("mkfs.ext4", &["-q", "-F", "image"], directory.path());
+    let before = std::fs::read(&image).unwrap();
+    let Some(device) = Loop::over(&image) else { return };
+    let filename = format!("--filename={}", device.0);
+    let write = ["run", "--name=a", "--rw=write", "--size=1m", &filename];
+    let line = refused(directory.path(), &write);
+    assert!(line.contains(&device.0) && line.contains("ext4") && line.contains("allow"), "{line}");
+    let line = refused(directory.path(), &["sweep", &device.0, "--rw=randwrite", "--allow-writes"]);
+    assert!(line.contains("ext4"), "{line}");
+    assert!(std::fs::read(&image).unwrap() == before, "nothing was written");
+
+    succeed(directory.path(), &["run", "--name=a", "--rw=read", "--size=1m", &filename]);
+}

@@ -1,0 +1,73 @@
+//! Ctrl-C: partial results, nothing left behind, status 130; a second one ends the program at once.
+
+mod common;
+use common::*;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+fn start(directory: &Path, arguments: &[&str]) -> Child {
+    plimsoll(directory).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until something is true of the running program; it must not end before.
+fn wait_until(child: &mut Child, what: &str, mut is_true: impl FnMut() -> bool) {
+    while !is_true() {
+        assert!(child.try_wait().unwrap().is_none(), "the program ended before {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    tool("kill", &["-s", name, &child.id().to_string()], Path::new("/"));
+}
+
+/// Bytes read or written by the process and those it started, as far as /proc tells.
+fn has_written(path: &Path, bytes: u64) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).is_ok_and(|data| data.blocks() * 512 >= bytes)
+}
+
+const ENDLESS: [&str; 7] =
+    ["run", "--name=endless", "--rw=randwrite", "--size=1m", "--time_based=1", "--runtime=1000", "--unlink=1"];
+
+#[test]
+fn a_run_that_is_interrupted_prints_what_it_has() {
+    for how in ["--thread=1", "--thread=0"] {
+        let directory = directory();
+        let mut child = start(directory.path(), &[&ENDLESS[..], &[how, "--output-format=json"]].concat());
+        let data = directory.path().join("endless.0.0");
+        wait_until(&mut child, "it wrote everything once", || has_written(&data, 1 << 20));
+        signal(&child, "INT");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{how}: {}", stderr(&output));
+        let result = json(&output);
+        assert!(result["jobs"][0]["write"]["total_ios"].as_u64().unwrap() >= 256, "{how}");
+        assert!(names(directory.path()).is_empty(), "{how}: {:?}", names(directory.path()));
+    }
+}
+
+#[test]
+fn an_interrupted_sweep_removes_its_scratch_file() {
+    let directory = directory();
+    let mut child = start(directory.path(), &["sweep", "--time=1000s", "--point-time=1000s", "--size=8m", "--json"]);
+    let scratch = directory.path().join(format!("plimsoll-scratch.{}", child.id()));
+    wait_until(&mut child, "the scratch file was laid out", || has_written(&scratch, 8 << 20));
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_eq!(json(&output)["ended"], "interrupted");
+    assert!(names(directory.path()).is_empty());
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_still_removes_the_scratch_file() {
+    let directory = directory();
+    let mut child = start(directory.path(), &["sweep", "--time=1000s", "--size=64m"]);
+    let scratch = directory.path().join(format!("plimsoll-scratch.{}", child.id()));
+    wait_until(&mut child, "there was a scratch file", || scratch.exists());
+    signal(&child, "TERM");
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(!scratch.exists());
+}

@@ -1,0 +1,34 @@
+//! Recorded ops are replayed, ours by fio and fio's by us.
+
+mod common;
+use common::*;
+use serde_json::Value;
+
+fn counts(result: &Value) -> (u64, u64, u64) {
+    let count = |direction: &str, what: &str| result["jobs"][0][direction][what].as_u64().unwrap();
+    (count("read", "total_ios"), count("write", "total_ios"), count("read", "io_bytes") + count("write", "io_bytes"))
+}
+
+#[test]
+fn recordings_go_both_ways() {
+    if !has_program("fio") {
+        return;
+    }
+    let record = ["--name=a", "--filename=data", "--rw=randrw", "--size=1m", "--bs=4k", "--output-format=json", "--write_iolog=log"];
+    let replay = ["--name=b", "--read_iolog=log", "--output-format=json", "--replay_no_stall=1"];
+    let fio = |directory: &std::path::Path, options: &[&str]| -> Value {
+        let text = tool("fio", options, directory);
+        serde_json::from_str(&text[text.find('{').expect("JSON")..]).expect("fio's JSON")
+    };
+    let ours = |directory: &std::path::Path, options: &[&str]| json(&succeed(directory, &[&["run"], options].concat()));
+
+    let place = directory();
+    let recorded = counts(&ours(place.path(), &record));
+    assert_eq!(recorded.2, 1 << 20);
+    assert_eq!(counts(&fio(place.path(), &replay)), recorded, "fio replays ours");
+    assert_eq!(counts(&ours(place.path(), &replay)), recorded, "and so do we");
+
+    let place = directory();
+    let recorded = counts(&fio(place.path(), &record));
+    assert_eq!(counts(&ours(place.path(), &replay)), recorded, "we replay fio's");
+}

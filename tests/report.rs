@@ -1,0 +1,51 @@
+//! The report: one page that needs nothing else.
+
+mod common;
+use common::*;
+
+#[test]
+fn the_page_is_self_contained() {
+    let place = directory();
+    let job = ["run", "--name=reads", "--rw=randread", "--size=1m", "--output-format=json"];
+    succeed(place.path(), &[&job[..], &["--save=run.json"]].concat());
+    let sweep = ["sweep", "--iodepth=1,2,4", "--time=2s", "--size=8m", "--save=sweep.json", "--html=sweep.html"];
+    succeed(place.path(), &sweep);
+    let output = succeed(place.path(), &["report", "run.json", "sweep.json", "-o", "both.html"]);
+    assert!(stdout(&output).contains("both.html"));
+    for name in ["both.html", "sweep.html"] {
+        let page = std::fs::read_to_string(place.path().join(name)).unwrap();
+        // An XML namespace is a name, not an address that is fetched.
+        let references = page.replace("http://www.w3.org/2000/svg", "").replace("http://www.w3.org/1999/xhtml", "");
+        for outside in ["http:", "https:", "src=", "<link", "@import", "url("] {
+            assert!(!references.contains(outside), "{name} refers to something outside: {outside}");
+        }
+        assert!(page.contains("<svg") && page.contains("prefers-color-scheme"), "{name}");
+        assert!(!page.contains("<script"), "{name}");
+    }
+    let both = std::fs::read_to_string(place.path().join("both.html")).unwrap();
+    assert!(both.contains("run.json") && both.contains("sweep.json") && both.contains("reads"));
+}
+
+#[test]
+fn results_of_fio_are_taken_too() {
+    if !has_program("fio") {
+        return;
+    }
+    let place = directory();
+    let job = ["--name=theirs", "--rw=randread", "--size=1m", "--output-format=json", "--output=fio.json"];
+    tool("fio", &job, place.path());
+    succeed(place.path(), &["report", "fio.json"]);
+    let page = std::fs::read_to_string(place.path().join("plimsoll-report.html")).unwrap();
+    assert!(page.contains("theirs"));
+    let text = stdout(&succeed(place.path(), &["report", "fio.json", "--format=text"]));
+    assert!(text.contains("theirs"), "{text}");
+}
+
+#[test]
+fn a_page_can_go_to_standard_output() {
+    let place = directory();
+    succeed(place.path(), &["run", "--name=a", "--rw=read", "--size=64k", "--save=run.json", "--output-format=json"]);
+    let page = stdout(&succeed(place.path(), &["report", "run.json", "-o", "-"]));
+    assert!(page.trim_start().to_lowercase().starts_with("<!doctype html>"));
+    assert_eq!(names(place.path()), ["a.0.0", "run.json"]);
+}

@@ -1,0 +1,104 @@
+//! `--output-format=json` is fio's: the same keys, the same types, the same counts; standard output has nothing else.
+
+mod common;
+use common::*;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Every path through a value, with the type found there; indices and percentiles count as one.
+fn shape(value: &Value) -> BTreeMap<String, &'static str> {
+    fn walk(value: &Value, path: String, shape: &mut BTreeMap<String, &'static str>) {
+        let kind = match value {
+            Value::Object(members) => {
+                for (name, member) in members {
+                    walk(member, format!("{path}/{name}"), shape);
+                }
+                "object"
+            }
+            Value::Array(elements) => {
+                elements.iter().for_each(|element| walk(element, format!("{path}[]"), shape));
+                "array"
+            }
+            Value::Number(number) if number.is_f64() => "float",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            _ => "other",
+        };
+        shape.insert(path, kind);
+    }
+    let mut shapes = BTreeMap::new();
+    walk(value, String::new(), &mut shapes);
+    // Which disks lie below the test's directory, and which latencies fall in which bin, is not the program's doing.
+    shapes.retain(|path, _| !path.contains("/disk_util[]"));
+    shapes
+}
+
+fn both(directory: &Path, options: &[&str]) -> (Value, Value) {
+    let ours = json(&succeed(directory, &[&["run", "--output-format=json"], options].concat()));
+    let theirs = tool("fio", &[&["--output-format=json"], options].concat(), directory);
+    (ours, serde_json::from_str(&theirs).expect("fio's JSON"))
+}
+
+#[test]
+fn keys_types_and_counts_are_those_of_fio() {
+    if !has_program("fio") {
+        return;
+    }
+    let jobs: [&[&str]; 5] = [
+        &["--name=a", "--rw=randread", "--size=1m", "--bs=4k"],
+        &["--name=a", "--rw=write", "--size=1m", "--bs=64k", "--end_fsync=1"],
+        &["--name=a", "--rw=randrw", "--size=2m", "--bs=8k", "--ioengine=libaio", "--iodepth=8", "--lat_percentiles=1"],
+        &["--name=a", "--rw=read", "--size=1m", "--numjobs=3", "--group_reporting", "--thread"],
+        &["--bs=8k", "--name=one", "--rw=write", "--size=512k", "--fsync=8", "--name=two", "--rw=read", "--size=1m", "--stonewall"],
+    ];
+    for options in jobs {
+        let directory = directory();
+        let (ours, theirs) = both(directory.path(), options);
+        let (our_shape, their_shape) = (shape(&ours), shape(&theirs));
+        for (path, kind) in &their_shape {
+            assert_eq!(our_shape.get(path), Some(kind), "{options:?}: {path}");
+        }
+        for path in our_shape.keys() {
+            assert!(their_shape.contains_key(path), "{options:?}: {path} is not fio's");
+        }
+        assert_eq!(ours["global options"], theirs["global options"], "{options:?}");
+        let (our_jobs, their_jobs) = (ours["jobs"].as_array().unwrap(), theirs["jobs"].as_array().unwrap());
+        assert_eq!(our_jobs.len(), their_jobs.len());
+        for (mine, theirs) in our_jobs.iter().zip(their_jobs) {
+            for same in ["jobname", "groupid", "error", "job options", "latency_depth"] {
+                assert_eq!(mine[same], theirs[same], "{options:?}: {same}");
+            }
+            for direction in ["read", "write", "trim"] {
+                for count in ["io_bytes", "io_kbytes", "short_ios", "drop_ios"] {
+                    assert_eq!(mine[direction][count], theirs[direction][count], "{options:?}: {direction}.{count}");
+                }
+                assert_eq!(mine[direction]["total_ios"], theirs[direction]["total_ios"], "{options:?}: {direction}");
+                assert_eq!(mine[direction]["lat_ns"]["N"], theirs[direction]["lat_ns"]["N"], "{options:?}: {direction}");
+            }
+            assert_eq!(mine["sync"]["total_ios"], theirs["sync"]["total_ios"], "{options:?}: syncs");
+        }
+    }
+}
+
+#[test]
+fn standard_output_is_json_alone_whatever_there_is_to_say() {
+    let directory = directory();
+    // Two warnings: depth without effect, clones on the same blocks.
+    let arguments = ["--name=a", "--rw=read", "--size=256k", "--iodepth=16", "--numjobs=2", "--bs=4KiB"];
+    let output = succeed(directory.path(), &[&["run", "--output-format=json"], &arguments[..]].concat());
+    assert_eq!(json(&output)["jobs"].as_array().unwrap().len(), 2);
+    assert!(stderr(&output).contains("4KiB"), "the trap of fio's units is named: {}", stderr(&output));
+}
+
+#[test]
+fn our_own_result_is_whole_and_can_be_read_back() {
+    let directory = directory();
+    let arguments = ["run", "--name=a", "--rw=randread", "--size=1m", "--save=result.json", "--output-format=json"];
+    let fio = json(&succeed(directory.path(), &arguments));
+    let saved = json_file(&directory.path().join("result.json"));
+    assert_eq!(saved["kind"], "run");
+    assert_eq!(saved["jobs"][0]["directions"]["read"]["ops"], fio["jobs"][0]["read"]["total_ios"]);
+    let again = json(&succeed(directory.path(), &["report", "result.json", "--format=json"]));
+    assert_eq!(again, fio, "the saved result gives the same JSON");
+}
