@@ -223,7 +223,7 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
     }
 
     /// Waits until `min` operations have completed, or the limit is over, and appends up to `max` of them to `done`;
-    /// how many. With [`Drive::Caller`] it also returns when no more can come.
+    /// how many. With [`Drive::Caller`] it also returns when no more can come, or a signal was handled.
     ///
     /// # Errors
     /// EPERM from a second thread with [`Drive::Caller`], ECHILD in a forked child.

@@ -25,16 +25,42 @@ pub(crate) enum Call {
     /// Tests of the queues.
     #[allow(dead_code, reason = "constructed by the tests only")]
     Nothing,
-    Function { function: Function, cleanup: Option<Cleanup>, params: [isize; MAX_PARAMS] },
+    Function {
+        function: Function,
+        cleanup: Option<Cleanup>,
+        params: [isize; MAX_PARAMS],
+    },
     Closure(Option<Box<dyn FnOnce() -> Outcome + Send>>),
     /// pread(2), pwrite(2) and, with offset -1, read(2), write(2). `seekable`: known to be, need not be looked up.
-    Transfer { write: bool, fd: i32, buffer: *mut u8, len: usize, offset: i64, seekable: bool },
+    Transfer {
+        write: bool,
+        fd: i32,
+        buffer: *mut u8,
+        len: usize,
+        offset: i64,
+        seekable: bool,
+    },
     /// preadv2(2), pwritev2(2).
-    Vector { write: bool, fd: i32, iov: *const libc::iovec, count: i32, offset: i64, flags: i32 },
+    Vector {
+        write: bool,
+        fd: i32,
+        iov: *const libc::iovec,
+        count: i32,
+        offset: i64,
+        flags: i32,
+    },
     /// fsync(2), fdatasync(2).
-    Sync { fd: i32, data_only: bool },
+    Sync {
+        fd: i32,
+        data_only: bool,
+    },
     /// fallocate(2).
-    Allocate { fd: i32, mode: i32, offset: i64, len: i64 },
+    Allocate {
+        fd: i32,
+        mode: i32,
+        offset: i64,
+        len: i64,
+    },
     /// Socket calls, with their time limit.
     Socket(Box<SocketCall>),
 }

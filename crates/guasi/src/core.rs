@@ -240,7 +240,7 @@ impl Core {
                 driver.cancel_all();
             }
             let went = if sleeps {
-                driver.wait(1, closing.then_some(Duration::from_millis(10)))
+                driver.wait(1, closing.then_some(Duration::from_millis(10))).map(drop)
             } else {
                 driver.poll()
             };
@@ -360,7 +360,8 @@ impl Core {
         Ok(taken)
     }
 
-    /// With [`Drive::Caller`]: drives the ring until there are `min` results, the limit is over, or none can come.
+    /// With [`Drive::Caller`]: drives the ring until there are `min` results, the limit is over, a signal comes, or
+    /// nothing is left to wait for.
     fn drive_until(&self, min: usize, limit: Option<Duration>) -> Result<(), i32> {
         // SAFETY: fetch has checked.
         let local = unsafe { self.local() };
@@ -371,7 +372,7 @@ impl Core {
         };
         self.reap(driver);
         let deadline = limit.map(|limit| Instant::now() + limit);
-        let mut polled = false;
+        let (mut polled, mut interrupted) = (false, false);
         loop {
             driver.fill(&self.queue);
             let have = self.results.len();
@@ -381,7 +382,7 @@ impl Core {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let in_pool = self.in_pool.load(SeqCst);
             let nothing_to_come = driver.is_idle() && in_pool == 0 && self.queue.backlog() == 0;
-            if polled && (left == Some(Duration::ZERO) || nothing_to_come) {
+            if interrupted || polled && (left == Some(Duration::ZERO) || nothing_to_come) {
                 return Ok(());
             }
             if !polled && (min == 0 || left == Some(Duration::ZERO)) || nothing_to_come {
@@ -389,10 +390,10 @@ impl Core {
                 driver.poll().map_err(errno)?;
             } else if in_pool == 0 {
                 let want = (min - have).min(driver.inflight()).max(1);
-                driver.wait(want, left).map_err(errno)?;
+                interrupted = driver.wait(want, left).map_err(errno)?;
             } else if driver.announce_sleep(&self.queue) {
                 if self.results.len() == have {
-                    driver.wait(1, left).map_err(errno)?;
+                    interrupted = driver.wait(1, left).map_err(errno)?;
                 }
                 self.queue.woke();
             } else {

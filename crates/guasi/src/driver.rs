@@ -14,9 +14,9 @@ use std::time::Duration;
 use sys::ring::{IoUring, Setup, opcode, squeue, types};
 
 use crate::call::Step;
+use crate::handover;
 use crate::list::Lists;
 use crate::request::{Outcome, Request, Status};
-use crate::handover;
 
 /// Requests in the kernel at the most: what the deepest queues of disks and network cards hold.
 const WINDOW: usize = 256;
@@ -328,7 +328,7 @@ impl Driver {
         if self.inflight == 0 && self.ring.submission().is_empty() {
             return Ok(());
         }
-        if !self.ring.completion().is_empty() {
+        if !self.ring.completion().is_empty() || !self.ring.submission().taskrun() {
             return self.submit();
         }
         self.enters += 1;
@@ -339,13 +339,13 @@ impl Driver {
         forgive(entered.map(drop))
     }
 
-    /// Submits and waits for `want` completions, or the bell, or the limit.
+    /// Submits and waits for `want` completions, or the bell, or the limit; whether a signal ended the wait.
     ///
     /// The caller has announced its sleep ([`Driver::announce_sleep`]) if others may want to wake it.
     ///
     /// # Errors
     /// What makes the ring useless.
-    pub fn wait(&mut self, want: usize, limit: Option<Duration>) -> io::Result<()> {
+    pub fn wait(&mut self, want: usize, limit: Option<Duration>) -> io::Result<bool> {
         self.enters += 1;
         let waited = match limit {
             None => self.ring.submit_and_wait(want),
@@ -354,7 +354,10 @@ impl Driver {
                 self.ring.submitter().submit_with_args(want, &types::SubmitArgs::new().timespec(&limit))
             }
         };
-        forgive(waited.map(drop))
+        match waited {
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => Ok(true),
+            other => forgive(other.map(drop)).map(|()| false),
+        }
     }
 
     /// Announces that the driver is about to wait: from here on the bell is rung. False if there is something to do.

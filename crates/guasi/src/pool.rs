@@ -176,8 +176,7 @@ impl Pool {
         if backlog == 0 || state.closing || (state.spinning && !thorough) {
             return growth;
         }
-        let mut load =
-            Load { now_ns: 0, backlog, running: state.running, fresh: 0, begun: state.begun };
+        let mut load = Load { now_ns: 0, backlog, running: state.running, fresh: 0, begun: state.begun };
         let mut roster;
         if state.running == 0 {
             roster = locked(&self.roster);

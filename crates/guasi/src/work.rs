@@ -246,9 +246,7 @@ mod tests {
     fn worker(all: &Everything) {
         let me = Sleeper::new(());
         all.work.lock().running += 1;
-        while let Next::Run(request) =
-            all.work.next(&me, None, |_| (), |_| false, |_| false, |_, _| ())
-        {
+        while let Next::Run(request) = all.work.next(&me, None, |_| (), |_| false, |_| false, |_, _| ()) {
             // SAFETY: ours until added.
             unsafe { (*request).finish(request::Outcome { result: 7, error: 0 }) };
             // SAFETY: finished, in no list.

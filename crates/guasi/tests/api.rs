@@ -107,9 +107,7 @@ fn a_blocked_read_is_cancelled_and_gives_its_buffer_back() {
                 // std retries after EINTR: the bare call.
                 let mut byte = 0u8;
                 // SAFETY: one byte of our own.
-                let result = unsafe {
-                    libc::read(std::os::fd::AsRawFd::as_raw_fd(&*fd), (&raw mut byte).cast(), 1)
-                };
+                let result = unsafe { libc::read(std::os::fd::AsRawFd::as_raw_fd(&*fd), (&raw mut byte).cast(), 1) };
                 usize::try_from(result).map_err(|_| std::io::Error::last_os_error())
             })
             .unwrap();

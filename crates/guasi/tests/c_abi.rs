@@ -161,8 +161,7 @@ fn exactly_the_declared_functions_are_exported_under_their_versions() {
     }
     let output = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library().join("libguasi.so.0")));
     let text = String::from_utf8(output.stdout).unwrap();
-    let mut exported: Vec<_> =
-        text.lines().filter_map(|line| line.split(" T ").nth(1)).map(str::to_owned).collect();
+    let mut exported: Vec<_> = text.lines().filter_map(|line| line.split(" T ").nth(1)).map(str::to_owned).collect();
     let others: Vec<_> = text.lines().filter(|line| !line.contains(" T ") && !line.contains(" A GUASI_")).collect();
     assert!(others.is_empty(), "{others:?}");
 
@@ -209,7 +208,14 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
 fn size(parameter: &str) -> usize {
     let words: Vec<_> = parameter.split_whitespace().collect();
     let is = |name: &str| words.contains(&name);
-    if parameter.contains('*') || is("size_t") || is("usize") || is("goff_t") || is("long") || is("c_long") || is("c_longlong") {
+    if parameter.contains('*')
+        || is("size_t")
+        || is("usize")
+        || is("goff_t")
+        || is("long")
+        || is("c_long")
+        || is("c_longlong")
+    {
         return 8;
     }
     let four = ["int", "c_int", "c_uint", "unsigned", "socklen_t", "mode_t", "libc::mode_t"];

@@ -582,6 +582,8 @@ suite! {
     libaio: AIO;
     libaio_direct: DIRECT_AIO;
     libaio_userspace_reap: Subject { options: |job| job.ring.userspace_reap = true, ..DIRECT_AIO };
+    guasi: Subject { engine: "guasi", ..ASYNCHRONOUS };
+    guasi_direct: Subject { engine: "guasi", ..DIRECT };
     io_uring: ASYNCHRONOUS;
     io_uring_direct: DIRECT;
     io_uring_registered: Subject { options: |job| (job.ring.fixed_buffers, job.ring.register_files) = (true, true), ..ASYNCHRONOUS };

@@ -55,8 +55,7 @@ extern "C" fn guasi_create(min_threads: c_int, max_threads: c_int, max_priority:
 #[unsafe(no_mangle)]
 extern "C" fn guasi_create_flags(min: c_int, max: c_int, priorities: c_int, flags: c_uint) -> *const Core {
     let known = flags & !(ONE_THREAD | NO_RING) == 0;
-    let (Ok(min_threads), Ok(max_threads), 1.., true) =
-        (usize::try_from(min), usize::try_from(max), priorities, known)
+    let (Ok(min_threads), Ok(max_threads), 1.., true) = (usize::try_from(min), usize::try_from(max), priorities, known)
     else {
         set_errno(libc::EINVAL);
         return ptr::null();

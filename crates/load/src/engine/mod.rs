@@ -17,6 +17,7 @@ use job::Job;
 use job::workload::OpKind;
 
 mod blocking;
+mod guasi;
 mod io_uring;
 mod libaio;
 mod null;
@@ -164,6 +165,7 @@ impl Kind {
 pub static ENGINES: &[Kind] = &[
     io_uring::IO_URING,
     libaio::LIBAIO,
+    guasi::GUASI,
     psync::PSYNC,
     psync::SYNC,
     psync::VSYNC,
