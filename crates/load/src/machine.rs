@@ -21,9 +21,10 @@ pub fn machine(clock: &Clock) -> Machine {
     }
 }
 
-/// What a clone has used so far: its thread, or its process with the kernel's workers for it.
-pub fn cpu_usage(thread: bool) -> CpuUsage {
-    let used = process::usage(if thread { Who::Thread } else { Who::Process });
+/// What the clone on the calling thread has used so far: its process, with the kernel's workers for it, or its thread
+/// where it shares the process with other clones.
+pub fn cpu_usage() -> CpuUsage {
+    let used = process::usage(if process::is_main_thread() { Who::Process } else { Who::Thread });
     CpuUsage {
         user_ns: used.user_ns,
         system_ns: used.system_ns,

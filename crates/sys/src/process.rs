@@ -48,6 +48,14 @@ pub fn usage(who: Who) -> Usage {
     }
 }
 
+/// Whether the calling thread is the first of its process: the only one that fork(2) left, for instance.
+pub fn is_main_thread() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) };
+    // SAFETY: takes nothing and cannot fail.
+    thread == libc::c_long::from(unsafe { libc::getpid() })
+}
+
 /// The processors on which the calling thread may run, ascending.
 ///
 /// # Errors

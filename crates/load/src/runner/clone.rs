@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
 use job::job::MemoryKind;
-use measure::schema::{CpuUsage, Ended, Facts, JobError, JobResult, Verified};
+use measure::schema::{Ended, Facts, JobError, JobResult, Verified};
 use measure::{Direction, PerDirection};
 use sys::buffer::Memory;
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
+use sys::process;
 
 use super::board::Board;
 use super::depth_goal::DepthGoal;
@@ -22,6 +23,7 @@ use super::traffic::Traffic;
 use crate::Error;
 use crate::engine::{Kind, Offload, Paced, Setup, Slots};
 use crate::files::Target;
+use crate::machine::cpu_usage;
 
 /// What a clone is told. Cheap to hand to a thread, survives a fork.
 #[derive(Clone, Copy)]
@@ -128,10 +130,10 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let number = orders.seat + 1;
     let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000)?.map(Box::new);
 
-    let mut rusage_at_start = CpuUsage::default();
+    let mut rusage_at_start = cpu_usage();
     let recorder = Recorder::new(job, synchronous, orders.interval_ns, orders.interval_histograms);
     let goal = job.rate.latency_target.map(|goal| DepthGoal::new(goal, depth));
-    let mut on_measured = || rusage_at_start = CpuUsage::default();
+    let mut on_measured = || rusage_at_start = cpu_usage();
     let generator = Generator {
         job,
         engine,
@@ -155,7 +157,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         Source::Verifying(traffic) => measure(generator.with(*traffic), orders),
         Source::Replay(traffic) => measure(generator.with(*traffic), orders),
     };
-    let cpu = CpuUsage::default().since(&rusage_at_start);
+    let cpu = cpu_usage().since(&rusage_at_start);
 
     let Measured { start_unix_ms, recorded, outcome, goal, verified, interval_ns } = measured;
     let mut result = JobResult {
@@ -246,8 +248,26 @@ fn wait_at_gate(orders: &Orders) -> u64 {
 
 /// Puts the calling thread where the job wants it: processors, niceness, I/O priority.
 fn place(job: &Job, clone: u32) -> Result<(), Error> {
-    let process = &job.process;
+    let options = &job.process;
     let failed = |what: &str, error| Error::system(what, format!("in job {}", job.name), error);
+    if !options.numa_cpu_nodes.is_empty() {
+        let cpus = process::cpus_of_nodes(&options.numa_cpu_nodes).and_then(|cpus| process::set_affinity(&cpus));
+        cpus.map_err(|error| failed("cannot run on the nodes of numa_cpu_nodes=", error))?;
+    }
+    if !options.cpus.is_empty() {
+        let mine = clone as usize % options.cpus.len();
+        let cpus = if options.cpus_split { &options.cpus[mine..=mine] } else { &options.cpus };
+        process::set_affinity(cpus).map_err(|error| {
+            failed("cannot run on the processors of cpus_allowed=", error)
+                .hint("they are not online, or not allowed here")
+        })?;
+    }
+    if options.nice != 0 {
+        process::set_nice(options.nice).map_err(|error| failed("cannot set nice=", error))?;
+    }
+    if let Some((class, level)) = options.io_priority {
+        process::set_io_priority(class, level).map_err(|error| failed("cannot set prio=, prioclass=", error))?;
+    }
     Ok(())
 }
 
@@ -289,7 +309,9 @@ fn facts(job: &Job, kind: &Kind) -> Facts {
         rw: rw_name(job),
         block_bytes: job.blocks.range,
         rate_iops: PerDirection::from_fn(|d| job.rate.iops[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)),
-        rate_bytes: PerDirection::from_fn(|d| job.rate.bytes[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)),
+        rate_bytes: PerDirection::from_fn(|d| {
+            job.rate.bytes[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)
+        }),
         ..Facts::default()
     }
 }

@@ -20,6 +20,7 @@ use crate::Error;
 use crate::content::Filler;
 use crate::engine::Kind;
 use crate::files::{self, Backing, Context, Target};
+use crate::machine::{DiskWatch, machine};
 use crate::run::{Control, Phase, Progress};
 
 /// How often the runner looks at its clones.
@@ -52,6 +53,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     let clones = prepare(plan, &kinds, control)?;
     let board = Board::new(clones.len()).map_err(|error| Error::system("cannot share memory", "", error))?;
 
+    let disks = watch_disks(plan, &kinds, &clones);
     let mut reports = std::thread::scope(|scope| {
         let mut schedule = Schedule {
             plan,
@@ -93,11 +95,11 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: std::env::args().collect(),
             started_unix_ms,
-            machine: sys_machine(&clock),
+            machine: machine(&clock),
         },
         global_options: plan.global_options.clone(),
         jobs: merge(plan, &places, reports),
-        disks: Vec::new(),
+        disks: disks.finish(),
         verdicts: Vec::new(),
         ended,
     };
@@ -108,8 +110,17 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     Ok(result)
 }
 
-fn sys_machine(clock: &Clock) -> measure::schema::Machine {
-    measure::schema::Machine { clock: clock.name().to_owned(), ..measure::schema::Machine::default() }
+/// The disks below the files of all jobs that want to know of them.
+fn watch_disks(plan: &Plan, kinds: &[&'static Kind], clones: &[Clone]) -> DiskWatch {
+    let mut paths = Vec::new();
+    for clone in clones {
+        let kind = kinds[clone.job];
+        if plan.jobs[clone.job].reporting.disk_util && !kind.diskless && !kind.opens_files {
+            let target = clone.target.lock().unwrap_or_else(PoisonError::into_inner);
+            paths.extend(target.names().map(str::to_owned));
+        }
+    }
+    DiskWatch::start(paths.iter().map(String::as_str))
 }
 
 fn find_engine(job: &Job) -> Result<&'static Kind, Error> {
