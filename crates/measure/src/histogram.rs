@@ -256,13 +256,17 @@ impl<'de> Deserialize<'de> for Histogram {
             histogram.allocate();
             let bucket = histogram.counts.get_mut(index as usize).ok_or_else(|| D::Error::custom("no such bucket"))?;
             *bucket = n;
-            count = count.checked_add(n).ok_or_else(|| D::Error::custom("too many samples"))?;
+            // So few that a few thousand histograms can be merged without overflow.
+            count = count.checked_add(n).filter(|count| *count <= 1 << 52).ok_or_else(|| D::Error::custom("too many samples"))?;
         }
-        if count != written.count {
-            return Err(D::Error::custom("the buckets do not add up to the count"));
+        if count != written.count || (count > 0 && written.min > written.max) || !written.sum_of_squares.is_finite() {
+            return Err(D::Error::custom("the buckets do not add up to the count, or the ends are swapped"));
         }
         histogram.count = count;
         histogram.sum = written.sum.parse().map_err(D::Error::custom)?;
+        if histogram.sum > 1 << 120 {
+            return Err(D::Error::custom("too large a sum"));
+        }
         histogram.sum_of_squares = written.sum_of_squares;
         histogram.min = if count == 0 { u64::MAX } else { written.min };
         histogram.max = written.max;

@@ -231,6 +231,7 @@ pub struct DepthDistribution {
     /// At each submission of an op, the depth including it: 1, 2, 4, ..., 2^31 (index = floor(log2)).
     pub in_flight: Vec<u64>,
     /// Sum of the depths seen, to give their mean exactly.
+    #[serde(with = "as_u64")]
     pub in_flight_sum: u128,
     /// Ops a submission call: 0, 1..4, 5..8, ... as powers of two (index 0 = none, k = up to 2^k).
     pub submitted: Vec<u64>,
@@ -240,6 +241,19 @@ pub struct DepthDistribution {
     pub submit_calls: u64,
     /// Reaping calls that returned at least one op.
     pub complete_calls: u64,
+}
+
+/// Wide sums are written as plain numbers: readers of JSON, serde's tagged enums among them, know no 128 bits.
+mod as_u64 {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(sum: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(*sum).unwrap_or(u64::MAX))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u128, D::Error> {
+        u64::deserialize(deserializer).map(u128::from)
+    }
 }
 
 /// The outcome of `latency_target`.

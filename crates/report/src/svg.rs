@@ -63,7 +63,11 @@ impl Format {
             Format::BytesPerSecond => figures::bytes_per_second(value),
             Format::Nanoseconds => figures::nanoseconds(value),
             Format::Seconds => format!("{} s", figures::plain(value)),
-            Format::Percent => format!("{} %", figures::plain(value)),
+            // Percentiles live in their last digits: 99.99.
+            Format::Percent => {
+                let text = format!("{value:.4}");
+                format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+            }
         }
     }
 }
@@ -195,7 +199,7 @@ pub struct Chart {
     height: f64,
 }
 
-const LEFT: f64 = 74.0;
+const LEFT: f64 = 84.0;
 const RIGHT: f64 = 18.0;
 const BOTTOM: f64 = 46.0;
 const ROW: f64 = 17.0;
@@ -408,7 +412,15 @@ impl Placed {
         }
         let ticks = match axis.scale {
             Scale::Linear => {
-                let step = nice_step((high - low).max(f64::MIN_POSITIVE) / most_ticks as f64);
+                let rough = (high - low).max(f64::MIN_POSITIVE) / most_ticks as f64;
+                // Round numbers of the unit that the ticks are written in.
+                let unit = if axis.format == Format::BytesPerSecond {
+                    let largest = high.abs().max(low.abs()).max(1.0);
+                    1024f64.powf((largest.log2() / 10.0).floor())
+                } else {
+                    1.0
+                };
+                let step = nice_step(rough / unit) * unit;
                 if axis.low.is_none() {
                     low = (low / step).floor() * step;
                 }
@@ -442,7 +454,7 @@ impl Placed {
                 }
                 ticks
             }
-            Scale::Nines => vec![0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999],
+            Scale::Nines => vec![50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999],
         };
         (low, high) = (axis.low.unwrap_or(low), axis.high.unwrap_or(high));
         let mut placed = Placed { scale: axis.scale, low, high, from, to, ticks: Vec::new() };
@@ -658,6 +670,15 @@ mod tests {
             assert!((3..=8).contains(&placed.ticks.len()), "{:?}", placed.ticks);
             assert!(placed.high >= high && placed.high <= high * 1.6, "{high}: {}", placed.high);
         }
+    }
+
+    #[test]
+    fn bytes_get_ticks_that_are_round_in_their_unit() {
+        let axis = Axis::linear("bw").format(Format::BytesPerSecond);
+        let placed = Placed::new(&axis, [0.0, 476.0 * 1048576.0].into_iter(), 0.0, 100.0, 6);
+        let written: Vec<String> = placed.ticks.iter().map(|&tick| axis.format.write(tick)).collect();
+        assert_eq!(written, ["0 B/s", "100 MiB/s", "200 MiB/s", "300 MiB/s", "400 MiB/s", "500 MiB/s"]);
+        assert_eq!(Format::Percent.write(99.99), "99.99 %");
     }
 
     #[test]

@@ -1,8 +1,124 @@
-//! fio's `--output-format=terse`, version 3.
+//! fio's `--output-format=terse`, version 3 (fio's HOWTO, "Terse output"): one line a job, fields between semicolons.
 
-use measure::schema::RunResult;
+use std::fmt::Write;
+
+use measure::schema::{DirectionResult, JobResult, RunResult};
+use measure::{Direction, Histogram, stats};
+
+use crate::fio_json;
+
+/// fio leaves room for so many percentiles and fills it with `0%=0`.
+const PERCENTILES: usize = 20;
 
 /// One line a job.
-pub fn render(_run: &RunResult) -> String {
-    String::new()
+pub fn render(run: &RunResult) -> String {
+    run.jobs.iter().map(|job| line(run, job) + "\n").collect()
+}
+
+fn line(run: &RunResult, job: &JobResult) -> String {
+    let error = job.error.as_ref().map_or(0, |error| error.errno);
+    // A semicolon in a name would shift every field after it.
+    let name = job.name.replace([';', '\n'], "_");
+    let mut out = format!("3;fio-3.36-plimsoll-{};{name};{};{error}", run.provenance.version, job.group);
+    for direction in [Direction::Read, Direction::Write] {
+        out.push_str(&directed(job, direction));
+    }
+    let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
+    let cpu = |ns: u64| 100.0 * ns as f64 / available;
+    let _ = write!(
+        out,
+        ";{:.6}%;{:.6}%;{};{};{}",
+        cpu(job.cpu.user_ns),
+        cpu(job.cpu.system_ns),
+        job.cpu.context_switches,
+        job.cpu.major_faults,
+        job.cpu.minor_faults
+    );
+    for (_, share) in fio_json::depth_levels(job) {
+        let _ = write!(out, ";{share:.1}%");
+    }
+    // Version 3 knows no nanoseconds: they are counted as below two microseconds.
+    let shares = fio_json::latency_shares(job);
+    let nanoseconds: f64 = shares[0].1.iter().map(|(_, share)| share).sum();
+    for (index, (_, share)) in shares[1].1.iter().enumerate() {
+        let _ = write!(out, ";{:.2}%", if index == 0 { share + nanoseconds } else { *share });
+    }
+    for (_, share) in &shares[2].1 {
+        let _ = write!(out, ";{share:.2}%");
+    }
+    for disk in &run.disks {
+        let _ = write!(
+            out,
+            ";{};{};{};{};{};{};{};{};{:.2}%",
+            disk.name,
+            disk.ios.0,
+            disk.ios.1,
+            disk.merges.0,
+            disk.merges.1,
+            disk.ticks_ms.0,
+            disk.ticks_ms.1,
+            disk.in_queue_ms,
+            disk.util_percent
+        );
+    }
+    if job.continue_on_error {
+        let failed: u64 = job.directions.iter().map(|(_, result)| result.failed_ops).sum();
+        let _ = write!(out, ";{failed};{error}");
+    }
+    if let Some(description) = job.description.as_ref().filter(|text| !text.is_empty()) {
+        let _ = write!(out, ";{}", description.replace([';', '\n'], "_"));
+    }
+    out
+}
+
+fn directed(job: &JobResult, direction: Direction) -> String {
+    let result: &DirectionResult = &job.directions[direction];
+    let seconds = result.runtime_ns as f64 / 1e9;
+    let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let milliseconds = if result.runtime_ns == 0 { 0 } else { ((result.runtime_ns + 500_000) / 1_000_000).max(1) };
+    let mut out = format!(
+        ";{};{};{};{milliseconds}",
+        result.bytes >> 10,
+        (per_second(result.bytes) / 1024.0) as u64,
+        per_second(result.ops) as u64
+    );
+    out.push_str(&moments(&result.slat_ns));
+    out.push_str(&moments(&result.clat_ns));
+    let bins = fio_json::bins(&result.clat_ns);
+    let listed = job.reporting.percentiles.iter().take(PERCENTILES).filter(|_| job.reporting.clat_percentiles);
+    let mut written = 0;
+    for &percentile in listed {
+        let value = fio_json::percentile(&bins, result.clat_ns.count(), percentile);
+        let _ = write!(out, ";{percentile:.6}%={}", value / 1000);
+        written += 1;
+    }
+    (written..PERCENTILES).for_each(|_| out.push_str(";0%=0"));
+    out.push_str(&moments(&result.lat_ns));
+    let whole = job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
+    let bw: Vec<f64> = whole
+        .filter(|_| result.ops > 0)
+        .map(|interval| interval.bytes[direction] as f64 * 1e9 / interval.length_ns as f64 / 1024.0)
+        .collect();
+    let total = per_second(result.bytes) / 1024.0;
+    let share = if total > 0.0 { (100.0 * stats::mean(&bw) / total).min(100.0) } else { 0.0 };
+    let _ = write!(
+        out,
+        ";{};{};{share:.6}%;{:.6};{:.6}",
+        bw.iter().copied().reduce(f64::min).unwrap_or(0.0) as u64,
+        bw.iter().copied().fold(0.0, f64::max) as u64,
+        stats::mean(&bw),
+        stats::variance(&bw).sqrt()
+    );
+    out
+}
+
+/// Minimum, maximum, mean and deviation in microseconds.
+fn moments(histogram: &Histogram) -> String {
+    format!(
+        ";{};{};{:.6};{:.6}",
+        histogram.min() / 1000,
+        histogram.max() / 1000,
+        histogram.mean() / 1e3,
+        histogram.stddev() / 1e3
+    )
 }

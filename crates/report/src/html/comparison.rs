@@ -9,11 +9,14 @@ use super::{Table, cards, percentile_chart};
 use crate::svg::{Axis, Chart, Format, Kind, Series, escape};
 use crate::text::{named, word};
 
-/// One comparison.
-pub(super) fn section(comparison: &ComparisonResult) -> String {
+/// One comparison; its sentence too, where it is not the page's headline.
+pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> String {
     let (a, b) = &comparison.sides;
     let mut out = String::new();
-    let _ = write!(out, "<h2>{} against {}</h2><p class=\"sentence\">{}</p>", escape(b), escape(a), escape(&comparison.sentence));
+    let _ = write!(out, "<h2>{} against {}</h2>", escape(b), escape(a));
+    if with_sentence {
+        let _ = write!(out, "<p class=\"sentence\">{}</p>", escape(&comparison.sentence));
+    }
     if !comparison.effects.is_empty() {
         out.push_str(&format!("<div class=\"card\">{}</div>", forest(&comparison.effects, b)));
         let mut table = Table::new(&["figure", a, b, "change", "95 % interval", "second side"]);

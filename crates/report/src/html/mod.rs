@@ -15,7 +15,7 @@ use measure::Histogram;
 use measure::schema::{Document, Ended, Machine, Provenance};
 use measure::verdict::Verdict;
 
-use crate::svg::{self, Axis, Chart, Format, Scale, Series, escape};
+use crate::svg::{self, Axis, Chart, Format, Kind, Scale, Series, escape};
 use crate::time;
 
 /// A document and what to call it: the file's name.
@@ -44,7 +44,7 @@ pub fn render(documents: &[NamedDocument]) -> String {
         match &named.document {
             Document::Run(run) => body.push_str(&run::section(run)),
             Document::Sweep(sweep) => body.push_str(&sweep::section(sweep)),
-            Document::Comparison(comparison) => body.push_str(&comparison::section(comparison)),
+            Document::Comparison(comparison) => body.push_str(&comparison::section(comparison, documents.len() > 1)),
         }
         body.push_str(match ended(&named.document) {
             Ended::Complete => "",
@@ -173,8 +173,8 @@ fn verdicts(documents: &[NamedDocument]) -> String {
         }
     }
     if all.is_empty() {
-        return "<div class=\"verdict none\"><b>Nothing speaks against them.</b> Depth reached, data read from the \
-                storage, steady, generator not the limit: no verdict was given.</div>"
+        return "<div class=\"verdict none\"><b>Nothing speaks against them.</b> Depth, page cache, unwritten extents, CPU, \
+                rates, steadiness, clock and length were checked as far as the results tell: no verdict was given.</div>"
             .into();
     }
     all.sort_by_key(|(verdict, _)| std::cmp::Reverse(verdict.severity));
@@ -223,7 +223,9 @@ struct Table {
 
 impl Table {
     fn new(header: &[&str]) -> Table {
-        let cells: String = header.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
+        // Words start at the left, as their cells do.
+        let class = |name: &str| if ["what", "verdicts"].contains(&name) { " class=\"left\"" } else { "" };
+        let cells: String = header.iter().map(|name| format!("<th{}>{}</th>", class(name), escape(name))).collect();
         Table { html: format!("<div class=\"card scroll\"><table><thead><tr>{cells}</tr></thead><tbody>") }
     }
 
@@ -238,6 +240,30 @@ impl Table {
     fn end(self) -> String {
         self.html + "</tbody></table></div>"
     }
+}
+
+/// How latencies are distributed: the share of samples in each twentieth of a decade.
+fn distribution_chart(title: &str, distributions: &[(String, Histogram)]) -> Option<Chart> {
+    const A_DECADE: f64 = 20.0;
+    let mut chart = Chart::new(title)
+        .x(Axis::log10("latency").format(Format::Nanoseconds))
+        .y(Axis::linear("share of ops").format(Format::Percent));
+    let mut any = false;
+    for (name, histogram) in distributions.iter().filter(|(_, histogram)| histogram.count() >= 10) {
+        let mut bins = std::collections::BTreeMap::<i64, u64>::new();
+        for (lower, upper, n) in histogram.buckets() {
+            let middle = (lower as f64 + upper as f64) / 2.0;
+            *bins.entry((middle.max(1.0).log10() * A_DECADE).floor() as i64).or_default() += n;
+        }
+        let (Some(first), Some(last)) = (bins.keys().next().copied(), bins.keys().next_back().copied()) else { continue };
+        let at = |bin: i64| 10f64.powf(bin as f64 / A_DECADE);
+        // Empty bins are zero, not missing; one on either side closes the outline.
+        let share = |bin: i64| 100.0 * bins.get(&bin).copied().unwrap_or(0) as f64 / histogram.count() as f64;
+        let points = (first - 1..=last + 1).map(|bin| (at(bin) * 10f64.powf(0.5 / A_DECADE), share(bin))).collect();
+        chart = chart.series(Series::new(name, Kind::Area, points));
+        any = true;
+    }
+    any.then_some(chart)
 }
 
 /// Latency over percentiles, one line a distribution.

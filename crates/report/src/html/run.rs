@@ -6,7 +6,7 @@ use measure::figures::{bytes, bytes_per_second, count, nanoseconds, percent, pla
 use measure::schema::{Document, Interval, JobResult, RunResult};
 use measure::{Direction, Histogram};
 
-use super::{NamedDocument, Table, cards, percentile_chart, tile};
+use super::{NamedDocument, Table, cards, distribution_chart, percentile_chart, tile};
 use crate::svg::{Axis, Chart, Format, Series, escape};
 use crate::text::{described, grouped};
 
@@ -116,6 +116,9 @@ fn one(job: &JobResult) -> String {
 
     let mut charts = Vec::new();
     charts.extend(percentile_chart("Latency percentiles", latencies(job)));
+    let totals = job.directions.iter().filter(|(_, result)| !result.lat_ns.is_empty());
+    let totals: Vec<_> = totals.map(|(direction, result)| (direction.name().to_string(), result.lat_ns.clone())).collect();
+    charts.extend(distribution_chart("Latency distribution (lat)", &totals));
     charts.extend(course(&[(String::new(), job)]));
     out.push_str(&cards(charts));
     out.push_str(&latency_table(job));

@@ -1,0 +1,132 @@
+//! fio's schemas, held to what Debian's fio 3.33 wrote for tests/fio-3.33/job.fio.
+//!
+//! fio's file is read and written again: what comes out has the same keys in the same order with the same types, and
+//! the same values as far as a summary carries them.
+
+use measure::schema::{Document, RunResult};
+use serde_json::Value;
+
+const JSON: &str = include_str!("fio-3.33/json.json");
+const PLUS: &str = include_str!("fio-3.33/json-plus.json");
+const TERSE: &str = include_str!("fio-3.33/terse.txt");
+
+fn read(text: &str) -> RunResult {
+    match report::read::document(text.as_bytes()).unwrap() {
+        Document::Run(run) => run,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every leaf with its path; the path of a member of an array has its index.
+fn leaves(value: &Value, path: String, out: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(entries) => entries.iter().for_each(|(key, value)| leaves(value, format!("{path}/{key}"), out)),
+        Value::Array(values) => values.iter().enumerate().for_each(|(index, value)| leaves(value, format!("{path}[{index}]"), out)),
+        leaf => out.push((path, leaf.clone())),
+    }
+}
+
+fn flat(text: &str) -> Vec<(String, Value)> {
+    let mut out = Vec::new();
+    leaves(&serde_json::from_str(text).unwrap(), String::new(), &mut out);
+    // fio writes it since 3.36.
+    out.retain(|(path, _)| !path.ends_with("/job_start"));
+    out
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Number(number) if number.is_f64() => "float",
+        Value::Number(_) => "integer",
+        Value::String(_) => "text",
+        _ => "other",
+    }
+}
+
+#[test]
+fn keys_order_and_types_are_fios() {
+    for (theirs, plus) in [(JSON, false), (PLUS, true)] {
+        let ours = report::fio_json::render(&read(theirs), plus);
+        let shape = |text: &str| flat(text).into_iter().map(|(path, value)| format!("{path}: {}", kind(&value))).collect::<Vec<_>>();
+        let (ours, theirs) = (shape(&ours), shape(theirs));
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            assert_eq!(ours, theirs);
+        }
+        assert_eq!(ours.len(), theirs.len());
+        assert!(theirs.len() > 500);
+    }
+}
+
+#[test]
+fn values_survive_being_read_and_written() {
+    let ours = flat(&report::fio_json::render(&read(PLUS), true));
+    let theirs = flat(PLUS);
+    // Not in a summary: samples over time, sizes of calls, the moment of writing, fio's own accounting.
+    let lost = ["/bw_", "/iops_", "/iodepth_submit", "/iodepth_complete", "/fio version", "/time", "/eta", "/job_runtime", "/runtime"];
+    let mut compared = 0;
+    for ((path, ours), (_, theirs)) in ours.iter().zip(&theirs) {
+        if lost.iter().any(|part| path.contains(part)) && !path.ends_with("bw_bytes") {
+            continue;
+        }
+        compared += 1;
+        let tolerance = match path {
+            // The run time of fio is rounded to milliseconds, and these are rates; the library's depth is rounded too.
+            path if path.ends_with("bw_bytes") || path.ends_with("/bw") || path.ends_with("_cpu") => 0.01,
+            // Buckets that fio's bins straddle.
+            path if path.contains("/latency_") => 0.01,
+            _ => 1e-6,
+        };
+        match (ours.as_f64(), theirs.as_f64()) {
+            (Some(ours), Some(theirs)) => {
+                assert!((ours - theirs).abs() <= tolerance * theirs.abs() + 0.02 * f64::from(u8::from(tolerance > 1e-3)) + 2e-6, "{path}: {ours}, fio has {theirs}");
+            }
+            _ => assert_eq!(ours, theirs, "{path}"),
+        }
+    }
+    assert!(compared > 500, "{compared}");
+}
+
+#[test]
+fn floats_have_six_decimals_and_the_layout_is_fios() {
+    let ours = report::fio_json::render(&read(JSON), false);
+    // Line by line, numbers aside, the text is the same.
+    let skeleton = |text: &str| {
+        let without_numbers = |line: &str| line.split_once(" : ").map_or(line, |(key, _)| key).to_string();
+        text.lines().filter(|line| !line.contains("job_start")).map(without_numbers).collect::<Vec<_>>()
+    };
+    assert_eq!(skeleton(&ours), skeleton(JSON));
+    assert!(ours.contains("\"latency_percentile\" : 100.000000,\n"));
+}
+
+#[test]
+fn terse_has_fios_fields() {
+    let ours = report::terse::render(&read(PLUS));
+    // A field's kind: percentages, percentile pairs, floats, integers, text.
+    let kinds = |line: &str| -> Vec<&'static str> {
+        let kind = |field: &str| match field {
+            field if field.contains("%=") => "pair",
+            field if field.ends_with('%') => "percent",
+            field if field.parse::<u64>().is_ok() => "integer",
+            field if field.parse::<f64>().is_ok() => "float",
+            _ => "text",
+        };
+        line.split(';').map(kind).collect()
+    };
+    // fio's third job is unified: in terse, too, its figures are those of all directions, in one section.
+    for (index, (ours, theirs)) in ours.lines().zip(TERSE.lines()).enumerate().take(2) {
+        let (mine, fio) = (kinds(ours), kinds(theirs));
+        assert_eq!(mine, fio, "job {index}:\n{ours}\n{theirs}");
+        let amount = |line: &str| line.split(';').nth(5).unwrap().to_string();
+        if index == 1 {
+            assert_eq!(amount(ours), amount(theirs));
+        }
+    }
+    assert_eq!(ours.lines().count(), TERSE.lines().count());
+}
+
+#[test]
+fn the_html_page_of_fios_file_has_its_figures() {
+    let run = read(PLUS);
+    let page = report::html::render(&[report::html::NamedDocument { name: "fio.json".into(), document: Document::Run(run) }]);
+    assert!(page.contains("reads and writes with syncs") && page.contains("fio&#39;s JSON") && page.contains("libaio"));
+}
