@@ -19,7 +19,7 @@ fn our_documents_come_back_as_they_were() {
     for written in documents() {
         let text = serde_json::to_string(&written).unwrap();
         let read = document(text.as_bytes()).unwrap();
-        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        assert!(serde_json::to_string(&read).unwrap() == text, "not what was written");
     }
 }
 
