@@ -47,12 +47,22 @@ fn main() {
     stream("random, no map", 1, SIZE, |job| (job.rw.random, job.pattern.no_random_map) = (true, true));
     stream("random mix, each block once", 1, SIZE, |job| (job.rw.random, job.rw.directions) = (true, mixed));
     stream("random, 4k-64k, map", 1, SIZE, |job| (job.rw.random, job.blocks.range.read) = (true, (4096, 65536)));
-    stream("random, 4k-64k, map, to the last block", 1, 256 << 20, |job| (job.rw.random, job.blocks.range.read) = (true, (4096, 65536)));
-    stream("zipf:1.2", 1, SIZE, |job| (job.rw.random, job.pattern.distribution.read) = (true, Distribution::Zipf(1.2, None)));
-    stream("pareto:0.2", 1, SIZE, |job| (job.rw.random, job.pattern.distribution.read) = (true, Distribution::Pareto(0.2, None)));
-    stream("normal:10", 1, SIZE, |job| (job.rw.random, job.pattern.distribution.read) = (true, Distribution::Normal(10.0, None)));
+    stream("random, 4k-64k, map, to the last block", 1, 256 << 20, |job| {
+        (job.rw.random, job.blocks.range.read) = (true, (4096, 65536))
+    });
+    stream("zipf:1.2", 1, SIZE, |job| {
+        (job.rw.random, job.pattern.distribution.read) = (true, Distribution::Zipf(1.2, None))
+    });
+    stream("pareto:0.2", 1, SIZE, |job| {
+        (job.rw.random, job.pattern.distribution.read) = (true, Distribution::Pareto(0.2, None))
+    });
+    stream("normal:10", 1, SIZE, |job| {
+        (job.rw.random, job.pattern.distribution.read) = (true, Distribution::Normal(10.0, None))
+    });
     stream("random over 64 files in turn", 64, SIZE >> 6, |job| job.rw.random = true);
-    stream("random over 64 files at random", 64, SIZE >> 6, |job| (job.rw.random, job.files.service) = (true, FileService::Random));
+    stream("random over 64 files at random", 64, SIZE >> 6, |job| {
+        (job.rw.random, job.files.service) = (true, FileService::Random)
+    });
 
     let mut job = Job::default();
     job.rate.iops.read = Some(1_000_000);

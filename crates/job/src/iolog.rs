@@ -118,16 +118,32 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     /// The first line does not name version 2 or 3.
     pub fn new(input: R, log: impl Into<String>) -> Result<Reader<R>, Error> {
-        let mut reader = Reader { input, log: log.into(), line: 0, version: 0, text: Vec::new(), names: Vec::new(), index: HashMap::new() };
+        let mut reader = Reader {
+            input,
+            log: log.into(),
+            line: 0,
+            version: 0,
+            text: Vec::new(),
+            names: Vec::new(),
+            index: HashMap::new(),
+        };
         // The magic of blktrace's records, in either byte order.
-        let binary = reader.next_line().is_err() || reader.text.starts_with(&[7, b't', b'a', b'e']) || reader.text.starts_with(b"eat\x07");
+        let binary = reader.next_line().is_err()
+            || reader.text.starts_with(&[7, b't', b'a', b'e'])
+            || reader.text.starts_with(b"eat\x07");
         let text = String::from_utf8_lossy(&reader.text).trim_end().to_owned();
         reader.version = match text.as_str() {
             "fio version 2 iolog" => 2,
             "fio version 3 iolog" => 3,
-            _ if binary => return Err(reader.wrong("binary data: blktrace recordings are not supported, only fio's text logs")),
+            _ if binary => {
+                return Err(reader.wrong("binary data: blktrace recordings are not supported, only fio's text logs"));
+            }
             "" => return Err(reader.wrong("the log is empty; its first line must be 'fio version 3 iolog' (or 2)")),
-            other => return Err(reader.wrong(format!("'{other:.60}' is no first line of a log; it must be 'fio version 3 iolog' (or 2)"))),
+            other => {
+                return Err(reader.wrong(format!(
+                    "'{other:.60}' is no first line of a log; it must be 'fio version 3 iolog' (or 2)"
+                )));
+            }
         };
         Ok(reader)
     }
@@ -160,7 +176,9 @@ impl<R: BufRead> Reader<R> {
         self.text.clear();
         self.line += 1;
         let mut limited = io::Read::take(&mut self.input, LINE_MOST);
-        let read = limited.read_until(b'\n', &mut self.text).map_err(|source| Error::Read { log: self.log.clone(), source })?;
+        let read = limited
+            .read_until(b'\n', &mut self.text)
+            .map_err(|source| Error::Read { log: self.log.clone(), source })?;
         if read as u64 == LINE_MOST && self.text.last() != Some(&b'\n') {
             return Err(self.wrong(format!("the line is longer than {LINE_MOST} bytes")));
         }
@@ -176,12 +194,16 @@ impl<R: BufRead> Reader<R> {
         let mut at_us = None;
         if self.version == 3 {
             at_us = Some(self.number(word, "a time in microseconds")?);
-            word = words.next().ok_or_else(|| self.wrong("a time, but no file; expected: TIME FILE ACTION [OFFSET LENGTH]"))?;
+            word = words
+                .next()
+                .ok_or_else(|| self.wrong("a time, but no file; expected: TIME FILE ACTION [OFFSET LENGTH]"))?;
         }
         let name = word;
         let action = words.next().ok_or_else(|| self.wrong("no action; expected: FILE ACTION [OFFSET LENGTH]"))?;
         let Some(action) = Action::parse(action) else {
-            return Err(self.wrong(format!("unknown action '{action:.40}'; there are add, open, close, read, write, trim, sync, datasync and wait")));
+            return Err(self.wrong(format!(
+                "unknown action '{action:.40}'; there are add, open, close, read, write, trim, sync, datasync and wait"
+            )));
         };
         if action == Action::Wait && self.version == 3 {
             return Err(self.wrong("'wait' does not exist in version 3: times stand in the first column"));
@@ -195,14 +217,18 @@ impl<R: BufRead> Reader<R> {
         let (offset, len) = match (words.next(), words.next(), words.next()) {
             (None, None, None) if wanted <= 1 => (0, 0),
             (Some(offset), None, None) if wanted == 2 => (self.number(offset, "microseconds")?, 0),
-            (Some(offset), Some(len), None) if wanted >= 1 => (self.number(offset, "an offset in bytes")?, self.number(len, "a length in bytes")?),
+            (Some(offset), Some(len), None) if wanted >= 1 => {
+                (self.number(offset, "an offset in bytes")?, self.number(len, "a length in bytes")?)
+            }
             _ if wanted == 0 => return Err(self.wrong(format!("'{}' takes nothing after it", action.name()))),
             _ => return Err(self.wrong(format!("'{}' takes an offset and a length", action.name()))),
         };
         if matches!(action, Action::Op(OpKind::Io(Direction::Read | Direction::Write))) && u32::try_from(len).is_err() {
             return Err(self.wrong(format!("a length of {len} bytes: no op has more than {}", u32::MAX)));
         }
-        if matches!(action, Action::Op(OpKind::Io(_))) && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+        if matches!(action, Action::Op(OpKind::Io(_)))
+            && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64)
+        {
             return Err(self.wrong(format!("{len} bytes at {offset} lie beyond the end of any file")));
         }
         let file = self.file(name, action)?;
@@ -217,7 +243,10 @@ impl<R: BufRead> Reader<R> {
             // A wait names a file that need not exist.
             Action::Wait => return Ok(0),
             Action::Add => {}
-            _ => return Err(self.wrong(format!("file '{name:.100}' has not been added; a line '{name:.100} add' must come first"))),
+            _ => {
+                return Err(self
+                    .wrong(format!("file '{name:.100}' has not been added; a line '{name:.100} add' must come first")));
+            }
         }
         if name.len() > NAME_MOST {
             return Err(self.wrong(format!("a name of {} bytes: fio's logs have room for {NAME_MOST}", name.len())));
@@ -385,7 +414,8 @@ impl<R: BufRead> Replay<R> {
         if self.options.no_stall {
             return 0;
         }
-        let percent = u128::from(if self.options.time_scale_percent == 0 { 100 } else { self.options.time_scale_percent });
+        let percent =
+            u128::from(if self.options.time_scale_percent == 0 { 100 } else { self.options.time_scale_percent });
         u64::try_from(u128::from(self.now_us) * 1000 * 100 / percent).unwrap_or(u64::MAX)
     }
 }
@@ -403,8 +433,12 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The writer's; a name that a log cannot hold (with white space, or longer than 256 bytes).
     pub fn new(mut output: W, names: &[String]) -> io::Result<Writer<W>> {
-        if let Some(name) = names.iter().find(|name| name.is_empty() || name.len() > NAME_MOST || name.contains(|c: char| c.is_ascii_whitespace())) {
-            let what = format!("a log cannot hold the file name '{name}': it has white space or more than {NAME_MOST} bytes");
+        if let Some(name) = names
+            .iter()
+            .find(|name| name.is_empty() || name.len() > NAME_MOST || name.contains(|c: char| c.is_ascii_whitespace()))
+        {
+            let what =
+                format!("a log cannot hold the file name '{name}': it has white space or more than {NAME_MOST} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         writeln!(output, "fio version 3 iolog")?;
@@ -464,7 +498,8 @@ mod tests {
     const WRITE: OpKind = OpKind::Io(Direction::Write);
 
     const V2: &str = "fio version 2 iolog\n/a add\n/b add\n/a open\n/a wait 500 0\n/a wait 99 0\n/a read 0 4096\n\n/b open\n/b wait 1000\n/b write 8192 512\n/a sync 0 0\n/b datasync\n/a trim 0 65536\n/a close\n";
-    const V3: &str = "fio version 3 iolog\n7 /a add\n17 /a open\n107 /a read 10000 4096\n90 /a write 4096 4096\n207 /a close\n";
+    const V3: &str =
+        "fio version 3 iolog\n7 /a add\n17 /a open\n107 /a read 10000 4096\n90 /a write 4096 4096\n207 /a close\n";
 
     #[test]
     fn both_versions_are_read() {
@@ -494,29 +529,53 @@ mod tests {
 
     #[test]
     fn replay_options_change_what_is_replayed() {
-        let times = |options: &Iolog| replay(V3, options).unwrap().iter().map(|step| match step {
-            Step::Open { at_ns, .. } | Step::Close { at_ns, .. } | Step::Op { at_ns, .. } => *at_ns,
-        }).collect::<Vec<_>>();
+        let times = |options: &Iolog| {
+            replay(V3, options)
+                .unwrap()
+                .iter()
+                .map(|step| match step {
+                    Step::Open { at_ns, .. } | Step::Close { at_ns, .. } | Step::Op { at_ns, .. } => *at_ns,
+                })
+                .collect::<Vec<_>>()
+        };
         assert_eq!(times(&Iolog { no_stall: true, ..options() }), [0; 4]);
         assert_eq!(times(&Iolog { time_scale_percent: 50, ..options() }), [20_000, 200_000, 200_000, 400_000]);
         assert_eq!(times(&Iolog { time_scale_percent: 200, ..options() }), [5_000, 50_000, 50_000, 100_000]);
-        let ops = |options: &Iolog| replay(V2, options).unwrap().into_iter().filter_map(|step| match step {
-            Step::Op { op, .. } => Some((op.file, op.offset)),
-            _ => None,
-        }).collect::<Vec<_>>();
-        assert_eq!(ops(&Iolog { redirect: Some("/c".into()), ..options() }), [(0, 0), (0, 8192), (0, 0), (0, 0), (0, 0)]);
-        assert_eq!(ops(&Iolog { skip: PerDirection { read: true, write: false, trim: true }, ..options() }), [(1, 8192), (0, 0), (1, 0)]);
+        let ops = |options: &Iolog| {
+            replay(V2, options)
+                .unwrap()
+                .into_iter()
+                .filter_map(|step| match step {
+                    Step::Op { op, .. } => Some((op.file, op.offset)),
+                    _ => None,
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            ops(&Iolog { redirect: Some("/c".into()), ..options() }),
+            [(0, 0), (0, 8192), (0, 0), (0, 0), (0, 0)]
+        );
+        assert_eq!(
+            ops(&Iolog { skip: PerDirection { read: true, write: false, trim: true }, ..options() }),
+            [(1, 8192), (0, 0), (1, 0)]
+        );
         assert_eq!(ops(&Iolog { scale: 3, align: 512, ..options() })[1], (1, 8192 / 3 / 512 * 512));
     }
 
     #[test]
     fn a_summary_says_what_is_needed() {
         let summary = Replay::new(V2.as_bytes(), "log", &options()).unwrap().summarise().unwrap();
-        assert_eq!(summary.files, [
-            FileUse { name: "/a".into(), bytes: 65536, changed: true },
-            FileUse { name: "/b".into(), bytes: 8704, changed: true },
-        ]);
-        assert_eq!((summary.ops, summary.largest, summary.duration_ns), (PerDirection { read: 1, write: 1, trim: 1 }, 4096, 1_500_000));
+        assert_eq!(
+            summary.files,
+            [
+                FileUse { name: "/a".into(), bytes: 65536, changed: true },
+                FileUse { name: "/b".into(), bytes: 8704, changed: true },
+            ]
+        );
+        assert_eq!(
+            (summary.ops, summary.largest, summary.duration_ns),
+            (PerDirection { read: 1, write: 1, trim: 1 }, 4096, 1_500_000)
+        );
         let redirected = Iolog { redirect: Some("/c".into()), ..options() };
         let summary = Replay::new(V2.as_bytes(), "log", &redirected).unwrap().summarise().unwrap();
         assert_eq!(summary.files, [FileUse { name: "/c".into(), bytes: 65536, changed: true }]);
@@ -526,18 +585,30 @@ mod tests {
     fn errors_name_the_line() {
         let error = |log: &str| replay(log, &options()).unwrap_err().to_string();
         assert_eq!(error(""), "log:1: the log is empty; its first line must be 'fio version 3 iolog' (or 2)");
-        assert_eq!(error("0, 4096, 1\n"), "log:1: '0, 4096, 1' is no first line of a log; it must be 'fio version 3 iolog' (or 2)");
-        assert_eq!(error("\x07taexxx"), "log:1: binary data: blktrace recordings are not supported, only fio's text logs");
+        assert_eq!(
+            error("0, 4096, 1\n"),
+            "log:1: '0, 4096, 1' is no first line of a log; it must be 'fio version 3 iolog' (or 2)"
+        );
+        assert_eq!(
+            error("\x07taexxx"),
+            "log:1: binary data: blktrace recordings are not supported, only fio's text logs"
+        );
         let v3 = |line: &str| error(&format!("fio version 3 iolog\n0 a add\n{line}\n"));
         assert_eq!(v3("1 b open"), "log:3: file 'b' has not been added; a line 'b add' must come first");
         assert_eq!(v3("a open"), "log:3: 'a' is not a time in microseconds");
         assert_eq!(v3("1 a wait 5 0"), "log:3: 'wait' does not exist in version 3: times stand in the first column");
-        assert_eq!(v3("1 a reed 5 0"), "log:3: unknown action 'reed'; there are add, open, close, read, write, trim, sync, datasync and wait");
+        assert_eq!(
+            v3("1 a reed 5 0"),
+            "log:3: unknown action 'reed'; there are add, open, close, read, write, trim, sync, datasync and wait"
+        );
         assert_eq!(v3("1 a read 5"), "log:3: 'read' takes an offset and a length");
         assert_eq!(v3("1 a read 5 x"), "log:3: 'x' is not a length in bytes");
         assert_eq!(v3("1 a open 5"), "log:3: 'open' takes nothing after it");
         assert_eq!(v3("1 a read 0 4294967296"), "log:3: a length of 4294967296 bytes: no op has more than 4294967295");
-        assert_eq!(v3("1 a read 9223372036854775807 1"), "log:3: 1 bytes at 9223372036854775807 lie beyond the end of any file");
+        assert_eq!(
+            v3("1 a read 9223372036854775807 1"),
+            "log:3: 1 bytes at 9223372036854775807 lie beyond the end of any file"
+        );
         assert_eq!(v3(&"x".repeat(5000)), "log:3: the line is longer than 4096 bytes");
     }
 
@@ -556,7 +627,8 @@ mod tests {
             Just(OpKind::DataSync),
             Just(OpKind::SyncRange),
         ];
-        (0..1u64 << 40, kind, 0..3u32, 0..1u64 << 62, 0..=u64::from(u32::MAX)).prop_map(|(at, kind, file, offset, len)| (at, Op { kind, file, offset, len }))
+        (0..1u64 << 40, kind, 0..3u32, 0..1u64 << 62, 0..=u64::from(u32::MAX))
+            .prop_map(|(at, kind, file, offset, len)| (at, Op { kind, file, offset, len }))
     }
 
     proptest! {

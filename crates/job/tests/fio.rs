@@ -45,8 +45,18 @@ impl Drop for Scratch {
 }
 
 fn fio(directory: &Path, arguments: &[&str]) {
-    let output = Command::new("fio").current_dir(directory).args(["--output=fio.out", "--ioengine=null", "--name=j"]).args(arguments).output().unwrap();
-    assert!(output.status.success(), "fio {arguments:?}: {}{}", String::from_utf8_lossy(&output.stderr), fs::read_to_string(directory.join("fio.out")).unwrap_or_default());
+    let output = Command::new("fio")
+        .current_dir(directory)
+        .args(["--output=fio.out", "--ioengine=null", "--name=j"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "fio {arguments:?}: {}{}",
+        String::from_utf8_lossy(&output.stderr),
+        fs::read_to_string(directory.join("fio.out")).unwrap_or_default()
+    );
 }
 
 /// The ops of a log. Of syncs only file and kind: fio logs where the last transfer was.
@@ -108,7 +118,14 @@ const DETERMINISTIC: &[Case] = &[
     Case { fio: "--rw=read --size=16k --offset=8k", job: |_| {}, files: &[(8, 16)] },
     Case { fio: "--rw=read --size=10k", job: |_| {}, files: &[(0, 10)] },
     Case { fio: "--rw=read --size=16k --loops=3", job: |job| job.time.loops = 3, files: &[(0, 16)] },
-    Case { fio: "--rw=write --bs=4k,8k --size=48k", job: |job| { sequential(job, WRITE); job.blocks.range.write = (8192, 8192) }, files: &[(0, 48)] },
+    Case {
+        fio: "--rw=write --bs=4k,8k --size=48k",
+        job: |job| {
+            sequential(job, WRITE);
+            job.blocks.range.write = (8192, 8192)
+        },
+        files: &[(0, 48)],
+    },
     // Holes and going backwards.
     Case { fio: "--rw=read:8k --size=64k", job: |job| job.rw.sequential_stride = 8192, files: &[(0, 64)] },
     Case { fio: "--rw=read:4k --size=60k", job: |job| job.rw.sequential_stride = 4096, files: &[(0, 60)] },
@@ -116,29 +133,121 @@ const DETERMINISTIC: &[Case] = &[
     Case { fio: "--rw=read:-8k --size=32k", job: |job| job.rw.sequential_stride = -8192, files: &[(0, 32)] },
     Case { fio: "--rw=read:-16k --size=64k", job: |job| job.rw.sequential_stride = -16384, files: &[(0, 64)] },
     // More and less than the file.
-    Case { fio: "--rw=read --size=16k --io_size=40k", job: |job| job.extent.io_size = Some(Amount::Bytes(40 << 10)), files: &[(0, 16)] },
-    Case { fio: "--rw=read --size=16k --io_size=8k --loops=2", job: |job| { job.extent.io_size = Some(Amount::Bytes(8 << 10)); job.time.loops = 2 }, files: &[(0, 16)] },
-    Case { fio: "--rw=read --size=16k --number_ios=2 --loops=2", job: |job| { job.extent.number_ios = Some(2); job.time.loops = 2 }, files: &[(0, 16)] },
+    Case {
+        fio: "--rw=read --size=16k --io_size=40k",
+        job: |job| job.extent.io_size = Some(Amount::Bytes(40 << 10)),
+        files: &[(0, 16)],
+    },
+    Case {
+        fio: "--rw=read --size=16k --io_size=8k --loops=2",
+        job: |job| {
+            job.extent.io_size = Some(Amount::Bytes(8 << 10));
+            job.time.loops = 2
+        },
+        files: &[(0, 16)],
+    },
+    Case {
+        fio: "--rw=read --size=16k --number_ios=2 --loops=2",
+        job: |job| {
+            job.extent.number_ios = Some(2);
+            job.time.loops = 2
+        },
+        files: &[(0, 16)],
+    },
     Case { fio: "--rw=read --size=16k --number_ios=3", job: |job| job.extent.number_ios = Some(3), files: &[(0, 16)] },
     // Zones.
-    Case { fio: "--rw=read --size=64k --zonemode=strided --zonesize=8k --zonerange=16k --zoneskip=4k", job: |job| job.extent.strided = Some(Zones { size: 8 << 10, range: 16 << 10, skip: 4 << 10 }), files: &[(0, 64)] },
-    Case { fio: "--rw=read --size=64k --zonemode=strided --zonesize=16k --zonerange=8k", job: |job| job.extent.strided = Some(Zones { size: 16 << 10, range: 8 << 10, skip: 0 }), files: &[(0, 64)] },
-    Case { fio: "--rw=write --size=64k --zonemode=strided --zonesize=16k --zonerange=16k --zoneskip=16k", job: |job| { sequential(job, WRITE); job.extent.strided = Some(Zones { size: 16 << 10, range: 16 << 10, skip: 16 << 10 }) }, files: &[(0, 64)] },
+    Case {
+        fio: "--rw=read --size=64k --zonemode=strided --zonesize=8k --zonerange=16k --zoneskip=4k",
+        job: |job| job.extent.strided = Some(Zones { size: 8 << 10, range: 16 << 10, skip: 4 << 10 }),
+        files: &[(0, 64)],
+    },
+    Case {
+        fio: "--rw=read --size=64k --zonemode=strided --zonesize=16k --zonerange=8k",
+        job: |job| job.extent.strided = Some(Zones { size: 16 << 10, range: 8 << 10, skip: 0 }),
+        files: &[(0, 64)],
+    },
+    Case {
+        fio: "--rw=write --size=64k --zonemode=strided --zonesize=16k --zonerange=16k --zoneskip=16k",
+        job: |job| {
+            sequential(job, WRITE);
+            job.extent.strided = Some(Zones { size: 16 << 10, range: 16 << 10, skip: 16 << 10 })
+        },
+        files: &[(0, 64)],
+    },
     // Trims.
-    Case { fio: "--rw=trim --size=16k", job: |job| sequential(job, PerDirection { read: false, write: false, trim: true }), files: &[(0, 16)] },
-    Case { fio: "--rw=trimwrite --size=16k", job: |job| { sequential(job, TRIM_WRITE); job.rw.trim_then_write = true }, files: &[(0, 16)] },
+    Case {
+        fio: "--rw=trim --size=16k",
+        job: |job| sequential(job, PerDirection { read: false, write: false, trim: true }),
+        files: &[(0, 16)],
+    },
+    Case {
+        fio: "--rw=trimwrite --size=16k",
+        job: |job| {
+            sequential(job, TRIM_WRITE);
+            job.rw.trim_then_write = true
+        },
+        files: &[(0, 16)],
+    },
     // Syncs.
-    Case { fio: "--rw=write --size=16k --fsync=1", job: |job| { sequential(job, WRITE); job.syncs.fsync = 1 }, files: &[(0, 16)] },
-    Case { fio: "--rw=write --size=40k --fsync=3", job: |job| { sequential(job, WRITE); job.syncs.fsync = 3 }, files: &[(0, 40)] },
-    Case { fio: "--rw=write --size=40k --fdatasync=2", job: |job| { sequential(job, WRITE); job.syncs.fdatasync = 2 }, files: &[(0, 40)] },
-    Case { fio: "--rw=write --size=48k --fsync=2 --fdatasync=3", job: |job| { sequential(job, WRITE); job.syncs.fsync = 2; job.syncs.fdatasync = 3 }, files: &[(0, 48)] },
+    Case {
+        fio: "--rw=write --size=16k --fsync=1",
+        job: |job| {
+            sequential(job, WRITE);
+            job.syncs.fsync = 1
+        },
+        files: &[(0, 16)],
+    },
+    Case {
+        fio: "--rw=write --size=40k --fsync=3",
+        job: |job| {
+            sequential(job, WRITE);
+            job.syncs.fsync = 3
+        },
+        files: &[(0, 40)],
+    },
+    Case {
+        fio: "--rw=write --size=40k --fdatasync=2",
+        job: |job| {
+            sequential(job, WRITE);
+            job.syncs.fdatasync = 2
+        },
+        files: &[(0, 40)],
+    },
+    Case {
+        fio: "--rw=write --size=48k --fsync=2 --fdatasync=3",
+        job: |job| {
+            sequential(job, WRITE);
+            job.syncs.fsync = 2;
+            job.syncs.fdatasync = 3
+        },
+        files: &[(0, 48)],
+    },
     // (With loops, fio syncs once more between two passes, though nothing was written since: not copied.)
     // Several files.
     Case { fio: "--rw=read --size=48k --nrfiles=3", job: |_| {}, files: &[(0, 16), (0, 16), (0, 16)] },
-    Case { fio: "--rw=read --size=60k --nrfiles=3 --file_service_type=roundrobin:2", job: |job| job.files.service_ops = 2, files: &[(0, 20), (0, 20), (0, 20)] },
-    Case { fio: "--rw=read --size=48k --nrfiles=3 --file_service_type=sequential", job: |job| job.files.service = FileService::Sequential, files: &[(0, 16), (0, 16), (0, 16)] },
-    Case { fio: "--rw=read --size=32k --nrfiles=2 --loops=2", job: |job| job.time.loops = 2, files: &[(0, 16), (0, 16)] },
-    Case { fio: "--rw=read --size=64k --nrfiles=4 --openfiles=2 --file_service_type=sequential", job: |job| { job.files.open = Some(2); job.files.service = FileService::Sequential }, files: &[(0, 16), (0, 16), (0, 16), (0, 16)] },
+    Case {
+        fio: "--rw=read --size=60k --nrfiles=3 --file_service_type=roundrobin:2",
+        job: |job| job.files.service_ops = 2,
+        files: &[(0, 20), (0, 20), (0, 20)],
+    },
+    Case {
+        fio: "--rw=read --size=48k --nrfiles=3 --file_service_type=sequential",
+        job: |job| job.files.service = FileService::Sequential,
+        files: &[(0, 16), (0, 16), (0, 16)],
+    },
+    Case {
+        fio: "--rw=read --size=32k --nrfiles=2 --loops=2",
+        job: |job| job.time.loops = 2,
+        files: &[(0, 16), (0, 16)],
+    },
+    Case {
+        fio: "--rw=read --size=64k --nrfiles=4 --openfiles=2 --file_service_type=sequential",
+        job: |job| {
+            job.files.open = Some(2);
+            job.files.service = FileService::Sequential
+        },
+        files: &[(0, 16), (0, 16), (0, 16), (0, 16)],
+    },
 ];
 
 #[test]
@@ -160,16 +269,53 @@ fn random_streams_do_the_same_ops_as_fio() {
     }
     let cases = [
         Case { fio: "--rw=randread --size=1m", job: |job| random(job, READ), files: &[(0, 1024)] },
-        Case { fio: "--rw=randread --size=1m --offset=2m --loops=2", job: |job| { random(job, READ); job.time.loops = 2 }, files: &[(2048, 1024)] },
+        Case {
+            fio: "--rw=randread --size=1m --offset=2m --loops=2",
+            job: |job| {
+                random(job, READ);
+                job.time.loops = 2
+            },
+            files: &[(2048, 1024)],
+        },
         Case { fio: "--rw=randwrite --size=1026k", job: |job| random(job, WRITE), files: &[(0, 1026)] },
-        Case { fio: "--rw=randread --size=1m --random_generator=lfsr", job: |job| { random(job, READ); job.pattern.generator = job::job::Generator::Permutation }, files: &[(0, 1024)] },
-        Case { fio: "--rw=randwrite --size=256k --nrfiles=2 --file_service_type=random", job: |job| { random(job, WRITE); job.files.service = FileService::Random }, files: &[(0, 128), (0, 128)] },
-        Case { fio: "--rw=randread --size=64k --io_size=192k", job: |job| { random(job, READ); job.extent.io_size = Some(Amount::Bytes(192 << 10)) }, files: &[(0, 64)] },
+        Case {
+            fio: "--rw=randread --size=1m --random_generator=lfsr",
+            job: |job| {
+                random(job, READ);
+                job.pattern.generator = job::job::Generator::Permutation
+            },
+            files: &[(0, 1024)],
+        },
+        Case {
+            fio: "--rw=randwrite --size=256k --nrfiles=2 --file_service_type=random",
+            job: |job| {
+                random(job, WRITE);
+                job.files.service = FileService::Random
+            },
+            files: &[(0, 128), (0, 128)],
+        },
+        Case {
+            fio: "--rw=randread --size=64k --io_size=192k",
+            job: |job| {
+                random(job, READ);
+                job.extent.io_size = Some(Amount::Bytes(192 << 10))
+            },
+            files: &[(0, 64)],
+        },
     ];
     for case in &cases {
         let (job, files) = job(case);
         let (mut ours, mut theirs) = (our_ops(&job, &files), fio_ops("random", case.fio));
-        assert_ne!(ours, { let mut sorted = ours.clone(); sorted.sort_by_key(|op| (op.file, op.offset)); sorted }, "in order: fio {}", case.fio);
+        assert_ne!(
+            ours,
+            {
+                let mut sorted = ours.clone();
+                sorted.sort_by_key(|op| (op.file, op.offset));
+                sorted
+            },
+            "in order: fio {}",
+            case.fio
+        );
         for ops in [&mut ours, &mut theirs] {
             ops.sort_by_key(|op| (op.file, op.offset));
         }
@@ -183,11 +329,25 @@ fn counts_are_those_of_fio() {
     if !have_fio() {
         return;
     }
-    let case = Case { fio: "--rw=randread --size=1m --norandommap", job: |job| { random(job, READ); job.pattern.no_random_map = true }, files: &[(0, 1024)] };
+    let case = Case {
+        fio: "--rw=randread --size=1m --norandommap",
+        job: |job| {
+            random(job, READ);
+            job.pattern.no_random_map = true
+        },
+        files: &[(0, 1024)],
+    };
     let (job_, files) = job(&case);
     assert_eq!(our_ops(&job_, &files).len(), fio_ops("count", case.fio).len());
 
-    let case = Case { fio: "--rw=randtrimwrite --size=256k", job: |job| { random(job, TRIM_WRITE); job.rw.trim_then_write = true }, files: &[(0, 256)] };
+    let case = Case {
+        fio: "--rw=randtrimwrite --size=256k",
+        job: |job| {
+            random(job, TRIM_WRITE);
+            job.rw.trim_then_write = true
+        },
+        files: &[(0, 256)],
+    };
     let (job_, files) = job(&case);
     for ops in [our_ops(&job_, &files), fio_ops("count", case.fio)] {
         assert_eq!(ops.len(), 128);
@@ -229,7 +389,11 @@ fn fio_replays_our_log() {
         writer.opened(100_000, file, false).unwrap();
     }
     fs::File::create(scratch.0.join("ours")).unwrap().write_all(&writer.finish().unwrap()).unwrap();
-    let output = Command::new("fio").current_dir(&scratch.0).args(["--name=j", "--ioengine=null", "--read_iolog=ours", "--debug=io"]).output().unwrap();
+    let output = Command::new("fio")
+        .current_dir(&scratch.0)
+        .args(["--name=j", "--ioengine=null", "--read_iolog=ours", "--debug=io"])
+        .output()
+        .unwrap();
     assert!(output.status.success());
     // ... queue: io_u 0x55ac7fc7100: off=0x1000,len=0x1000,ddir=1,file=/tmp/first
     let number = |line: &str, key: &str| {
@@ -240,7 +404,13 @@ fn fio_replays_our_log() {
         .lines()
         .filter(|line| line.contains(" queue: "))
         .map(|line| Op {
-            kind: [OpKind::Io(Direction::Read), OpKind::Io(Direction::Write), OpKind::Io(Direction::Trim), OpKind::Sync, OpKind::DataSync][number(line, "ddir=") as usize],
+            kind: [
+                OpKind::Io(Direction::Read),
+                OpKind::Io(Direction::Write),
+                OpKind::Io(Direction::Trim),
+                OpKind::Sync,
+                OpKind::DataSync,
+            ][number(line, "ddir=") as usize],
             file: u32::from(line.ends_with("/second")),
             offset: number(line, "off="),
             len: number(line, "len="),

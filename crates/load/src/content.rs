@@ -26,7 +26,9 @@ enum Kind {
     /// One period, lengthened to at least a page so that copying is by long runs.
     Pattern(Vec<u8>),
     /// Filled once; then scrambled or left alone.
-    Once { scramble: bool },
+    Once {
+        scramble: bool,
+    },
     /// New for every write.
     Fresh(Fresh),
 }
@@ -144,7 +146,11 @@ impl Fresh {
                 self.recent[random.below(self.known as u64) as usize]
             } else {
                 let seed = random.next();
-                let at = if self.known < self.recent.len() { self.known } else { random.below(self.recent.len() as u64) as usize };
+                let at = if self.known < self.recent.len() {
+                    self.known
+                } else {
+                    random.below(self.recent.len() as u64) as usize
+                };
                 self.recent[at] = seed;
                 self.known = self.known.max(at + 1);
                 seed
@@ -152,7 +158,6 @@ impl Fresh {
             self.body.fill(&mut Random::new(seed), block);
         }
     }
-
 }
 
 impl Body {
@@ -222,7 +227,8 @@ mod tests {
 
     fn packed(data: &[u8]) -> f64 {
         // Sectors are compressed apart, as storage does: nothing is gained from likeness between them.
-        data.chunks(4096).map(|block| zstd::bulk::compress(block, 3).unwrap().len()).sum::<usize>() as f64 / data.len() as f64
+        data.chunks(4096).map(|block| zstd::bulk::compress(block, 3).unwrap().len()).sum::<usize>() as f64
+            / data.len() as f64
     }
 
     #[test]
@@ -261,7 +267,8 @@ mod tests {
     fn compression_is_what_was_asked_for() {
         for percent in [10u8, 30, 50, 75, 90, 100] {
             for (chunk, pattern) in [(512, vec![]), (0, vec![]), (4096, b"deadbeef".to_vec())] {
-                let data = written(&Buffers { compress_percent: percent, compress_chunk: chunk, pattern, ..buffers() }, 200);
+                let data =
+                    written(&Buffers { compress_percent: percent, compress_chunk: chunk, pattern, ..buffers() }, 200);
                 let (got, asked) = (packed(&data), 1.0 - f64::from(percent) / 100.0);
                 // A compressor needs a few bytes for each run that it leaves out.
                 assert!((asked - 0.01..asked + 0.05).contains(&got), "{percent} % in chunks of {chunk}: {got:.3}");

@@ -81,7 +81,10 @@ struct Variant {
 const VARIANTS: &[Variant] = &[
     Variant { arguments: &[], edit: |_| {} },
     Variant { arguments: &["--verify_interval=512"], edit: |verify| verify.interval = 512 },
-    Variant { arguments: &["--verify_interval=1024", "--verify_offset=512"], edit: |verify| (verify.interval, verify.header_offset) = (1024, 512) },
+    Variant {
+        arguments: &["--verify_interval=1024", "--verify_offset=512"],
+        edit: |verify| (verify.interval, verify.header_offset) = (1024, 512),
+    },
 ];
 
 fn verifier(kind: VerifyKind, variant: &Variant) -> Verifier {
@@ -137,7 +140,8 @@ fn what_fio_wrote_passes_here_and_a_flipped_byte_does_not() {
     let scratch = Scratch::new("theirs");
     for (name, arguments, verifier) in combinations() {
         let _ = fs::remove_file(scratch.data());
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(["--rw=write", "--do_verify=0"]).collect();
+        let arguments: Vec<&str> =
+            arguments.iter().map(String::as_str).chain(["--rw=write", "--do_verify=0"]).collect();
         let (wrote, said) = scratch.fio(&arguments);
         assert!(wrote, "fio {name}: {said}");
         let data = fs::read(scratch.data()).unwrap();
@@ -163,10 +167,14 @@ fn what_we_wrote_passes_with_fio_and_a_flipped_byte_does_not() {
     for (name, arguments, verifier) in combinations() {
         let mut data = vec![0; FILE_BYTES as usize];
         for (number, block) in data.chunks_mut(4096).enumerate() {
-            verifier.stamp(block, &Stamp { offset: number as u64 * 4096, sequence: number as u64, time_ns: 1_234_567_890, thread: 1 });
+            verifier.stamp(
+                block,
+                &Stamp { offset: number as u64 * 4096, sequence: number as u64, time_ns: 1_234_567_890, thread: 1 },
+            );
         }
         fs::write(scratch.data(), &data).unwrap();
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(["--rw=read", "--verify_fatal=1"]).collect();
+        let arguments: Vec<&str> =
+            arguments.iter().map(String::as_str).chain(["--rw=read", "--verify_fatal=1"]).collect();
         let (passed, said) = scratch.fio(&arguments);
         assert!(passed, "fio {name}: {said}");
         // Only the header, or only what follows it, is looked at.

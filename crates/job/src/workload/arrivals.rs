@@ -161,7 +161,11 @@ impl Think {
             spin_ns: rate.think_spin_ns.min(rate.think_ns),
             sleep_ns: rate.think_ns.saturating_sub(rate.think_spin_ns),
             // With an I/O time, fio ignores the block count unless it was set: its default of one would always win.
-            blocks: if rate.think_io_time_ns > 0 && rate.think_blocks <= 1 { u64::MAX } else { u64::from(rate.think_blocks.max(1)) },
+            blocks: if rate.think_io_time_ns > 0 && rate.think_blocks <= 1 {
+                u64::MAX
+            } else {
+                u64::from(rate.think_blocks.max(1))
+            },
             on_issue: rate.think_on_issue,
             io_time_ns: rate.think_io_time_ns,
             last_blocks: 0,
@@ -172,7 +176,8 @@ impl Think {
     /// The pause that is due after `issued` and `completed` ops in all, `now_ns` after the start of the load.
     pub fn pause(&mut self, issued: u64, completed: u64, now_ns: u64) -> Option<Pause> {
         let blocks = if self.on_issue { issued } else { completed };
-        let long = self.io_time_ns > 0 && now_ns.saturating_sub(self.last_ns) >= self.io_time_ns + self.spin_ns + self.sleep_ns;
+        let long = self.io_time_ns > 0
+            && now_ns.saturating_sub(self.last_ns) >= self.io_time_ns + self.spin_ns + self.sleep_ns;
         if !long && blocks.saturating_sub(self.last_blocks) < self.blocks {
             return None;
         }
@@ -214,8 +219,12 @@ mod tests {
 
     #[test]
     fn bytes_count_by_size_and_directions_apart() {
-        let mut arrivals = Arrivals::new(&job(|rate| (rate.bytes.read, rate.iops.write) = (Some(1000), Some(10))), 0).unwrap();
-        assert_eq!([500, 250, 1000, 1].map(|bytes| arrivals.next(Direction::Read, bytes)), [0, SECOND / 2, SECOND * 3 / 4, SECOND * 7 / 4]);
+        let mut arrivals =
+            Arrivals::new(&job(|rate| (rate.bytes.read, rate.iops.write) = (Some(1000), Some(10))), 0).unwrap();
+        assert_eq!(
+            [500, 250, 1000, 1].map(|bytes| arrivals.next(Direction::Read, bytes)),
+            [0, SECOND / 2, SECOND * 3 / 4, SECOND * 7 / 4]
+        );
         assert_eq!([1, 99, 1].map(|bytes| arrivals.next(Direction::Write, bytes)), [0, SECOND / 10, SECOND / 5]);
         assert_eq!(arrivals.next(Direction::Trim, 1), 0);
         assert_eq!(arrivals.due(Direction::Write), SECOND * 3 / 10);
@@ -226,7 +235,8 @@ mod tests {
 
     #[test]
     fn rates_decide_the_mix() {
-        let mut arrivals = Arrivals::new(&job(|rate| (rate.iops.read, rate.iops.write) = (Some(300), Some(100))), 0).unwrap();
+        let mut arrivals =
+            Arrivals::new(&job(|rate| (rate.iops.read, rate.iops.write) = (Some(300), Some(100))), 0).unwrap();
         let mut reads = 0;
         for _ in 0..4000 {
             let direction = arrivals.first().unwrap();
@@ -245,11 +255,16 @@ mod tests {
         let mut gaps: Vec<f64> = due.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 100_000.0).collect();
         gaps.sort_by(f64::total_cmp);
         let n = gaps.len() as f64;
-        let distance = gaps.iter().enumerate().map(|(i, gap)| ((i as f64 + 0.5) / n - (1.0 - (-gap).exp())).abs()).fold(0.0, f64::max);
+        let distance = gaps
+            .iter()
+            .enumerate()
+            .map(|(i, gap)| ((i as f64 + 0.5) / n - (1.0 - (-gap).exp())).abs())
+            .fold(0.0, f64::max);
         assert!(distance < 1.95 / n.sqrt(), "{distance}");
         // Windows of 10 ms hold 100 on average, with a variance of 100: a constant rate would have none.
         let windows = 900;
-        let counts: Vec<f64> = (0..windows).map(|w| due.iter().filter(|&&t| t / 10_000_000 == w).count() as f64).collect();
+        let counts: Vec<f64> =
+            (0..windows).map(|w| due.iter().filter(|&&t| t / 10_000_000 == w).count() as f64).collect();
         let mean = counts.iter().sum::<f64>() / windows as f64;
         let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / windows as f64;
         assert!((mean - 100.0).abs() < 1.5 && (75.0..130.0).contains(&variance), "mean {mean}, variance {variance}");
@@ -262,13 +277,17 @@ mod tests {
     fn thinking_counts_blocks_or_time() {
         let think = |edit: fn(&mut Rate)| Think::new(&job(edit).rate);
         assert!(think(|_| {}).is_none());
-        let mut every_four = think(|rate| (rate.think_ns, rate.think_spin_ns, rate.think_blocks) = (1000, 300, 4)).unwrap();
-        let due: Vec<u64> = (1..=12).filter(|&done| every_four.pause(done + 5, done, 0) == Some(Pause { spin_ns: 300, sleep_ns: 700 })).collect();
+        let mut every_four =
+            think(|rate| (rate.think_ns, rate.think_spin_ns, rate.think_blocks) = (1000, 300, 4)).unwrap();
+        let due: Vec<u64> = (1..=12)
+            .filter(|&done| every_four.pause(done + 5, done, 0) == Some(Pause { spin_ns: 300, sleep_ns: 700 }))
+            .collect();
         assert_eq!(due, [4, 8, 12]);
         let mut issued = think(|rate| (rate.think_ns, rate.think_on_issue) = (1000, true)).unwrap();
         assert!(issued.pause(1, 0, 0).is_some() && issued.pause(1, 1, 0).is_none());
         let mut timed = think(|rate| (rate.think_ns, rate.think_io_time_ns) = (1000, 5000)).unwrap();
-        let due: Vec<u64> = (0..20).map(|step| step * 1000).filter(|&now| timed.pause(now, now, now).is_some()).collect();
+        let due: Vec<u64> =
+            (0..20).map(|step| step * 1000).filter(|&now| timed.pause(now, now, now).is_some()).collect();
         assert_eq!(due, [6000, 12_000, 18_000]);
     }
 }

@@ -6,7 +6,9 @@ use thiserror::Error as ThisError;
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Error {
     /// There is nothing to do I/O on.
-    #[error("job {job}: no file has room for one block (the largest has {largest} bytes, the smallest block {block}); give a larger size or a smaller bs")]
+    #[error(
+        "job {job}: no file has room for one block (the largest has {largest} bytes, the smallest block {block}); give a larger size or a smaller bs"
+    )]
     NoRoom {
         /// The job.
         job: String,
@@ -16,7 +18,9 @@ pub enum Error {
         block: u64,
     },
     /// A file that a distribution must be able to choose is too small.
-    #[error("job {job}: file {file} has no room for one block of {block} bytes, but file_service_type may choose any file; give a larger size")]
+    #[error(
+        "job {job}: file {file} has no room for one block of {block} bytes, but file_service_type may choose any file; give a larger size"
+    )]
     FileTooSmall {
         /// The job.
         job: String,
@@ -26,7 +30,9 @@ pub enum Error {
         block: u64,
     },
     /// The map of used blocks does not fit into memory.
-    #[error("job {job}: no memory for a map of {blocks} blocks; set softrandommap=1, norandommap=1 or one fixed block size, which needs no map")]
+    #[error(
+        "job {job}: no memory for a map of {blocks} blocks; set softrandommap=1, norandommap=1 or one fixed block size, which needs no map"
+    )]
     NoMemory {
         /// The job.
         job: String,

@@ -146,7 +146,14 @@ struct Streams {
 impl Streams {
     fn new(root: u64) -> Streams {
         let stream = |number: u64| Random::new(mix(root ^ mix(number)));
-        Streams { offset: stream(1), size: stream(2), direction: stream(3), file: stream(4), order: stream(5), sequential: stream(6) }
+        Streams {
+            offset: stream(1),
+            size: stream(2),
+            direction: stream(3),
+            file: stream(4),
+            order: stream(5),
+            sequential: stream(6),
+        }
     }
 }
 
@@ -424,7 +431,8 @@ impl Workload {
             } else if self.rules.identical {
                 self.files[index].last[d].unwrap_or(0)
             } else {
-                self.sequential(index, d).or_else(|| self.random_block(index, d).map(|block| self.offset_of(index, d, block)))?
+                self.sequential(index, d)
+                    .or_else(|| self.random_block(index, d).map(|block| self.offset_of(index, d, block)))?
             }
         } else {
             self.sequential(index, d)?
@@ -489,14 +497,14 @@ impl Workload {
         let file = &mut self.files[index];
         if self.zone_bytes >= zones.size {
             self.zone_bytes = 0;
-            file.zone += zones.range + zones.skip;
+            file.zone = file.zone.saturating_add(zones.range).saturating_add(zones.skip);
             if file.zone >= file.size {
                 file.zone = 0;
             }
             file.position[d] = file.zone;
         }
         // A zone that is given more bytes than it spans is gone through again.
-        if file.position[d] >= file.zone + zones.range {
+        if file.position[d] - file.zone.min(file.position[d]) >= zones.range {
             file.position[d] = file.zone;
         }
         if zones.range != 0 && self.zone_bytes.is_multiple_of(zones.range) {
@@ -565,7 +573,11 @@ impl Limits {
                 None => lap,
             },
             ops: 0,
-            ops_most: job.extent.number_ios.filter(|_| !job.time.time_based).map_or(u64::MAX, |ops| ops.saturating_mul(twice)),
+            ops_most: job
+                .extent
+                .number_ios
+                .filter(|_| !job.time.time_based)
+                .map_or(u64::MAX, |ops| ops.saturating_mul(twice)),
             lap_bytes: 0,
             lap_most: if endless { u64::MAX } else { lap },
             goes_on: io_size.is_some() && !endless,

@@ -112,11 +112,13 @@ mod tests {
                     last = number;
                 }
             }
-            for (name, counts, count) in [("first", first, count), ("step", steps, count - 1), ("early", early, count)] {
+            for (name, counts, count) in [("first", first, count), ("step", steps, count - 1), ("early", early, count)]
+            {
                 let total: u64 = counts.iter().sum();
                 let expected: Vec<f64> = (0..cells as u64)
                     .map(|cell| {
-                        let numbers = ((cell + 1) * count).div_ceil(cells as u64) - (cell * count).div_ceil(cells as u64);
+                        let numbers =
+                            ((cell + 1) * count).div_ceil(cells as u64) - (cell * count).div_ceil(cells as u64);
                         total as f64 * numbers as f64 / count as f64
                     })
                     .collect();

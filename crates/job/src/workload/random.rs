@@ -75,14 +75,21 @@ mod tests {
     fn the_reference_sequence() {
         // SplitMix64 of seed 1234567, from the reference code's documentation.
         let mut seed = 1234567u64;
-        let words = [6457827717110365317u64, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821];
+        let words = [
+            6457827717110365317u64,
+            3203168211198807973,
+            9817491932198370423,
+            4593380528125082431,
+            16408922859458223821,
+        ];
         for word in words {
             assert_eq!(mix(seed), word);
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         }
         // xoshiro256++ from state 1, 2, 3, 4: the known answers that the rand crates test with.
         let mut random = Random { state: [1, 2, 3, 4] };
-        let words = [41943041u64, 58720359, 3588806011781223, 3591011842654386, 9228616714210784205, 9973669472204895162];
+        let words =
+            [41943041u64, 58720359, 3588806011781223, 3591011842654386, 9228616714210784205, 9973669472204895162];
         for word in words {
             assert_eq!(random.next(), word);
         }
@@ -90,7 +97,9 @@ mod tests {
 
     #[test]
     fn clones_and_names_have_streams_of_their_own() {
-        let mut seeds: Vec<u64> = (0..1000).flat_map(|clone| [clone_seed(1, "a", clone), clone_seed(1, "b", clone), clone_seed(2, "a", clone)]).collect();
+        let mut seeds: Vec<u64> = (0..1000)
+            .flat_map(|clone| [clone_seed(1, "a", clone), clone_seed(1, "b", clone), clone_seed(2, "a", clone)])
+            .collect();
         seeds.sort_unstable();
         seeds.dedup();
         assert_eq!(seeds.len(), 3000);

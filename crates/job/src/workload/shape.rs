@@ -68,7 +68,7 @@ impl Shape {
     pub fn draw(&self, random: &mut Random) -> u64 {
         let rank = match &self.rank {
             Rank::Zipf(zipf) => zipf.draw(random),
-            Rank::Pareto(power) => ((self.count - 1) as f64 * random.unit().powf(*power)) as u64,
+            Rank::Pareto(power) => (((self.count - 1) as f64 * random.unit().powf(*power)) as u64).min(self.count - 1),
             Rank::Normal(deviation) => return self.normal(*deviation, random),
         };
         match &self.place {
@@ -84,12 +84,18 @@ impl Shape {
             Place::Around(centre) => centre as f64 + 0.5,
             _ => self.count as f64 / 2.0,
         };
+        // As good as never used up: the range would have to be a thousandth of the deviation.
+        let mut draws = 4000;
         let place = loop {
             // Marsaglia's polar method. The second number it gives is not kept: the state would outlive a pass.
             let (x, y) = (2.0 * random.unit() - 1.0, 2.0 * random.unit() - 1.0);
             let square = x * x + y * y;
             if square >= 1.0 || square == 0.0 {
                 continue;
+            }
+            draws -= 1;
+            if draws == 0 {
+                break random.below(self.count);
             }
             let place = centre + deviation * x * (-2.0 * square.ln() / square).sqrt();
             if place >= 0.0 && place < self.count as f64 {
@@ -151,7 +157,8 @@ impl Zipf {
 
     #[inline]
     fn draw(&self, random: &mut Random) -> u64 {
-        loop {
+        // Nine of ten draws are taken; only an exponent beyond the range of numbers makes all of them fail.
+        for _ in 0..1000 {
             let u = self.integral_last + random.unit() * (self.integral_first - self.integral_last);
             let x = self.inverse(u);
             let k = (x + 0.5).floor().clamp(1.0, self.count);
@@ -159,6 +166,7 @@ impl Zipf {
                 return k as u64 - 1;
             }
         }
+        0
     }
 }
 
@@ -276,7 +284,10 @@ mod tests {
         let mut sorted = counts.clone();
         sorted.sort_unstable_by(|a, b| b.cmp(a));
         assert!((sorted[0] as f64 / sorted[1] as f64 - 2f64.powf(1.2)).abs() < 0.15, "{:?}", &sorted[..3]);
-        let (a, b) = (counts.iter().position(|n| *n == sorted[0]).unwrap(), counts.iter().position(|n| *n == sorted[1]).unwrap());
+        let (a, b) = (
+            counts.iter().position(|n| *n == sorted[0]).unwrap(),
+            counts.iter().position(|n| *n == sorted[1]).unwrap(),
+        );
         assert!(a.abs_diff(b) > 1, "the two most popular are neighbours: {a}, {b}");
 
         let centred = Shape::new(Distribution::Zipf(1.2, Some(0.25)), count, &mut random).unwrap();

@@ -74,13 +74,18 @@ impl Sizes {
                 (1 + random.below(most)) * unit
             }
             Sizes::Bytes { low, high } => low + random.below((*high).min(room) - low + 1),
-            Sizes::Split(shares) => loop {
-                let share = random.next() >> 32;
-                let bytes = shares.iter().find(|&&(below, _)| share < below).map_or(shares[shares.len() - 1].1, |&(_, bytes)| bytes);
-                if bytes <= room {
-                    break bytes;
+            Sizes::Split(shares) => {
+                for _ in 0..64 {
+                    let share = random.next() >> 32;
+                    let drawn = shares.iter().find(|&&(below, _)| share < below);
+                    let bytes = drawn.map_or(shares[shares.len() - 1].1, |&(_, bytes)| bytes);
+                    if bytes <= room {
+                        return Some(bytes);
+                    }
                 }
-            },
+                // What fits has next to no share: do not search for it for ever.
+                self.smallest()
+            }
         })
     }
 }
@@ -109,7 +114,12 @@ mod tests {
         let sizes = Sizes::new((4096, 65536), &[(4096, 10.0), (8192, 0.0), (16384, 65.5), (65536, 24.5)], false);
         let drawn = counts(&sizes, u64::MAX, 100_000);
         assert_eq!(drawn.keys().copied().collect::<Vec<_>>(), [4096, 16384, 65536]);
-        assert!(close(drawn[&4096], 0.10, 100_000) && close(drawn[&16384], 0.655, 100_000) && close(drawn[&65536], 0.245, 100_000), "{drawn:?}");
+        assert!(
+            close(drawn[&4096], 0.10, 100_000)
+                && close(drawn[&16384], 0.655, 100_000)
+                && close(drawn[&65536], 0.245, 100_000),
+            "{drawn:?}"
+        );
         let drawn = counts(&sizes, 20_000, 100_000);
         assert!(close(drawn[&4096], 10.0 / 75.5, 100_000), "what fits keeps its proportions: {drawn:?}");
         assert_eq!(sizes.draw(4095, &mut Random::new(1)), None);

@@ -43,7 +43,8 @@ fn close(count: usize, share: f64, draws: usize) -> bool {
 /// Each byte once: ops sorted by place touch each other, and nothing is left out but tails shorter than a block.
 fn assert_covers(ops: &[Op], sizes: &[u64], smallest: u64) {
     for (file, &size) in sizes.iter().enumerate() {
-        let mut places: Vec<(u64, u64)> = ops.iter().filter(|op| op.file == file as u32).map(|op| (op.offset - 4096, op.len)).collect();
+        let mut places: Vec<(u64, u64)> =
+            ops.iter().filter(|op| op.file == file as u32).map(|op| (op.offset - 4096, op.len)).collect();
         places.sort_unstable();
         let mut end = 0;
         for (offset, len) in places {
@@ -83,7 +84,15 @@ fn golden_sequences() {
         ("clone 1", digest(&job(|_| {}), 1)),
         ("seed", digest(&job(|job| job.pattern.seed = 1), 0)),
         ("mixed", digest(&mixed(|_| {}), 0)),
-        ("range", digest(&mixed(|job| job.blocks.range = PerDirection { read: (4096, 16384), write: (4096, 16384), trim: (4096, 4096) }), 0)),
+        (
+            "range",
+            digest(
+                &mixed(|job| {
+                    job.blocks.range = PerDirection { read: (4096, 16384), write: (4096, 16384), trim: (4096, 4096) }
+                }),
+                0,
+            ),
+        ),
         ("files", digest(&job(|job| job.files.service = FileService::Random), 0)),
         ("syncs", digest(&mixed(|job| job.syncs.fsync = 5), 0)),
     ];
@@ -106,11 +115,25 @@ fn every_block_once_whatever_its_size() {
     let cases = [
         ("fixed", job(|_| {})),
         ("lfsr", job(|job| job.pattern.generator = Generator::Permutation)),
-        ("lfsr is a map even without one", job(|job| (job.pattern.generator, job.pattern.no_random_map) = (Generator::Permutation, true))),
+        (
+            "lfsr is a map even without one",
+            job(|job| (job.pattern.generator, job.pattern.no_random_map) = (Generator::Permutation, true)),
+        ),
         ("mixed", mixed(|_| {})),
         ("range", job(|job| job.blocks.range.read = (4096, 32768))),
-        ("split", job(|job| (job.blocks.range.read, job.blocks.split.read) = ((4096, 65536), vec![(4096, 20.0), (8192, 30.0), (65536, 50.0)]))),
-        ("mixed range", mixed(|job| job.blocks.range = PerDirection { read: (4096, 32768), write: (4096, 32768), trim: (4096, 4096) })),
+        (
+            "split",
+            job(|job| {
+                (job.blocks.range.read, job.blocks.split.read) =
+                    ((4096, 65536), vec![(4096, 20.0), (8192, 30.0), (65536, 50.0)])
+            }),
+        ),
+        (
+            "mixed range",
+            mixed(|job| {
+                job.blocks.range = PerDirection { read: (4096, 32768), write: (4096, 32768), trim: (4096, 4096) }
+            }),
+        ),
         ("zoned", job(|job| job.pattern.zones.read = vec![(90.0, 10.0), (10.0, 90.0)])),
         ("random files", job(|job| job.files.service = FileService::Random)),
         ("few open", job(|job| (job.files.open, job.files.service) = (Some(1), FileService::Random))),
@@ -187,7 +210,9 @@ fn offsets_keep_to_their_alignment() {
     assert_eq!(far.len(), 16, "each place once");
     let near = ops(&job(|job| job.blocks.align.read = 512), &[256 * KIB]);
     assert_eq!(near.len(), 64);
-    assert!(near.iter().all(|op| op.offset.is_multiple_of(512) && op.len == 4096 && op.offset + op.len <= 4096 + 256 * KIB));
+    assert!(
+        near.iter().all(|op| op.offset.is_multiple_of(512) && op.len == 4096 && op.offset + op.len <= 4096 + 256 * KIB)
+    );
     assert!(near.iter().any(|op| !op.offset.is_multiple_of(4096)));
 }
 
@@ -221,7 +246,8 @@ fn part_of_the_ops_is_random() {
 #[test]
 fn a_new_offset_every_so_many_ops() {
     let each = |identical: bool| {
-        let job = job(|job| (job.rw.ops_per_offset, job.pattern.identical, job.pattern.no_random_map) = (8, identical, true));
+        let job =
+            job(|job| (job.rw.ops_per_offset, job.pattern.identical, job.pattern.no_random_map) = (8, identical, true));
         ops(&job, &[64 * 1024 * KIB])
     };
     for run in each(false).chunks(8) {
@@ -246,7 +272,10 @@ fn sizes_by_kind_of_access() {
     let small = ops.iter().filter(|op| op.len == 4096).count();
     assert!(ops.iter().all(|op| op.len == 4096 || op.len == 65536));
     assert!(close(small, 0.5, ops.len()), "{small} of {}", ops.len());
-    assert!(ops.windows(2).all(|pair| pair[1].len == 4096 || pair[1].offset == pair[0].offset + pair[0].len), "what is large is sequential");
+    assert!(
+        ops.windows(2).all(|pair| pair[1].len == 4096 || pair[1].offset == pair[0].offset + pair[0].len),
+        "what is large is sequential"
+    );
 }
 
 #[test]
@@ -262,14 +291,27 @@ fn zones_have_their_shares() {
             begin += part;
         }
     };
-    let free = |edit: fn(&mut Job)| job(|job| {
-        job.pattern.no_random_map = true;
-        edit(job);
-    });
-    check(&free(|job| job.pattern.zones.read = vec![(60.0, 10.0), (30.0, 20.0), (8.0, 30.0), (2.0, 40.0)]), &[(0.6, 0.1), (0.3, 0.2), (0.08, 0.3), (0.02, 0.4)]);
-    check(&free(|job| job.pattern.zones_absolute.read = vec![(60.0, 16 * 1024 * KIB), (40.0, 48 * 1024 * KIB)]), &[(0.6, 0.25), (0.4, 0.75)]);
-    let beyond = Workload::new(&job(|job| job.pattern.zones_absolute.read = vec![(100.0, 1 << 30)]), 0, &extents(&[4096])).unwrap_err();
-    assert_eq!(beyond.to_string(), "job test: random_distribution=zoned_abs names 1073741824 bytes, but file 0 has only 4096");
+    let free = |edit: fn(&mut Job)| {
+        job(|job| {
+            job.pattern.no_random_map = true;
+            edit(job);
+        })
+    };
+    check(
+        &free(|job| job.pattern.zones.read = vec![(60.0, 10.0), (30.0, 20.0), (8.0, 30.0), (2.0, 40.0)]),
+        &[(0.6, 0.1), (0.3, 0.2), (0.08, 0.3), (0.02, 0.4)],
+    );
+    check(
+        &free(|job| job.pattern.zones_absolute.read = vec![(60.0, 16 * 1024 * KIB), (40.0, 48 * 1024 * KIB)]),
+        &[(0.6, 0.25), (0.4, 0.75)],
+    );
+    let beyond =
+        Workload::new(&job(|job| job.pattern.zones_absolute.read = vec![(100.0, 1 << 30)]), 0, &extents(&[4096]))
+            .unwrap_err();
+    assert_eq!(
+        beyond.to_string(),
+        "job test: random_distribution=zoned_abs names 1073741824 bytes, but file 0 has only 4096"
+    );
 }
 
 #[test]
@@ -312,7 +354,11 @@ fn files_are_served_by_their_rule() {
     let ops = ops(&job, &[8 * KIB, 64 * KIB, 16 * KIB, 8 * KIB]);
     assert_covers(&ops, &[8 * KIB, 64 * KIB, 16 * KIB, 8 * KIB], 4096);
     for (index, op) in ops.iter().enumerate() {
-        let unfinished = (0..4).filter(|&file| ops[..=index].iter().any(|op| op.file == file) && ops[index..].iter().any(|op| op.file == file)).count();
+        let unfinished = (0..4)
+            .filter(|&file| {
+                ops[..=index].iter().any(|op| op.file == file) && ops[index..].iter().any(|op| op.file == file)
+            })
+            .count();
         assert!(unfinished <= 2, "{op:?} with {unfinished} files at work");
     }
 }
@@ -337,12 +383,16 @@ fn ranges_of_file_are_synced() {
     });
     let ops = ops(&job, &[32 * KIB]);
     let syncs: Vec<(usize, &Op)> = ops.iter().enumerate().filter(|(_, op)| op.kind == OpKind::SyncRange).collect();
-    assert_eq!(syncs.iter().map(|(at, op)| (*at, op.offset, op.len)).collect::<Vec<_>>(), [(3, 4096, 12288), (7, 4096 + 12288, 12288)]);
+    assert_eq!(
+        syncs.iter().map(|(at, op)| (*at, op.offset, op.len)).collect::<Vec<_>>(),
+        [(3, 4096, 12288), (7, 4096 + 12288, 12288)]
+    );
 }
 
 #[test]
 fn a_time_based_stream_does_not_end_by_itself() {
-    let job = job(|job| (job.time.time_based, job.pattern.no_random_map, job.extent.number_ios) = (true, true, Some(3)));
+    let job =
+        job(|job| (job.time.time_based, job.pattern.no_random_map, job.extent.number_ios) = (true, true, Some(3)));
     let mut workload = Workload::new(&job, 0, &extents(&[64 * KIB])).unwrap();
     assert!((0..10_000).all(|_| workload.next().is_some()));
 }
@@ -350,7 +400,10 @@ fn a_time_based_stream_does_not_end_by_itself() {
 #[test]
 fn what_has_no_room_is_refused() {
     let refused = |job: &Job, sizes: &[u64]| Workload::new(job, 0, &extents(sizes)).unwrap_err().to_string();
-    assert_eq!(refused(&job(|_| {}), &[4095]), "job test: no file has room for one block (the largest has 4095 bytes, the smallest block 4096); give a larger size or a smaller bs");
+    assert_eq!(
+        refused(&job(|_| {}), &[4095]),
+        "job test: no file has room for one block (the largest has 4095 bytes, the smallest block 4096); give a larger size or a smaller bs"
+    );
     assert!(refused(&job(|_| {}), &[]).contains("no file has room"));
     let zipf = job(|job| job.files.service = FileService::Distributed(Distribution::Zipf(1.0, None)));
     assert!(refused(&zipf, &[8192, 100]).contains("file 1 has no room"));

@@ -28,7 +28,9 @@ pub(super) struct Turns {
 #[derive(Clone, Debug)]
 enum Kind {
     /// In turn; a file is left when its ops are used up or, for `sequential`, never before it is finished.
-    Ring { sequential: bool },
+    Ring {
+        sequential: bool,
+    },
     Chance(Option<Shape>),
 }
 
@@ -43,7 +45,8 @@ impl Turns {
             }
         };
         // A distribution is over all files: those that are not open would bend it.
-        let open = if matches!(kind, Kind::Chance(Some(_))) { files } else { job.open.unwrap_or(files).clamp(1, files) };
+        let open =
+            if matches!(kind, Kind::Chance(Some(_))) { files } else { job.open.unwrap_or(files).clamp(1, files) };
         let mut turns = Turns {
             kind,
             files,

@@ -16,8 +16,16 @@ static CRC32: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_FIO);
 static CRC16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&crc::CRC_16_ARC);
 static CRC7: Crc<u8, Table<16>> = Crc::<u8, Table<16>>::new(&crc::CRC_7_MMC);
 
-const CRC_32_FIO: Algorithm<u32> =
-    Algorithm { width: 32, poly: 0x04c1_1db7, init: 0, refin: false, refout: false, xorout: 0, check: 0x89a1_897f, residue: 0 };
+const CRC_32_FIO: Algorithm<u32> = Algorithm {
+    width: 32,
+    poly: 0x04c1_1db7,
+    init: 0,
+    refin: false,
+    refout: false,
+    xorout: 0,
+    check: 0x89a1_897f,
+    residue: 0,
+};
 
 /// A checksum in the bytes that fio stores. Room for the longest field, SHA-512's.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,7 +107,9 @@ pub(super) fn digest(kind: VerifyKind, data: &[u8]) -> Digest {
         VerifyKind::Sha3(256) => Digest::of(&Sha3_256::digest(data)),
         VerifyKind::Sha3(384) => Digest::of(&Sha3_384::digest(data)),
         VerifyKind::Sha3(_) => Digest::of(&Sha3_512::digest(data)),
-        VerifyKind::HeaderOnly | VerifyKind::PatternHeader | VerifyKind::PatternOnly | VerifyKind::Null => Digest::of(&[]),
+        VerifyKind::HeaderOnly | VerifyKind::PatternHeader | VerifyKind::PatternOnly | VerifyKind::Null => {
+            Digest::of(&[])
+        }
     }
 }
 

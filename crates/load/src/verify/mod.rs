@@ -105,7 +105,11 @@ impl Verifier {
         let Some(verify) = &job.verify else { return Ok(None) };
         let needs_pattern = matches!(verify.kind, VerifyKind::PatternHeader | VerifyKind::PatternOnly);
         if needs_pattern && verify.pattern.bytes.is_empty() {
-            return Err(Error::usage("verify=pattern", format!("in job {}", job.name), "give verify_pattern=, for example 0xdeadbeef"));
+            return Err(Error::usage(
+                "verify=pattern",
+                format!("in job {}", job.name),
+                "give verify_pattern=, for example 0xdeadbeef",
+            ));
         }
         let has_header = !matches!(verify.kind, VerifyKind::PatternOnly | VerifyKind::Null);
         let header_bytes = if has_header { header::BYTES + field_bytes(verify.kind) } else { 0 };
@@ -113,12 +117,21 @@ impl Verifier {
         let smallest = if interval == 0 { sizes(job).min().unwrap_or(0) } else { interval };
         let (header_offset, place) = (verify.header_offset, format!("in job {}", job.name));
         if header_bytes as u64 >= smallest && has_header {
-            let what = format!("verify={} needs {header_bytes} bytes of each block for itself, and blocks of {smallest}", digest::name(verify.kind));
+            let what = format!(
+                "verify={} needs {header_bytes} bytes of each block for itself, and blocks of {smallest}",
+                digest::name(verify.kind)
+            );
             return Err(Error::usage(what, place, "use a larger bs or verify_interval"));
         }
-        if header_offset != 0 && (header_offset < header_bytes as u64 || header_offset + header_bytes as u64 > smallest) {
-            let what = format!("verify_offset={header_offset} with a header of {header_bytes} bytes in blocks of {smallest}");
-            return Err(Error::usage(what, place, format!("use 0, or {header_bytes} up to {}", smallest - header_bytes as u64)));
+        if header_offset != 0 && (header_offset < header_bytes as u64 || header_offset + header_bytes as u64 > smallest)
+        {
+            let what =
+                format!("verify_offset={header_offset} with a header of {header_bytes} bytes in blocks of {smallest}");
+            return Err(Error::usage(
+                what,
+                place,
+                format!("use 0, or {header_bytes} up to {}", smallest - header_bytes as u64),
+            ));
         }
         Ok(Some(Verifier {
             kind: verify.kind,
@@ -219,11 +232,19 @@ impl Verifier {
             got,
         };
         let Some(bytes) = part.first_chunk::<{ header::BYTES }>().filter(|_| part.len() > self.header_bytes) else {
-            return Err(mismatch("length", format!("more than {} bytes", self.header_bytes), format!("{} bytes", part.len())));
+            return Err(mismatch(
+                "length",
+                format!("more than {} bytes", self.header_bytes),
+                format!("{} bytes", part.len()),
+            ));
         };
         let header = Header::read(bytes);
         if header.magic != header::MAGIC {
-            return Err(mismatch("magic number of the header", format!("{:#06x}", header::MAGIC), format!("{:#06x}", header.magic)));
+            return Err(mismatch(
+                "magic number of the header",
+                format!("{:#06x}", header::MAGIC),
+                format!("{:#06x}", header.magic),
+            ));
         }
         let crc = header::crc_of(bytes);
         if header.crc != crc {
@@ -238,23 +259,32 @@ impl Verifier {
         // fio's crc32c-intel is its crc32c, computed otherwise.
         let kind = if header.kind == 6 { 5 } else { header.kind };
         if kind != header::number(self.kind) {
-            return Err(mismatch("type of verification in the header", header::number(self.kind).to_string(), header.kind.to_string()));
+            return Err(mismatch(
+                "type of verification in the header",
+                header::number(self.kind).to_string(),
+                header.kind.to_string(),
+            ));
         }
         if let Some(sequence) = expected.sequence
             && self.check_sequence
             && header.sequence != sequence as u16
         {
-            return Err(mismatch("number of the write in the header", (sequence as u16).to_string(), header.sequence.to_string()));
+            return Err(mismatch(
+                "number of the write in the header",
+                (sequence as u16).to_string(),
+                header.sequence.to_string(),
+            ));
         }
         let data = &part[self.header_bytes..];
         let sum = digest(self.kind, data);
         let stored = &part[header::BYTES..header::BYTES + sum.bytes().len()];
         if stored != sum.bytes() {
-            return Err(self.differing_byte(block, at, end, &header, expected).unwrap_or_else(|| {
-                mismatch(digest::name(self.kind), hex(stored), hex(sum.bytes()))
-            }));
+            return Err(self
+                .differing_byte(block, at, end, &header, expected)
+                .unwrap_or_else(|| mismatch(digest::name(self.kind), hex(stored), hex(sum.bytes()))));
         }
-        let pattern = matches!(self.kind, VerifyKind::PatternHeader | VerifyKind::HeaderOnly) && !self.pattern.bytes.is_empty();
+        let pattern =
+            matches!(self.kind, VerifyKind::PatternHeader | VerifyKind::HeaderOnly) && !self.pattern.bytes.is_empty();
         if pattern {
             return self.check_pattern(block, end, at + self.header_bytes, at, expected);
         }
@@ -262,7 +292,14 @@ impl Verifier {
     }
 
     /// Compares block[from..to] with the pattern, which runs through the whole block.
-    fn check_pattern(&self, block: &[u8], to: usize, from: usize, part: usize, expected: &Expected) -> Result<(), Mismatch> {
+    fn check_pattern(
+        &self,
+        block: &[u8],
+        to: usize,
+        from: usize,
+        part: usize,
+        expected: &Expected,
+    ) -> Result<(), Mismatch> {
         let pattern = self.period(expected.offset);
         let differs = (from..to).find(|&at| block[at] != pattern[at % pattern.len()]);
         match differs {
@@ -280,7 +317,14 @@ impl Verifier {
 
     /// The first byte of block[at..end] that differs from the content of the header's seed; None if the content is not
     /// ours to generate: most bytes differ.
-    fn differing_byte(&self, block: &[u8], at: usize, end: usize, header: &Header, expected: &Expected) -> Option<Mismatch> {
+    fn differing_byte(
+        &self,
+        block: &[u8],
+        at: usize,
+        end: usize,
+        header: &Header,
+        expected: &Expected,
+    ) -> Option<Mismatch> {
         let mut content = vec![0; block.len()];
         self.fill(&mut content, expected.offset, header.seed);
         let from = at + self.header_bytes;
@@ -437,11 +481,14 @@ mod tests {
     fn what_is_stamped_passes_and_the_buffer_stays() {
         for kind in KINDS {
             for (interval, header_offset) in [(0, 0), (512, 0), (0, 1000), (1024, 300)] {
-                let verifier = verifier(kind, |verify| (verify.interval, verify.header_offset) = (interval, header_offset));
+                let verifier =
+                    verifier(kind, |verify| (verify.interval, verify.header_offset) = (interval, header_offset));
                 let mut block = vec![0x5a; 4096];
                 verifier.stamp(&mut block, &STAMP);
                 let before = block.clone();
-                verifier.check(&mut block, &EXPECTED).unwrap_or_else(|mismatch| panic!("{kind:?} {interval} {header_offset}: {mismatch}"));
+                verifier
+                    .check(&mut block, &EXPECTED)
+                    .unwrap_or_else(|mismatch| panic!("{kind:?} {interval} {header_offset}: {mismatch}"));
                 assert_eq!(block, before);
                 assert_eq!(verifier.regenerate(&block, &EXPECTED).is_none(), kind == VerifyKind::Null);
                 if let Some(again) = verifier.regenerate(&block, &EXPECTED) {
@@ -456,7 +503,8 @@ mod tests {
     fn a_flipped_byte_is_found_and_named() {
         for kind in KINDS.into_iter().filter(|kind| *kind != VerifyKind::Null) {
             for (interval, header_offset) in [(0, 0), (512, 0), (1024, 300)] {
-                let verifier = verifier(kind, |verify| (verify.interval, verify.header_offset) = (interval, header_offset));
+                let verifier =
+                    verifier(kind, |verify| (verify.interval, verify.header_offset) = (interval, header_offset));
                 let mut block = vec![0; 2048];
                 verifier.stamp(&mut block, &STAMP);
                 for at in 0..block.len() {
@@ -466,7 +514,8 @@ mod tests {
                     let now = std::mem::replace(&mut block[at], was);
                     let step = verifier.step(2048);
                     let within = at % step;
-                    let in_header = verifier.header_bytes > 0 && (header_offset as usize..header_offset as usize + verifier.header_bytes).contains(&within);
+                    let in_header = verifier.header_bytes > 0
+                        && (header_offset as usize..header_offset as usize + verifier.header_bytes).contains(&within);
                     // Only these say what their content must be; SHA-2 has slack behind the digest, as in fio's layout.
                     let slack = match kind {
                         VerifyKind::Sha256 => 32,
@@ -477,12 +526,17 @@ mod tests {
                     if in_slack || (kind == VerifyKind::HeaderOnly && !in_header) {
                         continue;
                     }
-                    let mismatch = result.expect_err(&format!("{kind:?} {interval} {header_offset}: byte {at} flipped unseen"));
+                    let mismatch =
+                        result.expect_err(&format!("{kind:?} {interval} {header_offset}: byte {at} flipped unseen"));
                     assert_eq!(mismatch.file, 2);
                     if in_header {
                         assert_eq!(mismatch.block.0, 40960 + (at - within) as u64);
                     } else {
-                        assert_eq!(mismatch.offset, 40960 + at as u64, "{kind:?} {interval} {header_offset}: {mismatch}");
+                        assert_eq!(
+                            mismatch.offset,
+                            40960 + at as u64,
+                            "{kind:?} {interval} {header_offset}: {mismatch}"
+                        );
                         assert_eq!((mismatch.expected, mismatch.got), (format!("{was:#04x}"), format!("{now:#04x}")));
                     }
                 }
@@ -501,7 +555,10 @@ mod tests {
         assert_eq!(stale.what, "number of the write in the header");
         verifier.check(&mut block, &Expected { sequence: None, ..EXPECTED }).unwrap();
         let zeros = verifier.check(&mut vec![0; 4096], &EXPECTED).unwrap_err();
-        assert_eq!(zeros.to_string(), "magic number of the header at offset 40960 (block of 4096 bytes at 40960): expected 0xacca, got 0x0000");
+        assert_eq!(
+            zeros.to_string(),
+            "magic number of the header at offset 40960 (block of 4096 bytes at 40960): expected 0xacca, got 0x0000"
+        );
     }
 
     #[test]
@@ -537,11 +594,20 @@ mod tests {
         let new = |kind, edit: fn(&mut Verify)| {
             let mut verify = verify(kind);
             edit(&mut verify);
-            Verifier::new(&Job { name: "j".into(), verify: Some(verify), ..Job::default() }, 1).map(|_| ()).map_err(|error| error.to_string())
+            Verifier::new(&Job { name: "j".into(), verify: Some(verify), ..Job::default() }, 1)
+                .map(|_| ())
+                .map_err(|error| error.to_string())
         };
-        assert_eq!(new(VerifyKind::PatternOnly, |_| {}).unwrap_err(), "verify=pattern in job j (give verify_pattern=, for example 0xdeadbeef)");
+        assert_eq!(
+            new(VerifyKind::PatternOnly, |_| {}).unwrap_err(),
+            "verify=pattern in job j (give verify_pattern=, for example 0xdeadbeef)"
+        );
         assert!(new(VerifyKind::Sha512, |verify| verify.interval = 128).unwrap_err().contains("needs 168 bytes"));
-        assert!(new(VerifyKind::Crc32c, |verify| verify.header_offset = 20).unwrap_err().contains("use 0, or 44 up to 4052"));
+        assert!(
+            new(VerifyKind::Crc32c, |verify| verify.header_offset = 20)
+                .unwrap_err()
+                .contains("use 0, or 44 up to 4052")
+        );
         assert!(new(VerifyKind::Crc32c, |verify| verify.header_offset = 4090).is_err());
     }
 }

@@ -48,7 +48,10 @@ pub struct Written {
 enum Blocks {
     Queue(VecDeque<Entry>),
     /// (file, offset) to (len, sequence). No two overlap.
-    Map { map: BTreeMap<(u32, u64), (u32, u32)>, interval: u64 },
+    Map {
+        map: BTreeMap<(u32, u64), (u32, u32)>,
+        interval: u64,
+    },
 }
 
 /// A [`ReadBack`] without the padding that an aligned offset would cost.
@@ -69,7 +72,9 @@ impl Written {
             // A part of an overwritten block can be checked only if it has a header of its own, and no pattern whose
             // phase depends on the rest.
             let apart = |kind| !matches!(kind, VerifyKind::PatternHeader | VerifyKind::PatternOnly);
-            let interval = verify.filter(|verify| apart(verify.kind) && verify.pattern.bytes.is_empty()).map_or(0, |verify| super::interval(job, verify));
+            let interval = verify
+                .filter(|verify| apart(verify.kind) && verify.pattern.bytes.is_empty())
+                .map_or(0, |verify| super::interval(job, verify));
             Blocks::Map { map: BTreeMap::new(), interval }
         } else {
             Blocks::Queue(VecDeque::new())
@@ -146,7 +151,9 @@ impl Written {
 
     fn owe(&mut self, reads: u64) {
         self.due = (self.due + reads).min(self.len() as u64);
-        if self.sorted && let Blocks::Queue(queue) = &mut self.blocks {
+        if self.sorted
+            && let Blocks::Queue(queue) = &mut self.blocks
+        {
             let due = &mut queue.make_contiguous()[..self.due as usize];
             let place = |entry: &Entry| (entry.file, entry.offset[1], entry.offset[0]);
             if !due.is_sorted_by_key(place) {
@@ -170,7 +177,11 @@ fn may_overlap(job: &Job) -> bool {
     } else {
         job.rw.sequential_stride == 0
     };
-    !once || job.extent.io_size.is_some() || job.extent.strided.is_some() || job.iolog.read.is_some() || job.time.time_based
+    !once
+        || job.extent.io_size.is_some()
+        || job.extent.strided.is_some()
+        || job.iolog.read.is_some()
+        || job.time.time_based
 }
 
 /// Adds a block and removes what it overwrites. Of a block that is overwritten in part, the parts with headers of their
@@ -235,7 +246,8 @@ mod tests {
             }
             written.end_of_writes();
             let read: Vec<ReadBack> = std::iter::from_fn(|| written.next_read()).collect();
-            let mut expected: Vec<(u64, u32)> = offsets.into_iter().zip(0..).map(|(offset, sequence)| (offset * 4096, sequence)).collect();
+            let mut expected: Vec<(u64, u32)> =
+                offsets.into_iter().zip(0..).map(|(offset, sequence)| (offset * 4096, sequence)).collect();
             if sorted {
                 expected.sort_unstable();
             }
@@ -246,7 +258,9 @@ mod tests {
 
     #[test]
     fn backlog_reads_between_writes() {
-        let mut written = Written::new(&edit(job(false), |verify| (verify.backlog, verify.backlog_batch, verify.sorted) = (4, 3, false)));
+        let mut written = Written::new(&edit(job(false), |verify| {
+            (verify.backlog, verify.backlog_batch, verify.sorted) = (4, 3, false)
+        }));
         let mut log = String::new();
         for number in 0..9u64 {
             written.wrote(0, number * 4096, 4096, number);
