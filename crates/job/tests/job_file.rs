@@ -164,7 +164,7 @@ fn options_act_on_each_other_as_in_fio() {
     assert_eq!(job("write_bw_log").reporting.logs.bw.as_deref(), Some("job"));
     assert_eq!(job("zonesize=1m\nzoneskip=2m").extent.strided, Some(Zones { size: 1 << 20, range: 1 << 20, skip: 2 << 20 }));
     assert_eq!(job("prio=3").process.io_priority, Some((2, 3)));
-    assert_eq!(job("buffer_compress_percentage=100").buffers.zero, true);
+    assert!(job("buffer_compress_percentage=100").buffers.zero);
     assert_eq!(job("kb_base=1000\nsize=1m").extent.size, Some(Amount::Bytes(1_000_000)));
     assert_eq!(job("size=1m\nkb_base=1000").extent.size, Some(Amount::Bytes(1_000_000)));
     let steady = job("ss=iops_slope:0.3%\nss_dur=10").time.steady_state.unwrap();
