@@ -59,7 +59,9 @@ pub fn render(run: &RunResult, plus: bool) -> String {
 }
 
 fn options(options: &[(String, String)]) -> Json {
-    Object(options.iter().map(|(name, value)| (name.clone(), Text(value.clone()))).collect())
+    // fio leaves out options that stand without a value, as `stonewall` does.
+    let valued = options.iter().filter(|(_, value)| !value.is_empty());
+    Object(valued.map(|(name, value)| (name.clone(), Text(value.clone()))).collect())
 }
 
 fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {

@@ -1,0 +1,91 @@
+//! The table of options is sound, and the manual is made from it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use job::file::{Surroundings, parse_text};
+use job::options::{self, Kind, OptionSpec, Status};
+use job::{Error, Plan};
+
+fn plan(text: &str) -> Result<Plan, Error> {
+    let source = parse_text(Path::new("job.fio"), text, &Surroundings::NONE)?;
+    job::build::plan(&Default::default(), &[source], &Default::default())
+}
+
+/// The only job of a section with these options, without how it was written.
+fn meaning(options: &str) -> String {
+    let mut job = plan(&format!("[job]\nsize=1m\n{options}")).unwrap_or_else(|error| panic!("{error}")).jobs.remove(0);
+    job.options.clear();
+    format!("{job:?}")
+}
+
+/// A line that makes the job use the option's engine, if it has one.
+fn engine(option: &OptionSpec) -> String {
+    option.engines.first().map(|engine| format!("ioengine={engine}\n")).unwrap_or_default()
+}
+
+#[test]
+fn no_two_options_have_the_same_name() {
+    let mut seen = BTreeSet::new();
+    for name in options::all().flat_map(|option| option.names()) {
+        assert!(seen.insert(name), "{name} twice");
+    }
+}
+
+#[test]
+fn a_default_that_is_written_out_changes_nothing() {
+    // What these default to depends on others, or is said in words.
+    const IN_WORDS: &[&str] = &["size", "io_size", "filesize", "filename", "iodepth_low", "iodepth_batch_complete_max", "verify_backlog_batch", "verify_interval", "verify_offset", "openfiles", "ba", "nonvectored", "clocksource"];
+    for option in options::all().filter(|option| option.status == Status::Supported && !option.default.is_empty() && !IN_WORDS.contains(&option.name)) {
+        // Ring options keep what was said of them.
+        if ["uncached", "single-instance"].contains(&option.name) {
+            continue;
+        }
+        let engine = engine(option);
+        assert_eq!(meaning(&format!("{engine}{}={}\n", option.name, option.default)), meaning(&engine), "{}", option.name);
+    }
+}
+
+#[test]
+fn every_word_is_accepted() {
+    for option in options::all().filter(|option| option.status == Status::Supported) {
+        let Kind::Word(words, _) = option.kind else { continue };
+        for (word, _) in words.iter().filter(|(word, _)| !["zbd", "strided"].contains(word)) {
+            meaning(&format!("{}{}={word}\n", engine(option), option.name));
+        }
+    }
+}
+
+#[test]
+fn every_switch_switches() {
+    // A pause of no time, a target that is not set, ...: switches that need something to switch.
+    const NEED_OTHERS: &[&str] = &["verify_only", "time_based", "latency_run"];
+    // What buffers hold does not show before they are filled; verification is off.
+    const OF_VERIFY: &[&str] = &["do_verify", "verify_fatal", "verify_dump", "verifysort", "verify_write_sequence", "experimental_verify"];
+    for option in options::all().filter(|option| option.status == Status::Supported) {
+        if !matches!(option.kind, Kind::Bool(_) | Kind::Flag(_)) || NEED_OTHERS.contains(&option.name) {
+            continue;
+        }
+        let before = if OF_VERIFY.contains(&option.name) { "verify=md5\nrw=randwrite\n".to_string() } else { engine(option) };
+        let with = |value: &str| meaning(&format!("{before}{}={value}\n", option.name));
+        let same_as_default = ["randrepeat"].contains(&option.name) && with("0") == with("1");
+        assert!(!same_as_default && with("0") != with("1"), "{} changes nothing", option.name);
+    }
+}
+
+#[test]
+fn every_refused_option_is_refused_by_name_with_the_reason() {
+    for option in options::all() {
+        let Status::Unsupported(reason) = option.status else { continue };
+        let error = plan(&format!("[job]\n{}=97\n", option.name)).map(|_| ()).expect_err(option.name).to_string();
+        assert_eq!(error, format!("job.fio:2: unsupported option {}=97 ({reason})", option.name));
+    }
+}
+
+#[test]
+fn the_manual_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/options.md");
+    let current = options::markdown();
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == current, "docs/options.md is not what the table says: run make docs");
+}
