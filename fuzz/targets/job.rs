@@ -18,7 +18,8 @@ pub fn jobfile(data: &[u8]) {
 
 /// A command line, one argument a line: likewise. Job files that it names do not exist.
 pub fn args(data: &[u8]) {
-    let arguments: Vec<OsString> = data.split(|byte| *byte == b'\n').map(|argument| OsString::from_vec(argument.to_vec())).collect();
+    let arguments: Vec<OsString> =
+        data.split(|byte| *byte == b'\n').map(|argument| OsString::from_vec(argument.to_vec())).collect();
     let invocation = parse_command_line(&arguments);
     if let Ok(invocation) = &invocation {
         let _ = invocation.help_text();

@@ -127,11 +127,22 @@ pub struct Flag {
     set: fn(&mut Invocation, &str) -> Result<(), String>,
 }
 
-const fn flag(name: &'static str, takes: Takes, value: &'static str, help: &'static str, set: fn(&mut Invocation, &str) -> Result<(), String>) -> Flag {
+const fn flag(
+    name: &'static str,
+    takes: Takes,
+    value: &'static str,
+    help: &'static str,
+    set: fn(&mut Invocation, &str) -> Result<(), String>,
+) -> Flag {
     Flag { name, takes, value, help, set }
 }
 
-const fn refused(name: &'static str, takes: Takes, help: &'static str, set: fn(&mut Invocation, &str) -> Result<(), String>) -> Flag {
+const fn refused(
+    name: &'static str,
+    takes: Takes,
+    help: &'static str,
+    set: fn(&mut Invocation, &str) -> Result<(), String>,
+) -> Flag {
     Flag { name, takes, value: "", help, set }
 }
 
@@ -140,31 +151,41 @@ fn seconds(value: &str) -> Result<u64, String> {
 }
 
 const NO_TERSE: &str = "terse output is not supported: use --output-format=json, where every field has a name";
-const USE_MPI: &str = "there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
+const USE_MPI: &str =
+    "there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
 const NO_TRIGGER: &str = "triggers are not supported: stop the run with a signal, it reports what was measured";
 
 /// Every flag: fio's and ours.
 pub static FLAGS: &[Flag] = &[
     flag("help", Takes::Nothing, "", "Print the help", |i, _| act(i, Action::Help)),
     flag("version", Takes::Nothing, "", "Print the version", |i, _| act(i, Action::Version)),
-    flag("cmdhelp", Takes::Maybe, "OPTION", "Describe an option, or list all", |i, v| act(i, Action::OptionHelp(named(v)))),
-    flag("enghelp", Takes::Maybe, "ENGINE", "Describe an engine, or list all", |i, v| act(i, Action::EngineHelp(named(v)))),
+    flag("cmdhelp", Takes::Maybe, "OPTION", "Describe an option, or list all", |i, v| {
+        act(i, Action::OptionHelp(named(v)))
+    }),
+    flag("enghelp", Takes::Maybe, "ENGINE", "Describe an engine, or list all", |i, v| {
+        act(i, Action::EngineHelp(named(v)))
+    }),
     flag("showcmd", Takes::Nothing, "", "Print the job files as a command line", |i, _| act(i, Action::ShowCommand)),
     flag("parse-only", Takes::Nothing, "", "Read the jobs, run nothing", |i, _| act(i, Action::ParseOnly)),
-    flag("check", Takes::Nothing, "", "Print what is doubtful about the jobs, run nothing", |i, _| act(i, Action::Check)),
+    flag("check", Takes::Nothing, "", "Print what is doubtful about the jobs, run nothing", |i, _| {
+        act(i, Action::Check)
+    }),
     flag("output", Takes::Value, "FILE", "Write the report to a file", |i, v| {
         i.run.output = Some(v.into());
         Ok(())
     }),
     flag("output-format", Takes::Value, "normal|json|json+|ndjson[,...]", "Form of the report", |i, v| {
-        i.run.formats = v.split(',').map(|word| match word.trim() {
-            "normal" => Ok(Format::Normal),
-            "json" => Ok(Format::Json),
-            "json+" => Ok(Format::JsonPlus),
-            "ndjson" => Ok(Format::Ndjson),
-            "terse" => Err(NO_TERSE.to_string()),
-            word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson")),
-        }).collect::<Result<_, _>>()?;
+        i.run.formats = v
+            .split(',')
+            .map(|word| match word.trim() {
+                "normal" => Ok(Format::Normal),
+                "json" => Ok(Format::Json),
+                "json+" => Ok(Format::JsonPlus),
+                "ndjson" => Ok(Format::Ndjson),
+                "terse" => Err(NO_TERSE.to_string()),
+                word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson")),
+            })
+            .collect::<Result<_, _>>()?;
         Ok(())
     }),
     flag("eta", Takes::Value, "auto|always|never", "When to show progress", |i, v| {
@@ -241,14 +262,33 @@ pub static FLAGS: &[Flag] = &[
     refused("client", Takes::Value, "fio's client", |_, _| Err(USE_MPI.into())),
     refused("remote-config", Takes::Value, "Job file of fio's server", |_, _| Err(USE_MPI.into())),
     refused("daemonize", Takes::Value, "Run fio's server in the background", |_, _| Err(USE_MPI.into())),
-    refused("latency-log", Takes::Value, "Latency log", |_, _| Err("fio has removed it: use the option write_lat_log of a job".into())),
-    refused("debug", Takes::Value, "fio's debug output", |_, _| Err("fio's debug output is not supported: --check explains what is doubtful about the jobs".into())),
-    refused("profile", Takes::Value, "Built-in profile of fio's", |_, _| Err("profiles are not supported: describe the load in a job file".into())),
-    refused("idle-prof", Takes::Value, "Idle time of processors", |_, _| Err("idle profiling is not supported: the report has the processor time of each job".into())),
-    refused("merge-blktrace-only", Takes::Nothing, "Merge block traces", |_, _| Err("block traces are not read".into())),
-    refused("inflate-log", Takes::Value, "Unpack a compressed log", |_, _| Err("logs are not compressed here: use fio for fio's compressed logs".into())),
-    refused("cpuclock-test", Takes::Nothing, "Test of the processor's clock", |_, _| Err("the clock is checked in every run, and a verdict tells when it is not to be trusted".into())),
-    refused("crctest", Takes::Maybe, "Speed of checksums", |_, _| Err("this test of fio's is not here: run verify= with the null engine".into())),
+    refused("latency-log", Takes::Value, "Latency log", |_, _| {
+        Err("fio has removed it: use the option write_lat_log of a job".into())
+    }),
+    refused("debug", Takes::Value, "fio's debug output", |_, _| {
+        Err("fio's debug output is not supported: --check explains what is doubtful about the jobs".into())
+    }),
+    refused("profile", Takes::Value, "Built-in profile of fio's", |_, _| {
+        Err("profiles are not supported: describe the load in a job file".into())
+    }),
+    refused("idle-prof", Takes::Value, "Idle time of processors", |_, _| {
+        Err("idle profiling is not supported: the report has the processor time of each job".into())
+    }),
+    refused(
+        "merge-blktrace-only",
+        Takes::Nothing,
+        "Merge block traces",
+        |_, _| Err("block traces are not read".into()),
+    ),
+    refused("inflate-log", Takes::Value, "Unpack a compressed log", |_, _| {
+        Err("logs are not compressed here: use fio for fio's compressed logs".into())
+    }),
+    refused("cpuclock-test", Takes::Nothing, "Test of the processor's clock", |_, _| {
+        Err("the clock is checked in every run, and a verdict tells when it is not to be trusted".into())
+    }),
+    refused("crctest", Takes::Maybe, "Speed of checksums", |_, _| {
+        Err("this test of fio's is not here: run verify= with the null engine".into())
+    }),
     refused("memcpytest", Takes::Maybe, "Speed of memcpy", |_, _| Err("this test of fio's is not here".into())),
     refused("trigger-file", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
     refused("trigger-timeout", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
@@ -291,7 +331,8 @@ pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
             invocation.files.extend(rest.by_ref().map(PathBuf::from));
             break;
         }
-        let Some(body) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')).filter(|body| !body.is_empty()) else {
+        let Some(body) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')).filter(|body| !body.is_empty())
+        else {
             invocation.files.push(argument.into());
             continue;
         };
@@ -309,7 +350,8 @@ pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
         };
         match named {
             Named::Flag(flag) => {
-                (flag.set)(&mut invocation, value.as_deref().unwrap_or_default()).map_err(|message| wrong(format!("--{}: {message}", flag.name)))?;
+                (flag.set)(&mut invocation, value.as_deref().unwrap_or_default())
+                    .map_err(|message| wrong(format!("--{}: {message}", flag.name)))?;
             }
             Named::Option(option) => take_option(&mut invocation, option, value),
         }
@@ -339,9 +381,12 @@ fn lookup(name: &str) -> Result<Named, Error> {
         [only] => lookup(only),
         [] => Err(match options::did_you_mean(name, known()) {
             Some(meant) => wrong(format!("unknown option --{name}")).hint(format!("did you mean --{meant}?")),
-            None => wrong(format!("unknown option --{name}")).hint("--help lists the flags, --cmdhelp the options of jobs"),
+            None => {
+                wrong(format!("unknown option --{name}")).hint("--help lists the flags, --cmdhelp the options of jobs")
+            }
         }),
-        several => Err(wrong(format!("--{name} is ambiguous")).hint(format!("it may be --{}", several.iter().take(6).copied().collect::<Vec<_>>().join(", --")))),
+        several => Err(wrong(format!("--{name} is ambiguous"))
+            .hint(format!("it may be --{}", several.iter().take(6).copied().collect::<Vec<_>>().join(", --")))),
     }
 }
 
@@ -393,7 +438,9 @@ impl Invocation {
         for path in &self.files {
             let source = file::parse(path, &Surroundings::SYSTEM)?;
             text.push_str("plimsoll run");
-            let wanted = |section: &&Section| section.is_global() || self.run.sections.is_empty() || self.run.sections.contains(&section.name);
+            let wanted = |section: &&Section| {
+                section.is_global() || self.run.sections.is_empty() || self.run.sections.contains(&section.name)
+            };
             let mut first = true;
             for section in source.sections.iter().filter(wanted) {
                 // Global sections after a job need a name to be told from the job's own options.
@@ -418,15 +465,21 @@ impl Invocation {
         Ok(Some(match &self.action {
             Action::Help => help(),
             Action::OptionHelp(None) => options::overview(),
-            Action::OptionHelp(Some(name)) => options::describe(options::find(name).ok_or_else(|| file::unknown(name, &Place::CommandLine))?),
+            Action::OptionHelp(Some(name)) => {
+                options::describe(options::find(name).ok_or_else(|| file::unknown(name, &Place::CommandLine))?)
+            }
             Action::EngineHelp(None) => crate::engines::overview(),
             Action::EngineHelp(Some(name)) => {
                 // fio: --enghelp=ENGINE,OPTION
-                let (engine, option) = name.split_once(',').map_or((name.as_str(), None), |(engine, option)| (engine, Some(option)));
+                let (engine, option) =
+                    name.split_once(',').map_or((name.as_str(), None), |(engine, option)| (engine, Some(option)));
                 let known = || crate::engines::ENGINES.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", ");
-                let text = crate::engines::describe(engine).ok_or_else(|| wrong(format!("unknown engine {engine}")).hint(format!("engines: {}", known())))?;
+                let text = crate::engines::describe(engine)
+                    .ok_or_else(|| wrong(format!("unknown engine {engine}")).hint(format!("engines: {}", known())))?;
                 match option {
-                    Some(option) => options::describe(options::find(option).ok_or_else(|| file::unknown(option, &Place::CommandLine))?),
+                    Some(option) => options::describe(
+                        options::find(option).ok_or_else(|| file::unknown(option, &Place::CommandLine))?,
+                    ),
                     None => text,
                 }
             }

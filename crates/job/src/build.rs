@@ -168,7 +168,9 @@ impl Draft {
             }
             Status::Unsupported(reason) => {
                 if value != Some(option.default) || option.default.is_empty() {
-                    return Err(Error::new(&setting.place, format!("unsupported option {}", setting.written())).hint(reason));
+                    return Err(
+                        Error::new(&setting.place, format!("unsupported option {}", setting.written())).hint(reason)
+                    );
                 }
             }
         }
@@ -201,7 +203,11 @@ impl Draft {
         self.reporting();
         let writes = self.job.rw.directions.write || self.job.rw.directions.trim;
         if imposed.read_only && writes {
-            return self.fail("rw", format!("job {} writes, and --readonly forbids that", self.job.name), "leave one of them out");
+            return self.fail(
+                "rw",
+                format!("job {} writes, and --readonly forbids that", self.job.name),
+                "leave one of them out",
+            );
         }
         self.job.allow.mounted_write |= imposed.allow.mounted_write;
         self.job.allow.signature_write |= imposed.allow.signature_write;
@@ -225,7 +231,9 @@ impl Draft {
         let known = || engines::ENGINES.iter().map(|engine| engine.name);
         let all = || format!("engines: {}", known().collect::<Vec<_>>().join(", "));
         match options::did_you_mean(&name, known()) {
-            _ if engines::NOT_HERE.contains(&base) => self.fail("ioengine", format!("unsupported engine {name}"), &all()),
+            _ if engines::NOT_HERE.contains(&base) => {
+                self.fail("ioengine", format!("unsupported engine {name}"), &all())
+            }
             Some(meant) => self.fail("ioengine", format!("unknown engine {name}"), &format!("did you mean {meant}?")),
             None => self.fail("ioengine", format!("unknown engine {name}"), &all()),
         }
@@ -233,14 +241,31 @@ impl Draft {
 
     fn engine(&mut self) -> Result<(), Error> {
         let name = self.known_engine()?;
-        let foreign: Vec<(Setting, bool)> = self.set.values().filter(|(setting, _)| !setting.option.engines.is_empty() && !setting.option.engines.contains(&name.as_str())).cloned().collect();
+        let foreign: Vec<(Setting, bool)> = self
+            .set
+            .values()
+            .filter(|(setting, _)| {
+                !setting.option.engines.is_empty() && !setting.option.engines.contains(&name.as_str())
+            })
+            .cloned()
+            .collect();
         for (setting, own) in foreign {
             let engines = setting.option.engines.join(", ");
             if own {
-                return Err(Error::new(&setting.place, format!("{} is not an option of the engine {name}", setting.written())).hint(format!("it belongs to {engines}")));
+                return Err(Error::new(
+                    &setting.place,
+                    format!("{} is not an option of the engine {name}", setting.written()),
+                )
+                .hint(format!("it belongs to {engines}")));
             }
             let job = self.job.name.clone();
-            self.warn(&setting.place, format!("{} has no effect on job {job}: it belongs to {engines}, and the job's engine is {name}", setting.written()));
+            self.warn(
+                &setting.place,
+                format!(
+                    "{} has no effect on job {job}: it belongs to {engines}, and the job's engine is {name}",
+                    setting.written()
+                ),
+            );
         }
         Ok(())
     }
@@ -255,14 +280,24 @@ impl Draft {
                 _ => self.block_range[direction].unwrap_or((fixed[direction], fixed[direction])),
             };
             if self.job.blocks.range[direction].0 == 0 {
-                return self.fail("bsrange", format!("{}: a block has at least one byte", self.written("bsrange")), "write as bsrange=1k-4k");
+                return self.fail(
+                    "bsrange",
+                    format!("{}: a block has at least one byte", self.written("bsrange")),
+                    "write as bsrange=1k-4k",
+                );
             }
         }
         let random = self.job.rw.random;
         let smallest = PerDirection::from_fn(|direction| self.job.blocks.range[direction].0);
         let align = self.align;
-        self.job.blocks.align = PerDirection::from_fn(|direction| align[direction].filter(|_| random).unwrap_or(smallest[direction]));
-        let aligned_otherwise = self.job.rw.directions.iter().any(|(direction, used)| *used && self.job.blocks.align[direction] != smallest[direction]);
+        self.job.blocks.align =
+            PerDirection::from_fn(|direction| align[direction].filter(|_| random).unwrap_or(smallest[direction]));
+        let aligned_otherwise = self
+            .job
+            .rw
+            .directions
+            .iter()
+            .any(|(direction, used)| *used && self.job.blocks.align[direction] != smallest[direction]);
         if aligned_otherwise && !self.job.pattern.no_random_map {
             self.job.pattern.no_random_map = true;
             self.warn_at("ba", "blockalign turns the random map off, as in fio: blocks may repeat and be missed");
@@ -272,19 +307,28 @@ impl Draft {
 
     fn extent(&mut self) -> Result<(), Error> {
         let used = self.job.rw.directions;
-        let smallest = Direction::ALL.into_iter().filter(|direction| used[*direction]).map(|direction| self.job.blocks.range[direction].0).min();
+        let smallest = Direction::ALL
+            .into_iter()
+            .filter(|direction| used[*direction])
+            .map(|direction| self.job.blocks.range[direction].0)
+            .min();
         for (name, amount) in [("size", self.job.extent.size), ("io_size", self.job.extent.io_size)] {
             if let (Some(Amount::Bytes(bytes)), Some(block)) = (amount, smallest)
                 && bytes < block
             {
-                let hint = if name == "size" { "a size without a unit is in bytes" } else { "nothing would be transferred" };
+                let hint =
+                    if name == "size" { "a size without a unit is in bytes" } else { "nothing would be transferred" };
                 return self.fail(name, format!("{} is less than the block size, {block}", self.written(name)), hint);
             }
         }
         if let Some((smallest, _)) = self.job.extent.file_size
             && smallest == 0
         {
-            return self.fail("filesize", format!("{}: a file has at least one byte", self.written("filesize")), "write as filesize=1m");
+            return self.fail(
+                "filesize",
+                format!("{}: a file has at least one byte", self.written("filesize")),
+                "write as filesize=1m",
+            );
         }
         if self.job.files.names.is_empty() && self.is_set("filename") {
             return self.fail("filename", "filename has no name in it", "write as filename=/path/to/file");
@@ -295,15 +339,29 @@ impl Draft {
     fn zones(&mut self) -> Result<(), Error> {
         let zones = self.zones;
         match self.zone_mode.as_deref() {
-            Some("zbd") => return self.fail("zonemode", "unsupported option zonemode=zbd", "zoned block devices are not supported"),
-            Some("none") if zones.size > 0 => return self.fail("zonesize", "zonesize has no meaning with zonemode=none", "write zonemode=strided"),
-            Some("strided") if zones.size == 0 => return self.fail("zonemode", "zonemode=strided needs zonesize", "write for example zonesize=256m"),
+            Some("zbd") => {
+                return self.fail(
+                    "zonemode",
+                    "unsupported option zonemode=zbd",
+                    "zoned block devices are not supported",
+                );
+            }
+            Some("none") if zones.size > 0 => {
+                return self.fail("zonesize", "zonesize has no meaning with zonemode=none", "write zonemode=strided");
+            }
+            Some("strided") if zones.size == 0 => {
+                return self.fail("zonemode", "zonemode=strided needs zonesize", "write for example zonesize=256m");
+            }
             _ => {}
         }
         if zones.size > 0 {
             let range = if zones.range == 0 { zones.size } else { zones.range };
             if range < zones.size {
-                return self.fail("zonerange", format!("{} is less than zonesize", self.written("zonerange")), "a zone spans at least what is transferred in it");
+                return self.fail(
+                    "zonerange",
+                    format!("{} is less than zonesize", self.written("zonerange")),
+                    "a zone spans at least what is transferred in it",
+                );
             }
             self.job.extent.strided = Some(Zones { size: zones.size, range, skip: zones.skip });
         } else if zones.skip > 0 || zones.range > 0 {
@@ -326,7 +384,8 @@ impl Draft {
         let pattern = &mut self.job.pattern;
         pattern.repeatable |= self.seed_given;
         let uniform = pattern.distribution.iter().all(|(_, distribution)| *distribution == Distribution::Uniform);
-        let zoned = pattern.zones.iter().any(|(_, zones)| !zones.is_empty()) || pattern.zones_absolute.iter().any(|(_, zones)| !zones.is_empty());
+        let zoned = pattern.zones.iter().any(|(_, zones)| !zones.is_empty())
+            || pattern.zones_absolute.iter().any(|(_, zones)| !zones.is_empty());
         // A skewed distribution hits some blocks again and again: coverage is not its purpose.
         pattern.no_random_map |= !uniform || zoned;
     }
@@ -339,9 +398,15 @@ impl Draft {
         }
         for direction in Direction::ALL {
             let exceeds = |least: Option<u64>, rate: Option<u64>| matches!((least, rate), (Some(least), Some(rate)) if least > rate);
-            if exceeds(rate.min_bytes[direction], rate.bytes[direction]) || exceeds(rate.min_iops[direction], rate.iops[direction]) {
+            if exceeds(rate.min_bytes[direction], rate.bytes[direction])
+                || exceeds(rate.min_iops[direction], rate.iops[direction])
+            {
                 let name = if self.is_set("rate_min") { "rate_min" } else { "rate_iops_min" };
-                return self.fail(name, format!("{} is more than the rate itself", self.written(name)), "the least rate lies below the rate");
+                return self.fail(
+                    name,
+                    format!("{} is more than the rate itself", self.written(name)),
+                    "the least rate lies below the rate",
+                );
             }
         }
         let rate = &mut self.job.rate;
@@ -350,7 +415,10 @@ impl Draft {
             let window_ns = if self.latency.window_ns == 0 { 1_000_000_000 } else { self.latency.window_ns };
             rate.latency_target = Some(LatencyGoal { window_ns, ..self.latency });
             if self.latency.window_ns == 0 {
-                self.warn_at("latency_target", "latency_target without latency_window: each depth is tried for a second; add latency_window=5s");
+                self.warn_at(
+                    "latency_target",
+                    "latency_target without latency_window: each depth is tried for a second; add latency_window=5s",
+                );
             }
         }
         Ok(())
@@ -359,12 +427,19 @@ impl Draft {
     fn time(&mut self) {
         if self.job.time.time_based && self.job.time.runtime_ns.is_none() {
             self.job.time.time_based = false;
-            self.warn_at("time_based", "time_based has no effect without runtime: the job ends when its size is transferred; add runtime=60s");
+            self.warn_at(
+                "time_based",
+                "time_based has no effect without runtime: the job ends when its size is transferred; add runtime=60s",
+            );
         }
         if let Some(steady) = self.steady.filter(|_| self.steady_window_ns > 0) {
-            self.job.time.steady_state = Some(SteadyState { window_ns: self.steady_window_ns, ramp_ns: self.steady_ramp_ns, ..steady });
+            self.job.time.steady_state =
+                Some(SteadyState { window_ns: self.steady_window_ns, ramp_ns: self.steady_ramp_ns, ..steady });
         } else if self.steady.is_some() {
-            self.warn_at("steadystate", "steadystate has no effect without steadystate_duration: add steadystate_duration=30s");
+            self.warn_at(
+                "steadystate",
+                "steadystate has no effect without steadystate_duration: add steadystate_duration=30s",
+            );
         }
     }
 
@@ -389,15 +464,24 @@ impl Draft {
 
     fn verify(&mut self) -> Result<(), Error> {
         // A pattern alone is reason enough to verify.
-        let implied = (!self.verify_given && !self.verify.pattern.bytes.is_empty()).then_some(VerifyKind::PatternHeader);
+        let implied =
+            (!self.verify_given && !self.verify.pattern.bytes.is_empty()).then_some(VerifyKind::PatternHeader);
         let Some(kind) = self.verify_kind.or(implied) else {
             if self.verify.only {
-                return self.fail("verify_only", "verify_only needs verify", "write verify=crc32c, or whatever the data were written with");
+                return self.fail(
+                    "verify_only",
+                    "verify_only needs verify",
+                    "write verify=crc32c, or whatever the data were written with",
+                );
             }
             return Ok(());
         };
         if kind == VerifyKind::PatternOnly && self.verify.pattern.bytes.is_empty() {
-            return self.fail("verify", "verify=pattern needs verify_pattern", "write for example verify_pattern=0xdeadbeef");
+            return self.fail(
+                "verify",
+                "verify=pattern needs verify_pattern",
+                "write for example verify_pattern=0xdeadbeef",
+            );
         }
         let mut verify = Verify { kind, ..self.verify.clone() };
         if !self.refill_given {
@@ -421,10 +505,18 @@ impl Draft {
         let headerless = matches!(kind, VerifyKind::PatternOnly | VerifyKind::Null);
         if !headerless && verify.interval < 2 * HEADER {
             let what = format!("blocks of {} bytes have no room for a verification header", verify.interval);
-            return self.fail("verify", what, "use blocks of at least 80 bytes, or verify=pattern, which has no header");
+            return self.fail(
+                "verify",
+                what,
+                "use blocks of at least 80 bytes, or verify=pattern, which has no header",
+            );
         }
         if verify.header_offset + HEADER > verify.interval && verify.header_offset > 0 {
-            return self.fail("verify_offset", format!("{} lies beyond the interval of {} bytes", self.written("verify_offset"), verify.interval), "lower it");
+            return self.fail(
+                "verify_offset",
+                format!("{} lies beyond the interval of {} bytes", self.written("verify_offset"), verify.interval),
+                "lower it",
+            );
         }
         self.job.verify = Some(verify);
         Ok(())
@@ -484,19 +576,23 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
         Kind::Amount(set) => set(draft, reader.amount(value)?),
         Kind::Time(unit, set) => set(draft, reader.time(value, *unit)?),
         Kind::TimeRange(unit, set) => {
-            let (low, high) = measure::units::split_outside_parentheses(value, &['-', ':', ',']).unwrap_or((value, value));
+            let (low, high) =
+                measure::units::split_outside_parentheses(value, &['-', ':', ',']).unwrap_or((value, value));
             let (low, high) = (reader.time(low, *unit)?, reader.time(high, *unit)?);
             set(draft, (low.min(high), low.max(high)));
         }
         Kind::BytesRange(set) => {
-            let (low, high) = measure::units::split_outside_parentheses(value, &['-', ':', ',']).unwrap_or((value, value));
+            let (low, high) =
+                measure::units::split_outside_parentheses(value, &['-', ':', ',']).unwrap_or((value, value));
             let (low, high) = (reader.bytes(low)?, reader.bytes(high)?);
             set(draft, (low.min(high), low.max(high)));
         }
         Kind::EachBytes(least, set) => {
             let each = values::each(value, |part| {
                 if let Some((low, high)) = measure::units::split_outside_parentheses(part, &['-', ':']) {
-                    return Err(format!("\"{part}\" is two sizes: write {low},{high} for reads and writes, or use bsrange for a range of blocks"));
+                    return Err(format!(
+                        "\"{part}\" is two sizes: write {low},{high} for reads and writes, or use bsrange for a range of blocks"
+                    ));
                 }
                 match reader.bytes(part)? {
                     bytes if bytes < *least => Err(format!("{bytes} is too small: it is at least {least}")),
@@ -508,7 +604,9 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
         Kind::EachCount(low, high, set) => set(draft, values::each(value, |part| reader.count(part, *low, *high))?),
         Kind::EachTime(unit, set) => set(draft, values::each(value, |part| reader.time(part, *unit))?),
         Kind::EachRange(set) => {
-            let parse = |part: &str| measure::units::parse_range(part, |end| measure::units::parse_bytes(end, reader.kb_base)).map_err(range);
+            let parse = |part: &str| {
+                measure::units::parse_range(part, |end| measure::units::parse_bytes(end, reader.kb_base)).map_err(range)
+            };
             let each = values::each(value, parse)?;
             // Once more for the differences to fio's reading.
             for end in value.split([',', '-', ':']).filter(|end| !end.trim().is_empty() && !value.contains('(')) {
@@ -558,7 +656,9 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
     for (index, source) in std::iter::once(command_line).chain(files).enumerate() {
         let later_file = index > 1;
         if later_file {
-            for (name, (setting, _)) in globals.set.iter().filter(|(_, (setting, _))| setting.place == Place::CommandLine) {
+            for (name, (setting, _)) in
+                globals.set.iter().filter(|(_, (setting, _))| setting.place == Place::CommandLine)
+            {
                 let file = source.sections.first().map_or(&setting.place, |section| &section.place);
                 plan.warnings.push(format!("{file}: --{name} on the command line is for the first job file only, as in fio; write it into this file too"));
             }
@@ -598,19 +698,29 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
         return Err(no_jobs(command_line, files, imposed));
     }
     match plan.warnings.first() {
-        Some(warning) if imposed.warnings_fatal => Err(Error::new(&Place::CommandLine, format!("--warnings-fatal: {warning}"))),
+        Some(warning) if imposed.warnings_fatal => {
+            Err(Error::new(&Place::CommandLine, format!("--warnings-fatal: {warning}")))
+        }
         _ => Ok(plan),
     }
 }
 
 fn written(section: &Section) -> Vec<(String, String)> {
-    section.settings.iter().map(|setting| (setting.option.name.to_string(), setting.value.clone().unwrap_or_default())).collect()
+    section
+        .settings
+        .iter()
+        .map(|setting| (setting.option.name.to_string(), setting.value.clone().unwrap_or_default()))
+        .collect()
 }
 
 /// Command-line options that the job file sets otherwise: the file comes later and wins, which surprises.
 fn overridden(globals: &Draft, section: &Section, warnings: &mut Vec<String>) {
     for setting in &section.settings {
-        if let Some((first, _)) = globals.set.get(setting.option.name).filter(|(first, _)| first.place == Place::CommandLine && first.value != setting.value) {
+        if let Some((first, _)) = globals
+            .set
+            .get(setting.option.name)
+            .filter(|(first, _)| first.place == Place::CommandLine && first.value != setting.value)
+        {
             warnings.push(format!(
                 "{}: {} wins over --{} of the command line, as in fio: options before a job file are its defaults",
                 setting.place,
@@ -622,10 +732,16 @@ fn overridden(globals: &Draft, section: &Section, warnings: &mut Vec<String>) {
 }
 
 fn no_jobs(command_line: &Source, files: &[Source], imposed: &Imposed) -> Error {
-    let all = || std::iter::once(command_line).chain(files).flat_map(|source| &source.sections).filter(|section| !section.is_global());
+    let all = || {
+        std::iter::once(command_line)
+            .chain(files)
+            .flat_map(|source| &source.sections)
+            .filter(|section| !section.is_global())
+    };
     if let (Some(wanted), true) = (imposed.sections.first(), all().next().is_some()) {
         let known: Vec<&str> = all().map(|section| section.name.as_str()).collect();
-        return Error::new(&Place::CommandLine, format!("--section={wanted}: there is no such section")).hint(format!("sections: {}", known.join(", ")));
+        return Error::new(&Place::CommandLine, format!("--section={wanted}: there is no such section"))
+            .hint(format!("sections: {}", known.join(", ")));
     }
     Error::new(&Place::CommandLine, "no job is defined").hint("give a job file, or begin a job with --name=NAME")
 }

@@ -15,7 +15,7 @@ const fn engine(name: &'static str, synchronous: bool, help: &'static str) -> En
 }
 
 /// The engines that jobs can use.
-pub static ENGINES: &[EngineSpec] = &[
+pub const ENGINES: &[EngineSpec] = &[
     engine("io_uring", false, "io_uring"),
     engine("libaio", false, "Linux native asynchronous I/O: asynchronous with direct=1 only"),
     engine("guasi", false, "any call made asynchronous by threads"),
@@ -30,12 +30,61 @@ pub static ENGINES: &[EngineSpec] = &[
     engine("nvme_tcp", false, "NVMe over TCP, without the kernel's initiator"),
 ];
 
+/// Their names with their help, as a table of words.
+pub(crate) const WORDS: [(&str, &str); ENGINES.len()] = {
+    let mut words = [("", ""); ENGINES.len()];
+    let mut index = 0;
+    while index < words.len() {
+        words[index] = (ENGINES[index].name, ENGINES[index].help);
+        index += 1;
+    }
+    words
+};
+
 /// fio's engines that are not here.
 pub static NOT_HERE: &[&str] = &[
-    "posixaio", "solarisaio", "windowsaio", "mmap", "splice", "sg", "net", "netsplice", "cpuio", "rdma", "falloc", "ftruncate", "e4defrag", "rados", "rbd",
-    "http", "filecreate", "filestat", "filedelete", "exec", "libpmem", "pmemblk", "dev-dax", "mtd", "nbd", "nfs", "libhdfs", "libiscsi", "libzbc", "libcufile",
-    "ime_psync", "ime_psyncv", "ime_aio", "dfs", "external", "io_uring_cmd", "xnvme", "librpma_apm_client", "librpma_apm_server", "librpma_gpspm_client",
-    "librpma_gpspm_server", "libblkio",
+    "posixaio",
+    "solarisaio",
+    "windowsaio",
+    "mmap",
+    "splice",
+    "sg",
+    "net",
+    "netsplice",
+    "cpuio",
+    "rdma",
+    "falloc",
+    "ftruncate",
+    "e4defrag",
+    "rados",
+    "rbd",
+    "http",
+    "filecreate",
+    "filestat",
+    "filedelete",
+    "exec",
+    "libpmem",
+    "pmemblk",
+    "dev-dax",
+    "mtd",
+    "nbd",
+    "nfs",
+    "libhdfs",
+    "libiscsi",
+    "libzbc",
+    "libcufile",
+    "ime_psync",
+    "ime_psyncv",
+    "ime_aio",
+    "dfs",
+    "external",
+    "io_uring_cmd",
+    "xnvme",
+    "librpma_apm_client",
+    "librpma_apm_server",
+    "librpma_gpspm_client",
+    "librpma_gpspm_server",
+    "libblkio",
 ];
 
 /// The engine of that name.

@@ -24,7 +24,8 @@ impl Surroundings<'static> {
     /// The file system, standard input and the process's environment.
     pub const SYSTEM: Surroundings<'static> = Surroundings { read: &read, variable: &|name| std::env::var(name).ok() };
     /// Neither files nor variables.
-    pub const NONE: Surroundings<'static> = Surroundings { read: &|_| Err(io::ErrorKind::NotFound.into()), variable: &|_| None };
+    pub const NONE: Surroundings<'static> =
+        Surroundings { read: &|_| Err(io::ErrorKind::NotFound.into()), variable: &|_| None };
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -80,9 +81,12 @@ impl Parser<'_> {
             }
             if let Some(header) = line.strip_prefix('[') {
                 if depth > 0 {
-                    return Err(Error::new(&place, "an included file has no sections").hint("move the section into the job file"));
+                    return Err(Error::new(&place, "an included file has no sections")
+                        .hint("move the section into the job file"));
                 }
-                let name = header.strip_suffix(']').ok_or_else(|| Error::new(&place, format!("\"{line}\" has no closing ]")).hint("write as [name]"))?;
+                let name = header.strip_suffix(']').ok_or_else(|| {
+                    Error::new(&place, format!("\"{line}\" has no closing ]")).hint("write as [name]")
+                })?;
                 self.source.sections.push(Section { name: name.to_string(), place, settings: Vec::new() });
             } else if let Some(included) = included(line) {
                 self.include(&path, included, &place, depth)?;
@@ -102,7 +106,11 @@ impl Parser<'_> {
             return Err(outside(&format!("include {included}"), place));
         }
         if depth >= MAX_INCLUDES {
-            return Err(Error::new(place, format!("include {included}: more than {MAX_INCLUDES} files include each other")).hint("a file seems to include itself"));
+            return Err(Error::new(
+                place,
+                format!("include {included}: more than {MAX_INCLUDES} files include each other"),
+            )
+            .hint("a file seems to include itself"));
         }
         let plain = PathBuf::from(included);
         let beside = from.parent().map_or_else(|| plain.clone(), |folder| folder.join(included));
@@ -143,7 +151,12 @@ fn included(line: &str) -> Option<&str> {
 }
 
 /// One `name=value` of a job file.
-fn setting(line: &str, place: &Place, surroundings: &Surroundings, warnings: &mut Vec<String>) -> Result<Setting, Error> {
+fn setting(
+    line: &str,
+    place: &Place,
+    surroundings: &Surroundings,
+    warnings: &mut Vec<String>,
+) -> Result<Setting, Error> {
     let line = variables(line, place, surroundings, warnings);
     let (name, value) = match line.split_once('=') {
         Some((name, value)) => (name.trim_end(), Some(value.trim_start())),
@@ -185,7 +198,8 @@ pub(crate) fn keywords(value: &str) -> String {
         return value.to_string();
     }
     let mut text = value.to_string();
-    for (word, figure) in [("$pagesize", page_bytes as fn() -> u64), ("$mb_memory", memory_mb), ("$ncpus", processors)] {
+    for (word, figure) in [("$pagesize", page_bytes as fn() -> u64), ("$mb_memory", memory_mb), ("$ncpus", processors)]
+    {
         if text.contains(word) {
             text = text.replace(word, &figure().to_string());
         }
@@ -214,7 +228,12 @@ fn memory_mb() -> u64 {
 
 /// Processors that are configured, online or not.
 fn processors() -> u64 {
-    let is_processor = |name: &str| name.strip_prefix("cpu").is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()));
-    let count = std::fs::read_dir("/sys/devices/system/cpu").map_or(0, |entries| entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_processor)).count());
+    let is_processor = |name: &str| {
+        name.strip_prefix("cpu")
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
+    };
+    let count = std::fs::read_dir("/sys/devices/system/cpu").map_or(0, |entries| {
+        entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_processor)).count()
+    });
     if count > 0 { count as u64 } else { std::thread::available_parallelism().map_or(1, |count| count.get() as u64) }
 }

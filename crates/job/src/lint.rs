@@ -40,7 +40,10 @@ pub fn plan(plan: &mut Plan, command_line: &Source, files: &[Source]) {
         if let Some(awaited) = &job.time.wait_for
             && !plan.jobs.iter().any(|other| other.name == *awaited)
         {
-            plan.warnings.push(format!("job {}: wait_for={awaited}: there is no job of that name, so it starts at once", job.name));
+            plan.warnings.push(format!(
+                "job {}: wait_for={awaited}: there is no job of that name, so it starts at once",
+                job.name
+            ));
         }
     }
 }
@@ -92,11 +95,15 @@ fn files(draft: &mut Draft) {
         let agree = (direct == "direct=1") == (buffered == "buffered=0");
         if !agree {
             let holds = if draft.job.files.direct { "direct=1" } else { "direct=0" };
-            draft.warn_at("buffered", format!("{direct} and {buffered} contradict each other: the last one holds, {holds}; remove one"));
+            draft.warn_at(
+                "buffered",
+                format!("{direct} and {buffered} contradict each other: the last one holds, {holds}; remove one"),
+            );
         }
     }
     if draft.is_set("sync") || draft.is_set("fsync") || draft.is_set("fdatasync") || draft.is_set("end_fsync") {
-        let name = ["sync", "fsync", "fdatasync", "end_fsync"].into_iter().find(|name| draft.is_set(name)).unwrap_or("sync");
+        let name =
+            ["sync", "fsync", "fdatasync", "end_fsync"].into_iter().find(|name| draft.is_set(name)).unwrap_or("sync");
         let written = draft.written(name);
         if !draft.job.rw.directions.write && !written.ends_with("=0") && !written.ends_with("=none") {
             draft.warn_at(name, format!("{written} has no effect: job {} writes nothing", draft.job.name));
@@ -109,11 +116,19 @@ fn mixes(draft: &mut Draft) {
     let mixed = directions.read && directions.write;
     for name in ["rwmixread", "rwmixwrite"] {
         if draft.is_set(name) && !mixed {
-            let (written, rw) = (draft.written(name), draft.setting("rw").map_or_else(|| "rw=read".to_string(), |setting| setting.written()));
+            let (written, rw) = (
+                draft.written(name),
+                draft.setting("rw").map_or_else(|| "rw=read".to_string(), |setting| setting.written()),
+            );
             draft.warn_at(name, format!("{written} has no effect with {rw}: it is for rw=rw and rw=randrw"));
         }
     }
-    let percent = |name: &str| draft.setting(name).and_then(|setting| setting.value.as_deref()).and_then(|value| value.trim().parse::<u32>().ok());
+    let percent = |name: &str| {
+        draft
+            .setting(name)
+            .and_then(|setting| setting.value.as_deref())
+            .and_then(|value| value.trim().parse::<u32>().ok())
+    };
     if let (Some(read), Some(write)) = (percent("rwmixread"), percent("rwmixwrite"))
         && read + write != 100
     {
@@ -139,7 +154,13 @@ fn blocks(draft: &mut Draft) {
         let other = if given("bssplit") { "bssplit" } else { "bsrange" };
         draft.warn_at("bs", format!("bs has no effect: {other} is set too and wins, as in fio; remove one"));
     }
-    let odd = draft.job.blocks.range.iter().find(|(direction, range)| draft.job.rw.directions[*direction] && range.0 % 512 != 0).map(|(_, range)| range.0);
+    let odd = draft
+        .job
+        .blocks
+        .range
+        .iter()
+        .find(|(direction, range)| draft.job.rw.directions[*direction] && range.0 % 512 != 0)
+        .map(|(_, range)| range.0);
     if let Some(size) = odd.filter(|_| draft.job.files.direct) {
         let name = ["bssplit", "bsrange", "bs"].into_iter().find(|name| draft.is_set(name)).unwrap_or("bs");
         draft.warn_at(name, format!("direct=1 with blocks of {size} bytes: O_DIRECT takes whole sectors only (512 or 4096 bytes), so requests will fail"));
@@ -151,7 +172,10 @@ fn rates(draft: &mut Draft) {
     for name in ["rate", "rate_iops"] {
         if draft.is_set(name) && clones > 1 {
             let written = draft.written(name);
-            draft.warn_at(name, format!("{written} is for each of the {clones} clones: together they have {clones} times that"));
+            draft.warn_at(
+                name,
+                format!("{written} is for each of the {clones} clones: together they have {clones} times that"),
+            );
         }
     }
 }
@@ -171,16 +195,27 @@ fn verification(draft: &mut Draft) {
         draft.warn_at("verify", "nothing will be verified: writing goes on until runtime is up (time_based); add verify_backlog, or remove time_based");
     }
     if overwrites {
-        draft.warn_at("norandommap", "norandommap with blocks of several sizes: blocks overlap, and only what was written last is verified");
+        draft.warn_at(
+            "norandommap",
+            "norandommap with blocks of several sizes: blocks overlap, and only what was written last is verified",
+        );
     }
 }
 
 fn logs(draft: &mut Draft) {
     let logs = &draft.job.reporting.logs;
     let each_request = logs.average_ns == 0;
-    let name = [("write_bw_log", &logs.bw), ("write_lat_log", &logs.lat), ("write_iops_log", &logs.iops)].into_iter().find(|(_, log)| log.is_some()).map(|(name, _)| name);
+    let name = [("write_bw_log", &logs.bw), ("write_lat_log", &logs.lat), ("write_iops_log", &logs.iops)]
+        .into_iter()
+        .find(|(_, log)| log.is_some())
+        .map(|(name, _)| name);
     if let Some(name) = name.filter(|_| each_request) {
-        draft.warn_at(name, format!("{name} without log_avg_msec writes one line for each request; add log_avg_msec=1000 for one a second"));
+        draft.warn_at(
+            name,
+            format!(
+                "{name} without log_avg_msec writes one line for each request; add log_avg_msec=1000 for one a second"
+            ),
+        );
     }
     let logs = &draft.job.reporting.logs;
     if logs.histogram.is_some() && logs.histogram_ns == 0 {

@@ -13,11 +13,15 @@ use measure::units::TimeUnit;
 
 fn output(command: &mut Command) -> (bool, String) {
     let output = command.output().expect("fio runs");
-    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+    )
 }
 
 fn invocation(arguments: &[String]) -> Invocation {
-    parse_command_line(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+    parse_command_line(&arguments.iter().map(OsString::from).collect::<Vec<_>>())
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
 }
 
 fn plan_of(path: &Path) -> Plan {
@@ -38,7 +42,13 @@ fn assert_same(one: Plan, other: Plan, what: &Path) {
     let (one, other) = (meaning(one), meaning(other));
     if let Some((line, (a, b))) = one.lines().zip(other.lines()).enumerate().find(|(_, (a, b))| a != b) {
         let before: Vec<&str> = one.lines().take(line).collect();
-        panic!("{}: {} or {} after\n{}", what.display(), a.trim(), b.trim(), before[line.saturating_sub(6)..].join("\n"));
+        panic!(
+            "{}: {} or {} after\n{}",
+            what.display(),
+            a.trim(),
+            b.trim(),
+            before[line.saturating_sub(6)..].join("\n")
+        );
     }
     assert_eq!(one.len(), other.len(), "{}", what.display());
 }
@@ -51,18 +61,31 @@ fn split(line: &str) -> Vec<String> {
 
 /// The arguments of a command line as fio prints it: it quotes the description and nothing else.
 fn split_as_printed(line: &str) -> Vec<String> {
-    line.split(" --").skip(1).map(|argument| format!("--{}", argument.trim_end()).replace("--description=\"", "--description=").trim_end_matches('"').to_string()).collect()
+    line.split(" --")
+        .skip(1)
+        .map(|argument| {
+            format!("--{}", argument.trim_end())
+                .replace("--description=\"", "--description=")
+                .trim_end_matches('"')
+                .to_string()
+        })
+        .collect()
 }
 
 #[test]
 fn every_option_that_fio_knows_is_known_here() {
     let Some(fio) = common::fio() else { return };
     let (_, all) = output(Command::new(fio).arg("--cmdhelp"));
-    let mut names: Vec<String> = all.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_string()).collect();
+    let mut names: Vec<String> =
+        all.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_string()).collect();
     assert!(names.len() > 180, "fio lists only {} options", names.len());
     for engine in ["io_uring", "libaio", "pvsync2", "null", "gfapi", "rbd", "net", "cpuio"] {
         let (_, own) = output(Command::new(fio).arg(format!("--enghelp={engine}")));
-        names.extend(own.lines().filter_map(|line| line.split_once(" : ").or_else(|| line.split_once(": "))).map(|(name, _)| name.trim().to_string()));
+        names.extend(
+            own.lines()
+                .filter_map(|line| line.split_once(" : ").or_else(|| line.split_once(": ")))
+                .map(|(name, _)| name.trim().to_string()),
+        );
     }
     for name in names {
         assert!(options::find(&name).is_some(), "fio's option {name} is not in the table");
@@ -78,7 +101,9 @@ fn aliases_defaults_and_words_are_fios() {
         let (_, help) = output(Command::new(fio).arg(format!("--cmdhelp={name}")));
         let mut in_words = false;
         for line in help.lines().skip(1) {
-            let Some((label, value)) = line.split_once(": ").map(|(label, value)| (label.trim(), value.trim())) else { continue };
+            let Some((label, value)) = line.split_once(": ").map(|(label, value)| (label.trim(), value.trim())) else {
+                continue;
+            };
             in_words = label == "valid values" || in_words && label.is_empty();
             if label == "alias" && !matches!(option.status, Status::Unsupported(_)) {
                 assert!(option.aliases.contains(&value), "{name}: alias {value}");
@@ -103,10 +128,17 @@ fn normal(default: &str) -> String {
 /// The numbers that fio's parser makes of values, as its debug output has them.
 fn fio_reads(fio: &str, more: &str, name: &str, values: &[&str]) -> Vec<u64> {
     let mut command = Command::new(fio);
-    command.args(["--parse-only", "--debug=parse", "--name=x", more]).args(values.iter().map(|value| format!("--{name}={value}")));
+    command
+        .args(["--parse-only", "--debug=parse", "--name=x", more])
+        .args(values.iter().map(|value| format!("--{name}={value}")));
     let (_, text) = output(&mut command);
     let start = format!(" handle_option={name}, ptr=");
-    let numbers: Vec<u64> = text.split(&start).skip(1).filter_map(|text| text.split_once("ret=0, out=")).map(|(_, out)| out.lines().next().unwrap_or_default().trim().parse().expect("a number")).collect();
+    let numbers: Vec<u64> = text
+        .split(&start)
+        .skip(1)
+        .filter_map(|text| text.split_once("ret=0, out="))
+        .map(|(_, out)| out.lines().next().unwrap_or_default().trim().parse().expect("a number"))
+        .collect();
     assert_eq!(numbers.len(), values.len(), "{text}");
     numbers
 }
@@ -114,7 +146,10 @@ fn fio_reads(fio: &str, more: &str, name: &str, values: &[&str]) -> Vec<u64> {
 #[test]
 fn sizes_are_read_as_fio_reads_them_or_the_difference_is_said() {
     let Some(fio) = common::fio() else { return };
-    let values = ["4096", "4k", "4K", "4kb", "4Kb", "4Ki", "4KiB", "3m", "3MiB", "2g", "2GB", "2GiB", "1t", "1TiB", "1p", "0x1000", "0X1000", "1.5g", "2*1024", "512b", "1 k", "+5", "8m+8m"];
+    let values = [
+        "4096", "4k", "4K", "4kb", "4Kb", "4Ki", "4KiB", "3m", "3MiB", "2g", "2GB", "2GiB", "1t", "1TiB", "1p",
+        "0x1000", "0X1000", "1.5g", "2*1024", "512b", "1 k", "+5", "8m+8m",
+    ];
     for kb_base in [1024, 1000] {
         for (value, fios) in values.iter().zip(fio_reads(fio, &format!("--kb_base={kb_base}"), "number_ios", &values)) {
             let mut reader = Reader::new(kb_base);
@@ -127,8 +162,15 @@ fn sizes_are_read_as_fio_reads_them_or_the_difference_is_said() {
 #[test]
 fn times_are_read_as_fio_reads_them_or_the_difference_is_said() {
     let Some(fio) = common::fio() else { return };
-    let values = ["5", "5s", "5S", "5ms", "5msec", "5us", "5usec", "5m", "5M", "5h", "5d", "60sec", "10min", "2hours", "1.5s", "1m30s", "0"];
-    for (name, unit) in [("runtime", TimeUnit::Seconds), ("latency_target", TimeUnit::Microseconds), ("thinktime_iotime", TimeUnit::Seconds)] {
+    let values = [
+        "5", "5s", "5S", "5ms", "5msec", "5us", "5usec", "5m", "5M", "5h", "5d", "60sec", "10min", "2hours", "1.5s",
+        "1m30s", "0",
+    ];
+    for (name, unit) in [
+        ("runtime", TimeUnit::Seconds),
+        ("latency_target", TimeUnit::Microseconds),
+        ("thinktime_iotime", TimeUnit::Seconds),
+    ] {
         for (value, fios) in values.iter().zip(fio_reads(fio, "--kb_base=1024", name, &values)) {
             let mut reader = Reader::new(1024);
             let ours = reader.time(value, unit).unwrap_or_else(|error| panic!("{value}: {error}"));
@@ -141,7 +183,10 @@ fn times_are_read_as_fio_reads_them_or_the_difference_is_said() {
 fn check(value: &str, ours: u64, fios: u64, differences: &[String], show: impl Fn(u64) -> String) {
     match differences {
         [] => assert_eq!(ours, fios, "{value}"),
-        [difference] => assert!(difference.ends_with(&format!("; fio reads {}", show(fios))), "{value}: fio reads {fios}, and we say: {difference}"),
+        [difference] => assert!(
+            difference.ends_with(&format!("; fio reads {}", show(fios))),
+            "{value}: fio reads {fios}, and we say: {difference}"
+        ),
         more => panic!("{value}: {more:?}"),
     }
 }
@@ -165,7 +210,8 @@ fn a_job_file_means_what_fios_command_line_of_it_means() {
         let (ok, text) = output(Command::new(fio).arg("--showcmd").arg(&path));
         assert!(ok, "{}: {text}", path.display());
         let line = text.lines().find(|line| line.starts_with("fio ")).expect("a command line");
-        let from_fio = invocation(&split_as_printed(line)).plan().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let from_fio =
+            invocation(&split_as_printed(line)).plan().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert_same(from_fio, plan_of(&path), &path);
     }
 }
@@ -174,7 +220,9 @@ fn a_job_file_means_what_fios_command_line_of_it_means() {
 fn our_command_line_of_a_job_file_is_fios() {
     let Some(fio) = common::fio() else { return };
     for path in common::corpus() {
-        let line = Invocation { files: vec![path.clone()], ..Invocation::default() }.show_command().unwrap_or_else(|error| panic!("{error}"));
+        let line = Invocation { files: vec![path.clone()], ..Invocation::default() }
+            .show_command()
+            .unwrap_or_else(|error| panic!("{error}"));
         let command = line.trim().strip_prefix("plimsoll run ").expect("a command line");
         let (ok, text) = output(Command::new("sh").arg("-c").arg(format!("{fio} --parse-only {command}")));
         assert!(ok, "{}: {command}\n{text}", path.display());
@@ -210,7 +258,8 @@ fn what_fio_refuses_is_refused() {
         // Not --parse-only: with it fio does not look at how options fit together. The null engine touches nothing.
         let (ok, text) = output(Command::new(fio).args(["--ioengine=null", "--filesize=1m"]).args(arguments));
         assert!(!ok, "fio accepts {arguments:?}: {text}");
-        let ours = parse_command_line(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).and_then(|invocation| invocation.plan());
+        let ours = parse_command_line(&arguments.iter().map(OsString::from).collect::<Vec<_>>())
+            .and_then(|invocation| invocation.plan());
         assert!(ours.is_err(), "{arguments:?} is accepted");
     }
 }

@@ -31,7 +31,11 @@ fn error(line: &str) -> String {
 
 #[test]
 fn values_stand_after_an_equals_sign_or_alone() {
-    for line in ["--name=x --rw=randread --bs=8k --size=1g", "--name x --rw randread --bs 8k --size 1g", "-name=x -rw=randread -bs=8k -size=1g"] {
+    for line in [
+        "--name=x --rw=randread --bs=8k --size=1g",
+        "--name x --rw randread --bs 8k --size 1g",
+        "-name=x -rw=randread -bs=8k -size=1g",
+    ] {
         let plan = plan(line);
         assert_eq!((plan.jobs.len(), plan.jobs[0].name.as_str()), (1, "x"));
         assert!(plan.jobs[0].rw.random);
@@ -43,10 +47,16 @@ fn values_stand_after_an_equals_sign_or_alone() {
 #[test]
 fn options_before_the_first_name_are_for_all_jobs() {
     let plan = plan("--ioengine=io_uring --iodepth=8 --name=a --rw=read --name=b --iodepth=16 --norandommap");
-    assert_eq!(plan.jobs.iter().map(|job| (job.name.as_str(), job.queue.depth)).collect::<Vec<_>>(), [("a", 8), ("b", 16)]);
+    assert_eq!(
+        plan.jobs.iter().map(|job| (job.name.as_str(), job.queue.depth)).collect::<Vec<_>>(),
+        [("a", 8), ("b", 16)]
+    );
     assert!(plan.jobs.iter().all(|job| job.engine == "io_uring"));
     assert_eq!(plan.global_options, [("ioengine".to_string(), "io_uring".to_string()), ("iodepth".into(), "8".into())]);
-    assert_eq!(plan.jobs[1].options, [("name".to_string(), "b".to_string()), ("iodepth".into(), "16".into()), ("norandommap".into(), String::new())]);
+    assert_eq!(
+        plan.jobs[1].options,
+        [("name".to_string(), "b".to_string()), ("iodepth".into(), "16".into()), ("norandommap".into(), String::new())]
+    );
 }
 
 #[test]
@@ -71,25 +81,61 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
     for (line, message) in [
         ("", "command line: no job is defined (give a job file, or begin a job with --name=NAME)"),
         ("--rw=read", "command line: no job is defined (give a job file, or begin a job with --name=NAME)"),
-        ("--name=x --iodept=4", "command line: --iodept is ambiguous (it may be --iodepth, --iodepth_batch, --iodepth_batch_submit, --iodepth_batch_complete_min, --iodepth_batch_complete, --iodepth_batch_complete_max)"),
+        (
+            "--name=x --iodept=4",
+            "command line: --iodept is ambiguous (it may be --iodepth, --iodepth_batch, --iodepth_batch_submit, --iodepth_batch_complete_min, --iodepth_batch_complete, --iodepth_batch_complete_max)",
+        ),
         ("--name=x --iodpeth=4", "command line: unknown option --iodpeth (did you mean --iodepth?)"),
-        ("--name=x --bs=4q", "command line: bs=4q: \"4q\" is not a size: there is no unit \"q\" (k, m, g, t, p, alone or with b or iB)"),
-        ("--name=x --bs=4k-8k", "command line: bs=4k-8k: \"4k-8k\" is two sizes: write 4k,8k for reads and writes, or use bsrange for a range of blocks"),
+        (
+            "--name=x --bs=4q",
+            "command line: bs=4q: \"4q\" is not a size: there is no unit \"q\" (k, m, g, t, p, alone or with b or iB)",
+        ),
+        (
+            "--name=x --bs=4k-8k",
+            "command line: bs=4k-8k: \"4k-8k\" is two sizes: write 4k,8k for reads and writes, or use bsrange for a range of blocks",
+        ),
         ("--name=x --size", "command line: --size needs a value (write --size=VALUE)"),
         ("--name=x --direct=yes", "command line: direct=yes: \"yes\" is not 0 or 1: write 1"),
-        ("--name=x --size=0.5k", "command line: size=0.5k is less than the block size, 4096 (a size without a unit is in bytes)"),
+        (
+            "--name=x --size=0.5k",
+            "command line: size=0.5k is less than the block size, 4096 (a size without a unit is in bytes)",
+        ),
         ("--name=x --rw=randred", "command line: rw=randred: \"randred\" is not known; did you mean randread?"),
-        ("--name=x --ioengine=rbd", "command line: unsupported engine rbd (engines: io_uring, libaio, guasi, psync, sync, vsync, pvsync, pvsync2, null, gfapi, gfapi_async, nvme_tcp)"),
+        (
+            "--name=x --ioengine=rbd",
+            "command line: unsupported engine rbd (engines: io_uring, libaio, guasi, psync, sync, vsync, pvsync, pvsync2, null, gfapi, gfapi_async, nvme_tcp)",
+        ),
         ("--name=x --ioengine=iouring", "command line: unknown engine iouring (did you mean io_uring?)"),
-        ("--name=x --zonemode=zbd", "command line: unsupported option zonemode=zbd (zoned block devices are not supported)"),
+        (
+            "--name=x --zonemode=zbd",
+            "command line: unsupported option zonemode=zbd (zoned block devices are not supported)",
+        ),
         ("--name=x --rbdname=y", "command line: unsupported option rbdname=y (the engine it belongs to is not here)"),
-        ("--name=x --fixedbufs", "command line: fixedbufs is not an option of the engine psync (it belongs to io_uring)"),
-        ("--name=x --rate=1m --rate_iops=5", "command line: rate and rate_iops exclude each other (leave one of them out)"),
-        ("--readonly --name=x --rw=write", "command line: job x writes, and --readonly forbids that (leave one of them out)"),
-        ("--output-format=terse", "command line: --output-format: terse output is not supported: use --output-format=json, where every field has a name"),
-        ("--client=host", "command line: --client: there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio"),
+        (
+            "--name=x --fixedbufs",
+            "command line: fixedbufs is not an option of the engine psync (it belongs to io_uring)",
+        ),
+        (
+            "--name=x --rate=1m --rate_iops=5",
+            "command line: rate and rate_iops exclude each other (leave one of them out)",
+        ),
+        (
+            "--readonly --name=x --rw=write",
+            "command line: job x writes, and --readonly forbids that (leave one of them out)",
+        ),
+        (
+            "--output-format=terse",
+            "command line: --output-format: terse output is not supported: use --output-format=json, where every field has a name",
+        ),
+        (
+            "--client=host",
+            "command line: --client: there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio",
+        ),
         ("--section=b --name=a", "command line: --section=b: there is no such section (sections: a)"),
-        ("nosuch.fio", "nosuch.fio: cannot read the job file nosuch.fio: entity not found (check the name; job options begin with --)"),
+        (
+            "nosuch.fio",
+            "nosuch.fio: cannot read the job file nosuch.fio: entity not found (check the name; job options begin with --)",
+        ),
     ] {
         assert_eq!(error(line), message);
     }
@@ -97,7 +143,9 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
 
 #[test]
 fn the_job_file_wins_over_the_command_line_and_that_is_said() {
-    let plan = plan_with("--bs=8k --size=1m a.fio b.fio", &[("a.fio", "[one]\nbs=4k\n"), ("b.fio", "[two]\nsize=2m\n")]).unwrap();
+    let plan =
+        plan_with("--bs=8k --size=1m a.fio b.fio", &[("a.fio", "[one]\nbs=4k\n"), ("b.fio", "[two]\nsize=2m\n")])
+            .unwrap();
     assert_eq!(plan.jobs[0].blocks.range.read.0, 4096);
     assert_eq!(plan.jobs[1].blocks.range.read.0, 4096);
     assert!(!plan.jobs[0].time.stonewall && plan.jobs[1].time.stonewall);
@@ -118,6 +166,9 @@ fn help_comes_from_the_table() {
     assert!(text("--cmdhelp=blocksize").unwrap().unwrap().starts_with("bs: Block size\n"));
     assert!(text("--enghelp=io_uring").unwrap().unwrap().contains("fixedbufs"));
     assert!(text("--help").unwrap().unwrap().contains("--output-format=normal|json|json+[,...]"));
-    assert_eq!(text("--cmdhelp=iodeph").unwrap_err().to_string(), "command line: unknown option iodeph (did you mean iodepth?)");
+    assert_eq!(
+        text("--cmdhelp=iodeph").unwrap_err().to_string(),
+        "command line: unknown option iodeph (did you mean iodepth?)"
+    );
     assert!(text("--enghelp=rbd").is_err());
 }

@@ -61,7 +61,8 @@ fn global_sections_are_for_later_sections_only() {
 fn results_carry_the_options_as_they_were_written() {
     let plan = plan("[global]\nsize=1m\n[job]\nreadwrite=randread\nblocksize=8k\nnorandommap\nbs=4k\n");
     assert_eq!(plan.global_options, [("size".to_string(), "1m".to_string())]);
-    let expected = [("rw", "randread"), ("bs", "8k"), ("norandommap", ""), ("bs", "4k")].map(|(name, value)| (name.to_string(), value.to_string()));
+    let expected = [("rw", "randread"), ("bs", "8k"), ("norandommap", ""), ("bs", "4k")]
+        .map(|(name, value)| (name.to_string(), value.to_string()));
     assert_eq!(plan.jobs[0].options, expected);
 }
 
@@ -69,13 +70,21 @@ fn results_carry_the_options_as_they_were_written() {
 fn variables_and_keywords_are_put_in() {
     let variable = |name: &str| (name == "SIZE").then(|| "3".to_string());
     let surroundings = Surroundings { variable: &variable, ..Surroundings::NONE };
-    let plan = try_plan_in("[job]\nsize=${SIZE}m\nfilename=/tmp/${UNSET}x\niodepth=$ncpus*2\nbs=$pagesize\nnumjobs=$ncpus\n", &surroundings).unwrap();
+    let plan = try_plan_in(
+        "[job]\nsize=${SIZE}m\nfilename=/tmp/${UNSET}x\niodepth=$ncpus*2\nbs=$pagesize\nnumjobs=$ncpus\n",
+        &surroundings,
+    )
+    .unwrap();
     let job = &plan.jobs[0];
     assert_eq!(job.extent.size, Some(Amount::Bytes(3 << 20)));
     assert_eq!(job.files.names, ["/tmp/x"]);
     assert_eq!(job.queue.depth, 2 * job.process.clones);
     assert!(job.blocks.range.read.0.is_power_of_two());
-    assert!(plan.warnings[0].starts_with("job.fio:3: ${UNSET} is not set in the environment, and is empty as in fio"), "{:?}", plan.warnings);
+    assert!(
+        plan.warnings[0].starts_with("job.fio:3: ${UNSET} is not set in the environment, and is empty as in fio"),
+        "{:?}",
+        plan.warnings
+    );
     assert_eq!(job.options[2].1, job.queue.depth.to_string());
 }
 
@@ -89,14 +98,29 @@ fn included_options_stand_where_the_include_does() {
         _ => Err(std::io::ErrorKind::NotFound.into()),
     };
     let surroundings = Surroundings { read: &read, ..Surroundings::NONE };
-    let parse = |text: &str| parse_text(Path::new("dir/job.fio"), text, &surroundings).and_then(|source| job::build::plan(&Default::default(), &[source], &Default::default()));
+    let parse = |text: &str| {
+        parse_text(Path::new("dir/job.fio"), text, &surroundings)
+            .and_then(|source| job::build::plan(&Default::default(), &[source], &Default::default()))
+    };
     let plan = parse("[job]\nbs=4k\ninclude more.inc\n").unwrap();
     assert_eq!((plan.jobs[0].blocks.range.read.0, plan.jobs[0].queue.depth), (8192, 7));
     for (text, message) in [
-        ("[job]\ninclude none.inc\n", "dir/job.fio:2: cannot read the included file none.inc: entity not found (check the name; job options begin with --)"),
-        ("[job]\ninclude section.inc\n", "dir/section.inc:1: an included file has no sections (move the section into the job file)"),
-        ("include more.inc\n", "dir/job.fio:1: \"include more.inc\" stands outside of any section (begin with [global] or [jobname])"),
-        ("[job]\ninclude loop.inc\n", "dir/loop.inc:1: include loop.inc: more than 16 files include each other (a file seems to include itself)"),
+        (
+            "[job]\ninclude none.inc\n",
+            "dir/job.fio:2: cannot read the included file none.inc: entity not found (check the name; job options begin with --)",
+        ),
+        (
+            "[job]\ninclude section.inc\n",
+            "dir/section.inc:1: an included file has no sections (move the section into the job file)",
+        ),
+        (
+            "include more.inc\n",
+            "dir/job.fio:1: \"include more.inc\" stands outside of any section (begin with [global] or [jobname])",
+        ),
+        (
+            "[job]\ninclude loop.inc\n",
+            "dir/loop.inc:1: include loop.inc: more than 16 files include each other (a file seems to include itself)",
+        ),
     ] {
         assert_eq!(parse(text).map(|_| ()).unwrap_err().to_string(), message);
     }
@@ -110,16 +134,34 @@ fn errors_name_the_line_and_what_to_do() {
         ("[job]\niodpeth=4\n", "job.fio:2: unknown option iodpeth (did you mean iodepth?)"),
         ("[job]\nsize=\n", "job.fio:2: size=: the size is missing"),
         ("[job]\ndirect\n", "job.fio:2: direct: a value is missing: write direct=1"),
-        ("[job]\nruntime=5q\n", "job.fio:2: runtime=5q: \"5q\" is not a time: there is no unit \"q\" (ns, us, ms, s, m, h, d)"),
-        ("[global]\nsize=2k\n[job]\nbs=4k\n", "job.fio:2: size=2k is less than the block size, 4096 (a size without a unit is in bytes)"),
-        ("[job]\nbssplit=4k/60:8k/60\n", "job.fio:2: bssplit=4k/60:8k/60: the percentages add up to 120%, which is more than 100%"),
-        ("[job]\nverify=pattern\nrw=write\n", "job.fio:2: verify=pattern needs verify_pattern (write for example verify_pattern=0xdeadbeef)"),
-        ("[job]\nverify=md5\nrw=write\nbs=64\n", "job.fio:2: blocks of 64 bytes have no room for a verification header (use blocks of at least 80 bytes, or verify=pattern, which has no header)"),
+        (
+            "[job]\nruntime=5q\n",
+            "job.fio:2: runtime=5q: \"5q\" is not a time: there is no unit \"q\" (ns, us, ms, s, m, h, d)",
+        ),
+        (
+            "[global]\nsize=2k\n[job]\nbs=4k\n",
+            "job.fio:2: size=2k is less than the block size, 4096 (a size without a unit is in bytes)",
+        ),
+        (
+            "[job]\nbssplit=4k/60:8k/60\n",
+            "job.fio:2: bssplit=4k/60:8k/60: the percentages add up to 120%, which is more than 100%",
+        ),
+        (
+            "[job]\nverify=pattern\nrw=write\n",
+            "job.fio:2: verify=pattern needs verify_pattern (write for example verify_pattern=0xdeadbeef)",
+        ),
+        (
+            "[job]\nverify=md5\nrw=write\nbs=64\n",
+            "job.fio:2: blocks of 64 bytes have no room for a verification header (use blocks of at least 80 bytes, or verify=pattern, which has no header)",
+        ),
         ("[job]\nzonemode=strided\n", "job.fio:2: zonemode=strided needs zonesize (write for example zonesize=256m)"),
         ("[job]\nsize=3z\n", "job.fio:2: size=3z: \"3z\" counts zones, and zoned block devices are not supported"),
         ("[job]\nfilename=:\n", "job.fio:2: filename has no name in it (write as filename=/path/to/file)"),
         ("[job]\ncpus_allowed=3-1\n", "job.fio:2: cpus_allowed=3-1: \"3-1\" runs backwards"),
-        ("[job]\nlog_hist_coarseness=2\n", "job.fio:2: unsupported option log_hist_coarseness=2 (only the finest bins are written)"),
+        (
+            "[job]\nlog_hist_coarseness=2\n",
+            "job.fio:2: unsupported option log_hist_coarseness=2 (only the finest bins are written)",
+        ),
         ("", "command line: no job is defined (give a job file, or begin a job with --name=NAME)"),
         ("[job]\nname=\n", "job.fio:2: name=: the value is empty"),
         ("[job]\n\u{1b}=\n", "job.fio:2: unknown option   (plimsoll run --cmdhelp lists all options)"),
@@ -135,8 +177,14 @@ fn an_unsupported_option_at_its_default_is_no_error() {
 
 #[test]
 fn sizes_of_blocks() {
-    assert_eq!(job("bs=8k,32k").blocks.range, PerDirection { read: (8192, 8192), write: (32768, 32768), trim: (32768, 32768) });
-    assert_eq!(job("bs=8k,").blocks.range, PerDirection { read: (8192, 8192), write: (4096, 4096), trim: (4096, 4096) });
+    assert_eq!(
+        job("bs=8k,32k").blocks.range,
+        PerDirection { read: (8192, 8192), write: (32768, 32768), trim: (32768, 32768) }
+    );
+    assert_eq!(
+        job("bs=8k,").blocks.range,
+        PerDirection { read: (8192, 8192), write: (4096, 4096), trim: (4096, 4096) }
+    );
     assert_eq!(job("bsrange=1k-4k,2k-8k").blocks.range.trim, (2048, 8192));
     assert_eq!(job("bssplit=4k/90:64k/").blocks.range.read, (4096, 65536));
     assert_eq!(job("rw=randread\nbs=8k\nba=4k").blocks.align.read, 4096);
@@ -149,7 +197,10 @@ fn options_act_on_each_other_as_in_fio() {
     assert_eq!(queue("iodepth_batch=0").batch, 16);
     assert_eq!(queue("iodepth_batch=64").batch, 16);
     assert_eq!(queue("iodepth_low=99").low, 16);
-    assert_eq!((queue("iodepth_batch_complete=4").batch_complete_min, queue("iodepth_batch_complete=4").batch_complete_max), (4, 4));
+    assert_eq!(
+        (queue("iodepth_batch_complete=4").batch_complete_min, queue("iodepth_batch_complete=4").batch_complete_max),
+        (4, 4)
+    );
     assert_eq!(job("rwmixwrite=30").pattern.mix_read, 70);
     assert!(job("buffered=0").files.direct);
     assert!(job("randrepeat=0").pattern.repeatable != job("randrepeat=0\nrandseed=5").pattern.repeatable);
@@ -160,15 +211,27 @@ fn options_act_on_each_other_as_in_fio() {
     assert_eq!(job("verify_pattern=0xff").verify.unwrap().kind, VerifyKind::PatternHeader);
     assert!(job("verify=0").verify.is_none());
     let reporting = job("gtod_reduce=1").reporting;
-    assert!(reporting.disable_lat && reporting.disable_clat && reporting.disable_slat && reporting.disable_bw && !reporting.clat_percentiles);
+    assert!(
+        reporting.disable_lat
+            && reporting.disable_clat
+            && reporting.disable_slat
+            && reporting.disable_bw
+            && !reporting.clat_percentiles
+    );
     assert_eq!(job("write_bw_log").reporting.logs.bw.as_deref(), Some("job"));
-    assert_eq!(job("zonesize=1m\nzoneskip=2m").extent.strided, Some(Zones { size: 1 << 20, range: 1 << 20, skip: 2 << 20 }));
+    assert_eq!(
+        job("zonesize=1m\nzoneskip=2m").extent.strided,
+        Some(Zones { size: 1 << 20, range: 1 << 20, skip: 2 << 20 })
+    );
     assert_eq!(job("prio=3").process.io_priority, Some((2, 3)));
     assert!(job("buffer_compress_percentage=100").buffers.zero);
     assert_eq!(job("kb_base=1000\nsize=1m").extent.size, Some(Amount::Bytes(1_000_000)));
     assert_eq!(job("size=1m\nkb_base=1000").extent.size, Some(Amount::Bytes(1_000_000)));
     let steady = job("ss=iops_slope:0.3%\nss_dur=10").time.steady_state.unwrap();
-    assert_eq!((steady.slope, steady.bandwidth, steady.percent, steady.limit_millionths, steady.window_ns), (true, false, true, 3000, 10_000_000_000));
+    assert_eq!(
+        (steady.slope, steady.bandwidth, steady.percent, steady.limit_millionths, steady.window_ns),
+        (true, false, true, 3000, 10_000_000_000)
+    );
 }
 
 #[test]
@@ -187,31 +250,74 @@ fn units_that_fio_misreads_are_read_as_meant_and_said() {
 #[test]
 fn each_trap_is_said_once_with_what_to_do() {
     for (text, warning) in [
-        ("iodepth=32\n", "3: iodepth=32 has no effect: the engine psync (the default) has one request in flight per clone; use ioengine=io_uring, or numjobs=32"),
-        ("iodepth=32\nioengine=libaio\n", "3: iodepth=32 has hardly an effect: libaio blocks in io_submit on buffered files; add direct=1, or use ioengine=io_uring"),
-        ("numjobs=4\nfilename=/tmp/x\n", "3: 4 clones go through the same blocks of the same file in sequence: all but the first find them in a cache; add offset_increment=25%, or a file for each"),
-        ("filename=/tmp/x\nnrfiles=4\n", "4: nrfiles has no effect with filename: the files are those that filename lists"),
-        ("time_based\n", "3: time_based has no effect without runtime: the job ends when its size is transferred; add runtime=60s"),
-        ("direct=1\nbuffered=1\n", "4: direct=1 and buffered=1 contradict each other: the last one holds, direct=0; remove one"),
-        ("rwmixread=70\nrw=randread\n", "3: rwmixread=70 has no effect with rw=randread: it is for rw=rw and rw=randrw"),
-        ("rw=rw\nrwmixread=70\nrwmixwrite=40\n", "5: rwmixread=70 and rwmixwrite=40 do not add up to 100: the last one holds, 60% reads; remove one"),
+        (
+            "iodepth=32\n",
+            "3: iodepth=32 has no effect: the engine psync (the default) has one request in flight per clone; use ioengine=io_uring, or numjobs=32",
+        ),
+        (
+            "iodepth=32\nioengine=libaio\n",
+            "3: iodepth=32 has hardly an effect: libaio blocks in io_submit on buffered files; add direct=1, or use ioengine=io_uring",
+        ),
+        (
+            "numjobs=4\nfilename=/tmp/x\n",
+            "3: 4 clones go through the same blocks of the same file in sequence: all but the first find them in a cache; add offset_increment=25%, or a file for each",
+        ),
+        (
+            "filename=/tmp/x\nnrfiles=4\n",
+            "4: nrfiles has no effect with filename: the files are those that filename lists",
+        ),
+        (
+            "time_based\n",
+            "3: time_based has no effect without runtime: the job ends when its size is transferred; add runtime=60s",
+        ),
+        (
+            "direct=1\nbuffered=1\n",
+            "4: direct=1 and buffered=1 contradict each other: the last one holds, direct=0; remove one",
+        ),
+        (
+            "rwmixread=70\nrw=randread\n",
+            "3: rwmixread=70 has no effect with rw=randread: it is for rw=rw and rw=randrw",
+        ),
+        (
+            "rw=rw\nrwmixread=70\nrwmixwrite=40\n",
+            "5: rwmixread=70 and rwmixwrite=40 do not add up to 100: the last one holds, 60% reads; remove one",
+        ),
         ("fsync=1\n", "3: fsync=1 has no effect: job job writes nothing"),
         ("rate=1m\nnumjobs=3\n", "3: rate=1m is for each of the 3 clones: together they have 3 times that"),
-        ("write_bw_log=x\n", "3: write_bw_log without log_avg_msec writes one line for each request; add log_avg_msec=1000 for one a second"),
-        ("filename=/dev/a#1\n", "3: everything from \"#1\" on is a comment, as in fio: a value cannot contain ; or #; put a blank before it if a comment was meant"),
+        (
+            "write_bw_log=x\n",
+            "3: write_bw_log without log_avg_msec writes one line for each request; add log_avg_msec=1000 for one a second",
+        ),
+        (
+            "filename=/dev/a#1\n",
+            "3: everything from \"#1\" on is a comment, as in fio: a value cannot contain ; or #; put a blank before it if a comment was meant",
+        ),
         ("bs=4k\nbsrange=1k-2k\n", "3: bs has no effect: bsrange is set too and wins, as in fio; remove one"),
-        ("direct=1\nbs=1000\n", "4: direct=1 with blocks of 1000 bytes: O_DIRECT takes whole sectors only (512 or 4096 bytes), so requests will fail"),
-        ("rw=write\nverify=crc32c\ntime_based\nruntime=5\n", "4: nothing will be verified: writing goes on until runtime is up (time_based); add verify_backlog, or remove time_based"),
+        (
+            "direct=1\nbs=1000\n",
+            "4: direct=1 with blocks of 1000 bytes: O_DIRECT takes whole sectors only (512 or 4096 bytes), so requests will fail",
+        ),
+        (
+            "rw=write\nverify=crc32c\ntime_based\nruntime=5\n",
+            "4: nothing will be verified: writing goes on until runtime is up (time_based); add verify_backlog, or remove time_based",
+        ),
         ("ioengine=io_uring\nhipri\n", "4: hipri polls devices, and buffered files cannot be polled: add direct=1"),
         ("verifysort_nr=5\n", "3: verifysort_nr=5 has no effect: fio has ignored it since 2.1"),
         ("rw=randread\nba=8k\n", "4: blockalign turns the random map off, as in fio: blocks may repeat and be missed"),
-        ("ramp_time=1\n", "3: ramp_time without runtime: if the job is done before the ramp ends, nothing is measured; add runtime and time_based"),
+        (
+            "ramp_time=1\n",
+            "3: ramp_time without runtime: if the job is done before the ramp ends, nothing is measured; add runtime and time_based",
+        ),
         ("ss=iops:1%\n", "3: steadystate has no effect without steadystate_duration: add steadystate_duration=30s"),
     ] {
         assert_eq!(warnings(text), [format!("job.fio:{warning}")], "{text}");
     }
-    let inherited = plan("[global]\nioengine=libaio\nhipri\nuserspace_reap\ndirect=1\n[a]\nioengine=io_uring\n").warnings;
-    assert_eq!(inherited, ["job.fio:4: userspace_reap has no effect on job a: it belongs to libaio, and the job's engine is io_uring"]);
+    let inherited =
+        plan("[global]\nioengine=libaio\nhipri\nuserspace_reap\ndirect=1\n[a]\nioengine=io_uring\n").warnings;
+    assert_eq!(
+        inherited,
+        ["job.fio:4: userspace_reap has no effect on job a: it belongs to libaio, and the job's engine is io_uring"]
+    );
 }
 
 #[test]

@@ -35,14 +35,35 @@ fn no_two_options_have_the_same_name() {
 #[test]
 fn a_default_that_is_written_out_changes_nothing() {
     // What these default to depends on others, or is said in words.
-    const IN_WORDS: &[&str] = &["size", "io_size", "filesize", "filename", "iodepth_low", "iodepth_batch_complete_max", "verify_backlog_batch", "verify_interval", "verify_offset", "openfiles", "ba", "nonvectored", "clocksource"];
-    for option in options::all().filter(|option| option.status == Status::Supported && !option.default.is_empty() && !IN_WORDS.contains(&option.name)) {
+    const IN_WORDS: &[&str] = &[
+        "size",
+        "io_size",
+        "filesize",
+        "filename",
+        "iodepth_low",
+        "iodepth_batch_complete_max",
+        "verify_backlog_batch",
+        "verify_interval",
+        "verify_offset",
+        "openfiles",
+        "ba",
+        "nonvectored",
+        "clocksource",
+    ];
+    for option in options::all().filter(|option| {
+        option.status == Status::Supported && !option.default.is_empty() && !IN_WORDS.contains(&option.name)
+    }) {
         // Ring options keep what was said of them.
         if ["uncached", "single-instance"].contains(&option.name) {
             continue;
         }
         let engine = engine(option);
-        assert_eq!(meaning(&format!("{engine}{}={}\n", option.name, option.default)), meaning(&engine), "{}", option.name);
+        assert_eq!(
+            meaning(&format!("{engine}{}={}\n", option.name, option.default)),
+            meaning(&engine),
+            "{}",
+            option.name
+        );
     }
 }
 
@@ -61,12 +82,14 @@ fn every_switch_switches() {
     // A pause of no time, a target that is not set, ...: switches that need something to switch.
     const NEED_OTHERS: &[&str] = &["verify_only", "time_based", "latency_run"];
     // What buffers hold does not show before they are filled; verification is off.
-    const OF_VERIFY: &[&str] = &["do_verify", "verify_fatal", "verify_dump", "verifysort", "verify_write_sequence", "experimental_verify"];
+    const OF_VERIFY: &[&str] =
+        &["do_verify", "verify_fatal", "verify_dump", "verifysort", "verify_write_sequence", "experimental_verify"];
     for option in options::all().filter(|option| option.status == Status::Supported) {
         if !matches!(option.kind, Kind::Bool(_) | Kind::Flag(_)) || NEED_OTHERS.contains(&option.name) {
             continue;
         }
-        let before = if OF_VERIFY.contains(&option.name) { "verify=md5\nrw=randwrite\n".to_string() } else { engine(option) };
+        let before =
+            if OF_VERIFY.contains(&option.name) { "verify=md5\nrw=randwrite\n".to_string() } else { engine(option) };
         let with = |value: &str| meaning(&format!("{before}{}={value}\n", option.name));
         let same_as_default = ["randrepeat"].contains(&option.name) && with("0") == with("1");
         assert!(!same_as_default && with("0") != with("1"), "{} changes nothing", option.name);

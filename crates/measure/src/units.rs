@@ -75,7 +75,10 @@ pub fn parse_size(text: &str, kb_base: u32) -> Result<Size, UnitError> {
     if let Some(number) = text.strip_suffix('%').filter(|number| is_decimal(number)) {
         return Ok(Size::Percent(percent_number(number)?));
     }
-    if let Some(number) = text.strip_suffix(['z', 'Z']).filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())) {
+    if let Some(number) = text
+        .strip_suffix(['z', 'Z'])
+        .filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    {
         return number.parse().map(Size::Zones).or_else(|_| error(format!("\"{text}\" is too large")));
     }
     parse_bytes(text, kb_base).map(Size::Bytes)
@@ -138,7 +141,10 @@ pub fn parse_number(text: &str) -> Result<f64, UnitError> {
 ///
 /// # Errors
 /// What `parse` says of either end.
-pub fn parse_range<T: PartialOrd + Copy>(text: &str, parse: impl Fn(&str) -> Result<T, UnitError>) -> Result<(T, T), UnitError> {
+pub fn parse_range<T: PartialOrd + Copy>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, UnitError>,
+) -> Result<(T, T), UnitError> {
     match split_outside_parentheses(text, &['-', ':']) {
         None => parse(text).map(|value| (value, value)),
         Some((low, high)) => {
@@ -321,7 +327,11 @@ impl<'a> Expression<'a> {
 
     fn add(&mut self, value: Value, sign: i128) -> Result<Value, UnitError> {
         let other = self.product()?;
-        let amount = other.amount.checked_mul(sign).and_then(|other| value.amount.checked_add(other)).ok_or_else(|| self.overflow())?;
+        let amount = other
+            .amount
+            .checked_mul(sign)
+            .and_then(|other| value.amount.checked_add(other))
+            .ok_or_else(|| self.overflow())?;
         Ok(Value { amount, bare: value.bare && other.bare })
     }
 
@@ -409,7 +419,9 @@ impl<'a> Expression<'a> {
             let factor = self.factor(unit)?;
             let scaled = mantissa.checked_mul(factor).ok_or_else(|| self.overflow())?;
             total = total.checked_add(scaled / 10i128.pow(decimals)).ok_or_else(|| self.overflow())?;
-            let another = matches!(self.language, Language::Time { .. }) && !unit.is_empty() && self.rest.starts_with(|next: char| next.is_ascii_digit());
+            let another = matches!(self.language, Language::Time { .. })
+                && !unit.is_empty()
+                && self.rest.starts_with(|next: char| next.is_ascii_digit());
             bare &= unit.is_empty();
             if !another {
                 return Ok(Value { amount: total, bare });
@@ -437,7 +449,11 @@ impl<'a> Expression<'a> {
         let decimals = digits.find('.').map_or(0, |point| digits.len() - point - 1);
         let value = digits.replace('.', "").parse::<i128>().map_err(|_| self.overflow())?;
         // 10^18 keeps the product with any unit inside 128 bits.
-        if decimals > 18 { error(format!("\"{}\" has too many decimals", self.text)) } else { Ok((value, decimals as u32)) }
+        if decimals > 18 {
+            error(format!("\"{}\" has too many decimals", self.text))
+        } else {
+            Ok((value, decimals as u32))
+        }
     }
 
     /// The letters that come next, maybe none.
@@ -450,7 +466,9 @@ impl<'a> Expression<'a> {
 
     fn factor(&self, unit: &str) -> Result<i128, UnitError> {
         let (kind, units) = self.language.kind();
-        self.language.factor(unit).ok_or_else(|| UnitError(format!("\"{}\" is not a {kind}: there is no unit \"{unit}\" ({units})", self.text)))
+        self.language.factor(unit).ok_or_else(|| {
+            UnitError(format!("\"{}\" is not a {kind}: there is no unit \"{unit}\" ({units})", self.text))
+        })
     }
 }
 
@@ -495,7 +513,18 @@ mod tests {
     #[test]
     fn times_have_a_default_unit() {
         const S: u64 = 1_000_000_000;
-        for (text, ns) in [("60", 60 * S), ("60s", 60 * S), ("60sec", 60 * S), ("10min", 600 * S), ("1m30s", 90 * S), ("1.5h", 5400 * S), ("250us", 250_000), ("2D", 172_800 * S), ("(2*30)", 60 * S), ("2m + 1s", 121 * S)] {
+        for (text, ns) in [
+            ("60", 60 * S),
+            ("60s", 60 * S),
+            ("60sec", 60 * S),
+            ("10min", 600 * S),
+            ("1m30s", 90 * S),
+            ("1.5h", 5400 * S),
+            ("250us", 250_000),
+            ("2D", 172_800 * S),
+            ("(2*30)", 60 * S),
+            ("2m + 1s", 121 * S),
+        ] {
             assert_eq!(parse_time_ns(text, TimeUnit::Seconds), Ok(ns), "{text}");
         }
         assert_eq!(parse_time_ns("5", TimeUnit::Microseconds), Ok(5_000));

@@ -2,6 +2,8 @@
 
 mod reading;
 mod render;
+// A table: one option a row.
+#[rustfmt::skip]
 mod table;
 pub(crate) mod values;
 
@@ -92,7 +94,11 @@ pub enum Kind {
     /// Any text or no value.
     OptionalText(fn(&mut Draft, &str)),
     /// A language of its own: how it is written, the words it starts with, and its parser.
-    Custom(&'static str, &'static [(&'static str, &'static str)], fn(&mut Draft, &mut Reader, &str) -> Result<(), String>),
+    Custom(
+        &'static str,
+        &'static [(&'static str, &'static str)],
+        fn(&mut Draft, &mut Reader, &str) -> Result<(), String>,
+    ),
     /// Not looked at: the option has no effect.
     Opaque,
 }
@@ -115,7 +121,9 @@ impl Kind {
             Kind::TimeRange(unit, _) => format!("time[-time], {} if bare", unit.name()),
             Kind::BytesRange(_) => "size[-size]".into(),
             Kind::EachBytes(..) => "size[,size[,size]]: reads, writes, trims".into(),
-            Kind::EachCount(low, high, _) => format!("number[,number[,number]]: reads, writes, trims; {}", bounds(low, *high)),
+            Kind::EachCount(low, high, _) => {
+                format!("number[,number[,number]]: reads, writes, trims; {}", bounds(low, *high))
+            }
             Kind::EachTime(unit, _) => format!("time[,time[,time]]: reads, writes, trims; {} if bare", unit.name()),
             Kind::EachRange(_) => "size-size[,size-size[,size-size]]: reads, writes, trims".into(),
             Kind::Word(..) => "word".into(),
@@ -158,8 +166,21 @@ impl OptionSpec {
     }
 
     /// An option of fio's that is refused.
-    const fn unsupported(name: &'static str, default: &'static str, help: &'static str, reason: &'static str) -> OptionSpec {
-        OptionSpec { name, aliases: &[], kind: Kind::Opaque, default, help, status: Status::Unsupported(reason), engines: &[] }
+    const fn unsupported(
+        name: &'static str,
+        default: &'static str,
+        help: &'static str,
+        reason: &'static str,
+    ) -> OptionSpec {
+        OptionSpec {
+            name,
+            aliases: &[],
+            kind: Kind::Opaque,
+            default,
+            help,
+            status: Status::Unsupported(reason),
+            engines: &[],
+        }
     }
 
     /// Whether it may stand without a value.
@@ -186,7 +207,11 @@ pub fn find(name: &str) -> Option<&'static OptionSpec> {
 /// The known name closest to `name`, if one is close enough to be meant.
 pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = 1 + name.chars().count() / 4;
-    known.map(|known| (distance(name, known), known)).filter(|(distance, _)| *distance <= limit).min().map(|(_, known)| known)
+    known
+        .map(|known| (distance(name, known), known))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, known)| known)
 }
 
 /// Insertions, deletions, substitutions and swaps of neighbours between two names (optimal string alignment).

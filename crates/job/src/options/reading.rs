@@ -45,7 +45,8 @@ impl Reader {
             Size::Percent(percent) => {
                 let whole = percent.trunc();
                 if whole != percent {
-                    self.differences.push(format!("\"{text}\" is {percent}% here; fio reads {}", fio_fraction_percent(whole)));
+                    self.differences
+                        .push(format!("\"{text}\" is {percent}% here; fio reads {}", fio_fraction_percent(whole)));
                 }
                 Ok(Amount::Percent(percent))
             }
@@ -140,7 +141,14 @@ mod tests {
             assert_eq!(bytes(text, 1024).1, Vec::<String>::new(), "{text}");
         }
         assert_eq!(bytes("4KiB", 1000), (4096, vec![]));
-        for (text, unit) in [("60", TimeUnit::Seconds), ("60s", TimeUnit::Seconds), ("5m", TimeUnit::Microseconds), ("5ms", TimeUnit::Seconds), ("5usec", TimeUnit::Seconds), ("500", TimeUnit::Milliseconds)] {
+        for (text, unit) in [
+            ("60", TimeUnit::Seconds),
+            ("60s", TimeUnit::Seconds),
+            ("5m", TimeUnit::Microseconds),
+            ("5ms", TimeUnit::Seconds),
+            ("5usec", TimeUnit::Seconds),
+            ("500", TimeUnit::Milliseconds),
+        ] {
             let mut reader = Reader::new(1024);
             reader.time(text, unit).expect(text);
             assert_eq!(reader.differences, Vec::<String>::new(), "{text}");
@@ -155,6 +163,9 @@ mod tests {
         let mut reader = Reader::new(1024);
         assert_eq!(reader.time("10min", TimeUnit::Seconds), Ok(600_000_000_000));
         assert_eq!(reader.time("60sec", TimeUnit::Seconds), Ok(60_000_000_000));
-        assert_eq!(reader.differences, ["\"10min\" is 600s here; fio reads 10us", "\"60sec\" is 60s here; fio reads 60us"]);
+        assert_eq!(
+            reader.differences,
+            ["\"10min\" is 600s here; fio reads 10us", "\"60sec\" is 60s here; fio reads 60us"]
+        );
     }
 }

@@ -63,10 +63,18 @@ pub fn markdown() -> String {
         let _ = write!(text, "\n## {}\n\n| option | value | default | |\n| --- | --- | --- | --- |\n", group.title);
         for option in group.options {
             let names = option.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            let form = if words(option).is_empty() { option.kind.form() } else { format!("{}: {}", option.kind.form(), word_list(option)) };
+            let form = if words(option).is_empty() {
+                option.kind.form()
+            } else {
+                format!("{}: {}", option.kind.form(), word_list(option))
+            };
             let form = if matches!(option.kind, Kind::Opaque) { String::new() } else { form };
             let default = if option.default.is_empty() { String::new() } else { format!("`{}`", option.default) };
-            let engines = if option.engines.is_empty() { String::new() } else { format!(" Engines: {}.", option.engines.join(", ")) };
+            let engines = if option.engines.is_empty() {
+                String::new()
+            } else {
+                format!(" Engines: {}.", option.engines.join(", "))
+            };
             let status = match option.status {
                 Status::Supported => String::new(),
                 Status::NoEffect(reason) => format!(" **No effect:** {reason}."),

@@ -6,9 +6,13 @@ use measure::units::TimeUnit::{Microseconds, Milliseconds, Seconds};
 use super::Kind::*;
 use super::values;
 use super::{Each, Group, Kind, OptionSpec};
+use crate::engines;
 use crate::job::{ClockSource, ExitWhat, Fadvise, Fallocate, FileLock, Generator, MemoryKind, OpenSync, Unified};
 
 const U32: u64 = u32::MAX as u64;
+
+/// More requests or clones than any machine takes: keeps a typing error from asking for all of its memory.
+const MANY: u64 = 1 << 20;
 
 const fn option(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> OptionSpec {
     OptionSpec::new(name, kind, default, help)
@@ -52,7 +56,8 @@ pub(super) const RW_WORDS: &[(&str, &str)] = &[
 static CORE: &[OptionSpec] = &[
     option("name", Text(|d, v| d.job.name = v.into()), "", "Name of the job"),
     option("description", Text(|d, v| d.job.description = Some(v.into())), "", "Text that goes with the result"),
-    option("ioengine", Text(|d, v| d.job.engine = v.into()), "psync", "How requests are carried out"),
+    // Which engine is here is checked once the whole section is read: a job may replace the global one.
+    option("ioengine", Custom("word", &engines::WORDS, |d, _, v| { d.job.engine = v.into(); Ok(()) }), "psync", "How requests are carried out"),
     option("rw", Custom("word[:N]; N is a stride in bytes, or for random the ops at one offset", RW_WORDS, |d, r, v| values::rw(r, v).map(|rw| d.job.rw = rw)), "read", "Which way and in which order").aliases(&["readwrite"]),
     option("bs", EachBytes(1, |d, v| values::update(&mut d.block, narrow(v, Some))), "4k", "Block size").aliases(&["blocksize"]),
     option("bsrange", EachRange(|d, v| { values::update(&mut d.block_range, narrow(v, Some)); d.job.blocks.split = PerDirection::default(); }), "", "Range of block sizes").aliases(&["blocksize_range"]),
@@ -73,8 +78,8 @@ static CORE: &[OptionSpec] = &[
     option("offset_align", Bytes(0, |d, v| d.job.extent.offset_align = v), "0", "Alignment of an offset given in percent"),
     option("offset_increment", Amount(|d, v| d.job.extent.offset_increment = v), "0", "Added to offset once for each earlier clone"),
     option("number_ios", Count(0, u64::MAX, |d, v| d.job.extent.number_ios = Some(v).filter(|n| *n > 0)), "0", "End after so many requests"),
-    option("iodepth", Count(1, U32, |d, v| d.job.queue.depth = v as u32), "1", "Requests in flight, each clone"),
-    option("numjobs", Count(1, U32, |d, v| d.job.process.clones = v as u32), "1", "Clones of the job"),
+    option("iodepth", Count(1, MANY, |d, v| d.job.queue.depth = v as u32), "1", "Requests in flight, each clone"),
+    option("numjobs", Count(1, MANY, |d, v| d.job.process.clones = v as u32), "1", "Clones of the job"),
     option("direct", Bool(|d, v| d.job.files.direct = v), "0", "Bypass the page cache (O_DIRECT)"),
     option("buffered", Bool(|d, v| d.job.files.direct = !v), "1", "The opposite of direct"),
     option("thread", Flag(|d, v| d.job.process.thread = v), "0", "Clones are threads instead of processes"),
@@ -119,7 +124,7 @@ static FILES: &[OptionSpec] = &[
     option("filename_format", Text(|d, v| d.job.files.format = v.into()), "$jobname.$jobnum.$filenum", "How names of files are made"),
     option("unique_filename", Bool(|d, v| d.job.files.unique = v), "1", "Put the client's address before file names").no_effect("it is for fio's network clients"),
     option("opendir", Text(|d, v| d.job.files.opendir = Some(v.into())), "", "Use all files below this directory"),
-    option("nrfiles", Count(1, U32, |d, v| d.job.files.count = v as u32), "1", "Files of each clone").aliases(&["nr_files"]),
+    option("nrfiles", Count(1, 1 << 28, |d, v| d.job.files.count = v as u32), "1", "Files of each clone").aliases(&["nr_files"]),
     option("openfiles", Count(0, U32, |d, v| d.job.files.open = Some(v as u32).filter(|n| *n > 0)), "all", "Files open at the same time"),
     option(
         "file_service_type",

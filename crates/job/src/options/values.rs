@@ -82,7 +82,8 @@ pub fn rw(reader: &mut Reader, text: &str) -> Result<Rw, String> {
     match suffix {
         Some(suffix) if random => rw.ops_per_offset = reader.count(suffix, 1, u32::MAX.into())? as u32,
         Some(suffix) => {
-            let stride = measure::units::parse_signed_bytes(suffix, reader.kb_base).map_err(|error| error.to_string())?;
+            let stride =
+                measure::units::parse_signed_bytes(suffix, reader.kb_base).map_err(|error| error.to_string())?;
             if stride > 0 {
                 // For the difference to fio's reading, if there is one.
                 reader.bytes(suffix)?;
@@ -125,7 +126,11 @@ pub fn bssplit(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<(u64,
         let mut sizes = Vec::new();
         let mut shares = Vec::new();
         for (size, share) in pairs(list) {
-            sizes.push(reader.bytes(size).and_then(|bytes| if bytes == 0 { Err("a block has at least one byte".into()) } else { Ok(bytes) })?);
+            sizes.push(
+                reader.bytes(size).and_then(|bytes| {
+                    if bytes == 0 { Err("a block has at least one byte".into()) } else { Ok(bytes) }
+                })?,
+            );
             shares.push(share.map(percent).transpose()?.filter(|share| *share > 0.0));
         }
         Ok(sizes.into_iter().zip(complete(shares, "percentages")?).collect())
@@ -133,7 +138,10 @@ pub fn bssplit(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<(u64,
 }
 
 /// Reads `reads,writes,trims` where each part is a list; a part that is left out is as the one before.
-fn lists<T: Clone>(text: &str, mut parse: impl FnMut(&str) -> Result<Vec<T>, String>) -> Result<PerDirection<Vec<T>>, String> {
+fn lists<T: Clone>(
+    text: &str,
+    mut parse: impl FnMut(&str) -> Result<Vec<T>, String>,
+) -> Result<PerDirection<Vec<T>>, String> {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     if parts.len() > 3 {
         return Err("there are more than three parts: reads, writes, trims".into());
@@ -166,7 +174,10 @@ pub fn random_distribution(reader: &mut Reader, text: &str) -> Result<RandomDist
             let (accesses, sizes): (Vec<_>, Vec<_>) = pairs(list).unzip();
             let accesses = accesses.into_iter().map(|share| percent(share).map(Some)).collect::<Result<_, _>>()?;
             let sizes = sizes.into_iter().map(|size| size.map(percent).transpose()).collect::<Result<_, _>>()?;
-            Ok(complete(accesses, "shares of the accesses")?.into_iter().zip(complete(sizes, "shares of the file")?).collect())
+            Ok(complete(accesses, "shares of the accesses")?
+                .into_iter()
+                .zip(complete(sizes, "shares of the file")?)
+                .collect())
         })
         .map(RandomDistribution::Zoned),
         "zoned_abs" => lists(rest, |list| {
@@ -186,7 +197,8 @@ pub fn random_distribution(reader: &mut Reader, text: &str) -> Result<RandomDist
 
 /// `zipf`, `pareto`, `normal` (`gauss`) with their parameter and centre.
 fn distribution(word: &str, rest: &str) -> Result<Distribution, String> {
-    let (parameter, centre) = rest.split_once(':').map_or((rest, None), |(parameter, centre)| (parameter, Some(centre)));
+    let (parameter, centre) =
+        rest.split_once(':').map_or((rest, None), |(parameter, centre)| (parameter, Some(centre)));
     let number = |text: &str| measure::units::parse_number(text).map_err(|error| error.to_string());
     let centre = centre.map(number).transpose()?.filter(|centre| *centre != -1.0);
     if centre.is_some_and(|centre| !(0.0..=1.0).contains(&centre)) {
@@ -228,7 +240,13 @@ pub fn file_service(reader: &mut Reader, text: &str) -> Result<(FileService, u32
 pub fn numbers(text: &str) -> Result<Vec<u32>, String> {
     /// More than any kernel has; keeps a typing error from filling the memory.
     const MOST: u32 = 8191;
-    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= MOST).ok_or_else(|| format!("\"{text}\" is not a number from 0 to {MOST}"));
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u32>()
+            .ok()
+            .filter(|number| *number <= MOST)
+            .ok_or_else(|| format!("\"{text}\" is not a number from 0 to {MOST}"))
+    };
     let mut all = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (first, last) = match part.split_once('-') {
@@ -254,7 +272,8 @@ pub fn ignore_error(text: &str) -> Result<[Vec<i32>; 3], String> {
         };
         for name in part.split(':').map(str::trim).filter(|name| !name.is_empty()) {
             let number = ERRNO_NAMES.iter().position(|known| *known == name).map(|index| index as i32 + 1);
-            let number = number.or_else(|| name.parse::<i32>().ok().map(i32::saturating_abs).filter(|number| *number > 0));
+            let number =
+                number.or_else(|| name.parse::<i32>().ok().map(i32::saturating_abs).filter(|number| *number > 0));
             list.push(number.ok_or_else(|| format!("\"{name}\" is not an error's name or number"))?);
         }
     }
@@ -263,9 +282,9 @@ pub fn ignore_error(text: &str) -> Result<[Vec<i32>; 3], String> {
 
 /// errno(3), from 1 on: the numbers that all Linux architectures share.
 const ERRNO_NAMES: [&str; 34] = [
-    "EPERM", "ENOENT", "ESRCH", "EINTR", "EIO", "ENXIO", "E2BIG", "ENOEXEC", "EBADF", "ECHILD", "EAGAIN", "ENOMEM", "EACCES", "EFAULT", "ENOTBLK", "EBUSY",
-    "EEXIST", "EXDEV", "ENODEV", "ENOTDIR", "EISDIR", "EINVAL", "ENFILE", "EMFILE", "ENOTTY", "ETXTBSY", "EFBIG", "ENOSPC", "ESPIPE", "EROFS", "EMLINK",
-    "EPIPE", "EDOM", "ERANGE",
+    "EPERM", "ENOENT", "ESRCH", "EINTR", "EIO", "ENXIO", "E2BIG", "ENOEXEC", "EBADF", "ECHILD", "EAGAIN", "ENOMEM",
+    "EACCES", "EFAULT", "ENOTBLK", "EBUSY", "EEXIST", "EXDEV", "ENODEV", "ENOTDIR", "EISDIR", "EINVAL", "ENFILE",
+    "EMFILE", "ENOTTY", "ETXTBSY", "EFBIG", "ENOSPC", "ESPIPE", "EROFS", "EMLINK", "EPIPE", "EDOM", "ERANGE",
 ];
 
 /// `replay_skip=`.
@@ -318,7 +337,14 @@ pub fn steady_state(reader: &mut Reader, text: &str) -> Result<SteadyState, Stri
     if !(0.0..1e12).contains(&value) {
         return Err(format!("\"{limit}\" is out of range"));
     }
-    Ok(SteadyState { bandwidth, slope, limit_millionths: (value * 1e6).round() as u64, percent, window_ns: 0, ramp_ns: 0 })
+    Ok(SteadyState {
+        bandwidth,
+        slope,
+        limit_millionths: (value * 1e6).round() as u64,
+        percent,
+        window_ns: 0,
+        ramp_ns: 0,
+    })
 }
 
 /// `verify=`; None for 0.
@@ -381,7 +407,9 @@ pub fn pattern(text: &str, with_offset: bool) -> Result<VerifyPattern, String> {
                 return Err(format!("\"{rest}\" has no hexadecimal digits after 0x"));
             }
             let digits = &hex.as_bytes()[..end];
-            pattern.bytes.extend(digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | (*digit as char).to_digit(16).unwrap_or(0) as u8)));
+            pattern.bytes.extend(digits.chunks(2).map(|pair| {
+                pair.iter().fold(0, |byte, digit| byte << 4 | (*digit as char).to_digit(16).unwrap_or(0) as u8)
+            }));
             &hex[end..]
         } else {
             let sign = usize::from(rest.starts_with(['-', '+']));

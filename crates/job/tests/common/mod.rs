@@ -15,7 +15,10 @@ pub fn fio() -> Option<&'static str> {
     match Command::new("fio").arg("--version").output() {
         Ok(output) if output.stdout.starts_with(b"fio-3.33") => Some("fio"),
         Ok(output) => {
-            skip(&format!("these tests compare with fio 3.33, and {} is installed", String::from_utf8_lossy(&output.stdout).trim()));
+            skip(&format!(
+                "these tests compare with fio 3.33, and {} is installed",
+                String::from_utf8_lossy(&output.stdout).trim()
+            ));
             None
         }
         Err(_) => {
@@ -35,7 +38,10 @@ pub fn corpus() -> Vec<PathBuf> {
 #[allow(dead_code)]
 pub fn job_files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("folder entry").path()).filter(|path| path.extension().is_some_and(|end| end == "fio")).collect();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("folder entry").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "fio"))
+        .collect();
     files.sort();
     files
 }
