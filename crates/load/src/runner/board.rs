@@ -59,6 +59,13 @@ impl Board {
         Seat { words: &self.words[start..start + SEAT] }
     }
 
+    /// Nanoseconds between looks at a gate: the more clones wait, the more seldom, or their looking would keep the
+    /// processors from those that still have to get ready.
+    pub fn gate_poll_ns(&self) -> u64 {
+        let clones = (self.words.len() - HEADER) / SEAT;
+        100_000 + 50_000 * clones as u64
+    }
+
     /// Tells every clone to end.
     pub fn stop_all(&self) {
         self.words[0].store(1, Relaxed);

@@ -242,7 +242,7 @@ fn wait_at_gate(orders: &Orders) -> u64 {
             sleep_until_ns(at);
             return orders.clock.now_ns();
         }
-        sleep_until_ns(monotonic_ns() + 100_000);
+        sleep_until_ns(monotonic_ns() + orders.board.gate_poll_ns());
     }
 }
 

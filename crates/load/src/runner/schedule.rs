@@ -326,7 +326,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             std::thread::sleep(Duration::from_micros(200));
         }
         // Near enough not to be noticed, far enough for every clone to be asleep on it.
-        let start_at_ns = monotonic_ns() + 500_000;
+        let start_at_ns = monotonic_ns() + self.board.gate_poll_ns() + 500_000;
         for &index in due {
             self.board.seat(index).open_gate(start_at_ns);
         }
