@@ -226,6 +226,16 @@ fn reads_and_writes_mix_as_asked() {
 }
 
 #[test]
+fn sequential_directions_go_on_apart() {
+    let ops = ops(&mixed(|job| job.rw.random = false), &[1024 * KIB]);
+    for direction in [Direction::Read, Direction::Write] {
+        let mine = ops.iter().filter(|op| op.kind == OpKind::Io(direction));
+        assert!(mine.enumerate().all(|(index, op)| op.offset == 4096 + index as u64 * 4096));
+    }
+    assert_eq!(ops.len(), 256);
+}
+
+#[test]
 fn a_wanted_direction_is_given() {
     let mut workload = Workload::new(&mixed(|_| {}), 0, &extents(&[1024 * KIB])).unwrap();
     for direction in [Direction::Write, Direction::Write, Direction::Read, Direction::Write, Direction::Read] {

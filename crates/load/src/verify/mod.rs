@@ -300,8 +300,12 @@ impl Verifier {
         part: usize,
         expected: &Expected,
     ) -> Result<(), Mismatch> {
-        let pattern = self.period(expected.offset);
-        let differs = (from..to).find(|&at| block[at] != pattern[at % pattern.len()]);
+        let first_end = (from + self.pattern.bytes.len()).min(to);
+        // The first period byte by byte, the rest by its likeness to what lies a period before.
+        let is = |at: usize| self.pattern_byte(at, expected.offset);
+        let first = (from..first_end).find(|&at| block[at] != is(at));
+        let same = first.is_none() && block[first_end..to] == block[from..to - (first_end - from)];
+        let differs = if same { None } else { first.or_else(|| (first_end..to).find(|&at| block[at] != is(at))) };
         match differs {
             None => Ok(()),
             Some(at) => Err(Mismatch {
@@ -309,7 +313,7 @@ impl Verifier {
                 offset: expected.offset + (part + self.place(at - part)) as u64,
                 block: (expected.offset + part as u64, (to - part) as u32),
                 what: "byte of the pattern",
-                expected: format!("{:#04x}", pattern[at % pattern.len()]),
+                expected: format!("{:#04x}", is(at)),
                 got: format!("{:#04x}", block[at]),
             }),
         }
@@ -360,20 +364,24 @@ impl Verifier {
         if self.pattern.bytes.is_empty() {
             return self.body.fill(&mut Random::new(seed), block);
         }
-        let pattern = self.period(offset);
-        for piece in block.chunks_mut(pattern.len()) {
-            piece.copy_from_slice(&pattern[..piece.len()]);
+        let period = self.pattern.bytes.len();
+        for (at, byte) in block.iter_mut().enumerate().take(period) {
+            *byte = self.pattern_byte(at, offset);
+        }
+        // Doubling what is there keeps whole periods.
+        let mut filled = period.min(block.len());
+        while filled < block.len() {
+            let more = filled.min(block.len() - filled);
+            block.copy_within(..more, filled);
+            filled += more;
         }
     }
 
-    /// One period of the pattern, with the block's offset where `%o` stands.
-    fn period(&self, offset: u64) -> Vec<u8> {
-        let mut bytes = self.pattern.bytes.clone();
-        for &at in &self.pattern.offset_at {
-            let end = (at + 8).min(bytes.len());
-            bytes[at..end].copy_from_slice(&offset.to_le_bytes()[..end - at]);
-        }
-        bytes
+    /// The byte of the pattern that belongs at `at` in a block that lies at `offset`, which stands where `%o` does.
+    fn pattern_byte(&self, at: usize, offset: u64) -> u8 {
+        let within = at % self.pattern.bytes.len();
+        let offset_byte = self.pattern.offset_at.iter().find(|&&start| (start..start + 8).contains(&within));
+        offset_byte.map_or(self.pattern.bytes[within], |start| offset.to_le_bytes()[within - start])
     }
 
     fn step(&self, block: usize) -> usize {
