@@ -110,7 +110,9 @@ pub fn sentence(sides: (&str, &str), effects: &[Effect]) -> String {
     match effect.outcome() {
         Outcome::Undecided => {
             let widest = figures::percent(low.abs().max(high.abs()));
-            format!("No difference in {name} between {a} and {b} can be told from noise ({range}); if there is one, it is below {widest}.")
+            format!(
+                "No difference in {name} between {a} and {b} can be told from noise ({range}); if there is one, it is below {widest}."
+            )
         }
         outcome => {
             let word = if outcome == Outcome::Better { "better" } else { "worse" };
@@ -164,7 +166,8 @@ fn over_time(run: &RunResult, of: impl Fn(&[&Interval]) -> Option<f64>) -> Vec<f
     let start = run.jobs.iter().map(|job| job.start_unix_ms).min().unwrap_or(0);
     for job in &run.jobs {
         let step = job.interval_ns.max(1);
-        for interval in job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= step) {
+        for interval in job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= step)
+        {
             let end_ns = interval.end_ns.saturating_add((job.start_unix_ms - start).saturating_mul(1_000_000));
             together.entry(end_ns.saturating_sub(1) / step).or_default().push(interval);
         }

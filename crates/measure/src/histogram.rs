@@ -42,14 +42,7 @@ impl Default for Histogram {
 impl Histogram {
     /// An empty histogram. Its 58 KiB are allocated by the first sample and touched only where samples fall.
     pub fn new() -> Histogram {
-        Histogram {
-            counts: Box::default(),
-            count: 0,
-            sum: 0,
-            sum_of_squares: 0.0,
-            min: u64::MAX,
-            max: 0,
-        }
+        Histogram { counts: Box::default(), count: 0, sum: 0, sum_of_squares: 0.0, min: u64::MAX, max: 0 }
     }
 
     /// Counts one sample.
@@ -257,7 +250,10 @@ impl<'de> Deserialize<'de> for Histogram {
             let bucket = histogram.counts.get_mut(index as usize).ok_or_else(|| D::Error::custom("no such bucket"))?;
             *bucket = n;
             // So few that a few thousand histograms can be merged without overflow.
-            count = count.checked_add(n).filter(|count| *count <= 1 << 52).ok_or_else(|| D::Error::custom("too many samples"))?;
+            count = count
+                .checked_add(n)
+                .filter(|count| *count <= 1 << 52)
+                .ok_or_else(|| D::Error::custom("too many samples"))?;
         }
         if count != written.count || (count > 0 && written.min > written.max) || !written.sum_of_squares.is_finite() {
             return Err(D::Error::custom("the buckets do not add up to the count, or the ends are swapped"));
@@ -318,7 +314,11 @@ mod tests {
     fn merging_equals_recording_together_and_survives_json() {
         let (mut one, mut two, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
         for value in (0..5_000u64).map(|i| i * i * 97) {
-            if value % 3 == 0 { one.record(value) } else { two.record(value) }
+            if value % 3 == 0 {
+                one.record(value)
+            } else {
+                two.record(value)
+            }
             both.record(value);
         }
         one.merge(&two);
@@ -327,7 +327,12 @@ mod tests {
         assert!(one.buckets().eq(both.buckets()));
         let read: Histogram = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
         assert_eq!(read, one);
-        assert!(serde_json::from_str::<Histogram>(r#"{"count":1,"min":0,"max":0,"sum":"0","sum_of_squares":0,"buckets":[]}"#).is_err());
+        assert!(
+            serde_json::from_str::<Histogram>(
+                r#"{"count":1,"min":0,"max":0,"sum":"0","sum_of_squares":0,"buckets":[]}"#
+            )
+            .is_err()
+        );
     }
 
     #[test]

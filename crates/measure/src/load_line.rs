@@ -47,7 +47,8 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
         (quantile(&replicates, low, 0.025), quantile(&replicates, high, 0.975))
     };
     let (low, high) = interval(&|shape| Some(shape.plateau), &|shape| Some(shape.plateau));
-    let plateau_iops = Estimate { mean: measured.plateau, low: low.min(measured.plateau), high: high.max(measured.plateau) };
+    let plateau_iops =
+        Estimate { mean: measured.plateau, low: low.min(measured.plateau), high: high.max(measured.plateau) };
     let (low, high) = interval(&|shape| Some(shape.load_line.0), &|shape| Some(shape.load_line.1));
     let load_line = around(measured.load_line, low, high);
     let overload = measured.overload.and_then(|bounds| {
@@ -66,12 +67,15 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
 }
 
 impl Curve {
-    /// The point to run at: the smallest measured depth that reaches the load line's level within its own confidence,
-    /// so that what it gives was seen and not interpolated. The deepest while the curve still rises; None without a line.
+    /// The point to run at: the smallest measured depth that reaches the load line's level within its own confidence
+    /// (or 1 %, whichever is less), so that what it gives was seen and not interpolated. The deepest while the curve
+    /// still rises; None without a line.
     pub fn at_load_line(&self) -> Option<&Point> {
         let line = self.line.as_ref()?;
         let level = line.plateau_iops.mean * LOAD_LINE_FRACTION;
-        let reaches = |point: &&Point| point.iops.high >= level && point.x >= line.load_line.low * 0.999;
+        let reaches = |point: &&Point| {
+            point.iops.high.min(point.iops.mean * 1.01) >= level && point.x >= line.load_line.low * 0.999
+        };
         self.points.iter().find(reaches).filter(|_| !line.still_rising).or(self.points.last())
     }
 
@@ -114,18 +118,16 @@ impl Level {
         let batches = Batches::of(&samples);
         let n = batches.means.len() as f64;
         // The bootstrap's spread is that of dividing by n; Student's t is wider than the normal distribution.
-        let stretch = if n < 2.0 {
-            1.0
-        } else {
-            batches.inflation * (n / (n - 1.0)).sqrt() * t_quantile(0.975, n - 1.0) / 1.96
-        };
+        let stretch =
+            if n < 2.0 { 1.0 } else { batches.inflation * (n / (n - 1.0)).sqrt() * t_quantile(0.975, n - 1.0) / 1.96 };
         Some(Level { x: point.x, mean, standard_error: batches.standard_error(), batches: batches.means, stretch })
     }
 
     fn resampled(&self, random: &mut Xoshiro256PlusPlus) -> f64 {
         let n = self.batches.len();
         let drawn: f64 =
-            (0..n).map(|_| self.batches[((u128::from(random.next_u64()) * n as u128) >> 64) as usize]).sum::<f64>() / n as f64;
+            (0..n).map(|_| self.batches[((u128::from(random.next_u64()) * n as u128) >> 64) as usize]).sum::<f64>()
+                / n as f64;
         // A throughput is never negative, however few samples stretch it.
         (self.mean + (drawn - mean(&self.batches)) * self.stretch).max(self.mean * 1e-3)
     }
@@ -171,14 +173,16 @@ fn plateau(fit: &[f64], means: &[f64], levels: &[Level]) -> (f64, usize) {
         let weight = |index: usize| (error(index).powi(2) + (levels[index].mean * 0.002).powi(2)).recip();
         let total: f64 = (first..=last).map(weight).sum();
         let mean = (first..=last).map(|index| weight(index) * means[index]).sum::<f64>() / total;
-        let variance = (first..=last).map(|index| (weight(index) * error(index)).powi(2)).sum::<f64>() / (total * total);
+        let variance =
+            (first..=last).map(|index| (weight(index) * error(index)).powi(2)).sum::<f64>() / (total * total);
         (mean, variance)
     };
     loop {
         let (mean, variance) = pooled(first, last);
         let joins = |index: usize| {
             let away = (means[index] - mean).abs();
-            (away <= JOINS * (error(index).powi(2) + variance).sqrt() && away <= 0.03 * mean + error(index)).then_some(away)
+            let noise = (error(index).powi(2) + variance).sqrt();
+            (away <= JOINS * noise && away <= 0.03 * mean + noise).then_some(away)
         };
         let before = first.checked_sub(1).and_then(joins);
         let after = (last + 1 < means.len()).then(|| joins(last + 1)).flatten();
@@ -307,7 +311,8 @@ mod tests {
     fn truth(curve: impl Fn(f64) -> f64, depths: &[f64]) -> (f64, f64, Option<f64>) {
         let last = depths[depths.len() - 1];
         let steps = (last / depths[0]).ln() / 1e-4;
-        let grid: Vec<f64> = (0..=steps.ceil() as u32).map(|i| (depths[0] * (f64::from(i) * 1e-4).exp()).min(last)).collect();
+        let grid: Vec<f64> =
+            (0..=steps.ceil() as u32).map(|i| (depths[0] * (f64::from(i) * 1e-4).exp()).min(last)).collect();
         let top = grid.iter().copied().max_by(|a, b| curve(*a).total_cmp(&curve(*b))).unwrap();
         let plateau = curve(top);
         let line = grid.iter().copied().find(|&x| curve(x) >= LOAD_LINE_FRACTION * plateau).unwrap();
@@ -343,11 +348,20 @@ mod tests {
         let (_, line, over) = truth(&curve, depths);
         // What lies between the measured depths cannot be known: the plateau is that of the depths measured.
         let plateau = depths.iter().map(|&x| curve(x)).fold(0.0, f64::max);
-        let mut found = Coverage { plateau: 0.0, load_line: 0.0, overload: 0.0, bias: 0.0, width: 0.0, rising: 0.0, overload_seen: 0.0 };
+        let mut found = Coverage {
+            plateau: 0.0,
+            load_line: 0.0,
+            overload: 0.0,
+            bias: 0.0,
+            width: 0.0,
+            rising: 0.0,
+            overload_seen: 0.0,
+        };
         let mut widths = Vec::new();
         for seed in 0..TRIALS {
             let one = find(&sweep(&curve, depths, noise, seed)).unwrap();
-            let holds = |estimate: &Estimate, truth: f64| f64::from(u8::from((estimate.low..=estimate.high).contains(&truth)));
+            let holds =
+                |estimate: &Estimate, truth: f64| f64::from(u8::from((estimate.low..=estimate.high).contains(&truth)));
             found.plateau += holds(&one.plateau_iops, plateau);
             // A grid of 1e-4 places the truth that precisely.
             found.load_line += holds(&Estimate { low: one.load_line.low * 0.999, ..one.load_line }, line);
@@ -380,7 +394,11 @@ mod tests {
                 assert!(found.load_line >= least, "{name}, noise {noise}: load line covered {} %", found.load_line);
                 assert!(found.plateau >= 78.0, "{name}, noise {noise}: plateau covered {} %", found.plateau);
                 assert!(found.bias.abs() <= 0.012, "{name}, noise {noise}: plateau biased by {}", found.bias);
-                assert!(found.overload_seen <= 1.0, "{name}, noise {noise}: overload seen in {} %", found.overload_seen);
+                assert!(
+                    found.overload_seen <= 1.0,
+                    "{name}, noise {noise}: overload seen in {} %",
+                    found.overload_seen
+                );
                 if noise <= 0.005 {
                     // Doubling depths tell no more than a factor of two.
                     assert!(found.width <= 1.7, "{name}: the interval spans a factor of {}", found.width);

@@ -28,7 +28,8 @@ impl Point {
 
 /// Per second, of each interval that is long enough.
 fn samples(job: &JobResult, count: impl Fn(&Interval) -> u64) -> Vec<f64> {
-    let whole = job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
+    let whole =
+        job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
     whole.map(|interval| count(interval) as f64 * 1e9 / interval.length_ns as f64).collect()
 }
 
@@ -101,6 +102,9 @@ mod tests {
         assert_eq!(point.samples, [1e8, 2e8, 3e8, 4e8]);
         assert_eq!((point.job.runtime_ns, point.job.clones, point.job.total_ops()), (400, 2, 100));
         assert_eq!(point.job.directions.write.runtime_ns, 400);
-        assert_eq!(point.job.intervals.iter().map(|interval| interval.end_ns).collect::<Vec<_>>(), [100, 200, 300, 400]);
+        assert_eq!(
+            point.job.intervals.iter().map(|interval| interval.end_ns).collect::<Vec<_>>(),
+            [100, 200, 300, 400]
+        );
     }
 }

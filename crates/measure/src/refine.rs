@@ -84,7 +84,11 @@ pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> 
     if let Some(&x) = missing.first() {
         // Every depth that was asked for gets its share, so that a slow start does not cost the last ones.
         let share = left_ns / missing.len() as u64;
-        return if out_of_time { Step::Done(Done::OutOfTime) } else { measure(x, limits.first_ns.min(share.max(1)), Why::Asked) };
+        return if out_of_time {
+            Step::Done(Done::OutOfTime)
+        } else {
+            measure(x, limits.first_ns.min(share.max(1)), Why::Asked)
+        };
     }
     let todo = between(asked, points, limits)
         .map(|(x, why)| (x, limits.first_ns, why))

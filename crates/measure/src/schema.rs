@@ -305,8 +305,10 @@ impl Default for Reporting {
     /// fio's defaults: percentiles of clat, at its own list.
     fn default() -> Reporting {
         Reporting {
-            percentiles: [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99]
-                .to_vec(),
+            percentiles: [
+                1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99,
+            ]
+            .to_vec(),
             slat_percentiles: false,
             clat_percentiles: true,
             lat_percentiles: false,

@@ -78,7 +78,9 @@ impl Batches {
             // A sample that finds no partner joins the last batch.
             let odd = means.len() % 2;
             let mut halved: Vec<f64> = means.chunks_exact(2).map(mean).collect();
-            if odd == 1 && let Some(last) = halved.last_mut() {
+            if odd == 1
+                && let Some(last) = halved.last_mut()
+            {
                 *last = (*last * 2.0 + means[means.len() - 1]) / 3.0;
             }
             means = halved;
@@ -108,8 +110,7 @@ pub fn estimate(samples: &[f64]) -> Estimate {
 /// b / a - 1 from pairs measured side by side: Student's t interval of the mean log ratio. Pairs with a value that
 /// is not positive are left out; None if fewer than two are left.
 pub fn paired_change(pairs: &[(f64, f64)]) -> Option<Estimate> {
-    let logs: Vec<f64> =
-        pairs.iter().filter(|(a, b)| *a > 0.0 && *b > 0.0).map(|(a, b)| (b / a).ln()).collect();
+    let logs: Vec<f64> = pairs.iter().filter(|(a, b)| *a > 0.0 && *b > 0.0).map(|(a, b)| (b / a).ln()).collect();
     if logs.len() < 2 {
         return None;
     }
@@ -310,7 +311,8 @@ mod tests {
     fn intervals_of_dependent_samples_cover_too() {
         for correlation in [0.5, 0.8] {
             let covered = coverage(1000, |noise| {
-                let samples: Vec<f64> = noise.autoregressive(correlation, 200).iter().map(|x| 100.0 + 5.0 * x).collect();
+                let samples: Vec<f64> =
+                    noise.autoregressive(correlation, 200).iter().map(|x| 100.0 + 5.0 * x).collect();
                 (estimate(&samples), 100.0)
             });
             // Taken as independent, these would cover 74 and 51 percent.
@@ -351,7 +353,8 @@ mod tests {
     fn drift_is_told_from_noise() {
         let false_alarms = (0..500)
             .filter(|&seed| {
-                let samples: Vec<f64> = Noise::new(seed).autoregressive(0.5, 60).iter().map(|x| 100.0 + 3.0 * x).collect();
+                let samples: Vec<f64> =
+                    Noise::new(seed).autoregressive(0.5, 60).iter().map(|x| 100.0 + 3.0 * x).collect();
                 steadiness(&samples).drift_is_significant
             })
             .count();
@@ -365,8 +368,7 @@ mod tests {
     #[test]
     fn a_warm_up_is_found_and_a_steady_series_has_none_that_matters() {
         let mut noise = Noise::new(2);
-        let warming: Vec<f64> =
-            (0..60).map(|i| if i < 15 { 300.0 } else { 100.0 } + 2.0 * noise.normal()).collect();
+        let warming: Vec<f64> = (0..60).map(|i| if i < 15 { 300.0 } else { 100.0 } + 2.0 * noise.normal()).collect();
         let found = steadiness(&warming);
         assert_eq!(found.warm_up, 15);
         assert!(found.warm_up_effect < -0.3, "{found:?}");

@@ -152,7 +152,8 @@ fn page_cache_read(job: &JobResult) -> Option<Verdict> {
     if reads.ops == 0 || facts.direct || is_null(job) {
         return None;
     }
-    let means = "These reads came from memory, wholly or partly: the numbers are those of the page cache, not of the storage.";
+    let means =
+        "These reads came from memory, wholly or partly: the numbers are those of the page cache, not of the storage.";
     let advice = "Use direct=1; or leave invalidate=1 and read files larger than memory, once.";
     let cached = facts.cached_fraction.unwrap_or(0.0);
     if cached >= 0.05 {
@@ -164,7 +165,11 @@ fn page_cache_read(job: &JobResult) -> Option<Verdict> {
     let target = facts.target_bytes.filter(|&bytes| bytes > 0)?;
     let rounds = reads.bytes as f64 / target as f64;
     (rounds >= 1.5).then(|| {
-        let what = format!("the same {} were read {} times through the page cache", figures::bytes(target as f64), plain(rounds));
+        let what = format!(
+            "the same {} were read {} times through the page cache",
+            figures::bytes(target as f64),
+            plain(rounds)
+        );
         verdict("page-cache-read", Severity::Warning, what, means, advice)
     })
 }
@@ -217,7 +222,8 @@ fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
             "Use direct=1 on a preallocated and written file; look at slat; raise the device's nr_requests.",
         );
     }
-    let limited = facts.rate_iops.iter().any(|(_, rate)| rate.is_some()) || facts.rate_bytes.iter().any(|(_, rate)| rate.is_some());
+    let limited = facts.rate_iops.iter().any(|(_, rate)| rate.is_some())
+        || facts.rate_bytes.iter().any(|(_, rate)| rate.is_some());
     let ops: u64 = job.depth.in_flight.iter().sum();
     let mean = job.depth.mean();
     // Batches as large as the depth fill the queue from empty each time: (depth + 1) / 2 on average is as asked.
@@ -264,9 +270,8 @@ fn rate_not_met(job: &JobResult) -> Option<Verdict> {
         behind(job.facts.rate_iops[direction], result.ops)
             .map(|(asked, got)| (direction, format!("{} IOPS", count(asked)), format!("{} IOPS", count(got))))
             .or_else(|| {
-                behind(job.facts.rate_bytes[direction], result.bytes).map(|(asked, got)| {
-                    (direction, figures::bytes_per_second(asked), figures::bytes_per_second(got))
-                })
+                behind(job.facts.rate_bytes[direction], result.bytes)
+                    .map(|(asked, got)| (direction, figures::bytes_per_second(asked), figures::bytes_per_second(got)))
             })
     });
     let (direction, asked, got) = short?;
@@ -307,7 +312,9 @@ fn not_steady(job: &JobResult) -> Option<Verdict> {
     let interval_ns = job.interval_ns;
     let whole = job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= interval_ns);
     let samples: Vec<f64> = whole
-        .map(|interval| Direction::ALL.iter().map(|&d| interval.ops[d]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64)
+        .map(|interval| {
+            Direction::ALL.iter().map(|&d| interval.ops[d]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
+        })
         .collect();
     let found = stats::steadiness(&samples);
     let what = if found.warm_up_effect.abs() > 0.05 {
@@ -352,7 +359,10 @@ fn writes_not_synced(job: &JobResult) -> Option<Verdict> {
         verdict(
             "writes-not-synced",
             Severity::Warning,
-            format!("{} were written to the page cache and not synced", figures::bytes(job.directions.write.bytes as f64)),
+            format!(
+                "{} were written to the page cache and not synced",
+                figures::bytes(job.directions.write.bytes as f64)
+            ),
             "A buffered write is done when memory holds the data: these are the speeds of memory until it is full.",
             "Use direct=1, end_fsync=1 with the time it takes, or fsync=N.",
         )
@@ -454,7 +464,10 @@ fn machine_cpu_bound(run: &RunResult) -> Option<Verdict> {
         verdict(
             "machine-cpu-bound",
             Severity::Warning,
-            format!("all {cpus} CPUs were busy ({} of their time) with generating load", percent((used / available).min(1.0))),
+            format!(
+                "all {cpus} CPUs were busy ({} of their time) with generating load",
+                percent((used / available).min(1.0))
+            ),
             "Clones wait for CPUs: latencies contain that wait, and throughput is that of the machine.",
             "Use fewer clones, larger blocks, or more machines.",
         )
@@ -481,7 +494,11 @@ fn still_rising(curve: &Curve) -> Option<Verdict> {
         Severity::Warning,
         format!("{}: throughput still rises at {}, the deepest measured", curve.label, plain(deepest)),
         "The plateau lies beyond: plateau and load line are lower bounds.",
-        if line.load_line.mean >= deepest / 4.0 { "Sweep deeper: --iodepth 1..4096, or raise numjobs." } else { "Sweep deeper." },
+        if line.load_line.mean >= deepest / 4.0 {
+            "Sweep deeper: --iodepth 1..4096, or raise numjobs."
+        } else {
+            "Sweep deeper."
+        },
     ))
 }
 
@@ -530,7 +547,8 @@ mod tests {
 
     /// A job that nothing is wrong with: direct random reads at depth 8 for ten seconds.
     fn sound() -> JobResult {
-        let mut job = JobResult { clones: 1, runtime_ns: 10_000_000_000, interval_ns: 500_000_000, ..JobResult::default() };
+        let mut job =
+            JobResult { clones: 1, runtime_ns: 10_000_000_000, interval_ns: 500_000_000, ..JobResult::default() };
         job.facts.engine = "io_uring".into();
         job.facts.iodepth = 8;
         job.facts.numjobs = 1;
@@ -641,9 +659,7 @@ mod tests {
     #[test]
     fn not_steady() {
         let shaped = |of: fn(u64) -> u64| {
-            move |job: &mut JobResult| {
-                (0..).zip(&mut job.intervals).for_each(|(i, interval)| interval.ops.read = of(i))
-            }
+            move |job: &mut JobResult| (0..).zip(&mut job.intervals).for_each(|(i, interval)| interval.ops.read = of(i))
         };
         assert_eq!(codes(sound(), shaped(|i| if i < 5 { 20_000 } else { 5_000 + i % 3 })), ["not-steady"]);
         assert_eq!(codes(sound(), shaped(|i| 5_000 - 100 * i + i % 2)), ["not-steady"]);
@@ -745,7 +761,11 @@ mod tests {
     fn the_page_lists_every_code_once() {
         let page = include_str!("../../../docs/verdicts.md");
         for code in CODES {
-            assert_eq!(page.matches(&format!("\n### `{code}`\n")).count(), 1, "docs/verdicts.md has no section on {code}");
+            assert_eq!(
+                page.matches(&format!("\n### `{code}`\n")).count(),
+                1,
+                "docs/verdicts.md has no section on {code}"
+            );
         }
         assert_eq!(page.matches("\n### ").count(), CODES.len(), "docs/verdicts.md has a section too many");
     }

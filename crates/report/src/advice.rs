@@ -20,10 +20,7 @@ pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> S
     let part = percent((point.iops.mean / line.plateau_iops.mean).min(1.0));
     let gives = format!("{at}: {part} of {} IOPS at {latency}", count(line.plateau_iops.mean));
     let beyond = match &line.overload {
-        Some(overload) => format!(
-            "deeper adds latency, and beyond {} throughput falls",
-            plain(overload.mean.round())
-        ),
+        Some(overload) => format!("deeper adds latency, and beyond {} throughput falls", plain(overload.mean.round())),
         None => "deeper only adds latency".to_string(),
     };
     let limit = match ceiling_iops {
@@ -37,10 +34,12 @@ pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> S
 
 /// The curve with the highest plateau (among equals the one with the lowest latency at its line), and the point to use.
 fn best(curves: &[Curve]) -> Option<(&Curve, &LoadLine, &Point)> {
-    let candidates = || curves.iter().filter_map(|curve| {
-        let line = curve.line.as_ref()?;
-        Some((curve, line, curve.at_load_line()?))
-    });
+    let candidates = || {
+        curves.iter().filter_map(|curve| {
+            let line = curve.line.as_ref()?;
+            Some((curve, line, curve.at_load_line()?))
+        })
+    };
     let highest = candidates().map(|(_, line, _)| line.plateau_iops.mean).fold(0.0, f64::max);
     let equals = candidates().filter(|(_, line, _)| line.plateau_iops.mean >= highest * (1.0 - EQUAL));
     equals.min_by(|a, b| a.2.job.lat_ns().mean().total_cmp(&b.2.job.lat_ns().mean()))
@@ -75,7 +74,10 @@ mod tests {
         assert!(advice("", &[one.clone()], None).ends_with("; deeper adds latency, and beyond 12 throughput falls."));
         assert!(advice("", &[one.clone()], Some(near(130e3))).contains("the storage may do more"));
         one.line.as_mut().unwrap().still_rising = true;
-        assert_eq!(advice("iodepth", &[one], None), "io_uring, iodepth 16: 122k IOPS at 800 us, and still rising: sweep deeper to find the line.");
+        assert_eq!(
+            advice("iodepth", &[one], None),
+            "io_uring, iodepth 16: 122k IOPS at 800 us, and still rising: sweep deeper to find the line."
+        );
     }
 
     #[test]

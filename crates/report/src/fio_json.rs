@@ -1,7 +1,6 @@
 //! fio's `--output-format=json` and `json+`, key for key.
 //!
-//! Keys, their order and types are those of fio's stat.c (`show_json_status`) as in fio 3.33, and `job_start`, which
-//! fio writes since 3.36. Numbers that fio writes with `%f` have six decimals. Percentiles and bins are in fio's
+//! Keys, their order and types are those of fio's stat.c (`show_json_status`) in fio 3.33. Numbers that fio writes with `%f` have six decimals. Percentiles and bins are in fio's
 //! buckets (stat.h: 64 per power of two), so that they agree with each other and scripts find the bins they know; unlike
 //! fio's they are not clipped at 17.2 s. Throughput comes from nanoseconds, where fio rounds to milliseconds first.
 
@@ -15,7 +14,7 @@ use measure::{Direction, Histogram, stats};
 
 /// The version whose schema this is: readers tell by it that latencies are in nanoseconds. The program's own version
 /// follows, as a distribution's would.
-const SCHEMA_OF: &str = "fio-3.36";
+const SCHEMA_OF: &str = "fio-3.33";
 
 /// A JSON value as fio writes it.
 enum Json {
@@ -68,7 +67,6 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
     let mut out = object([
         ("jobname", Text(job.name.clone())),
         ("groupid", Integer(job.group.into())),
-        ("job_start", Integer(job.start_unix_ms)),
         ("error", Integer(job.error.as_ref().map_or(0, |error| error.errno.unsigned_abs()).into())),
         ("eta", Integer(0)),
         ("elapsed", Integer(job.elapsed_ns.div_ceil(1_000_000_000))),
@@ -163,7 +161,8 @@ fn directed(
         ("lat_ns", Object(latency(&result.lat_ns, listed(reporting.lat_percentiles), plus))),
     ]);
     let sum = |interval: &Interval, of: fn(&Interval, Direction) -> u64| -> f64 {
-        directions.iter().map(|&direction| of(interval, direction)).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
+        directions.iter().map(|&direction| of(interval, direction)).sum::<u64>() as f64 * 1e9
+            / interval.length_ns as f64
     };
     let active = result.ops > 0;
     let bw: Vec<f64> = samples(job, active).map(|interval| sum(interval, |i, d| i.bytes[d]) / 1024.0).collect();

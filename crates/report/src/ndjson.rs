@@ -43,8 +43,11 @@ pub fn render(run: &RunResult) -> String {
     let at = |job: &measure::schema::JobResult, interval: &Interval| {
         interval.end_ns.saturating_add((job.start_unix_ms - start).saturating_mul(1_000_000))
     };
-    let mut all: Vec<_> =
-        run.jobs.iter().flat_map(|job| job.intervals.iter().map(move |interval| (at(job, interval), job, interval))).collect();
+    let mut all: Vec<_> = run
+        .jobs
+        .iter()
+        .flat_map(|job| job.intervals.iter().map(move |interval| (at(job, interval), job, interval)))
+        .collect();
     all.sort_by_key(|(at, ..)| *at);
     all.into_iter().map(|(_, job, interval)| line(&job.name, interval) + "\n").collect()
 }
@@ -65,7 +68,12 @@ mod tests {
             interval.lat_ns = Some(histogram);
             interval
         };
-        let job = |name: &str, start_unix_ms, intervals| JobResult { name: name.into(), start_unix_ms, intervals, ..JobResult::default() };
+        let job = |name: &str, start_unix_ms, intervals| JobResult {
+            name: name.into(),
+            start_unix_ms,
+            intervals,
+            ..JobResult::default()
+        };
         let run = RunResult {
             jobs: vec![
                 job("late", 2_000, vec![interval(500_000_000, 10, 7)]),

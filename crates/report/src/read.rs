@@ -23,7 +23,8 @@ const LARGEST: u64 = 1 << 56;
 /// # Errors
 /// Anything else, with what it seems to be and what to do.
 pub fn document(bytes: &[u8]) -> Result<Document, Error> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Error("not a result: it is not text; expected JSON of plimsoll or fio".into()))?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Error("not a result: it is not text; expected JSON of plimsoll or fio".into()))?;
     let text = text.trim_start_matches('\u{feff}');
     if text.trim().is_empty() {
         return Err(Error("not a result: it is empty; did the run that should have written it fail?".into()));
@@ -33,7 +34,10 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
         Err(error) => from_first_brace(text).ok_or_else(|| not_json(text, &error))?,
     };
     let Value::Object(top) = value else {
-        return Err(Error("not a result: it is JSON, but not an object; expected a file of --save, or fio's --output-format=json".into()));
+        return Err(Error(
+            "not a result: it is JSON, but not an object; expected a file of --save, or fio's --output-format=json"
+                .into(),
+        ));
     };
     match (top.get("kind"), top.get("fio version")) {
         (Some(Value::String(kind)), _) if ["run", "sweep", "comparison"].contains(&kind.as_str()) => ours(top),
@@ -76,9 +80,12 @@ fn not_json(text: &str, error: &serde_json::Error) -> Error {
 }
 
 fn ours(top: Map<String, Value>) -> Result<Document, Error> {
-    let schema = top.get("provenance").and_then(|provenance| provenance.get("schema")).and_then(Value::as_u64).unwrap_or(0);
+    let schema =
+        top.get("provenance").and_then(|provenance| provenance.get("schema")).and_then(Value::as_u64).unwrap_or(0);
     if schema > u64::from(SCHEMA_VERSION) {
-        return Err(Error(format!("written by a newer plimsoll (schema {schema}, this one reads up to {SCHEMA_VERSION}): update plimsoll")));
+        return Err(Error(format!(
+            "written by a newer plimsoll (schema {schema}, this one reads up to {SCHEMA_VERSION}): update plimsoll"
+        )));
     }
     let document: Document = serde_json::from_value(Value::Object(top))
         .map_err(|error| Error(format!("a plimsoll result that does not fit its schema: {error}")))?;
@@ -94,12 +101,14 @@ fn plausible(document: &Document) -> bool {
     let small = |counts: &[u64]| counts.iter().all(|count| *count <= LARGEST);
     let interval = |interval: &Interval| {
         let Interval { end_ns, length_ns, bytes, ops, lat_sum_ns, .. } = interval;
-        small(&[*end_ns, *length_ns]) && [bytes, ops, lat_sum_ns].iter().all(|each| small(&[each.read, each.write, each.trim]))
+        small(&[*end_ns, *length_ns])
+            && [bytes, ops, lat_sum_ns].iter().all(|each| small(&[each.read, each.write, each.trim]))
     };
     let direction = |result: &DirectionResult| {
         small(&[result.bytes, result.ops, result.short_ops, result.dropped_ops, result.failed_ops, result.runtime_ns])
     };
-    let depth = |depth: &DepthDistribution| small(&depth.in_flight) && small(&depth.submitted) && small(&depth.completed);
+    let depth =
+        |depth: &DepthDistribution| small(&depth.in_flight) && small(&depth.submitted) && small(&depth.completed);
     let job = |job: &JobResult| {
         let cpu = &job.cpu;
         small(&[job.start_unix_ms, job.runtime_ns, job.elapsed_ns, job.interval_ns, cpu.user_ns, cpu.system_ns])
@@ -116,7 +125,8 @@ fn plausible(document: &Document) -> bool {
     match document {
         Document::Run(one) => run(one),
         Document::Sweep(sweep) => {
-            small(&[sweep.provenance.started_unix_ms]) && sweep.curves.iter().flat_map(|curve| &curve.points).all(|point| job(&point.job))
+            small(&[sweep.provenance.started_unix_ms])
+                && sweep.curves.iter().flat_map(|curve| &curve.points).all(|point| job(&point.job))
         }
         Document::Comparison(comparison) => {
             small(&[comparison.provenance.started_unix_ms]) && comparison.runs.iter().all(|(a, b)| run(a) && run(b))
@@ -142,7 +152,9 @@ fn text(object: &Value, key: &str) -> String {
 
 fn pairs(value: Option<&Value>) -> Vec<(String, String)> {
     let entries = value.and_then(Value::as_object).into_iter().flatten();
-    entries.map(|(name, value)| (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_string))).collect()
+    entries
+        .map(|(name, value)| (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_string)))
+        .collect()
 }
 
 fn fio(top: &Map<String, Value>, version: &str) -> Result<RunResult, Error> {
@@ -175,7 +187,12 @@ fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
     let options = pairs(value.get("job options"));
     let option = |names: &[&str]| {
         let named = |(name, _): &&(String, String)| names.contains(&name.as_str());
-        options.iter().rev().find(named).or_else(|| global_options.iter().rev().find(named)).map(|(_, value)| value.as_str())
+        options
+            .iter()
+            .rev()
+            .find(named)
+            .or_else(|| global_options.iter().rev().find(named))
+            .map(|(_, value)| value.as_str())
     };
     let number = |names: &[&str], default: u64| {
         option(names).and_then(|text| measure::units::parse_bytes(text, 1024).ok()).unwrap_or(default)
@@ -232,7 +249,8 @@ fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
     if let Some(sync) = value.get("sync").and_then(|sync| sync.get("lat_ns")) {
         job.sync.lat_ns = fio_latency(sync, 1.0);
     }
-    let cpu_ns = |key: &str| (float(value, key).min(1e4) / 100.0 * job.runtime_ns as f64 * f64::from(job.clones)) as u64;
+    let cpu_ns =
+        |key: &str| (float(value, key).min(1e4) / 100.0 * job.runtime_ns as f64 * f64::from(job.clones)) as u64;
     (job.cpu.user_ns, job.cpu.system_ns) = (cpu_ns("usr_cpu").min(LARGEST), cpu_ns("sys_cpu").min(LARGEST));
     job.cpu.context_switches = integer(value, "ctx");
     (job.cpu.major_faults, job.cpu.minor_faults) = (integer(value, "majf"), integer(value, "minf"));
@@ -311,7 +329,8 @@ fn fio_direction(section: &Value) -> DirectionResult {
 /// the percentile before), else from the mean alone. The moments are those that fio wrote.
 fn fio_latency(section: &Value, unit_ns: f64) -> Histogram {
     let scaled = |value: f64| (value * unit_ns).min(LARGEST as f64).max(0.0) as u64;
-    let (min, max, mean) = (scaled(float(section, "min")), scaled(float(section, "max")), float(section, "mean") * unit_ns);
+    let (min, max, mean) =
+        (scaled(float(section, "min")), scaled(float(section, "max")), float(section, "mean") * unit_ns);
     let mut histogram = Histogram::new();
     let bins = section.get("bins").and_then(Value::as_object).into_iter().flatten();
     let bins: Vec<(u64, u64)> = bins

@@ -238,13 +238,25 @@ impl Chart {
 
     /// Adds a vertical line at `x` with a label, and a band where its confidence interval is known. `colour` is a
     /// series' colour number; None draws it in the colour of text.
-    pub fn mark_x(mut self, x: f64, band: Option<(f64, f64)>, label: impl Into<String>, colour: Option<usize>) -> Chart {
+    pub fn mark_x(
+        mut self,
+        x: f64,
+        band: Option<(f64, f64)>,
+        label: impl Into<String>,
+        colour: Option<usize>,
+    ) -> Chart {
         self.rules.push(Rule { vertical: true, at: x, band, label: label.into(), colour });
         self
     }
 
     /// Adds a horizontal line at `y`; otherwise as [`Chart::mark_x`].
-    pub fn mark_y(mut self, y: f64, band: Option<(f64, f64)>, label: impl Into<String>, colour: Option<usize>) -> Chart {
+    pub fn mark_y(
+        mut self,
+        y: f64,
+        band: Option<(f64, f64)>,
+        label: impl Into<String>,
+        colour: Option<usize>,
+    ) -> Chart {
         self.rules.push(Rule { vertical: false, at: y, band, label: label.into(), colour });
         self
     }
@@ -289,7 +301,8 @@ impl Chart {
     fn values(&self, horizontal: bool) -> impl Iterator<Item = f64> + '_ {
         let points = self.series.iter().flat_map(move |series| {
             let points = series.points.iter().map(move |&(x, y)| if horizontal { x } else { y });
-            let bands = series.band.iter().flat_map(move |&(x, low, high)| if horizontal { [x, x] } else { [low, high] });
+            let bands =
+                series.band.iter().flat_map(move |&(x, low, high)| if horizontal { [x, x] } else { [low, high] });
             points.chain(bands)
         });
         points.chain(self.rules.iter().filter(move |rule| rule.vertical == horizontal).map(|rule| rule.at))
@@ -402,8 +415,9 @@ struct Placed {
 impl Placed {
     fn new(axis: &Axis, values: impl Iterator<Item = f64>, from: f64, to: f64, most_ticks: usize) -> Placed {
         let drawable = |value: &f64| value.is_finite() && project(axis.scale, *value).is_some();
-        let (mut low, mut high) =
-            values.filter(drawable).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        let (mut low, mut high) = values
+            .filter(drawable)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         if low > high {
             (low, high) = if axis.scale == Scale::Linear { (0.0, 1.0) } else { (1.0, 10.0) };
         }
@@ -492,7 +506,11 @@ fn project(scale: Scale, value: f64) -> Option<f64> {
 /// The smallest of 1, 2, 2.5, 5 times a power of ten that is not below `rough`.
 fn nice_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|m| m * power).find(|step| *step >= rough * 0.999_999).unwrap_or(power * 10.0)
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|m| m * power)
+        .find(|step| *step >= rough * 0.999_999)
+        .unwrap_or(power * 10.0)
 }
 
 struct Frame {
@@ -552,7 +570,9 @@ impl Frame {
         let band: Vec<_> = series
             .band
             .iter()
-            .filter_map(|&(x, low, high)| Some((self.x.place(x)?, self.y.place_clamped(low)?, self.y.place_clamped(high)?)))
+            .filter_map(|&(x, low, high)| {
+                Some((self.x.place(x)?, self.y.place_clamped(low)?, self.y.place_clamped(high)?))
+            })
             .collect();
         if band.len() > 1 {
             let there = band.iter().map(|&(x, low, _)| (x, low));
@@ -570,7 +590,9 @@ impl Frame {
                 continue;
             };
             let run = runs.last_mut().expect("there is always a run");
-            if series.kind == Kind::Steps && let Some(&(_, before)) = run.last() {
+            if series.kind == Kind::Steps
+                && let Some(&(_, before)) = run.last()
+            {
                 run.push((px, before));
             }
             run.push((px, py));
@@ -595,7 +617,11 @@ impl Frame {
                 let outline = coordinates(run.iter().copied().chain(ends));
                 let _ = write!(out, r#"<polygon class="band s{colour}" points="{outline}"/>"#);
             }
-            let _ = write!(out, r#"<polyline class="line s{colour}{dashed}" points="{}"/>"#, coordinates(run.iter().copied()));
+            let _ = write!(
+                out,
+                r#"<polyline class="line s{colour}{dashed}" points="{}"/>"#,
+                coordinates(run.iter().copied())
+            );
         }
         out.push_str(&dots);
     }
@@ -658,7 +684,8 @@ mod tests {
 
     #[test]
     fn names_cannot_inject_markup() {
-        let svg = Chart::new("<script>").series(Series::line("a\"b", vec![(1.0, 1.0)])).mark_x(1.0, None, "<&>", None).svg();
+        let svg =
+            Chart::new("<script>").series(Series::line("a\"b", vec![(1.0, 1.0)])).mark_x(1.0, None, "<&>", None).svg();
         assert!(!svg.contains("<script>") && svg.contains("&lt;&amp;&gt;"));
     }
 

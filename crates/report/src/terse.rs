@@ -19,7 +19,7 @@ fn line(run: &RunResult, job: &JobResult) -> String {
     let error = job.error.as_ref().map_or(0, |error| error.errno);
     // A semicolon in a name would shift every field after it.
     let name = job.name.replace([';', '\n'], "_");
-    let mut out = format!("3;fio-3.36-plimsoll-{};{name};{};{error}", run.provenance.version, job.group);
+    let mut out = format!("3;fio-3.33-plimsoll-{};{name};{};{error}", run.provenance.version, job.group);
     for direction in [Direction::Read, Direction::Write] {
         out.push_str(&directed(job, direction));
     }
@@ -94,7 +94,8 @@ fn directed(job: &JobResult, direction: Direction) -> String {
     }
     (written..PERCENTILES).for_each(|_| out.push_str(";0%=0"));
     out.push_str(&moments(&result.lat_ns));
-    let whole = job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
+    let whole =
+        job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
     let bw: Vec<f64> = whole
         .filter(|_| result.ops > 0)
         .map(|interval| interval.bytes[direction] as f64 * 1e9 / interval.length_ns as f64 / 1024.0)

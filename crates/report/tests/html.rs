@@ -19,8 +19,23 @@ fn pages() -> Vec<(&'static str, String)> {
         ("sweep", render(&[sweep()])),
         ("run", render(&[run()])),
         ("comparison", render(&[comparison()])),
-        ("many", render(&[sweep(), named("other.json", Document::Sweep(other)), run(), named("weekly.json", Document::Run(sample::run()))])),
-        ("empty", render(&[named("x", Document::Run(Default::default())), named("y", Document::Sweep(Default::default())), named("z", Document::Comparison(Default::default()))])),
+        (
+            "many",
+            render(&[
+                sweep(),
+                named("other.json", Document::Sweep(other)),
+                run(),
+                named("weekly.json", Document::Run(sample::run())),
+            ]),
+        ),
+        (
+            "empty",
+            render(&[
+                named("x", Document::Run(Default::default())),
+                named("y", Document::Sweep(Default::default())),
+                named("z", Document::Comparison(Default::default())),
+            ]),
+        ),
         ("nothing", render(&[])),
     ]
 }
@@ -36,7 +51,11 @@ fn pages_are_self_contained_and_well_formed() {
             assert!(!page.contains(outside), "{name} has {outside}");
         }
         // The name of the SVG namespace is the only address, and nothing loads it.
-        assert_eq!(page.matches("http").count(), page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count(), "{name}");
+        assert_eq!(
+            page.matches("http").count(),
+            page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count(),
+            "{name}"
+        );
         assert!(!page.contains("NaN") && !page.contains("inf,") && !page.contains("\"inf"), "{name}");
         balanced(name, &page);
     }

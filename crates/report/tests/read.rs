@@ -25,7 +25,9 @@ fn our_documents_come_back_as_they_were() {
 
 #[test]
 fn refusals_say_what_the_file_is() {
-    let newer = serde_json::to_string(&documents()[0]).unwrap().replace(&format!("\"schema\":{SCHEMA_VERSION}"), "\"schema\":99");
+    let newer = serde_json::to_string(&documents()[0])
+        .unwrap()
+        .replace(&format!("\"schema\":{SCHEMA_VERSION}"), "\"schema\":99");
     let cut = &serde_json::to_string(&documents()[0]).unwrap()[..500];
     for (bytes, expected) in [
         (&b""[..], "it is empty"),
@@ -64,7 +66,8 @@ fn warnings_before_and_after_fios_json_are_skipped() {
 
 #[test]
 fn fio_2_in_microseconds_is_read_in_nanoseconds() {
-    let text = br#"{"fio version": "fio-2.16", "jobs": [{"jobname": "a", "read": {"io_bytes": 1024, "bw": 2048, "iops": 512.5,
+    let text =
+        br#"{"fio version": "fio-2.16", "jobs": [{"jobname": "a", "read": {"io_bytes": 1024, "bw": 2048, "iops": 512.5,
         "runtime": 500, "total_ios": 256, "lat": {"min": 10, "max": 90, "mean": 40.5, "stddev": 3.0}}}]}"#;
     let Document::Run(run) = document(text).unwrap() else { panic!() };
     let lat = &run.jobs[0].directions.read.lat_ns;

@@ -41,7 +41,10 @@ fn colour_adds_nothing_but_escapes() {
     };
     let coloured = Style { colour: true, ..Style::default() };
     let lines = |text: String| text.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>();
-    assert_eq!(lines(strip(text::sweep(&sample::sweep(), coloured))), lines(text::sweep(&sample::sweep(), Style::default())));
+    assert_eq!(
+        lines(strip(text::sweep(&sample::sweep(), coloured))),
+        lines(text::sweep(&sample::sweep(), Style::default()))
+    );
     assert_eq!(lines(strip(text::run(&sample::run(), coloured))), lines(text::run(&sample::run(), Style::default())));
 }
 

@@ -74,7 +74,8 @@ fn page(documents: &[NamedDocument], body: &str) -> String {
         [one] => one.name.clone(),
         _ => headline.clone(),
     };
-    let headline = if headline.is_empty() { String::new() } else { format!("<p class=\"advice\">{}</p>", escape(&headline)) };
+    let headline =
+        if headline.is_empty() { String::new() } else { format!("<p class=\"advice\">{}</p>", escape(&headline)) };
     let kind = match documents {
         [one] => match one.document {
             Document::Run(_) => "run",
@@ -158,7 +159,9 @@ fn verdicts(documents: &[NamedDocument]) -> String {
                     for point in &curve.points {
                         // Every point of a sweep is short on purpose; its interval says how sure it is.
                         let told = point.job.verdicts.iter().filter(|verdict| verdict.code != "interval-too-short");
-                        told.for_each(|verdict| add(verdict, format!("{} {}", curve.label, measure::figures::plain(point.x))));
+                        told.for_each(|verdict| {
+                            add(verdict, format!("{} {}", curve.label, measure::figures::plain(point.x)))
+                        });
                     }
                 }
             }
@@ -166,7 +169,10 @@ fn verdicts(documents: &[NamedDocument]) -> String {
                 comparison.verdicts.iter().for_each(|verdict| add(verdict, "the comparison".into()));
                 for (index, (a, b)) in comparison.runs.iter().enumerate() {
                     for (side, run) in [(&comparison.sides.0, a), (&comparison.sides.1, b)] {
-                        run.jobs.iter().flat_map(|job| &job.verdicts).for_each(|verdict| add(verdict, format!("{side}, run {}", index + 1)));
+                        run.jobs
+                            .iter()
+                            .flat_map(|job| &job.verdicts)
+                            .for_each(|verdict| add(verdict, format!("{side}, run {}", index + 1)));
                     }
                 }
             }
@@ -255,7 +261,9 @@ fn distribution_chart(title: &str, distributions: &[(String, Histogram)]) -> Opt
             let middle = (lower as f64 + upper as f64) / 2.0;
             *bins.entry((middle.max(1.0).log10() * A_DECADE).floor() as i64).or_default() += n;
         }
-        let (Some(first), Some(last)) = (bins.keys().next().copied(), bins.keys().next_back().copied()) else { continue };
+        let (Some(first), Some(last)) = (bins.keys().next().copied(), bins.keys().next_back().copied()) else {
+            continue;
+        };
         let at = |bin: i64| 10f64.powf(bin as f64 / A_DECADE);
         // Empty bins are zero, not missing; one on either side closes the outline.
         let share = |bin: i64| 100.0 * bins.get(&bin).copied().unwrap_or(0) as f64 / histogram.count() as f64;
@@ -278,8 +286,10 @@ fn percentile_chart(title: &str, distributions: Vec<(String, Histogram)>) -> Opt
             continue;
         }
         any = true;
-        const PERCENTILES: [f64; 18] =
-            [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.995, 99.999, 99.9999];
+        const PERCENTILES: [f64; 18] = [
+            0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.995,
+            99.999, 99.9999,
+        ];
         // Beyond the last sample there is nothing to show.
         let shown = PERCENTILES.into_iter().filter(|p| (1.0 - p / 100.0) * n >= 1.0);
         let mut points: Vec<(f64, f64)> = shown.map(|p| (p, histogram.quantile(p / 100.0) as f64)).collect();

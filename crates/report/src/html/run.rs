@@ -22,7 +22,16 @@ pub(super) fn section(run: &RunResult) -> String {
     }
     if !run.disks.is_empty() {
         out.push_str("<h3>Disks</h3>");
-        let mut table = Table::new(&["disk", "util", "reads", "writes", "merged reads", "merged writes", "time in requests", "in queue"]);
+        let mut table = Table::new(&[
+            "disk",
+            "util",
+            "reads",
+            "writes",
+            "merged reads",
+            "merged writes",
+            "time in requests",
+            "in queue",
+        ]);
         for disk in &run.disks {
             table.row(
                 "",
@@ -49,7 +58,20 @@ fn rates(job: &JobResult) -> (f64, f64) {
 }
 
 fn overview<'a>(jobs: impl Iterator<Item = (String, &'a JobResult)>) -> String {
-    let mut table = Table::new(&["job", "what", "IOPS", "bandwidth", "lat mean", "p50", "p99", "p99.9", "max", "CPU", "in flight", "time"]);
+    let mut table = Table::new(&[
+        "job",
+        "what",
+        "IOPS",
+        "bandwidth",
+        "lat mean",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "CPU",
+        "in flight",
+        "time",
+    ]);
     for (name, job) in jobs {
         let (iops, bw) = rates(job);
         let lat = job.lat_ns();
@@ -96,10 +118,19 @@ fn one(job: &JobResult) -> String {
         let name = direction.name();
         out.push_str(&tile(&format!("{name} IOPS"), &count(result.ops as f64 / seconds), &more, true));
         let more = format!("{} in total", bytes(result.bytes as f64));
-        out.push_str(&tile(&format!("{name} bandwidth"), &bytes_per_second(result.bytes as f64 / seconds), &more, false));
+        out.push_str(&tile(
+            &format!("{name} bandwidth"),
+            &bytes_per_second(result.bytes as f64 / seconds),
+            &more,
+            false,
+        ));
         let lat = if result.lat_ns.is_empty() { &result.clat_ns } else { &result.lat_ns };
         if !lat.is_empty() {
-            let more = format!("p50 {}, p99 {}", nanoseconds(lat.quantile(0.5) as f64), nanoseconds(lat.quantile(0.99) as f64));
+            let more = format!(
+                "p50 {}, p99 {}",
+                nanoseconds(lat.quantile(0.5) as f64),
+                nanoseconds(lat.quantile(0.99) as f64)
+            );
             out.push_str(&tile(&format!("{name} latency, mean"), &nanoseconds(lat.mean()), &more, false));
         }
     }
@@ -117,14 +148,19 @@ fn one(job: &JobResult) -> String {
     let mut charts = Vec::new();
     charts.extend(percentile_chart("Latency percentiles", latencies(job)));
     let totals = job.directions.iter().filter(|(_, result)| !result.lat_ns.is_empty());
-    let totals: Vec<_> = totals.map(|(direction, result)| (direction.name().to_string(), result.lat_ns.clone())).collect();
+    let totals: Vec<_> =
+        totals.map(|(direction, result)| (direction.name().to_string(), result.lat_ns.clone())).collect();
     charts.extend(distribution_chart("Latency distribution (lat)", &totals));
     charts.extend(course(&[(String::new(), job)]));
     out.push_str(&cards(charts));
     out.push_str(&latency_table(job));
     if !job.options.is_empty() {
         let options: Vec<String> = job.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let _ = write!(out, "<details><summary>Options</summary><p><code>{}</code></p></details>", escape(&options.join(" ")));
+        let _ = write!(
+            out,
+            "<details><summary>Options</summary><p><code>{}</code></p></details>",
+            escape(&options.join(" "))
+        );
     }
     for note in &job.facts.notes {
         let _ = write!(out, "<p class=\"about\">{}</p>", escape(note));
@@ -161,7 +197,9 @@ fn latency_table(job: &JobResult) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(&["latency", "samples", "min", "mean", "stdev", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"]);
+    let mut table = Table::new(&[
+        "latency", "samples", "min", "mean", "stdev", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max",
+    ]);
     for (name, histogram) in rows {
         let quantile = |q: f64| ("", nanoseconds(histogram.quantile(q) as f64));
         table.row(
@@ -191,7 +229,9 @@ fn whole(job: &JobResult) -> impl Iterator<Item = &Interval> {
 
 /// (seconds, IOPS) of all directions together.
 pub(super) fn iops_over_time(job: &JobResult) -> Vec<(f64, f64)> {
-    let rate = |interval: &Interval| Direction::ALL.iter().map(|&d| interval.ops[d]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64;
+    let rate = |interval: &Interval| {
+        Direction::ALL.iter().map(|&d| interval.ops[d]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
+    };
     whole(job).map(|interval| (interval.end_ns as f64 / 1e9, rate(interval))).collect()
 }
 
@@ -199,17 +239,20 @@ pub(super) fn iops_over_time(job: &JobResult) -> Vec<(f64, f64)> {
 fn course(jobs: &[(String, &JobResult)]) -> Vec<Chart> {
     let time = || Axis::linear("time").format(Format::Seconds);
     let mut iops = Chart::new("IOPS over time").x(time()).y(Axis::linear("IOPS").format(Format::Count));
-    let mut latency = Chart::new("Mean latency over time").x(time()).y(Axis::linear("latency").format(Format::Nanoseconds));
+    let mut latency =
+        Chart::new("Mean latency over time").x(time()).y(Axis::linear("latency").format(Format::Nanoseconds));
     let (mut any_iops, mut any_latency) = (false, false);
     for (name, job) in jobs {
         for direction in Direction::ALL.into_iter().filter(|&direction| job.directions[direction].ops > 0) {
             let called = format!("{name} {}", direction.name()).trim().to_string();
             let at = |interval: &Interval| interval.end_ns as f64 / 1e9;
-            let rate: Vec<_> = whole(job).map(|i| (at(i), i.ops[direction] as f64 * 1e9 / i.length_ns as f64)).collect();
+            let rate: Vec<_> =
+                whole(job).map(|i| (at(i), i.ops[direction] as f64 * 1e9 / i.length_ns as f64)).collect();
             any_iops |= rate.len() > 1;
             iops = iops.series(Series::line(&called, rate));
             let with_ops = whole(job).filter(|interval| interval.ops[direction] > 0);
-            let means: Vec<_> = with_ops.map(|i| (at(i), i.lat_sum_ns[direction] as f64 / i.ops[direction] as f64)).collect();
+            let means: Vec<_> =
+                with_ops.map(|i| (at(i), i.lat_sum_ns[direction] as f64 / i.ops[direction] as f64)).collect();
             any_latency |= means.len() > 1 && means.iter().any(|(_, mean)| *mean > 0.0);
             latency = latency.series(Series::line(&called, means));
         }
@@ -233,7 +276,10 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
     let mut out = String::from("<h2>Runs side by side</h2>");
     out.push_str(&overview(jobs.iter().map(|(name, job)| (name.clone(), *job))));
     let mut charts = Vec::new();
-    charts.extend(percentile_chart("Latency percentiles", jobs.iter().map(|(name, job)| (name.clone(), job.lat_ns())).collect()));
+    charts.extend(percentile_chart(
+        "Latency percentiles",
+        jobs.iter().map(|(name, job)| (name.clone(), job.lat_ns())).collect(),
+    ));
     charts.extend(course(&jobs));
     out + &cards(charts)
 }

@@ -22,7 +22,8 @@ pub(super) fn section(sweep: &SweepResult) -> String {
     for curve in &sweep.curves {
         let title = format!("{} on {}", curve.label, sweep.target);
         let what = curve.points.first().map(|point| crate::text::described(&point.job)).unwrap_or_default();
-        let what = what.replacen(&format!("iodepth {}, ", curve.points.first().map_or(0, |p| p.job.facts.iodepth)), "", 1);
+        let what =
+            what.replacen(&format!("iodepth {}, ", curve.points.first().map_or(0, |p| p.job.facts.iodepth)), "", 1);
         let _ = write!(out, "<h2>{}<small>{}</small></h2>", escape(&title), escape(&what));
         out.push_str(&tiles(sweep, curve, axis));
     }
@@ -44,12 +45,18 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
     let mut out = String::from("<div class=\"tiles\">");
     let deepest = curve.points.last().map_or(0.0, |point| point.x);
     if line.still_rising {
-        out.push_str(&tile("Load line", &format!("beyond {}", depth(deepest)), "throughput still rises at the deepest point", true));
+        out.push_str(&tile(
+            "Load line",
+            &format!("beyond {}", depth(deepest)),
+            "throughput still rises at the deepest point",
+            true,
+        ));
     } else {
         let more = format!("95 % interval {} to {}", depth(line.load_line.low), depth(line.load_line.high));
         out.push_str(&tile("Load line", &format!("{axis} {}", depth(line.load_line.mean)), &more, true));
     }
-    let more = format!("95 % interval {} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high));
+    let more =
+        format!("95 % interval {} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high));
     out.push_str(&tile("Plateau", &format!("{} IOPS", count(line.plateau_iops.mean)), &more, false));
     match &line.overload {
         Some(overload) => {
@@ -61,11 +68,16 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
     if let Some(point) = curve.at_load_line() {
         let lat = point.job.lat_ns();
         let name = format!("At {axis} {}", plain(point.x));
-        let more = format!("mean latency; p99 {}; {}", nanoseconds(lat.quantile(0.99) as f64), bytes_per_second(point.bytes_per_second.mean));
+        let more = format!(
+            "mean latency; p99 {}; {}",
+            nanoseconds(lat.quantile(0.99) as f64),
+            bytes_per_second(point.bytes_per_second.mean)
+        );
         out.push_str(&tile(&name, &nanoseconds(lat.mean()), &more, false));
     }
     if let Some(ceiling) = sweep.ceiling_iops {
-        let more = format!("IOPS without storage; the plateau is {} of it", percent(line.plateau_iops.mean / ceiling.mean));
+        let more =
+            format!("IOPS without storage; the plateau is {} of it", percent(line.plateau_iops.mean / ceiling.mean));
         out.push_str(&tile("Generator's ceiling", &count(ceiling.mean), &more, false));
     }
     out + "</div>"
@@ -89,7 +101,8 @@ fn depth_charts(axis: &str, curves: &[(String, &Curve)], ceiling: Option<f64>) -
         let band = positive(curve).map(|point| (point.x, point.iops.low, point.iops.high)).collect();
         highest = positive(curve).map(|point| point.iops.mean).fold(highest, f64::max);
         iops = iops.series(Series::line(name, of(|point| point.iops.mean)).band(band).colour(index));
-        let band = positive(curve).map(|point| (point.x, point.bytes_per_second.low, point.bytes_per_second.high)).collect();
+        let band =
+            positive(curve).map(|point| (point.x, point.bytes_per_second.low, point.bytes_per_second.high)).collect();
         bw = bw.series(Series::line(name, of(|point| point.bytes_per_second.mean)).band(band).colour(index));
         let latencies = |value: fn(&Histogram) -> f64| {
             let points = positive(curve).map(|point| (point.x, point.job.lat_ns())).filter(|(_, lat)| !lat.is_empty());
@@ -138,7 +151,9 @@ fn notable_latencies(sweep: &SweepResult, axis: &str) -> Vec<(String, Histogram)
 
 /// IOPS over time at each curve's load line: was it steady there?
 fn over_time(sweep: &SweepResult, axis: &str) -> Option<Chart> {
-    let mut chart = Chart::new("IOPS over time, at the load line").x(Axis::linear("time").format(Format::Seconds)).y(Axis::linear("IOPS").format(Format::Count));
+    let mut chart = Chart::new("IOPS over time, at the load line")
+        .x(Axis::linear("time").format(Format::Seconds))
+        .y(Axis::linear("IOPS").format(Format::Count));
     let mut any = false;
     for (index, curve) in sweep.curves.iter().enumerate() {
         let Some(point) = curve.at_load_line() else { continue };
@@ -151,13 +166,31 @@ fn over_time(sweep: &SweepResult, axis: &str) -> Option<Chart> {
 }
 
 fn table(curve: &Curve, axis: &str) -> String {
-    let mut table = Table::new(&[axis, "IOPS", "\u{b1}", "bandwidth", "lat mean", "p50", "p90", "p99", "p99.9", "max", "CPUs", "in flight", "verdicts"]);
-    let line = curve.at_load_line().map(|point| point.x).filter(|_| curve.line.as_ref().is_some_and(|line| !line.still_rising));
+    let mut table = Table::new(&[
+        axis,
+        "IOPS",
+        "\u{b1}",
+        "bandwidth",
+        "lat mean",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "CPUs",
+        "in flight",
+        "verdicts",
+    ]);
+    let line = curve
+        .at_load_line()
+        .map(|point| point.x)
+        .filter(|_| curve.line.as_ref().is_some_and(|line| !line.still_rising));
     for point in &curve.points {
         let lat = point.job.lat_ns();
         let time = |ns: f64| if lat.is_empty() { "-".to_string() } else { nanoseconds(ns) };
         let quantile = |q: f64| time(lat.quantile(q) as f64);
-        let codes = point.job.verdicts.iter().map(|verdict| verdict.code.as_str()).filter(|code| *code != "interval-too-short");
+        let codes =
+            point.job.verdicts.iter().map(|verdict| verdict.code.as_str()).filter(|code| *code != "interval-too-short");
         let at = if Some(point.x) == line { "\u{2002}\u{25c0} load line" } else { "" };
         table.row(
             if Some(point.x) == line { "at" } else { "" },
@@ -183,10 +216,12 @@ fn table(curve: &Curve, axis: &str) -> String {
 
 /// The curves of all sweeps in the same charts.
 pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
-    let sweeps = || documents.iter().filter_map(|named| match &named.document {
-        Document::Sweep(sweep) => Some((&named.name, sweep)),
-        _ => None,
-    });
+    let sweeps = || {
+        documents.iter().filter_map(|named| match &named.document {
+            Document::Sweep(sweep) => Some((&named.name, sweep)),
+            _ => None,
+        })
+    };
     if sweeps().count() < 2 {
         return String::new();
     }
@@ -195,7 +230,16 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
         .collect();
     let axis = sweeps().next().map_or("iodepth", |(_, sweep)| axis_name(sweep));
     let mut out = String::from("<h2>Sweeps side by side</h2>");
-    let mut table = Table::new(&["", "plateau IOPS", "interval", "load line", "interval", "overload", "latency there", "p99 there"]);
+    let mut table = Table::new(&[
+        "",
+        "plateau IOPS",
+        "interval",
+        "load line",
+        "interval",
+        "overload",
+        "latency there",
+        "p99 there",
+    ]);
     for (name, curve) in &curves {
         let Some(line) = &curve.line else { continue };
         let lat = curve.at_load_line().map(|point| point.job.lat_ns()).unwrap_or_default();
@@ -206,7 +250,14 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
                 ("", count(line.plateau_iops.mean)),
                 ("", format!("{} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high))),
                 ("", if line.still_rising { "beyond the sweep".into() } else { depth(line.load_line.mean) }),
-                ("", if line.still_rising { "-".into() } else { format!("{} to {}", depth(line.load_line.low), depth(line.load_line.high)) }),
+                (
+                    "",
+                    if line.still_rising {
+                        "-".into()
+                    } else {
+                        format!("{} to {}", depth(line.load_line.low), depth(line.load_line.high))
+                    },
+                ),
                 ("", line.overload.map_or("none".into(), |overload| depth(overload.mean))),
                 ("", nanoseconds(lat.mean())),
                 ("", nanoseconds(lat.quantile(0.99) as f64)),

@@ -54,11 +54,12 @@ pub(crate) fn described(job: &JobResult) -> String {
     let facts = &job.facts;
     let mut parts = vec![facts.rw.clone()];
     let active = facts.block_bytes.iter().filter(|(direction, _)| job.directions[*direction].ops > 0);
-    let mut sizes: Vec<String> = active
-        .map(|(_, &(low, high))| {
-            if low == high { bytes(low as f64) } else { format!("{} to {}", bytes(low as f64), bytes(high as f64)) }
-        })
-        .collect();
+    let mut sizes: Vec<String> =
+        active
+            .map(|(_, &(low, high))| {
+                if low == high { bytes(low as f64) } else { format!("{} to {}", bytes(low as f64), bytes(high as f64)) }
+            })
+            .collect();
     sizes.dedup();
     if !sizes.is_empty() && facts.block_bytes.iter().any(|(_, range)| range.1 > 0) {
         parts[0] = format!("{} {}", parts[0], sizes.join(" / ")).trim().to_string();
@@ -109,7 +110,8 @@ fn one_job(job: &JobResult, style: Style) -> String {
             nanoseconds(result.runtime_ns as f64),
         );
         let odd = [("short", result.short_ops), ("dropped", result.dropped_ops), ("failed", result.failed_ops)];
-        let odd: Vec<String> = odd.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {what}", grouped(*n))).collect();
+        let odd: Vec<String> =
+            odd.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{} {what}", grouped(*n))).collect();
         if !odd.is_empty() {
             let _ = writeln!(out, "         {}", odd.join(", "));
         }
@@ -197,8 +199,9 @@ fn latencies(job: &JobResult, result: &measure::schema::DirectionResult, style: 
         ];
         for (_, name, histogram) in wanted.iter().filter(|(wanted, _, histogram)| *wanted && !histogram.is_empty()) {
             let listed = job.reporting.percentiles.iter();
-            let listed: Vec<String> =
-                listed.map(|&p| format!("p{} {}", plain_percentile(p), nanoseconds(histogram.quantile(p / 100.0) as f64))).collect();
+            let listed: Vec<String> = listed
+                .map(|&p| format!("p{} {}", plain_percentile(p), nanoseconds(histogram.quantile(p / 100.0) as f64)))
+                .collect();
             let _ = writeln!(out, "    {name} percentiles: {}", listed.join(", "));
         }
     }

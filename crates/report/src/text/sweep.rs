@@ -5,6 +5,7 @@ use std::fmt::Write;
 use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Curve, Ended, Estimate, Point, SweepResult};
 use measure::stats::relative_half_width;
+use measure::verdict::Verdict;
 
 use super::plot::{self, Line};
 use super::table::Table;
@@ -34,8 +35,10 @@ pub fn sweep(sweep: &SweepResult, style: Style) -> String {
         }
         out.push('\n');
     }
-    let mut judged = verdicts(&sweep.verdicts, style, 0);
-    judged.push_str(&of_points(sweep, style));
+    let mut all = sweep.verdicts.clone();
+    all.extend(of_points(sweep));
+    all.sort_by_key(|verdict| std::cmp::Reverse(verdict.severity));
+    let judged = verdicts(&all, style, 0);
     if !judged.is_empty() {
         let _ = write!(out, "\n{judged}");
     }
@@ -117,12 +120,17 @@ fn charts(sweep: &SweepResult, style: Style) -> String {
         line.map(|line| [Some(line.load_line.mean), line.overload.map(|overload| overload.mean)])
     };
     let iops = chart(sweep, "IOPS", width, HEIGHT, style, &|point| point.iops.mean, count, &marks);
-    let latency = chart(sweep, "mean latency", width, HEIGHT, style, &|point| point.job.lat_ns().mean(), nanoseconds, &marks);
+    let latency =
+        chart(sweep, "mean latency", width, HEIGHT, style, &|point| point.job.lat_ns().mean(), nanoseconds, &marks);
     let (Some(iops), Some(latency)) = (iops, latency) else { return String::new() };
     let mut out = String::new();
     if side_by_side {
         for ((left, plain_width), (right, _)) in iops.iter().zip(&latency) {
-            let _ = writeln!(out, "{}", format!("{left}{}   {right}", " ".repeat((width + 10).saturating_sub(*plain_width))).trim_end());
+            let _ = writeln!(
+                out,
+                "{}",
+                format!("{left}{}   {right}", " ".repeat((width + 10).saturating_sub(*plain_width))).trim_end()
+            );
         }
     } else {
         iops.iter().chain(&latency).for_each(|(line, _)| {
@@ -149,7 +157,8 @@ fn chart(
     marks: &dyn Fn(&Curve) -> Option<[Option<f64>; 2]>,
 ) -> Option<Vec<(String, usize)>> {
     let points = || sweep.curves.iter().flat_map(|curve| &curve.points).filter(|point| point.x > 0.0);
-    let (low, high) = points().fold((f64::INFINITY, 0.0f64), |(low, high), point| (low.min(point.x), high.max(point.x)));
+    let (low, high) =
+        points().fold((f64::INFINITY, 0.0f64), |(low, high), point| (low.min(point.x), high.max(point.x)));
     let top = points().map(of).fold(0.0, f64::max);
     if low >= high || top <= 0.0 {
         return None;
@@ -160,12 +169,24 @@ fn chart(
         .iter()
         .enumerate()
         .map(|(colour, curve)| Line {
-            points: curve.points.iter().filter(|point| point.x > 0.0).map(|point| (across(point.x), of(point) / top)).collect(),
+            points: curve
+                .points
+                .iter()
+                .filter(|point| point.x > 0.0)
+                .map(|point| (across(point.x), of(point) / top))
+                .collect(),
             colour,
         })
         .collect();
-    let marked: Vec<f64> =
-        sweep.curves.iter().filter_map(marks).flatten().flatten().map(across).filter(|at| (0.0..=1.0).contains(at)).collect();
+    let marked: Vec<f64> = sweep
+        .curves
+        .iter()
+        .filter_map(marks)
+        .flatten()
+        .flatten()
+        .map(across)
+        .filter(|at| (0.0..=1.0).contains(at))
+        .collect();
     let mut out = vec![(format!("{:>9} {}", "", style.paint(Tone::Bold, title)), 10 + title.len())];
     for (index, row) in plot::rows(&lines, &marked, width, height, style).into_iter().enumerate() {
         let label = match index {
@@ -181,7 +202,10 @@ fn chart(
     let axis = format!("{axis} (log)");
     let middle = width.saturating_sub(left.len() + right.len());
     out.push((format!("{:>9}\u{2514}{}", "", "\u{2500}".repeat(width)), 10 + width));
-    out.push((format!("{:>10}{left}{axis:^middle$}{right}", ""), 10 + left.len() + right.len() + middle.max(axis.len())));
+    out.push((
+        format!("{:>10}{left}{axis:^middle$}{right}", ""),
+        10 + left.len() + right.len() + middle.max(axis.len()),
+    ));
     Some(out)
 }
 
@@ -199,10 +223,16 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     let name = if sweep.curves.len() > 1 { format!("{}: ", curve.label) } else { String::new() };
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
     let mut out = String::new();
-    let _ = writeln!(out, "{name}plateau    {}", interval(&line.plateau_iops, precise_count).replacen(',', " IOPS,", 1));
+    let _ =
+        writeln!(out, "{name}plateau    {}", interval(&line.plateau_iops, precise_count).replacen(',', " IOPS,", 1));
     if line.still_rising {
         let deepest = curve.points.last().map_or(0.0, |point| point.x);
-        let _ = writeln!(out, "{name}{}  beyond {axis} {}: throughput still rises", style.paint(Tone::Good, "load line"), depth(deepest));
+        let _ = writeln!(
+            out,
+            "{name}{}  beyond {axis} {}: throughput still rises",
+            style.paint(Tone::Good, "load line"),
+            depth(deepest)
+        );
     } else {
         let _ = writeln!(
             out,
@@ -216,31 +246,42 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
             let _ = writeln!(out, "{name}overload   {axis} {} (5 % below the plateau)", interval(overload, depth));
         }
         None => {
-            let _ = writeln!(out, "{name}overload   none up to {axis} {}", depth(curve.points.last().map_or(0.0, |p| p.x)));
+            let _ =
+                writeln!(out, "{name}overload   none up to {axis} {}", depth(curve.points.last().map_or(0.0, |p| p.x)));
         }
     }
     out
 }
 
 /// Verdicts of the points, each code once with the depths it concerns.
-fn of_points(sweep: &SweepResult, style: Style) -> String {
-    let mut seen: Vec<(measure::verdict::Verdict, Vec<String>)> = Vec::new();
+fn of_points(sweep: &SweepResult) -> Vec<Verdict> {
+    let mut seen: Vec<(Verdict, Vec<String>)> = Vec::new();
+    let many = sweep.curves.len() > 1;
     for curve in &sweep.curves {
         for point in &curve.points {
             for verdict in point.job.verdicts.iter().filter(|verdict| verdict.code != "interval-too-short") {
-                let at = if sweep.curves.len() > 1 { format!("{} {}", curve.label, plain(point.x)) } else { plain(point.x) };
+                let at = if many { format!("{} {}", curve.label, plain(point.x)) } else { plain(point.x) };
                 match seen.iter_mut().find(|(known, _)| known.code == verdict.code) {
-                    Some((_, depths)) => depths.push(at),
+                    Some((known, depths)) => {
+                        known.severity = known.severity.max(verdict.severity);
+                        depths.push(at);
+                    }
                     None => seen.push((verdict.clone(), vec![at])),
                 }
             }
         }
     }
     let all: usize = sweep.curves.iter().map(|curve| curve.points.len()).sum();
-    let merged = seen.into_iter().map(|(mut verdict, depths)| {
-        let where_ = if depths.len() == all { "all points".to_string() } else { depths.join(", ") };
-        verdict.what = format!("{} (at {where_})", verdict.what);
+    let located = |(mut verdict, depths): (Verdict, Vec<String>)| {
+        // The figures are those of the first of them.
+        let place = match depths.as_slice() {
+            depths if depths.len() == all => "all points".to_string(),
+            [only] => format!("at {only}"),
+            [first, rest @ ..] => format!("at {first}; also {}", rest.join(", ")),
+            [] => String::new(),
+        };
+        verdict.what = format!("{} ({place})", verdict.what);
         verdict
-    });
-    verdicts(&merged.collect::<Vec<_>>(), style, 0)
+    };
+    seen.into_iter().map(located).collect()
 }

@@ -76,7 +76,9 @@ pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64)
         major_faults: 0,
         minor_faults: 412,
     };
-    job.depth.in_flight = (0..32 - iodepth.leading_zeros()).map(|bit| if bit + 1 == 32 - iodepth.leading_zeros() { ops } else { 1 }).collect();
+    job.depth.in_flight = (0..32 - iodepth.leading_zeros())
+        .map(|bit| if bit + 1 == 32 - iodepth.leading_zeros() { ops } else { 1 })
+        .collect();
     job.depth.in_flight_sum = u128::from(ops) * u128::from(iodepth);
     job.depth.submitted = vec![0, ops];
     job.depth.completed = vec![0, ops / 2, ops / 6];
@@ -85,7 +87,8 @@ pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64)
         let mut interval = Interval { end_ns: index * 100_000_000, length_ns: 100_000_000, ..Interval::default() };
         interval.ops.read = (iops / 10.0 * (1.0 + 0.012 * wobble(index * 7 + u64::from(iodepth)))) as u64;
         interval.bytes.read = interval.ops.read * 4096;
-        interval.lat_sum_ns.read = (interval.ops.read as f64 * latency_ns * (1.0 - 0.05 * wobble(index * 7 + u64::from(iodepth)))) as u64;
+        interval.lat_sum_ns.read =
+            (interval.ops.read as f64 * latency_ns * (1.0 - 0.05 * wobble(index * 7 + u64::from(iodepth)))) as u64;
         job.intervals.push(interval);
     }
     job.verdicts = verdict::for_job(&job);
