@@ -1,7 +1,8 @@
 //! Sweep control: which depth to measure next, and for how long. Pure: time is passed in.
 //!
 //! ```text
-//! every depth asked for, once ─► depths between those around the load line and the overload ─► whatever is uncertain
+//! every depth asked for, once ─► those that came out wild, again ─► depths between those around the load line and the
+//! overload ─► whatever is uncertain
 //! ```
 
 use crate::load_line;
@@ -90,9 +91,11 @@ pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> 
             measure(x, limits.first_ns.min(share.max(1)), Why::Asked)
         };
     }
-    let todo = between(asked, points, limits)
-        .map(|(x, why)| (x, limits.first_ns, why))
-        .or_else(|| uncertain(points, limits).map(|(x, runtime_ns)| (x, runtime_ns, Why::Uncertain)));
+    // Refining around a knee that a disturbance drew would be time lost.
+    let again = |beyond| uncertain(points, limits, beyond).map(|(x, runtime_ns)| (x, runtime_ns, Why::Uncertain));
+    let todo = again(WILD)
+        .or_else(|| between(asked, points, limits).map(|(x, why)| (x, limits.first_ns, why)))
+        .or_else(|| again(1.0));
     match todo {
         None => Step::Done(Done::Settled),
         Some(_) if out_of_time => Step::Done(Done::OutOfTime),
@@ -120,14 +123,17 @@ fn between(asked: &[f64], points: &[Point], limits: &Limits) -> Option<(f64, Why
     near_line.map(|x| (x, Why::LoadLine)).or_else(|| near_overload().map(|x| (x, Why::Overload)))
 }
 
-/// The point that is farthest beyond the bound and has time left, and how long it needs.
-fn uncertain(points: &[Point], limits: &Limits) -> Option<(f64, u64)> {
+/// Times the bound beyond which an interval says that something else happened while the depth was measured.
+const WILD: f64 = 5.0;
+
+/// The point that is farthest beyond the bound (so many times it at least) and has time left, and how long it needs.
+fn uncertain(points: &[Point], limits: &Limits, least: f64) -> Option<(f64, u64)> {
     let beyond = |point: &Point| {
         // One sample knows nothing of its own error.
         let width = if point.samples.len() < 2 { f64::INFINITY } else { relative_half_width(&point.iops) };
         width / limits.bound
     };
-    let open = points.iter().filter(|point| point.job.runtime_ns < limits.point_cap_ns && beyond(point) > 1.0);
+    let open = points.iter().filter(|point| point.job.runtime_ns < limits.point_cap_ns && beyond(point) > least);
     let worst = open.max_by(|a, b| beyond(a).total_cmp(&beyond(b)))?;
     let had_ns = worst.job.runtime_ns.max(1);
     // An interval narrows with the square root of time; no step more than doubles what a point has had, since the width
