@@ -317,7 +317,9 @@ pub fn space(path: &Path) -> io::Result<Space> {
     let stat = unsafe { stat.assume_init() };
     Ok(Space {
         available: stat.f_bavail.saturating_mul(stat.f_bsize as u64),
+        #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
         kind: stat.f_type as i64,
+        #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
         read_only: stat.f_flags as u64 & libc::ST_RDONLY as u64 != 0,
     })
 }

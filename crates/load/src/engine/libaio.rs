@@ -133,8 +133,10 @@ impl Context {
             return None;
         }
         let events = (self.0 + ring.header_bytes as usize) as *const Event;
-        // SAFETY: head < events, as the kernel and this function keep it; the event was written before the tail.
-        let event = unsafe { *events.add(head as usize) };
+        // SAFETY: head < events, as the kernel and this function keep it: within the ring.
+        let place = unsafe { events.add(head as usize) };
+        // SAFETY: the event was written before the tail was moved past it.
+        let event = unsafe { place.read() };
         let next = if head + 1 == ring.events { 0 } else { head + 1 };
         // Release: the event is read before the kernel may reuse its place.
         ring.head.store(next, Ordering::Release);

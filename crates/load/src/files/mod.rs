@@ -292,8 +292,8 @@ impl Target {
     /// # Errors
     /// unlink(2) failed.
     pub fn unlink_for_next_loop(&mut self) -> Result<(), Error> {
-        let regular = self.entries.iter_mut().filter(|entry| entry.kind == EntryKind::Regular);
-        regular.map(|entry| entry.remove()).collect()
+        let mut regular = self.entries.iter_mut().filter(|entry| entry.kind == EntryKind::Regular);
+        regular.try_for_each(Entry::remove)
     }
 
     /// Opens the first file once, making it if the layout would make it anyway.

@@ -183,7 +183,8 @@ fn what_is_wrong_is_said_in_one_line() {
         assert!(!error.to_string().contains('\n'));
         error.to_string()
     };
-    let cases: [(&dyn Fn(&mut Job), &str); 9] = [
+    type Edit<'a> = &'a dyn Fn(&mut Job);
+    let cases: [(Edit, &str); 10] = [
         (&|job| job.extent.size = None, "give size="),
         (&|job| job.extent.size = Some(Amount::Bytes(0)), "give size="),
         (&|job| job.extent.size = Some(Amount::Bytes(100)), "raise size= or lower bs="),
@@ -192,6 +193,15 @@ fn what_is_wrong_is_said_in_one_line() {
         (&|job| job.files.allow_create = false, "allow_file_create=0"),
         (&|job| (job.files.directories.clear(), job.files.names = vec!["/dev/nvme77n9".into()]).1, "no such device"),
         (&|job| (job.files.directories.clear(), job.files.names = vec!["/tmp".into()]).1, "use directory="),
+        (
+            &|job| {
+                job.files.direct = true;
+                job.files.directories.clear();
+                job.files.names = vec!["/sys/kernel/uevent_seqnum".into()];
+                job.extent.size = None;
+            },
+            "sysfs does not support O_DIRECT here: use direct=0",
+        ),
         (
             &|job| {
                 job.files.direct = true;
@@ -205,4 +215,162 @@ fn what_is_wrong_is_said_in_one_line() {
         assert!(message.contains(part), "{message}");
         assert!(scratch.entries().is_empty(), "{message}: {:?}", scratch.entries());
     }
+}
+
+/// What a command prints; None, with the reason on standard error, if it cannot be run here.
+fn command(line: &str) -> Option<String> {
+    let mut words = line.split_whitespace();
+    let program = words.next().unwrap();
+    let output = std::process::Command::new(program).args(words).output();
+    match output {
+        Ok(output) if output.status.success() => Some(String::from_utf8_lossy(&output.stdout).trim().to_string()),
+        Ok(output) => {
+            eprintln!("skipped: {line}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            None
+        }
+        Err(error) => {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "{program} is missing: {error}");
+            eprintln!("skipped: {program}: {error}");
+            None
+        }
+    }
+}
+
+/// Runs its command when it goes out of scope.
+struct Finally(String);
+
+impl Drop for Finally {
+    fn drop(&mut self) {
+        command(&self.0);
+    }
+}
+
+#[test]
+fn devices_that_are_in_use_or_carry_data_are_refused() {
+    let scratch = Scratch::new();
+    let image = scratch.path("image");
+    File::create(&image).unwrap().set_len(8 * MIB).unwrap();
+    let Some(device) = command(&format!("losetup -f --show {image}")) else { return };
+    let _detach = Finally(format!("losetup -d {device}"));
+    let on = |write: bool, path: &str, edit: &dyn Fn(&mut Job)| {
+        let mut job = job(&scratch, !write, write, MIB);
+        job.files.directories.clear();
+        job.files.names = vec![path.into()];
+        edit(&mut job);
+        let early = preflight(&Plan { jobs: vec![job.clone()], ..Plan::default() });
+        let late = prepare(&job, 0).map(drop);
+        assert_eq!(early.is_ok(), late.is_ok(), "both say the same: {early:?} {late:?}");
+        late
+    };
+    let refusal = |result: Result<(), Error>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+        error.to_string()
+    };
+    let insist = |job: &mut Job| job.allow.signature_write = true;
+
+    on(true, &device, &|_| {}).unwrap();
+    let message = refusal(on(true, &image, &|_| {}));
+    assert!(message.contains("stands behind"), "{message}");
+
+    if command(&format!("mkfs.ext4 -q {device}")).is_none() {
+        return;
+    }
+    let message = refusal(on(true, &device, &|_| {}));
+    assert!(message.contains("ext2/ext3/ext4") && message.contains("--allow-signature"), "{message}");
+    let trim = |job: &mut Job| job.rw.directions = PerDirection { read: false, write: false, trim: true };
+    refusal(on(false, &device, &trim));
+    on(false, &device, &|_| {}).unwrap();
+    on(true, &device, &insist).unwrap();
+
+    let mount_point = scratch.path("mounted");
+    fs::create_dir(&mount_point).unwrap();
+    if command(&format!("mount {device} {mount_point}")).is_none() {
+        return;
+    }
+    let unmount = Finally(format!("umount {mount_point}"));
+    let message = refusal(on(true, &device, &insist));
+    assert!(message.contains(&format!("mounted on {mount_point}")), "{message}");
+    on(true, &device, &|job| (job.allow.mounted_write, job.allow.signature_write) = (true, true)).unwrap();
+    drop(unmount);
+    on(true, &device, &insist).unwrap();
+}
+
+#[test]
+fn a_device_is_used_up_to_its_end() {
+    let scratch = Scratch::new();
+    let image = scratch.path("image");
+    File::create(&image).unwrap().set_len(8 * MIB).unwrap();
+    let Some(device) = command(&format!("losetup -f --show {image}")) else { return };
+    let _detach = Finally(format!("losetup -d {device}"));
+    let mut job = job(&scratch, true, false, 0);
+    job.files.directories.clear();
+    job.files.names = vec![device];
+    let extents = |job: &Job| prepare(job, 2).map(|target| target.extents().to_vec());
+    job.extent.size = None;
+    assert_eq!(extents(&job).unwrap(), [FileExtent { offset: 0, size: 8 * MIB }]);
+    job.extent.offset = Amount::Percent(25.0);
+    assert_eq!(extents(&job).unwrap(), [FileExtent { offset: 2 * MIB, size: 6 * MIB }]);
+    job.extent.offset_increment = Amount::Bytes(MIB);
+    job.extent.size = Some(Amount::Bytes(100 * MIB));
+    assert_eq!(extents(&job).unwrap(), [FileExtent { offset: 4 * MIB, size: 4 * MIB }]);
+    job.extent.offset_increment = Amount::Bytes(4 * MIB);
+    assert!(extents(&job).unwrap_err().to_string().contains("beyond the end"));
+}
+
+#[test]
+fn a_full_file_system_is_said_to_be_full_and_left_as_it_was() {
+    let scratch = Scratch::new();
+    let mount_point = scratch.path("small");
+    fs::create_dir(&mount_point).unwrap();
+    if command(&format!("mount -t tmpfs -o size=1m none {mount_point}")).is_none() {
+        return;
+    }
+    let _unmount = Finally(format!("umount {mount_point}"));
+    for (read, write) in [(true, false), (false, true)] {
+        let mut job = job(&scratch, read, write, 4 * MIB);
+        job.files.directories = vec![mount_point.clone()];
+        let plan = Plan { jobs: vec![job.clone()], ..Plan::default() };
+        let early = preflight(&plan).unwrap_err();
+        assert!(early.to_string().contains("4194304 bytes, 1048576 are free"), "{early}");
+        let late = prepare(&job, 0).unwrap_err();
+        assert_eq!(late.errno(), libc::ENOSPC, "{late}");
+        assert_eq!(fs::read_dir(&mount_point).unwrap().count(), 0, "nothing is left behind");
+        job.files.fallocate = Fallocate::None;
+        if read {
+            assert_eq!(prepare(&job, 0).unwrap_err().errno(), libc::ENOSPC);
+            assert_eq!(fs::read_dir(&mount_point).unwrap().count(), 0);
+        }
+    }
+}
+
+#[test]
+fn sizes_are_those_of_fio() {
+    let scratch = Scratch::new();
+    let mut job = job(&scratch, false, true, 10 * 4096);
+    job.files.fallocate = Fallocate::None;
+    job.files.count = 4;
+    let sizes = |job: &Job, clone| {
+        let target = prepare(job, clone).unwrap();
+        (target.extents().iter().map(|extent| extent.size).collect::<Vec<_>>(), target.io_bytes())
+    };
+    // The first files get the blocks that are left over.
+    assert_eq!(sizes(&job, 0), (vec![3 * 4096, 3 * 4096, 2 * 4096, 2 * 4096], 10 * 4096));
+    job.extent.io_size = Some(Amount::Percent(50.0));
+    assert_eq!(sizes(&job, 0).1, 5 * 4096);
+    job.extent.io_size = Some(Amount::Bytes(MIB));
+    assert_eq!(sizes(&job, 0).1, MIB);
+
+    job.extent.io_size = None;
+    job.extent.size = None;
+    job.extent.file_size = Some((64 << 10, 128 << 10));
+    let (ranged, total) = sizes(&job, 0);
+    assert!(ranged.iter().all(|size| (64 << 10..=128 << 10).contains(size) && size.is_multiple_of(4096)), "{ranged:?}");
+    assert_eq!(total, ranged.iter().sum::<u64>());
+    assert_eq!(sizes(&job, 0).0, ranged, "the same every time");
+    assert_ne!(sizes(&job, 1).0, ranged, "clones have their own");
+
+    job.extent.file_size = Some((MIB, MIB));
+    job.extent.size = Some(Amount::Bytes(2 * MIB));
+    assert_eq!(sizes(&job, 0), (vec![MIB; 4], 2 * MIB));
 }
