@@ -54,3 +54,7 @@ install: docs ## the program, its manual pages and completions, below PREFIX
 	install -Dm644 target/docs/plimsoll.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/plimsoll
 	install -Dm644 target/docs/plimsoll.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_plimsoll
 	install -Dm644 target/docs/plimsoll.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/plimsoll.fish
+
+.PHONY: fio-engine
+fio-engine: ## fio-guasi.so, the external engine for the installed fio, in target/guasi
+	compat/fio/build.sh target/guasi release
