@@ -276,7 +276,7 @@ static PATTERN: &[OptionSpec] = &[
 static QUEUE: &[OptionSpec] = &[
     option("iodepth_batch", Count(0, U32, |d, v| d.job.queue.batch = v as u32), "1", "Requests submitted together; 0 is iodepth").aliases(&["iodepth_batch_submit"]),
     option("iodepth_batch_complete_min", Count(0, U32, |d, v| d.job.queue.batch_complete_min = v as u32), "1", "Completions to wait for; 0 polls").aliases(&["iodepth_batch_complete"]),
-    option("iodepth_batch_complete_max", Count(0, U32, |d, v| d.job.queue.batch_complete_max = v as u32), "iodepth_batch_complete_min", "Completions to take at once"),
+    option("iodepth_batch_complete_max", Count(0, U32, |d, v| d.job.queue.batch_complete_max = v as u32), "all there are", "Completions to take at once (fio: iodepth_batch_complete_min)"),
     option("iodepth_low", Count(0, U32, |d, v| d.low = Some(v as u32)), "iodepth", "Let a full queue drain to this before filling it"),
     option("io_submit_mode", Word(&[("inline", "the clone submits"), ("offload", "a thread of its own does")], |d, v| d.job.queue.offload = v == "offload"), "inline", "Who submits"),
     option("serialize_overlap", Bool(|d, v| d.job.queue.serialize_overlap = v), "0", "Requests that overlap one in flight wait for it"),
