@@ -186,8 +186,6 @@ pub struct Files {
     pub directories: Vec<String>,
     /// `filename_format`, default `$jobname.$jobnum.$filenum`.
     pub format: String,
-    /// `unique_filename`.
-    pub unique: bool,
     /// `opendir`: use all files below.
     pub opendir: Option<String>,
     /// `nrfiles`.
@@ -204,8 +202,6 @@ pub struct Files {
     pub fadvise: Fadvise,
     /// `create_on_open`: files are made when first opened, not laid out before.
     pub create_on_open: bool,
-    /// `create_serialize`: layout one job at a time.
-    pub create_serialize: bool,
     /// `create_only`: lay out, then end.
     pub create_only: bool,
     /// `create_fsync`: sync files after layout.
@@ -271,8 +267,6 @@ pub struct Queue {
     pub low: u32,
     /// `io_submit_mode=offload`: a thread of its own submits.
     pub offload: bool,
-    /// `serialize_overlap`.
-    pub serialize_overlap: bool,
 }
 
 /// Where random ops go.
@@ -299,8 +293,6 @@ pub struct Pattern {
     pub seed: u64,
     /// `randrepeat`, or a `randseed` was given: the same sequence every run. If false, `seed` means nothing.
     pub repeatable: bool,
-    /// `allrandrepeat`.
-    pub all_repeatable: bool,
     /// `norandommap`: blocks may repeat and be missed.
     pub no_random_map: bool,
     /// `softrandommap`: go without the map where memory does not suffice.
@@ -632,16 +624,12 @@ pub struct Reporting {
     pub lat_percentiles: bool,
     /// `percentile_list`, 0..=100 each.
     pub percentiles: Vec<f64>,
-    /// `significant_figures`.
-    pub significant_figures: u32,
     /// `disable_lat`.
     pub disable_lat: bool,
     /// `disable_clat`.
     pub disable_clat: bool,
     /// `disable_slat`.
     pub disable_slat: bool,
-    /// `disable_bw_measurement`.
-    pub disable_bw: bool,
     /// `gtod_reduce`.
     pub gtod_reduce: bool,
     /// `clocksource`.
@@ -650,8 +638,6 @@ pub struct Reporting {
     pub unified: Unified,
     /// `bwavgtime`: length of an interval.
     pub bw_interval_ns: u64,
-    /// `iopsavgtime`.
-    pub iops_interval_ns: u64,
     /// `write_bw_log`, `write_iops_log`, `write_lat_log`, `write_hist_log`: prefixes of files.
     pub logs: Logs,
     /// `kb_base`: 1024 or 1000.

@@ -209,13 +209,7 @@ fn options_act_on_each_other_as_in_fio() {
     assert_eq!(job("verify_pattern=0xff").verify.unwrap().kind, VerifyKind::PatternHeader);
     assert!(job("verify=0").verify.is_none());
     let reporting = job("gtod_reduce=1").reporting;
-    assert!(
-        reporting.disable_lat
-            && reporting.disable_clat
-            && reporting.disable_slat
-            && reporting.disable_bw
-            && !reporting.clat_percentiles
-    );
+    assert!(reporting.disable_lat && reporting.disable_clat && reporting.disable_slat && !reporting.clat_percentiles);
     assert_eq!(job("write_bw_log").reporting.logs.bw.as_deref(), Some("job"));
     assert_eq!(
         job("zonesize=1m\nzoneskip=2m").extent.strided,

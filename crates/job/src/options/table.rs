@@ -122,7 +122,7 @@ static FILES: &[OptionSpec] = &[
     option("filename", Text(|d, v| d.job.files.names = values::split_names(v)), "made by filename_format", "Files or devices, separated by colons (\\: is a colon)"),
     option("directory", Text(|d, v| d.job.files.directories = values::split_names(v)), "", "Directories for the files, separated by colons, taken in turn by clones"),
     option("filename_format", Text(|d, v| d.job.files.format = v.into()), "$jobname.$jobnum.$filenum", "How names of files are made"),
-    option("unique_filename", Bool(|d, v| d.job.files.unique = v), "1", "Put the client's address before file names").no_effect("it is for fio's network clients"),
+    option("unique_filename", Opaque, "1", "Put the client's address before file names").no_effect("it is for fio's network clients"),
     option("opendir", Text(|d, v| d.job.files.opendir = Some(v.into())), "", "Use all files below this directory"),
     option("nrfiles", Count(1, 1 << 28, |d, v| d.job.files.count = v as u32), "1", "Files of each clone").aliases(&["nr_files"]),
     option("openfiles", Count(0, U32, |d, v| d.job.files.open = Some(v as u32).filter(|n| *n > 0)), "all", "Files open at the same time"),
@@ -173,7 +173,7 @@ static FILES: &[OptionSpec] = &[
         "What posix_fadvise(2) tells the kernel",
     ),
     option("create_on_open", Bool(|d, v| d.job.files.create_on_open = v), "0", "Make files when they are opened, not before the run"),
-    option("create_serialize", Bool(|d, v| d.job.files.create_serialize = v), "1", "Make the files of one job at a time"),
+    option("create_serialize", Opaque, "1", "Make the files of one job at a time").no_effect("files are always made one job at a time"),
     option("create_only", Bool(|d, v| d.job.files.create_only = v), "0", "Make the files, then end"),
     option("create_fsync", Bool(|d, v| d.job.files.create_fsync = v), "1", "fsync files after they are made"),
     option("allow_file_create", Bool(|d, v| d.job.files.allow_create = v), "1", "Make files that do not exist"),
@@ -237,7 +237,7 @@ static PATTERN: &[OptionSpec] = &[
     option("rwmixwrite", Count(0, 100, |d, v| d.job.pattern.mix_read = 100 - v as u8), "50", "Percent of writes in a mix"),
     option("rw_sequencer", Word(&[("sequential", "each request has an offset of its own"), ("identical", "reads and writes share offsets")], |d, v| d.job.pattern.identical = v == "identical"), "sequential", "How rw=...:N makes offsets"),
     option("randrepeat", Bool(|d, v| d.job.pattern.repeatable = v), "1", "The same random sequence in every run"),
-    option("allrandrepeat", Bool(|d, v| d.job.pattern.all_repeatable = v), "0", "The same for everything random"),
+    option("allrandrepeat", Opaque, "0", "The same for everything random").no_effect("everything random comes from randseed here"),
     option("randseed", Count(0, u64::MAX, |d, v| { d.job.pattern.seed = v; d.seed_given = true; }), "0x89", "Seed of the random sequences"),
     option("norandommap", Flag(|d, v| d.job.pattern.no_random_map = v), "0", "Random blocks may repeat and be missed"),
     option("softrandommap", Bool(|d, v| d.job.pattern.soft_random_map = v), "0", "Do without the map if there is no memory for it"),
@@ -279,7 +279,7 @@ static QUEUE: &[OptionSpec] = &[
     option("iodepth_batch_complete_max", Count(0, U32, |d, v| d.job.queue.batch_complete_max = v as u32), "all there are", "Completions to take at once (fio: iodepth_batch_complete_min)"),
     option("iodepth_low", Count(0, U32, |d, v| d.low = Some(v as u32)), "iodepth", "Let a full queue drain to this before filling it"),
     option("io_submit_mode", Word(&[("inline", "the clone submits"), ("offload", "a thread of its own does")], |d, v| d.job.queue.offload = v == "offload"), "inline", "Who submits"),
-    option("serialize_overlap", Bool(|d, v| d.job.queue.serialize_overlap = v), "0", "Requests that overlap one in flight wait for it"),
+    refused("serialize_overlap", "0", "Requests that overlap one in flight wait for it", "requests that overlap are not held back: use the random map (no norandommap), or iodepth=1"),
     option("rate", EachBytes(0, |d, v| values::update_nonzero(&mut d.job.rate.bytes, v)), "", "Bytes per second, each clone"),
     option("rate_min", EachBytes(0, |d, v| values::update_nonzero(&mut d.job.rate.min_bytes, v)), "", "Fail below so many bytes per second").aliases(&["ratemin"]),
     option("rate_iops", EachCount(0, U32, |d, v| values::update_nonzero(&mut d.job.rate.iops, v)), "", "Requests per second, each clone"),
@@ -292,6 +292,7 @@ static QUEUE: &[OptionSpec] = &[
     option("thinktime_blocks", Count(1, U32, |d, v| d.job.rate.think_blocks = v as u32), "1", "Requests between pauses"),
     option("thinktime_blocks_type", Word(&[("complete", "count completed requests"), ("issue", "count issued requests")], |d, v| d.job.rate.think_on_issue = v == "issue"), "complete", "What thinktime_blocks counts"),
     option("thinktime_iotime", Time(Seconds, |d, v| d.job.rate.think_io_time_ns = v), "0", "Also pause after this much time of I/O"),
+    option("pace", Text(|d, v| d.job.rate.pace = Some(v.into())), "", "Admission in front of the engine (not fio's): auto, auto:BYTES, buffers:N, rate:GBITS, iops:N, bw:BYTES"),
     option("latency_target", Time(Microseconds, |d, v| d.latency.target_ns = v), "", "Find the depth that keeps this latency"),
     option("latency_window", Time(Microseconds, |d, v| d.latency.window_ns = v), "", "Time over which it must be kept"),
     option("latency_percentile", Numbers(0.0, 100.0, |d, v| d.latency.percentile = v[0]), "100", "Percent of requests that must keep it"),
@@ -483,23 +484,23 @@ static REPORTING: &[OptionSpec] = &[
     refused("log_store_compressed", "0", "Write compressed logs", "compress them afterwards"),
     option("per_job_logs", Bool(|d, v| d.job.reporting.logs.per_job = v), "1", "Put the clone's number into names of logs"),
     option("bwavgtime", Time(Milliseconds, |d, v| d.job.reporting.bw_interval_ns = v), "500", "Length of an interval of bandwidth"),
-    option("iopsavgtime", Time(Milliseconds, |d, v| d.job.reporting.iops_interval_ns = v), "500", "Length of an interval of iops"),
+    option("iopsavgtime", Opaque, "500", "Length of an interval of iops").no_effect("intervals of iops are those of bwavgtime"),
     option("clat_percentiles", Bool(|d, v| d.job.reporting.clat_percentiles = v), "1", "Report percentiles of completion latency"),
     option("lat_percentiles", Bool(|d, v| d.job.reporting.lat_percentiles = v), "0", "Report percentiles of total latency"),
     option("slat_percentiles", Bool(|d, v| d.job.reporting.slat_percentiles = v), "0", "Report percentiles of submission latency"),
     option("percentile_list", Numbers(0.0, 100.0, |d, v| d.job.reporting.percentiles = v), "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:99.99", "Which percentiles"),
-    option("significant_figures", Count(1, 10, |d, v| d.job.reporting.significant_figures = v as u32), "4", "Digits in the human summary"),
+    option("significant_figures", Opaque, "4", "Digits in the human summary").no_effect("the summary has three digits; JSON has all of them"),
     option("disable_lat", Bool(|d, v| d.job.reporting.disable_lat = v), "0", "Do not measure total latency"),
     option("disable_clat", Bool(|d, v| d.job.reporting.disable_clat = v), "0", "Do not measure completion latency"),
     option("disable_slat", Bool(|d, v| d.job.reporting.disable_slat = v), "0", "Do not measure submission latency"),
-    option("disable_bw_measurement", Bool(|d, v| d.job.reporting.disable_bw = v), "0", "Do not measure bandwidth over time").aliases(&["disable_bw"]),
+    option("disable_bw_measurement", Opaque, "0", "Do not measure bandwidth over time").aliases(&["disable_bw"]).no_effect("counting bandwidth costs no call here"),
     option(
         "gtod_reduce",
         Bool(|d, v| {
             let reporting = &mut d.job.reporting;
             reporting.gtod_reduce = v;
             if v {
-                (reporting.disable_lat, reporting.disable_clat, reporting.disable_slat, reporting.disable_bw) = (true, true, true, true);
+                (reporting.disable_lat, reporting.disable_clat, reporting.disable_slat) = (true, true, true);
                 (reporting.clat_percentiles, reporting.lat_percentiles, reporting.slat_percentiles) = (false, false, false);
             }
         }),

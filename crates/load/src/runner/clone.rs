@@ -89,6 +89,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let Orders { job, kind, .. } = *orders;
     place(job, orders.clone)?;
     sys::clock::precise_timers();
+    if job.files.create_only {
+        return Ok(Report { result: blank(job, facts.clone()), ended: Ended::Complete });
+    }
 
     let synchronous = is_synchronous(job, kind);
     let depth = if synchronous { 1 } else { job.queue.depth.max(1) };
