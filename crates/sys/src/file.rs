@@ -101,6 +101,26 @@ pub fn lock(file: &File) -> io::Result<()> {
     checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) })
 }
 
+/// Takes a flock(2) if nobody holds one that excludes it: shared, or exclusive. Whether it was taken.
+///
+/// # Errors
+/// ENOLCK on file systems without locks.
+pub fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
+    let kind = if exclusive { libc::LOCK_EX } else { libc::LOCK_SH };
+    // SAFETY: flock takes no memory.
+    match checked(unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) }) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives a flock(2) back.
+pub fn unlock(file: &File) {
+    // SAFETY: flock takes no memory; unlocking a file of our own cannot fail.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
 /// A part of a whole that was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {

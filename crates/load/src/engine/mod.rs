@@ -20,12 +20,14 @@ mod blocking;
 mod guasi;
 mod io_uring;
 mod libaio;
+mod locked;
 mod null;
 mod offload;
 mod paced;
 mod psync;
 mod slots;
 
+pub use locked::Locked;
 pub use offload::Offload;
 pub use paced::Paced;
 pub use slots::{Slot, Slots};

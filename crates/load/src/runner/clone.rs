@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
-use job::job::MemoryKind;
+use job::job::{FileLock, MemoryKind};
 use measure::schema::{Ended, Facts, JobError, JobResult, Verified};
 use measure::{Direction, PerDirection};
 use sys::buffer::Memory;
@@ -21,7 +21,7 @@ use super::sources::Source;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use crate::Error;
-use crate::engine::{Kind, Offload, Paced, Setup, Slots};
+use crate::engine::{Kind, Locked, Offload, Paced, Setup, Slots};
 use crate::files::Target;
 use crate::machine::cpu_usage;
 
@@ -119,6 +119,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let names: Vec<String> = target.names().map(str::to_owned).collect();
     let setup = Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names };
     let mut engine = if job.queue.offload { Offload::make(kind, &setup)? } else { (kind.make)(&setup)? };
+    if job.files.lock != FileLock::None && has_descriptors(kind) {
+        engine = Locked::make(engine, &setup)?;
+    }
     if let Some(method) = &job.rate.pace {
         engine = Paced::make(method, engine, &setup, orders.clock)?;
     }
