@@ -86,6 +86,12 @@ impl Histogram {
         self.sum_of_squares = stddev * stddev * (n - 1.0) + n * mean * mean;
     }
 
+    /// Whether the buckets tell more than the moments do: false for one rebuilt from a summary without percentiles.
+    pub fn has_shape(&self) -> bool {
+        let (Some(first), Some(last)) = (self.buckets().next(), self.buckets().last()) else { return false };
+        self.buckets().nth(2).is_some() || (first.0 <= self.min() && self.max <= last.1)
+    }
+
     #[cold]
     fn first(&mut self, value: u64) {
         self.allocate();
@@ -345,6 +351,7 @@ mod tests {
         many.set_moments(700, 800, 750.5, 12.25);
         assert_eq!((many.min(), many.max(), many.mean()), (700, 800, 750.5));
         assert!((many.stddev() - 12.25).abs() < 1e-6, "{}", many.stddev());
+        assert!(one.has_shape() && !many.has_shape() && !Histogram::new().has_shape());
     }
 
     #[test]

@@ -219,7 +219,11 @@ fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
         numjobs,
         direct: flag(&["direct"]) || option(&["buffered"]) == Some("0"),
         rw: option(&["rw", "readwrite"]).unwrap_or("read").to_string(),
-        notes: vec!["Read from fio's JSON, which does not tell what was cached, unwritten or steady.".into()],
+        notes: vec![
+            "Read from fio's JSON, which does not tell what was cached, unwritten or steady. Where it lists no percentiles \
+             of lat, they are those of clat plus the mean difference."
+                .into(),
+        ],
         ..Facts::default()
     };
     let sizes = option(&["bs", "blocksize"]).unwrap_or("4k");
@@ -311,6 +315,17 @@ fn fio_direction(section: &Value) -> DirectionResult {
         Some(nanoseconds) => fio_latency(nanoseconds, 1.0),
         None => section.get(name).map(|microseconds| fio_latency(microseconds, 1000.0)).unwrap_or_default(),
     };
+    let (slat_ns, clat_ns, mut lat_ns) = (latency("slat"), latency("clat"), latency("lat"));
+    // fio lists percentiles of clat alone by default. What comes before, slat, varies little.
+    if !lat_ns.has_shape() && clat_ns.has_shape() && !lat_ns.is_empty() {
+        let (min, max, mean, stddev) = (lat_ns.min(), lat_ns.max(), lat_ns.mean(), lat_ns.stddev());
+        let before = (mean - clat_ns.mean()).max(0.0) as u64;
+        lat_ns.clear();
+        for (lower, upper, n) in clat_ns.buckets() {
+            lat_ns.record_many((lower + (upper - lower) / 2 + before).min(LARGEST), n);
+        }
+        lat_ns.set_moments(min, max, mean, stddev);
+    }
     DirectionResult {
         bytes,
         ops,
@@ -318,9 +333,9 @@ fn fio_direction(section: &Value) -> DirectionResult {
         dropped_ops: integer(section, "drop_ios"),
         failed_ops: 0,
         runtime_ns,
-        slat_ns: latency("slat"),
-        clat_ns: latency("clat"),
-        lat_ns: latency("lat"),
+        slat_ns,
+        clat_ns,
+        lat_ns,
         lat_intended_ns: None,
     }
 }

@@ -316,7 +316,7 @@ impl Chart {
         }
         let mut x = self.width;
         for (index, series) in self.series.iter().enumerate() {
-            let wide = 34.0 + series.name.chars().count() as f64 * 6.6;
+            let wide = 42.0 + series.name.chars().count() as f64 * 6.6;
             if x + wide > self.width - RIGHT {
                 rows.push(Vec::new());
                 x = 8.0;

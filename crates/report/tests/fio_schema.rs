@@ -147,3 +147,17 @@ fn the_html_page_of_fios_file_has_its_figures() {
         report::html::render(&[report::html::NamedDocument { name: "fio.json".into(), document: Document::Run(run) }]);
     assert!(page.contains("reads and writes with syncs") && page.contains("fio&#39;s JSON") && page.contains("libaio"));
 }
+
+#[test]
+fn percentiles_that_fio_does_not_give_are_not_made_up() {
+    let run = read(JSON);
+    let job = &run.jobs[0];
+    let read = &job.directions.read;
+    // The summary has percentiles of clat alone; those of slat are unknown, those of lat follow clat's.
+    assert!(read.clat_ns.has_shape() && read.lat_ns.has_shape());
+    let (clat, lat) = (read.clat_ns.quantile(0.9) as f64, read.lat_ns.quantile(0.9) as f64);
+    assert!((lat / clat - 1.0).abs() < 0.1, "{clat} {lat}");
+    let text = report::text::run(&run, report::text::Style::default());
+    let slat = text.lines().find(|line| line.trim_start().starts_with("slat")).expect("libaio has slat");
+    assert!(slat.contains(" - "), "{slat}");
+}

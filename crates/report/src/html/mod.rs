@@ -255,7 +255,9 @@ fn distribution_chart(title: &str, distributions: &[(String, Histogram)]) -> Opt
         .x(Axis::log10("latency").format(Format::Nanoseconds))
         .y(Axis::linear("share of ops").format(Format::Percent));
     let mut any = false;
-    for (name, histogram) in distributions.iter().filter(|(_, histogram)| histogram.count() >= 10) {
+    for (name, histogram) in
+        distributions.iter().filter(|(_, histogram)| histogram.count() >= 10 && histogram.has_shape())
+    {
         let mut bins = std::collections::BTreeMap::<i64, u64>::new();
         for (lower, upper, n) in histogram.buckets() {
             let middle = (lower as f64 + upper as f64) / 2.0;
@@ -282,7 +284,7 @@ fn percentile_chart(title: &str, distributions: Vec<(String, Histogram)>) -> Opt
     let mut any = false;
     for (name, histogram) in distributions {
         let n = histogram.count() as f64;
-        if n < 10.0 {
+        if n < 10.0 || !histogram.has_shape() {
             continue;
         }
         any = true;

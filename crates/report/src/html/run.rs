@@ -201,7 +201,8 @@ fn latency_table(job: &JobResult) -> String {
         "latency", "samples", "min", "mean", "stdev", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max",
     ]);
     for (name, histogram) in rows {
-        let quantile = |q: f64| ("", nanoseconds(histogram.quantile(q) as f64));
+        let known = histogram.has_shape();
+        let quantile = |q: f64| ("", if known { nanoseconds(histogram.quantile(q) as f64) } else { "-".into() });
         table.row(
             "",
             &[

@@ -161,7 +161,8 @@ fn latency_table() -> Table {
 }
 
 fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
-    let quantile = |q: f64| nanoseconds(histogram.quantile(q) as f64);
+    let known = histogram.has_shape();
+    let quantile = |q: f64| if known { nanoseconds(histogram.quantile(q) as f64) } else { "-".into() };
     vec![
         name.to_string(),
         nanoseconds(histogram.min() as f64),
