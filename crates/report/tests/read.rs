@@ -89,7 +89,9 @@ fn use_all(document: Document) {
         }
         Document::Sweep(sweep) => {
             report::text::sweep(sweep, style);
-            sweep.curves.iter().for_each(|curve| drop(measure::load_line::find(&curve.points)));
+            sweep.curves.iter().for_each(|curve| {
+                measure::load_line::find(&curve.points);
+            });
         }
         Document::Comparison(comparison) => drop(report::text::comparison(comparison, style)),
     }
