@@ -111,6 +111,7 @@ fn render(formats: &[Format], result: &RunResult) -> String {
         Format::Json => report::fio_json::render(result, false),
         Format::JsonPlus => report::fio_json::render(result, true),
         Format::Ndjson => report::ndjson::render(result),
+        Format::Terse => report::terse::render(result),
     };
     if formats.is_empty() { one(&Format::Normal) } else { formats.iter().map(one).collect() }
 }

@@ -58,6 +58,8 @@ pub enum Format {
     JsonPlus,
     /// The intervals of each job, a line of JSON each.
     Ndjson,
+    /// fio's terse lines, version 3.
+    Terse,
 }
 
 /// `--eta=`.
@@ -150,7 +152,7 @@ fn seconds(value: &str) -> Result<u64, String> {
     units::parse_time_ns(value, TimeUnit::Seconds).map_err(|error| error.to_string())
 }
 
-const NO_TERSE: &str = "terse output is not supported: use --output-format=json, where every field has a name";
+const NOT_TERSE_3: &str = "only version 3 is supported: use --output-format=json, where every field has a name";
 const USE_MPI: &str =
     "there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
 const NO_TRIGGER: &str = "triggers are not supported: stop the run with a signal, it reports what was measured";
@@ -174,7 +176,7 @@ pub static FLAGS: &[Flag] = &[
         i.run.output = Some(v.into());
         Ok(())
     }),
-    flag("output-format", Takes::Value, "normal|json|json+|ndjson[,...]", "Form of the report", |i, v| {
+    flag("output-format", Takes::Value, "normal|json|json+|ndjson|terse[,...]", "Form of the report", |i, v| {
         i.run.formats = v
             .split(',')
             .map(|word| match word.trim() {
@@ -182,8 +184,8 @@ pub static FLAGS: &[Flag] = &[
                 "json" => Ok(Format::Json),
                 "json+" => Ok(Format::JsonPlus),
                 "ndjson" => Ok(Format::Ndjson),
-                "terse" => Err(NO_TERSE.to_string()),
-                word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson")),
+                "terse" => Ok(Format::Terse),
+                word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson, terse")),
             })
             .collect::<Result<_, _>>()?;
         Ok(())
@@ -255,9 +257,20 @@ pub static FLAGS: &[Flag] = &[
         v.parse::<u64>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
     }),
     flag("aux-path", Takes::Value, "DIR", "Accepted: no state files are written", |_, _| Ok(())),
-    refused("minimal", Takes::Nothing, "Terse output", |_, _| Err(NO_TERSE.into())),
-    refused("append-terse", Takes::Maybe, "Terse output besides", |_, _| Err(NO_TERSE.into())),
-    refused("terse-version", Takes::Value, "Version of terse output", |_, _| Err(NO_TERSE.into())),
+    flag("minimal", Takes::Nothing, "", "As --output-format=terse", |i, _| {
+        i.run.formats = vec![Format::Terse];
+        Ok(())
+    }),
+    flag("append-terse", Takes::Nothing, "", "Add terse output to the report", |i, _| {
+        if i.run.formats.is_empty() {
+            i.run.formats.push(Format::Normal);
+        }
+        i.run.formats.push(Format::Terse);
+        Ok(())
+    }),
+    flag("terse-version", Takes::Value, "3", "Version of terse output", |_, v| {
+        if v == "3" { Ok(()) } else { Err(NOT_TERSE_3.into()) }
+    }),
     refused("server", Takes::Maybe, "fio's server", |_, _| Err(USE_MPI.into())),
     refused("client", Takes::Value, "fio's client", |_, _| Err(USE_MPI.into())),
     refused("remote-config", Takes::Value, "Job file of fio's server", |_, _| Err(USE_MPI.into())),
