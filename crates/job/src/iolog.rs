@@ -244,8 +244,9 @@ impl<R: BufRead> Reader<R> {
             Action::Wait => return Ok(0),
             Action::Add => {}
             _ => {
-                return Err(self
-                    .wrong(format!("file '{name:.100}' has not been added; a line '{name:.100} add' must come first")));
+                return Err(self.wrong(format!(
+                    "file '{name:.100}' has not been added; a line '{name:.100} add' must come first"
+                )));
             }
         }
         if name.len() > NAME_MOST {

@@ -124,8 +124,8 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "command line: job x writes, and --readonly forbids that (leave one of them out)",
         ),
         (
-            "--output-format=terse",
-            "command line: --output-format: terse output is not supported: use --output-format=json, where every field has a name",
+            "--terse-version=5",
+            "command line: --terse-version: only version 3 is supported: use --output-format=json, where every field has a name",
         ),
         (
             "--client=host",
