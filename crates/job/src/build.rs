@@ -590,9 +590,8 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
         Kind::EachBytes(least, set) => {
             let each = values::each(value, |part| {
                 if let Some((low, high)) = measure::units::split_outside_parentheses(part, &['-', ':']) {
-                    return Err(format!(
-                        "\"{part}\" is two sizes: write {low},{high} for reads and writes, or use bsrange for a range of blocks"
-                    ));
+                    let range = if option.name == "bs" { ", or use bsrange for a range of blocks" } else { "" };
+                    return Err(format!("\"{part}\" is two sizes: write {low},{high} for reads and writes{range}"));
                 }
                 match reader.bytes(part)? {
                     bytes if bytes < *least => Err(format!("{bytes} is too small: it is at least {least}")),

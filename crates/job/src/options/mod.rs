@@ -206,7 +206,10 @@ pub fn find(name: &str) -> Option<&'static OptionSpec> {
 
 /// The known name closest to `name`, if one is close enough to be meant.
 pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = 1 + name.chars().count() / 4;
+    let length = name.chars().count();
+    let limit = 1 + length / 4;
+    // Known names are ASCII: no more than the limit longer or shorter, or they are further away than that.
+    let known = known.filter(|known| known.len().abs_diff(length) <= limit);
     known
         .map(|known| (distance(name, known), known))
         .filter(|(distance, _)| *distance <= limit)
