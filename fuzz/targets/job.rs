@@ -79,6 +79,6 @@ fn makes_sense(job: &Job) {
         assert!(zones.size >= 1 && zones.range >= zones.size);
     }
     if let Some(verify) = &job.verify {
-        assert!(verify.interval >= 1 && job.blocks.range.write.0 % verify.interval == 0);
+        assert!(verify.interval >= 1 && job.blocks.range.write.0.is_multiple_of(verify.interval));
     }
 }
