@@ -121,10 +121,12 @@ fn own_argument<'a>(command: &'a Command, argument: &str) -> Option<Option<&'a A
     }
     // fio takes long names after one dash too.
     let long = name.strip_prefix("--").or_else(|| name.strip_prefix('-')).filter(|long| long.len() > 1);
-    let short = name.strip_prefix('-').filter(|short| short.len() == 1 && short != &"-").and_then(|short| short.chars().next());
+    let short =
+        name.strip_prefix('-').filter(|short| short.len() == 1 && short != &"-").and_then(|short| short.chars().next());
     let is_it = |known: &&Arg| {
-        long.is_some_and(|long| known.get_long() == Some(long) || known.get_all_aliases().is_some_and(|all| all.contains(&long)))
-            || short.is_some_and(|short| known.get_short() == Some(short))
+        long.is_some_and(|long| {
+            known.get_long() == Some(long) || known.get_all_aliases().is_some_and(|all| all.contains(&long))
+        }) || short.is_some_and(|short| known.get_short() == Some(short))
     };
     command.get_arguments().find(is_it).map(Some)
 }

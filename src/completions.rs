@@ -15,7 +15,9 @@ pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::O
 fn command() -> Command {
     Command::new("completions")
         .about("Print the completion script of a shell")
-        .long_about("Prints the completion script of a shell: `plimsoll completions bash > /etc/bash_completion.d/plimsoll`.")
+        .long_about(
+            "Prints the completion script of a shell: `plimsoll completions bash > /etc/bash_completion.d/plimsoll`.",
+        )
         .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(value_parser!(Shell)).help("The shell"))
 }
 

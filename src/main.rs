@@ -15,6 +15,7 @@ mod output;
 mod progress;
 mod report;
 mod run;
+mod sim;
 mod sweep;
 mod values;
 
@@ -28,6 +29,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
     sweep::SUBCOMMAND,
     compare::SUBCOMMAND,
     report::SUBCOMMAND,
+    sim::SUBCOMMAND,
     man::SUBCOMMAND,
     completions::SUBCOMMAND,
 ];

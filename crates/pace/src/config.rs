@@ -4,13 +4,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Admission;
 use crate::auto::{AutoPacer, Tuning};
 use crate::methods::{BufferPool, Cap, Rate, RateTuner, Unlimited};
-use crate::Admission;
 
 /// A configuration that cannot be carried out, in one line: what, why, what to do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("pacing: {0}")]
+#[error("{0}")]
 pub struct Error(pub(crate) String);
 
 /// How many things a pacer keeps apart. Its memory is taken at construction, by these.
@@ -37,7 +37,7 @@ pub struct Config {
     #[serde(flatten)]
     pub method: Method,
     /// Bytes in flight that are never exceeded, whatever the method; `None` for no such limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::size::optional", skip_serializing_if = "Option::is_none")]
     pub budget_bytes: Option<u64>,
 }
 
@@ -257,8 +257,7 @@ impl Config {
                 if tuner_period_us == 0 {
                     return fail("tuner_period_us must be at least 1");
                 }
-                let tuner =
-                    RateTuner::InFlight { every_ns: tuner_period_us * 1000, threshold_bytes, ns_per_mib };
+                let tuner = RateTuner::InFlight { every_ns: tuner_period_us * 1000, threshold_bytes, ns_per_mib };
                 rate(period_us, credit_bytes, cores, drive_credit, bypass_bytes, tuner)
             }
             Method::Cap { iops, bytes_per_s, burst_ms } => {

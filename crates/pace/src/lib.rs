@@ -24,6 +24,8 @@ mod auto;
 mod config;
 mod methods;
 mod op;
+pub mod sim;
+mod size;
 mod slab;
 mod stats;
 

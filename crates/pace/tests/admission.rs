@@ -130,7 +130,9 @@ impl World {
         assert!(self.flying.insert(cookie, id).is_none(), "cookie {cookie} admitted twice");
         let bytes = self.flying_bytes();
         assert!(bytes <= self.budget, "budget {} exceeded: {bytes}", self.budget);
-        assert!(bytes <= self.pacer.window_bytes() || self.flying.len() == 1 || bytes == u64::from(self.ops[&cookie].bytes));
+        assert!(
+            bytes <= self.pacer.window_bytes() || self.flying.len() == 1 || bytes == u64::from(self.ops[&cookie].bytes)
+        );
     }
 
     fn drain_poll(&mut self) {

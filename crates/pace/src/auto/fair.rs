@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::slab::{List, Slab, NONE};
+use crate::slab::{List, NONE, Slab};
 
 /// What an op costs beyond its bytes.
 pub(crate) const OP_COST_BYTES: u64 = 4096;

@@ -18,7 +18,7 @@ use crate::{Admission, Admit, Limits, Op, OpId, Purge, Released, Stats};
 use fair::{FairQueues, Lane};
 use share::Shares;
 pub use tuning::Tuning;
-use window::{Window, WindowInput};
+use window::{Seen, Window};
 
 /// The default pacer. See the [module documentation](self) and docs/pacing.md for the law.
 pub struct AutoPacer {
@@ -31,13 +31,17 @@ pub struct AutoPacer {
     small_bytes: u64,
     /// Bytes sent from each lane, to alternate once the small lane has used its priority.
     lane_sent: [u64; 2],
-    epoch: Epoch,
+    part: Part,
 }
 
-/// What has been counted since the current measurement began.
+/// What has been counted since the current part of a measurement began.
 #[derive(Clone, Copy, Debug, Default)]
-struct Epoch {
+struct Part {
+    /// Later than now while the previous window's ops still drain.
+    begins_ns: u64,
     ends_ns: u64,
+    /// Until when few completions may stretch it.
+    at_most_ns: u64,
     delivered_bytes: u64,
     delivered_ops: u64,
     admitted_ops: u64,
@@ -55,7 +59,7 @@ impl AutoPacer {
             queues: FairQueues::new(limits.drives, limits.ops),
             small_bytes: 0,
             lane_sent: [0; 2],
-            epoch: Epoch::default(),
+            part: Part::default(),
             tuning,
         }
     }
@@ -77,7 +81,7 @@ impl AutoPacer {
         if op.bytes <= self.tuning.small_op_bytes {
             self.small_bytes += u64::from(op.bytes);
         }
-        self.epoch.admitted_ops += 1;
+        self.part.admitted_ops += 1;
     }
 
     /// The bound on small ops with priority: a part of the window, but always a few ops.
@@ -99,9 +103,9 @@ impl AutoPacer {
             }
         };
         let queues = &self.queues;
-        choose(queues.has_ready(Lane::Small), queues.has_ready(Lane::Large)).map(|lane| (lane, false)).or_else(|| {
-            choose(queues.has_debtor(Lane::Small), queues.has_debtor(Lane::Large)).map(|lane| (lane, true))
-        })
+        choose(queues.has_ready(Lane::Small), queues.has_ready(Lane::Large))
+            .map(|lane| (lane, false))
+            .or_else(|| choose(queues.has_debtor(Lane::Small), queues.has_debtor(Lane::Large)).map(|lane| (lane, true)))
     }
 
     fn release(&mut self, now_ns: u64, index: u32, lane: Lane) -> Released {
@@ -111,7 +115,7 @@ impl AutoPacer {
         let released = self.core.release(now_ns, index);
         self.shares.unhold(&op);
         self.note_admitted(now_ns, &op);
-        self.epoch.released_ops += 1;
+        self.part.released_ops += 1;
         let (mine, other) = (lane as usize, 1 - lane as usize);
         self.lane_sent[mine] += u64::from(op.bytes) + fair::OP_COST_BYTES;
         // A lane that had nothing to send must not save up a claim.
@@ -127,8 +131,8 @@ impl AutoPacer {
         if self.shares.due(now_ns) {
             self.reshare(now_ns);
         }
-        if now_ns >= self.epoch.ends_ns {
-            self.end_epoch(now_ns);
+        if now_ns >= self.part.ends_ns {
+            self.end_part(now_ns);
         }
     }
 
@@ -139,43 +143,38 @@ impl AutoPacer {
     }
 
     #[cold]
-    fn end_epoch(&mut self, now_ns: u64) {
-        let first = self.epoch.ends_ns == 0;
-        let started_ns = self.window.measuring_since_ns();
-        let mean_latency_ns = self.epoch.latency_sum_ns / self.epoch.delivered_ops.max(1);
-        if !first && self.epoch.delivered_ops < self.tuning.epoch_min_ops
-            && now_ns < started_ns + self.tuning.epoch_max_ms * 1_000_000
-        {
-            // Too few completions to call it a rate: measure on.
-            self.epoch.ends_ns = now_ns + self.tuning.epoch_ms * 1_000_000 / 4;
+    fn end_part(&mut self, now_ns: u64) {
+        let part = self.part;
+        let part_ns = self.tuning.part_ms * 1_000_000;
+        if part.ends_ns == 0 {
+            self.part = Part { begins_ns: now_ns, ends_ns: now_ns + part_ns, ..Part::default() };
+            self.part.at_most_ns = now_ns + 20 * part_ns;
             return;
         }
-        if !first {
-            let elapsed_s = now_ns.saturating_sub(started_ns).max(1) as f64 / 1e9;
-            let rate = self.epoch.delivered_bytes as f64 / elapsed_s;
-            self.window.epoch(
-                &self.tuning,
-                WindowInput {
-                    rate_bytes_per_s: rate,
-                    limited: self.epoch.released_ops as f64
-                        >= self.tuning.limited_fraction * self.epoch.admitted_ops.max(1) as f64
-                        && self.epoch.released_ops > 0,
-                    largest_op_bytes: self.shares.largest_op_bytes(),
-                },
-            );
-            self.core.stats.sample_window(WindowSample {
-                at_ns: now_ns,
-                window_bytes: self.window.bytes(),
-                rate_bytes_per_s: rate,
-            });
-            self.shares.end_epoch(&self.tuning);
+        if part.delivered_ops < self.tuning.part_min_ops && now_ns < part.at_most_ns {
+            // Too few completions to call it a rate: measure on.
+            self.part.ends_ns = now_ns + part_ns;
+            return;
+        }
+        let elapsed_s = now_ns.saturating_sub(part.begins_ns).max(1) as f64 / 1e9;
+        let rate_bytes_per_s = part.delivered_bytes as f64 / elapsed_s;
+        let limited = part.released_ops > 0
+            && part.released_ops as f64 >= self.tuning.limited_fraction * part.admitted_ops as f64;
+        let largest_op_bytes = self.shares.largest_op_bytes();
+        let ended = self.window.part(&self.tuning, Seen { rate_bytes_per_s, limited, largest_op_bytes });
+        let window_bytes = self.window.bytes();
+        self.core.stats.sample_window(WindowSample { at_ns: now_ns, window_bytes, rate_bytes_per_s });
+        // What is in flight was admitted under the previous window: let a few residences pass before measuring.
+        let mut begins_ns = now_ns;
+        if ended {
+            let residence_ns = part.latency_sum_ns / part.delivered_ops.max(1);
+            begins_ns += (self.tuning.settle_residences * residence_ns)
+                .clamp(self.tuning.settle_min_ms * 1_000_000, 20 * part_ns);
+            self.shares.end_measurement(&self.tuning);
             self.reshare(now_ns);
         }
-        // What is in flight was admitted under the previous window: let a few residences pass before measuring.
-        let settle_ns = (self.tuning.settle_residences * mean_latency_ns)
-            .clamp(self.tuning.settle_min_ms * 1_000_000, self.tuning.epoch_ms * 1_000_000);
-        self.window.start_measuring(now_ns + settle_ns);
-        self.epoch = Epoch { ends_ns: now_ns + settle_ns + self.tuning.epoch_ms * 1_000_000, ..Epoch::default() };
+        self.part =
+            Part { begins_ns, ends_ns: begins_ns + part_ns, at_most_ns: begins_ns + 20 * part_ns, ..Part::default() };
     }
 }
 
@@ -211,10 +210,10 @@ impl Admission for AutoPacer {
     #[inline]
     fn complete(&mut self, now_ns: u64, id: OpId) -> bool {
         let Some((op, latency_ns)) = self.core.finish(now_ns, id) else { return false };
-        if now_ns >= self.window.measuring_since_ns() {
-            self.epoch.delivered_bytes += u64::from(op.bytes);
-            self.epoch.delivered_ops += 1;
-            self.epoch.latency_sum_ns += latency_ns;
+        if now_ns >= self.part.begins_ns {
+            self.part.delivered_bytes += u64::from(op.bytes);
+            self.part.delivered_ops += 1;
+            self.part.latency_sum_ns += latency_ns;
         }
         if op.bytes <= self.tuning.small_op_bytes {
             self.small_bytes -= u64::from(op.bytes);

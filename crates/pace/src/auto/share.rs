@@ -7,8 +7,8 @@
 //! overshoots needs *credit*: the time integral of what the drive was entitled to and did not hold.
 //! Hence the average is kept even where one op is more than the share.
 
-use super::fair::Lane;
 use super::Tuning;
+use super::fair::Lane;
 use crate::Op;
 
 /// {read, write} x {<= 16k, <= 64k, larger}.
@@ -17,8 +17,8 @@ const CLASSES: usize = 6;
 const SMALL_FLOOR_BYTES: u64 = 64 << 10;
 /// Credit is remembered up to this long at the full cap, debt up to ten times that.
 const CREDIT_MEMORY_NS: f64 = 2e6;
-/// Epochs for which a latency floor is remembered, twice.
-const FLOOR_EPOCHS: u32 = 100;
+/// Measurements for which a latency floor is remembered, twice.
+const FLOOR_MEASUREMENTS: u32 = 100;
 const OWN_WINDOW_UNIT: f64 = 131_072.0;
 const OWN_WINDOW_MIN: f64 = 512.0 * 1024.0;
 const OWN_WINDOW_MAX: f64 = (1u64 << 34) as f64;
@@ -28,7 +28,7 @@ struct Class {
     /// A running median: a step of 1/64 towards each sample.
     p50_ns: f32,
     samples: u32,
-    /// The lowest median of recent epochs, of the present and of the previous generation.
+    /// The lowest median of recent measurements, of the present and of the previous generation.
     floor_ns: [f32; 2],
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Shares {
     due_ns: u64,
     rotate_ns: u64,
     largest_op_bytes: u64,
-    epochs: u32,
+    measurements: u32,
 }
 
 fn class_of(op: &Op) -> usize {
@@ -102,7 +102,7 @@ impl Shares {
             due_ns: 0,
             rotate_ns: 0,
             largest_op_bytes: 0,
-            epochs: 0,
+            measurements: 0,
         }
     }
 
@@ -257,9 +257,9 @@ impl Shares {
     }
 
     /// Each drive's own window follows its latency against its floor: w <- 0.8 w + 0.2 (g w + sqrt(w x 128 KiB)).
-    pub fn end_epoch(&mut self, tuning: &Tuning) {
-        self.epochs += 1;
-        let new_generation = self.epochs.is_multiple_of(FLOOR_EPOCHS);
+    pub fn end_measurement(&mut self, tuning: &Tuning) {
+        self.measurements += 1;
+        let new_generation = self.measurements.is_multiple_of(FLOOR_MEASUREMENTS);
         for drive in &mut self.drives {
             let mut ratio = 0.0f64;
             for class in &mut drive.classes {

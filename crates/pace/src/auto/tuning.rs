@@ -11,12 +11,16 @@ pub struct Tuning {
     pub start_bytes: u64,
     /// The smallest window, bytes; two of the largest ops seen, if that is more.
     pub floor_bytes: u64,
-    /// How long one rate is measured, ms.
-    pub epoch_ms: u64,
-    /// Longer, up to this, until `epoch_min_ops` have completed.
-    pub epoch_max_ms: u64,
-    /// Completions that make a rate.
-    pub epoch_min_ops: u64,
+    /// A rate is measured in parts of this many ms ...
+    pub part_ms: u64,
+    /// ... at least this many of them ...
+    pub parts_min: u32,
+    /// ... and at most this many, until its standard error is at most `precise`.
+    pub parts_max: u32,
+    /// The standard error of a rate, as a fraction of it, that ends a measurement.
+    pub precise: f64,
+    /// Completions that a part has at least; it lasts up to 20 times longer for them.
+    pub part_min_ops: u64,
     /// After a change of window: residences that pass before measuring ...
     pub settle_residences: u64,
     /// ... and at least these ms.
@@ -31,6 +35,8 @@ pub struct Tuning {
     pub keep_up: f64,
     /// A smaller window is kept if the rate falls by less than this fraction.
     pub keep_down: f64,
+    /// A probe that loses more than this fraction in its first part is over at once.
+    pub bail_out: f64,
     /// A rate that moved by this fraction between epochs is news: probe again at once.
     pub news: f64,
     /// Epochs between probes: doubles with every probe that fails, up to this.
@@ -52,16 +58,19 @@ impl Default for Tuning {
         Tuning {
             start_bytes: 8 << 20,
             floor_bytes: 256 << 10,
-            epoch_ms: 50,
-            epoch_max_ms: 2000,
-            epoch_min_ops: 256,
+            part_ms: 10,
+            parts_min: 5,
+            parts_max: 30,
+            precise: 0.001,
+            part_min_ops: 64,
             settle_residences: 4,
             settle_min_ms: 2,
             limited_fraction: 0.1,
             step: 1.25,
             step_max: 2.0,
-            keep_up: 0.01,
-            keep_down: 0.005,
+            keep_up: 0.006,
+            keep_down: 0.003,
+            bail_out: 0.04,
             news: 0.05,
             patience_max: 16,
             small_op_bytes: 16 << 10,
@@ -78,13 +87,23 @@ impl Tuning {
         let fraction = |v: f64| (0.0..=1.0).contains(&v);
         if self.start_bytes < 4096 || self.floor_bytes < 4096 {
             Err("start_bytes and floor_bytes must be at least 4096")
-        } else if self.epoch_ms == 0 || self.epoch_max_ms < self.epoch_ms || self.share_us == 0 || self.demand_ms == 0 {
-            Err("epoch_ms, share_us and demand_ms must be at least 1, and epoch_max_ms at least epoch_ms")
+        } else if self.part_ms == 0 || self.share_us == 0 || self.demand_ms == 0 {
+            Err("part_ms, share_us and demand_ms must be at least 1")
+        } else if self.parts_min == 0 || self.parts_max < self.parts_min {
+            Err("parts_min must be at least 1, and parts_max at least parts_min")
         } else if !(self.step > 1.0 && self.step_max >= self.step && self.step_max <= 16.0) {
             Err("step must be above 1, and step_max between step and 16")
-        } else if ![self.limited_fraction, self.keep_up, self.keep_down, self.news, self.small_lane_fraction]
-            .into_iter()
-            .all(fraction)
+        } else if ![
+            self.limited_fraction,
+            self.keep_up,
+            self.keep_down,
+            self.bail_out,
+            self.precise,
+            self.news,
+            self.small_lane_fraction,
+        ]
+        .into_iter()
+        .all(fraction)
         {
             Err("limited_fraction, keep_up, keep_down, news and small_lane_fraction are fractions, 0 to 1")
         } else if !(self.latency_tolerance >= 1.0 && self.latency_tolerance.is_finite()) {

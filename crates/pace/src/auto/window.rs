@@ -1,9 +1,9 @@
 //! The global window: the smallest one on the plateau, found from the delivered rate alone.
 //!
 //! Device latency does not show a cache that spills: the drives answer as fast as ever while the path from memory to
-//! the network slows down. The delivered rate shows it. So: measure the rate for an epoch; while the
+//! the network slows down. The delivered rate shows it. So: measure the rate until it is precise; while the
 //! window is what limits, try a larger and a smaller one in turn; keep the larger if more is delivered, and the smaller if
-//! nothing is lost. What is compared is always fresh: the last epoch at the present window, and the last larger
+//! nothing is lost. What is compared is always fresh: the last measurement at the present window, and the last larger
 //! probe, which says what the plateau is worth now. That is what keeps a row of small losses from adding up.
 
 use super::Tuning;
@@ -15,13 +15,38 @@ enum Phase {
     Down,
 }
 
-/// What one epoch has shown.
+/// What one part of a measurement has shown.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WindowInput {
+pub(crate) struct Seen {
     pub rate_bytes_per_s: f64,
-    /// Whether ops waited for the window during the epoch.
+    /// Whether ops waited for the window.
     pub limited: bool,
     pub largest_op_bytes: u64,
+}
+
+/// The rate so far: Welford's mean and variance over the parts of a measurement.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meter {
+    parts: u32,
+    mean: f64,
+    squares: f64,
+    limited: u32,
+}
+
+impl Meter {
+    fn add(&mut self, seen: Seen) {
+        self.parts += 1;
+        self.limited += u32::from(seen.limited);
+        let off = seen.rate_bytes_per_s - self.mean;
+        self.mean += off / f64::from(self.parts);
+        self.squares += off * (seen.rate_bytes_per_s - self.mean);
+    }
+
+    /// The standard error of the mean as a fraction of it.
+    fn error(&self) -> f64 {
+        let n = f64::from(self.parts);
+        if self.parts < 2 || self.mean <= 0.0 { 1.0 } else { (self.squares / (n - 1.0) / n).sqrt() / self.mean }
+    }
 }
 
 #[derive(Debug)]
@@ -30,19 +55,17 @@ pub(crate) struct Window {
     bytes: f64,
     /// The window to go back to.
     base_bytes: f64,
-    /// The rate of the last epoch at `base_bytes`; 0 before the first.
+    /// The rate last measured at `base_bytes`; 0 before the first.
     base_rate: f64,
     /// The rate of the last larger probe, while nothing has changed since.
     upper_rate: f64,
     phase: Phase,
     next: Phase,
     step: f64,
-    /// Epochs until the next probe, and how many there are between probes at present.
+    /// Measurements until the next probe, and how many there are between probes at present.
     wait: u32,
     patience: u32,
-    /// Mean relative change between epochs at the same window: a probe must beat it.
-    noise: f64,
-    measuring_since_ns: u64,
+    meter: Meter,
     budget_bytes: f64,
     bytes_now: u64,
 }
@@ -61,8 +84,7 @@ impl Window {
             step: tuning.step,
             wait: 1,
             patience: 1,
-            noise: 0.0,
-            measuring_since_ns: 0,
+            meter: Meter::default(),
             budget_bytes,
             bytes_now: bytes as u64,
         }
@@ -73,61 +95,58 @@ impl Window {
         self.bytes_now
     }
 
-    pub fn measuring_since_ns(&self) -> u64 {
-        self.measuring_since_ns
-    }
-
-    pub fn start_measuring(&mut self, at_ns: u64) {
-        self.measuring_since_ns = at_ns;
-    }
-
-    /// The next window, given what the epoch at the present one has shown.
-    pub fn epoch(&mut self, tuning: &Tuning, seen: WindowInput) {
+    /// True when this part ended a measurement, so that the window may be another one from now on.
+    pub fn part(&mut self, tuning: &Tuning, seen: Seen) -> bool {
+        self.meter.add(seen);
+        let Meter { parts, mean, .. } = self.meter;
+        let lost = self.phase != Phase::Base && mean < self.base_rate * (1.0 - tuning.bail_out);
+        let enough = parts >= tuning.parts_min && (self.meter.error() <= tuning.precise || parts >= tuning.parts_max);
+        if !lost && !enough {
+            return false;
+        }
+        let limited = 2 * self.meter.limited > parts;
+        self.meter = Meter::default();
         let floor = (tuning.floor_bytes.max(2 * seen.largest_op_bytes) as f64).min(self.budget_bytes);
         match self.phase {
-            Phase::Base => self.base_epoch(tuning, seen),
-            Phase::Up => self.up_epoch(tuning, seen),
-            Phase::Down => self.down_epoch(tuning, seen),
+            Phase::Base => self.base_measured(tuning, mean, limited),
+            Phase::Up => self.up_measured(tuning, mean),
+            Phase::Down => self.down_measured(tuning, mean),
         }
-        if self.phase == Phase::Base && self.wait == 0 && seen.limited {
+        if self.phase == Phase::Base && self.wait == 0 && limited {
             self.probe(floor);
         }
         self.base_bytes = self.base_bytes.clamp(floor, self.budget_bytes);
         self.bytes = self.bytes.clamp(floor, self.budget_bytes);
         self.bytes_now = self.bytes as u64;
+        true
     }
 
-    fn base_epoch(&mut self, tuning: &Tuning, seen: WindowInput) {
-        let rate = seen.rate_bytes_per_s;
+    fn base_measured(&mut self, tuning: &Tuning, rate: f64, limited: bool) {
         let change = if self.base_rate > 0.0 { (rate / self.base_rate - 1.0).abs() } else { 0.0 };
         if change > tuning.news {
             // The workload or the machine is another one: what was learnt about the plateau is void.
             self.patience = 1;
             self.wait = self.wait.min(1);
             self.upper_rate = 0.0;
-        } else {
-            self.noise = 0.8 * self.noise + 0.2 * change;
         }
         self.base_rate = rate;
-        if seen.limited {
+        if limited {
             self.wait = self.wait.saturating_sub(1);
         }
     }
 
-    fn up_epoch(&mut self, tuning: &Tuning, seen: WindowInput) {
-        let rate = seen.rate_bytes_per_s;
+    fn up_measured(&mut self, tuning: &Tuning, rate: f64) {
         self.upper_rate = rate;
-        if rate > self.base_rate * (1.0 + tuning.keep_up.max(2.0 * self.noise)) {
+        if rate > self.base_rate * (1.0 + tuning.keep_up) {
             self.keep(tuning, rate);
         } else {
             self.give_up(tuning, Phase::Down);
         }
     }
 
-    fn down_epoch(&mut self, tuning: &Tuning, seen: WindowInput) {
-        let rate = seen.rate_bytes_per_s;
+    fn down_measured(&mut self, tuning: &Tuning, rate: f64) {
         let plateau = self.base_rate.max(self.upper_rate);
-        if rate >= plateau * (1.0 - tuning.keep_down.max(self.noise.min(0.02))) {
+        if rate >= plateau * (1.0 - tuning.keep_down) {
             self.keep(tuning, rate);
         } else {
             self.give_up(tuning, Phase::Up);

@@ -33,12 +33,8 @@ impl Cap {
         let (ops_per_s, bytes_per_s) =
             (iops.map_or(f64::INFINITY, |v| v as f64), bytes_per_s.map_or(f64::INFINITY, |v| v as f64));
         let burst_s = burst_ns as f64 / NS_PER_S;
-        let full = || Tenant {
-            ops: ops_per_s * burst_s,
-            bytes: bytes_per_s * burst_s,
-            filled_ns: 0,
-            waiting: List::EMPTY,
-        };
+        let full =
+            || Tenant { ops: ops_per_s * burst_s, bytes: bytes_per_s * burst_s, filled_ns: 0, waiting: List::EMPTY };
         Cap {
             core: Core::new(limits, None),
             ops_per_s,

@@ -1,11 +1,13 @@
 //! A rate: one credit of bytes per period and core, with the prototype's tuners and per-drive credits.
 //!
-//! Every period a core gets `credit_bytes`, never more than one credit in all, and sends held ops drive by drive,
-//! round robin, while it has any left (an op may overdraw it). A poll that comes late by whole periods has lost their
+//! Every period a core gets `credit_bytes`, never more than one credit in all, and sends held ops round robin over
+//! its (drive, tenant) queues, op by op, while it has any left (an op may overdraw it). A poll that comes late by whole periods has lost their
 //! credits: that is the prototype's behaviour, and why its period had to be set a little below the line rate.
 
+use std::collections::VecDeque;
+
 use super::Core;
-use crate::slab::{List, State};
+use crate::slab::{List, NONE, State};
 use crate::{Admission, Admit, Limits, Op, OpId, Purge, Released, Stats};
 
 /// How the period follows what happens.
@@ -13,9 +15,16 @@ use crate::{Admission, Admit, Limits, Op, OpId, Purge, Released, Stats};
 pub(crate) enum RateTuner {
     Fixed,
     /// One step shorter than the measured period per credit, one step at a time, between P and 2P.
-    Delivered { every_ns: u64, step_ns: u64 },
+    Delivered {
+        every_ns: u64,
+        step_ns: u64,
+    },
     /// P + (bytes in flight beyond a threshold, in units) x factor, at most 4P.
-    InFlight { every_ns: u64, threshold_bytes: u64, ns_per_mib: u64 },
+    InFlight {
+        every_ns: u64,
+        threshold_bytes: u64,
+        ns_per_mib: u64,
+    },
 }
 
 struct CoreClock {
@@ -23,10 +32,18 @@ struct CoreClock {
     credit: i64,
     last_ns: u64,
     held: u64,
-    next_drive: usize,
+    /// Queues that may have something, in the order of their turns.
+    ring: VecDeque<u32>,
     sent_bytes: u64,
     sent_bytes_at_tune: u64,
     next_tune_ns: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Queue {
+    ops: List,
+    /// An aborted queue stays in the ring until its turn.
+    in_ring: bool,
 }
 
 pub(crate) struct Rate {
@@ -39,9 +56,10 @@ pub(crate) struct Rate {
     /// Ops of at most this many bytes are not paced.
     bypass_bytes: u32,
     clocks: Box<[CoreClock]>,
-    /// By core, then by drive.
-    queues: Box<[List]>,
+    /// By core, then drive, then tenant.
+    queues: Box<[Queue]>,
     drives: usize,
+    tenants: usize,
     next_core: usize,
 }
 
@@ -57,14 +75,14 @@ impl Rate {
         cores: u32,
         budget: Option<u64>,
     ) -> Rate {
-        let drives = limits.drives as usize;
+        let (drives, tenants) = (limits.drives as usize, limits.tenants as usize);
         let clock = |i: u64| CoreClock {
             period_ns,
             credit: 0,
             // Cores start out of phase, as their reactors do.
             last_ns: i * period_ns / u64::from(cores),
             held: 0,
-            next_drive: 0,
+            ring: VecDeque::with_capacity(drives * tenants),
             sent_bytes: 0,
             sent_bytes_at_tune: 0,
             next_tune_ns: 0,
@@ -77,8 +95,9 @@ impl Rate {
             drive_credit: u64::from(drive_credit),
             bypass_bytes,
             clocks: (0..u64::from(cores)).map(clock).collect(),
-            queues: vec![List::EMPTY; drives * cores as usize].into(),
+            queues: vec![Queue { ops: List::EMPTY, in_ring: false }; drives * tenants * cores as usize].into(),
             drives,
+            tenants,
             next_core: 0,
         }
     }
@@ -88,7 +107,7 @@ impl Rate {
     }
 
     fn queue_of(&self, op: &Op) -> usize {
-        self.core_of(op) * self.drives + op.drive as usize
+        (self.core_of(op) * self.drives + op.drive as usize) * self.tenants + op.tenant as usize
     }
 
     /// Gives the credit of the period that has ended, one at most however late this is.
@@ -136,21 +155,26 @@ impl Rate {
         if self.clocks[core].credit <= 0 || self.clocks[core].held == 0 {
             return None;
         }
-        for _ in 0..self.drives {
-            let drive = self.clocks[core].next_drive;
-            let queue = core * self.drives + drive;
-            let at_limit =
-                self.drive_credit > 0 && self.core.stats.drives[drive].in_flight > self.drive_credit;
-            let index = self.queues[queue].head;
-            if !self.queues[queue].is_empty() && !at_limit {
-                if !self.core.in_budget(self.core.slab[index].op.bytes) {
-                    return None;
-                }
-                self.clocks[core].next_drive = (drive + 1) % self.drives;
-                self.queues[queue].unlink(&mut self.core.slab, index);
-                return Some(index);
+        for _ in 0..self.clocks[core].ring.len() {
+            let queue = *self.clocks[core].ring.front()?;
+            let index = self.queues[queue as usize].ops.head;
+            if index == NONE {
+                self.clocks[core].ring.pop_front();
+                self.queues[queue as usize].in_ring = false;
+                continue;
             }
-            self.clocks[core].next_drive = (drive + 1) % self.drives;
+            let op = self.core.slab[index].op;
+            let in_flight = self.core.stats.drives[op.drive as usize].in_flight;
+            if self.drive_credit > 0 && in_flight > self.drive_credit {
+                self.clocks[core].ring.rotate_left(1);
+                continue;
+            }
+            if !self.core.in_budget(op.bytes) {
+                return None;
+            }
+            self.clocks[core].ring.rotate_left(1);
+            self.queues[queue as usize].ops.unlink(&mut self.core.slab, index);
+            return Some(index);
         }
         None
     }
@@ -167,7 +191,11 @@ impl Admission for Rate {
         let (core, queue) = (self.core_of(&op), self.queue_of(&op));
         match self.core.hold(now_ns, op) {
             Ok(index) => {
-                self.queues[queue].push(&mut self.core.slab, index);
+                self.queues[queue].ops.push(&mut self.core.slab, index);
+                if !self.queues[queue].in_ring {
+                    self.queues[queue].in_ring = true;
+                    self.clocks[core].ring.push_back(queue as u32);
+                }
                 self.clocks[core].held += 1;
                 Admit::Held(self.core.slab.id(index))
             }
@@ -204,7 +232,7 @@ impl Admission for Rate {
         let index = self.core.slab.find(id, State::Held)?;
         let op = self.core.slab[index].op;
         let (core, queue) = (self.core_of(&op), self.queue_of(&op));
-        self.queues[queue].unlink(&mut self.core.slab, index);
+        self.queues[queue].ops.unlink(&mut self.core.slab, index);
         self.clocks[core].held -= 1;
         Some(self.core.forget(index))
     }

@@ -1,0 +1,256 @@
+//! What is simulated: the machine's profile, its numbers and its cache.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Error;
+
+/// A target machine with its initiators' links. Profiles are calibrated once and then frozen (docs/pacing.md).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// One line: what it stands for.
+    pub about: String,
+    /// Network ports of the target.
+    pub ports: u32,
+    /// Wire rate of one, Gb/s, each direction.
+    pub port_gbps: f64,
+    /// Wire rate of each initiator's link, Gb/s.
+    pub host_gbps: f64,
+    /// Wire bytes per payload byte.
+    pub wire_factor: f64,
+    /// Wire bytes per op beyond that.
+    pub wire_op_bytes: f64,
+    /// Microseconds from an initiator's completion of an op to the arrival of its next command at the target.
+    pub turnaround_us: f64,
+    /// Microseconds of an initiator's core per op; each copy of a job has a core of its own.
+    pub initiator_op_us: f64,
+    /// Cores that process commands; a connection belongs to one of them.
+    pub cores: u32,
+    /// Microseconds of a core per op.
+    pub op_us: f64,
+    /// The last-level cache, and what spilling it costs.
+    pub cache: Cache,
+    /// The drives, all alike.
+    pub drives: Drives,
+}
+
+/// The path from memory to the network, whose rate falls as buffers in use spill out of the cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// MiB of buffers in use against the Gb/s of payload that the memory path then carries: at least two points, MiB
+    /// ascending. Below the first it is no bottleneck; between them a monotone cubic in log MiB; beyond the last it is level.
+    pub curve: Vec<(f64, f64)>,
+    /// Buffers are taken from stacks, one per core, so that the set in use is larger than what is in flight by this factor
+    /// at `few_cores`, ...
+    pub spread: f64,
+    /// ... by this one from `many_cores` on, ...
+    pub many_cores_spread: f64,
+    /// ... but never larger than the pool, MiB.
+    pub pool_mib: f64,
+    /// The rate of the spilled part at `many_cores` cores relative to `few_cores`; geometric in between.
+    pub many_cores_factor: f64,
+    /// Cores that the curve was taken with.
+    pub few_cores: u32,
+    /// Cores from which on the factor applies in full.
+    pub many_cores: u32,
+    /// The factor sets in between the first point of the curve and this many times it.
+    pub onset: f64,
+}
+
+/// Drives: some channels work on ops side by side, then one bus carries the data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drives {
+    /// How many.
+    pub count: u32,
+    /// Ops that one works on at a time.
+    pub channels: u32,
+    /// Microseconds of a channel per read.
+    pub read_us: f64,
+    /// Microseconds of a channel per write.
+    pub write_us: f64,
+    /// Uniform variation of both, as a fraction: 0.2 is 0.8 to 1.2.
+    pub jitter: f64,
+    /// Gigabytes per second of the bus.
+    pub bus_gbytes: f64,
+    /// Microseconds of the bus per op beyond its bytes.
+    pub bus_op_us: f64,
+}
+
+const PROFILES: &[(&str, &str)] = &[
+    ("intel-16", include_str!("../../profiles/intel-16.toml")),
+    ("small-cache", include_str!("../../profiles/small-cache.toml")),
+    ("big-cache", include_str!("../../profiles/big-cache.toml")),
+    ("rack-1000", include_str!("../../profiles/rack-1000.toml")),
+];
+
+/// The names of the shipped profiles.
+pub fn profiles() -> impl Iterator<Item = &'static str> {
+    PROFILES.iter().map(|(name, _)| *name)
+}
+
+/// The text of a shipped profile.
+///
+/// # Errors
+/// No profile of this name; the message lists those there are.
+pub fn profile(name: &str) -> Result<&'static str, Error> {
+    PROFILES.iter().find(|(n, _)| *n == name).map(|(_, text)| *text).ok_or_else(|| {
+        let names: Vec<_> = profiles().collect();
+        Error(format!("machine.profile = {name:?}: no such profile; one of {}", names.join(", ")))
+    })
+}
+
+impl Machine {
+    /// The shipped profile `name`.
+    ///
+    /// # Errors
+    /// As [`profile`].
+    pub fn shipped(name: &str) -> Result<Machine, Error> {
+        toml::from_str(profile(name)?).map_err(|e| Error(format!("profile {name}: {e}")))
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let fail = |what: &str| Err(Error(format!("machine: {what}")));
+        let positive = |v: f64| v.is_finite() && v > 0.0;
+        let curve = &self.cache.curve;
+        if self.ports == 0 || self.cores == 0 || self.drives.count == 0 || self.drives.channels == 0 {
+            return fail("ports, cores, drives.count and drives.channels must be at least 1");
+        }
+        if self.drives.count > 100_000 || self.drives.channels > 4096 || self.ports > 4096 || self.cores > 65_536 {
+            return fail("at most 100000 drives, 4096 channels, 4096 ports and 65536 cores");
+        }
+        if ![self.port_gbps, self.host_gbps, self.drives.bus_gbytes, self.cache.pool_mib].into_iter().all(positive) {
+            return fail("port_gbps, host_gbps, drives.bus_gbytes and cache.pool_mib must be above 0");
+        }
+        let times = [
+            self.turnaround_us,
+            self.initiator_op_us,
+            self.op_us,
+            self.drives.read_us,
+            self.drives.write_us,
+            self.drives.bus_op_us,
+        ];
+        if times.into_iter().any(|v| !(0.0..=1e9).contains(&v)) || !(0.0..=1e6).contains(&self.wire_op_bytes) {
+            return fail("times in microseconds must be 0 to 1e9, and wire_op_bytes 0 to 1e6");
+        }
+        if !(0.0..=1.0).contains(&self.drives.jitter) || !(1.0..=16.0).contains(&self.wire_factor) {
+            return fail("drives.jitter is a fraction, 0 to 1; wire_factor at least 1");
+        }
+        if curve.len() < 2
+            || curve.iter().any(|&(x, y)| !positive(x) || !positive(y))
+            || curve.windows(2).any(|w| w[1].0 <= w[0].0)
+        {
+            return fail("cache.curve needs two or more [MiB, Gb/s] points above 0, MiB ascending");
+        }
+        if !(1.0..=16.0).contains(&self.cache.spread)
+            || !(1.0..=16.0).contains(&self.cache.many_cores_spread)
+            || !positive(self.cache.many_cores_factor)
+            || self.cache.many_cores <= self.cache.few_cores
+            || self.cache.few_cores == 0
+            || self.cache.onset <= 1.0
+        {
+            return fail(
+                "cache: spread 1 to 16, many_cores_factor above 0, few_cores 1 or more and below many_cores, onset above 1",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The memory path's rate as a table over bytes in use, for `cores` cores: one look-up per op.
+#[derive(Debug)]
+pub(super) struct MemoryPath {
+    /// Nanoseconds per byte, by `in use / STEP`.
+    ns_per_byte: Vec<f32>,
+    spread: f64,
+    pool_bytes: f64,
+}
+
+const STEP_BYTES: f64 = 131_072.0;
+const STEPS: usize = 8192;
+
+impl MemoryPath {
+    pub fn new(cache: &Cache, cores: u32) -> MemoryPath {
+        let first_mib = cache.curve[0].0;
+        let (few, many) = (f64::from(cache.few_cores), f64::from(cache.many_cores));
+        let weight = ((f64::from(cores) / few).ln() / (many / few).ln()).clamp(0.0, 1.0);
+        let ns_per_byte = (0..STEPS)
+            .map(|i| {
+                let mib = i as f64 * STEP_BYTES / 1_048_576.0;
+                if mib < first_mib {
+                    return 0.0;
+                }
+                let onset = ((mib / first_mib - 1.0) / (cache.onset - 1.0)).clamp(0.0, 1.0);
+                let gbps = monotone_cubic(&cache.curve, mib) * cache.many_cores_factor.powf(weight * onset);
+                (8.0 / gbps) as f32
+            })
+            .collect();
+        let spread = cache.spread * (cache.many_cores_spread / cache.spread).powf(weight);
+        MemoryPath { ns_per_byte, spread, pool_bytes: cache.pool_mib * 1_048_576.0 }
+    }
+
+    /// Nanoseconds that `bytes` take when `in_flight` bytes of buffers are out; `pool_bytes` bounds the set in use.
+    #[inline]
+    pub fn service_ns(&self, bytes: u64, in_flight: u64, pool_bytes: f64) -> f64 {
+        let in_use = (in_flight as f64 * self.spread).min(pool_bytes.min(self.pool_bytes));
+        let index = ((in_use / STEP_BYTES) as usize).min(STEPS - 1);
+        f64::from(self.ns_per_byte[index]) * bytes as f64
+    }
+}
+
+/// Fritsch and Carlson's monotone cubic through `points` in ln x; level outside them.
+fn monotone_cubic(points: &[(f64, f64)], x: f64) -> f64 {
+    let last = points.len() - 1;
+    if x <= points[0].0 {
+        return points[0].1;
+    }
+    if x >= points[last].0 {
+        return points[last].1;
+    }
+    let k = points.iter().rposition(|p| p.0 <= x).unwrap_or(0).min(last - 1);
+    let slope = |i: usize| (points[i + 1].1 - points[i].1) / (points[i + 1].0 / points[i].0).ln();
+    // The harmonic mean of neighbouring slopes; one-sided at the ends; 0 at a turn.
+    let tangent = |i: usize| match i {
+        0 => slope(0),
+        i if i == last => slope(last - 1),
+        i => {
+            let (a, b) = (slope(i - 1), slope(i));
+            if a * b <= 0.0 { 0.0 } else { 2.0 * a * b / (a + b) }
+        }
+    };
+    let h = (points[k + 1].0 / points[k].0).ln();
+    let t = (x / points[k].0).ln() / h;
+    let (t2, t3) = (t * t, t * t * t);
+    (2.0 * t3 - 3.0 * t2 + 1.0) * points[k].1
+        + (t3 - 2.0 * t2 + t) * h * tangent(k)
+        + (3.0 * t2 - 2.0 * t3) * points[k + 1].1
+        + (t3 - t2) * h * tangent(k + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_is_valid() {
+        for name in profiles() {
+            let machine = Machine::shipped(name).unwrap_or_else(|e| panic!("{e}"));
+            machine.check().unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
+
+    #[test]
+    fn the_curve_goes_through_its_points_and_stays_between_them() {
+        let points = [(10.0, 184.0), (12.0, 177.0), (32.0, 162.0), (256.0, 136.0)];
+        for (x, y) in points {
+            assert!((monotone_cubic(&points, x) - y).abs() < 1e-9);
+        }
+        let mut last = f64::INFINITY;
+        for i in 0..1000 {
+            let y = monotone_cubic(&points, 5.0 + f64::from(i) * 0.4);
+            assert!(y <= last + 1e-9 && (136.0..=184.0).contains(&y));
+            last = y;
+        }
+    }
+}

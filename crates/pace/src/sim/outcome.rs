@@ -1,0 +1,104 @@
+//! What a simulation has measured.
+
+use measure::Histogram;
+use serde::Serialize;
+
+/// The result of one run. Rates are over the measured seconds, without the warm-up.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The scenario's name.
+    pub name: String,
+    /// The seed.
+    pub seed: u64,
+    /// Simulated seconds that were measured.
+    pub seconds: f64,
+    /// Payload, Gb/s.
+    pub gbps: f64,
+    /// Ops per second.
+    pub iops: f64,
+    /// On the wire, Gb/s.
+    pub wire_gbps: f64,
+    /// All ops.
+    pub all: ClassOutcome,
+    /// Ops of at most 16 KiB.
+    pub small: ClassOutcome,
+    /// The others.
+    pub large: ClassOutcome,
+    /// Mean bytes in flight, MiB.
+    pub in_flight_mib: f64,
+    /// The window at the end, MiB; none where the method has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_mib: Option<f64>,
+    /// The pacer's mean period, microseconds; 0 for methods without.
+    pub period_us: f64,
+    /// Part of the ops that were held.
+    pub held_fraction: f64,
+    /// How long they were, microseconds: mean and 99th percentile.
+    pub hold_us: (f64, f64),
+    /// Part of the cores' time that was used.
+    pub core_busy: f64,
+    /// Payload Gb/s by tenant.
+    pub tenant_gbps: Vec<f64>,
+    /// Payload Gb/s by namespace.
+    pub drive_gbps: Vec<f64>,
+    /// Commands that the pacer refused because it remembered as many as it can (they are sent again).
+    pub refused: u64,
+    /// Over time, warm-up included.
+    pub curve: Vec<Point>,
+    /// Discrete events processed: what a second of simulation costs.
+    pub events: u64,
+}
+
+/// Latencies of one class of ops, microseconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ClassOutcome {
+    /// How many completed.
+    pub ops: u64,
+    /// As the initiator sees it: mean.
+    pub lat_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// As the target sees it, from the command's arrival to the buffer's release, hold included: mean.
+    pub target_us: f64,
+}
+
+/// One point of the curves.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// Seconds since the beginning of the warm-up.
+    pub t_s: f64,
+    /// Payload, Gb/s.
+    pub gbps: f64,
+    /// The window, MiB; 0 where there is none.
+    pub window_mib: f64,
+    /// Bytes in flight, MiB.
+    pub in_flight_mib: f64,
+    /// Ops held.
+    pub held: u64,
+    /// The pacer's period, microseconds.
+    pub period_us: f64,
+    /// Payload Gb/s by tenant.
+    pub tenant_gbps: Vec<f64>,
+}
+
+impl ClassOutcome {
+    pub(super) fn of(initiator_ns: &Histogram, target_ns: &Histogram) -> ClassOutcome {
+        ClassOutcome {
+            ops: initiator_ns.count(),
+            lat_us: initiator_ns.mean() / 1e3,
+            p50_us: initiator_ns.quantile(0.5) as f64 / 1e3,
+            p99_us: initiator_ns.quantile(0.99) as f64 / 1e3,
+            target_us: target_ns.mean() / 1e3,
+        }
+    }
+}
+
+/// Jain's fairness index of `shares`: 1 when all are equal, 1/n when one has everything; 1 for none.
+///
+/// R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness" (DEC TR-301, 1984).
+pub fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares): (f64, f64) = (shares.iter().sum(), shares.iter().map(|s| s * s).sum());
+    if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}

@@ -1,0 +1,192 @@
+//! `plimsoll sim`: pacing methods on simulated machines, at any scale, from a scenario file.
+
+mod page;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use indicatif::{ProgressBar, ProgressStyle};
+use pace::sim::{self, Machine, Outcome, Run, Scenario, Sweep};
+
+use crate::command_line::Subcommand;
+use crate::exit::Exit;
+
+/// The row of the table.
+pub const SUBCOMMAND: Subcommand = Subcommand { command, takes_job_options: false, run };
+
+fn command() -> Command {
+    let path = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
+    Command::new("sim")
+        .about("Simulate pacing: initiators, links, caches and drives around the pacer that ships")
+        .long_about(
+            "Runs the scenarios of TOML files (configs/sim/ has thirty) in simulated time, with the pacer code that \
+             the target and the load generator use. The same scenario and seed give the same result, to the byte. \
+             docs/sim.md explains the scenario file, docs/pacing.md the model and how close it is to measurements.",
+        )
+        .arg(path(Arg::new("scenario").value_name("SCENARIO.toml").num_args(0..).help("Scenario files")))
+        .arg(
+            Arg::new("pacing")
+                .long("pacing")
+                .value_name("METHOD")
+                .action(ArgAction::Append)
+                .help("Instead of the scenario's: none, auto, auto:BYTES, buffers:COUNT, rate:PERIOD_US; several times to compare"),
+        )
+        .arg(
+            Arg::new("set")
+                .long("set")
+                .value_name("PARAM=VALUE[,VALUE...]")
+                .action(ArgAction::Append)
+                .help("Set a parameter of the scenario, or sweep it: jobs.*.depth=32,256, machine.cores=8, seconds=10"),
+        )
+        .arg(Arg::new("seed").long("seed").value_name("N").value_parser(value_parser!(u64)).help("The first seed"))
+        .arg(
+            Arg::new("seeds")
+                .long("seeds")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..=10_000))
+                .help("Run each combination with this many seeds"),
+        )
+        .arg(
+            Arg::new("threads")
+                .long("threads")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..=4096))
+                .help("Runs at a time [default: all cores]"),
+        )
+        .arg(path(Arg::new("json").long("json").value_name("FILE").help("Write the results as JSON; - for standard output")))
+        .arg(path(Arg::new("html").long("html").value_name("FILE").help("Write the results as one HTML page with curves")))
+        .arg(
+            Arg::new("published")
+                .long("published")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("scenario")
+                .help("Compare the model with every published row of tests 3, 5, 10, 11, 12, 14, 15 and 18, as Markdown"),
+        )
+        .arg(
+            Arg::new("calibrate")
+                .long("calibrate")
+                .value_name("ROUNDS")
+                .value_parser(value_parser!(u32).range(1..=20))
+                .conflicts_with_all(["scenario", "published"])
+                .help("Calibrate the intel-16 profile anew on half of the published rows, and print it as TOML"),
+        )
+}
+
+fn run(matches: &ArgMatches, _job: Vec<String>) -> anyhow::Result<Exit> {
+    let threads = match matches.get_one::<u64>("threads") {
+        Some(&threads) => threads as usize,
+        None => std::thread::available_parallelism().map_or(1, |n| n.get()),
+    };
+    if let Some(&rounds) = matches.get_one::<u32>("calibrate") {
+        let machine =
+            sim::fit::calibrate(&Machine::shipped("intel-16")?, rounds, threads, &mut |line| eprintln!("{line}"))?;
+        print(&toml::to_string(&machine)?)?;
+        return Ok(Exit::Ok);
+    }
+    if matches.get_flag("published") {
+        let bar = progress_bar();
+        let compared = sim::fit::compare(&Machine::shipped("intel-16")?, threads, &|done| show(&bar, done))?;
+        bar.finish_and_clear();
+        print(&sim::fit::markdown(&compared))?;
+        return Ok(Exit::Ok);
+    }
+    let files: Vec<&PathBuf> = matches.get_many("scenario").into_iter().flatten().collect();
+    if files.is_empty() {
+        bail!("sim needs a scenario file, such as configs/sim/depth.toml (see plimsoll sim --help)");
+    }
+    let mut runs = Vec::new();
+    for file in files {
+        runs.extend(runs_of(file, matches).with_context(|| file.display().to_string())?);
+    }
+    let bar = progress_bar();
+    let outcomes = sim::run_all(&runs, threads, &|done| show(&bar, done));
+    bar.finish_and_clear();
+    let results: Vec<(Run, Outcome)> = runs.into_iter().zip(outcomes?).collect();
+    let json_on_stdout = matches.get_one::<PathBuf>("json").is_some_and(|path| path == Path::new("-"));
+    if let Some(path) = matches.get_one::<PathBuf>("json") {
+        let text = serde_json::to_string_pretty(&document(&results))?;
+        if json_on_stdout { print(&format!("{text}\n"))? } else { write(path, &text)? }
+    }
+    if let Some(path) = matches.get_one::<PathBuf>("html") {
+        write(path, &page::page(&results))?;
+    }
+    if !json_on_stdout {
+        print(&table::text(&results))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// All runs of a file: its own sweeps, then those of the command line, the methods and the seeds.
+fn runs_of(file: &Path, matches: &ArgMatches) -> anyhow::Result<Vec<Run>> {
+    let text = std::fs::read_to_string(file).context("cannot read the scenario")?;
+    let mut scenario = Scenario::parse(&text)?;
+    if let Some(&seed) = matches.get_one("seed") {
+        scenario.seed = seed;
+    }
+    for set in matches.get_many::<String>("set").into_iter().flatten() {
+        let (param, values) = set.split_once('=').with_context(|| format!("--set {set}: give PARAM=VALUE"))?;
+        let values = values.split(',').map(value).collect();
+        // The command line wins over a sweep of the file.
+        scenario.sweep.retain(|sweep| sweep.param != param);
+        scenario.sweep.push(Sweep { param: param.into(), values });
+    }
+    let methods: Vec<&String> = matches.get_many("pacing").into_iter().flatten().collect();
+    if !methods.is_empty() {
+        scenario.sweep.retain(|sweep| !sweep.param.starts_with("pacing"));
+        let values = methods
+            .into_iter()
+            .map(|method| Ok(toml::Value::try_from(method.parse::<pace::Config>()?)?))
+            .collect::<anyhow::Result<_>>()?;
+        scenario.sweep.push(Sweep { param: "pacing".into(), values });
+    }
+    if let Some(&seeds) = matches.get_one::<u64>("seeds") {
+        let values = (0..seeds).map(|n| toml::Value::Integer((scenario.seed + n) as i64)).collect();
+        scenario.sweep.push(Sweep { param: "seed".into(), values });
+    }
+    Ok(sim::expand(&scenario)?)
+}
+
+/// A TOML value as it would be written in the file; a bare word is a string.
+fn value(text: &str) -> toml::Value {
+    let document = format!("v = {text}");
+    document
+        .parse::<toml::Table>()
+        .ok()
+        .and_then(|mut table| table.remove("v"))
+        .unwrap_or_else(|| toml::Value::String(text.into()))
+}
+
+fn document(results: &[(Run, Outcome)]) -> serde_json::Value {
+    let runs: Vec<_> = results
+        .iter()
+        .map(|(run, outcome)| {
+            let set: serde_json::Map<_, _> = run.set.iter().map(|(k, v)| (k.clone(), serde_json::json!(v))).collect();
+            serde_json::json!({ "set": set, "scenario": run.scenario, "outcome": outcome })
+        })
+        .collect();
+    serde_json::json!({ "plimsoll sim": env!("CARGO_PKG_VERSION"), "runs": runs })
+}
+
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(1000);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent} % {elapsed}, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn show(bar: &ProgressBar, done: f64) {
+    bar.set_position((done * 1000.0) as u64);
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
