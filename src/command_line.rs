@@ -76,7 +76,12 @@ fn refuse(error: &clap::Error) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let text = error.to_string();
-    let said: Vec<&str> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said: Vec<&str> = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:"))
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     bail!("{} (--help explains)", said.join(" ").trim_start_matches("error: "))
 }
 

@@ -48,19 +48,13 @@ fn command() -> Command {
                 .help("End with status 3 if B is worse by more than this, and its interval excludes no change"),
         )
         .arg(
-            Arg::new("figure")
-                .long("figure")
-                .value_name("NAME")
-                .default_value("iops")
-                .help("What --fail-if-slower looks at: iops, bw, lat_mean, lat_p99, cpu_per_op; of sweeps plateau_iops"),
+            Arg::new("figure").long("figure").value_name("NAME").default_value("iops").help(
+                "What --fail-if-slower looks at: iops, bw, lat_mean, lat_p99, cpu_per_op; of sweeps plateau_iops",
+            ),
         )
-        .arg(
-            Arg::new("pairs")
-                .long("pairs")
-                .value_name("N")
-                .value_parser(value_parser!(u32).range(2..=1000))
-                .help(format!("Run so many pairs [default: {} to {}, until --bound is met]", defaults.fewest, defaults.most)),
-        )
+        .arg(Arg::new("pairs").long("pairs").value_name("N").value_parser(value_parser!(u32).range(2..=1000)).help(
+            format!("Run so many pairs [default: {} to {}, until --bound is met]", defaults.fewest, defaults.most),
+        ))
         .arg(
             Arg::new("bound")
                 .long("bound")
@@ -79,7 +73,10 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let mut result = match (&engines[..], &invocation.files[..]) {
         ([a, b], _) => interleaved(matches, with_engine(&invocation, a)?, with_engine(&invocation, b)?)?,
         ([], [a, b]) if is_result(a) && is_result(b) => {
-            ensure!(invocation.command_line.sections.is_empty(), "results take no job options: they are already measured");
+            ensure!(
+                invocation.command_line.sections.is_empty(),
+                "results take no job options: they are already measured"
+            );
             let names = [a, b].map(|path| path.display().to_string());
             compare::of_documents(names.each_ref().map(String::as_str), [&output::read(a)?, &output::read(b)?])?
         }
@@ -110,7 +107,9 @@ fn interleaved(matches: &ArgMatches, a: Side, b: Side) -> anyhow::Result<Compari
         most: pairs.unwrap_or(defaults.most),
         bound: *matches.get_one("bound").expect("has a default"),
     };
-    for warning in a.plan.warnings.iter().chain(b.plan.warnings.iter().filter(|warning| !a.plan.warnings.contains(warning))) {
+    for warning in
+        a.plan.warnings.iter().chain(b.plan.warnings.iter().filter(|warning| !a.plan.warnings.contains(warning)))
+    {
         output::warn(std::slice::from_ref(warning));
     }
     let interrupt = Interrupt::listen()?;
@@ -146,7 +145,11 @@ fn exit(matches: &ArgMatches, result: &ComparisonResult) -> anyhow::Result<Exit>
     let Some(&tolerance) = matches.get_one::<f64>("fail-if-slower") else { return Ok(exit) };
     let figure = matches.get_one::<String>("figure").expect("has a default");
     // Of sweeps, the plateau is what iops is of runs.
-    let figure = if figure == "iops" && !result.effects.iter().any(|effect| effect.figure == "iops") { "plateau_iops" } else { figure };
+    let figure = if figure == "iops" && !result.effects.iter().any(|effect| effect.figure == "iops") {
+        "plateau_iops"
+    } else {
+        figure
+    };
     let effect = result.effects.iter().find(|effect| effect.figure == figure);
     match effect {
         None if exit == Exit::Ok => {

@@ -38,7 +38,10 @@ impl Interrupt {
                 }
             }
         };
-        std::thread::Builder::new().name("signals".into()).spawn(listen).context("cannot start a thread for signals")?;
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(listen)
+            .context("cannot start a thread for signals")?;
         Ok(interrupt)
     }
 }

@@ -64,20 +64,31 @@ fn print(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
 
 /// The whole command line with everything that manual pages and completions are to name: job options too.
 pub fn documented() -> Command {
-    let options = || job::options::all().map(|option| {
-        let argument = Arg::new(option.name).long(option.name).help(option.help).help_heading("Job options (as fio's)");
-        let argument = argument.visible_aliases(option.aliases.iter().copied());
-        match option.kind.words() {
-            _ if option.value_is_optional() => argument.num_args(0..=1).require_equals(true),
-            [] => argument.num_args(1).value_name("VALUE"),
-            words => argument.num_args(1).value_parser(words.iter().map(|(word, _)| *word).collect::<Vec<_>>()),
-        }
-    });
+    let options = || {
+        job::options::all().map(|option| {
+            let argument =
+                Arg::new(option.name).long(option.name).help(option.help).help_heading("Job options (as fio's)");
+            let argument = argument.visible_aliases(option.aliases.iter().copied());
+            match option.kind.words() {
+                _ if option.value_is_optional() => argument.num_args(0..=1).require_equals(true),
+                [] => argument.num_args(1).value_name("VALUE"),
+                words => argument.num_args(1).value_parser(words.iter().map(|(word, _)| *word).collect::<Vec<_>>()),
+            }
+        })
+    };
     let files = Arg::new("file").value_name("JOBFILE").num_args(0..).value_hint(ValueHint::FilePath).help("Job files");
-    let target = Arg::new("target").value_name("TARGET").value_hint(ValueHint::AnyPath).help("A file, a directory, a block device [default: .]");
-    let sides = Arg::new("side").value_name("FILE").num_args(0..=2).value_hint(ValueHint::FilePath).help("Job files or results");
+    let target = Arg::new("target")
+        .value_name("TARGET")
+        .value_hint(ValueHint::AnyPath)
+        .help("A file, a directory, a block device [default: .]");
+    let sides = Arg::new("side")
+        .value_name("FILE")
+        .num_args(0..=2)
+        .value_hint(ValueHint::FilePath)
+        .help("Job files or results");
     let with_options = |command: Command| {
-        let own: Vec<String> = command.get_arguments().filter_map(|argument| argument.get_long()).map(String::from).collect();
+        let own: Vec<String> =
+            command.get_arguments().filter_map(|argument| argument.get_long()).map(String::from).collect();
         command.args(options().filter(|argument| !own.iter().any(|own| argument.get_long() == Some(own))))
     };
     command_line::program(crate::SUBCOMMANDS)

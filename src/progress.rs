@@ -77,7 +77,9 @@ impl Bar {
             let percent = done.map(|done| format!("{:.0} %  ", done * 100.0)).unwrap_or_default();
             let line = format!("{} s  {percent}{text}", now.elapsed_ns / 1_000_000_000);
             // A closed standard error is no reason to end the run.
-            self.bar.suspend(|| { let _ = writeln!(std::io::stderr(), "{line}"); });
+            self.bar.suspend(|| {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            });
         }
     }
 }

@@ -35,7 +35,8 @@ fn command() -> Command {
 
 /// The flags of `run` as clap knows arguments.
 pub fn flags() -> impl Iterator<Item = Arg> {
-    let shown = FLAGS.iter().filter(|flag| flag.name != "help" && (flag.takes == Takes::Nothing || !flag.value.is_empty()));
+    let shown =
+        FLAGS.iter().filter(|flag| flag.name != "help" && (flag.takes == Takes::Nothing || !flag.value.is_empty()));
     shown.map(|flag| {
         let argument = Arg::new(flag.name).long(flag.name).help(flag.help);
         match flag.takes {
@@ -48,7 +49,11 @@ pub fn flags() -> impl Iterator<Item = Arg> {
 
 fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let help = words.iter().any(|word| word == "-h"); // fio's short form; all others are names of options
-    let invocation = if help { Invocation { action: Action::Help, ..Invocation::default() } } else { job::parse_command_line(&words)? };
+    let invocation = if help {
+        Invocation { action: Action::Help, ..Invocation::default() }
+    } else {
+        job::parse_command_line(&words)?
+    };
     if let Some(text) = invocation.help_text()? {
         output::print(&text)?;
         return Ok(Exit::Ok);
@@ -119,7 +124,8 @@ fn render(formats: &[Format], result: &RunResult) -> String {
 /// What `--check` says of jobs that can be run; nothing is touched.
 fn check(plan: &Plan, aloud: bool) -> anyhow::Result<Exit> {
     for job in &plan.jobs {
-        let unknown = || format!("job {}: unknown engine {} (`plimsoll run --enghelp` lists them)", job.name, job.engine);
+        let unknown =
+            || format!("job {}: unknown engine {} (`plimsoll run --enghelp` lists them)", job.name, job.engine);
         Kind::find(&job.engine).with_context(unknown)?;
     }
     if !aloud {

@@ -73,7 +73,12 @@ fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Let a workload that writes destroy what is in TARGET (never needed for a directory)"),
         )
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the result as JSON, and write no files"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print the result as JSON, and write no files"),
+        )
         .args(output::arguments("plimsoll-sweep-N.json", "plimsoll-sweep-N.html"))
         .arg(
             Arg::new("no-files")

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 /// A job that is held to a rate by its arrivals: what is compared does not depend on the machine.
 fn job_of(rate: u32) -> String {
-    format!("[a]\nioengine=null\nsize=1g\nbs=4k\nrw=randread\nrate_iops={rate}\ntime_based=1\nruntime=300ms\nthread=1\n")
+    format!(
+        "[a]\nioengine=null\nsize=1g\nbs=4k\nrw=randread\nrate_iops={rate}\ntime_based=1\nruntime=300ms\nthread=1\n"
+    )
 }
 
 fn iops_change(result: &Value) -> f64 {

@@ -28,7 +28,9 @@ fn the_page_and_the_completions_of_run_name_every_job_option() {
     let shells = ["bash", "zsh", "fish"].map(|shell| stdout(&succeed(place.path(), &["completions", shell])));
     let options = stdout(&succeed(place.path(), &["run", "--cmdhelp"]));
     let mut count = 0;
-    for name in ["rw", "iodepth", "bs", "verify", "read_iolog", "rate_iops", "numjobs", "output-format", "save", "check"] {
+    for name in
+        ["rw", "iodepth", "bs", "verify", "read_iolog", "rate_iops", "numjobs", "output-format", "save", "check"]
+    {
         count += usize::from(options.contains(name));
         assert!(page.contains(&format!("\\-\\-{}", name.replace('-', "\\-"))), "the page lacks --{name}");
         for script in &shells {

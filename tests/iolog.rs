@@ -14,7 +14,15 @@ fn recordings_go_both_ways() {
     if !has_program("fio") {
         return;
     }
-    let record = ["--name=a", "--filename=data", "--rw=randrw", "--size=1m", "--bs=4k", "--output-format=json", "--write_iolog=log"];
+    let record = [
+        "--name=a",
+        "--filename=data",
+        "--rw=randrw",
+        "--size=1m",
+        "--bs=4k",
+        "--output-format=json",
+        "--write_iolog=log",
+    ];
     let replay = ["--name=b", "--read_iolog=log", "--output-format=json", "--replay_no_stall=1"];
     let fio = |directory: &std::path::Path, options: &[&str]| -> Value {
         let text = tool("fio", options, directory);

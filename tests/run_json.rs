@@ -50,7 +50,17 @@ fn keys_types_and_counts_are_those_of_fio() {
         &["--name=a", "--rw=write", "--size=1m", "--bs=64k", "--end_fsync=1"],
         &["--name=a", "--rw=randrw", "--size=2m", "--bs=8k", "--ioengine=libaio", "--iodepth=8", "--lat_percentiles=1"],
         &["--name=a", "--rw=read", "--size=1m", "--numjobs=3", "--group_reporting", "--thread"],
-        &["--bs=8k", "--name=one", "--rw=write", "--size=512k", "--fsync=8", "--name=two", "--rw=read", "--size=1m", "--stonewall"],
+        &[
+            "--bs=8k",
+            "--name=one",
+            "--rw=write",
+            "--size=512k",
+            "--fsync=8",
+            "--name=two",
+            "--rw=read",
+            "--size=1m",
+            "--stonewall",
+        ],
     ];
     for options in jobs {
         let directory = directory();
@@ -74,7 +84,10 @@ fn keys_types_and_counts_are_those_of_fio() {
                     assert_eq!(mine[direction][count], theirs[direction][count], "{options:?}: {direction}.{count}");
                 }
                 assert_eq!(mine[direction]["total_ios"], theirs[direction]["total_ios"], "{options:?}: {direction}");
-                assert_eq!(mine[direction]["lat_ns"]["N"], theirs[direction]["lat_ns"]["N"], "{options:?}: {direction}");
+                assert_eq!(
+                    mine[direction]["lat_ns"]["N"], theirs[direction]["lat_ns"]["N"],
+                    "{options:?}: {direction}"
+                );
             }
             assert_eq!(mine["sync"]["total_ios"], theirs["sync"]["total_ios"], "{options:?}: syncs");
         }

@@ -24,7 +24,11 @@ fn the_sweep_prints_the_curve_and_leaves_results_a_report_and_nothing_else() {
     assert_eq!(depths, [1.0, 2.0, 8.0]);
     for point in points {
         let estimate = |end: &str| point["iops"][end].as_f64().unwrap();
-        assert!(estimate("low") > 0.0 && estimate("low") <= estimate("mean") && estimate("mean") <= estimate("high"), "{}", point["iops"]);
+        assert!(
+            estimate("low") > 0.0 && estimate("low") <= estimate("mean") && estimate("mean") <= estimate("high"),
+            "{}",
+            point["iops"]
+        );
         assert!(point["samples"].as_array().unwrap().len() >= 5);
     }
     assert!(result["ceiling_iops"]["mean"].as_f64().unwrap() > 0.0);

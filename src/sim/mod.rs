@@ -3,6 +3,7 @@
 mod page;
 mod table;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -10,11 +11,12 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 use pace::sim::{self, Machine, Outcome, Run, Scenario, Sweep};
 
-use crate::command_line::Subcommand;
+use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
+use crate::output;
 
 /// The row of the table.
-pub const SUBCOMMAND: Subcommand = Subcommand { command, takes_job_options: false, run };
+pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
 fn command() -> Command {
     let path = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
@@ -74,7 +76,7 @@ fn command() -> Command {
         )
 }
 
-fn run(matches: &ArgMatches, _job: Vec<String>) -> anyhow::Result<Exit> {
+fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let threads = match matches.get_one::<u64>("threads") {
         Some(&threads) => threads as usize,
         None => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -82,14 +84,14 @@ fn run(matches: &ArgMatches, _job: Vec<String>) -> anyhow::Result<Exit> {
     if let Some(&rounds) = matches.get_one::<u32>("calibrate") {
         let machine =
             sim::fit::calibrate(&Machine::shipped("intel-16")?, rounds, threads, &mut |line| eprintln!("{line}"))?;
-        print(&toml::to_string(&machine)?)?;
+        output::print(&toml::to_string(&machine)?)?;
         return Ok(Exit::Ok);
     }
     if matches.get_flag("published") {
         let bar = progress_bar();
         let compared = sim::fit::compare(&Machine::shipped("intel-16")?, threads, &|done| show(&bar, done))?;
         bar.finish_and_clear();
-        print(&sim::fit::markdown(&compared))?;
+        output::print(&sim::fit::markdown(&compared))?;
         return Ok(Exit::Ok);
     }
     let files: Vec<&PathBuf> = matches.get_many("scenario").into_iter().flatten().collect();
@@ -107,13 +109,13 @@ fn run(matches: &ArgMatches, _job: Vec<String>) -> anyhow::Result<Exit> {
     let json_on_stdout = matches.get_one::<PathBuf>("json").is_some_and(|path| path == Path::new("-"));
     if let Some(path) = matches.get_one::<PathBuf>("json") {
         let text = serde_json::to_string_pretty(&document(&results))?;
-        if json_on_stdout { print(&format!("{text}\n"))? } else { write(path, &text)? }
+        if json_on_stdout { output::print(&format!("{text}\n"))? } else { output::write(path, &text)? }
     }
     if let Some(path) = matches.get_one::<PathBuf>("html") {
-        write(path, &page::page(&results))?;
+        output::write(path, &page::page(&results))?;
     }
     if !json_on_stdout {
-        print(&table::text(&results))?;
+        output::print(&table::text(&results))?;
     }
     Ok(Exit::Ok)
 }
@@ -145,7 +147,9 @@ fn runs_of(file: &Path, matches: &ArgMatches) -> anyhow::Result<Vec<Run>> {
         let values = (0..seeds).map(|n| toml::Value::Integer((scenario.seed + n) as i64)).collect();
         scenario.sweep.push(Sweep { param: "seed".into(), values });
     }
-    Ok(sim::expand(&scenario)?)
+    let runs = sim::expand(&scenario)?;
+    runs.iter().try_for_each(|run| sim::check(&run.scenario))?;
+    Ok(runs)
 }
 
 /// A TOML value as it would be written in the file; a bare word is a string.
@@ -179,14 +183,4 @@ fn progress_bar() -> ProgressBar {
 
 fn show(bar: &ProgressBar, done: f64) {
     bar.set_position((done * 1000.0) as u64);
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    use std::io::Write;
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
 }

@@ -27,7 +27,13 @@ pub fn run(directory: &Path, arguments: &[&str]) -> Output {
 /// The same, which has to end with status 0.
 pub fn succeed(directory: &Path, arguments: &[&str]) -> Output {
     let output = run(directory, arguments);
-    assert!(output.status.success(), "plimsoll {arguments:?}: {}\n{}\n{}", output.status, stdout(&output), stderr(&output));
+    assert!(
+        output.status.success(),
+        "plimsoll {arguments:?}: {}\n{}\n{}",
+        output.status,
+        stdout(&output),
+        stderr(&output)
+    );
     output
 }
 
@@ -53,7 +59,8 @@ pub fn stderr(output: &Output) -> String {
 
 /// All of standard output as JSON: a single value and nothing else.
 pub fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}:\n{}\n{}", stdout(output), stderr(output)))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}:\n{}\n{}", stdout(output), stderr(output)))
 }
 
 /// A file as JSON.

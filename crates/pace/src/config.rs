@@ -193,7 +193,7 @@ impl Config {
             return fail("a memory budget below 4096 bytes admits nothing; give at least one maximum I/O");
         }
         let rate = |period_us: f64, credit_bytes: u64, cores: u32, drive_credit: u32, bypass: u32, tuner: RateTuner| {
-            if !period_us.is_finite() || period_us < 0.001 || period_us > 1e9 {
+            if !(0.001..=1e9).contains(&period_us) {
                 return fail("a rate needs a period of 0.001 to 1e9 microseconds");
             }
             if credit_bytes == 0 || i64::try_from(credit_bytes).is_err() || cores == 0 {

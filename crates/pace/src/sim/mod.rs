@@ -30,3 +30,11 @@ use crate::config::Error;
 pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Outcome, Error> {
     engine::Engine::new(scenario)?.run(progress)
 }
+
+/// Whether `scenario` can be run, without running it.
+///
+/// # Errors
+/// As [`run`].
+pub fn check(scenario: &Scenario) -> Result<(), Error> {
+    engine::Engine::new(scenario).map(drop)
+}

@@ -1,0 +1,103 @@
+//! `plimsoll sim`: shipped scenarios run, results are whole and reproducible, bad scenarios are one clear line.
+
+mod common;
+use common::*;
+use serde_json::Value;
+
+const SCENARIO: &str = "name = \"t\"\nseconds = 0.02\nwarmup_seconds = 0.01\nmachine.profile = \"intel-16\"\n\
+                        pacing.method = \"auto\"\n[[jobs]]\nhosts = \"0-1\"\ndepth = 32\nsizes = [{ bytes = \"128k\" }]\n";
+
+#[test]
+fn every_shipped_scenario_runs() {
+    let directory = directory();
+    let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/sim");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&shipped).expect("scenarios are shipped") {
+        let path = entry.expect("readable").path();
+        let path = path.to_str().expect("UTF-8");
+        let short = ["sim", path, "--set", "seconds=0.002", "--set", "warmup_seconds=0.002", "--set", "sample_ms=1"];
+        let out = succeed(directory.path(), &short);
+        assert!(stdout(&out).lines().count() >= 2, "{path}: {}", stdout(&out));
+        count += 1;
+    }
+    // The prototype's tests 2 to 5, 10 to 12, 14 to 18, and ours.
+    assert!(count >= 20, "{count} scenarios");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_result_and_another_does_not() {
+    let directory = directory();
+    file(directory.path(), "t.toml", SCENARIO);
+    let json = |seed: &str| -> Value {
+        let out = succeed(directory.path(), &["sim", "t.toml", "--seed", seed, "--json", "-", "--threads", "2"]);
+        serde_json::from_str(&stdout(&out)).expect("JSON")
+    };
+    assert_eq!(json("7"), json("7"));
+    assert_ne!(json("7")["runs"][0]["outcome"], json("8")["runs"][0]["outcome"]);
+}
+
+#[test]
+fn sweeps_methods_and_pages() {
+    let directory = directory();
+    file(directory.path(), "t.toml", SCENARIO);
+    let out = succeed(
+        directory.path(),
+        &[
+            "sim",
+            "t.toml",
+            "--set",
+            "jobs.*.depth=16,64",
+            "--pacing",
+            "none",
+            "--pacing",
+            "buffers:16",
+            "--html",
+            "o.html",
+            "--json",
+            "o.json",
+        ],
+    );
+    assert_eq!(stdout(&out).lines().count(), 5, "{}", stdout(&out));
+    let page = std::fs::read_to_string(directory.path().join("o.html")).expect("a page");
+    assert!(page.matches("<svg").count() >= 9 && page.ends_with("</html>\n"));
+    let document: Value =
+        serde_json::from_str(&std::fs::read_to_string(directory.path().join("o.json")).expect("a result"))
+            .expect("JSON");
+    let runs = document["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 4);
+    let rate = |n: usize| runs[n]["outcome"]["gbps"].as_f64().expect("a rate");
+    // 16 buffers of 128 KiB cannot reach what 128 ops in flight do.
+    assert!(rate(1) < 0.9 * rate(2), "{} {}", rate(1), rate(2));
+}
+
+#[test]
+fn a_bad_scenario_is_one_clear_line() {
+    let directory = directory();
+    for (what, with, words) in [
+        ("depth = 32", "depth = 0", "depth must be"),
+        ("depth = 32", "detph = 32", "detph"),
+        ("intel-16", "intle-16", "one of intel-16"),
+        ("\"auto\"", "\"fast\"", "fast"),
+        ("128k", "128q", "128q"),
+        ("hosts = \"0-1\"", "hosts = \"1-0\"", "backwards"),
+        ("seconds = 0.02", "seconds = -1.0", "seconds must be"),
+        ("name = \"t\"", "name = ", "line 1"),
+        ("hosts = \"0-1\"", "namespaces = \"0-16\"", "out of range"),
+    ] {
+        file(directory.path(), "t.toml", &SCENARIO.replacen(what, with, 1));
+        let line = refused(directory.path(), &["sim", "t.toml"]);
+        assert!(line.contains(words) && line.contains("t.toml"), "{with}: {line}");
+    }
+    file(directory.path(), "t.toml", SCENARIO);
+    for (arguments, words) in [
+        (&["sim"][..], "needs a scenario"),
+        (&["sim", "gone.toml"], "gone.toml"),
+        (&["sim", "t.toml", "--set", "jobs.9.depth=1"], "jobs.9.depth"),
+        (&["sim", "t.toml", "--set", "jobs.0.depth=many"], "jobs.0.depth"),
+        (&["sim", "t.toml", "--pacing", "warp"], "not a pacing method"),
+        (&["sim", "t.toml", "--pacing", "buffers:0"], "count"),
+    ] {
+        let line = refused(directory.path(), arguments);
+        assert!(line.contains(words), "{arguments:?}: {line}");
+    }
+}
