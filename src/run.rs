@@ -95,9 +95,8 @@ fn measure(invocation: &Invocation, plan: &Plan) -> anyhow::Result<Exit> {
         bar.show(&format!("{} {}/{}", phase_name(now.phase), now.running.0, now.running.1), now.done, now);
     };
     let mut control = Control { stop: interrupt.stop, progress: Some(&mut tick), ..Control::default() };
-    let mut result = load::run(plan, &mut control)?;
+    let result = load::run(plan, &mut control)?;
     drop(bar);
-    result.provenance.command = std::env::args().collect();
 
     let text = render(&invocation.run.formats, &result);
     match &invocation.run.output {

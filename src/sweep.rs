@@ -108,7 +108,6 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let mut watch = Watch { stop: interrupt.stop, doomed: interrupt.doomed, progress: &mut progress };
     let mut result = load::sweep::sweep(&request, &effort, &mut watch)?;
     drop(bar);
-    result.provenance.command = std::env::args().collect();
     result.advice = report::advice::advice(&result.axis, &result.curves, result.ceiling_iops);
 
     let ended = result.ended;

@@ -64,5 +64,5 @@ fn text_has_the_sentence() {
     file(place.path(), "b.fio", job_of(500));
     let output = succeed(place.path(), &["compare", "a.fio", "b.fio", "--pairs=2"]);
     let text = stdout(&output);
-    assert!(text.contains("iops") && text.contains("b.fio") && text.contains('%'), "{text}");
+    assert!(text.contains("IOPS") && text.contains("b.fio") && text.contains('%'), "{text}");
 }

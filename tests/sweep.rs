@@ -2,7 +2,6 @@
 
 mod common;
 use common::*;
-use std::path::Path;
 
 const SMALL: [&str; 4] = ["sweep", "--iodepth=1,2,8", "--time=2s", "--size=16m"];
 
@@ -106,15 +105,4 @@ fn what_cannot_be_swept_is_one_line() {
         assert!(words.iter().all(|word| line.contains(word)), "{arguments:?}: {line}");
         assert_eq!(names(directory.path()), ["empty"], "{arguments:?} left something behind");
     }
-}
-
-#[test]
-fn without_direct_io_a_verdict_says_so() {
-    let Some(mount) = Mount::new("ramfs", "mode=700") else { return };
-    let arguments = [&SMALL[..], &["--json", mount.path().to_str().unwrap()]].concat();
-    let directory = directory();
-    let result = json(&succeed(directory.path(), &arguments));
-    let codes: Vec<&str> = result["verdicts"].as_array().unwrap().iter().map(|v| v["code"].as_str().unwrap()).collect();
-    assert!(codes.contains(&"no-direct-io"), "{codes:?}");
-    assert!(names(Path::new(mount.path())).is_empty());
 }

@@ -6,6 +6,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use job::Job;
+use job::iolog::Summary;
 use job::job::{ExitWhat, Plan};
 use measure::schema::{Ended, JobResult, Provenance, RunResult, SCHEMA_VERSION};
 use measure::{PerDirection, verdict};
@@ -48,9 +49,11 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     let started_ns = monotonic_ns();
     let started_unix_ms = realtime_ns() / 1_000_000;
     let kinds = plan.jobs.iter().map(find_engine).collect::<Result<Vec<_>, _>>()?;
+    let logs = plan.jobs.iter().map(|job| job.iolog.read.as_ref().map(|_| survey(job)).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let plan = &with_directions_of(&logs, plan);
     files::preflight(plan)?;
     let clock = clock_for(plan);
-    let clones = prepare(plan, &kinds, control)?;
+    let clones = prepare(plan, &logs, &kinds, control)?;
     let board = Board::new(clones.len()).map_err(|error| Error::system("cannot share memory", "", error))?;
 
     let disks = watch_disks(plan, &kinds, &clones);
@@ -144,21 +147,37 @@ fn clock_for(plan: &Plan) -> Clock {
     }
 }
 
+/// The plan with the directions of the replayed logs: `rw=` says nothing about them.
+fn with_directions_of(logs: &[Option<Summary>], plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for (job, log) in plan.jobs.iter_mut().zip(logs) {
+        if let Some(log) = log {
+            job.rw.directions = PerDirection::from_fn(|direction| log.ops[direction] > 0);
+        }
+    }
+    plan
+}
+
 /// Expands clones and prepares their files, in order.
-fn prepare(plan: &Plan, kinds: &[&'static Kind], control: &mut Control) -> Result<Vec<Clone>, Error> {
+fn prepare(
+    plan: &Plan,
+    logs: &[Option<Summary>],
+    kinds: &[&'static Kind],
+    control: &mut Control,
+) -> Result<Vec<Clone>, Error> {
     let mut clones = Vec::new();
     let mut group = 0;
     for (index, job) in plan.jobs.iter().enumerate() {
         if index > 0 && (job.time.stonewall || job.time.new_group) {
             group += 1;
         }
-        let replayed = job.iolog.read.as_ref().map(|_| survey(job)).transpose()?;
-        let largest_block = match &replayed {
+        let replayed = logs[index].as_ref();
+        let largest_block = match replayed {
             Some(log) => log.largest.max(1),
             None => largest_block(job),
         };
         for number in 0..job.process.clones.max(1) {
-            let names = replayed.as_ref().map(|log| log.files.iter().map(|file| file.name.clone()).collect());
+            let names = replayed.map(|log| log.files.iter().map(|file| file.name.clone()).collect());
             let target = prepare_target(job, number, kinds[index], names, control)?;
             clones.push(Clone { job: index, number, group, largest_block, target: Mutex::new(target) });
         }

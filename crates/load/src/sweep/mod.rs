@@ -32,6 +32,8 @@ use workload::Workload;
 /// Length of the intervals that are the samples of a point: a few ops of a slow disk, and a dozen in the shortest
 /// point.
 const INTERVAL_NS: u64 = 50_000_000;
+/// Each depth that was asked for gets so much, ramp included, even if the sweep then takes longer than it should.
+const LEAST_NS: u64 = 700_000_000;
 /// How long the null engine runs.
 const CEILING_NS: u64 = 1_000_000_000;
 
@@ -184,7 +186,7 @@ fn curves(
         bound: effort.bound,
         first_ns: nanos(effort.first),
         point_cap_ns: nanos(effort.point_cap),
-        curve_cap_ns: nanos(left) / engines.len().max(1) as u64,
+        curve_cap_ns: (nanos(left) / engines.len().max(1) as u64).max(asked.len() as u64 * LEAST_NS),
         finest: effort.depths.finest(),
     };
     let mut verdicts = Vec::new();

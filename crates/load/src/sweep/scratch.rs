@@ -40,9 +40,8 @@ impl Scratch {
         let scratch = Scratch { path: path.clone(), doomed: doomed.clone() };
         let free = sys::file::space(directory).map_err(|e| system("cannot tell the free space at", e))?.available;
         let bytes = wanted.unwrap_or(WANTED_BYTES.min(free / FREE_SHARE) >> 20 << 20);
-        let needed = wanted.unwrap_or(SMALLEST_BYTES);
-        if bytes < needed || bytes > free {
-            let what = format!("no space for a scratch file of {} MiB, only {} MiB are free, in", needed.max(bytes) >> 20, free >> 20);
+        if bytes < SMALLEST_BYTES.min(wanted.unwrap_or(u64::MAX)) || bytes > free {
+            let what = format!("not enough space for a scratch file, {} MiB are free, in", free >> 20);
             return Err(Error::usage(what, directory.display().to_string(), "give a smaller --size, or another directory, file or device as TARGET"));
         }
         Ok((scratch, bytes))
@@ -95,6 +94,12 @@ mod tests {
             panic!("in the middle of a sweep");
         });
         assert!(unwound.is_err() && !path.exists());
+    }
+
+    #[test]
+    fn direct_io_is_tried_not_assumed() {
+        assert!(!takes_direct(Path::new("/proc/self/stat")));
+        assert!(!takes_direct(Path::new("/nonexistent")));
     }
 
     #[test]
