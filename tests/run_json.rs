@@ -40,6 +40,9 @@ fn both(directory: &Path, options: &[&str]) -> (Value, Value) {
     (ours, serde_json::from_str(&theirs).expect("fio's JSON"))
 }
 
+/// What fio has since 3.35 and Debian's 3.33 does not know.
+const NEWER: [&str; 1] = ["/jobs[]/job_start"];
+
 #[test]
 fn keys_types_and_counts_are_those_of_fio() {
     if !has_program("fio") {
@@ -69,7 +72,7 @@ fn keys_types_and_counts_are_those_of_fio() {
         for (path, kind) in &their_shape {
             assert_eq!(our_shape.get(path), Some(kind), "{options:?}: {path}");
         }
-        for path in our_shape.keys() {
+        for path in our_shape.keys().filter(|path| !NEWER.contains(&path.as_str())) {
             assert!(their_shape.contains_key(path), "{options:?}: {path} is not fio's");
         }
         assert_eq!(ours["global options"], theirs["global options"], "{options:?}");
