@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
 use job::job::{FileLock, MemoryKind};
-use measure::schema::{Ended, Facts, JobError, JobResult, Verified};
+use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
 use measure::{Direction, PerDirection};
 use sys::buffer::Memory;
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
@@ -285,7 +285,25 @@ fn blank(job: &Job, facts: Facts) -> JobResult {
         clones: 1,
         options: job.options.clone(),
         facts,
+        reporting: reporting(job),
+        continue_on_error: job.errors.continue_read || job.errors.continue_write || job.errors.continue_verify,
         ..JobResult::default()
+    }
+}
+
+/// Which figures the job wants reported: a result is read without its job.
+fn reporting(job: &Job) -> Reporting {
+    let wanted = &job.reporting;
+    Reporting {
+        percentiles: wanted.percentiles.clone(),
+        slat_percentiles: wanted.slat_percentiles,
+        clat_percentiles: wanted.clat_percentiles,
+        lat_percentiles: wanted.lat_percentiles,
+        unified: match wanted.unified {
+            job::job::Unified::None => Unified::None,
+            job::job::Unified::Mixed => Unified::Mixed,
+            job::job::Unified::Both => Unified::Both,
+        },
     }
 }
 
