@@ -222,7 +222,8 @@ fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
             "Use direct=1 on a preallocated and written file; look at slat; raise the device's nr_requests.",
         );
     }
-    let limited = facts.rate_iops.iter().any(|(_, rate)| rate.is_some())
+    let limited = job.latency_target.is_some()
+        || facts.rate_iops.iter().any(|(_, rate)| rate.is_some())
         || facts.rate_bytes.iter().any(|(_, rate)| rate.is_some());
     let ops: u64 = job.depth.in_flight.iter().sum();
     let mean = job.depth.mean();
@@ -619,6 +620,16 @@ mod tests {
             job.facts.rate_iops.read = Some(10_000.0);
         };
         assert_eq!(codes(sound(), limited), NONE, "a rate decides the depth");
+        let searching = |job: &mut JobResult| {
+            job.depth.in_flight_sum = 150_000;
+            job.latency_target = Some(crate::schema::LatencyTarget {
+                depth: 4,
+                target_ns: 1_000_000,
+                window_ns: 1_000_000_000,
+                percentile: 99.0,
+            });
+        };
+        assert_eq!(codes(sound(), searching), NONE, "latency_target decides the depth");
     }
 
     #[test]
