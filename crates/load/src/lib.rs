@@ -12,6 +12,7 @@ pub mod files;
 pub mod machine;
 pub mod run;
 mod runner;
+pub mod smallfiles;
 pub mod verify;
 pub mod sweep;
 

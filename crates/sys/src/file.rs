@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -402,6 +402,19 @@ pub fn set_direct(fd: RawFd, direct: bool) -> io::Result<()> {
     let flags = if direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
     // SAFETY: F_SETFL takes no memory.
     checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) })
+}
+
+/// Closes a descriptor and says what close(2) said: dropping it would not. The descriptor is gone in any case.
+///
+/// # Errors
+/// EIO, ENOSPC, EDQUOT: what became of earlier writes, on network file systems.
+pub fn close(fd: OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor was owned, and into_raw_fd gave that up: it is closed exactly once.
+    match checked(unsafe { libc::close(fd.into_raw_fd()) }) {
+        // Linux has closed it: trying again could hit another's descriptor.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        done => done,
+    }
 }
 
 /// Bytes of a page of memory.

@@ -1,0 +1,184 @@
+//! The file systems of this machine, by system calls.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, XattrFlags};
+use rustix::io::retry_on_intr;
+
+use super::fs::{FileSystem, Handle, Kind, Space, Stat};
+
+/// Whatever is mounted here: nothing to open, nothing to close.
+#[derive(Clone, Copy, Debug)]
+pub struct Posix;
+
+impl FileSystem for Posix {
+    fn name(&self) -> &'static str {
+        "posix"
+    }
+
+    fn open(&self, path: &CStr, flags: i32, mode: u32) -> io::Result<Box<dyn Handle>> {
+        let flags = OFlags::from_bits_retain(flags.cast_unsigned()) | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| fs::open(path, flags, Mode::from_raw_mode(mode)))?;
+        Ok(Box::new(File(fd)))
+    }
+
+    fn unlink(&self, path: &CStr) -> io::Result<()> {
+        Ok(fs::unlink(path)?)
+    }
+
+    fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
+        Ok(fs::rename(from, to)?)
+    }
+
+    fn link(&self, existing: &CStr, new: &CStr) -> io::Result<()> {
+        Ok(fs::link(existing, new)?)
+    }
+
+    fn symlink(&self, content: &CStr, new: &CStr) -> io::Result<()> {
+        Ok(fs::symlink(content, new)?)
+    }
+
+    fn readlink(&self, path: &CStr, content: &mut [u8]) -> io::Result<usize> {
+        Ok(fs::readlinkat_raw(CWD, path, content)?)
+    }
+
+    fn stat(&self, path: &CStr) -> io::Result<Stat> {
+        Ok(stat(&fs::stat(path)?))
+    }
+
+    fn lstat(&self, path: &CStr) -> io::Result<Stat> {
+        Ok(stat(&fs::lstat(path)?))
+    }
+
+    fn chmod(&self, path: &CStr, mode: u32) -> io::Result<()> {
+        Ok(fs::chmod(path, Mode::from_raw_mode(mode))?)
+    }
+
+    fn truncate(&self, path: &CStr, len: u64) -> io::Result<()> {
+        // truncate(2) is not in rustix: the two calls that it stands for.
+        let fd = retry_on_intr(|| fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()))?;
+        Ok(fs::ftruncate(&fd, len)?)
+    }
+
+    fn mkdir(&self, path: &CStr, mode: u32) -> io::Result<()> {
+        Ok(fs::mkdir(path, Mode::from_raw_mode(mode))?)
+    }
+
+    fn rmdir(&self, path: &CStr) -> io::Result<()> {
+        Ok(fs::rmdir(path)?)
+    }
+
+    fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, Kind)) -> io::Result<()> {
+        for found in directory(path)? {
+            let found = found?;
+            if !is_dots(found.file_name()) {
+                entry(found.file_name(), kind(found.file_type()));
+            }
+        }
+        Ok(())
+    }
+
+    fn readdir_stat(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, &Stat)) -> io::Result<()> {
+        let mut directory = directory(path)?;
+        while let Some(found) = directory.read() {
+            let found = found?;
+            if is_dots(found.file_name()) {
+                continue;
+            }
+            match fs::statat(directory.fd()?, found.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(found_stat) => entry(found.file_name(), &stat(&found_stat)),
+                Err(rustix::io::Errno::NOENT) => {} // gone between the two calls, as ls(1) has it
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn getxattr(&self, path: &CStr, name: &CStr, value: &mut [u8]) -> io::Result<usize> {
+        Ok(fs::getxattr(path, name, value)?)
+    }
+
+    fn setxattr(&self, path: &CStr, name: &CStr, value: &[u8]) -> io::Result<()> {
+        Ok(fs::setxattr(path, name, value, XattrFlags::empty())?)
+    }
+
+    fn removexattr(&self, path: &CStr, name: &CStr) -> io::Result<()> {
+        Ok(fs::removexattr(path, name)?)
+    }
+
+    fn space(&self, path: &CStr) -> io::Result<Space> {
+        let found = fs::statvfs(path)?;
+        Ok(Space {
+            available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            // File systems that make inodes as they need them say 0 of 0.
+            available_files: if found.f_files == 0 { u64::MAX } else { found.f_favail },
+        })
+    }
+}
+
+fn directory(path: &CStr) -> io::Result<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = retry_on_intr(|| fs::open(path, flags, Mode::empty()))?;
+    Ok(Dir::new(fd)?)
+}
+
+fn is_dots(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+fn kind(of: FileType) -> Kind {
+    match of {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Unknown => Kind::Unknown,
+        _ => Kind::Other,
+    }
+}
+
+#[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
+fn stat(found: &fs::Stat) -> Stat {
+    Stat::new(found.st_mode, found.st_size as u64, found.st_nlink as u64, found.st_ino)
+}
+
+struct File(OwnedFd);
+
+impl Handle for File {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(retry_on_intr(|| rustix::io::read(&self.0, &mut *into))?)
+    }
+
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        Ok(retry_on_intr(|| rustix::io::write(&self.0, from))?)
+    }
+
+    fn pread(&mut self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(retry_on_intr(|| rustix::io::pread(&self.0, &mut *into, offset))?)
+    }
+
+    fn pwrite(&mut self, from: &[u8], offset: u64) -> io::Result<usize> {
+        Ok(retry_on_intr(|| rustix::io::pwrite(&self.0, from, offset))?)
+    }
+
+    fn fsync(&mut self) -> io::Result<()> {
+        Ok(retry_on_intr(|| fs::fsync(&self.0))?)
+    }
+
+    fn fdatasync(&mut self) -> io::Result<()> {
+        Ok(retry_on_intr(|| fs::fdatasync(&self.0))?)
+    }
+
+    fn ftruncate(&mut self, len: u64) -> io::Result<()> {
+        Ok(retry_on_intr(|| fs::ftruncate(&self.0, len))?)
+    }
+
+    fn fstat(&mut self) -> io::Result<Stat> {
+        Ok(stat(&fs::fstat(&self.0)?))
+    }
+
+    fn close(self: Box<Self>) -> io::Result<()> {
+        sys::file::close(self.0)
+    }
+}

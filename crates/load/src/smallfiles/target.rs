@@ -1,0 +1,183 @@
+//! Where the files are: a local path, or a path in a Gluster volume (`--fs`).
+
+use std::ffi::CString;
+use std::fmt;
+use std::str::FromStr;
+
+use super::fs::FileSystem;
+use super::{gluster, posix};
+use crate::Error;
+
+/// What `--fs` says.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Target {
+    /// Paths of this machine: a local file system, FUSE, NFS, whatever is mounted.
+    #[default]
+    Posix,
+    /// A volume, through libgfapi. Paths are then paths in the volume.
+    Gluster(Volume),
+}
+
+/// A Gluster volume, as libgfapi is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// The server that the volume's description is fetched from.
+    pub host: String,
+    /// Its port; 24007 by default.
+    pub port: u16,
+    /// The volume's name.
+    pub volume: String,
+    /// The directory within the volume that relative paths start at; `/` by default.
+    pub path: String,
+    /// `tcp` (the default), `rdma`, or `unix`.
+    pub transport: String,
+    /// As in glfs_set_logging: 0 for none to 9 for trace.
+    pub log_level: i32,
+    /// Where libgfapi's own log goes; None: nowhere (/dev/null).
+    pub log_file: Option<String>,
+}
+
+impl Volume {
+    /// A volume by its server and name; everything else as by default.
+    pub fn new(host: impl Into<String>, volume: impl Into<String>) -> Volume {
+        Volume {
+            host: host.into(),
+            port: 24007,
+            volume: volume.into(),
+            path: "/".into(),
+            transport: "tcp".into(),
+            log_level: 0,
+            log_file: None,
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    /// `posix`, or `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME[/PATH]`; an IPv6 address in brackets.
+    fn from_str(text: &str) -> Result<Target, Error> {
+        let bad = |hint: &str| Error::usage("--fs:", format!("'{text}'"), hint);
+        if text == "posix" {
+            return Ok(Target::Posix);
+        }
+        const FORM: &str = "expected posix or gluster://HOST[:PORT]/VOLUME[/PATH]";
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| bad(FORM))?;
+        let transport = match scheme {
+            "gluster" => "tcp",
+            _ => match scheme.strip_prefix("gluster+") {
+                Some(transport @ ("tcp" | "rdma" | "unix")) => transport,
+                Some(_) => return Err(bad("transports are tcp, rdma and unix")),
+                None => return Err(bad(FORM)),
+            },
+        };
+        let (server, rest) = rest.split_once('/').ok_or_else(|| bad("the volume is missing: gluster://HOST/VOLUME"))?;
+        let (volume, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, port) = match server.strip_prefix('[').and_then(|server| server.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(|| bad(FORM))?)),
+            None => server.split_once(':').map_or((server, None), |(host, port)| (host, Some(port))),
+        };
+        if host.is_empty() || volume.is_empty() {
+            return Err(bad(FORM));
+        }
+        let port = match port {
+            None => 24007,
+            Some(port) => {
+                port.parse().ok().filter(|&port| port > 0).ok_or_else(|| bad("a port is a number from 1 to 65535"))?
+            }
+        };
+        let mut found = Volume::new(host, volume);
+        found.port = port;
+        found.path = format!("/{}", path.trim_matches('/'));
+        found.transport = transport.into();
+        Ok(Target::Gluster(found))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Target::Gluster(at) = self else { return f.write_str("posix") };
+        f.write_str("gluster")?;
+        if at.transport != "tcp" {
+            write!(f, "+{}", at.transport)?;
+        }
+        f.write_str("://")?;
+        if at.host.contains(':') { write!(f, "[{}]", at.host)? } else { f.write_str(&at.host)? }
+        if at.port != 24007 {
+            write!(f, ":{}", at.port)?;
+        }
+        write!(f, "/{}", at.volume)?;
+        if at.path != "/" { f.write_str(&at.path) } else { Ok(()) }
+    }
+}
+
+impl Target {
+    /// The file system, opened in this process.
+    ///
+    /// # Errors
+    /// libgfapi or the volume is missing.
+    pub fn open(&self) -> Result<Box<dyn FileSystem>, Error> {
+        match self {
+            Target::Posix => Ok(Box::new(posix::Posix)),
+            Target::Gluster(volume) => gluster::open(volume),
+        }
+    }
+
+    /// A directory as given by the user as the file system's calls take it: within a volume, relative to the URL's
+    /// path.
+    ///
+    /// # Errors
+    /// A NUL byte.
+    pub fn directory(&self, dir: &str) -> Result<CString, Error> {
+        let path = match self {
+            Target::Gluster(volume) if !dir.starts_with('/') => {
+                format!("{}/{dir}", volume.path.trim_end_matches('/'))
+            }
+            _ => dir.to_string(),
+        };
+        CString::new(path).map_err(|_| Error::usage("--dir", dir.escape_default().to_string(), "it holds a NUL byte"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_and_written() {
+        let parsed = |text: &str| text.parse::<Target>().map_err(|error| error.to_string());
+        for text in [
+            "posix",
+            "gluster://h/gv0",
+            "gluster://h:24008/gv0/a/b",
+            "gluster+rdma://10.0.0.1/v",
+            "gluster://[fe80::1]:7/v/x",
+            "gluster://[::1]/v",
+        ] {
+            assert_eq!(parsed(text).unwrap().to_string(), text);
+        }
+        let Target::Gluster(volume) = parsed("gluster://h/gv0/").unwrap() else { panic!() };
+        assert_eq!(volume, Volume::new("h", "gv0"));
+        for (text, part) in [
+            ("nfs://h/v", "expected posix"),
+            ("gluster://h", "volume is missing"),
+            ("gluster:///v", "expected posix"),
+            ("gluster://h/", "expected posix"),
+            ("gluster://h:0/v", "port"),
+            ("gluster://h:x/v", "port"),
+            ("gluster+udp://h/v", "transports"),
+        ] {
+            assert!(parsed(text).unwrap_err().contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn directories_in_a_volume_start_at_its_path() {
+        let target: Target = "gluster://h/v/base".parse().unwrap();
+        assert_eq!(target.directory("x").unwrap().as_c_str(), c"/base/x");
+        assert_eq!(target.directory("/x").unwrap().as_c_str(), c"/x");
+        assert_eq!(Target::Posix.directory("x").unwrap().as_c_str(), c"x");
+        assert!(Target::Posix.directory("a\0b").is_err());
+    }
+}
