@@ -33,7 +33,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolc
 .PHONY: bench
 bench: ## measure against the peers, both sides in one run, on a quiet machine
 	$(CARGO) build --release --locked
-	bench/run-all
+	bench/versus_fio.py --plimsoll target/release/plimsoll
 
 .PHONY: docs
 docs: ## write docs/options.md, manual pages and completions (target/docs) from the tables of the program
