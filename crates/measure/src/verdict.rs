@@ -163,7 +163,7 @@ fn page_cache_read(job: &JobResult) -> Option<Verdict> {
     }
     // Whatever was read twice came from memory the second time, unless the file is larger than memory.
     let target = facts.target_bytes.filter(|&bytes| bytes > 0)?;
-    let rounds = reads.bytes as f64 / target as f64;
+    let rounds = reads.bytes as f64 / clones(job) / target as f64;
     (rounds >= 1.5).then(|| {
         let what = format!(
             "the same {} were read {} times through the page cache",
@@ -654,6 +654,11 @@ mod tests {
         assert_eq!(codes(writing(), cached(0.9)), NONE);
         let twice = |job: &mut JobResult| (job.facts.direct, job.facts.target_bytes) = (false, Some(100_000 * 2048));
         assert_eq!(codes(sound(), twice), ["page-cache-read"]);
+        let two_clones = |job: &mut JobResult| {
+            twice(job);
+            job.clones = 2;
+        };
+        assert_eq!(codes(sound(), two_clones), NONE, "each read its own once");
     }
 
     #[test]

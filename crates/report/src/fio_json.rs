@@ -1,6 +1,7 @@
 //! fio's `--output-format=json` and `json+`, key for key.
 //!
-//! Keys, their order and types are those of fio's stat.c (`show_json_status`) in fio 3.33. Numbers that fio writes with `%f` have six decimals. Percentiles and bins are in fio's
+//! Keys, their order and types are those of fio's stat.c (`show_json_status`) in fio 3.33, and `job_start`, which fio
+//! writes since 3.35. Numbers that fio writes with `%f` have six decimals. Percentiles and bins are in fio's
 //! buckets (stat.h: 64 per power of two), so that they agree with each other and scripts find the bins they know; unlike
 //! fio's they are not clipped at 17.2 s. Throughput comes from nanoseconds, where fio rounds to milliseconds first.
 
@@ -14,7 +15,7 @@ use measure::{Direction, Histogram, stats};
 
 /// The version whose schema this is: readers tell by it that latencies are in nanoseconds. The program's own version
 /// follows, as a distribution's would.
-const SCHEMA_OF: &str = "fio-3.33";
+const SCHEMA_OF: &str = "fio-3.35";
 
 /// A JSON value as fio writes it.
 enum Json {
@@ -67,6 +68,7 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
     let mut out = object([
         ("jobname", Text(job.name.clone())),
         ("groupid", Integer(job.group.into())),
+        ("job_start", Integer(job.start_unix_ms)),
         ("error", Integer(job.error.as_ref().map_or(0, |error| error.errno.unsigned_abs()).into())),
         ("eta", Integer(0)),
         ("elapsed", Integer(job.elapsed_ns.div_ceil(1_000_000_000))),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
-use job::job::{FileLock, MemoryKind};
+use job::job::{FileLock, MemoryKind, OpenSync};
 use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
 use measure::{Direction, PerDirection};
 use sys::buffer::Memory;
@@ -126,11 +126,14 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         engine = Paced::make(method, engine, &setup, orders.clock)?;
     }
     let source = Source::new(job, orders.clone, target.extents())?;
+    facts.target_bytes = Some(target.extents().iter().map(|extent| extent.size).sum());
     let cache = target.cache_facts();
     // What is read back after having been written says nothing of the file before.
     if job.rw.directions.read {
-        (facts.cached_fraction, facts.unwritten_fraction) = (cache.cached_fraction, cache.unwritten_fraction);
+        facts.cached_fraction = cache.cached_fraction;
     }
+    // First writes allocate, and reads of what was never written do not reach the storage.
+    facts.unwritten_fraction = cache.unwritten_fraction;
     let mut opened = Opened::new(target, has_descriptors(kind), job.files.unlink_each_loop);
     opened.open_all(&mut *engine)?;
     let number = orders.seat + 1;
@@ -336,8 +339,16 @@ fn facts(job: &Job, kind: &Kind) -> Facts {
         rate_bytes: PerDirection::from_fn(|d| {
             job.rate.bytes[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)
         }),
+        writes_synced: (job.rw.directions.write && has_descriptors(kind)).then(|| makes_durable(job)),
         ..Facts::default()
     }
+}
+
+/// Whether what the job writes is asked to reach the storage within its time.
+fn makes_durable(job: &Job) -> bool {
+    let syncs = &job.syncs;
+    let calls = syncs.fsync > 0 || syncs.fdatasync > 0 || syncs.range.is_some();
+    calls || syncs.end_fsync || syncs.fsync_on_close || job.files.sync != OpenSync::None
 }
 
 /// fio's name of the pattern.
