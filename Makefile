@@ -58,3 +58,8 @@ install: docs ## the program, its manual pages and completions, below PREFIX
 .PHONY: fio-engine
 fio-engine: ## fio-guasi.so, the external engine for the installed fio, in target/guasi
 	compat/fio/build.sh target/guasi release
+
+PREFIX ?= /usr/local
+.PHONY: install-guasi
+install-guasi: libguasi ## libguasi, its headers, manual page and pkg-config file, under PREFIX
+	crates/guasi/install.sh target/guasi $(PREFIX)

@@ -25,6 +25,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const LOOK_NS: u64 = 10_000;
 /// Submits and workers consider adding a worker no more often than this.
 const CONSIDER_NS: u64 = 25_000;
+/// Workers that come back for the next call within this time on average keep up.
+const SHORT_CALL_NS: u64 = 1_000;
 /// The overseer's pace while workers are being added, and the slowest while requests wait.
 const TICK: Duration = Duration::from_micros(100);
 const SLOW_TICK: Duration = Duration::from_millis(2);
@@ -62,6 +64,8 @@ pub(crate) struct Pool {
     stack_bytes: usize,
     limit: AtomicUsize,
     considered_ns: AtomicU64,
+    /// Calls begun by then.
+    considered_begun: AtomicU64,
     peak: AtomicUsize,
     overseer: Mutex<Overseer>,
     overseer_called: Condvar,
@@ -116,6 +120,7 @@ impl Pool {
             min,
             stack_bytes: default_stack_bytes(),
             considered_ns: AtomicU64::new(0),
+            considered_begun: AtomicU64::new(0),
             peak: AtomicUsize::new(0),
             overseer: Mutex::default(),
             overseer_called: Condvar::new(),
@@ -185,10 +190,15 @@ impl Pool {
             if !thorough && load.now_ns.saturating_sub(self.considered_ns.load(Relaxed)) < CONSIDER_NS {
                 return growth;
             }
-            self.considered_ns.store(load.now_ns, Relaxed);
+            let since_ns = load.now_ns - self.considered_ns.swap(load.now_ns, Relaxed);
+            let begun = load.begun - self.considered_begun.swap(load.begun, Relaxed);
+            // Calls this short cost less than passing them to one worker more: the lock would be all that it works on.
+            if begun * SHORT_CALL_NS > since_ns * load.running as u64 {
+                load.fresh = usize::MAX;
+            }
             roster = locked(&self.roster);
             let blocked = roster.workers.iter().filter(|worker| worker.about.is_blocked(load.now_ns)).count();
-            load.fresh = load.running.saturating_sub(blocked);
+            load.fresh = load.fresh.max(load.running.saturating_sub(blocked));
         }
         if thorough {
             roster.sizing.adjust(load);

@@ -222,3 +222,43 @@ fn size(parameter: &str) -> usize {
     assert!(four.iter().any(|name| is(name)), "unknown type in {parameter:?}");
     4
 }
+
+/// What `make install-guasi` puts down is enough for a stranger's program: header, library, pkg-config, manual page.
+#[test]
+fn a_program_builds_against_the_installed_library() {
+    if missing("gcc") {
+        return;
+    }
+    let prefix = library().join("installed");
+    run(Command::new(here().join("install.sh")).arg(library()).arg(&prefix));
+    let pkg_config = std::fs::read_to_string(prefix.join("lib/pkgconfig/guasi.pc")).unwrap();
+    assert!(pkg_config.contains(&format!("prefix={}\n", prefix.display())) && !pkg_config.contains('@'));
+    let binary = prefix.join("every_function");
+    let mut command = Command::new("gcc");
+    command.arg("-I").arg(prefix.join("include")).arg(here().join("tests/c/every_function.c")).arg("-o").arg(&binary);
+    command.arg("-L").arg(prefix.join("lib")).arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+    run(command.args(["-lguasi", "-lpthread"]));
+    run(&mut Command::new(&binary));
+    let libraries = run(Command::new("ldd").arg(&binary));
+    let expected = prefix.join("lib/libguasi.so.0");
+    assert!(String::from_utf8_lossy(&libraries.stdout).contains(&*expected.to_string_lossy()));
+}
+
+/// Every function of the headers has its place in the manual page, and the page has no formatting errors.
+#[test]
+fn the_manual_page_is_complete() {
+    let page = std::fs::read_to_string(here().join("man/guasi.3")).unwrap();
+    for name in declared("guasi.h") {
+        assert!(page.contains(&name), "{name}");
+    }
+    for name in declared("guasi_syscalls.h") {
+        let call = name.strip_prefix("guasi__").unwrap();
+        assert!(page.contains(&format!("    {call}(")), "{name}");
+    }
+    if missing("man") {
+        return;
+    }
+    let checked =
+        run(Command::new("man").args(["--warnings", "-l"]).arg(here().join("man/guasi.3")).env("MANWIDTH", "120"));
+    assert_eq!(String::from_utf8_lossy(&checked.stderr), "");
+}
