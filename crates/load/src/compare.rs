@@ -53,7 +53,10 @@ pub fn interleaved(
 ) -> Result<ComparisonResult, Error> {
     let runs = pairs(repeats, stop, |pair, side| {
         let mut tick = |now: &Progress| watch(pair, side, now);
-        crate::run(&sides[side].plan, &mut Control { stop: stop.clone(), progress: Some(&mut tick), ..Control::default() })
+        crate::run(
+            &sides[side].plan,
+            &mut Control { stop: stop.clone(), progress: Some(&mut tick), ..Control::default() },
+        )
     })?;
     Ok(ComparisonResult {
         provenance: runs.first().map(|(a, _)| a.provenance.clone()).unwrap_or_default(),
@@ -224,7 +227,10 @@ mod tests {
     fn swept(label: &str, plateau: f64) -> SweepResult {
         let around = |mean: f64| Estimate { mean, low: mean * 0.99, high: mean * 1.01 };
         let line = LoadLine { plateau_iops: around(plateau), load_line: around(16.0), ..LoadLine::default() };
-        SweepResult { curves: vec![Curve { label: label.into(), line: Some(line), points: Vec::new() }], ..SweepResult::default() }
+        SweepResult {
+            curves: vec![Curve { label: label.into(), line: Some(line), points: Vec::new() }],
+            ..SweepResult::default()
+        }
     }
 
     #[test]

@@ -35,7 +35,13 @@ pub enum ErrorKind {
 impl Error {
     /// A failure of the system call `what` on `place`.
     pub fn system(what: impl Into<String>, place: impl Into<String>, source: std::io::Error) -> Error {
-        Error { kind: ErrorKind::System, what: what.into(), place: place.into(), hint: String::new(), source: Some(source) }
+        Error {
+            kind: ErrorKind::System,
+            what: what.into(),
+            place: place.into(),
+            hint: String::new(),
+            source: Some(source),
+        }
     }
 
     /// A request that cannot be met.

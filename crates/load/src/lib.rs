@@ -4,8 +4,8 @@
 //! Plan ─► stages (stonewall) ─► clones: layout ─► gate ─► generator loop ─► JobResult
 //! ```
 
-pub mod content;
 pub mod compare;
+pub mod content;
 pub mod engine;
 mod error;
 pub mod files;
@@ -13,8 +13,8 @@ pub mod machine;
 pub mod run;
 mod runner;
 pub mod smallfiles;
-pub mod verify;
 pub mod sweep;
+pub mod verify;
 
 pub use error::{Error, ErrorKind};
 pub use run::{Control, Phase, Progress, run};

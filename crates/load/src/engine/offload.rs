@@ -62,7 +62,8 @@ impl Offload {
                     Err(error) => drop(made.send(Err(error))),
                 }
             });
-            let thread = thread.map_err(|error| Error::system("cannot start a thread", "for io_submit_mode=offload", error))?;
+            let thread =
+                thread.map_err(|error| Error::system("cannot start a thread", "for io_submit_mode=offload", error))?;
             workers.push(thread);
             if let Ok(outcome) = is_made.recv() {
                 outcome?;
@@ -73,13 +74,7 @@ impl Offload {
     }
 }
 
-fn make_one(
-    kind: &Kind,
-    job: &Job,
-    slots: Arc<Slots>,
-    files: u32,
-    names: &[String],
-) -> Result<Box<dyn Engine>, Error> {
+fn make_one(kind: &Kind, job: &Job, slots: Arc<Slots>, files: u32, names: &[String]) -> Result<Box<dyn Engine>, Error> {
     (kind.make)(&Setup { job, slots, depth: 1, files, names })
 }
 

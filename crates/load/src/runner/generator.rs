@@ -100,8 +100,12 @@ struct State {
     measuring_from: u64,
     ends_at: u64,
     end: Option<End>,
+    publish_at: u64,
     now: u64,
 }
+
+/// How often a clone tells the runner how far it is.
+const PUBLISH_NS: u64 = 50_000_000;
 
 impl<'a, T> Generator<'a, T> {
     /// The same with another source of ops.
@@ -160,6 +164,7 @@ impl<T: Traffic> Generator<'_, T> {
             measuring_from: start_ns + time.ramp_ns,
             ends_at: time.runtime_ns.map_or(u64::MAX, |runtime| start_ns + time.ramp_ns + runtime),
             end: None,
+            publish_at: 0,
             now: self.clock.now_ns(),
         };
         self.timing.start(start_ns);
@@ -498,15 +503,17 @@ impl<T: Traffic> Generator<'_, T> {
         Error::system("an op was slower than max_latency", place, late).hint(hint)
     }
 
-    /// Once an interval: publish what was counted, check the rates that must be reached.
+    /// Closes intervals; now and then publishes what was counted and checks the rates that must be reached.
     #[inline]
     fn look_around(&mut self, state: &mut State) -> Result<(), Error> {
         if let Some(logs) = &mut self.logs {
             logs.tick(state.now);
         }
-        if !self.recorder.tick(state.now) {
+        self.recorder.tick(state.now);
+        if state.now < state.publish_at {
             return Ok(());
         }
+        state.publish_at = state.now + PUBLISH_NS;
         self.publish();
         let Some(minimum) = &mut self.minimum else {
             return Ok(());

@@ -193,14 +193,12 @@ impl Recorder {
         self.directions[direction].failed_ops += 1;
     }
 
-    /// Closes the intervals that have ended. Whether one did: the time to publish and to look around.
+    /// Closes the interval if it has ended.
     #[inline]
-    pub fn tick(&mut self, now_ns: u64) -> bool {
-        if now_ns < self.interval_end_ns {
-            return false;
+    pub fn tick(&mut self, now_ns: u64) {
+        if now_ns >= self.interval_end_ns {
+            self.close_interval(now_ns);
         }
-        self.close_interval(now_ns);
-        true
     }
 
     #[cold]

@@ -49,7 +49,11 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     let started_ns = monotonic_ns();
     let started_unix_ms = realtime_ns() / 1_000_000;
     let kinds = plan.jobs.iter().map(find_engine).collect::<Result<Vec<_>, _>>()?;
-    let logs = plan.jobs.iter().map(|job| job.iolog.read.as_ref().map(|_| survey(job)).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let logs = plan
+        .jobs
+        .iter()
+        .map(|job| job.iolog.read.as_ref().map(|_| survey(job)).transpose())
+        .collect::<Result<Vec<_>, _>>()?;
     let plan = &with_directions_of(&logs, plan);
     files::preflight(plan)?;
     let clock = clock_for(plan);
@@ -259,15 +263,17 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             std::thread::sleep(POLL);
         }
         self.report_progress(control, monotonic_ns());
-        std::mem::take(&mut self.stands)
-            .into_iter()
-            .enumerate()
-            .map(|(index, stand)| match stand {
+        let mut reports = Vec::new();
+        for (index, stand) in std::mem::take(&mut self.stands).into_iter().enumerate() {
+            let mut report = match stand {
                 Stand::Ended(report) => *report,
                 // Never started: the run ended before its turn.
                 _ => Report { result: self.untouched(index), ended: Ended::Interrupted },
-            })
-            .collect()
+            };
+            report.result.steady_state = self.watches[self.clones[index].job].as_ref().map(Watch::outcome);
+            reports.push(report);
+        }
+        reports
     }
 
     /// The clones whose turn it is: all that follow up to the first stonewall that still has to wait.
@@ -448,7 +454,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             let sum = |values: &PerDirection<u64>| values.read + values.write + values.trim;
             let ops = sum(&total.ops).saturating_sub(sum(&last.ops));
             let bytes = sum(&total.bytes).saturating_sub(sum(&last.bytes));
-            if total.phase == Phase::Run && watch.push(ops as f64, bytes as f64) {
+            if total.phase == Phase::Run && watch.push(ops, bytes) {
                 self.stop(|clone| clone.job == job);
             }
         }

@@ -6,61 +6,96 @@
 use std::collections::VecDeque;
 
 use job::job::SteadyState;
+use measure::schema;
 
-/// Seconds between samples.
+/// Nanoseconds between samples.
 pub const SAMPLE_NS: u64 = 1_000_000_000;
 
 /// The watch over one job.
 #[derive(Debug)]
 pub struct Watch {
     criterion: SteadyState,
-    samples: VecDeque<f64>,
+    /// Ops and bytes of each second of the window.
+    window: VecDeque<(u64, u64)>,
     capacity: usize,
     skip: u64,
+    attained: bool,
 }
 
 impl Watch {
     /// A watch that has seen nothing.
     pub fn new(criterion: SteadyState) -> Watch {
         let capacity = (criterion.window_ns / SAMPLE_NS).max(2) as usize;
-        Watch { criterion, samples: VecDeque::with_capacity(capacity), capacity, skip: criterion.ramp_ns / SAMPLE_NS }
+        let skip = criterion.ramp_ns / SAMPLE_NS;
+        Watch { criterion, window: VecDeque::with_capacity(capacity), capacity, skip, attained: false }
     }
 
-    /// Adds the figure of one more second. True when it is steady.
-    pub fn push(&mut self, iops: f64, bytes_per_second: f64) -> bool {
+    /// Adds what one more second brought. True when the figure is steady.
+    pub fn push(&mut self, ops: u64, bytes: u64) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
             return false;
         }
-        if self.samples.len() == self.capacity {
-            self.samples.pop_front();
+        if self.window.len() == self.capacity {
+            self.window.pop_front();
         }
-        self.samples.push_back(if self.criterion.bandwidth { bytes_per_second } else { iops });
-        self.samples.len() == self.capacity && self.measure() <= self.limit()
+        self.window.push_back((ops, bytes));
+        let limit = self.criterion.limit_millionths as f64 / 1e6;
+        self.attained = self.window.len() == self.capacity && self.value() <= limit;
+        self.attained
+    }
+
+    /// What was found so far.
+    pub fn outcome(&self) -> schema::SteadyState {
+        let figure = if self.criterion.bandwidth { "bw" } else { "iops" };
+        let scale = if self.criterion.percent { 100.0 } else { 1.0 };
+        schema::SteadyState {
+            criterion: format!("{figure}{}", if self.criterion.slope { "_slope" } else { "" }),
+            limit: self.criterion.limit_millionths as f64 / 1e6 * scale,
+            percent: self.criterion.percent,
+            duration_ns: self.criterion.window_ns,
+            attained: self.attained,
+            value: self.value() * scale,
+            max_deviation: self.max_deviation(),
+            slope: self.slope(),
+            iops: self.window.iter().map(|&(ops, _)| ops).collect(),
+            bytes_per_second: self.window.iter().map(|&(_, bytes)| bytes).collect(),
+        }
+    }
+
+    fn samples(&self) -> impl Iterator<Item = f64> {
+        self.window.iter().map(|&(ops, bytes)| if self.criterion.bandwidth { bytes as f64 } else { ops as f64 })
     }
 
     fn mean(&self) -> f64 {
-        self.samples.iter().sum::<f64>() / self.samples.len() as f64
+        self.samples().sum::<f64>() / self.window.len().max(1) as f64
     }
 
-    fn limit(&self) -> f64 {
-        let limit = self.criterion.limit_millionths as f64 / 1e6;
-        if self.criterion.percent { limit * self.mean() } else { limit }
-    }
-
-    fn measure(&self) -> f64 {
-        let mean = self.mean();
-        if !self.criterion.slope {
-            return self.samples.iter().map(|sample| (sample - mean).abs()).fold(0.0, f64::max);
+    /// The criterion's value: relative to the mean if the limit is.
+    fn value(&self) -> f64 {
+        let absolute = if self.criterion.slope { self.slope().abs() } else { self.max_deviation() };
+        match self.mean() {
+            mean if self.criterion.percent && mean > 0.0 => absolute / mean,
+            _ => absolute,
         }
-        let middle = (self.samples.len() - 1) as f64 / 2.0;
+    }
+
+    fn max_deviation(&self) -> f64 {
+        let mean = self.mean();
+        self.samples().map(|sample| (sample - mean).abs()).fold(0.0, f64::max)
+    }
+
+    /// Of the least-squares line, per second.
+    fn slope(&self) -> f64 {
+        let middle = self.window.len().saturating_sub(1) as f64 / 2.0;
+        let mean = self.mean();
         let (mut products, mut squares) = (0.0, 0.0);
-        for (second, sample) in self.samples.iter().enumerate() {
+        for (second, sample) in self.samples().enumerate() {
             let x = second as f64 - middle;
             products += x * (sample - mean);
             squares += x * x;
         }
-        (products / squares).abs()
+        if squares > 0.0 { products / squares } else { 0.0 }
     }
 }
 
@@ -78,7 +113,7 @@ mod tests {
             ramp_ns: 2 * SAMPLE_NS,
         };
         let mut watch = Watch::new(criterion);
-        (1..100).find(|&second| watch.push(figure(second), 0.0))
+        (1..100).find(|&second| watch.push(figure(second) as u64, 0))
     }
 
     #[test]
@@ -95,5 +130,24 @@ mod tests {
         // Alternating by 5 %: the slope is flat, the deviation is not.
         let alternating = |second: u64| 1000.0 + if second.is_multiple_of(2) { 50.0 } else { -50.0 };
         assert_eq!(seconds_until_steady(false, alternating), None);
+    }
+    #[test]
+    fn the_outcome_names_the_criterion_and_its_window() {
+        let criterion = SteadyState {
+            bandwidth: true,
+            slope: false,
+            limit_millionths: 50_000,
+            percent: true,
+            window_ns: 2 * SAMPLE_NS,
+            ramp_ns: 0,
+        };
+        let mut watch = Watch::new(criterion);
+        assert!(!watch.push(1, 900));
+        assert!(!watch.push(1, 1100));
+        assert!(watch.push(1, 1000));
+        let outcome = watch.outcome();
+        assert_eq!((outcome.criterion.as_str(), outcome.limit, outcome.attained), ("bw", 5.0, true));
+        assert_eq!((outcome.bytes_per_second, outcome.max_deviation), (vec![1100, 1000], 50.0));
+        assert!((outcome.value - 100.0 * 50.0 / 1050.0).abs() < 1e-9 && (outcome.slope + 100.0).abs() < 1e-9);
     }
 }

@@ -103,7 +103,11 @@ impl fmt::Display for Target {
             write!(f, "+{}", at.transport)?;
         }
         f.write_str("://")?;
-        if at.host.contains(':') { write!(f, "[{}]", at.host)? } else { f.write_str(&at.host)? }
+        if at.host.contains(':') {
+            write!(f, "[{}]", at.host)?
+        } else {
+            f.write_str(&at.host)?
+        }
         if at.port != 24007 {
             write!(f, ":{}", at.port)?;
         }

@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use job::job::Plan;
+use measure::load_line;
 use measure::refine::{self, Limits, Step, Why};
 use measure::schema::{Curve, Ended, Estimate, JobResult, Point, Provenance, SweepResult};
 use measure::verdict::{self, Severity, Verdict};
-use measure::load_line;
 
 use crate::run::{Control, Progress};
 use crate::{Error, ErrorKind};
 
 pub use depths::Depths;
 pub use scratch::Doomed;
-pub use workload::{Request, best_engine};
 use workload::Workload;
+pub use workload::{Request, best_engine};
 
 /// Length of the intervals that are the samples of a point: a few ops of a slow disk, and a dozen in the shortest
 /// point.
@@ -165,8 +165,10 @@ fn run(
         ..Control::default()
     };
     let result = crate::run(plan, &mut control)?;
-    let failure = |kind, what: &str| Error { kind, what: what.into(), place: String::new(), hint: String::new(), source: None };
-    let job = result.jobs.into_iter().next().ok_or_else(|| failure(ErrorKind::Internal, "a run of one job has no result"))?;
+    let failure =
+        |kind, what: &str| Error { kind, what: what.into(), place: String::new(), hint: String::new(), source: None };
+    let job =
+        result.jobs.into_iter().next().ok_or_else(|| failure(ErrorKind::Internal, "a run of one job has no result"))?;
     match &job.error {
         Some(error) => Err(failure(ErrorKind::System, &error.message)),
         None => Ok((job, result.provenance)),
@@ -190,7 +192,8 @@ fn curves(
         finest: effort.depths.finest(),
     };
     let mut verdicts = Vec::new();
-    let mut curves: Vec<Curve> = engines.iter().map(|label| Curve { label: label.clone(), ..Curve::default() }).collect();
+    let mut curves: Vec<Curve> =
+        engines.iter().map(|label| Curve { label: label.clone(), ..Curve::default() }).collect();
     let mut spent_ns: HashMap<&str, u64> = HashMap::new();
     let mut open: Vec<usize> = (0..engines.len()).collect();
     while !open.is_empty() {
@@ -306,7 +309,13 @@ mod tests {
                 ..Interval::default()
             }
         });
-        let mut job = JobResult { clones: 1, runtime_ns, interval_ns: INTERVAL_NS, intervals: intervals.collect(), ..JobResult::default() };
+        let mut job = JobResult {
+            clones: 1,
+            runtime_ns,
+            interval_ns: INTERVAL_NS,
+            intervals: intervals.collect(),
+            ..JobResult::default()
+        };
         job.directions.read.ops = job.intervals.iter().map(|interval| interval.ops.read).sum();
         job.directions.read.bytes = job.directions.read.ops * 4096;
         job.directions.read.runtime_ns = runtime_ns;
@@ -330,7 +339,10 @@ mod tests {
         let mut measure = |_: &str, depth, _, ns| Ok(ran(depth, ns));
         let (curves, verdicts) = curves(&engines(&["io_uring"]), &effort, LEFT, &stop, &mut measure).unwrap();
         let depths: Vec<f64> = curves[0].points.iter().map(|point| point.x).collect();
-        assert!(depths.is_sorted() && [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].iter().all(|x| depths.contains(x)), "{depths:?}");
+        assert!(
+            depths.is_sorted() && [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].iter().all(|x| depths.contains(x)),
+            "{depths:?}"
+        );
         assert!(verdicts.is_empty());
         let line = curves[0].line.as_ref().expect("seven points give a load line");
         assert!((line.plateau_iops.mean / 20_000.0 - 1.0).abs() < 0.02, "{line:?}");

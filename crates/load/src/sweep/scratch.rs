@@ -42,7 +42,11 @@ impl Scratch {
         let bytes = wanted.unwrap_or(WANTED_BYTES.min(free / FREE_SHARE) >> 20 << 20);
         if bytes < SMALLEST_BYTES.min(wanted.unwrap_or(u64::MAX)) || bytes > free {
             let what = format!("not enough space for a scratch file, {} MiB are free, in", free >> 20);
-            return Err(Error::usage(what, directory.display().to_string(), "give a smaller --size, or another directory, file or device as TARGET"));
+            return Err(Error::usage(
+                what,
+                directory.display().to_string(),
+                "give a smaller --size, or another directory, file or device as TARGET",
+            ));
         }
         Ok((scratch, bytes))
     }

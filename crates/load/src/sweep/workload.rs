@@ -196,14 +196,21 @@ impl Workload {
         if !settings.iter().any(|setting| ["size", "filesize"].contains(&setting.option.name)) {
             settings.push(setting("size", "1m")); // not known yet, and nothing else depends on it
         }
-        self.plan_of(settings)?.jobs.into_iter().next().ok_or_else(|| {
-            Error { kind: ErrorKind::Internal, what: "a sweep has no job".into(), place: String::new(), hint: String::new(), source: None }
+        self.plan_of(settings)?.jobs.into_iter().next().ok_or_else(|| Error {
+            kind: ErrorKind::Internal,
+            what: "a sweep has no job".into(),
+            place: String::new(),
+            hint: String::new(),
+            source: None,
         })
     }
 
     fn plan_of(&self, settings: Vec<Setting>) -> Result<Plan, Error> {
         let section = Section { name: "sweep".into(), place: Place::CommandLine, settings };
-        let mut invocation = Invocation { command_line: Source { sections: vec![section], ..Source::default() }, ..Invocation::default() };
+        let mut invocation = Invocation {
+            command_line: Source { sections: vec![section], ..Source::default() },
+            ..Invocation::default()
+        };
         invocation.run.allow = self.allow;
         invocation.plan().map_err(|error| Error::usage(error.to_string(), "", ""))
     }
@@ -212,9 +219,14 @@ impl Workload {
 /// The options of the one job of a command line.
 fn settings_of(invocation: &Invocation) -> Result<Vec<Setting>, Error> {
     if let [_, second, ..] = &invocation.files[..] {
-        return Err(Error::usage("a sweep takes one TARGET, not also", second.display().to_string(), "sweep one after the other, then `plimsoll report` both results"));
+        return Err(Error::usage(
+            "a sweep takes one TARGET, not also",
+            second.display().to_string(),
+            "sweep one after the other, then `plimsoll report` both results",
+        ));
     }
-    let settings: Vec<Setting> = invocation.command_line.sections.iter().flat_map(|section| section.settings.clone()).collect();
+    let settings: Vec<Setting> =
+        invocation.command_line.sections.iter().flat_map(|section| section.settings.clone()).collect();
     match settings.iter().find(|setting| OURS.contains(&setting.option.name)) {
         Some(setting) => {
             let hint = "the sweep decides that itself: see --iodepth, --time and --point-time";
@@ -242,7 +254,8 @@ fn filename(path: &Path) -> Setting {
 
 /// The best engine that works here.
 pub fn best_engine() -> &'static str {
-    let works = |name: &&str| Kind::find(name).is_some() && (*name != "io_uring" || sys::ring::Setup::new(8).build().is_ok());
+    let works =
+        |name: &&str| Kind::find(name).is_some() && (*name != "io_uring" || sys::ring::Setup::new(8).build().is_ok());
     PREFERRED.into_iter().find(works).unwrap_or("psync")
 }
 
@@ -256,11 +269,16 @@ fn find_engine(name: &str) -> Result<&'static Kind, Error> {
 fn check_target(target: &Path, writes: bool, allow_writes: bool) -> Result<(), Error> {
     let place = target.display().to_string();
     let metadata = std::fs::metadata(target).map_err(|error| {
-        Error::system("cannot sweep", place.clone(), error).hint("TARGET is an existing file, directory or block device")
+        Error::system("cannot sweep", place.clone(), error)
+            .hint("TARGET is an existing file, directory or block device")
     })?;
     let kind = metadata.file_type();
     if kind.is_file() && metadata.len() == 0 {
-        return Err(Error::usage("cannot sweep", place, "the file is empty; give a directory to have a scratch file laid out"));
+        return Err(Error::usage(
+            "cannot sweep",
+            place,
+            "the file is empty; give a directory to have a scratch file laid out",
+        ));
     }
     if !kind.is_file() && !kind.is_block_device() {
         return Err(Error::usage("cannot sweep", place, "it is neither a file nor a directory nor a block device"));
@@ -293,7 +311,8 @@ mod tests {
     #[test]
     fn a_point_has_the_users_options_and_the_depth() {
         let directory = tempfile::tempdir().unwrap();
-        let mut workload = prepared(&["--bs=8k", "--rwmixread=30", "--rw", "randrw", directory.path().to_str().unwrap()]).unwrap();
+        let mut workload =
+            prepared(&["--bs=8k", "--rwmixread=30", "--rw", "randrw", directory.path().to_str().unwrap()]).unwrap();
         workload.laid_out(1 << 20).unwrap();
         let plan = workload.plan("null", 32, 700).unwrap();
         let job = &plan.jobs[0];
