@@ -28,7 +28,7 @@ fn the_sweep_prints_the_curve_and_leaves_results_a_report_and_nothing_else() {
             "{}",
             point["iops"]
         );
-        assert!(point["samples"].as_array().unwrap().len() >= 5);
+        assert!(!point["samples"].as_array().unwrap().is_empty());
     }
     assert!(result["ceiling_iops"]["mean"].as_f64().unwrap() > 0.0);
     assert!(!result["advice"].as_str().unwrap().is_empty());

@@ -143,8 +143,10 @@ mod tests {
 
     #[test]
     fn a_killed_child_says_so() {
-        let mut child = spawn(|| loop {
-            std::thread::yield_now();
+        let mut child = spawn(|| {
+            loop {
+                std::thread::yield_now();
+            }
         })
         .unwrap();
         // SAFETY: the child is ours and running.
