@@ -1,0 +1,169 @@
+//! Connecting within a time that is known beforehand: libgfapi by itself waits for minutes where nothing answers.
+
+use std::ffi::CString;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::library::{Glfs, Library, library};
+use crate::{Address, Error, Transport};
+
+/// How long a server may take to accept a connection.
+const ACCEPT: Duration = Duration::from_secs(5);
+/// How often the stop flag is looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+/// A glfs_t on its way between threads.
+pub(crate) struct Handle(pub *mut Glfs);
+// SAFETY: glfs.h: every function may be called from any thread.
+unsafe impl Send for Handle {}
+// SAFETY: as above, and at the same time.
+unsafe impl Sync for Handle {}
+
+/// The initialised glfs_t.
+pub(crate) fn connect(address: &Address, timeout: Duration, stop: &AtomicBool) -> Result<(&'static Library, Handle), Error> {
+    let library = library()?;
+    let began = Instant::now();
+    let stopped = || Error::Stopped { volume: address.volume.clone() };
+    let texts = Texts::of(address)?;
+
+    // Everything that may block happens in threads of its own, which are left alone when they take too long.
+    let (reached, reaching) = mpsc::channel();
+    let (host, port, transport) = (address.host.clone(), address.port, address.transport);
+    start(move || drop(reached.send(reach(&host, port, transport))), address)?;
+    let unreachable = |source| Error::Unreachable { server: address.server(), source };
+    match wait(&reaching, began + timeout.min(ACCEPT + POLL), stop) {
+        Waited::Value(result) => result.map_err(unreachable)?,
+        Waited::TimedOut => return Err(unreachable(io::Error::from_raw_os_error(libc::ETIMEDOUT))),
+        Waited::Stopped => return Err(stopped()),
+    }
+
+    let (made, making) = mpsc::channel();
+    start(move || drop(made.send(initialise(library, &texts))), address)?;
+    match wait(&making, began + timeout, stop) {
+        Waited::Value(Ok(handle)) => Ok((library, handle)),
+        Waited::Value(Err(source)) => {
+            let hint = match source.raw_os_error() {
+                Some(libc::ENOTCONN) => "its bricks are down, or the volume is stopped: `gluster volume status` tells",
+                Some(libc::EACCES | libc::EPERM) => "auth.allow of the volume, or allow-insecure, keeps this host out",
+                _ => "is there a started volume of that name? `gluster volume info` lists them",
+            };
+            Err(Error::Refused { volume: address.volume.clone(), server: address.server(), source, hint })
+        }
+        Waited::TimedOut => {
+            let seconds = timeout.as_secs();
+            Err(Error::TimedOut { volume: address.volume.clone(), server: address.server(), seconds })
+        }
+        Waited::Stopped => Err(stopped()),
+    }
+}
+
+enum Waited<T> {
+    Value(T),
+    TimedOut,
+    Stopped,
+}
+
+fn wait<T>(receiver: &mpsc::Receiver<T>, until: Instant, stop: &AtomicBool) -> Waited<T> {
+    loop {
+        match receiver.recv_timeout(POLL.min(until.saturating_duration_since(Instant::now()))) {
+            Ok(value) => return Waited::Value(value),
+            Err(_) if stop.load(Ordering::Relaxed) => return Waited::Stopped,
+            Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
+            Err(_) => return Waited::TimedOut,
+        }
+    }
+}
+
+fn start(work: impl FnOnce() + Send + 'static, address: &Address) -> Result<(), Error> {
+    let thread = std::thread::Builder::new().name("gfapi-connect".into()).spawn(work);
+    thread.map(drop).map_err(|source| Error::Refused {
+        volume: address.volume.clone(),
+        server: address.server(),
+        source,
+        hint: "no more threads: ulimit -u",
+    })
+}
+
+/// Whether something listens there.
+fn reach(host: &str, port: u16, transport: Transport) -> io::Result<()> {
+    match transport {
+        Transport::Unix => UnixStream::connect(host).map(drop),
+        // The port is looked after by the adapter; only the name can be checked.
+        Transport::Rdma => (host, port).to_socket_addrs().map(drop),
+        Transport::Tcp => {
+            let mut outcome = Err(io::Error::other("its name has no address"));
+            for address in (host, port).to_socket_addrs()? {
+                outcome = TcpStream::connect_timeout(&address, ACCEPT).map(drop);
+                if outcome.is_ok() {
+                    break;
+                }
+            }
+            outcome
+        }
+    }
+}
+
+/// What libgfapi is told, as C has it.
+struct Texts {
+    volume: CString,
+    transport: CString,
+    host: CString,
+    port: i32,
+    log_file: CString,
+    log_level: i32,
+}
+
+impl Texts {
+    fn of(address: &Address) -> Result<Texts, Error> {
+        let text = |text: &str, what: &str| {
+            if text.is_empty() {
+                return Err(Error::Address(format!("the {what} of the Gluster volume is missing")));
+            }
+            CString::new(text).map_err(|_| Error::Address(format!("the {what} of the Gluster volume holds a NUL byte")))
+        };
+        Ok(Texts {
+            volume: text(&address.volume, "name")?,
+            transport: text(address.transport.name(), "transport")?,
+            host: text(&address.host, "host")?,
+            port: i32::from(address.port),
+            log_file: text(address.log_file.as_deref().unwrap_or("/dev/null"), "log file")?,
+            log_level: i32::from(address.log_level),
+        })
+    }
+}
+
+fn initialise(library: &Library, texts: &Texts) -> io::Result<Handle> {
+    // SAFETY: a NUL-terminated text.
+    let fs = unsafe { (library.new)(texts.volume.as_ptr()) };
+    if fs.is_null() {
+        return Err(last_error());
+    }
+    let done = |result: i32| if result == 0 { Ok(()) } else { Err(last_error()) };
+    // SAFETY: fs is new and not initialised; the texts are NUL-terminated and copied.
+    let set = done(unsafe { (library.set_logging)(fs, texts.log_file.as_ptr(), texts.log_level) });
+    let set = set.and_then(|()| {
+        let (transport, host) = (texts.transport.as_ptr(), texts.host.as_ptr());
+        // SAFETY: as above.
+        done(unsafe { (library.set_volfile_server)(fs, transport, host, texts.port) })
+    });
+    // SAFETY: fs was told its server.
+    let outcome = set.and_then(|()| done(unsafe { (library.init)(fs) }));
+    match outcome {
+        Ok(()) => Ok(Handle(fs)),
+        Err(error) => {
+            // SAFETY: fs is ours and used by nobody else; glfs_fini takes what was not initialised, too.
+            unsafe { (library.fini)(fs) };
+            Err(error)
+        }
+    }
+}
+
+/// errno of the call just made; EIO where the library set none.
+pub(crate) fn last_error() -> io::Error {
+    let error = io::Error::last_os_error();
+    if error.raw_os_error().is_none_or(|errno| errno <= 0) { io::Error::from_raw_os_error(libc::EIO) } else { error }
+}
