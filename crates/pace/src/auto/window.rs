@@ -99,7 +99,7 @@ impl Window {
     pub fn part(&mut self, tuning: &Tuning, seen: Seen) -> bool {
         self.meter.add(seen);
         let Meter { parts, mean, .. } = self.meter;
-        let lost = self.phase != Phase::Base && mean < self.base_rate * (1.0 - tuning.bail_out);
+        let lost = mean < self.base_rate * (1.0 - tuning.bail_out) && (self.phase != Phase::Base || parts >= 2);
         let enough = parts >= tuning.parts_min && (self.meter.error() <= tuning.precise || parts >= tuning.parts_max);
         if !lost && !enough {
             return false;
@@ -128,6 +128,10 @@ impl Window {
             self.patience = 1;
             self.wait = self.wait.min(1);
             self.upper_rate = 0.0;
+        }
+        if rate < self.base_rate * (1.0 - tuning.bail_out) {
+            // Less is delivered through the same window: if it has become too small, that costs until it is larger.
+            (self.next, self.step, self.wait) = (Phase::Up, tuning.step, 0);
         }
         self.base_rate = rate;
         if limited {

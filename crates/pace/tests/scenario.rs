@@ -1,0 +1,65 @@
+//! The scenario parser: anything that is not a scenario is one line of error, never a panic; and what parses can be checked.
+
+use pace::sim::{Scenario, check, expand};
+use proptest::prelude::*;
+
+const VALID: &str = include_str!("../../../configs/sim/slow-drives.toml");
+
+fn one_line<T>(result: Result<T, pace::Error>) {
+    if let Err(error) = result {
+        let text = error.to_string();
+        assert!(!text.is_empty() && !text.contains('\n'), "{text:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn noise_is_refused(text in "\\PC{0,200}") {
+        one_line(Scenario::parse(&text));
+    }
+
+    /// A valid file with one piece replaced by something else: what still parses is checked, and expands or says why not.
+    #[test]
+    fn damage_is_refused(from in 0usize..VALID.len(), length in 0usize..40, with in "[-0-9a-z\"\\[\\]{}=.,\n ]{0,20}") {
+        let cut = |at: usize| (0..=at.min(VALID.len())).rev().find(|&n| VALID.is_char_boundary(n)).unwrap_or(0);
+        let (from, to) = (cut(from), cut(from + length));
+        let text = format!("{}{with}{}", &VALID[..from], &VALID[to.max(from)..]);
+        match Scenario::parse(&text) {
+            Err(error) => one_line::<()>(Err(error)),
+            Ok(scenario) => match expand(&scenario) {
+                Err(error) => one_line::<()>(Err(error)),
+                Ok(runs) => runs.iter().take(4).for_each(|run| one_line(check(&run.scenario))),
+            },
+        }
+    }
+}
+
+#[test]
+fn numbers_at_their_limits_are_answers_not_panics() {
+    for (what, with) in [
+        ("depth = 85", "depth = 4294967295"),
+        ("depth = 85", "depth = -1"),
+        ("us = 1000.0", "us = 1e300"),
+        ("us = 1000.0", "us = nan"),
+        ("seconds = 2.0", "seconds = inf"),
+        ("\"0-1\"", "\"0-4294967295\""),
+        ("\"0-1\"", "\"4294967296\""),
+        ("\"128k\"", "\"99999999999g\""),
+        ("namespaces = 48", "namespaces = 4294967295"),
+        ("namespaces = 48", "namespaces = 0"),
+    ] {
+        let text = VALID.replacen(what, with, 1);
+        assert_ne!(text, VALID, "{what} is in the scenario");
+        let refused = match Scenario::parse(&text) {
+            Err(error) => Err(error),
+            Ok(mut scenario) => {
+                scenario.sweep.clear();
+                check(&scenario)
+            }
+        };
+        assert!(refused.is_err(), "{with}");
+        one_line(refused);
+    }
+}
