@@ -106,14 +106,30 @@ struct Meter {
     /// The moment that rates are counted from, and the last one before the next such moment.
     from: Progress,
     next: Progress,
+    /// The last moment at which the counters had moved, and what was said of it.
+    moved: Progress,
+    said: String,
 }
+
+/// Counters are published in bursts: between two of them the last figure stands, for at most this long.
+const STALE_NS: u64 = 2_000_000_000;
 
 impl Meter {
     /// ` read 122k iops 477 MiB/s, lat 203 us`; empty while there is nothing to tell.
     fn rates(&mut self, now: &Progress) -> String {
-        if now.elapsed_ns < self.next.elapsed_ns || ops(now) < ops(&self.next) || now.phase != self.next.phase {
-            (self.from, self.next) = (*now, *now); // another run, or another phase of it
+        if now.elapsed_ns < self.moved.elapsed_ns || ops(now) < ops(&self.moved) || now.phase != self.moved.phase {
+            (self.from, self.next, self.moved) = (*now, *now, *now); // another run, or another phase of it
+            self.said.clear();
         }
+        let silent_ns = now.elapsed_ns - self.moved.elapsed_ns;
+        if ops(now) > ops(&self.moved) || silent_ns > STALE_NS {
+            self.moved = *now;
+            self.said = self.tell(now);
+        }
+        self.said.clone()
+    }
+
+    fn tell(&mut self, now: &Progress) -> String {
         if now.elapsed_ns - self.next.elapsed_ns >= SPAN_NS {
             (self.from, self.next) = (self.next, *now);
         }
@@ -165,6 +181,21 @@ mod tests {
         // From 2.5 s on it runs twice as fast: a second later nothing of the past is left in the figure.
         let last = (11..=14).map(|tick| meter.rates(&at(tick * 250, 2500 + (tick - 10) * 500))).last();
         assert_eq!(last.as_deref(), Some("  read 2k iops 7.81 MiB/s  lat 200 us"));
+    }
+
+    #[test]
+    fn counters_that_move_in_bursts_do_not_make_the_figure_jump() {
+        let mut meter = Meter::default();
+        let said = (0..40).map(|tick: u64| meter.rates(&at(tick * 200, tick / 3 * 600))).skip(20);
+        assert!(said.into_iter().all(|text| text.starts_with("  read 1k iops")));
+    }
+
+    #[test]
+    fn a_stall_is_seen() {
+        let mut meter = Meter::default();
+        (0..10).for_each(|tick| drop(meter.rates(&at(tick * 500, tick * 500))));
+        let stalled = (10..20).map(|tick| meter.rates(&at(tick * 500, 4500))).last();
+        assert_eq!(stalled.as_deref(), Some(""));
     }
 
     #[test]

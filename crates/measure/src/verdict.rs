@@ -49,7 +49,7 @@ pub struct Verdict {
 }
 
 /// The codes of all verdicts.
-pub const CODES: [&str; 21] = [
+pub const CODES: [&str; 23] = [
     "verify-mismatch",
     "page-cache-read",
     "unwritten-read",
@@ -71,6 +71,8 @@ pub const CODES: [&str; 21] = [
     "still-rising",
     "generator-ceiling",
     "uncertain",
+    "no-direct-io",
+    "depth-not-possible",
 ];
 
 fn verdict(code: &str, severity: Severity, what: String, means: &str, advice: &str) -> Verdict {
@@ -501,6 +503,28 @@ fn still_rising(curve: &Curve) -> Option<Verdict> {
             "Sweep deeper."
         },
     ))
+}
+
+/// The verdict on a sweep whose target does not take O_DIRECT.
+pub fn no_direct_io(target: &str) -> Verdict {
+    verdict(
+        "no-direct-io",
+        Severity::Warning,
+        format!("{target} does not take O_DIRECT, so the sweep goes through the page cache"),
+        "What is read twice is read from memory, and what is written may not have reached the device.",
+        "Sweep a directory on a filesystem with direct I/O, or the block device.",
+    )
+}
+
+/// The verdict on a curve that ended because a depth cannot be run at all, for the reason given.
+pub fn depth_not_possible(label: &str, depth: f64, reason: &str) -> Verdict {
+    verdict(
+        "depth-not-possible",
+        Severity::Note,
+        format!("{label} ends below {}: {reason}", plain(depth)),
+        "The curve is right as far as it goes.",
+        "Remove the limit, or give --iodepth a smaller range.",
+    )
 }
 
 fn generator_ceiling(curve: &Curve, ceiling_iops: Option<Estimate>) -> Option<Verdict> {

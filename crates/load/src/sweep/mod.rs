@@ -19,7 +19,7 @@ use job::job::Plan;
 use measure::load_line;
 use measure::refine::{self, Limits, Step, Why};
 use measure::schema::{Curve, Ended, Estimate, JobResult, Point, Provenance, SweepResult};
-use measure::verdict::{self, Severity, Verdict};
+use measure::verdict::{self, Verdict};
 
 use crate::run::{Control, Progress};
 use crate::{Error, ErrorKind};
@@ -141,12 +141,12 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         result.ended = Ended::Interrupted;
     }
     if workload.direct_refused {
-        verdicts.push(no_direct(&workload.name));
+        verdicts.push(verdict::no_direct_io(&workload.name));
     }
     for curve in &result.curves {
         verdicts.extend(verdict::for_curve(curve, result.ceiling_iops));
     }
-    verdicts.sort_by(|a, b| b.severity.cmp(&a.severity));
+    verdicts.sort_by_key(|verdict| std::cmp::Reverse(verdict.severity));
     result.verdicts = verdicts;
     Ok(result)
 }
@@ -175,13 +175,16 @@ fn run(
     }
 }
 
+/// Carries out one point: engine, depth, why, and for how many nanoseconds.
+type Measure<'a> = dyn FnMut(&str, u32, Why, u64) -> Result<JobResult, Error> + 'a;
+
 /// The curve of each engine, in turns of a point each; and verdicts on curves that ended before their time.
 fn curves(
     engines: &[String],
     effort: &Effort,
     left: Duration,
     stop: &AtomicBool,
-    measure: &mut dyn FnMut(&str, u32, Why, u64) -> Result<JobResult, Error>,
+    measure: &mut Measure,
 ) -> Result<(Vec<Curve>, Vec<Verdict>), Error> {
     let asked: Vec<f64> = effort.depths.asked().into_iter().map(f64::from).collect();
     let limits = Limits {
@@ -222,7 +225,7 @@ fn curves(
                     false
                 }
                 Err(error) => {
-                    verdicts.push(ended_early(label, x, &error));
+                    verdicts.push(verdict::depth_not_possible(label, x, &error.to_string()));
                     false
                 }
             }
@@ -263,26 +266,6 @@ fn ceiling(
     let plan = workload.ceiling(&best.label, depth.max(1), CEILING_NS)?;
     let (job, _) = run(&plan, stop, &mut |now| progress(Doing::Ceiling(&best.label, depth), now))?;
     Ok(Some(Point::of(f64::from(depth), job).iops))
-}
-
-fn no_direct(target: &str) -> Verdict {
-    Verdict {
-        code: "no-direct-io".into(),
-        severity: Severity::Warning,
-        what: format!("{target} does not take O_DIRECT, so the sweep goes through the page cache"),
-        means: "what was read twice was read from memory; the device is faster or slower than this".into(),
-        advice: "sweep a file or directory on a filesystem with direct I/O, or the block device".into(),
-    }
-}
-
-fn ended_early(label: &str, depth: f64, error: &Error) -> Verdict {
-    Verdict {
-        code: "depth-not-possible".into(),
-        severity: Severity::Note,
-        what: format!("{label} ends below depth {depth}: {error}"),
-        means: "the curve is right as far as it goes".into(),
-        advice: "remove the limit, or give --iodepth a smaller range".into(),
-    }
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -375,7 +358,7 @@ mod tests {
         let (curves, verdicts) = curves(&engines(&["io_uring", "psync"]), &effort, LEFT, &stop, &mut measure).unwrap();
         assert_eq!((curves[0].points.len(), curves[1].points.len()), (3, 2));
         assert_eq!(verdicts.len(), 1);
-        assert!(verdicts[0].what.contains("psync ends below depth 512: cannot start a thread"), "{verdicts:?}");
+        assert!(verdicts[0].what.contains("psync ends below 512: cannot start a thread"), "{verdicts:?}");
     }
 
     #[test]
