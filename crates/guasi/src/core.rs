@@ -46,6 +46,8 @@ pub(crate) struct Core {
 struct Local {
     driver: Option<Driver>,
     gathered: usize,
+    /// Submitted and not yet fetched.
+    outstanding: usize,
 }
 
 // SAFETY: everything is behind locks and atomics, but `local`, which only the owner thread touches (checked).
@@ -124,6 +126,20 @@ impl Core {
     /// stay valid until it is fetched.
     pub unsafe fn submit(self: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
         self.check()?;
+        // SAFETY: by the contract.
+        let answer = unsafe { self.route(request) };
+        if self.config.drive == Drive::Caller && answer.is_ok() {
+            // SAFETY: checked above.
+            unsafe { self.local() }.outstanding += 1;
+        }
+        answer
+    }
+
+    /// Gives a request to the ring or to the pool.
+    ///
+    /// # Safety
+    /// As [`Core::submit`].
+    unsafe fn route(self: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
         handover::released(request.cast());
         // SAFETY: ours until it is queued.
         let it = unsafe { &*request };
@@ -351,7 +367,10 @@ impl Core {
             Drive::Thread => self.results.wait_and_take(min, max, limit, take),
             Drive::Caller => {
                 self.drive_until(min, limit)?;
-                self.results.take(max, take)
+                let taken = self.results.take(max, take);
+                // SAFETY: checked above.
+                unsafe { self.local() }.outstanding -= taken;
+                taken
             }
         };
         if self.event.get().is_some() && self.results.len() > 0 {
@@ -366,8 +385,9 @@ impl Core {
         // SAFETY: fetch has checked.
         let local = unsafe { self.local() };
         local.gathered = 0;
+        let (wanted, min) = (min, min.min(local.outstanding));
         let Some(driver) = &mut local.driver else {
-            self.results.wait_and_take(min.min(self.in_pool.load(SeqCst) + self.results.len()), 0, limit, |_| ());
+            self.results.wait_and_take(min, 0, limit, |_| ());
             return Ok(());
         };
         self.reap(driver);
@@ -375,17 +395,17 @@ impl Core {
         let (mut polled, mut interrupted) = (false, false);
         loop {
             driver.fill(&self.queue);
+            // In this order: what the pool has passed on by now is among the results.
+            let in_pool = self.in_pool.load(SeqCst);
             let have = self.results.len();
-            if have >= min && (polled || min > 0) {
+            if have >= min && (polled || wanted > 0) {
                 return Ok(());
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let in_pool = self.in_pool.load(SeqCst);
-            let nothing_to_come = driver.is_idle() && in_pool == 0 && self.queue.backlog() == 0;
-            if interrupted || polled && (left == Some(Duration::ZERO) || nothing_to_come) {
+            if interrupted || polled && left == Some(Duration::ZERO) {
                 return Ok(());
             }
-            if !polled && (min == 0 || left == Some(Duration::ZERO)) || nothing_to_come {
+            if !polled && (min == 0 || left == Some(Duration::ZERO)) {
                 polled = true;
                 driver.poll().map_err(errno)?;
             } else if in_pool == 0 {

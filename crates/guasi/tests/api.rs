@@ -162,6 +162,23 @@ fn a_fetch_keeps_its_limits() {
     }
 }
 
+/// A function that ends just before the wait must not be waited for beside a request that never ends.
+#[test]
+fn a_function_and_a_read_that_never_ends() {
+    for way in ways() {
+        let (reader, _writer) = pipe();
+        let guasi = Plain::new(way).unwrap();
+        guasi.read_at(1, reader, vec![0; 1], 0).unwrap();
+        let mut done = Vec::new();
+        for key in 2..2000 {
+            guasi.call(key, None, || Ok(0)).unwrap();
+            while done.len() < key as usize - 1 {
+                guasi.fetch(1, 1, None, &mut done).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn the_descriptor_becomes_readable() {
     for way in ways() {

@@ -4,6 +4,11 @@
  */
 #include "check.h"
 #include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -216,6 +221,31 @@ static void without_descriptors(unsigned flags)
 	guasi_free(h);
 }
 
+/* A container's filter forbids io_uring: the pool takes over and the statistics say so. */
+static void without_permission(unsigned flags)
+{
+	struct sock_filter steps[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {4, steps};
+	guasi_t h;
+	int fd = open("/dev/zero", O_RDONLY);
+	char buffer[8] = "xxxxxxx";
+	struct guasi_stats stats;
+
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+	h = guasi_create_flags(0, 0, 1, flags);
+	CHECK(result_of(h, guasi__pread(h, NULL, NULL, 0, fd, buffer, 8, 0)) == 8 && buffer[0] == 0);
+	CHECK(guasi_get_stats(h, &stats, sizeof(stats)) == 0);
+	CHECK(stats.backend == GUASI_BACKEND_POOL && stats.pool_requests == 1);
+	CHECK(stats.ring_error == (flags & GUASI_NO_RING ? EOPNOTSUPP : EPERM) || getenv("GUASI_BACKEND"));
+	guasi_free(h);
+}
+
 /* More than read(2) transfers at once: cut in the same place. */
 static void two_gibibytes(unsigned flags)
 {
@@ -249,6 +279,7 @@ int main(int argc, char **argv)
 	run(without_threads, flags);
 	run(with_few_threads, flags);
 	run(without_descriptors, flags);
+	run(without_permission, flags);
 	run(two_gibibytes, flags);
 	printf("fine\n");
 	return 0;
