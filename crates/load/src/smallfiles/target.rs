@@ -61,36 +61,14 @@ impl FromStr for Target {
         if text == "posix" {
             return Ok(Target::Posix);
         }
-        const FORM: &str = "expected posix or gluster://HOST[:PORT]/VOLUME[/PATH]";
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| bad(FORM))?;
-        let transport = match scheme {
-            "gluster" => "tcp",
-            _ => match scheme.strip_prefix("gluster+") {
-                Some(transport @ ("tcp" | "rdma" | "unix")) => transport,
-                Some(_) => return Err(bad("transports are tcp, rdma and unix")),
-                None => return Err(bad(FORM)),
-            },
-        };
-        let (server, rest) = rest.split_once('/').ok_or_else(|| bad("the volume is missing: gluster://HOST/VOLUME"))?;
-        let (volume, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (host, port) = match server.strip_prefix('[').and_then(|server| server.split_once(']')) {
-            Some((host, "")) => (host, None),
-            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(|| bad(FORM))?)),
-            None => server.split_once(':').map_or((server, None), |(host, port)| (host, Some(port))),
-        };
-        if host.is_empty() || volume.is_empty() {
-            return Err(bad(FORM));
+        if !gfapi::Address::is_url(text) {
+            return Err(bad("expected posix or gluster://HOST[:PORT]/VOLUME[/PATH]"));
         }
-        let port = match port {
-            None => 24007,
-            Some(port) => {
-                port.parse().ok().filter(|&port| port > 0).ok_or_else(|| bad("a port is a number from 1 to 65535"))?
-            }
-        };
-        let mut found = Volume::new(host, volume);
-        found.port = port;
+        let (address, path) = gfapi::Address::parse_url(text).map_err(|error| bad(&error.to_string()))?;
+        let mut found = Volume::new(address.host, address.volume);
+        found.port = address.port;
         found.path = format!("/{}", path.trim_matches('/'));
-        found.transport = transport.into();
+        found.transport = address.transport.name().into();
         Ok(Target::Gluster(found))
     }
 }
@@ -166,11 +144,11 @@ mod tests {
         for (text, part) in [
             ("nfs://h/v", "expected posix"),
             ("gluster://h", "volume is missing"),
-            ("gluster:///v", "expected posix"),
-            ("gluster://h/", "expected posix"),
+            ("gluster:///v", "host is missing"),
+            ("gluster://h/", "volume is missing"),
             ("gluster://h:0/v", "port"),
             ("gluster://h:x/v", "port"),
-            ("gluster+udp://h/v", "transports"),
+            ("gluster+udp://h/v", "transport"),
         ] {
             assert!(parsed(text).unwrap_err().contains(part), "{text}");
         }
