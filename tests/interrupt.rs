@@ -21,14 +21,22 @@ fn signal(child: &Child, name: &str) {
     tool("kill", &["-s", name, &child.id().to_string()], Path::new("/"));
 }
 
-/// Bytes read or written by the process and those it started, as far as /proc tells.
+/// Whether so much of a file has been written that so many bytes are taken on the disk.
 fn has_written(path: &Path, bytes: u64) -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).is_ok_and(|data| data.blocks() * 512 >= bytes)
 }
 
-const ENDLESS: [&str; 7] =
-    ["run", "--name=endless", "--rw=randwrite", "--size=1m", "--time_based=1", "--runtime=1000", "--unlink=1"];
+const ENDLESS: [&str; 8] = [
+    "run",
+    "--name=endless",
+    "--rw=randwrite",
+    "--size=1m",
+    "--time_based=1",
+    "--runtime=1000",
+    "--unlink=1",
+    "--fallocate=none",
+];
 
 #[test]
 fn a_run_that_is_interrupted_prints_what_it_has() {
