@@ -162,7 +162,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         on_measured: &mut on_measured,
     };
     let measured = match source {
-        Source::Plain(traffic) => measure(generator.with(traffic), orders),
+        Source::Plain(traffic) => measure(generator.with(*traffic), orders),
         Source::Verifying(traffic) => measure(generator.with(*traffic), orders),
         Source::Replay(traffic) => measure(generator.with(*traffic), orders),
     };

@@ -440,10 +440,10 @@ impl<T: Traffic> Generator<'_, T> {
             _ => self.traffic.landed(op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]),
         };
         self.free.push(slot);
-        if let Some(goal) = &mut self.goal {
-            if goal.completed(times.completed - times.created, state.now) {
-                state.end = Some(End::Done);
-            }
+        if let Some(goal) = &mut self.goal
+            && goal.completed(times.completed - times.created, state.now)
+        {
+            state.end = Some(End::Done);
         }
         let latency = times.completed - times.created;
         if let Some(limit) = self.job.errors.max_latency_ns[direction].filter(|&limit| latency > limit) {
@@ -565,14 +565,10 @@ impl<T: Traffic> Generator<'_, T> {
             self.free.push(request.slot);
         }
         while state.in_flight > 0 {
-            let step = self.submit(state).and_then(|()| {
-                let min = usize::from(state.unsubmitted.len() < state.in_flight);
-                let reaped = self.engine.reap(min, usize::MAX, None, &mut done);
-                reaped.map_err(|error| engine_failed("reaping from", self.job, error))
-            });
-            if let Err(error) = step {
-                return Err(error);
-            }
+            self.submit(state)?;
+            let min = usize::from(state.unsubmitted.len() < state.in_flight);
+            let reaped = self.engine.reap(min, usize::MAX, None, &mut done);
+            reaped.map_err(|error| engine_failed("reaping from", self.job, error))?;
             state.now = self.clock.now_ns();
             for completion in done.drain(..) {
                 let outcome = self.complete(completion, state);

@@ -216,8 +216,8 @@ impl OpLogs {
             }
             for log in [&mut self.slat, &mut self.clat, &mut self.lat].into_iter().flatten() {
                 let (sum, count) = std::mem::take(&mut log.window[direction]);
-                if count > 0 {
-                    let value = if self.keep_max { sum } else { sum / count };
+                if let Some(mean) = sum.checked_div(count) {
+                    let value = if self.keep_max { sum } else { mean };
                     note(&mut self.failure, &log.path, line.write(&mut log.out, value));
                 }
             }

@@ -17,7 +17,7 @@ pub(super) use verifying::{Verifying, verification_failed};
 /// The traffic of one clone.
 pub(super) enum Source {
     /// The workload.
-    Plain(Plain),
+    Plain(Box<Plain>),
     /// The workload, and its data checked.
     Verifying(Box<Verifying>),
     /// `read_iolog`.
@@ -35,7 +35,7 @@ impl Source {
         } else if job.verify.is_some() {
             Verifying::new(job, clone, extents).map(|verifying| Source::Verifying(Box::new(verifying)))
         } else {
-            Plain::new(job, clone, extents).map(Source::Plain)
+            Plain::new(job, clone, extents).map(|plain| Source::Plain(Box::new(plain)))
         }
     }
 }

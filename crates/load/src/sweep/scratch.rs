@@ -88,8 +88,8 @@ mod tests {
         let doomed = Doomed::default();
         let (scratch, bytes) = Scratch::create(directory.path(), None, &doomed).unwrap();
         let path = scratch.path().to_path_buf();
-        assert!(path.exists() && bytes >= SMALLEST_BYTES && bytes <= WANTED_BYTES);
-        assert_eq!(*doomed.lock().unwrap(), [path.clone()]);
+        assert!(path.exists() && (SMALLEST_BYTES..=WANTED_BYTES).contains(&bytes));
+        assert_eq!(*doomed.lock().unwrap(), *std::slice::from_ref(&path));
         drop(scratch);
         assert!(!path.exists() && doomed.lock().unwrap().is_empty());
 
