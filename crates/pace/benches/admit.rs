@@ -59,6 +59,7 @@ fn main() {
         ("auto, nothing held, 16 drives", Config::auto(None), 4096, 32, 16),
         ("auto, nothing held, 1000 drives", Config::auto(None), 4096, 1000, 1000),
         ("auto, every op held, 16 drives", Config::auto(Some(4 << 20)), 131_072, 1024, 16),
+        ("auto, every op held, 1 drive", Config::auto(Some(4 << 20)), 131_072, 1024, 1),
         ("auto, every op held, 1000 drives", Config::auto(Some(4 << 20)), 131_072, 4096, 1000),
         ("buffers:96, nothing held", "buffers:96".parse().expect("valid"), 4096, 32, 16),
     ] {

@@ -67,6 +67,8 @@ pub(crate) struct Shares {
     drives: Box<[Drive]>,
     contended: bool,
     due_ns: u64,
+    /// The next recomputation was brought forward: not again before a regular one, or it would be done at every op.
+    hurried: bool,
     rotate_ns: u64,
     largest_op_bytes: u64,
     measurements: u32,
@@ -100,6 +102,7 @@ impl Shares {
             drives: vec![drive; drives as usize].into(),
             contended: false,
             due_ns: 0,
+            hurried: false,
             rotate_ns: 0,
             largest_op_bytes: 0,
             measurements: 0,
@@ -140,9 +143,9 @@ impl Shares {
         drive.held += bytes;
         drive.peak = drive.peak.max(drive.in_flight + drive.held);
         self.largest_op_bytes = self.largest_op_bytes.max(bytes);
-        if !self.contended {
+        if !self.contended && !self.hurried {
             // The first op to wait: divide the window now, before one drive has taken it all.
-            self.due_ns = 0;
+            (self.due_ns, self.hurried) = (0, true);
         }
     }
 
@@ -201,6 +204,7 @@ impl Shares {
 
     /// Divides `window` anew.
     pub fn recompute(&mut self, now_ns: u64, window: u64, tuning: &Tuning) {
+        self.hurried = self.due_ns == 0;
         self.due_ns = now_ns + tuning.share_us * 1000;
         let (mut active, mut wanted) = (0u64, 0u64);
         for drive in &self.drives {
