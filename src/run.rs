@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgMatches, Command};
 use job::Invocation;
-use job::args::{Action, Eta, FLAGS, Format, Takes};
+use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes};
 use job::job::Plan;
 use load::Control;
 use load::engine::Kind;
@@ -72,12 +73,6 @@ fn planned(invocation: &Invocation) -> anyhow::Result<Plan> {
     if invocation.files.is_empty() && invocation.command_line.sections.is_empty() {
         bail!("nothing to run: give a job file, or a job as --name=NAME --rw=... (`plimsoll run --help`)");
     }
-    let run = &invocation.run;
-    for (flag, given) in [("status-interval", run.status_interval_ns.is_some()), ("bandwidth-log", run.bandwidth_log)] {
-        if given {
-            bail!("--{flag} is not supported: --output-format=ndjson has the intervals of each job");
-        }
-    }
     Ok(invocation.plan()?)
 }
 
@@ -94,19 +89,54 @@ fn measure(invocation: &Invocation, plan: &Plan) -> anyhow::Result<Exit> {
     let mut tick = |now: &load::Progress| {
         bar.show(&format!("{} {}/{}", phase_name(now.phase), now.running.0, now.running.1), now.done, now);
     };
-    let mut control = Control { stop: interrupt.stop, progress: Some(&mut tick), ..Control::default() };
+    let mut out = Reports::new(&invocation.run);
+    let mut status = |result: RunResult| out.add(&result);
+    let status = invocation.run.status_interval_ns.map(|interval_ns| (interval_ns, &mut status as _));
+    let mut control = Control { stop: interrupt.stop, progress: Some(&mut tick), status, ..Control::default() };
     let result = load::run(plan, &mut control)?;
     drop(bar);
 
-    let text = render(&invocation.run.formats, &result);
-    match &invocation.run.output {
-        Some(path) => output::write(path, &text)?,
-        None => output::print(&text)?,
+    out.add(&result);
+    out.finish()?;
+    if invocation.run.bandwidth_log {
+        for (direction, log) in report::bandwidth_log::render(&result).iter() {
+            output::write(Path::new(&format!("agg-{}_bw.log", direction.name())), log)?;
+        }
     }
     let ended = result.ended;
     let (save, html) = (invocation.run.save.as_deref(), invocation.run.html.as_deref());
     output::save(save, html, Document::Run(result))?;
     Ok(ended.into())
+}
+
+/// Reports one after another: on standard output at once, in a file when all are there.
+struct Reports<'a> {
+    run: &'a RunOptions,
+    text: String,
+    outcome: anyhow::Result<()>,
+}
+
+impl<'a> Reports<'a> {
+    fn new(run: &'a RunOptions) -> Reports<'a> {
+        Reports { run, text: String::new(), outcome: Ok(()) }
+    }
+
+    fn add(&mut self, result: &RunResult) {
+        let text = render(&self.run.formats, result);
+        if self.run.output.is_some() {
+            self.text += &text;
+        } else if self.outcome.is_ok() {
+            // A closed standard output does not end the load: its files are still to be cleaned up.
+            self.outcome = output::print(&text);
+        }
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        if let Some(path) = &self.run.output {
+            output::write(path, &self.text)?;
+        }
+        self.outcome
+    }
 }
 
 fn render(formats: &[Format], result: &RunResult) -> String {

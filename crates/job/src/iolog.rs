@@ -364,9 +364,11 @@ impl<R: BufRead> Replay<R> {
                 }
                 Action::Op(kind) => kind,
             };
-            if let OpKind::Io(direction) = kind
-                && self.options.skip[direction]
-            {
+            let skipped = match kind {
+                OpKind::Io(direction) => self.options.skip.ops[direction],
+                OpKind::Sync | OpKind::DataSync | OpKind::SyncRange => self.options.skip.syncs,
+            };
+            if skipped {
                 continue;
             }
             let mut offset = record.offset / self.options.scale.max(1);
@@ -480,6 +482,7 @@ impl<W: Write> Writer<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::ReplaySkip;
     use proptest::prelude::*;
 
     fn options() -> Iolog {
@@ -542,6 +545,7 @@ mod tests {
         assert_eq!(times(&Iolog { no_stall: true, ..options() }), [0; 4]);
         assert_eq!(times(&Iolog { time_scale_percent: 50, ..options() }), [20_000, 200_000, 200_000, 400_000]);
         assert_eq!(times(&Iolog { time_scale_percent: 200, ..options() }), [5_000, 50_000, 50_000, 100_000]);
+        let skip = |read, trim, syncs| ReplaySkip { ops: PerDirection { read, write: false, trim }, syncs };
         let ops = |options: &Iolog| {
             replay(V2, options)
                 .unwrap()
@@ -556,10 +560,8 @@ mod tests {
             ops(&Iolog { redirect: Some("/c".into()), ..options() }),
             [(0, 0), (0, 8192), (0, 0), (0, 0), (0, 0)]
         );
-        assert_eq!(
-            ops(&Iolog { skip: PerDirection { read: true, write: false, trim: true }, ..options() }),
-            [(1, 8192), (0, 0), (1, 0)]
-        );
+        assert_eq!(ops(&Iolog { skip: skip(true, true, false), ..options() }), [(1, 8192), (0, 0), (1, 0)]);
+        assert_eq!(ops(&Iolog { skip: skip(true, true, true), ..options() }), [(1, 8192)]);
         assert_eq!(ops(&Iolog { scale: 3, align: 512, ..options() })[1], (1, 8192 / 3 / 512 * 512));
     }
 

@@ -592,8 +592,17 @@ pub struct Iolog {
     pub align: u64,
     /// `replay_scale`: offsets are divided by this.
     pub scale: u64,
-    /// `replay_skip`: directions left out.
-    pub skip: PerDirection<bool>,
+    /// `replay_skip`.
+    pub skip: ReplaySkip,
+}
+
+/// `replay_skip=`: what of a log is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplaySkip {
+    /// Transfers in these directions.
+    pub ops: PerDirection<bool>,
+    /// fsync and its like.
+    pub syncs: bool,
 }
 
 /// What happens when an op fails.

@@ -64,7 +64,7 @@ impl DiskWatch {
     }
 
     /// What they did since.
-    pub fn finish(self) -> Vec<DiskUtil> {
+    pub fn so_far(&self) -> Vec<DiskUtil> {
         let elapsed_ms = ((monotonic_ns() - self.started_ns) as f64 / 1e6).max(1.0);
         let after = disk::counters(&self.names);
         let then = |name: &String| self.before.iter().find(|(other, _)| other == name).map(|(_, counters)| *counters);

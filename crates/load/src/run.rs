@@ -16,6 +16,8 @@ pub struct Control<'a> {
     pub stop: Arc<AtomicBool>,
     /// Called a few times a second from the thread that called [`run`].
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
+    /// Called with the result so far, every so many nanoseconds while load runs.
+    pub status: Option<(u64, &'a mut dyn FnMut(RunResult))>,
     /// Length of the intervals in the result; None: each job's `bwavgtime`.
     pub interval_ns: Option<u64>,
     /// Whether each interval carries its latency distribution.

@@ -1,5 +1,7 @@
 //! Figures as people read them: three significant digits and a unit.
 
+use serde::{Deserialize, Serialize};
+
 /// A number with at most three significant digits and no trailing zeros; large ones in full.
 pub fn plain(value: f64) -> String {
     let text = digits(value);
@@ -55,14 +57,60 @@ pub fn precise_count(value: f64) -> String {
 
 /// Bytes in powers of 1024: `4 KiB`.
 pub fn bytes(value: f64) -> String {
-    const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let (number, index) = scaled(value, 1024.0, &NAMES);
-    format!("{} {}", plain(number), NAMES[index])
+    binary(value, "B")
 }
 
 /// A rate of bytes in powers of 1024: `478 MiB/s`.
 pub fn bytes_per_second(value: f64) -> String {
     format!("{}/s", bytes(value))
+}
+
+/// How a job wants its bytes shown: `kb_base` and `unit_base`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByteUnits {
+    /// 1024, or 1000: then a kilobyte has 1000 bytes.
+    pub kb_base: u32,
+    /// 1 for rates in bits; 0 and 8 for bytes.
+    pub unit_base: u32,
+}
+
+impl Default for ByteUnits {
+    fn default() -> ByteUnits {
+        ByteUnits { kb_base: 1024, unit_base: 0 }
+    }
+}
+
+impl ByteUnits {
+    /// An amount of bytes: `4 KiB`, or `4.1 kB` with a base of 1000.
+    pub fn amount(self, bytes: f64) -> String {
+        if self.kb_base == 1000 { decimal(bytes, "B") } else { self::bytes(bytes) }
+    }
+
+    /// A rate, in the job's base first and in the other behind it: `478 MiB/s`, `501 MB/s`; in bits `4.01 Gbit/s`.
+    pub fn rates(self, bytes_per_second: f64) -> (String, String) {
+        let (binary, decimal) = if self.unit_base == 1 {
+            let bits = bytes_per_second * 8.0;
+            (binary(bits, "bit"), decimal(bits, "bit"))
+        } else {
+            (binary(bytes_per_second, "B"), decimal(bytes_per_second, "B"))
+        };
+        let (binary, decimal) = (format!("{binary}/s"), format!("{decimal}/s"));
+        if self.kb_base == 1000 { (decimal, binary) } else { (binary, decimal) }
+    }
+}
+
+/// Powers of 1024 of a unit.
+fn binary(value: f64, unit: &str) -> String {
+    const PREFIXES: [&str; 6] = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+    let (number, index) = scaled(value, 1024.0, &PREFIXES);
+    format!("{} {}{unit}", plain(number), PREFIXES[index])
+}
+
+/// Powers of 1000 of a unit.
+fn decimal(value: f64, unit: &str) -> String {
+    const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
+    let (number, index) = scaled(value, 1000.0, &PREFIXES);
+    format!("{} {}{unit}", plain(number), PREFIXES[index])
 }
 
 /// A time given in nanoseconds: `203 us`.
@@ -107,6 +155,15 @@ mod tests {
         assert_eq!(bytes(4096.0), "4 KiB");
         assert_eq!(bytes(1023.9), "1 KiB");
         assert_eq!(bytes_per_second(478.0 * 1048576.0), "478 MiB/s");
+        let rates = |kb_base, unit_base| {
+            let (first, second) = ByteUnits { kb_base, unit_base }.rates(4096e3);
+            format!("{first} ({second})")
+        };
+        assert_eq!(rates(1024, 0), "3.91 MiB/s (4.1 MB/s)");
+        assert_eq!(rates(1000, 8), "4.1 MB/s (3.91 MiB/s)");
+        assert_eq!(rates(1024, 1), "31.2 Mibit/s (32.8 Mbit/s)");
+        assert_eq!(rates(1000, 1), "32.8 Mbit/s (31.2 Mibit/s)");
+        assert_eq!(ByteUnits { kb_base: 1000, unit_base: 1 }.amount(4096.0), "4.1 kB");
         assert_eq!(nanoseconds(203_400.0), "203 us");
         assert_eq!(nanoseconds(9_996.0), "10 us");
         assert_eq!(nanoseconds(90e9), "90 s");

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::figures::ByteUnits;
 use crate::verdict::Verdict;
 use crate::{Histogram, PerDirection};
 
@@ -299,6 +300,9 @@ pub struct Reporting {
     pub lat_percentiles: bool,
     /// `unified_rw_reporting`.
     pub unified: Unified,
+    /// `kb_base` and `unit_base`.
+    #[serde(default)]
+    pub bytes: ByteUnits,
 }
 
 impl Default for Reporting {
@@ -313,6 +317,7 @@ impl Default for Reporting {
             clat_percentiles: true,
             lat_percentiles: false,
             unified: Unified::None,
+            bytes: ByteUnits::default(),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Results as text, as JSON in fio's schema and as HTML; and results read back.
 //!
 //! ```text
-//! schema ─► text | fio_json | terse | ndjson | html (svg)
+//! schema ─► text | fio_json | terse | ndjson | bandwidth_log | html (svg)
 //! file   ─► read ─► schema
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod advice;
 pub use measure::figures;
+pub mod bandwidth_log;
 pub mod fio_json;
 pub mod html;
 pub mod ndjson;

@@ -294,6 +294,7 @@ fn fio_reporting(job: &Value) -> Reporting {
         lat_percentiles: lat.is_some(),
         percentiles: percentiles.unwrap_or_else(|| Reporting::default().percentiles),
         unified: Unified::None,
+        bytes: measure::figures::ByteUnits::default(),
     }
 }
 

@@ -32,13 +32,7 @@ pub enum Outcome {
 /// # Errors
 /// What fork(2) and memfd_create(2) say: EAGAIN at the limit of processes, ENOMEM, EMFILE.
 pub fn spawn(work: impl FnOnce() -> Vec<u8>) -> io::Result<Child> {
-    // SAFETY: the name is a NUL-terminated literal.
-    let fd = unsafe { libc::memfd_create(c"answer".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: fd was just created and belongs to nobody else.
-    let mut answer = unsafe { File::from_raw_fd(fd) };
+    let mut answer = memory_file()?;
     // SAFETY: no parameter; the child runs only `work`, under the contract above.
     let pid = unsafe { libc::fork() };
     match pid {
@@ -54,6 +48,20 @@ pub fn spawn(work: impl FnOnce() -> Vec<u8>) -> io::Result<Child> {
         }
         pid => Ok(Child { pid, answer, reaped: false }),
     }
+}
+
+/// An empty file without a name, in memory: children that are forked later share it.
+///
+/// # Errors
+/// What memfd_create(2) says: EMFILE, ENOMEM.
+pub fn memory_file() -> io::Result<File> {
+    // SAFETY: the name is a NUL-terminated literal.
+    let fd = unsafe { libc::memfd_create(c"answer".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fd was just created and belongs to nobody else.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 fn die_with_parent() {

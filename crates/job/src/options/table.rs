@@ -426,7 +426,7 @@ static VERIFY: &[OptionSpec] = &[
     option("replay_redirect", Text(|d, v| d.job.iolog.redirect = Some(v.into())), "", "Replay on this file instead"),
     option("replay_align", Bytes(0, |d, v| d.job.iolog.align = v), "0", "Alignment of replayed offsets, a power of two"),
     option("replay_scale", Count(1, u64::MAX, |d, v| d.job.iolog.scale = v), "1", "Replayed offsets are divided by this"),
-    option("replay_skip", Custom("word[,word...]", &[("read", ""), ("write", ""), ("trim", "")], |d, _, v| values::replay_skip(v).map(|skip| d.job.iolog.skip = skip)), "", "What is not replayed"),
+    option("replay_skip", Custom("word[,word...]", &[("read", ""), ("write", ""), ("trim", ""), ("sync", "all kinds of syncs")], |d, _, v| values::replay_skip(v).map(|skip| d.job.iolog.skip = skip)), "", "What is not replayed"),
     refused("merge_blktrace_file", "", "Merge block traces into this file", "block traces are not read; convert them with blkparse"),
     refused("merge_blktrace_scalars", "", "Time scales of merged traces", "block traces are not read"),
     refused("merge_blktrace_iters", "", "Repeats of merged traces", "block traces are not read"),

@@ -288,15 +288,15 @@ const ERRNO_NAMES: [&str; 34] = [
 ];
 
 /// `replay_skip=`.
-pub fn replay_skip(text: &str) -> Result<PerDirection<bool>, String> {
-    let mut skip = PerDirection::default();
+pub fn replay_skip(text: &str) -> Result<ReplaySkip, String> {
+    let mut skip = ReplaySkip::default();
     for word in text.split(',').map(str::trim) {
         match word {
-            "read" => skip.read = true,
-            "write" => skip.write = true,
-            "trim" => skip.trim = true,
-            "sync" => return Err("skipping syncs is not supported".into()),
-            _ => return Err(format!("\"{word}\" is not one of read, write, trim")),
+            "read" => skip.ops.read = true,
+            "write" => skip.ops.write = true,
+            "trim" => skip.ops.trim = true,
+            "sync" => skip.syncs = true,
+            _ => return Err(format!("\"{word}\" is not one of read, write, trim, sync")),
         }
     }
     Ok(skip)

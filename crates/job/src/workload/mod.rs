@@ -188,7 +188,7 @@ struct Syncs {
 impl Workload {
     /// The op stream of clone `clone` (0..numjobs) over its files.
     ///
-    /// Its length is `io_size`, by default the sum of the extents, and at most `number_ios` ops; `trimwrite` doubles
+    /// Its length is `io_size`, by default `size` or the sum of the extents if that is less, and at most `number_ios` ops; `trimwrite` doubles
     /// both, as each block is counted twice. `time_based` has no such limit. The seed is that of [`clone_seed`]: where
     /// `randrepeat=0` asks for a new sequence each run, the job carries a fresh seed.
     ///
@@ -563,6 +563,11 @@ impl Limits {
             Amount::Percent(percent) => (total as f64 * percent / 100.0) as u64,
         });
         let lap = total.saturating_mul(twice);
+        // size= is what is transferred even where filesize= makes the files larger.
+        let whole = match job.extent.size {
+            Some(Amount::Bytes(bytes)) if bytes > 0 && !job.extent.fill => bytes.saturating_mul(twice).min(lap),
+            _ => lap,
+        };
         // A time based run is ended by its time; only verification needs an end to read back from.
         let endless = job.time.time_based && job.verify.is_none();
         Limits {
@@ -570,7 +575,7 @@ impl Limits {
             bytes_most: match io_size {
                 _ if endless => u64::MAX,
                 Some(bytes) => bytes.saturating_mul(twice),
-                None => lap,
+                None => whole,
             },
             ops: 0,
             ops_most: job

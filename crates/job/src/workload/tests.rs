@@ -423,6 +423,21 @@ fn what_has_no_room_is_refused() {
     assert!(ops.iter().all(|op| op.file == 0));
 }
 
+#[test]
+fn size_is_what_is_transferred_of_larger_files() {
+    let sized = |rw: fn(&mut Job)| {
+        job(|job| {
+            rw(job);
+            job.extent.size = Some(Amount::Bytes(64 * KIB));
+            job.extent.file_size = Some((256 * KIB, 256 * KIB));
+        })
+    };
+    for job in [sized(|_| {}), sized(|job| job.rw.random = true)] {
+        let ops = ops(&job, &[256 * KIB]);
+        assert_eq!(ops.iter().map(|op| op.len).sum::<u64>(), 64 * KIB);
+    }
+}
+
 /// Billions of blocks need no memory and no time to set up: an order replaces the map.
 #[test]
 fn a_petabyte_is_no_burden() {

@@ -1,9 +1,11 @@
 //! One clone's life: set up, gate, generator loop, clean up, result.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
 use job::job::{FileLock, MemoryKind, OpenSync};
+use measure::figures::ByteUnits;
 use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
 use measure::{Direction, PerDirection};
 use sys::buffer::Memory;
@@ -18,6 +20,7 @@ use super::opened::Opened;
 use super::recorder::{Recorded, Recorder};
 use super::recording::Recording;
 use super::sources::Source;
+use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use crate::Error;
@@ -44,6 +47,8 @@ pub(super) struct Orders<'a> {
     pub board: &'a Board,
     /// The run's clock.
     pub clock: Clock,
+    /// Where it is asked for what it has measured so far, if it ever is.
+    pub statement: Option<Statement<'a>>,
     /// Length of intervals; None: the job's.
     pub interval_ns: Option<u64>,
     /// Whether intervals carry distributions.
@@ -139,10 +144,28 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let number = orders.seat + 1;
     let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000)?.map(Box::new);
 
-    let mut rusage_at_start = cpu_usage();
+    let rusage_at_start = Cell::new(cpu_usage());
     let recorder = Recorder::new(job, synchronous, orders.interval_ns, orders.interval_histograms);
     let goal = job.rate.latency_target.map(|goal| DepthGoal::new(goal, depth));
-    let mut on_measured = || rusage_at_start = cpu_usage();
+    let mut on_measured = || rusage_at_start.set(cpu_usage());
+    let interval_ns = recorder.interval_ns();
+    let result_of = |recorded: Recorded, start_unix_ms: u64, verified: Option<Verified>| JobResult {
+        start_unix_ms,
+        runtime_ns: recorded.runtime_ns,
+        elapsed_ns: monotonic_ns() - created_ns,
+        directions: recorded.directions,
+        sync: recorded.sync,
+        cpu: cpu_usage().since(&rusage_at_start.get()),
+        depth: recorded.depth,
+        intervals: recorded.intervals,
+        interval_ns,
+        verified,
+        ..blank(job, facts.clone())
+    };
+    let on_asked = |statement: Statement, recorded: Recorded, verified: Option<Verified>| {
+        let elapsed_ms = recorded.runtime_ns / 1_000_000;
+        statement.answer(&result_of(recorded, (realtime_ns() / 1_000_000).saturating_sub(elapsed_ms), verified));
+    };
     let generator = Generator {
         job,
         engine,
@@ -159,6 +182,8 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         clock: orders.clock,
         seat: orders.board.seat(orders.seat),
         stop_all: orders.board.stop_word(),
+        statement: orders.statement,
+        on_asked: &on_asked,
         on_measured: &mut on_measured,
     };
     let measured = match source {
@@ -166,23 +191,8 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         Source::Verifying(traffic) => measure(generator.with(*traffic), orders),
         Source::Replay(traffic) => measure(generator.with(*traffic), orders),
     };
-    let cpu = cpu_usage().since(&rusage_at_start);
-
-    let Measured { start_unix_ms, recorded, outcome, goal, verified, interval_ns } = measured;
-    let mut result = JobResult {
-        start_unix_ms,
-        runtime_ns: recorded.runtime_ns,
-        elapsed_ns: monotonic_ns() - created_ns,
-        directions: recorded.directions,
-        sync: recorded.sync,
-        cpu,
-        depth: recorded.depth,
-        intervals: recorded.intervals,
-        interval_ns,
-        verified,
-        ..blank(job, facts.clone())
-    };
-    let mut outcome = outcome;
+    let Measured { start_unix_ms, recorded, mut outcome, goal, verified } = measured;
+    let mut result = result_of(recorded, start_unix_ms, verified);
     if let Some(goal) = goal {
         result.latency_target = goal.outcome();
         if goal.is_hopeless() && outcome.is_ok() {
@@ -208,7 +218,6 @@ struct Measured {
     outcome: Result<End, Error>,
     goal: Option<DepthGoal>,
     verified: Option<Verified>,
-    interval_ns: u64,
 }
 
 fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Measured {
@@ -237,7 +246,6 @@ fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Meas
         outcome,
         goal: generator.goal,
         verified: generator.traffic.verified(),
-        interval_ns: generator.recorder.interval_ns(),
         recorded: generator.recorder.finish(end_ns),
     }
 }
@@ -307,6 +315,7 @@ fn reporting(job: &Job) -> Reporting {
             job::job::Unified::Mixed => Unified::Mixed,
             job::job::Unified::Both => Unified::Both,
         },
+        bytes: ByteUnits { kb_base: wanted.kb_base, unit_base: wanted.unit_base },
     }
 }
 

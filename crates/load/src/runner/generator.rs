@@ -18,15 +18,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use job::Job;
 use job::workload::{Op, OpKind};
 use measure::Direction;
+use measure::schema::Verified;
 use sys::clock::{Clock, sleep_until_ns};
 
 use super::board::Seat;
 use super::depth_goal::DepthGoal;
 use super::logs::OpLogs;
 use super::opened::Opened;
-use super::recorder::{Recorder, Times};
+use super::recorder::{Recorded, Recorder, Times};
 use super::recording::Recording;
 use super::sources::verification_failed;
+use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::{Next, Traffic};
 use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
@@ -59,6 +61,10 @@ pub(super) struct Generator<'a, T> {
     pub clock: Clock,
     pub seat: Seat<'a>,
     pub stop_all: &'a AtomicU64,
+    /// Where the runner asks for what was measured so far, if it ever does.
+    pub statement: Option<Statement<'a>>,
+    /// Answers it.
+    pub on_asked: &'a dyn Fn(Statement, Recorded, Option<Verified>),
     /// Called when the ramp is over and the measured part begins.
     pub on_measured: &'a mut dyn FnMut(),
 }
@@ -111,7 +117,7 @@ impl<'a, T> Generator<'a, T> {
     /// The same with another source of ops.
     pub fn with<U>(self, traffic: U) -> Generator<'a, U> {
         let Generator { job, engine, slots, free, opened, timing, minimum, recorder, goal, logs, .. } = self;
-        let Generator { recording, clock, seat, stop_all, on_measured, .. } = self;
+        let Generator { recording, clock, seat, stop_all, statement, on_asked, on_measured, .. } = self;
         Generator {
             job,
             engine,
@@ -128,6 +134,8 @@ impl<'a, T> Generator<'a, T> {
             clock,
             seat,
             stop_all,
+            statement,
+            on_asked,
             on_measured,
         }
     }
@@ -515,6 +523,11 @@ impl<T: Traffic> Generator<'_, T> {
         }
         state.publish_at = state.now + PUBLISH_NS;
         self.publish();
+        if let Some(statement) = self.statement
+            && statement.is_awaited()
+        {
+            self.state_so_far(statement, state.now);
+        }
         let Some(minimum) = &mut self.minimum else {
             return Ok(());
         };
@@ -526,6 +539,11 @@ impl<T: Traffic> Generator<'_, T> {
                 Err(Error::system("the least rate is missed:", missed, late))
             }
         }
+    }
+
+    #[cold]
+    fn state_so_far(&self, statement: Statement, now: u64) {
+        (self.on_asked)(statement, self.recorder.clone().finish(now), self.traffic.verified());
     }
 
     fn publish(&mut self) {

@@ -10,6 +10,7 @@ mod recorder;
 mod recording;
 mod schedule;
 mod sources;
+mod statements;
 mod steady;
 mod timing;
 mod traffic;

@@ -27,7 +27,7 @@ struct Kept {
 }
 
 /// The measurements of one clone, from [`Recorder::start`] on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Recorder {
     kept: Kept,
     /// Whether the workload itself reads.
@@ -46,7 +46,7 @@ pub struct Recorder {
 }
 
 /// How long data was read back, which is not time of the workload.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct VerifyTime {
     active: bool,
     since_ns: u64,
@@ -54,7 +54,7 @@ struct VerifyTime {
 }
 
 /// [`DepthDistribution`] while it grows: fixed arrays.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Depth {
     in_flight: [u64; 32],
     in_flight_sum: u64,

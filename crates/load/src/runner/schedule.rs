@@ -15,6 +15,7 @@ use sys::clock::{Clock, monotonic_ns, realtime_ns};
 use super::board::{Board, Published};
 use super::clone::{self, Orders, Report};
 use super::sources::{self, largest_block, survey};
+use super::statements::Statements;
 use super::steady::{self, Watch};
 use super::workers::Worker;
 use crate::Error;
@@ -58,15 +59,48 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     files::preflight(plan)?;
     let clock = clock_for(plan);
     let clones = prepare(plan, &logs, &kinds, control)?;
-    let board = Board::new(clones.len()).map_err(|error| Error::system("cannot share memory", "", error))?;
+    let no_memory = |error| Error::system("cannot share memory", "", error);
+    let board = Board::new(clones.len()).map_err(no_memory)?;
+    let statements = control
+        .status
+        .as_ref()
+        .map(|_| Statements::new(clones.len()))
+        .transpose()
+        .map_err(|error| no_memory(error).hint("--status-interval takes a descriptor for each clone: ulimit -n"))?;
 
     let disks = watch_disks(plan, &kinds, &clones);
+    let places: Vec<(usize, u32)> = clones.iter().map(|clone| (clone.job, clone.group)).collect();
+    let describe = |results: Vec<JobResult>, ended: Ended| {
+        let mut result = RunResult {
+            provenance: Provenance {
+                schema: SCHEMA_VERSION,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                command: std::env::args().collect(),
+                started_unix_ms,
+                machine: machine(&clock),
+            },
+            global_options: plan.global_options.clone(),
+            jobs: merge(plan, &places, results),
+            disks: disks.so_far(),
+            verdicts: Vec::new(),
+            ended,
+        };
+        for job in &mut result.jobs {
+            job.verdicts = verdict::for_job(job);
+        }
+        result.verdicts = verdict::for_run(&result);
+        result
+    };
     let mut reports = std::thread::scope(|scope| {
         let mut schedule = Schedule {
             plan,
             kinds: &kinds,
             clones: &clones,
             board: &board,
+            statements: statements.as_ref(),
+            describe: &describe,
+            next_status_ns: None,
+            status_is_awaited: false,
             clock,
             stands: clones.iter().map(|_| Stand::Waiting).collect(),
             watches: plan.jobs.iter().map(|job| job.time.steady_state.map(Watch::new)).collect(),
@@ -79,9 +113,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     });
 
     // Every clone has ended. What it made or was asked to remove goes, whatever became of it.
-    let mut places = Vec::new();
     for (clone, report) in clones.into_iter().zip(&mut reports) {
-        places.push((clone.job, clone.group));
         let target = clone.target.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = target.finish() {
             report.fail(&error);
@@ -96,25 +128,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             _ => ended,
         };
     }
-    let mut result = RunResult {
-        provenance: Provenance {
-            schema: SCHEMA_VERSION,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: std::env::args().collect(),
-            started_unix_ms,
-            machine: machine(&clock),
-        },
-        global_options: plan.global_options.clone(),
-        jobs: merge(plan, &places, reports),
-        disks: disks.finish(),
-        verdicts: Vec::new(),
-        ended,
-    };
-    for job in &mut result.jobs {
-        job.verdicts = verdict::for_job(job);
-    }
-    result.verdicts = verdict::for_run(&result);
-    Ok(result)
+    Ok(describe(reports.into_iter().map(|report| report.result).collect(), ended))
 }
 
 /// The disks below the files of all jobs that want to know of them.
@@ -225,6 +239,11 @@ struct Schedule<'scope, 'run> {
     kinds: &'run [&'static Kind],
     clones: &'run [Clone],
     board: &'run Board,
+    statements: Option<&'run Statements>,
+    describe: &'run dyn Fn(Vec<JobResult>, Ended) -> RunResult,
+    /// When the next statements are asked for, and whether they were.
+    next_status_ns: Option<u64>,
+    status_is_awaited: bool,
     clock: Clock,
     stands: Vec<Stand<'scope>>,
     /// Of each job: its `steadystate`.
@@ -255,6 +274,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
                 next_progress_ns = now_ns + PROGRESS_NS;
                 self.report_progress(control, now_ns);
             }
+            self.report_status(control, now_ns);
             let running = self.stands.iter().any(|stand| matches!(stand, Stand::Running(_)));
             let waiting = self.stands.iter().any(|stand| matches!(stand, Stand::Waiting));
             if !running && (!waiting || stopping || self.closing) {
@@ -372,6 +392,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             seat: index,
             board: self.board,
             clock: self.clock,
+            statement: self.statements.map(|statements| statements.of(index)),
             interval_ns: control.interval_ns,
             interval_histograms: control.interval_histograms,
         }
@@ -510,6 +531,43 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         });
     }
 
+    /// `--status-interval`: asks the clones that run for their figures, and hands them on when all are there. A clone
+    /// that is slow to answer delays the status, never the load.
+    fn report_status(&mut self, control: &mut Control, now_ns: u64) {
+        let (Some(statements), Some((interval_ns, status))) = (self.statements, &mut control.status) else {
+            return;
+        };
+        let measuring = |schedule: &Self, index: usize| {
+            matches!(schedule.stands[index], Stand::Running(_))
+                && matches!(schedule.board.seat(index).read().phase, Phase::Run | Phase::Verify)
+        };
+        let all = 0..self.stands.len();
+        let next_ns = *self.next_status_ns.get_or_insert(now_ns + *interval_ns);
+        if now_ns < next_ns {
+            return;
+        }
+        if !self.status_is_awaited {
+            all.clone().filter(|&index| measuring(self, index)).for_each(|index| statements.of(index).ask());
+            self.status_is_awaited = true;
+        }
+        let awaited = |index: usize| measuring(self, index) && statements.of(index).is_awaited();
+        if all.clone().any(awaited) {
+            return;
+        }
+        let results = all.map(|index| match &self.stands[index] {
+            Stand::Ended(report) => report.result.clone(),
+            Stand::Running(_) if measuring(self, index) => {
+                statements.of(index).read().unwrap_or_else(|| self.untouched(index))
+            }
+            _ => self.untouched(index),
+        });
+        let result = (self.describe)(results.collect(), Ended::Complete);
+        status(result);
+        self.status_is_awaited = false;
+        let behind = (now_ns - next_ns) / *interval_ns;
+        self.next_status_ns = Some(next_ns + (behind + 1) * *interval_ns);
+    }
+
     /// The part of a clone's work that is done, by work or by time, whichever is further; NaN if it has no known end.
     fn part_done(&self, index: usize, elapsed_ns: u64) -> f64 {
         let clone = &self.clones[index];
@@ -533,14 +591,13 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
 }
 
 /// One result a job, or one a group of jobs with `group_reporting`.
-fn merge(plan: &Plan, places: &[(usize, u32)], reports: Vec<Report>) -> Vec<JobResult> {
+fn merge(plan: &Plan, places: &[(usize, u32)], all: Vec<JobResult>) -> Vec<JobResult> {
     let mut results: Vec<(Option<u32>, JobResult)> = Vec::new();
-    for (&(job, group), report) in places.iter().zip(reports) {
+    for (&(job, group), mut result) in places.iter().zip(all) {
         let job = &plan.jobs[job];
         if !job.reporting.stats {
             continue;
         }
-        let mut result = report.result;
         result.group = group;
         let key = job.process.group_reporting.then_some(group);
         match results.iter_mut().find(|(known, _)| key.is_some() && *known == key) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use measure::figures::{bytes, bytes_per_second, count, nanoseconds, percent, plain};
+use measure::figures::{count, nanoseconds, percent, plain};
 use measure::schema::{Ended, JobResult, RunResult, Unified};
 use measure::{Direction, Histogram};
 
@@ -52,14 +52,12 @@ pub fn run(run: &RunResult, style: Style) -> String {
 /// What the job did, in one line: `randread 4 KiB, io_uring, iodepth 32, 2 clones, direct`.
 pub(crate) fn described(job: &JobResult) -> String {
     let facts = &job.facts;
+    let size = |bytes: u64| job.reporting.bytes.amount(bytes as f64);
     let mut parts = vec![facts.rw.clone()];
     let active = facts.block_bytes.iter().filter(|(direction, _)| job.directions[*direction].ops > 0);
-    let mut sizes: Vec<String> =
-        active
-            .map(|(_, &(low, high))| {
-                if low == high { bytes(low as f64) } else { format!("{} to {}", bytes(low as f64), bytes(high as f64)) }
-            })
-            .collect();
+    let mut sizes: Vec<String> = active
+        .map(|(_, &(low, high))| if low == high { size(low) } else { format!("{} to {}", size(low), size(high)) })
+        .collect();
     sizes.dedup();
     if !sizes.is_empty() && facts.block_bytes.iter().any(|(_, range)| range.1 > 0) {
         parts[0] = format!("{} {}", parts[0], sizes.join(" / ")).trim().to_string();
@@ -86,6 +84,7 @@ fn one_job(job: &JobResult, style: Style) -> String {
         let text = format!("error {}: {}", error.errno, error.message);
         let _ = writeln!(out, "  {}", style.paint(Tone::Bad, &text));
     }
+    let units = job.reporting.bytes;
     let mixed = (job.reporting.unified != Unified::None).then(|| {
         let mut all = measure::schema::DirectionResult::default();
         job.directions.iter().for_each(|(_, result)| all.merge(result));
@@ -98,15 +97,15 @@ fn one_job(job: &JobResult, style: Style) -> String {
             continue;
         }
         let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
-        let (iops, bw) = (result.ops as f64 / seconds, result.bytes as f64 / seconds);
+        let iops = result.ops as f64 / seconds;
+        let (bw, other_bw) = units.rates(result.bytes as f64 / seconds);
         let _ = writeln!(
             out,
-            "  {name:<6} {} IOPS  {} ({} MB/s)   {} ops, {} in {}",
+            "  {name:<6} {} IOPS  {} ({other_bw})   {} ops, {} in {}",
             style.paint(Tone::Bold, &count(iops)),
-            style.paint(Tone::Bold, &bytes_per_second(bw)),
-            plain(bw / 1e6),
+            style.paint(Tone::Bold, &bw),
             grouped(result.ops),
-            bytes(result.bytes as f64),
+            units.amount(result.bytes as f64),
             nanoseconds(result.runtime_ns as f64),
         );
         let odd = [("short", result.short_ops), ("dropped", result.dropped_ops), ("failed", result.failed_ops)];
@@ -258,21 +257,25 @@ fn groups(run: &RunResult, style: Style) -> String {
     }
     let mut numbers: Vec<u32> = run.jobs.iter().map(|job| job.group).collect();
     numbers.dedup();
-    let mut table = Table::new(["group", "", "IOPS", "bw", "MB/s", "io", "ops", "time"]).left(1);
+    let mut table = Table::new(["group", "", "IOPS", "bw", "", "io", "ops", "time"]).left(1);
     for number in numbers {
+        // As the first of the group wants it: a sum has one unit.
+        let first = run.jobs.iter().find(|job| job.group == number);
+        let units = first.map(|job| job.reporting.bytes).unwrap_or_default();
         for direction in Direction::ALL {
             let parts = run.jobs.iter().filter(|job| job.group == number).map(|job| &job.directions[direction]);
             let parts: Vec<_> = parts.filter(|part| part.ops > 0).collect();
             let Some(longest) = parts.iter().map(|part| part.runtime_ns).max() else { continue };
             let (ops, total) = parts.iter().fold((0, 0), |sum, part| (sum.0 + part.ops, sum.1 + part.bytes));
             let seconds = (longest as f64 / 1e9).max(1e-9);
+            let (bw, other_bw) = units.rates(total as f64 / seconds);
             table.row(vec![
                 number.to_string(),
                 direction.name().to_string(),
                 count(ops as f64 / seconds),
-                bytes_per_second(total as f64 / seconds),
-                plain(total as f64 / seconds / 1e6),
-                bytes(total as f64),
+                bw,
+                format!("({other_bw})"),
+                units.amount(total as f64),
                 grouped(ops),
                 nanoseconds(longest as f64),
             ]);

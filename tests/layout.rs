@@ -1,0 +1,56 @@
+//! Which files a job makes and how much of them it uses: as fio does.
+
+mod common;
+use common::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+fn sizes(directory: &Path) -> BTreeMap<String, u64> {
+    let size = |name: String| (name.clone(), std::fs::metadata(directory.join(name)).unwrap().len());
+    names(directory).into_iter().map(size).collect()
+}
+
+#[test]
+fn create_only_makes_the_files_and_moves_nothing() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--rw=read", "--size=1m", "--nrfiles=2", "--create_only=1", "--output-format=json"];
+    let result = json(&succeed(directory.path(), &job));
+    assert_eq!(result["jobs"][0]["read"]["total_ios"], 0);
+    let made = sizes(directory.path());
+    assert_eq!(made, [("a.0.0".to_string(), 512 << 10), ("a.0.1".to_string(), 512 << 10)].into());
+    // What is there is taken as it is: the content is not written anew.
+    let before = std::fs::read(directory.path().join("a.0.0")).unwrap();
+    let without = [&job[..5], &["--output-format=json"]].concat();
+    assert_eq!(json(&succeed(directory.path(), &without))["jobs"][0]["read"]["total_ios"], 256);
+    assert_eq!(std::fs::read(directory.path().join("a.0.0")).unwrap(), before);
+}
+
+#[test]
+fn files_and_bytes_are_those_of_fio() {
+    if !has_program("fio") {
+        return;
+    }
+    let jobs: [&[&str]; 7] = [
+        &["--rw=read", "--size=1m", "--filesize=4m"],
+        &["--rw=randwrite", "--size=1m", "--filesize=4m", "--offset=1m"],
+        &["--rw=read", "--size=2m", "--nrfiles=4", "--filesize=256k"],
+        &["--rw=write", "--size=1m", "--nrfiles=4", "--file_service_type=sequential"],
+        &["--rw=read", "--size=4m", "--offset=1m", "--io_size=6m"],
+        &["--rw=write", "--size=1m", "--create_only=1", "--numjobs=2"],
+        &["--rw=write", "--size=1m", "--io_size=512k", "--fallocate=none"],
+    ];
+    for options in jobs {
+        let (here, there) = (directory(), directory());
+        let arguments = [&["--output-format=json", "--name=a", "--bs=64k"], options].concat();
+        let ours = json(&succeed(here.path(), &[&["run"], &arguments[..]].concat()));
+        let theirs: serde_json::Value =
+            serde_json::from_str(&tool("fio", &arguments, there.path())).expect("fio's JSON");
+        assert_eq!(sizes(here.path()), sizes(there.path()), "{options:?}");
+        for direction in ["read", "write"] {
+            for figure in ["total_ios", "io_bytes"] {
+                let figure = |result: &serde_json::Value| result["jobs"][0][direction][figure].clone();
+                assert_eq!(figure(&ours), figure(&theirs), "{options:?}");
+            }
+        }
+    }
+}
