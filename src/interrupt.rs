@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use load::sweep::Doomed;
@@ -9,6 +10,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
+
+/// A second signal within this time is the first one once more.
+const ECHO: Duration = Duration::from_millis(250);
 
 /// What SIGINT, SIGTERM and SIGHUP have done so far.
 #[derive(Clone, Default)]
@@ -29,7 +33,13 @@ impl Interrupt {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
         let Interrupt { stop, doomed } = interrupt.clone();
         let listen = move || {
+            let mut first: Option<Instant> = None;
             for _ in signals.forever() {
+                // timeout(1) and shells send a signal to the process and again to its group: nobody insists so fast.
+                if first.is_some_and(|first| first.elapsed() < ECHO) {
+                    continue;
+                }
+                first.get_or_insert_with(Instant::now);
                 if stop.swap(true, Ordering::Relaxed) {
                     for path in doomed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                         let _ = std::fs::remove_file(path); // it may be gone already

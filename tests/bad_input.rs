@@ -98,3 +98,20 @@ fn a_device_with_a_filesystem_is_not_written_to() {
 
     succeed(directory.path(), &["run", "--name=a", "--rw=read", "--size=1m", &filename]);
 }
+
+#[test]
+fn a_file_system_that_counts_no_blocks_is_not_full() {
+    let Some(mount) = Mount::new("ramfs", "mode=700") else { return };
+    let result = json(&succeed(mount.path(), &["run", "--name=a", "--rw=write", "--size=64k", "--output-format=json"]));
+    assert_eq!(result["jobs"][0]["write"]["io_bytes"], 64 << 10);
+}
+
+#[test]
+fn an_engine_that_cannot_start_is_refused_before_files_are_made() {
+    let directory = directory();
+    // No machine has that processor: the ring cannot be set up, as where io_uring is forbidden.
+    let ring = ["--ioengine=io_uring", "--sqthread_poll=1", "--sqthread_poll_cpu=8191"];
+    let job = [&["run", "--name=a", "--rw=read", "--size=1m"], &ring[..]].concat();
+    assert!(refused(directory.path(), &job).contains("io_uring"));
+    assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
+}

@@ -79,3 +79,31 @@ fn a_second_signal_ends_it_at_once_and_still_removes_the_scratch_file() {
     assert_eq!(output.status.code(), Some(130));
     assert!(!scratch.exists());
 }
+
+#[test]
+fn a_run_that_is_interrupted_while_files_are_made_says_so_in_json() {
+    let directory = directory();
+    let job = ["run", "--name=big", "--rw=read", "--size=4g", "--unlink=1", "--output-format=json"];
+    let mut child = start(directory.path(), &job);
+    let data = directory.path().join("big.0.0");
+    wait_until(&mut child, "it has laid out a part", || has_written(&data, 1 << 20));
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_eq!(json(&output)["jobs"][0]["read"]["total_ios"], 0);
+    assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
+}
+
+#[test]
+fn a_signal_that_comes_twice_at_once_is_one() {
+    let directory = directory();
+    let mut child = start(directory.path(), &[&ENDLESS[..], &["--thread=1", "--output-format=json"]].concat());
+    let data = directory.path().join("endless.0.0");
+    wait_until(&mut child, "it wrote everything once", || has_written(&data, 1 << 20));
+    let both = format!("kill -s INT {0}; kill -s TERM {0}", child.id());
+    tool("sh", &["-c", &both], Path::new("/"));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_eq!(json(&output)["jobs"][0]["error"], 0);
+    assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
+}

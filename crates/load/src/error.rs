@@ -78,8 +78,5 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
-    }
-}
+/// The text has its source already: a chain of causes would say it twice.
+impl std::error::Error for Error {}

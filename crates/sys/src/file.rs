@@ -336,7 +336,8 @@ pub fn space(path: &Path) -> io::Result<Space> {
     // SAFETY: filled in by the successful call.
     let stat = unsafe { stat.assume_init() };
     Ok(Space {
-        available: stat.f_bavail.saturating_mul(stat.f_bsize as u64),
+        // ramfs and proc count no blocks: nothing is known of a limit.
+        available: if stat.f_blocks == 0 { u64::MAX } else { stat.f_bavail.saturating_mul(stat.f_bsize as u64) },
         #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
         kind: stat.f_type as i64,
         #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]

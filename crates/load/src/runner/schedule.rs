@@ -1,7 +1,7 @@
 //! Which clones run when: stonewalls, `wait_for`, start delays, `exitall`, and the merging of their reports.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use job::iolog::Summary;
 use job::job::{ExitWhat, Plan};
 use measure::schema::{Ended, JobResult, Provenance, RunResult, SCHEMA_VERSION};
 use measure::{PerDirection, verdict};
+use sys::buffer::Memory;
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
 use super::board::{Board, Published};
@@ -20,7 +21,7 @@ use super::steady::{self, Watch};
 use super::workers::Worker;
 use crate::Error;
 use crate::content::Filler;
-use crate::engine::Kind;
+use crate::engine::{Kind, Setup, Slots};
 use crate::files::{self, Backing, Context, Target};
 use crate::machine::{DiskWatch, machine};
 use crate::run::{Control, Phase, Progress};
@@ -57,8 +58,15 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         .collect::<Result<Vec<_>, _>>()?;
     let plan = &with_directions_of(&logs, plan);
     files::preflight(plan)?;
+    check_engines(plan, &kinds)?;
     let clock = clock_for(plan);
-    let clones = prepare(plan, &logs, &kinds, control)?;
+    let stopped = Arc::clone(&control.stop);
+    let clones = match prepare(plan, &logs, &kinds, control) {
+        Ok(clones) => clones,
+        // Stopped while files were made: what was made is gone, and the result says that nothing ran.
+        Err(_) if stopped.load(Relaxed) => Vec::new(),
+        Err(error) => return Err(error),
+    };
     let no_memory = |error| Error::system("cannot share memory", "", error);
     let board = Board::new(clones.len()).map_err(no_memory)?;
     let statements = control
@@ -69,7 +77,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         .map_err(|error| no_memory(error).hint("--status-interval takes a descriptor for each clone: ulimit -n"))?;
 
     let disks = watch_disks(plan, &kinds, &clones);
-    let places: Vec<(usize, u32)> = clones.iter().map(|clone| (clone.job, clone.group)).collect();
+    let places = places(plan);
     let describe = |results: Vec<JobResult>, ended: Ended| {
         let mut result = RunResult {
             provenance: Provenance {
@@ -91,6 +99,10 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         result.verdicts = verdict::for_run(&result);
         result
     };
+    if clones.is_empty() {
+        let untouched = places.iter().map(|&(job, _)| clone::untouched(&plan.jobs[job], kinds[job]));
+        return Ok(describe(untouched.collect(), Ended::Interrupted));
+    }
     let mut reports = std::thread::scope(|scope| {
         let mut schedule = Schedule {
             plan,
@@ -155,6 +167,26 @@ fn find_engine(job: &Job) -> Result<&'static Kind, Error> {
     })
 }
 
+/// Makes each engine once, small, before any file is made for it: what is forbidden here is known before a layout of
+/// minutes. Engines that open their files themselves would only look at theirs.
+///
+/// # Errors
+/// Why an engine cannot start.
+fn check_engines(plan: &Plan, kinds: &[&'static Kind]) -> Result<(), Error> {
+    let mut checked = Vec::new();
+    for (job, kind) in plan.jobs.iter().zip(kinds) {
+        let way = (kind.name, &job.ring);
+        if kind.opens_files || kind.diskless || job.files.create_only || checked.contains(&way) {
+            continue;
+        }
+        checked.push(way);
+        let no_memory = |error| Error::system("cannot allocate the I/O buffers", format!("of job {}", job.name), error);
+        let (slots, _free) = Slots::new(1, 4096, 0, &Memory::Anonymous).map_err(no_memory)?;
+        (kind.make)(&Setup { job, slots, depth: 1, files: 1, names: &[String::new()] })?;
+    }
+    Ok(())
+}
+
 /// The clock that the jobs ask for: one for all, so that their times compare.
 fn clock_for(plan: &Plan) -> Clock {
     use job::job::ClockSource;
@@ -176,6 +208,19 @@ fn with_directions_of(logs: &[Option<Summary>], plan: &Plan) -> Plan {
     plan
 }
 
+/// The job and the reporting group of every clone, in order.
+fn places(plan: &Plan) -> Vec<(usize, u32)> {
+    let mut places = Vec::new();
+    let mut group = 0;
+    for (index, job) in plan.jobs.iter().enumerate() {
+        if index > 0 && (job.time.stonewall || job.time.new_group) {
+            group += 1;
+        }
+        places.extend((0..job.process.clones.max(1)).map(|_| (index, group)));
+    }
+    places
+}
+
 /// Expands clones and prepares their files, in order.
 fn prepare(
     plan: &Plan,
@@ -184,11 +229,8 @@ fn prepare(
     control: &mut Control,
 ) -> Result<Vec<Clone>, Error> {
     let mut clones = Vec::new();
-    let mut group = 0;
+    let mut groups = places(plan).into_iter().map(|(_, group)| group);
     for (index, job) in plan.jobs.iter().enumerate() {
-        if index > 0 && (job.time.stonewall || job.time.new_group) {
-            group += 1;
-        }
         let replayed = logs[index].as_ref();
         let largest_block = match replayed {
             Some(log) => log.largest.max(1),
@@ -197,6 +239,7 @@ fn prepare(
         for number in 0..job.process.clones.max(1) {
             let names = replayed.map(|log| log.files.iter().map(|file| file.name.clone()).collect());
             let target = prepare_target(job, number, kinds[index], names, control)?;
+            let group = groups.next().unwrap_or_default();
             clones.push(Clone { job: index, number, group, largest_block, target: Mutex::new(target) });
         }
     }
