@@ -9,6 +9,7 @@ mod command_line;
 mod compare;
 mod completions;
 mod exit;
+mod files;
 mod interrupt;
 mod man;
 mod output;
@@ -28,6 +29,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
     run::SUBCOMMAND,
     sweep::SUBCOMMAND,
     compare::SUBCOMMAND,
+    files::SUBCOMMAND,
     report::SUBCOMMAND,
     sim::SUBCOMMAND,
     man::SUBCOMMAND,

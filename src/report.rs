@@ -28,7 +28,7 @@ fn command() -> Command {
                 .num_args(1..)
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("Results of `run --save`, `sweep`, `compare --save`, or of fio --output-format=json"),
+                .help("Results of `run --save`, `files --save`, `sweep`, `compare --save`, or of fio --output-format=json"),
         )
         .arg(
             Arg::new("output")
@@ -76,5 +76,6 @@ fn render(named: &NamedDocument, format: &str) -> anyhow::Result<String> {
         (_, "json" | "ndjson") => bail!("{}: --format={format} is for results of `run`", named.name),
         (Document::Sweep(sweep), _) => report::text::sweep(sweep, style),
         (Document::Comparison(comparison), _) => report::text::comparison(comparison, style),
+        (Document::Files(files), _) => report::text::files(files, style),
     })
 }

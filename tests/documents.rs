@@ -5,7 +5,7 @@ use common::*;
 use std::path::Path;
 use std::process::Command;
 
-const SUBCOMMANDS: [&str; 6] = ["run", "sweep", "compare", "report", "man", "completions"];
+const SUBCOMMANDS: [&str; 7] = ["run", "sweep", "compare", "files", "report", "man", "completions"];
 
 #[test]
 fn every_subcommand_has_help_and_a_page() {

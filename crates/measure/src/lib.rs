@@ -6,6 +6,7 @@
 pub mod direction;
 pub mod effect;
 pub mod figures;
+pub mod files;
 pub mod histogram;
 pub mod load_line;
 pub mod merge;

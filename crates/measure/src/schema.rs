@@ -6,6 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::figures::ByteUnits;
+pub use crate::files::{
+    CallErrors, CallResult, FilesFacts, FilesResult, OperationResult, PhaseResult, ThreadResult, Work,
+};
 use crate::verdict::Verdict;
 use crate::{Histogram, PerDirection};
 
@@ -22,6 +25,8 @@ pub enum Document {
     Sweep(SweepResult),
     /// Of `plimsoll compare`.
     Comparison(ComparisonResult),
+    /// Of `plimsoll files`.
+    Files(FilesResult),
 }
 
 /// What every document starts with: who measured, where and when.

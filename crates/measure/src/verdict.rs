@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{self, count, nanoseconds, percent, plain};
-use crate::schema::{Curve, Estimate, JobResult, RunResult};
+use crate::schema::{Curve, Estimate, FilesFacts, FilesResult, JobResult, PhaseResult, RunResult};
 use crate::stats::{self, relative_half_width};
 use crate::{Direction, Histogram};
 
@@ -49,7 +49,7 @@ pub struct Verdict {
 }
 
 /// The codes of all verdicts.
-pub const CODES: [&str; 23] = [
+pub const CODES: [&str; 24] = [
     "verify-mismatch",
     "page-cache-read",
     "unwritten-read",
@@ -73,6 +73,7 @@ pub const CODES: [&str; 23] = [
     "uncertain",
     "no-direct-io",
     "depth-not-possible",
+    "threads-uneven",
 ];
 
 fn verdict(code: &str, severity: Severity, what: String, means: &str, advice: &str) -> Verdict {
@@ -116,6 +117,144 @@ pub fn for_run(run: &RunResult) -> Vec<Verdict> {
 pub fn for_curve(curve: &Curve, ceiling_iops: Option<Estimate>) -> Vec<Verdict> {
     let found = [too_few_points(curve), still_rising(curve), generator_ceiling(curve, ceiling_iops), uncertain(curve)];
     worst_first(found.into_iter().flatten().collect())
+}
+
+/// The verdicts on one phase of a run on files, worst first.
+pub fn for_phase(phase: &PhaseResult, facts: &FilesFacts) -> Vec<Verdict> {
+    if phase.total.files == 0 && phase.total.failed == 0 {
+        return Vec::new();
+    }
+    let found = [
+        files_differ(phase),
+        read_own_writes(phase, facts),
+        files_failed(phase, facts),
+        threads_uneven(phase),
+        files_cpu_bound(phase, facts),
+        files_not_synced(phase, facts),
+        phase_too_short(phase),
+        too_few_files(phase),
+    ];
+    worst_first(found.into_iter().flatten().collect())
+}
+
+/// The verdicts on a run on files as a whole.
+pub fn for_files(result: &FilesResult) -> Vec<Verdict> {
+    let cpus = result.provenance.machine.cpus;
+    let (available, used) = result.phases.iter().fold((0.0, 0.0), |(available, used), phase| {
+        let (all, busy) = (phase.runtime_ns as f64 * f64::from(cpus), phase.cpu.user_ns + phase.cpu.system_ns);
+        (available + all, used + busy as f64)
+    });
+    let threads = result.facts.threads * result.facts.processes;
+    let busy = (cpus > 1 && threads > 1 && available > 1e8 * f64::from(cpus)).then_some((available, used));
+    worst_first(busy.and_then(|(available, used)| machine_busy(cpus, available, used)).into_iter().collect())
+}
+
+fn files_differ(phase: &PhaseResult) -> Option<Verdict> {
+    let verified = phase.verified.filter(|verified| verified.mismatches > 0)?;
+    Some(verdict(
+        "verify-mismatch",
+        Severity::Invalid,
+        format!("{} differences were found in {} verified blocks of files", verified.mismatches, verified.blocks),
+        "The storage, or something on the way to it, returned wrong data; or the files were made by another plan.",
+        "Look at the error for file, offset and what was found; --seed, --size and --threads must be those of the writer.",
+    ))
+}
+
+fn read_own_writes(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
+    (phase.reads_own_writes && !facts.direct && facts.access == "posix").then(|| {
+        verdict(
+            "page-cache-read",
+            Severity::Warning,
+            "files were read that this run had written just before".into(),
+            "What still was in the page cache came from memory, not from the storage.",
+            "Use --direct; or read in a run of its own, after dropping the caches or remounting, or more than fits memory.",
+        )
+    })
+}
+
+fn files_failed(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
+    let (failed, all) = (phase.total.failed, phase.total.failed + phase.total.files);
+    (failed > 0 && facts.continue_on_error).then(|| {
+        verdict(
+            "errors-tolerated",
+            Severity::Warning,
+            format!("{failed} of {all} operations failed ({})", percent(failed as f64 / all as f64)),
+            "Failed operations count in no rate: what is reported is what succeeded.",
+            "Look at the errors and the kernel's log; leave out --continue-on-error to stop at the first.",
+        )
+    })
+}
+
+fn threads_uneven(phase: &PhaseResult) -> Option<Verdict> {
+    let (wall, end) = (phase.stonewall_ns as f64, phase.runtime_ns as f64);
+    (phase.threads.len() > 1 && end > 0.0 && wall < 0.8 * end).then(|| {
+        verdict(
+            "threads-uneven",
+            Severity::Warning,
+            format!("the first thread was through after {}, the last after {}", nanoseconds(wall), nanoseconds(end)),
+            "For the rest of the time not all threads were at work: the rate over the whole time is that of fewer threads.",
+            "Believe the rate up to the stonewall; use more --files, or --runtime to end all threads together.",
+        )
+    })
+}
+
+fn files_cpu_bound(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
+    let available = phase.runtime_ns as f64 * phase.threads.len() as f64;
+    let user = phase.cpu.user_ns as f64;
+    // In the kernel it is the file system that is busy; libgfapi works in user mode.
+    if facts.access != "posix" || phase.runtime_ns < 100_000_000 || user < 0.5 * available {
+        return None;
+    }
+    Some(verdict(
+        "generator-cpu-bound",
+        Severity::Warning,
+        format!(
+            "the threads spent {} of their time in this program, not in the file system",
+            percent(user / available)
+        ),
+        "Making and comparing contents took as long as storing them: a faster storage would not have shown.",
+        "Leave out --verify, or raise --threads.",
+    ))
+}
+
+fn files_not_synced(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
+    const WRITES: [&str; 4] = ["create", "append", "overwrite", "truncate-overwrite"];
+    let writes = phase.operations.iter().any(|one| WRITES.contains(&one.operation.as_str()));
+    (writes && phase.total.bytes > 0 && !facts.fsync && !facts.direct && facts.access == "posix").then(|| {
+        verdict(
+            "writes-not-synced",
+            Severity::Note,
+            "files were written without fsync".into(),
+            "The data may be in memory only: the rate is that of making files, not of storing them.",
+            "Use --fsync for what a database or a mail server does.",
+        )
+    })
+}
+
+fn phase_too_short(phase: &PhaseResult) -> Option<Verdict> {
+    (phase.runtime_ns < 1_000_000_000).then(|| {
+        verdict(
+            "interval-too-short",
+            Severity::Note,
+            format!("the phase took {}", nanoseconds(phase.runtime_ns as f64)),
+            "Start-up, caches and a few slow calls weigh heavily in so short a time.",
+            "Use more --files.",
+        )
+    })
+}
+
+fn too_few_files(phase: &PhaseResult) -> Option<Verdict> {
+    let files = phase.total.files;
+    (files < 1000).then(|| {
+        let severity = if files < 100 { Severity::Warning } else { Severity::Note };
+        verdict(
+            "too-few-samples",
+            severity,
+            format!("{files} operations were measured"),
+            "A percentile needs ten samples beyond it: with 1,000 operations that is the 99th, with 100 the 90th.",
+            "Use more --files before quoting high percentiles.",
+        )
+    })
 }
 
 fn worst_first(mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
@@ -466,7 +605,11 @@ fn machine_cpu_bound(run: &RunResult) -> Option<Verdict> {
     let used: f64 = run.jobs.iter().map(|job| (job.cpu.user_ns + job.cpu.system_ns) as f64).sum();
     // On one CPU, or with a single clone, the job's own verdict says it.
     let clones: u32 = run.jobs.iter().map(|job| job.clones.max(1)).sum();
-    (cpus > 1 && clones > 1 && end - start >= 100 && used >= available * 0.9).then(|| {
+    if cpus > 1 && clones > 1 && end - start >= 100 { machine_busy(cpus, available, used) } else { None }
+}
+
+fn machine_busy(cpus: u32, available: f64, used: f64) -> Option<Verdict> {
+    (used >= available * 0.9).then(|| {
         verdict(
             "machine-cpu-bound",
             Severity::Warning,
@@ -798,6 +941,46 @@ mod tests {
         let mut other = sound.clone();
         other.points[1] = point(2.0, 0.06);
         assert_eq!(codes(&other, None), ["uncertain"]);
+    }
+
+    #[test]
+    fn files() {
+        let facts = FilesFacts { access: "posix".into(), threads: 2, processes: 1, ..FilesFacts::default() };
+        let sound = || {
+            let mut phase =
+                PhaseResult { runtime_ns: 2_000_000_000, stonewall_ns: 1_900_000_000, ..PhaseResult::default() };
+            phase.threads = vec![Default::default(); 2];
+            phase.operations =
+                vec![crate::schema::OperationResult { operation: "create".into(), ..Default::default() }];
+            (phase.total.files, phase.total.bytes) = (10_000, 0);
+            phase
+        };
+        let codes = |change: &dyn Fn(&mut PhaseResult, &mut FilesFacts)| -> Vec<String> {
+            let (mut phase, mut facts) = (sound(), facts.clone());
+            change(&mut phase, &mut facts);
+            for_phase(&phase, &facts).into_iter().map(|verdict| verdict.code).collect()
+        };
+        assert_eq!(codes(&|_, _| {}), NONE);
+        assert_eq!(codes(&|phase, _| phase.total.bytes = 1), ["writes-not-synced"]);
+        assert_eq!(codes(&|phase, facts| (phase.total.bytes, facts.fsync) = (1, true)), NONE);
+        assert_eq!(codes(&|phase, _| phase.stonewall_ns = 1_000_000_000), ["threads-uneven"]);
+        assert_eq!(codes(&|phase, _| phase.reads_own_writes = true), ["page-cache-read"]);
+        assert_eq!(codes(&|phase, facts| (phase.reads_own_writes, facts.direct) = (true, true)), NONE);
+        assert_eq!(
+            codes(&|phase, facts| (phase.total.failed, facts.continue_on_error) = (1, true)),
+            ["errors-tolerated"]
+        );
+        assert_eq!(codes(&|phase, _| phase.cpu.user_ns = 3_000_000_000), ["generator-cpu-bound"]);
+        assert_eq!(codes(&|phase, facts| (phase.cpu.user_ns, facts.access) = (3_000_000_000, "gfapi".into())), NONE);
+        assert_eq!(codes(&|phase, _| (phase.runtime_ns, phase.stonewall_ns) = (9, 9)), ["interval-too-short"]);
+        assert_eq!(codes(&|phase, _| phase.total.files = 999), ["too-few-samples"]);
+        let differ = crate::schema::Verified { blocks: 9, mismatches: 1 };
+        assert_eq!(codes(&|phase, _| phase.verified = Some(differ)), ["verify-mismatch"]);
+        let mut run = FilesResult { facts: facts.clone(), phases: vec![sound()], ..FilesResult::default() };
+        run.provenance.machine.cpus = 2;
+        assert_eq!(for_files(&run), []);
+        run.phases[0].cpu.system_ns = 3_900_000_000;
+        assert_eq!(for_files(&run)[0].code, "machine-cpu-bound");
     }
 
     #[test]

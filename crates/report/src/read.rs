@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use measure::schema::{
     DepthDistribution, DirectionResult, DiskUtil, Document, Ended, Facts, Interval, JobError, JobResult, LatencyTarget,
-    Reporting, RunResult, SCHEMA_VERSION, Unified,
+    PhaseResult, Reporting, RunResult, SCHEMA_VERSION, Unified, Work,
 };
 use measure::{Direction, Histogram};
 use serde_json::{Map, Value};
@@ -40,7 +40,7 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
         ));
     };
     match (top.get("kind"), top.get("fio version")) {
-        (Some(Value::String(kind)), _) if ["run", "sweep", "comparison"].contains(&kind.as_str()) => ours(top),
+        (Some(Value::String(kind)), _) if ["run", "sweep", "comparison", "files"].contains(&kind.as_str()) => ours(top),
         (_, Some(Value::String(version))) => {
             let version = version.clone();
             fio(&top, &version).map(Document::Run)
@@ -130,6 +130,22 @@ fn plausible(document: &Document) -> bool {
         }
         Document::Comparison(comparison) => {
             small(&[comparison.provenance.started_unix_ms]) && comparison.runs.iter().all(|(a, b)| run(a) && run(b))
+        }
+        Document::Files(files) => {
+            let work = |work: &Work| small(&[work.files, work.records, work.bytes, work.failed]);
+            let phase = |phase: &PhaseResult| {
+                small(&[
+                    phase.start_unix_ms,
+                    phase.runtime_ns,
+                    phase.stonewall_ns,
+                    phase.cpu.user_ns,
+                    phase.cpu.system_ns,
+                ]) && work(&phase.total)
+                    && work(&phase.at_stonewall)
+                    && phase.threads.iter().all(|one| small(&[one.runtime_ns]) && work(&one.work))
+                    && phase.threads.len() < 1 << 24
+            };
+            small(&[files.provenance.started_unix_ms]) && files.phases.iter().all(phase)
         }
     }
 }

@@ -94,6 +94,7 @@ fn use_all(document: Document) {
             });
         }
         Document::Comparison(comparison) => drop(report::text::comparison(comparison, style)),
+        Document::Files(files) => drop(report::text::files(files, style)),
     }
     render(&[NamedDocument { name: "a".into(), document }]);
 }

@@ -14,7 +14,7 @@ pub mod arrivals;
 mod blocks;
 mod coverage;
 mod error;
-mod permutation;
+pub mod permutation;
 pub mod random;
 mod shape;
 mod sizes;

@@ -6,6 +6,7 @@
 //! No script, no font, no image, nothing from the network; light and dark follow the reader's system.
 
 mod comparison;
+mod files;
 mod run;
 mod sweep;
 
@@ -35,6 +36,7 @@ pub fn render(documents: &[NamedDocument]) -> String {
     if documents.len() > 1 {
         body.push_str(&sweep::side_by_side(documents));
         body.push_str(&run::side_by_side(documents));
+        body.push_str(&files::side_by_side(documents));
     }
     for named in documents {
         if documents.len() > 1 {
@@ -45,6 +47,7 @@ pub fn render(documents: &[NamedDocument]) -> String {
             Document::Run(run) => body.push_str(&run::section(run)),
             Document::Sweep(sweep) => body.push_str(&sweep::section(sweep)),
             Document::Comparison(comparison) => body.push_str(&comparison::section(comparison, documents.len() > 1)),
+            Document::Files(files) => body.push_str(&files::section(files)),
         }
         body.push_str(match ended(&named.document) {
             Ended::Complete => "",
@@ -64,7 +67,7 @@ fn page(documents: &[NamedDocument], body: &str) -> String {
             let sentence = match &one.document {
                 Document::Sweep(sweep) => sweep.advice.clone(),
                 Document::Comparison(comparison) => comparison.sentence.clone(),
-                Document::Run(_) => String::new(),
+                Document::Run(_) | Document::Files(_) => String::new(),
             };
             (sentence, about(provenance(&one.document)))
         }
@@ -81,6 +84,7 @@ fn page(documents: &[NamedDocument], body: &str) -> String {
             Document::Run(_) => "run",
             Document::Sweep(_) => "sweep",
             Document::Comparison(_) => "comparison",
+            Document::Files(_) => "files",
         },
         _ => "report",
     };
@@ -103,6 +107,7 @@ fn provenance(document: &Document) -> &Provenance {
         Document::Run(run) => &run.provenance,
         Document::Sweep(sweep) => &sweep.provenance,
         Document::Comparison(comparison) => &comparison.provenance,
+        Document::Files(files) => &files.provenance,
     }
 }
 
@@ -111,6 +116,7 @@ fn ended(document: &Document) -> Ended {
         Document::Run(run) => run.ended,
         Document::Sweep(sweep) => sweep.ended,
         Document::Comparison(comparison) => comparison.ended,
+        Document::Files(files) => files.ended,
     }
 }
 
@@ -163,6 +169,12 @@ fn verdicts(documents: &[NamedDocument]) -> String {
                             add(verdict, format!("{} {}", curve.label, measure::figures::plain(point.x)))
                         });
                     }
+                }
+            }
+            Document::Files(files) => {
+                files.verdicts.iter().for_each(|verdict| add(verdict, "the run".into()));
+                for phase in &files.phases {
+                    phase.verdicts.iter().for_each(|verdict| add(verdict, phase.name.clone()));
                 }
             }
             Document::Comparison(comparison) => {

@@ -1,16 +1,19 @@
 //! Results for a terminal.
 
 mod comparison;
+mod files;
 mod plot;
 mod run;
 mod sweep;
 mod table;
 
 pub use comparison::comparison;
+pub use files::files;
 pub use run::run;
 pub use sweep::sweep;
 
 pub(crate) use comparison::{named, word};
+pub(crate) use files::described as described_files;
 pub(crate) use run::{described, grouped};
 pub(crate) use sweep::{cpus, depth};
 

@@ -1,0 +1,134 @@
+//! The words that threads and processes of a run share: gates before phases, the stonewall, progress.
+//!
+//! Nothing here is on the path of a single call; a thread looks at two words and writes three after each file, all but
+//! one of them in cache lines of its own.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use measure::schema::Work;
+use sys::shared::SharedWords;
+
+/// Words of a phase or of a seat: a cache line, so that none is shared.
+const LINE: usize = 8;
+
+/// The shared words.
+pub(super) struct Board {
+    words: SharedWords,
+    phases: usize,
+    workers: usize,
+}
+
+const STOP: usize = 0;
+/// Of a phase.
+const GO_AT: usize = 0;
+const WALL_NS: usize = 1;
+/// Of a seat.
+const REACHED: usize = 0;
+const FILES: usize = 1;
+const RECORDS: usize = 2;
+const BYTES: usize = 3;
+
+/// Why threads are to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stop {
+    /// They are not.
+    No = 0,
+    /// The user wants to.
+    Interrupted = 1,
+    /// An operation failed.
+    Failed = 2,
+}
+
+/// A seat that has left: past every gate.
+pub(super) const LEFT: u64 = u64::MAX;
+
+impl Board {
+    pub fn new(phases: usize, workers: usize) -> io::Result<Board> {
+        Ok(Board { words: SharedWords::new(LINE * (1 + phases + workers))?, phases, workers })
+    }
+
+    fn phase(&self, phase: usize) -> &[AtomicU64] {
+        &self.words[LINE * (1 + phase)..][..LINE]
+    }
+
+    fn seat(&self, worker: usize) -> &[AtomicU64] {
+        &self.words[LINE * (1 + self.phases + worker)..][..LINE]
+    }
+
+    /// Tells everybody to stop; a failure outranks the user.
+    pub fn stop(&self, why: Stop) {
+        self.words[STOP].fetch_max(why as u64, AcqRel);
+    }
+
+    /// Whether to stop.
+    #[inline]
+    pub fn stopped(&self) -> Stop {
+        match self.words[STOP].load(Relaxed) {
+            0 => Stop::No,
+            1 => Stop::Interrupted,
+            _ => Stop::Failed,
+        }
+    }
+
+    /// A worker has come to the gate of that phase, or [`LEFT`].
+    pub fn reach(&self, worker: usize, gate: u64) {
+        self.seat(worker)[REACHED].store(gate, Release);
+    }
+
+    /// Whether every one of these workers has come to that gate or left.
+    pub fn have_reached(&self, gate: u64) -> bool {
+        (0..self.workers).all(|worker| self.seat(worker)[REACHED].load(Acquire) >= gate)
+    }
+
+    /// Workers that have not come to that gate.
+    pub fn behind(&self, gate: u64) -> usize {
+        (0..self.workers).filter(|&worker| self.seat(worker)[REACHED].load(Acquire) < gate).count()
+    }
+
+    /// Opens a gate: the phase begins when `CLOCK_MONOTONIC` reads `at_ns`.
+    pub fn open_gate(&self, phase: usize, at_ns: u64) {
+        self.phase(phase)[GO_AT].store(at_ns, Release);
+    }
+
+    /// When the phase begins; None while its gate is closed.
+    pub fn gate(&self, phase: usize) -> Option<u64> {
+        Some(self.phase(phase)[GO_AT].load(Acquire)).filter(|&at| at != 0)
+    }
+
+    /// Nanoseconds between looks at a gate: the more wait, the more seldom.
+    pub fn poll_ns(&self) -> u64 {
+        50_000 + 20_000 * self.workers as u64
+    }
+
+    /// A thread has nothing left to do: the first one builds the wall.
+    pub fn finish(&self, phase: usize, now_ns: u64) {
+        let _ = self.phase(phase)[WALL_NS].compare_exchange(0, now_ns, AcqRel, Acquire); // the first counts
+    }
+
+    /// When the first thread had nothing left to do; 0 before.
+    #[inline]
+    pub fn wall_ns(&self, phase: usize) -> u64 {
+        self.phase(phase)[WALL_NS].load(Relaxed)
+    }
+
+    /// Publishes what a worker has done in its phase.
+    #[inline]
+    pub fn publish(&self, worker: usize, work: &Work) {
+        let seat = self.seat(worker);
+        seat[FILES].store(work.files + work.failed, Relaxed);
+        seat[RECORDS].store(work.records, Relaxed);
+        seat[BYTES].store(work.bytes, Relaxed);
+    }
+
+    /// What all have published.
+    pub fn total(&self) -> Work {
+        let mut total = Work::default();
+        for worker in 0..self.workers {
+            let word = |index: usize| self.seat(worker)[index].load(Relaxed);
+            total.add(&Work { files: word(FILES), records: word(RECORDS), bytes: word(BYTES), failed: 0 });
+        }
+        total
+    }
+}

@@ -1,0 +1,670 @@
+//! One thread's files: what there is of them, and what each operation does to one.
+//!
+//! Names, sizes and contents are computed from numbers: a million files take no more memory than one.
+
+use std::ffi::CString;
+use std::io;
+
+use job::workload::permutation::Permutation;
+use job::workload::random::{Random, mix};
+use sys::buffer::{Buffer, Memory};
+
+use super::content::{Content, FileId};
+use super::fs::{FileSystem, Handle, Kind};
+use super::operation::{Operation, Population};
+use super::plan::Plan;
+use super::tally::{Call, Failure, Tally};
+use super::tree::{Names, Object};
+use crate::Error;
+
+/// Objects of one kind that there are: numbers `first..end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Range {
+    pub first: u64,
+    pub end: u64,
+    /// From this number on they were made by this run.
+    pub ours_from: u64,
+}
+
+impl Range {
+    pub fn len(self) -> u64 {
+        self.end - self.first
+    }
+
+    fn ours(self) -> std::ops::Range<u64> {
+        self.first.max(self.ours_from)..self.end
+    }
+}
+
+/// What is known of the files' contents.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    /// Made by this run: generations are known.
+    here: bool,
+    /// The last generation written anywhere, and the one that every file was overwritten with.
+    newest: u32,
+    everywhere: u32,
+    /// How often every file was appended to as a whole.
+    appended: u64,
+    /// Whether some files may be shorter than that (`truncate`).
+    truncated: bool,
+}
+
+/// The files of one thread.
+pub(super) struct Files<'a> {
+    plan: &'a Plan,
+    fs: &'a dyn FileSystem,
+    content: &'a Content,
+    thread: u32,
+    pub names: Names,
+    other_names: Names,
+    buffer: Buffer,
+    pub tally: Tally,
+    pub files: Range,
+    pub directories: Range,
+    pub symlinks: Range,
+    pub links: Range,
+    /// Files have the names that `rename` gives.
+    renamed: bool,
+    written: Written,
+    /// One bit a directory of the layout: made by this run.
+    made: Vec<u64>,
+    /// Set where waiting must end.
+    stopped: &'a dyn Fn() -> bool,
+}
+
+const FILE_MODE: u32 = 0o666;
+const DIR_MODE: u32 = 0o755;
+
+impl<'a> Files<'a> {
+    /// Nothing made yet; whether files are there from before is found out by [`Files::look`].
+    pub fn new(
+        plan: &'a Plan,
+        fs: &'a dyn FileSystem,
+        content: &'a Content,
+        thread: u32,
+        tally: Tally,
+        stopped: &'a dyn Fn() -> bool,
+    ) -> Result<Files<'a>, Error> {
+        let largest = plan.record_bytes.min(plan.sizes.largest().max(1)).max(plan.xattr_bytes as u64);
+        let buffer = Buffer::zeroed(largest as usize, &Memory::Anonymous)
+            .map_err(|error| Error::system("cannot allocate a record", format!("of {largest} bytes"), error))?;
+        let names = Names::new(&plan.layout, thread, plan.workers(), plan.files);
+        let made = vec![0; names.directories().div_ceil(64) as usize];
+        Ok(Files {
+            plan,
+            fs,
+            content,
+            thread,
+            other_names: names.clone(),
+            names,
+            buffer,
+            tally,
+            files: Range::default(),
+            directories: Range::default(),
+            symlinks: Range::default(),
+            links: Range::default(),
+            renamed: false,
+            written: Written { here: false, newest: u32::MAX, everywhere: 0, appended: 0, truncated: false },
+            made,
+            stopped,
+        })
+    }
+
+    /// The population of a kind.
+    pub fn population(&mut self, kind: Population) -> &mut Range {
+        match kind {
+            Population::Files => &mut self.files,
+            Population::Directories => &mut self.directories,
+            Population::Symlinks => &mut self.symlinks,
+            Population::Links => &mut self.links,
+        }
+    }
+
+    /// Takes it that objects of an earlier run are there, all of them.
+    pub fn assume(&mut self, kind: Population) {
+        let all = self.plan.files;
+        *self.population(kind) = Range { first: 0, end: all, ours_from: all };
+    }
+
+    /// Whether the first file of an earlier run is there.
+    pub fn is_there(&mut self) -> bool {
+        self.fs.lstat(self.names.path(Object::File, 0)).is_ok()
+    }
+
+    /// This run makes files from nothing: what they hold is known from here on.
+    pub fn begin(&mut self, kind: Population) {
+        *self.population(kind) = Range::default();
+        if kind != Population::Files {
+            return;
+        }
+        self.written = Written { here: true, newest: 0, everywhere: 0, appended: 0, truncated: false };
+        self.renamed = false;
+    }
+
+    /// What a phase leaves behind; `complete`: it went over every file.
+    pub fn end_of(&mut self, operation: Operation, complete: bool) {
+        match operation {
+            Operation::Append if complete => self.written.appended += 1,
+            Operation::Overwrite | Operation::TruncateOverwrite => {
+                let whole = self.plan.records.is_none();
+                if self.written.here && complete && whole {
+                    self.written.everywhere = self.written.newest;
+                }
+                if operation == Operation::TruncateOverwrite {
+                    self.written.appended = 0;
+                }
+            }
+            Operation::Truncate => self.written.truncated = true,
+            Operation::Rename => self.renamed = !self.renamed,
+            _ => {}
+        }
+        if complete && operation == Operation::TruncateOverwrite {
+            self.written.truncated = false;
+        }
+    }
+
+    /// What a phase needs to be told before it begins.
+    pub fn start_of(&mut self, operation: Operation) {
+        if matches!(operation, Operation::Overwrite | Operation::TruncateOverwrite) && self.written.here {
+            self.written.newest += 1;
+        }
+    }
+
+    /// Makes the directories of the layout that fall to this thread. Those that are there are left alone.
+    pub fn make_directories(&mut self) -> Result<(), Failure> {
+        let (step, first) = match self.plan.layout.shared {
+            true => (u64::from(self.plan.workers()), u64::from(self.thread)),
+            false => (1, 0),
+        };
+        let mut directory = first;
+        while directory < self.names.directories() && !(self.stopped)() {
+            self.make_directory(directory, false)?;
+            directory += step;
+        }
+        Ok(())
+    }
+
+    /// Makes one of them with all above it.
+    fn make_directory(&mut self, directory: u64, counted: bool) -> Result<(), Failure> {
+        for path in self.names.ancestry(directory) {
+            let made = match counted {
+                true => {
+                    self.tally.time(Call::Mkdir, || self.fs.mkdir(&path, DIR_MODE)).map_err(|failure| failure.error)
+                }
+                false => self.fs.mkdir(&path, DIR_MODE),
+            };
+            match made {
+                Ok(()) => {
+                    if let Some(word) = self.made.get_mut((directory / 64) as usize) {
+                        *word |= 1 << (directory % 64);
+                    }
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                Err(error) => {
+                    let path = path.to_string_lossy().into_owned();
+                    return Err(Failure { call: Call::Mkdir, error, path });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn id(&self, number: u64) -> FileId {
+        FileId { thread: self.thread, file: number }
+    }
+
+    fn size(&self, number: u64) -> u64 {
+        self.plan.sizes.of(self.plan.seed, self.thread, number)
+    }
+
+    fn object(&self) -> Object {
+        if self.renamed { Object::Renamed } else { Object::File }
+    }
+
+    fn flags(&self, flags: i32) -> i32 {
+        if self.plan.direct { flags | libc::O_DIRECT } else { flags }
+    }
+
+    fn open(&mut self, object: Object, number: u64, flags: i32) -> Result<Box<dyn Handle>, Failure> {
+        let flags = self.flags(flags);
+        let call = if flags & libc::O_CREAT != 0 { Call::Create } else { Call::Open };
+        let path = self.names.path(object, number);
+        match self.tally.time(call, || self.fs.open(path, flags, FILE_MODE)) {
+            // A directory is missing: mixes make more files than were planned for, and gfapi_perf_tool makes
+            // directories as it comes to them.
+            Err(failure) if call == Call::Create && failure.error.raw_os_error() == Some(libc::ENOENT) => {
+                let directory = self.names.directory_of(number);
+                self.make_directory(directory, true)?;
+                let path = self.names.path(object, number);
+                self.tally.time(call, || self.fs.open(path, flags, FILE_MODE))
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn close(&mut self, mut handle: Box<dyn Handle>, wrote: bool) -> Result<(), Failure> {
+        if wrote && self.plan.fsync {
+            self.tally.time(Call::Fsync, || handle.fsync())?;
+        }
+        self.tally.time(Call::Close, || handle.close())
+    }
+
+    /// Writes `len` bytes from `offset` of the file on, in records.
+    fn write(
+        &mut self,
+        handle: &mut dyn Handle,
+        number: u64,
+        offset: u64,
+        len: u64,
+        generation: u32,
+        placed: bool,
+    ) -> Result<(), Failure> {
+        let id = self.id(number);
+        for (at, len) in records(self.plan, number, len, placed) {
+            let record = &mut self.buffer.as_mut_slice()[..len];
+            self.content.fill(record, id, offset + at, generation);
+            let mut done = 0;
+            while done < len {
+                let rest = &self.buffer.as_slice()[done..len];
+                let to = offset + at + done as u64;
+                let wrote = self.tally.time(Call::Write, || match placed && self.plan.random {
+                    true => handle.pwrite(rest, to),
+                    false => handle.write(rest),
+                })?;
+                if wrote == 0 {
+                    let error = io::Error::from_raw_os_error(libc::EIO);
+                    return Err(Failure { call: Call::Write, error, path: String::new() });
+                }
+                done += wrote;
+                self.tally.work.records += 1;
+                self.tally.work.bytes += wrote as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `len` bytes from the beginning of the file on, in records, and compares them if that is asked for.
+    fn read(&mut self, handle: &mut dyn Handle, number: u64, len: u64) -> Result<(), Failure> {
+        let id = self.id(number);
+        let base = self.size(number);
+        let everywhere = if self.written.here { self.written.everywhere } else { 0 };
+        for (at, len) in records(self.plan, number, len, true) {
+            let mut done = 0;
+            while done < len {
+                let room = &mut self.buffer.as_mut_slice()[done..len];
+                let from = at + done as u64;
+                let got = self.tally.time(Call::Read, || match self.plan.random {
+                    true => handle.pread(room, from),
+                    false => handle.read(room),
+                })?;
+                if got == 0 {
+                    let error = io::Error::other(Bad::Short { at: from, of: at + len as u64 });
+                    return Err(Failure { call: Call::Read, error, path: String::new() });
+                }
+                done += got;
+                self.tally.work.records += 1;
+                self.tally.work.bytes += got as u64;
+            }
+            if self.plan.verify {
+                let record = &self.buffer.as_slice()[..len];
+                // What was appended may be older than the last time that all was overwritten.
+                let oldest = if at + len as u64 <= base { everywhere } else { 0 };
+                match self.content.check(record, id, at, oldest..=self.written.newest) {
+                    Ok(blocks) => self.tally.blocks += blocks,
+                    Err(mismatch) => {
+                        self.tally.blocks += 1;
+                        self.tally.mismatches += 1;
+                        let error = io::Error::other(Bad::Differs { offset: mismatch.offset, what: mismatch.what });
+                        return Err(Failure { call: Call::Read, error, path: String::new() });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does an operation to object `number`. `mixed`: other operations go on beside it, so nothing may be left in
+    /// between. How many entries were seen is counted by the operations on directories.
+    pub fn carry_out(&mut self, operation: Operation, number: u64, mixed: bool) -> Result<(), Failure> {
+        let object = self.object();
+        match operation {
+            Operation::Create => {
+                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+                let mut handle = self.open(object, number, flags)?;
+                self.write(&mut *handle, number, 0, self.size(number), self.written.known_newest(), false)?;
+                self.close(handle, true)
+            }
+            Operation::Append => {
+                let mut handle = self.open(object, number, libc::O_WRONLY | libc::O_APPEND)?;
+                let size = self.size(number);
+                let end = match mixed || self.written.truncated || !self.written.here {
+                    true => self.tally.time(Call::Fstat, || handle.fstat())?.len,
+                    false => size * (1 + self.written.appended),
+                };
+                self.write(&mut *handle, number, end, size, self.written.known_newest(), false)?;
+                self.close(handle, true)
+            }
+            Operation::Overwrite | Operation::TruncateOverwrite => {
+                let cut = if operation == Operation::TruncateOverwrite { libc::O_TRUNC } else { 0 };
+                let mut handle = self.open(object, number, libc::O_WRONLY | cut)?;
+                self.write(&mut *handle, number, 0, self.size(number), self.written.known_newest(), true)?;
+                self.close(handle, true)
+            }
+            Operation::Read => {
+                let mut handle = self.open(object, number, libc::O_RDONLY)?;
+                self.read(&mut *handle, number, self.readable(number))?;
+                self.close(handle, false)
+            }
+            Operation::Stat => {
+                let path = self.names.path(object, number);
+                let stat = self.tally.time(Call::Stat, || self.fs.stat(path))?;
+                self.check_stat(stat.kind == Kind::File, stat.len, number)
+            }
+            Operation::Chmod => {
+                let mode = if number.is_multiple_of(2) { 0o640 } else { 0o644 };
+                let path = self.names.path(object, number);
+                self.tally.time(Call::Chmod, || self.fs.chmod(path, mode))
+            }
+            Operation::Truncate => {
+                let half = self.size(number) / 2;
+                let path = self.names.path(object, number);
+                self.tally.time(Call::Truncate, || self.fs.truncate(path, half))
+            }
+            Operation::Setxattr => self.set_xattrs(object, number),
+            Operation::Getxattr => self.get_xattrs(object, number),
+            Operation::SwiftPut => self.swift_put(number),
+            Operation::SwiftGet => {
+                let mut handle = self.open(object, number, libc::O_RDONLY)?;
+                self.read(&mut *handle, number, self.readable(number))?;
+                self.close(handle, false)?;
+                self.get_xattrs(object, number)
+            }
+            Operation::AwaitCreate => self.await_create(number),
+            Operation::Rename => self.rename(number, mixed),
+            Operation::Unlink => self.unlink(object, number),
+            Operation::DeleteRenamed => self.unlink(Object::Renamed, number),
+            Operation::Symlink => {
+                let content = self.other_names.path(object, number);
+                let path = self.names.path(Object::Symlink, number);
+                self.tally.time(Call::Symlink, || self.fs.symlink(content, path))
+            }
+            Operation::Readlink => {
+                let mut content = [0; 4096];
+                let path = self.names.path(Object::Symlink, number);
+                self.tally.time(Call::Readlink, || self.fs.readlink(path, &mut content)).map(drop)
+            }
+            Operation::Link => {
+                let existing = self.other_names.path(object, number);
+                let path = self.names.path(Object::Link, number);
+                self.tally.time(Call::Link, || self.fs.link(existing, path))
+            }
+            Operation::Mkdir => {
+                let path = self.names.path(Object::Directory, number);
+                self.tally.time(Call::Mkdir, || self.fs.mkdir(path, DIR_MODE))
+            }
+            Operation::Rmdir => {
+                let path = self.names.path(Object::Directory, number);
+                self.tally.time(Call::Rmdir, || self.fs.rmdir(path))
+            }
+            Operation::Readdir => {
+                let mut entries = 0;
+                let path = self.names.directory(number);
+                self.tally.time(Call::Readdir, || self.fs.readdir(path, &mut |_, _| entries += 1))?;
+                self.tally.work.records += entries;
+                Ok(())
+            }
+            Operation::LsL => {
+                let mut entries = 0;
+                let path = self.names.directory(number);
+                self.tally.time(Call::ReaddirStat, || self.fs.readdir_stat(path, &mut |_, _| entries += 1))?;
+                self.tally.work.records += entries;
+                Ok(())
+            }
+            Operation::Cleanup => self.clean(number),
+        }
+    }
+
+    /// Bytes of a file that can be counted on.
+    fn readable(&self, number: u64) -> u64 {
+        let size = self.size(number);
+        let whole = size * (1 + self.written.appended);
+        if self.written.truncated { whole.min(size / 2) } else { whole }
+    }
+
+    fn check_stat(&mut self, is_file: bool, len: u64, number: u64) -> Result<(), Failure> {
+        let expected = self.readable(number);
+        if !self.plan.verify || (is_file && len >= expected) {
+            return Ok(());
+        }
+        self.tally.mismatches += 1;
+        let what = if is_file { format!("{len} bytes long, not {expected}") } else { "not a file".to_string() };
+        let error = io::Error::other(Bad::Differs { offset: 0, what });
+        Err(Failure { call: Call::Stat, error, path: String::new() })
+    }
+
+    fn rename(&mut self, number: u64, mixed: bool) -> Result<(), Failure> {
+        let (from, to) = match self.renamed {
+            true => (Object::Renamed, Object::File),
+            false => (Object::File, Object::Renamed),
+        };
+        let (old, new) = (self.other_names.path(from, number), self.names.path(to, number));
+        self.tally.time(Call::Rename, || self.fs.rename(old, new))?;
+        if mixed {
+            self.tally.time(Call::Rename, || self.fs.rename(new, old))?;
+        }
+        Ok(())
+    }
+
+    fn unlink(&mut self, object: Object, number: u64) -> Result<(), Failure> {
+        let path = self.names.path(object, number);
+        match self.tally.time(Call::Unlink, || self.fs.unlink(path)) {
+            Err(failure) if self.plan.missing_is_removed && failure.error.raw_os_error() == Some(libc::ENOENT) => {
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Names and values of extended attributes are functions of their numbers.
+    fn xattr(&mut self, number: u64, index: u32) -> (CString, usize) {
+        let name = CString::new(format!("user.plimsoll.{index}")).unwrap_or_default();
+        let len = self.plan.xattr_bytes;
+        let mut random = Random::new(mix(number ^ (u64::from(index) << 40)) ^ self.plan.seed);
+        let room = &mut self.buffer.as_mut_slice()[..len];
+        room.iter_mut().for_each(|byte| *byte = b' ' + (random.next() % 94) as u8);
+        (name, len)
+    }
+
+    fn set_xattrs(&mut self, object: Object, number: u64) -> Result<(), Failure> {
+        for index in 0..self.plan.xattr_count {
+            let (name, len) = self.xattr(number, index);
+            let path = self.names.path(object, number);
+            let value = &self.buffer.as_slice()[..len];
+            self.tally.time(Call::Setxattr, || self.fs.setxattr(path, &name, value))?;
+        }
+        Ok(())
+    }
+
+    fn get_xattrs(&mut self, object: Object, number: u64) -> Result<(), Failure> {
+        for index in 0..self.plan.xattr_count {
+            let (name, len) = self.xattr(number, index);
+            let mut value = vec![0; len.max(1)];
+            let path = self.names.path(object, number);
+            let got = self.tally.time(Call::Getxattr, || self.fs.getxattr(path, &name, &mut value))?;
+            if self.plan.verify && value[..got] != self.buffer.as_slice()[..len] {
+                self.tally.mismatches += 1;
+                let what = format!("another value of {}", name.to_string_lossy());
+                let error = io::Error::other(Bad::Differs { offset: 0, what });
+                return Err(Failure { call: Call::Getxattr, error, path: String::new() });
+            }
+        }
+        Ok(())
+    }
+
+    /// As OpenStack Swift stores an object: complete and on disk before it has its name.
+    fn swift_put(&mut self, number: u64) -> Result<(), Failure> {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+        let mut handle = self.open(Object::Temporary, number, flags)?;
+        self.write(&mut *handle, number, 0, self.size(number), self.written.known_newest(), false)?;
+        self.tally.time(Call::Fsync, || handle.fsync())?;
+        self.tally.time(Call::Close, || handle.close())?;
+        self.set_xattrs(Object::Temporary, number)?;
+        let (old, new) = (self.other_names.path(Object::Temporary, number), self.names.path(Object::File, number));
+        self.tally.time(Call::Rename, || self.fs.rename(old, new))
+    }
+
+    fn await_create(&mut self, number: u64) -> Result<(), Failure> {
+        let object = self.object();
+        loop {
+            let path = self.names.path(object, number);
+            match self.tally.time(Call::Stat, || self.fs.stat(path)) {
+                Err(failure) if failure.error.raw_os_error() == Some(libc::ENOENT) => {
+                    if (self.stopped)() {
+                        let error = io::ErrorKind::Interrupted.into();
+                        return Err(Failure { call: Call::Stat, error, path: String::new() });
+                    }
+                    std::thread::sleep(std::time::Duration::from_micros(500));
+                }
+                outcome => return outcome.map(drop),
+            }
+        }
+    }
+
+    /// Removes whatever any operation may have left under that number.
+    fn clean(&mut self, number: u64) -> Result<(), Failure> {
+        for object in [Object::File, Object::Renamed, Object::Temporary, Object::Symlink, Object::Link] {
+            let path = self.names.path(object, number);
+            let gone = self.tally.time(Call::Unlink, || self.fs.unlink(path));
+            is_gone(gone)?;
+        }
+        let path = self.names.path(Object::Directory, number);
+        let gone = self.tally.time(Call::Rmdir, || self.fs.rmdir(path));
+        is_gone(gone)
+    }
+
+    /// Removes what this run made and has not removed yet; the first failure, after all was tried.
+    pub fn remove_made(&mut self) -> Result<(), Failure> {
+        let mut first = Ok(());
+        for number in self.files.ours() {
+            // An operation that was broken off may have left another name.
+            let object = self.object();
+            let other = if object == Object::File { Object::Renamed } else { Object::File };
+            for object in [object, other, Object::Temporary] {
+                match self.fs.unlink(self.names.path(object, number)) {
+                    Ok(()) => break,
+                    Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                    Err(error) if first.is_ok() => {
+                        first = Err(Failure { call: Call::Unlink, error, path: self.names.last() });
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        for (object, range) in [(Object::Symlink, self.symlinks), (Object::Link, self.links)] {
+            for number in range.ours() {
+                let _ = self.fs.unlink(self.names.path(object, number)); // the directory's removal will tell
+            }
+        }
+        for number in self.directories.ours() {
+            let _ = self.fs.rmdir(self.names.path(Object::Directory, number)); // the same
+        }
+        first
+    }
+
+    /// Removes the directories of the layout that this run made and that are empty.
+    pub fn remove_made_directories(&mut self, all: bool) {
+        for directory in 0..self.names.directories() {
+            let made = self.made.get((directory / 64) as usize).is_some_and(|word| word & (1 << (directory % 64)) != 0);
+            if made || all {
+                for path in self.names.ancestry(directory).iter().rev() {
+                    if self.fs.rmdir(path).is_err() {
+                        break; // not empty: it holds what others made
+                    }
+                }
+            }
+        }
+    }
+
+    /// The failure as one line, and its error number.
+    pub fn explain(&self, failure: &Failure) -> (i32, String) {
+        let path = if failure.path.is_empty() { self.names.last() } else { failure.path.clone() };
+        if let Some(bad) = failure.error.get_ref().and_then(|inner| inner.downcast_ref::<Bad>()) {
+            return match bad {
+                Bad::Short { at, of } => (
+                    libc::ENODATA,
+                    format!(
+                        "{path} ends at byte {at} instead of {of} (was it made with another --size, --seed or --threads?)"
+                    ),
+                ),
+                Bad::Differs { offset, what } => (
+                    libc::EILSEQ,
+                    format!(
+                        "{path} at byte {offset}: {what} (written with another --seed, --size or --threads, or damaged)"
+                    ),
+                ),
+            };
+        }
+        let errno = failure.error.raw_os_error().unwrap_or(libc::EIO);
+        let hint = match errno {
+            libc::EEXIST => "left over from an earlier run? --op cleanup removes it",
+            libc::ENOENT => {
+                "were the files made, with the same --files, --threads, --files-per-dir and --prefix? --op create makes them"
+            }
+            libc::ENOSPC => "the file system is full, of data or of inodes",
+            libc::EDQUOT => "the quota is used up",
+            libc::EINVAL if self.plan.direct => "does this file system support O_DIRECT with this --record?",
+            libc::EOPNOTSUPP => "this file system does not support it",
+            libc::ENOTEMPTY => "it holds something that this run did not make",
+            _ => "",
+        };
+        let hint = if hint.is_empty() { String::new() } else { format!(" ({hint})") };
+        (errno, format!("cannot {} {path}: {}{hint}", failure.call.name(), failure.error))
+    }
+}
+
+impl Written {
+    /// The generation that is written now: files from before are taken over with the first.
+    fn known_newest(&self) -> u32 {
+        if self.here { self.newest } else { 0 }
+    }
+}
+
+fn is_gone(outcome: Result<(), Failure>) -> Result<(), Failure> {
+    match outcome {
+        Err(failure) if failure.error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Results of calls that succeeded and are wrong all the same.
+#[derive(Debug)]
+enum Bad {
+    Short { at: u64, of: u64 },
+    Differs { offset: u64, what: String },
+}
+
+impl std::fmt::Display for Bad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bad::Short { at, of } => write!(f, "the file ends at byte {at} instead of {of}"),
+            Bad::Differs { offset, what } => write!(f, "byte {offset}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Bad {}
+
+/// The records of `len` bytes: (offset, length), in order or at random, all of them or the first few. `placed`: each has
+/// its place in the file; otherwise they follow each other whatever the plan says.
+fn records(plan: &Plan, number: u64, len: u64, placed: bool) -> impl Iterator<Item = (u64, usize)> + use<> {
+    let record = plan.record_bytes;
+    let all = len.div_ceil(record);
+    let order = (placed && plan.random && all > 1)
+        .then(|| Permutation::new(all, &mut Random::new(mix(plan.seed ^ mix(number)))));
+    let wanted = plan.records.filter(|_| placed).unwrap_or(all).min(all);
+    (0..wanted).map(move |index| {
+        let at = order.as_ref().map_or(index, |order| order.at(index)) * record;
+        (at, record.min(len - at) as usize)
+    })
+}

@@ -1,0 +1,170 @@
+//! The operations, as one table: what help, validation and the loop know of them.
+
+/// What is done to a file, a directory or a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs, reason = "the table describes each")]
+pub enum Operation {
+    Create,
+    Append,
+    Overwrite,
+    TruncateOverwrite,
+    Read,
+    Stat,
+    Chmod,
+    Truncate,
+    Setxattr,
+    Getxattr,
+    SwiftPut,
+    SwiftGet,
+    AwaitCreate,
+    Rename,
+    Unlink,
+    DeleteRenamed,
+    Symlink,
+    Readlink,
+    Link,
+    Mkdir,
+    Rmdir,
+    Readdir,
+    LsL,
+    Cleanup,
+}
+
+/// What an operation goes over, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// Makes objects of that kind, numbers upwards.
+    Makes(Population),
+    /// Uses those that are there.
+    Uses(Population),
+    /// Removes those that are there, lowest number first.
+    Takes(Population),
+    /// Goes over the directories that files are in.
+    Directories,
+    /// Everything that any operation may have made, and the directories it is in.
+    All,
+}
+
+/// The kinds of object that a thread keeps count of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "said by their names")]
+pub enum Population {
+    Files,
+    Directories,
+    Symlinks,
+    Links,
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub struct Row {
+    /// The operation.
+    pub operation: Operation,
+    /// Its name.
+    pub name: &'static str,
+    /// What it is also called.
+    pub aliases: &'static [&'static str],
+    /// What it goes over.
+    pub walk: Walk,
+    /// Whether it writes file contents, so that fsync applies and room is needed.
+    pub writes: bool,
+    /// Whether it reads file contents.
+    pub reads: bool,
+    /// Its calls and what for, for help.
+    pub help: &'static str,
+}
+
+use Operation::*;
+use Population::*;
+
+const fn row(operation: Operation, name: &'static str, walk: Walk, help: &'static str) -> Row {
+    Row { operation, name, aliases: &[], walk, writes: false, reads: false, help }
+}
+
+impl Row {
+    const fn also(mut self, aliases: &'static [&'static str]) -> Row {
+        self.aliases = aliases;
+        self
+    }
+
+    const fn writing(mut self) -> Row {
+        self.writes = true;
+        self
+    }
+
+    const fn reading(mut self) -> Row {
+        self.reads = true;
+        self
+    }
+}
+
+/// Every operation.
+pub const OPERATIONS: &[Row] = &[
+    row(Create, "create", Walk::Makes(Files), "make files that must not exist, write them: open, write, close")
+        .writing(),
+    row(Append, "append", Walk::Uses(Files), "write as much again at the end: open, write, close").writing(),
+    row(Overwrite, "overwrite", Walk::Uses(Files), "write anew in place: open, write, close")
+        .also(&["write"])
+        .writing(),
+    row(TruncateOverwrite, "truncate-overwrite", Walk::Uses(Files), "as overwrite, but O_TRUNC first").writing(),
+    row(Read, "read", Walk::Uses(Files), "read whole files: open, read, close").reading(),
+    row(Stat, "stat", Walk::Uses(Files), "stat by path"),
+    row(Chmod, "chmod", Walk::Uses(Files), "change the permission bits, there and back in turns"),
+    row(Truncate, "truncate", Walk::Uses(Files), "cut files to half of their size"),
+    row(Setxattr, "setxattr", Walk::Uses(Files), "set --xattr-count extended attributes of --xattr-size bytes"),
+    row(Getxattr, "getxattr", Walk::Uses(Files), "get them"),
+    row(
+        SwiftPut,
+        "swift-put",
+        Walk::Makes(Files),
+        "as an object store puts: write under another name, fsync, setxattr, rename",
+    )
+    .writing(),
+    row(SwiftGet, "swift-get", Walk::Uses(Files), "as an object store gets: read, getxattr").reading(),
+    row(
+        AwaitCreate,
+        "await-create",
+        Walk::Uses(Files),
+        "wait until files appear that others make: stat again and again",
+    ),
+    row(Rename, "rename", Walk::Uses(Files), "rename to NAME.renamed, or back; later phases use the new names"),
+    row(Unlink, "unlink", Walk::Takes(Files), "remove files").also(&["delete"]),
+    row(DeleteRenamed, "delete-renamed", Walk::Takes(Files), "remove files under the names that rename gave them"),
+    row(Symlink, "symlink", Walk::Makes(Symlinks), "make symbolic links to the files"),
+    row(Readlink, "readlink", Walk::Uses(Symlinks), "read them"),
+    row(Link, "link", Walk::Makes(Links), "give files a second name"),
+    row(Mkdir, "mkdir", Walk::Makes(Directories), "make directories, as many as files"),
+    row(Rmdir, "rmdir", Walk::Takes(Directories), "remove them"),
+    row(Readdir, "readdir", Walk::Directories, "list the directories that the files are in"),
+    row(LsL, "ls-l", Walk::Directories, "list them with the attributes of every entry").also(&["readdirplus"]),
+    row(Cleanup, "cleanup", Walk::All, "remove all that any of these may have left, and the directories"),
+];
+
+impl Operation {
+    /// Its row.
+    pub fn row(self) -> &'static Row {
+        OPERATIONS.iter().find(|row| row.operation == self).unwrap_or(&OPERATIONS[0])
+    }
+
+    /// The operation of that name.
+    pub fn find(name: &str) -> Option<Operation> {
+        OPERATIONS.iter().find(|row| row.name == name || row.aliases.contains(&name)).map(|row| row.operation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_one_row_and_names_of_its_own() {
+        let mut names = std::collections::HashSet::new();
+        for row in OPERATIONS {
+            assert_eq!(row.operation.row().name, row.name);
+            assert!(names.insert(row.name) && row.aliases.iter().all(|alias| names.insert(alias)));
+            assert_eq!(Operation::find(row.name), Some(row.operation));
+        }
+        assert_eq!(Operation::find("delete"), Some(Operation::Unlink));
+        assert_eq!(Operation::find("nonsense"), None);
+    }
+}

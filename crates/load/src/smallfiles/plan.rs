@@ -1,0 +1,339 @@
+//! What is asked for, checked before anything is touched.
+
+use super::operation::{OPERATIONS, Operation, Population, Walk};
+use super::sizes::Sizes;
+use super::target::Target;
+use super::tree::Layout;
+use crate::Error;
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where.
+    pub target: Target,
+    /// The layout of directories and names; its base is the directory that must exist.
+    pub layout: Layout,
+    /// The phases, in order.
+    pub phases: Vec<Phase>,
+    /// Files a thread.
+    pub files: u64,
+    /// How large they are.
+    pub sizes: Sizes,
+    /// Bytes of a read or write; the last one of a file may be smaller.
+    pub record_bytes: u64,
+    /// Records of each file that are read or overwritten; None: all.
+    pub records: Option<u64>,
+    /// Records are read and overwritten in random order.
+    pub random: bool,
+    /// Threads of each process.
+    pub threads: u32,
+    /// Processes; 1 is this one.
+    pub processes: u32,
+    /// O_DIRECT.
+    pub direct: bool,
+    /// fsync before closing what was written.
+    pub fsync: bool,
+    /// Contents are compared with what was written.
+    pub verify: bool,
+    /// Failed operations are counted instead of ending the run.
+    pub continue_on_error: bool,
+    /// Removing what is not there is no failure.
+    pub missing_is_removed: bool,
+    /// Directories of the layout are made when the first file in them is (and are so measured); otherwise before.
+    pub make_dirs_on_demand: bool,
+    /// What the run made is removed at its end, however it ends.
+    pub cleanup: bool,
+    /// Latencies are recorded.
+    pub latency: bool,
+    /// Nanoseconds of pause after each file.
+    pub pause_ns: u64,
+    /// Nanoseconds after which a phase ends, whatever is left of it.
+    pub runtime_ns: Option<u64>,
+    /// Bytes of an extended attribute.
+    pub xattr_bytes: usize,
+    /// Extended attributes a file.
+    pub xattr_count: u32,
+    /// Of sizes, contents and random choices.
+    pub seed: u64,
+    /// What was asked for, as written.
+    pub options: Vec<(String, String)>,
+}
+
+/// One phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// As written.
+    pub name: String,
+    /// Operations and their weights; a single one has the phase to itself.
+    pub operations: Vec<(Operation, u32)>,
+    /// A mix goes over the files in order, each drawing its operation, instead of drawing the file too.
+    pub in_order: bool,
+}
+
+impl Phase {
+    /// A phase of one operation.
+    pub fn of(operation: Operation) -> Phase {
+        Phase { name: operation.row().name.into(), operations: vec![(operation, 1)], in_order: false }
+    }
+
+    /// The one operation of a phase that is no mix.
+    pub fn only(&self) -> Option<Operation> {
+        match self.operations[..] {
+            [(operation, _)] => Some(operation),
+            _ => None,
+        }
+    }
+
+    /// Phases as written: `create,read:70+stat:30,unlink`.
+    ///
+    /// # Errors
+    /// An unknown operation, a mix that cannot be.
+    pub fn parse_all(text: &str) -> Result<Vec<Phase>, Error> {
+        text.split(',').map(Phase::parse).collect()
+    }
+
+    fn parse(text: &str) -> Result<Phase, Error> {
+        let bad = |hint: String| Error::usage("--op:", format!("'{text}'"), hint);
+        let mut operations = Vec::new();
+        for part in text.split('+') {
+            let (name, weight) = part.split_once(':').unwrap_or((part, "1"));
+            let operation = Operation::find(name.trim()).ok_or_else(|| {
+                let all: Vec<&str> = OPERATIONS.iter().map(|row| row.name).collect();
+                bad(format!("no operation is called '{}'; there are: {}", name.trim(), all.join(", ")))
+            })?;
+            let weight: u32 =
+                weight.trim().parse().ok().filter(|&weight| weight > 0 && weight <= 1_000_000).ok_or_else(|| {
+                    bad(format!("'{weight}' is no weight: give a number from 1 to 1000000, as read:70+stat:30"))
+                })?;
+            if operations.iter().any(|(known, _)| *known == operation) {
+                return Err(bad(format!("{} is twice in one mix", operation.row().name)));
+            }
+            operations.push((operation, weight));
+        }
+        if operations.len() > 1 {
+            use Operation::{AwaitCreate, Cleanup, DeleteRenamed, Truncate};
+            // What leaves files in a state that the other operations of the mix cannot know.
+            if let Some((operation, _)) =
+                operations.iter().find(|(op, _)| [AwaitCreate, Cleanup, DeleteRenamed, Truncate].contains(op))
+            {
+                return Err(bad(format!(
+                    "{} cannot be part of a mix: give it a phase of its own",
+                    operation.row().name
+                )));
+            }
+        }
+        Ok(Phase { name: text.into(), operations, in_order: false })
+    }
+}
+
+/// Threads that can be told apart by names and seats.
+const MOST_THREADS: u64 = 65_536;
+
+impl Plan {
+    /// Threads of all processes.
+    pub fn workers(&self) -> u32 {
+        self.threads * self.processes
+    }
+
+    /// Whether files are made, so that their directories have to be.
+    pub fn makes_anything(&self) -> bool {
+        let makes = |operation: &Operation| matches!(operation.row().walk, Walk::Makes(_));
+        self.phases.iter().flat_map(|phase| &phase.operations).any(|(operation, _)| makes(operation))
+    }
+
+    /// What can be said without looking at the file system.
+    ///
+    /// # Errors
+    /// The first thing that cannot be, and what to do.
+    pub fn check(&self) -> Result<(), Error> {
+        let usage = |what: &str, place: String, hint: &str| Err(Error::usage(what, place, hint));
+        if self.phases.is_empty() {
+            return usage("nothing to do:", "no --op".into(), "give operations as --op create,read,unlink");
+        }
+        for (name, value) in [
+            ("--files", self.files),
+            ("--threads", self.threads.into()),
+            ("--processes", self.processes.into()),
+            ("--files-per-dir", self.layout.files_per_dir),
+        ] {
+            if value == 0 {
+                return usage(name, "0".into(), "give at least 1");
+            }
+        }
+        if u64::from(self.threads) * u64::from(self.processes) > MOST_THREADS {
+            return usage("--threads times --processes", self.workers().to_string(), "at most 65536 are possible");
+        }
+        if self.files > 1 << 40 {
+            return usage("--files", self.files.to_string(), "at most 2^40 files a thread are possible");
+        }
+        if self.record_bytes == 0 || self.record_bytes > 1 << 30 {
+            return usage("--record", self.record_bytes.to_string(), "give 1 byte to 1 GiB");
+        }
+        let contents = self.phases.iter().flat_map(|phase| &phase.operations).map(|(op, _)| op.row());
+        let contents = contents.clone().any(|row| row.writes || row.reads);
+        if self.direct && contents {
+            const UNIT: u64 = 512;
+            if !self.record_bytes.is_multiple_of(UNIT) {
+                return usage(
+                    "--direct",
+                    format!("with records of {} bytes", self.record_bytes),
+                    "O_DIRECT needs multiples of the block size: give --record as a multiple of 512 (most often 4096)",
+                );
+            }
+            if !self.sizes.are_multiples_of(UNIT) {
+                return usage(
+                    "--direct",
+                    format!("with --size {}", self.sizes),
+                    "O_DIRECT needs multiples of the block size: give sizes that are multiples of 512 (most often 4096), no exponential ones",
+                );
+            }
+        }
+        if self.runtime_ns.is_some() && self.phases.len() > 1 {
+            let all = |phase: &&Phase| {
+                matches!(phase.only(), Some(Operation::Rename | Operation::DeleteRenamed | Operation::Cleanup))
+            };
+            if let Some(phase) = self.phases.iter().find(all) {
+                return usage(
+                    "--runtime",
+                    format!("with {}", phase.name),
+                    "it has to go over all files, or those of the next phase would have unknown names: leave out one of the two",
+                );
+            }
+        }
+        if self.layout.prefix.is_empty() || self.layout.prefix.contains('/') || self.layout.prefix.len() > 200 {
+            return usage("--prefix", format!("'{}'", self.layout.prefix), "give 1 to 200 characters without a slash");
+        }
+        if self.layout.dirs_per_dir.is_some_and(|dirs| !(2..=1_000_000).contains(&dirs)) {
+            return usage("--dirs-per-dir", self.layout.dirs_per_dir.unwrap_or(0).to_string(), "give at least 2");
+        }
+        if self.xattr_bytes > 65_536 || self.xattr_count == 0 || self.xattr_count > 1000 {
+            return usage(
+                "--xattr-size, --xattr-count",
+                format!("{}, {}", self.xattr_bytes, self.xattr_count),
+                "values hold up to 64 KiB, and 1 to 1000 of them can be asked for",
+            );
+        }
+        self.check_populations()
+    }
+
+    /// Follows what there is from phase to phase: an operation must have something to work on.
+    fn check_populations(&self) -> Result<(), Error> {
+        // Before the first phase anything may be there.
+        let mut removed: Vec<(Population, &str)> = Vec::new();
+        for phase in &self.phases {
+            let walks = || phase.operations.iter().map(|(operation, _)| (operation.row().name, operation.row().walk));
+            let made_here = |kind: Population| walks().any(|(_, walk)| walk == Walk::Makes(kind));
+            for (name, walk) in walks() {
+                if let Walk::Uses(kind) | Walk::Takes(kind) = walk
+                    && let Some((_, by)) = removed.iter().find(|(gone, _)| *gone == kind)
+                    && !made_here(kind)
+                {
+                    return Err(Error::usage("--op:", format!("{name} after {by}"), "nothing is left for it then"));
+                }
+            }
+            for (_, walk) in walks() {
+                match walk {
+                    Walk::Makes(kind) => removed.retain(|(gone, _)| *gone != kind),
+                    Walk::Takes(kind) if phase.only().is_some() && self.runtime_ns.is_none() => {
+                        removed.push((kind, phase.operations[0].0.row().name));
+                    }
+                    Walk::All => {
+                        use Population::{Directories, Files, Links, Symlinks};
+                        removed.extend([Files, Directories, Symlinks, Links].map(|kind| (kind, "cleanup")));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes and files that the first phase which makes files needs, if one does before any removes some.
+    pub fn needs(&self) -> Option<(f64, u64)> {
+        let first = self.phases.iter().find_map(Phase::only)?;
+        let files = self.files.saturating_mul(u64::from(self.workers()));
+        match first.row().walk {
+            Walk::Makes(Population::Files) => Some((files as f64 * self.sizes.mean(), files)),
+            Walk::Makes(_) => Some((0.0, files)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A plan on a directory: one thread, ten files of 4 KiB.
+    pub(crate) fn plan(dir: &str, operations: &str) -> Plan {
+        Plan {
+            target: Target::Posix,
+            layout: Layout {
+                base: std::ffi::CString::new(dir).unwrap(),
+                prefix: "f".into(),
+                files_per_dir: 1000,
+                dirs_per_dir: None,
+                shared: false,
+                hashed: false,
+            },
+            phases: Phase::parse_all(operations).unwrap(),
+            files: 10,
+            sizes: Sizes::Fixed(4096),
+            record_bytes: 4096,
+            records: None,
+            random: false,
+            threads: 1,
+            processes: 1,
+            direct: false,
+            fsync: false,
+            verify: true,
+            continue_on_error: false,
+            missing_is_removed: false,
+            make_dirs_on_demand: false,
+            cleanup: false,
+            latency: true,
+            pause_ns: 0,
+            runtime_ns: None,
+            xattr_bytes: 32,
+            xattr_count: 1,
+            seed: 1,
+            options: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn phases_and_mixes_are_read() {
+        let phases = Phase::parse_all("create,read:70+stat:30,delete").unwrap();
+        assert_eq!(phases[0].only(), Some(Operation::Create));
+        assert_eq!(phases[1].operations, [(Operation::Read, 70), (Operation::Stat, 30)]);
+        assert_eq!(phases[2].only(), Some(Operation::Unlink));
+        for (text, part) in [
+            ("creat", "no operation is called 'creat'; there are: create"),
+            ("", "no operation"),
+            ("read:0+stat", "no weight"),
+            ("read+read", "twice"),
+            ("read+cleanup", "phase of its own"),
+        ] {
+            let error = Phase::parse_all(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let refused = |change: &dyn Fn(&mut Plan), operations: &str| {
+            let mut plan = plan("/tmp", operations);
+            change(&mut plan);
+            plan.check().err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(refused(&|_| {}, "create,read,rename,stat,unlink,create,unlink"), "");
+        assert_eq!(refused(&|_| {}, "read,stat"), "", "files may be there");
+        assert!(refused(&|_| {}, "create,unlink,read").contains("read after unlink"));
+        assert!(refused(&|_| {}, "create,cleanup,stat").contains("stat after cleanup"));
+        assert!(refused(&|plan| plan.files = 0, "create").contains("--files"));
+        assert!(refused(&|plan| plan.record_bytes = 0, "create").contains("--record"));
+        assert!(refused(&|plan| (plan.direct, plan.sizes) = (true, Sizes::Fixed(1000)), "create").contains("O_DIRECT"));
+        assert_eq!(refused(&|plan| (plan.direct, plan.sizes) = (true, Sizes::Fixed(1000)), "stat"), "");
+        assert!(refused(&|plan| plan.layout.prefix = "a/b".into(), "create").contains("slash"));
+    }
+}

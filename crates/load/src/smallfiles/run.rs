@@ -1,0 +1,403 @@
+//! From a plan to its result: processes, threads, gates, and what becomes of their reports.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use measure::schema::{Ended, FilesFacts, FilesResult, JobError, PhaseResult, Provenance, SCHEMA_VERSION, Work};
+use measure::verdict;
+use sys::child::{self, Child, Outcome};
+use sys::clock::{Clock, monotonic_ns, realtime_ns};
+
+use super::board::{Board, LEFT, Stop};
+use super::content::Content;
+use super::fs::{FileSystem, Kind};
+use super::plan::Plan;
+use super::target::Target;
+use super::worker::{self, Orders, Report};
+use crate::machine::{DiskWatch, machine};
+use crate::{Error, ErrorKind};
+
+/// What the caller keeps in hand while a plan runs.
+#[derive(Default)]
+pub struct Control<'a> {
+    /// Set (by a signal handler) to end the run early: threads finish the file at hand, clean up and report.
+    pub stop: Arc<AtomicBool>,
+    /// Called a few times a second.
+    pub progress: Option<&'a mut dyn FnMut(&Moment)>,
+}
+
+/// A moment of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// The phase's name; empty before the first.
+    pub phase: &'a str,
+    /// Phases that are over, and all.
+    pub phases: (usize, usize),
+    /// Threads that are not through with the phase.
+    pub busy: usize,
+    /// What was done in the phase so far.
+    pub work: Work,
+    /// Nanoseconds since the phase began.
+    pub elapsed_ns: u64,
+    /// Part of the phase that is done, 0..=1.
+    pub done: f64,
+}
+
+const POLL: Duration = Duration::from_micros(500);
+const PROGRESS_NS: u64 = 200_000_000;
+
+/// Runs a plan.
+///
+/// Operations that fail are in the result, with their first error (`ended` is then `Failed`); a run that was stopped is
+/// `Interrupted`. With `cleanup` what the run made is removed in every case.
+///
+/// # Errors
+/// What is wrong before anything was made: a plan that cannot be, a directory that is missing or too small, a volume
+/// that cannot be reached.
+pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
+    plan.check()?;
+    let started_unix_ms = realtime_ns() / 1_000_000;
+    let clock = Clock::calibrated();
+    let content = Content::new(plan.seed);
+    let board = Board::new(plan.phases.len(), plan.workers() as usize)
+        .map_err(|error| Error::system("cannot share memory", "", error))?;
+    // A library that keeps threads, as libgfapi does, must not be opened on this side of a fork.
+    let in_children = plan.processes > 1;
+    let seen = match (in_children, &plan.target) {
+        (true, Target::Gluster(_)) => in_child(|| look(plan, &*plan.target.open()?))?,
+        _ => look(plan, &*plan.target.open()?)?,
+    };
+    let disks = DiskWatch::start(local_path(plan).into_iter());
+
+    let orders = Orders { plan, board: &board, content: &content, clock, process: 0, thread: 0 };
+    let reports = if in_children { processes(orders, control)? } else { one_process(orders, control)? };
+
+    let disks = disks.so_far();
+    let error = reports.iter().find_map(|report| report.error.clone());
+    let facts = FilesFacts {
+        access: seen.access,
+        target: plan.target.to_string(),
+        directory: plan.layout.base.to_string_lossy().into_owned(),
+        file_system: seen.file_system,
+        threads: plan.threads,
+        processes: plan.processes,
+        files: plan.files,
+        sizes: plan.sizes.to_string(),
+        mean_bytes: plan.sizes.mean(),
+        record_bytes: plan.record_bytes,
+        direct: plan.direct,
+        fsync: plan.fsync,
+        shared: plan.layout.shared,
+        pause_ns: plan.pause_ns,
+        continue_on_error: plan.continue_on_error,
+    };
+    let failed = error.is_some();
+    let mut result = FilesResult {
+        provenance: Provenance {
+            schema: SCHEMA_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: std::env::args().collect(),
+            started_unix_ms,
+            machine: machine(&clock),
+        },
+        options: plan.options.clone(),
+        facts,
+        phases: merged(reports),
+        disks,
+        error,
+        verdicts: Vec::new(),
+        ended: match (failed, control.stop.load(Relaxed)) {
+            (true, _) => Ended::Failed,
+            (_, true) => Ended::Interrupted,
+            _ => Ended::Complete,
+        },
+    };
+    for phase in &mut result.phases {
+        phase.verdicts = verdict::for_phase(phase, &result.facts);
+    }
+    result.verdicts = verdict::for_files(&result);
+    Ok(result)
+}
+
+/// The phases of all threads, each merged into one.
+fn merged(reports: Vec<Report>) -> Vec<PhaseResult> {
+    let mut phases: Vec<PhaseResult> = Vec::new();
+    for report in reports {
+        for (index, phase) in report.phases.into_iter().enumerate() {
+            match phases.get_mut(index) {
+                Some(known) => known.merge(&phase),
+                None => phases.push(phase),
+            }
+        }
+    }
+    for phase in &mut phases {
+        phase.threads.sort_unstable_by_key(|thread| thread.thread);
+        // Most of the time first.
+        phase.calls.sort_by_key(|call| std::cmp::Reverse(call.lat_ns.sum()));
+    }
+    phases
+}
+
+/// What a look at the file system said.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Seen {
+    access: String,
+    file_system: String,
+}
+
+/// The directory must be there and have room.
+fn look(plan: &Plan, fs: &dyn FileSystem) -> Result<Seen, Error> {
+    let base = &plan.layout.base;
+    let place = base.to_string_lossy();
+    let found = fs.stat(base).map_err(|error| {
+        let hint = match error.raw_os_error() {
+            Some(libc::ENOENT) => "it must exist: make it, or look for a typing error",
+            _ => "",
+        };
+        Error::system("cannot use directory", place.clone(), error).hint(hint)
+    })?;
+    if found.kind != Kind::Directory {
+        return Err(Error::usage("cannot use", place, "it is not a directory"));
+    }
+    if let (Some((bytes, files)), Ok(space)) = (plan.needs(), fs.space(base)) {
+        let too_little = |needed: String, left: String| {
+            let hint = "use fewer --files, a smaller --size, or another directory";
+            Err(Error::usage(format!("the files need {needed}, but only {left} left in"), place.clone(), hint))
+        };
+        if bytes > space.available_bytes as f64 {
+            use measure::figures::bytes as text;
+            return too_little(text(bytes), format!("{} are", text(space.available_bytes as f64)));
+        }
+        if files > space.available_files {
+            return too_little(format!("{files} inodes"), format!("{} are", space.available_files));
+        }
+    }
+    let kind = match plan.target {
+        Target::Posix => sys::file::space(std::path::Path::new(&*place))
+            .map(|space| sys::file::file_system_name(space.kind).to_owned())
+            .ok()
+            .filter(|name| name != "this file system"),
+        Target::Gluster(_) => Some("glusterfs".into()),
+    };
+    Ok(Seen { access: fs.name().into(), file_system: kind.unwrap_or_default() })
+}
+
+fn local_path(plan: &Plan) -> Option<&str> {
+    // The disks are those below a file in the directory.
+    (plan.target == Target::Posix).then(|| plan.layout.base.to_str().ok()).flatten()
+}
+
+/// Does something that forks badly in a child.
+fn in_child<T: serde::Serialize + serde::de::DeserializeOwned>(
+    work: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let started = child::spawn(|| {
+        let outcome = work().map_err(|error| Sent::of(&error));
+        serde_json::to_vec(&outcome).unwrap_or_default()
+    });
+    let mut child = started.map_err(|error| Error::system("cannot start a process", "", error))?;
+    loop {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(POLL),
+            Ok(Some(Outcome::Answer(bytes))) => {
+                let outcome: Result<T, Sent> = serde_json::from_slice(&bytes)
+                    .map_err(|error| internal(format!("a child's answer cannot be read: {error}")))?;
+                return outcome.map_err(Sent::error);
+            }
+            Ok(Some(outcome)) => return Err(internal(format!("a process ended unexpectedly: {outcome:?}"))),
+            Err(error) => return Err(Error::system("cannot wait for", "a process", error)),
+        }
+    }
+}
+
+/// An error on its way between processes.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Sent {
+    usage: bool,
+    message: String,
+}
+
+impl Sent {
+    fn of(error: &Error) -> Sent {
+        Sent { usage: error.kind == ErrorKind::Usage, message: error.to_string() }
+    }
+
+    fn error(self) -> Error {
+        let kind = if self.usage { ErrorKind::Usage } else { ErrorKind::System };
+        Error { kind, what: self.message, place: String::new(), hint: String::new(), source: None }
+    }
+}
+
+fn internal(what: String) -> Error {
+    Error { kind: ErrorKind::Internal, what, place: String::new(), hint: String::new(), source: None }
+}
+
+/// All threads in this process.
+fn one_process(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Error> {
+    let fs = orders.plan.target.open()?;
+    std::thread::scope(|scope| {
+        let threads = start_threads(orders, &*fs, scope)?;
+        conduct(orders, control, || true);
+        threads.into_iter().map(join).collect()
+    })
+}
+
+type Thread<'scope> = std::thread::ScopedJoinHandle<'scope, Report>;
+
+fn start_threads<'scope, 'env>(
+    orders: Orders<'scope>,
+    fs: &'scope dyn FileSystem,
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+) -> Result<Vec<Thread<'scope>>, Error> {
+    let mut threads = Vec::new();
+    for number in 0..orders.plan.threads {
+        let thread = orders.process * orders.plan.threads + number;
+        let orders = Orders { thread, ..orders };
+        let started = std::thread::Builder::new()
+            .name(format!("files-{thread}"))
+            .spawn_scoped(scope, move || worker::run(orders, fs));
+        match started {
+            Ok(started) => threads.push(started),
+            Err(error) => {
+                // Those that wait at the gate are let go.
+                orders.board.stop(Stop::Failed);
+                let first = orders.process * orders.plan.threads;
+                (thread..first + orders.plan.threads).for_each(|seat| orders.board.reach(seat as usize, LEFT));
+                let hint = "the limit of processes is reached (ulimit -u), or memory is: use fewer --threads";
+                return Err(Error::system("cannot start a thread", "", error).hint(hint));
+            }
+        }
+    }
+    Ok(threads)
+}
+
+fn join(thread: Thread) -> Result<Report, Error> {
+    thread.join().map_err(|_| internal("a thread panicked: this is a defect of plimsoll, please report it".into()))
+}
+
+/// Threads in processes of their own.
+fn processes(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Error> {
+    let plan = orders.plan;
+    let mut children: Vec<(u32, Child, Option<Result<Vec<Report>, Error>>)> = Vec::new();
+    for process in 0..plan.processes {
+        let orders = Orders { process, ..orders };
+        let started = child::spawn(|| {
+            let outcome = in_this_process(orders).map_err(|error| Sent::of(&error));
+            serde_json::to_vec(&outcome).unwrap_or_default()
+        });
+        match started {
+            Ok(child) => children.push((process, child, None)),
+            // Dropping the children ends those that were started.
+            Err(error) => return Err(Error::system("cannot start a process", "", error)),
+        }
+    }
+    let board = orders.board;
+    let mut look_after = || {
+        for (process, child, outcome) in children.iter_mut().filter(|(_, _, outcome)| outcome.is_none()) {
+            let ended = match child.try_wait() {
+                Ok(None) => continue,
+                Ok(Some(Outcome::Answer(bytes))) => serde_json::from_slice::<Result<Vec<Report>, Sent>>(&bytes)
+                    .map_err(|error| internal(format!("a process's report cannot be read: {error}")))
+                    .and_then(|outcome| outcome.map_err(Sent::error)),
+                Ok(Some(Outcome::Signal(signal))) => Err(died(format!("was killed by signal {signal}"))),
+                Ok(Some(Outcome::Status(status))) => Err(died(format!("ended with status {status}"))),
+                Err(error) => Err(Error::system("cannot wait for", "a process", error)),
+            };
+            if ended.is_err() {
+                board.stop(Stop::Failed);
+            }
+            *outcome = Some(ended);
+            // Whatever became of them, nobody waits for its threads any more.
+            let first = *process * plan.threads;
+            (first..first + plan.threads).for_each(|seat| board.reach(seat as usize, LEFT));
+        }
+        children.iter().all(|(_, _, outcome)| outcome.is_some())
+    };
+    conduct(orders, control, &mut look_after);
+    while !look_after() {
+        std::thread::sleep(POLL);
+    }
+    let (mut reports, mut failure) = (Vec::new(), None);
+    for (_, _, outcome) in children {
+        match outcome {
+            Some(Ok(report)) => reports.extend(report),
+            Some(Err(error)) => failure = Some(error),
+            None => {}
+        }
+    }
+    match failure {
+        // Nothing was done: as if it had been seen before the start.
+        Some(error) if reports.iter().all(|report| report.phases.is_empty()) => Err(error),
+        Some(error) => {
+            reports.push(Report {
+                error: Some(JobError { errno: error.errno(), message: error.to_string() }),
+                ..Report::default()
+            });
+            Ok(reports)
+        }
+        None => Ok(reports),
+    }
+}
+
+fn died(how: String) -> Error {
+    Error {
+        kind: ErrorKind::System,
+        what: format!("a process {how} before it could report"),
+        place: String::new(),
+        hint: "was it killed from outside, or by the kernel for lack of memory?".into(),
+        source: None,
+    }
+}
+
+/// A child's side: its threads, without a conductor.
+fn in_this_process(orders: Orders) -> Result<Vec<Report>, Error> {
+    let fs = orders.plan.target.open()?;
+    std::thread::scope(|scope| start_threads(orders, &*fs, scope)?.into_iter().map(join).collect())
+}
+
+/// Opens gate after gate, hands on the wish to stop, tells of progress. `look_after` sees to the processes.
+fn conduct(orders: Orders, control: &mut Control, mut look_after: impl FnMut() -> bool) {
+    let Orders { plan, board, .. } = orders;
+    let mut next_progress_ns = 0;
+    let mut began_ns = monotonic_ns();
+    let mut wait_for = |gate: u64, phase: usize, began_ns: u64| {
+        while !board.have_reached(gate) {
+            look_after();
+            if control.stop.load(Relaxed) {
+                board.stop(Stop::Interrupted);
+            }
+            let now_ns = monotonic_ns();
+            if now_ns >= next_progress_ns
+                && let Some(progress) = &mut control.progress
+            {
+                next_progress_ns = now_ns + PROGRESS_NS;
+                let work = board.total();
+                let elapsed_ns = now_ns.saturating_sub(began_ns);
+                let all = plan.files as f64 * f64::from(plan.workers());
+                let by_time = plan.runtime_ns.map_or(0.0, |runtime| elapsed_ns as f64 / runtime as f64);
+                let name = phase.checked_sub(1).map_or("", |phase| plan.phases[phase].name.as_str());
+                progress(&Moment {
+                    phase: name,
+                    phases: (phase.saturating_sub(1), plan.phases.len()),
+                    busy: board.behind(gate),
+                    work,
+                    elapsed_ns,
+                    done: (work.files as f64 / all.max(1.0)).max(by_time).min(1.0),
+                });
+            }
+            std::thread::sleep(POLL);
+        }
+    };
+    for phase in 0..plan.phases.len() {
+        wait_for(phase as u64 + 1, phase, began_ns);
+        if board.stopped() != Stop::No {
+            break;
+        }
+        // Near enough not to be noticed, far enough for every thread to be asleep on it.
+        began_ns = monotonic_ns() + 2 * board.poll_ns() + 200_000;
+        board.open_gate(phase, began_ns);
+    }
+    wait_for(LEFT, plan.phases.len(), began_ns);
+}

@@ -1,0 +1,278 @@
+//! Where files lie: names and directories, computed from numbers into a buffer, never stored.
+//!
+//! ```text
+//! flat      DIR/thrdTTT-dDDDD/f.NNNNNNN            as gfapi_perf_tool has it
+//! tree      DIR/thrdTTT/dDDD/dDDD/f.NNNNNNN        --dirs-per-dir
+//! shared    DIR/shared-dDDDD/f.TTT-NNNNNNN         --shared, or DIR/shared/dDDD/dDDD/...
+//! ```
+
+use std::ffi::{CStr, CString};
+
+use job::workload::random::mix;
+
+/// How files are spread over directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The directory that all is in, as the file system takes it.
+    pub base: CString,
+    /// What file names begin with; `f` by default.
+    pub prefix: String,
+    /// Files a directory; at least 1.
+    pub files_per_dir: u64,
+    /// Subdirectories a directory; None: all directories side by side.
+    pub dirs_per_dir: Option<u64>,
+    /// All threads use the same directories.
+    pub shared: bool,
+    /// A file's directory is drawn by its number instead of being filled one after the other.
+    pub hashed: bool,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A file under its first name.
+    File,
+    /// A file under the name that `rename` gives it.
+    Renamed,
+    /// A file that is being written under a temporary name (`swift-put`).
+    Temporary,
+    /// A directory that `mkdir` makes.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A second name of a file.
+    Link,
+}
+
+impl Object {
+    /// What stands between prefix and number, and what after it.
+    fn marks(self) -> (&'static [u8], &'static [u8]) {
+        match self {
+            Object::File => (b".", b""),
+            Object::Renamed => (b".", b".renamed"),
+            Object::Temporary => (b".", b".tmp"),
+            Object::Directory => (b"-dir.", b""),
+            Object::Symlink => (b"-symlink.", b""),
+            Object::Link => (b"-link.", b""),
+        }
+    }
+}
+
+/// The names of one thread's files. Each thread has its own: it holds the buffer.
+#[derive(Clone, Debug)]
+pub struct Names {
+    layout: Layout,
+    thread: u32,
+    threads: u32,
+    /// Directories over which the files of this thread are spread (with `shared`: of all threads).
+    dirs: u64,
+    buffer: Vec<u8>,
+    /// The directory that the buffer begins with, and its length with the slash.
+    in_buffer: Option<u64>,
+    dir_len: usize,
+}
+
+impl Names {
+    /// The names for `files` files of thread `thread` of `threads`.
+    pub fn new(layout: &Layout, thread: u32, threads: u32, files: u64) -> Names {
+        let all = if layout.shared { files.saturating_mul(u64::from(threads)) } else { files };
+        let dirs = all.div_ceil(layout.files_per_dir).max(1);
+        Names {
+            layout: layout.clone(),
+            thread,
+            threads,
+            dirs,
+            buffer: Vec::with_capacity(256),
+            in_buffer: None,
+            dir_len: 0,
+        }
+    }
+
+    /// Directories that the files are spread over.
+    pub fn directories(&self) -> u64 {
+        self.dirs
+    }
+
+    /// The number of the directory of file `file`.
+    pub fn directory_of(&self, file: u64) -> u64 {
+        let place = match self.layout.shared {
+            true => file * u64::from(self.threads) + u64::from(self.thread),
+            false => file,
+        };
+        if self.layout.hashed { mix(place) % self.dirs } else { place / self.layout.files_per_dir }
+    }
+
+    /// The path of an object.
+    pub fn path(&mut self, object: Object, number: u64) -> &CStr {
+        let directory = self.directory_of(number);
+        if self.in_buffer != Some(directory) {
+            self.write_directory(directory);
+        }
+        self.buffer.truncate(self.dir_len);
+        let (between, after) = object.marks();
+        self.buffer.extend_from_slice(self.layout.prefix.as_bytes());
+        self.buffer.extend_from_slice(between);
+        if self.layout.shared {
+            push_number(&mut self.buffer, u64::from(self.thread), 3);
+            self.buffer.push(b'-');
+        }
+        push_number(&mut self.buffer, number, 7);
+        self.buffer.extend_from_slice(after);
+        self.finished()
+    }
+
+    /// The path of a directory of the layout.
+    pub fn directory(&mut self, directory: u64) -> &CStr {
+        self.write_directory(directory);
+        self.in_buffer = None;
+        self.buffer.truncate(self.dir_len - 1);
+        self.finished()
+    }
+
+    /// The directories above and including that one, which have to be made in this order: of its path, how many bytes.
+    pub fn ancestry(&mut self, directory: u64) -> Vec<CString> {
+        let base = self.layout.base.as_bytes().len();
+        let path = self.directory(directory).to_bytes().to_vec();
+        let ends = (base + 1..=path.len()).filter(|&end| end == path.len() || path[end] == b'/');
+        ends.map(|end| CString::new(&path[..end]).unwrap_or_default()).collect()
+    }
+
+    /// What was composed last, for messages.
+    pub fn last(&self) -> String {
+        String::from_utf8_lossy(self.buffer.strip_suffix(b"\0").unwrap_or(&self.buffer)).into_owned()
+    }
+
+    fn write_directory(&mut self, directory: u64) {
+        self.buffer.clear();
+        let base = self.layout.base.as_bytes();
+        self.buffer.extend_from_slice(base.strip_suffix(b"/").unwrap_or(base));
+        self.buffer.push(b'/');
+        match self.layout.shared {
+            true => self.buffer.extend_from_slice(b"shared"),
+            false => {
+                self.buffer.extend_from_slice(b"thrd");
+                push_number(&mut self.buffer, u64::from(self.thread), 3);
+            }
+        }
+        match self.layout.dirs_per_dir {
+            None => {
+                self.buffer.extend_from_slice(b"-d");
+                push_number(&mut self.buffer, directory, 4);
+            }
+            Some(width) => {
+                // The number's digits to the base of `width`, as many as the last directory has, are the path.
+                let width = width.max(2);
+                let mut scale = 1;
+                while self.dirs.saturating_sub(1) / scale >= width {
+                    scale *= width;
+                }
+                while scale > 0 {
+                    self.buffer.extend_from_slice(b"/d");
+                    // Numbers beyond the last directory (mixes can make more files) go to its top level.
+                    let digit = if scale >= self.dirs.max(1) { directory / scale } else { directory / scale % width };
+                    push_number(&mut self.buffer, digit, 3);
+                    scale /= width;
+                }
+            }
+        }
+        self.buffer.push(b'/');
+        self.dir_len = self.buffer.len();
+        self.in_buffer = Some(directory);
+    }
+
+    fn finished(&mut self) -> &CStr {
+        self.buffer.push(0);
+        CStr::from_bytes_until_nul(&self.buffer).unwrap_or_default()
+    }
+}
+
+/// Decimal, with leading zeros to at least `width` digits.
+fn push_number(buffer: &mut Vec<u8>, mut number: u64, width: usize) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while number > 0 || digits.len() - at < width {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    buffer.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        Layout {
+            base: c"/b".into(),
+            prefix: "f".into(),
+            files_per_dir: 10,
+            dirs_per_dir: None,
+            shared: false,
+            hashed: false,
+        }
+    }
+
+    fn text(path: &CStr) -> &str {
+        path.to_str().unwrap()
+    }
+
+    #[test]
+    fn flat_names_are_those_of_gfapi_perf_tool() {
+        let mut names = Names::new(&layout(), 2, 4, 100);
+        assert_eq!(text(names.path(Object::File, 0)), "/b/thrd002-d0000/f.0000000");
+        assert_eq!(text(names.path(Object::File, 57)), "/b/thrd002-d0005/f.0000057");
+        assert_eq!(text(names.path(Object::Renamed, 57)), "/b/thrd002-d0005/f.0000057.renamed");
+        assert_eq!(text(names.path(Object::Symlink, 99)), "/b/thrd002-d0009/f-symlink.0000099");
+        assert_eq!(text(names.directory(3)), "/b/thrd002-d0003");
+        assert_eq!(text(names.path(Object::Directory, 12345678)), "/b/thrd002-d1234567/f-dir.12345678");
+        assert_eq!(names.directories(), 10);
+        let many = Names::new(&layout(), 1234, 2000, 1).path(Object::File, 1).to_owned();
+        assert_eq!(text(&many), "/b/thrd1234-d0000/f.0000001");
+    }
+
+    #[test]
+    fn trees_have_as_many_levels_as_they_need() {
+        let deep = Layout { dirs_per_dir: Some(4), base: c"/b/".into(), ..layout() };
+        let mut names = Names::new(&deep, 0, 1, 200); // 20 directories: three digits to the base of four
+        assert_eq!(text(names.path(Object::File, 199)), "/b/thrd000/d001/d000/d003/f.0000199");
+        assert_eq!(text(names.directory(5)), "/b/thrd000/d000/d001/d001");
+        let above = names.ancestry(5);
+        let above: Vec<&str> = above.iter().map(|path| text(path)).collect();
+        assert_eq!(above, ["/b/thrd000", "/b/thrd000/d000", "/b/thrd000/d000/d001", "/b/thrd000/d000/d001/d001"]);
+        let all: std::collections::HashSet<String> =
+            (0..names.directories()).map(|dir| text(names.directory(dir)).to_string()).collect();
+        assert_eq!(all.len(), 20);
+    }
+
+    #[test]
+    fn shared_names_never_meet_and_directories_are_full() {
+        for hashed in [false, true] {
+            let shared = Layout { shared: true, hashed, ..layout() };
+            let mut seen = std::collections::HashSet::new();
+            let mut in_directory = std::collections::HashMap::<u64, u64>::new();
+            for thread in 0..3 {
+                let mut names = Names::new(&shared, thread, 3, 100);
+                assert_eq!(names.directories(), 30);
+                for file in 0..100 {
+                    assert!(seen.insert(names.path(Object::File, file).to_owned()));
+                    *in_directory.entry(names.directory_of(file)).or_default() += 1;
+                    assert!(names.directory_of(file) < 30);
+                }
+            }
+            if !hashed {
+                assert!(in_directory.len() == 30 && in_directory.values().all(|&files| files == 10));
+            }
+        }
+    }
+
+    #[test]
+    fn objects_of_one_number_have_different_names() {
+        let mut names = Names::new(&layout(), 0, 1, 10);
+        let objects =
+            [Object::File, Object::Renamed, Object::Temporary, Object::Directory, Object::Symlink, Object::Link];
+        let all: std::collections::HashSet<CString> =
+            objects.iter().map(|&object| names.path(object, 7).to_owned()).collect();
+        assert_eq!(all.len(), objects.len());
+    }
+}

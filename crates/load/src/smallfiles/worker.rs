@@ -1,0 +1,382 @@
+//! One thread's life: set-up, then phase after phase through the gates, then what is to be removed.
+
+use job::workload::random::{Random, mix};
+use measure::Histogram;
+use measure::schema::{JobError, OperationResult, PhaseResult, ThreadResult, Verified, Work};
+use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
+
+use super::board::{Board, LEFT, Stop};
+use super::content::Content;
+use super::files::Files;
+use super::fs::FileSystem;
+use super::operation::{Operation, Population, Walk};
+use super::plan::{Phase, Plan};
+use super::tally::{Failure, Tally};
+use crate::machine::cpu_usage;
+
+/// What a thread is told.
+#[derive(Clone, Copy)]
+pub(super) struct Orders<'a> {
+    pub plan: &'a Plan,
+    pub board: &'a Board,
+    pub content: &'a Content,
+    pub clock: Clock,
+    pub process: u32,
+    /// Among all threads of the run.
+    pub thread: u32,
+}
+
+/// What it reports.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct Report {
+    /// The phases that it began.
+    pub phases: Vec<PhaseResult>,
+    /// The first failure.
+    pub error: Option<JobError>,
+}
+
+/// Takes its seat away from the gates however the thread ends, so that nobody waits for it.
+struct Seat<'a>(&'a Board, usize);
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop(Stop::Failed);
+        }
+        self.0.reach(self.1, LEFT);
+    }
+}
+
+/// Lives.
+pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
+    let seat = Seat(orders.board, orders.thread as usize);
+    sys::clock::precise_timers();
+    let mut report = Report::default();
+    let stopped = || orders.board.stopped() != Stop::No;
+    let tally = Tally::new(orders.clock, orders.plan.latency);
+    let files = Files::new(orders.plan, fs, orders.content, orders.thread, tally, &stopped);
+    let mut worker = match files {
+        Ok(files) => Worker { orders, files, sure: [false; 4] },
+        Err(error) => {
+            report.error = Some(JobError { errno: error.errno(), message: error.to_string() });
+            orders.board.stop(Stop::Failed);
+            return report;
+        }
+    };
+    if let Err(failure) = worker.prepare() {
+        report.error.get_or_insert(worker.give_up(&failure));
+    }
+    for (index, phase) in orders.plan.phases.iter().enumerate() {
+        if worker.wait(index as u64, index).is_none() {
+            break;
+        }
+        let (result, error) = worker.phase(index, phase);
+        report.phases.push(result);
+        report.error = report.error.or(error);
+    }
+    if orders.plan.cleanup {
+        // Others may still have files in directories that are shared.
+        let removed = worker.files.remove_made();
+        let gates = orders.plan.phases.len() as u64;
+        orders.board.reach(orders.thread as usize, gates + 1);
+        while !orders.board.have_reached(gates + 1) {
+            std::thread::sleep(std::time::Duration::from_nanos(orders.board.poll_ns()));
+        }
+        worker.files.remove_made_directories(false);
+        if let Err(failure) = removed {
+            report.error.get_or_insert(worker.give_up(&failure));
+        }
+    }
+    drop(seat);
+    report
+}
+
+struct Worker<'a> {
+    orders: Orders<'a>,
+    files: Files<'a>,
+    /// Whether the numbers of each population are known: made here or assumed.
+    sure: [bool; 4],
+}
+
+/// The numbers of a population that a single operation goes over.
+struct Span {
+    first: u64,
+    end: u64,
+}
+
+impl<'a> Worker<'a> {
+    fn prepare(&mut self) -> Result<(), Failure> {
+        let plan = self.orders.plan;
+        match plan.makes_anything() && !plan.make_dirs_on_demand {
+            true => self.files.make_directories(),
+            false => Ok(()),
+        }
+    }
+
+    fn give_up(&self, failure: &Failure) -> JobError {
+        self.orders.board.stop(Stop::Failed);
+        let (errno, message) = self.files.explain(failure);
+        JobError { errno, message }
+    }
+
+    /// Waits at a gate; None if the run ends before it opens.
+    fn wait(&self, gate: u64, phase: usize) -> Option<u64> {
+        let Orders { board, thread, .. } = self.orders;
+        board.reach(thread as usize, gate + 1);
+        let at_ns = loop {
+            if board.stopped() != Stop::No {
+                return None;
+            }
+            match board.gate(phase) {
+                Some(at_ns) => break at_ns,
+                None => std::thread::sleep(std::time::Duration::from_nanos(board.poll_ns())),
+            }
+        };
+        while monotonic_ns() < at_ns {
+            sleep_until_ns(at_ns);
+        }
+        Some(at_ns)
+    }
+
+    /// Makes sure of what there is before an operation on it.
+    fn settle(&mut self, phase: &Phase) {
+        for &(operation, _) in &phase.operations {
+            let (Walk::Uses(kind) | Walk::Takes(kind) | Walk::Makes(kind)) = operation.row().walk else { continue };
+            let makes = matches!(operation.row().walk, Walk::Makes(_));
+            if phase.only().is_some() && makes {
+                self.files.begin(kind);
+                self.sure[kind as usize] = true;
+            }
+        }
+        let mixed = phase.only().is_none();
+        for &(operation, _) in &phase.operations {
+            let (Walk::Uses(kind) | Walk::Takes(kind) | Walk::Makes(kind)) = operation.row().walk else { continue };
+            if !self.sure[kind as usize] {
+                self.sure[kind as usize] = true;
+                // A mix that makes files itself begins with what is there: all or nothing.
+                let makes = phase.operations.iter().any(|(other, _)| other.row().walk == Walk::Makes(kind));
+                if mixed && makes && (kind != Population::Files || !self.files.is_there()) {
+                    self.files.begin(kind);
+                } else {
+                    self.files.assume(kind);
+                }
+            }
+            // Links are made to files that are there.
+            if !self.sure[Population::Files as usize] {
+                self.sure[Population::Files as usize] = true;
+                self.files.assume(Population::Files);
+            }
+        }
+    }
+
+    fn phase(&mut self, index: usize, phase: &Phase) -> (PhaseResult, Option<JobError>) {
+        let Orders { plan, board, clock, process, thread, .. } = self.orders;
+        self.settle(phase);
+        self.files.tally = Tally::new(clock, plan.latency);
+        let reads_own_writes = phase.operations.iter().any(|(op, _)| op.row().reads)
+            && self.files.files.ours_from == 0
+            && self.files.files.len() > 0;
+        for &(operation, _) in &phase.operations {
+            self.files.start_of(operation);
+        }
+        let start_ns = board.gate(index).unwrap_or_else(monotonic_ns);
+        let start_unix_ms = realtime_ns() / 1_000_000;
+        let cpu_before = cpu_usage();
+        let mut operations: Vec<(Operation, Histogram)> =
+            phase.operations.iter().map(|&(operation, _)| (operation, Histogram::new())).collect();
+        let mut loop_state =
+            Loop { index, deadline_ns: plan.runtime_ns.map(|runtime| start_ns + runtime), at_wall: None, error: None };
+        match phase.only() {
+            Some(operation) => self.uniform(operation, &mut operations, &mut loop_state),
+            None => self.mix(phase, &mut operations, &mut loop_state),
+        }
+        let end_ns = monotonic_ns();
+        board.finish(index, end_ns);
+        board.publish(thread as usize, &self.files.tally.work);
+        let cpu = cpu_usage().since(&cpu_before);
+        let tally = &mut self.files.tally;
+        let runtime_ns = end_ns.saturating_sub(start_ns);
+        let verified = (plan.verify && (tally.blocks > 0 || tally.mismatches > 0))
+            .then_some(Verified { blocks: tally.blocks, mismatches: tally.mismatches });
+        let result = PhaseResult {
+            name: phase.name.clone(),
+            start_unix_ms,
+            runtime_ns,
+            total: tally.work,
+            stonewall_ns: board.wall_ns(index).saturating_sub(start_ns),
+            at_stonewall: loop_state.at_wall.unwrap_or(tally.work),
+            threads: vec![ThreadResult { process, thread, runtime_ns, work: tally.work }],
+            operations: operations
+                .into_iter()
+                .map(|(operation, lat_ns)| OperationResult { operation: operation.row().name.into(), lat_ns })
+                .collect(),
+            calls: tally.take_calls(),
+            cpu,
+            errors: std::mem::take(&mut tally.errors),
+            verified,
+            reads_own_writes,
+            verdicts: Vec::new(),
+        };
+        (result, loop_state.error)
+    }
+
+    /// One operation over its whole population.
+    fn uniform(&mut self, operation: Operation, operations: &mut [(Operation, Histogram)], state: &mut Loop) {
+        let plan = self.orders.plan;
+        let walk = operation.row().walk;
+        let span = match walk {
+            Walk::Makes(_) => Span { first: 0, end: plan.files },
+            Walk::Uses(kind) | Walk::Takes(kind) => {
+                let range = *self.files.population(kind);
+                Span { first: range.first, end: range.end }
+            }
+            Walk::Directories => Span { first: 0, end: self.files.names.directories() },
+            Walk::All => Span { first: 0, end: plan.files.max(self.files.files.end) },
+        };
+        // Directories that are shared are listed by one thread each.
+        let (first, step) = match walk {
+            Walk::Directories if plan.layout.shared => (u64::from(self.orders.thread), u64::from(plan.workers())),
+            _ => (span.first, 1),
+        };
+        let mut number = first;
+        while number < span.end && self.goes_on(state) {
+            self.moves(walk, number);
+            self.one(operation, number, false, &mut operations[0].1, state);
+            number += step;
+        }
+        if walk == Walk::All {
+            for kind in [Population::Files, Population::Directories, Population::Symlinks, Population::Links] {
+                self.files.begin(kind);
+                self.sure[kind as usize] = true;
+            }
+            if !plan.layout.shared || self.orders.thread == 0 {
+                self.files.remove_made_directories(true);
+            }
+        }
+        self.files.end_of(operation, number >= span.end);
+    }
+
+    /// Operations by their weights.
+    fn mix(&mut self, phase: &Phase, operations: &mut [(Operation, Histogram)], state: &mut Loop) {
+        let plan = self.orders.plan;
+        let mut random =
+            Random::new(mix(mix(plan.seed ^ u64::from(self.orders.thread)) ^ (state.index as u64 + 0x6d69_7865)));
+        let weights: u64 = phase.operations.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let mut done = 0;
+        while done < plan.files && self.goes_on(state) {
+            let drawn = draw(&phase.operations, weights, &mut random);
+            // An operation that has nothing to work on gives way to the next that has.
+            let all = phase.operations.len();
+            let chosen = (0..all).map(|offset| (drawn + offset) % all).find_map(|which| {
+                let operation = phase.operations[which].0;
+                let number = if phase.in_order { Some(done) } else { self.choose(operation, &mut random) };
+                number.map(|number| (which, operation, number))
+            });
+            let Some((which, operation, number)) = chosen else {
+                let message = format!("{}: no file is left for any of its operations", phase.name);
+                self.orders.board.stop(Stop::Failed);
+                state.error = Some(JobError { errno: libc::ENOENT, message });
+                return;
+            };
+            if !phase.in_order {
+                self.moves(operation.row().walk, number);
+            }
+            self.one(operation, number, !phase.in_order, &mut operations[which].1, state);
+            done += 1;
+        }
+    }
+
+    /// The object that an operation of a mix is for.
+    fn choose(&mut self, operation: Operation, random: &mut Random) -> Option<u64> {
+        match operation.row().walk {
+            Walk::Makes(kind) => {
+                let end = self.files.population(kind).end;
+                // A link is to the file of its number.
+                let links = matches!(kind, Population::Links | Population::Symlinks);
+                let files = *self.files.population(Population::Files);
+                (!links || (files.first..files.end).contains(&end)).then_some(end)
+            }
+            Walk::Takes(kind) => {
+                let range = *self.files.population(kind);
+                (range.len() > 0).then_some(range.first)
+            }
+            Walk::Uses(kind) => {
+                let range = *self.files.population(kind);
+                (range.len() > 0).then(|| range.first + random.below(range.len()))
+            }
+            Walk::Directories => Some(random.below(self.files.names.directories())),
+            Walk::All => None,
+        }
+    }
+
+    /// What an operation does to the population, noted before it is tried: a file that could not be written whole is
+    /// there all the same.
+    fn moves(&mut self, walk: Walk, number: u64) {
+        match walk {
+            Walk::Makes(kind) => self.files.population(kind).end = number + 1,
+            Walk::Takes(kind) => self.files.population(kind).first = number + 1,
+            _ => {}
+        }
+    }
+
+    /// Whether there is another file for this thread. Also takes note of the stonewall.
+    #[inline]
+    fn goes_on(&mut self, state: &mut Loop) -> bool {
+        let Orders { board, thread, clock, .. } = self.orders;
+        board.publish(thread as usize, &self.files.tally.work);
+        if state.at_wall.is_none() && board.wall_ns(state.index) != 0 {
+            state.at_wall = Some(self.files.tally.work);
+        }
+        let late = state.deadline_ns.is_some_and(|deadline| clock.now_ns() >= deadline);
+        !late && board.stopped() == Stop::No
+    }
+
+    #[inline]
+    fn one(&mut self, operation: Operation, number: u64, mixed: bool, lat_ns: &mut Histogram, state: &mut Loop) {
+        let plan = self.orders.plan;
+        self.files.tally.operation_ns = 0;
+        let outcome = self.files.carry_out(operation, number, mixed);
+        match outcome {
+            Ok(()) => {
+                self.files.tally.work.files += 1;
+                if plan.latency {
+                    lat_ns.record(self.files.tally.operation_ns);
+                }
+            }
+            // A wait that the end of the run broke off.
+            Err(failure) if failure.error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(failure) => {
+                let (errno, message) = self.files.explain(&failure);
+                self.files.tally.fail(failure.call, errno, message.clone());
+                if state.error.is_none() {
+                    state.error = Some(JobError { errno, message });
+                }
+                if !plan.continue_on_error {
+                    self.orders.board.stop(Stop::Failed);
+                }
+            }
+        }
+        if plan.pause_ns > 0 {
+            std::thread::sleep(std::time::Duration::from_nanos(plan.pause_ns));
+        }
+    }
+}
+
+/// What one phase's loop keeps.
+struct Loop {
+    index: usize,
+    deadline_ns: Option<u64>,
+    at_wall: Option<Work>,
+    error: Option<JobError>,
+}
+
+fn draw(operations: &[(Operation, u32)], weights: u64, random: &mut Random) -> usize {
+    let mut at = random.below(weights);
+    for (which, (_, weight)) in operations.iter().enumerate() {
+        if at < u64::from(*weight) {
+            return which;
+        }
+        at -= u64::from(*weight);
+    }
+    0
+}

@@ -1,0 +1,276 @@
+//! The part of the result schema that `plimsoll files` leaves behind: phases of operations on many files.
+//!
+//! An **operation** is what is done to one file (create: open, write, close); a **call** is one call of the file
+//! system. Operations are counted, both have distributions of latency.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Histogram;
+use crate::schema::{CpuUsage, DiskUtil, Ended, JobError, Provenance, Verified};
+use crate::verdict::Verdict;
+
+/// The result of `plimsoll files`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FilesResult {
+    /// Who, where, when.
+    pub provenance: Provenance,
+    /// What was asked for, as written: names without dashes and their values.
+    pub options: Vec<(String, String)>,
+    /// What the verdicts need to know.
+    pub facts: FilesFacts,
+    /// The phases that ran, in order; a barrier stood before each.
+    pub phases: Vec<PhaseResult>,
+    /// The disks below the directory, members of stacked devices included.
+    pub disks: Vec<DiskUtil>,
+    /// The first failure, if any.
+    pub error: Option<JobError>,
+    /// Statements about the run as a whole; those on one phase are with the phase.
+    pub verdicts: Vec<Verdict>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// Facts about a run on files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FilesFacts {
+    /// The way of access: `posix`, `gfapi`.
+    pub access: String,
+    /// `posix`, or the volume as `gluster://HOST/VOLUME`.
+    pub target: String,
+    /// The directory.
+    pub directory: String,
+    /// The file system's name where it is known: `ext4`, `fuse`.
+    pub file_system: String,
+    /// Threads of each process.
+    pub threads: u32,
+    /// Processes.
+    pub processes: u32,
+    /// Files a thread.
+    pub files: u64,
+    /// Sizes, as written: `4k`, `exp:64k`.
+    pub sizes: String,
+    /// The mean size in bytes.
+    pub mean_bytes: f64,
+    /// Bytes of the largest read or write.
+    pub record_bytes: u64,
+    /// O_DIRECT.
+    pub direct: bool,
+    /// fsync before each close of what was written.
+    pub fsync: bool,
+    /// Threads share their directories.
+    pub shared: bool,
+    /// Nanoseconds of pause after each file.
+    pub pause_ns: u64,
+    /// Failed operations are counted instead of ending the run.
+    pub continue_on_error: bool,
+}
+
+/// One phase: one operation, or a mix of them, on the files of all threads.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PhaseResult {
+    /// As written: `create`, `read:70+stat:30`.
+    pub name: String,
+    /// Milliseconds since the Unix epoch at its start.
+    pub start_unix_ms: u64,
+    /// Nanoseconds from the start to the end of the last thread.
+    pub runtime_ns: u64,
+    /// All that was done.
+    pub total: Work,
+    /// Nanoseconds from the start until the first thread had nothing left to do.
+    pub stonewall_ns: u64,
+    /// What all threads had done by then: while all of them were at work.
+    pub at_stonewall: Work,
+    /// One entry a thread.
+    pub threads: Vec<ThreadResult>,
+    /// One entry an operation of the phase.
+    pub operations: Vec<OperationResult>,
+    /// One entry a call that was made.
+    pub calls: Vec<CallResult>,
+    /// Processor time and context switches of the threads.
+    pub cpu: CpuUsage,
+    /// What failed: one entry a call and error number.
+    pub errors: Vec<CallErrors>,
+    /// Of `--verify`: blocks that were compared.
+    pub verified: Option<Verified>,
+    /// Whether files were read that this very run had written: they may come from memory.
+    pub reads_own_writes: bool,
+    /// Statements about this phase's numbers.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Counts of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Operations done: files, directories, links. Failed ones are not among them.
+    pub files: u64,
+    /// Reads and writes.
+    pub records: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Operations that failed.
+    pub failed: u64,
+}
+
+/// What one thread did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadResult {
+    /// Its process, from 0.
+    pub process: u32,
+    /// Its number among all threads of the run, from 0.
+    pub thread: u32,
+    /// Nanoseconds from the phase's start to its end.
+    pub runtime_ns: u64,
+    /// What it did.
+    pub work: Work,
+}
+
+/// One operation of a phase.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct OperationResult {
+    /// Its name: `create`.
+    pub operation: String,
+    /// How long its calls took, all calls of one file together. Pauses and making contents are not in it.
+    pub lat_ns: Histogram,
+}
+
+/// One kind of call.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CallResult {
+    /// Its name: `open`, `write`, `fsync`.
+    pub call: String,
+    /// One sample a call, failed ones among them.
+    pub lat_ns: Histogram,
+}
+
+/// Calls that failed in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallErrors {
+    /// The call.
+    pub call: String,
+    /// The error number; 84 (EILSEQ) for contents that differ, 61 (ENODATA) for files that end early.
+    pub errno: i32,
+    /// How often.
+    pub count: u64,
+    /// The first of them in full.
+    pub first: String,
+}
+
+impl Work {
+    /// Adds other work.
+    pub fn add(&mut self, other: &Work) {
+        self.files += other.files;
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.failed += other.failed;
+    }
+
+    /// Files per second over `ns` nanoseconds; 0 if that is no time.
+    pub fn files_per_second(&self, ns: u64) -> f64 {
+        per_second(self.files, ns)
+    }
+
+    /// Reads and writes per second.
+    pub fn iops(&self, ns: u64) -> f64 {
+        per_second(self.records, ns)
+    }
+
+    /// Bytes per second.
+    pub fn bytes_per_second(&self, ns: u64) -> f64 {
+        per_second(self.bytes, ns)
+    }
+}
+
+fn per_second(count: u64, ns: u64) -> f64 {
+    if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
+}
+
+impl PhaseResult {
+    /// Adds what other threads did in the same phase: counts and distributions add up, times are the longest of both,
+    /// that of the stonewall the shortest. Exact also over processes and hosts.
+    pub fn merge(&mut self, other: &PhaseResult) {
+        self.start_unix_ms = self.start_unix_ms.min(other.start_unix_ms);
+        self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
+        self.stonewall_ns = self.stonewall_ns.min(other.stonewall_ns);
+        self.total.add(&other.total);
+        self.at_stonewall.add(&other.at_stonewall);
+        self.threads.extend(&other.threads);
+        self.cpu.merge(&other.cpu);
+        self.reads_own_writes |= other.reads_own_writes;
+        for theirs in &other.operations {
+            match self.operations.iter_mut().find(|mine| mine.operation == theirs.operation) {
+                Some(mine) => mine.lat_ns.merge(&theirs.lat_ns),
+                None => self.operations.push(theirs.clone()),
+            }
+        }
+        for theirs in &other.calls {
+            match self.calls.iter_mut().find(|mine| mine.call == theirs.call) {
+                Some(mine) => mine.lat_ns.merge(&theirs.lat_ns),
+                None => self.calls.push(theirs.clone()),
+            }
+        }
+        for theirs in &other.errors {
+            match self.errors.iter_mut().find(|mine| (&mine.call, mine.errno) == (&theirs.call, theirs.errno)) {
+                Some(mine) => mine.count += theirs.count,
+                None => self.errors.push(theirs.clone()),
+            }
+        }
+        self.verified = match (self.verified, other.verified) {
+            (Some(a), Some(b)) => {
+                Some(Verified { blocks: a.blocks + b.blocks, mismatches: a.mismatches + b.mismatches })
+            }
+            (one, None) | (None, one) => one,
+        };
+    }
+
+    /// What each process did: (process, longest runtime of its threads in nanoseconds, work), ascending.
+    pub fn processes(&self) -> Vec<(u32, u64, Work)> {
+        let mut found: Vec<(u32, u64, Work)> = Vec::new();
+        for thread in &self.threads {
+            match found.iter_mut().find(|(process, ..)| *process == thread.process) {
+                Some((_, runtime_ns, work)) => {
+                    *runtime_ns = (*runtime_ns).max(thread.runtime_ns);
+                    work.add(&thread.work);
+                }
+                None => found.push((thread.process, thread.runtime_ns, thread.work)),
+            }
+        }
+        found.sort_unstable_by_key(|(process, ..)| *process);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(process: u32, thread: u32, files: u64, runtime_ns: u64) -> PhaseResult {
+        let work = Work { files, records: 2 * files, bytes: 10 * files, failed: 0 };
+        let mut lat_ns = Histogram::new();
+        lat_ns.record_many(100, files);
+        PhaseResult {
+            runtime_ns,
+            stonewall_ns: runtime_ns,
+            total: work,
+            threads: vec![ThreadResult { process, thread, runtime_ns, work }],
+            calls: vec![CallResult { call: if thread == 2 { "stat" } else { "open" }.into(), lat_ns }],
+            errors: vec![CallErrors { call: "open".into(), errno: 2, count: 1, first: String::new() }],
+            ..PhaseResult::default()
+        }
+    }
+
+    #[test]
+    fn merged_threads_add_up_and_the_stonewall_is_the_first_end() {
+        let mut all = one(0, 0, 10, 1000);
+        all.merge(&one(0, 1, 20, 3000));
+        all.merge(&one(1, 2, 30, 2000));
+        assert_eq!((all.total.files, all.total.records, all.total.bytes), (60, 120, 600));
+        assert_eq!((all.runtime_ns, all.stonewall_ns), (3000, 1000));
+        let counts: Vec<_> = all.calls.iter().map(|call| (call.call.as_str(), call.lat_ns.count())).collect();
+        assert_eq!(counts, [("open", 30), ("stat", 30)]);
+        assert_eq!(all.errors[0].count, 3);
+        let processes = all.processes();
+        assert_eq!(processes.len(), 2);
+        assert_eq!((processes[0].1, processes[0].2.files), (3000, 30));
+        assert_eq!(processes[1].2.files_per_second(processes[1].1), 15_000_000.0);
+    }
+}

@@ -1,0 +1,158 @@
+//! The summary of a run on files: each phase with its rates, its threads, its latencies.
+
+use std::fmt::Write;
+
+use measure::Histogram;
+use measure::figures::{bytes, bytes_per_second, count, nanoseconds, percent, plain};
+use measure::schema::{Ended, FilesResult, PhaseResult, Work};
+
+use super::run::grouped;
+use super::table::Table;
+use super::{Style, Tone, machine, verdicts};
+
+/// Threads are listed one by one up to this many; beyond, the slowest and the fastest say enough.
+const LISTED: usize = 16;
+
+/// What the run was about, in one line: `8 threads x 10,000 files of 4 KiB on ext4`.
+pub(crate) fn described(result: &FilesResult) -> String {
+    let facts = &result.facts;
+    let mut parts = Vec::new();
+    let threads = facts.threads * facts.processes;
+    let plural =
+        |count: u64, what: &str| if count == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(count)) };
+    let mut who = plural(threads.into(), "thread");
+    if facts.processes > 1 {
+        who = format!("{} in {} processes", who, facts.processes);
+    }
+    parts.push(format!("{who}, {} each of {}", plural(facts.files, "file"), facts.sizes));
+    parts.push(format!("records of {}", bytes(facts.record_bytes as f64)));
+    let odd = [(facts.direct, "direct"), (facts.fsync, "fsync"), (facts.shared, "shared directories")];
+    parts.extend(odd.iter().filter(|(is, _)| *is).map(|(_, what)| what.to_string()));
+    if facts.pause_ns > 0 {
+        parts.push(format!("{} pause a file", nanoseconds(facts.pause_ns as f64)));
+    }
+    let on = if facts.file_system.is_empty() { facts.access.clone() } else { facts.file_system.clone() };
+    format!("{}; {} on {on}", parts.join(", "), facts.directory)
+}
+
+/// A run on files: each phase with its rates, its threads, its latencies and verdicts.
+pub fn files(result: &FilesResult, style: Style) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}\n", described(result));
+    for phase in &result.phases {
+        out.push_str(&one_phase(phase, style));
+        out.push('\n');
+    }
+    if let Some(error) = &result.error {
+        let text = format!("error {}: {}", error.errno, error.message);
+        let _ = writeln!(out, "{}", style.paint(Tone::Bad, &text));
+    }
+    out.push_str(&verdicts(&result.verdicts, style, 0));
+    match result.ended {
+        Ended::Complete => {}
+        Ended::Interrupted => {
+            out.push_str(&style.paint(Tone::Warning, "Interrupted: the figures are of the part that ran.\n"));
+        }
+        Ended::Failed => out.push_str(&style.paint(Tone::Bad, "Failed: at least one operation ended with an error.\n")),
+    }
+    let on = machine(&result.provenance.machine);
+    if !on.is_empty() {
+        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &format!("on {on}")));
+    }
+    out
+}
+
+fn rates(work: &Work, ns: u64) -> Vec<String> {
+    vec![
+        grouped(work.files),
+        nanoseconds(ns as f64),
+        count(work.files_per_second(ns)),
+        count(work.iops(ns)),
+        bytes_per_second(work.bytes_per_second(ns)),
+        plain(work.bytes_per_second(ns) / 1e6),
+    ]
+}
+
+fn one_phase(phase: &PhaseResult, style: Style) -> String {
+    let mut out = String::new();
+    let total = &phase.total;
+    let _ = writeln!(
+        out,
+        "{}  {} files/s  {} IOPS  {} ({} MB/s)",
+        style.paint(Tone::Bold, &phase.name),
+        style.paint(Tone::Bold, &count(total.files_per_second(phase.runtime_ns))),
+        count(total.iops(phase.runtime_ns)),
+        style.paint(Tone::Bold, &bytes_per_second(total.bytes_per_second(phase.runtime_ns))),
+        plain(total.bytes_per_second(phase.runtime_ns) / 1e6),
+    );
+    let mut table = Table::new(["", "files", "time", "files/s", "IOPS", "bw", "MB/s"]);
+    let mut row = |name: String, work: &Work, ns: u64| {
+        let mut cells = vec![name];
+        cells.extend(rates(work, ns));
+        table.row(cells);
+    };
+    row("all".into(), total, phase.runtime_ns);
+    if phase.threads.len() > 1 {
+        row("to the stonewall".into(), &phase.at_stonewall, phase.stonewall_ns);
+    }
+    let processes = phase.processes();
+    if processes.len() > 1 && processes.len() <= LISTED {
+        processes.iter().for_each(|(process, ns, work)| row(format!("process {process}"), work, *ns));
+    }
+    if phase.threads.len() > 1 && phase.threads.len() <= LISTED {
+        phase.threads.iter().for_each(|one| row(format!("thread {}", one.thread), &one.work, one.runtime_ns));
+    } else if phase.threads.len() > LISTED {
+        let slowest = phase.threads.iter().max_by_key(|one| one.runtime_ns);
+        let fastest = phase.threads.iter().min_by_key(|one| one.runtime_ns);
+        for (name, one) in [("fastest thread", fastest), ("slowest thread", slowest)] {
+            one.into_iter().for_each(|one| row(format!("{name}, {}", one.thread), &one.work, one.runtime_ns));
+        }
+    }
+    out.push_str(&table.render(style, 2));
+
+    let mut latencies = Table::new(["latency", "calls", "mean", "p50", "p90", "p99", "p99.9", "max", "time"]);
+    let all_ns: u128 = phase.calls.iter().map(|call| call.lat_ns.sum()).sum();
+    let mut row = |name: String, lat_ns: &Histogram| {
+        let at = |q: f64| nanoseconds(lat_ns.quantile(q) as f64);
+        latencies.row(vec![
+            name,
+            grouped(lat_ns.count()),
+            nanoseconds(lat_ns.mean()),
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(0.999),
+            nanoseconds(lat_ns.max() as f64),
+            percent((lat_ns.sum() as f64 / (all_ns as f64).max(1.0)).min(1.0)),
+        ]);
+    };
+    // A single call is its operation.
+    let alone =
+        phase.operations.len() == 1 && phase.calls.len() == 1 && phase.operations[0].lat_ns == phase.calls[0].lat_ns;
+    for operation in phase.operations.iter().filter(|operation| !operation.lat_ns.is_empty() && !alone) {
+        row(format!("{}, whole", operation.operation), &operation.lat_ns);
+    }
+    phase.calls.iter().for_each(|call| row(format!("  {}", call.call), &call.lat_ns));
+    if !phase.calls.is_empty() {
+        out.push_str(&latencies.render(style, 2));
+    }
+    let available = (phase.runtime_ns as f64 * phase.threads.len() as f64).max(1.0);
+    let used = phase.cpu.user_ns + phase.cpu.system_ns;
+    let _ = writeln!(
+        out,
+        "  cpu    user {}, system {} of each thread's CPU; {} a file; {} context switches",
+        percent(phase.cpu.user_ns as f64 / available),
+        percent(phase.cpu.system_ns as f64 / available),
+        nanoseconds(used as f64 / total.files.max(1) as f64),
+        grouped(phase.cpu.context_switches),
+    );
+    if let Some(verified) = phase.verified {
+        let _ = writeln!(out, "  verify {} blocks, {} differ", grouped(verified.blocks), grouped(verified.mismatches));
+    }
+    for errors in &phase.errors {
+        let text = format!("  failed {} x {}: {}", grouped(errors.count), errors.call, errors.first);
+        let _ = writeln!(out, "{}", style.paint(Tone::Bad, &text));
+    }
+    out.push_str(&verdicts(&phase.verdicts, style, 2));
+    out
+}

@@ -1,0 +1,203 @@
+//! `plimsoll files`: metadata-heavy work on many small files.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use load::smallfiles::operation::OPERATIONS;
+use load::smallfiles::tree::Layout;
+use load::smallfiles::{self, Control, Moment, Phase, Plan, Sizes, Target};
+use measure::figures;
+use measure::schema::Document;
+use measure::units::{self, TimeUnit};
+
+use crate::command_line::{Arguments, Subcommand};
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::progress::{Bar, Show};
+use crate::values;
+
+/// The row of the table.
+pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
+
+fn command() -> Command {
+    let value = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    let count =
+        |name, what, default: &'static str, help| value(name, what, help).value_parser(number).default_value(default);
+    Command::new("files")
+        .about("Measure operations on many small files: create, read, stat, rename, unlink, ...")
+        .long_about(
+            "Carries out operations on many small files, from many threads, one phase after the other, on a mounted \
+             file system or straight on a Gluster volume through libgfapi. Prints files/s, IOPS and MB/s together, by \
+             process and by thread, over the whole time and up to the stonewall (the moment at which the first thread \
+             is through), and the latency of every operation and of every call it consists of.",
+        )
+        .after_help("A mix has its operations joined by +, with weights: --op create,read:70+stat:20+append:10,unlink")
+        .after_long_help(operations_help())
+        .arg(
+            value("op", "OPERATION[,...]", "Phases, in order; operations joined by + are a mix (see below)")
+                .required(true),
+        )
+        .arg(value("dir", "DIRECTORY", "Where; it must exist").default_value("."))
+        .arg(
+            value(
+                "fs",
+                "posix|gluster://HOST[:PORT]/VOLUME[/PATH]",
+                "How the files are reached: by system calls, or through libgfapi",
+            )
+            .value_parser(|text: &str| text.parse::<Target>())
+            .default_value("posix"),
+        )
+        .arg(count("files", "N", "1000", "Files a thread"))
+        .arg(
+            value("size", "SIZES", "Sizes: 4k; exp:64k, exponential with that mean; 4k:70,64k:30, a list with weights")
+                .value_parser(|text: &str| text.parse::<Sizes>())
+                .default_value("4k"),
+        )
+        .arg(
+            value("record", "BYTES", "Bytes of a read or write [default: the file's size, at most 1m]")
+                .value_parser(bytes),
+        )
+        .arg(count("threads", "N", "1", "Threads, of each process"))
+        .arg(count("processes", "N", "1", "Processes"))
+        .arg(count("files-per-dir", "N", "1000", "Files a directory"))
+        .arg(
+            value("dirs-per-dir", "N", "Make a tree with so many subdirectories a directory [default: side by side]")
+                .value_parser(number),
+        )
+        .arg(flag("shared", "All threads use the same directories [default: each its own]"))
+        .arg(flag("hash-into-dirs", "Draw each file's directory instead of filling one after the other"))
+        .arg(value("prefix", "TEXT", "What file names begin with").default_value("f"))
+        .arg(flag("random", "Read and overwrite the records of a file in random order"))
+        .arg(value("records", "N", "Read and overwrite so many records of each file only").value_parser(number))
+        .arg(flag("direct", "O_DIRECT"))
+        .arg(flag("fsync", "fsync before closing what was written"))
+        .arg(flag("verify", "Compare contents, sizes and attributes with what was written"))
+        .arg(value("xattr-size", "BYTES", "Bytes of an extended attribute").value_parser(bytes).default_value("256"))
+        .arg(count("xattr-count", "N", "1", "Extended attributes a file"))
+        .arg(value("pause", "TIME", "Pause after each file (us unless a unit is given)").value_parser(pause))
+        .arg(
+            value("runtime", "TIME", "End each phase after this time, whatever is left of it")
+                .value_parser(values::duration),
+        )
+        .arg(flag("continue-on-error", "Count failed operations and go on; the exit status is 1 all the same"))
+        .arg(flag("cleanup", "Remove what this run made when it ends, however it ends"))
+        .arg(value("seed", "N", "Seed of sizes, contents and random choices").value_parser(number).default_value("1"))
+        .arg(flag("no-latency", "Record no latencies"))
+        .arg(flag("json", "Print the result as JSON"))
+        .args(output::arguments("", ""))
+}
+
+fn operations_help() -> String {
+    let mut text = String::from("Operations:\n");
+    for row in OPERATIONS {
+        let names = [&[row.name], row.aliases].concat().join(", ");
+        text += &format!("  {names:<22} {}\n", row.help);
+    }
+    text + "\nA mix has its operations joined by +, with weights: --op create,read:70+stat:20+append:10,unlink. It does as \
+            many operations as there are --files; a rename in it goes there and back. Later phases know what earlier \
+            ones left: which files there are, their names, sizes and contents."
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is no number: give one as 1000"))
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    units::parse_bytes(text, 1024).map_err(|error| error.to_string())
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    units::parse_time_ns(text, TimeUnit::Microseconds).map(Duration::from_nanos).map_err(|error| error.to_string())
+}
+
+fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
+    let number = |name: &str| *matches.get_one::<u64>(name).expect("has a default");
+    let threads = |name: &str| u32::try_from(number(name)).unwrap_or(u32::MAX).min(100_000);
+    let text = |name: &str| matches.get_one::<String>(name).expect("has a default or is required").as_str();
+    let flag = |name: &str| matches.get_flag(name);
+    let duration_ns = |name: &str| matches.get_one::<Duration>(name).map(|time| time.as_nanos() as u64);
+    let target = matches.get_one::<Target>("fs").expect("has a default").clone();
+    let sizes = matches.get_one::<Sizes>("size").expect("has a default").clone();
+    let record = matches.get_one::<u64>("record").copied();
+    let options =
+        matches.ids().filter(|id| matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine));
+    let written = |id: &clap::Id| {
+        let raw = matches.try_get_raw(id.as_str()).ok().flatten();
+        let values: Vec<String> = raw.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect();
+        (id.to_string(), values.join(","))
+    };
+    Ok(Plan {
+        layout: Layout {
+            base: target.directory(text("dir"))?,
+            prefix: text("prefix").to_string(),
+            files_per_dir: number("files-per-dir"),
+            dirs_per_dir: matches.get_one("dirs-per-dir").copied(),
+            shared: flag("shared"),
+            hashed: flag("hash-into-dirs"),
+        },
+        target,
+        phases: Phase::parse_all(text("op"))?,
+        files: number("files"),
+        record_bytes: record.unwrap_or_else(|| sizes.largest().clamp(1, 1 << 20)),
+        sizes,
+        records: matches.get_one("records").copied(),
+        random: flag("random"),
+        threads: threads("threads"),
+        processes: threads("processes"),
+        direct: flag("direct"),
+        fsync: flag("fsync"),
+        verify: flag("verify"),
+        continue_on_error: flag("continue-on-error"),
+        missing_is_removed: false,
+        make_dirs_on_demand: false,
+        cleanup: flag("cleanup"),
+        latency: !flag("no-latency"),
+        pause_ns: duration_ns("pause").unwrap_or(0),
+        runtime_ns: duration_ns("runtime"),
+        xattr_bytes: usize::try_from(number("xattr-size")).unwrap_or(usize::MAX),
+        xattr_count: u32::try_from(number("xattr-count")).unwrap_or(u32::MAX),
+        seed: number("seed"),
+        options: options.map(written).collect(),
+    })
+}
+
+fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
+    let plan = plan(matches)?;
+    let interrupt = Interrupt::listen()?;
+    let mut bar = Bar::new(Show::Auto);
+    let mut progress = |now: &Moment| bar.show(&doing(now), Some(now.done), &load::Progress::default());
+    let result = smallfiles::run(&plan, &mut Control { stop: interrupt.stop, progress: Some(&mut progress) })?;
+    drop(bar);
+
+    let ended = result.ended;
+    let json = matches.get_flag("json");
+    if !json {
+        output::print(&report::text::files(&result, output::style()))?;
+    }
+    let document = Document::Files(result);
+    if json {
+        output::print(&output::json(&document)?)?;
+    }
+    output::save_as_asked(matches, None, document)?;
+    Ok(ended.into())
+}
+
+fn doing(now: &Moment) -> String {
+    if now.phase.is_empty() {
+        return "making directories".into();
+    }
+    let (over, all) = now.phases;
+    format!(
+        "{} ({}/{all}), {} threads  {} files/s {}",
+        now.phase,
+        over + 1,
+        now.busy,
+        figures::count(now.work.files_per_second(now.elapsed_ns)),
+        figures::bytes_per_second(now.work.bytes_per_second(now.elapsed_ns)),
+    )
+}
