@@ -1,4 +1,4 @@
-//! Where a volume is: `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME[/PATH]`, as QEMU writes it.
+//! Where a volume is: `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME[/PATH][?KEY=VALUE[&...]]`, as QEMU writes it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -113,8 +113,8 @@ impl Address {
 
     /// The volume that a URL names, and the path in it (`/` if it names none).
     ///
-    /// With the transport `unix`, the path of the socket follows a question mark:
-    /// `gluster+unix:///VOLUME/PATH?socket=/run/glusterd.socket`.
+    /// After a question mark: `socket=PATH` with the transport `unix` (`gluster+unix:///VOLUME?socket=/run/glusterd.socket`),
+    /// `log-level=0..9` and `log-file=PATH` for libgfapi's own log.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -128,20 +128,31 @@ impl Address {
             None if transport.is_empty() => Transport::Tcp,
             None => return Err(bad("a transport follows a +")),
         };
-        let (rest, socket) = match transport {
-            Transport::Unix => rest.split_once("?socket=").ok_or_else(|| bad("?socket=PATH is missing"))?,
-            _ => (rest, ""),
-        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (server, rest) = rest.split_once('/').ok_or_else(|| bad("the volume is missing"))?;
         let (volume, path) = rest.split_once('/').unwrap_or((rest, ""));
         if volume.is_empty() {
             return Err(bad("the volume is missing"));
         }
         let (host, port) = match transport {
-            Transport::Unix => (socket.to_owned(), PORT),
+            Transport::Unix => (String::new(), PORT),
             _ => Address::parse_server(server)?,
         };
-        let address = Address { port, transport, ..Address::new(host, volume) };
+        let mut address = Address { port, transport, ..Address::new(host, volume) };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some(("socket", path)) if transport == Transport::Unix => address.host = path.to_owned(),
+                Some(("log-file", path)) => address.log_file = Some(path.to_owned()),
+                Some(("log-level", level)) => {
+                    let level = level.parse().ok().filter(|level| (0..=9).contains(level));
+                    address.log_level = level.ok_or_else(|| bad("log-level is 0 to 9"))?;
+                }
+                _ => return Err(bad(&format!("what follows the question mark may be socket=, log-level=, log-file=, not {part}"))),
+            }
+        }
+        if address.host.is_empty() {
+            return Err(bad("?socket=PATH is missing"));
+        }
         Ok((address, format!("/{}", path.trim_start_matches('/'))))
     }
 }
@@ -179,6 +190,12 @@ mod tests {
     }
 
     #[test]
+    fn the_log_is_told_after_a_question_mark() {
+        let (address, path) = Address::parse_url("gluster://h/v/f?log-level=7&log-file=/tmp/log").unwrap();
+        assert_eq!((address.log_level, address.log_file.as_deref(), path.as_str()), (7, Some("/tmp/log"), "/f"));
+    }
+
+    #[test]
     fn what_is_wrong_with_a_url_is_said() {
         let cases = [
             ("nfs://h/v", "begin"),
@@ -190,6 +207,8 @@ mod tests {
             ("gluster://h:0/v", "1 to 65535"),
             ("gluster://h:x/v", "1 to 65535"),
             ("gluster+unix:///v/f", "socket"),
+            ("gluster://h/v?log-level=10", "0 to 9"),
+            ("gluster://h/v?loglevel=1", "loglevel"),
         ];
         for (text, part) in cases {
             let said = Address::parse_url(text).unwrap_err().to_string();

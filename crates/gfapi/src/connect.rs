@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::library::{Glfs, Library, library};
+use crate::library::{Glfs, Library};
 use crate::{Address, Error, Transport};
 
 /// How long a server may take to accept a connection.
@@ -24,8 +24,12 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 /// The initialised glfs_t.
-pub(crate) fn connect(address: &Address, timeout: Duration, stop: &AtomicBool) -> Result<(&'static Library, Handle), Error> {
-    let library = library()?;
+pub(crate) fn connect(
+    library: &'static Library,
+    address: &Address,
+    timeout: Duration,
+    stop: &AtomicBool,
+) -> Result<Handle, Error> {
     let began = Instant::now();
     let stopped = || Error::Stopped { volume: address.volume.clone() };
     let texts = Texts::of(address)?;
@@ -44,12 +48,12 @@ pub(crate) fn connect(address: &Address, timeout: Duration, stop: &AtomicBool) -
     let (made, making) = mpsc::channel();
     start(move || drop(made.send(initialise(library, &texts))), address)?;
     match wait(&making, began + timeout, stop) {
-        Waited::Value(Ok(handle)) => Ok((library, handle)),
+        Waited::Value(Ok(handle)) => Ok(handle),
         Waited::Value(Err(source)) => {
             let hint = match source.raw_os_error() {
-                Some(libc::ENOTCONN) => "its bricks are down, or the volume is stopped: `gluster volume status` tells",
+                Some(libc::ENOENT) => "is there a volume of that name? `gluster volume info` lists them",
                 Some(libc::EACCES | libc::EPERM) => "auth.allow of the volume, or allow-insecure, keeps this host out",
-                _ => "is there a started volume of that name? `gluster volume info` lists them",
+                _ => "are its bricks up, is it started? `gluster volume status` tells",
             };
             Err(Error::Refused { volume: address.volume.clone(), server: address.server(), source, hint })
         }

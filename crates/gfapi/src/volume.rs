@@ -2,25 +2,49 @@
 
 use std::ffi::{CStr, c_int};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::connect::{Handle, connect, last_error};
 use crate::file::File;
-use crate::library::{CREATE, Glfs, GlfsFd, Library};
+use crate::library::{CREATE, Glfs, GlfsFd, Library, library};
 use crate::{Address, Error};
 
-/// Let go of by the last of its [`Volume`] and [`File`]s.
+/// Kept for the next user in this process by the last of its [`Volume`] and [`File`]s.
+///
+/// glfs_fini takes up to ten seconds (it waits for a timer of its own) and would be the larger part of a short run:
+/// a connection ends with its process, which servers take as well.
 pub(crate) struct Connection {
     pub library: &'static Library,
     handle: Handle,
+    address: Address,
+}
+
+/// A connection that nobody uses.
+struct Idle {
+    /// Of the process that made it: in a forked child it is dead.
+    process: u32,
+    address: Address,
+    handle: Handle,
+}
+
+static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+
+impl Connection {
+    fn kept(address: &Address) -> Option<Handle> {
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        let index = idle.iter().position(|kept| kept.process == process && kept.address == *address)?;
+        Some(idle.swap_remove(index).handle)
+    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: the last owner: nothing else uses the handle any more, and all files are closed.
-        unsafe { (self.library.fini)(self.handle.0) };
+        let (process, address) = (std::process::id(), self.address.clone());
+        let idle = Idle { process, address, handle: Handle(self.handle.0) };
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(idle);
     }
 }
 
@@ -51,14 +75,18 @@ fn count(returned: isize) -> io::Result<usize> {
 }
 
 impl Volume {
-    /// A connection, made within `timeout` or not at all; setting `stop` ends the attempt earlier.
+    /// A connection of its own, made within `timeout` or not at all; setting `stop` ends the attempt earlier.
     ///
     /// # Errors
     /// Everything that [`Error`] knows, each in one line. After [`Error::TimedOut`] and [`Error::Stopped`] a thread
     /// of the library may be left behind: the process should end soon.
     pub fn connect(address: &Address, timeout: Duration, stop: &AtomicBool) -> Result<Volume, Error> {
-        let (library, handle) = connect(address, timeout, stop)?;
-        Ok(Volume { connection: Arc::new(Connection { library, handle }) })
+        let library = library()?;
+        let handle = match Connection::kept(address) {
+            Some(handle) => handle,
+            None => connect(library, address, timeout, stop)?,
+        };
+        Ok(Volume { connection: Arc::new(Connection { library, handle, address: address.clone() }) })
     }
 
     fn library(&self) -> &'static Library {

@@ -25,8 +25,8 @@ pub const ENGINES: &[EngineSpec] = &[
     engine("pvsync", true, "preadv and pwritev"),
     engine("pvsync2", true, "preadv2 and pwritev2"),
     engine("null", false, "nothing: what the generator itself costs"),
-    engine("gfapi", true, "Gluster through libgfapi"),
-    engine("gfapi_async", false, "Gluster through libgfapi's asynchronous calls"),
+    engine("gfapi", false, "a Gluster volume through libgfapi, without FUSE"),
+    engine("gfapi_async", false, "the same: gfapi is asynchronous here"),
     engine("nvme_tcp", false, "NVMe over TCP, without the kernel's initiator"),
 ];
 

@@ -41,7 +41,8 @@ pub fn update_nonzero(target: &mut PerDirection<Option<u64>>, given: Each<u64>) 
     }
 }
 
-/// Splits at colons that no backslash stands before; the backslash is dropped.
+/// Splits at colons that no backslash stands before; the backslash is dropped. In a URL of a Gluster volume, only a
+/// colon with another URL behind it separates.
 pub fn split_names(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut characters = text.trim().chars().peekable();
@@ -49,12 +50,20 @@ pub fn split_names(text: &str) -> Vec<String> {
         let last = names.last_mut().expect("starts with one");
         match character {
             '\\' if characters.peek() == Some(&':') => last.extend(characters.next()),
+            ':' if colon_belongs_to_url(last, &characters.clone().take(8).collect::<String>()) => last.push(':'),
             ':' => names.push(String::new()),
             _ => last.push(character),
         }
     }
     names.retain(|name| !name.is_empty());
     names
+}
+
+/// Whether a colon between these is one of `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME/PATH`.
+fn colon_belongs_to_url(before: &str, after: &str) -> bool {
+    let scheme = before.split("://").next().unwrap_or_default();
+    let is_url = scheme == "gluster" || scheme.starts_with("gluster+");
+    is_url && if before.contains("://") { !after.starts_with("gluster") } else { after.starts_with("//") }
 }
 
 /// `rw=`: the word, then `:N`.
@@ -435,6 +444,16 @@ pub fn pattern(text: &str, with_offset: bool) -> Result<VerifyPattern, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_separated_by_colons_that_are_not_part_of_them() {
+        assert_eq!(split_names("a:b\\:c:"), ["a", "b:c"]);
+        assert_eq!(split_names("gluster:x"), ["gluster", "x"]);
+        assert_eq!(
+            split_names("gluster://h:24007/v/a:gluster+rdma://[::1]:7/v/b"),
+            ["gluster://h:24007/v/a", "gluster+rdma://[::1]:7/v/b"]
+        );
+    }
 
     #[test]
     fn patterns_are_read_as_fio_documents_them() {

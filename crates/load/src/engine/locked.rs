@@ -13,7 +13,7 @@ use job::workload::OpKind;
 use measure::Direction;
 use sys::file;
 
-use super::{Completion, Engine, Queued, Request, Setup};
+use super::{Completion, Engine, Queued, Request, Setup, Storage};
 use crate::Error;
 
 /// How long to wait before asking for a lock again that another clone holds.
@@ -147,8 +147,8 @@ impl Engine for Locked {
         submitted
     }
 
-    fn file_bytes(&self, file: u32) -> Option<u64> {
-        self.engine.file_bytes(file)
+    fn storage(&mut self) -> Option<&mut dyn Storage> {
+        self.engine.storage()
     }
 }
 

@@ -17,6 +17,7 @@ use job::Job;
 use job::workload::OpKind;
 
 mod blocking;
+mod gfapi;
 mod guasi;
 mod io_uring;
 mod libaio;
@@ -115,10 +116,44 @@ pub trait Engine: Send {
         Ok(submitted)
     }
 
-    /// Bytes of the target that the engine opened by itself (see [`Kind::opens_files`]), for file `file`.
-    fn file_bytes(&self, _file: u32) -> Option<u64> {
+    /// The files of an engine that opens them by itself ([`Kind::opens_files`]); None from all others.
+    fn storage(&mut self) -> Option<&mut dyn Storage> {
         None
     }
+}
+
+/// The files of an engine that opens them by itself, from [`Setup::names`]: what the runner does with files of this
+/// host by system calls. Errors carry error numbers.
+pub trait Storage {
+    /// Bytes that a file has; None if it does not exist. It need not be open.
+    ///
+    /// # Errors
+    /// As stat(2).
+    fn bytes(&self, file: u32) -> io::Result<Option<u64>>;
+
+    /// Opens a file as the job asks, and makes it if the job writes and may make files.
+    ///
+    /// # Errors
+    /// As open(2).
+    fn open(&mut self, file: u32) -> io::Result<()>;
+
+    /// Closes a file on which no request is in flight.
+    ///
+    /// # Errors
+    /// As close(2): those of earlier writes that had been acknowledged.
+    fn close(&mut self, file: u32) -> io::Result<()>;
+
+    /// Has what was written to an open file on stable storage.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    fn sync(&mut self, file: u32) -> io::Result<()>;
+
+    /// Removes a file, open or not.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    fn unlink(&mut self, file: u32) -> io::Result<()>;
 }
 
 /// What an engine is given when it is made.
@@ -173,5 +208,6 @@ pub static ENGINES: &[Kind] = &[
     psync::VSYNC,
     psync::PVSYNC,
     psync::PVSYNC2,
+    gfapi::GFAPI,
     null::NULL,
 ];

@@ -12,7 +12,7 @@ use measure::Direction;
 use pace::{Admission, Admit, Config, Limits, Op, OpId, Refusal};
 use sys::clock::{Clock, sleep_until_ns};
 
-use super::{Completion, Engine, Queued, Request, Setup};
+use super::{Completion, Engine, Queued, Request, Setup, Storage};
 use crate::Error;
 
 /// Longest wait without a look at the pacer when it names no time.
@@ -184,8 +184,8 @@ impl Engine for Paced {
         }
     }
 
-    fn file_bytes(&self, file: u32) -> Option<u64> {
-        self.inner.file_bytes(file)
+    fn storage(&mut self) -> Option<&mut dyn Storage> {
+        self.inner.storage()
     }
 }
 

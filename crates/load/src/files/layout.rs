@@ -16,7 +16,7 @@ use super::Context;
 use crate::{Error, ErrorKind};
 
 /// Bytes of a write(2) while data are laid out; the content is that of the job's blocks all the same.
-const CHUNK_BYTES: u64 = 1 << 20;
+pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// How a file is made ready, as fio's extend_file decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ fn write_data(file: &File, path: &str, old: u64, bytes: u64, context: &mut Conte
 }
 
 /// A layout that a stop flag ended.
-fn stopped(path: &str) -> Error {
+pub(super) fn stopped(path: &str) -> Error {
     let source = Some(io::Error::from_raw_os_error(libc::EINTR));
     Error {
         kind: ErrorKind::System,
@@ -130,7 +130,7 @@ fn stopped(path: &str) -> Error {
 }
 
 /// ENOSPC and its like with what was wanted.
-fn no_space(error: Error, bytes: u64) -> Error {
+pub(super) fn no_space(error: Error, bytes: u64) -> Error {
     match error.source.as_ref().and_then(io::Error::raw_os_error) {
         Some(libc::ENOSPC | libc::EDQUOT) => {
             error.hint(format!("{bytes} bytes are needed: lower size=, or use another directory="))

@@ -18,7 +18,9 @@ use sys::block;
 use sys::file::{self, Advice, Share};
 
 use crate::Error;
+use crate::engine::Kind;
 
+pub mod elsewhere;
 mod layout;
 mod names;
 mod open;
@@ -40,8 +42,8 @@ pub enum Backing<'a> {
     Host,
     /// Nowhere: engines that touch no file ([`crate::engine::Kind::diskless`]).
     Nowhere,
-    /// With an engine that opens them itself: bytes of each file, as [`crate::engine::Engine::file_bytes`] tells.
-    Engine(&'a [u64]),
+    /// With an engine that opens them itself ([`crate::engine::Kind::opens_files`]), prepared by it.
+    Engine(&'a elsewhere::Found),
 }
 
 /// What [`Target::prepare`] needs beside the job.
@@ -132,6 +134,11 @@ impl Target {
         let entries =
             paths.into_iter().zip(&existing).map(|(path, &(kind, _))| Entry { path, kind, made: false, file: None });
         let mut target = Target { job: job.clone(), entries: entries.collect(), sizes, finished: false };
+        if let Backing::Engine(found) = context.backing {
+            for (entry, &made) in target.entries.iter_mut().zip(&found.made) {
+                entry.made = made;
+            }
+        }
         if host {
             // What open(2) and O_DIRECT refuse is to be known before gigabytes are laid out.
             target.check_first_open()?;
@@ -284,7 +291,18 @@ impl Target {
                 result = result.and(entry.remove());
             }
         }
+        if self.job.files.unlink {
+            result = result.and(self.remove_elsewhere(|_| true));
+        }
         result
+    }
+
+    /// Removes those of the files that are not of this host.
+    fn remove_elsewhere(&self, which: impl Fn(&Entry) -> bool) -> Result<(), Error> {
+        let opens_files = Kind::find(&self.job.engine).is_some_and(|kind| kind.opens_files);
+        let paths = self.entries.iter().filter(|entry| opens_files && entry.kind == EntryKind::Elsewhere && which(entry));
+        let paths: Vec<String> = paths.map(|entry| entry.path.clone()).collect();
+        if paths.is_empty() { Ok(()) } else { elsewhere::remove(&self.job, &paths) }
     }
 
     /// Removes the files, as `unlink_each_loop` does between loops. They must be closed.
@@ -327,9 +345,10 @@ impl Drop for Target {
         if self.finished {
             return;
         }
-        for entry in self.entries.iter_mut().filter(|entry| entry.made) {
+        // The failure that led here is what the user hears of.
+        let _ = self.remove_elsewhere(|entry| entry.made);
+        for entry in self.entries.iter_mut().filter(|entry| entry.made && entry.kind != EntryKind::Elsewhere) {
             entry.file = None;
-            // The failure that led here is what the user hears of.
             let _ = entry.remove();
         }
     }
@@ -359,9 +378,8 @@ impl Entry {
 fn existing(paths: &[String], job: &Job, backing: Backing) -> Result<Vec<(EntryKind, Existing)>, Error> {
     match backing {
         Backing::Nowhere => Ok(vec![(EntryKind::Elsewhere, Existing { bytes: 0, growable: true }); paths.len()]),
-        Backing::Engine(bytes) => {
-            let of = |index| Existing { bytes: bytes.get(index).copied().unwrap_or(0), growable: true };
-            Ok((0..paths.len()).map(|index| (EntryKind::Elsewhere, of(index))).collect())
+        Backing::Engine(found) => {
+            Ok(found.bytes.iter().map(|&bytes| (EntryKind::Elsewhere, Existing { bytes, growable: true })).collect())
         }
         Backing::Host => {
             let precious = Precious::look();

@@ -16,7 +16,7 @@ use super::board::Board;
 use super::depth_goal::DepthGoal;
 use super::generator::{End, Generator};
 use super::logs::OpLogs;
-use super::opened::Opened;
+use super::opened::{Access, Opened};
 use super::recorder::{Recorded, Recorder};
 use super::recording::Recording;
 use super::sources::Source;
@@ -123,8 +123,13 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     })?;
     let names: Vec<String> = target.names().map(str::to_owned).collect();
     let setup = Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names };
+    if kind.opens_files && (job.queue.offload || job.files.lock != FileLock::None) {
+        let option = if job.queue.offload { "io_submit_mode=offload" } else { "lockfile=" };
+        let hint = format!("ioengine={} opens its files itself: leave the option away", kind.name);
+        return Err(Error::usage(format!("{option} is not possible"), format!("in job {}", job.name), hint));
+    }
     let mut engine = if job.queue.offload { Offload::make(kind, &setup)? } else { (kind.make)(&setup)? };
-    if job.files.lock != FileLock::None && has_descriptors(kind) {
+    if job.files.lock != FileLock::None && Access::of(kind) == Access::Descriptors {
         engine = Locked::make(engine, &setup)?;
     }
     if let Some(method) = &job.rate.pace {
@@ -139,7 +144,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     }
     // First writes allocate, and reads of what was never written do not reach the storage.
     facts.unwritten_fraction = cache.unwritten_fraction;
-    let mut opened = Opened::new(target, has_descriptors(kind), job.files.unlink_each_loop);
+    let mut opened = Opened::new(target, Access::of(kind), job);
     opened.open_all(&mut *engine)?;
     let number = orders.seat + 1;
     let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000)?.map(Box::new);
@@ -227,7 +232,7 @@ fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Meas
     let mut outcome = generator.run(start_ns);
     let end_ns = generator.clock.now_ns();
     if generator.job.syncs.end_fsync && outcome.is_ok() {
-        outcome = generator.opened.sync_all().and(outcome);
+        outcome = generator.opened.sync_all(&mut *generator.engine).and(outcome);
     }
     if let Some(logs) = generator.logs.take() {
         outcome = outcome.and_then(|end| logs.finish(end_ns).map(|()| end));
@@ -329,11 +334,6 @@ fn is_synchronous(job: &Job, kind: &Kind) -> bool {
     kind.synchronous && !job.queue.offload
 }
 
-/// Whether the engine is to be handed descriptors of files of this host.
-fn has_descriptors(kind: &Kind) -> bool {
-    !kind.diskless && !kind.opens_files
-}
-
 /// What is known of a clone before it runs.
 fn facts(job: &Job, kind: &Kind) -> Facts {
     Facts {
@@ -348,7 +348,7 @@ fn facts(job: &Job, kind: &Kind) -> Facts {
         rate_bytes: PerDirection::from_fn(|d| {
             job.rate.bytes[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)
         }),
-        writes_synced: (job.rw.directions.write && has_descriptors(kind)).then(|| makes_durable(job)),
+        writes_synced: (job.rw.directions.write && Access::of(kind) != Access::Nothing).then(|| makes_durable(job)),
         ..Facts::default()
     }
 }

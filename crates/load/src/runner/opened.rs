@@ -2,8 +2,10 @@
 
 use std::sync::atomic::AtomicBool;
 
+use job::Job;
+
 use crate::Error;
-use crate::engine::Engine;
+use crate::engine::{Engine, Kind};
 use crate::files::Target;
 
 /// A clone's files as its engine knows them, opened when first used.
@@ -11,14 +13,36 @@ pub(super) struct Opened<'a> {
     target: &'a mut Target,
     names: Vec<String>,
     files: Vec<File>,
-    /// Whether there are descriptors to hand to the engine: not for those that open their files themselves.
-    has_descriptors: bool,
+    access: Access,
     /// How many may be open at once; None: no limit, and nothing to count.
     limit: Option<usize>,
     open_count: usize,
     /// Counts uses, to close the file that was used longest ago.
     uses: u64,
     unlink_between_passes: bool,
+    fsync_on_close: bool,
+}
+
+/// Who opens the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// The target, which has descriptors for the engine.
+    Descriptors,
+    /// The engine itself.
+    Engine,
+    /// Nobody: there are none.
+    Nothing,
+}
+
+impl Access {
+    /// That of an engine.
+    pub fn of(kind: &Kind) -> Access {
+        match (kind.diskless, kind.opens_files) {
+            (true, _) => Access::Nothing,
+            (_, true) => Access::Engine,
+            _ => Access::Descriptors,
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -30,11 +54,21 @@ struct File {
 
 impl<'a> Opened<'a> {
     /// No file open yet.
-    pub fn new(target: &'a mut Target, has_descriptors: bool, unlink_between_passes: bool) -> Opened<'a> {
+    pub fn new(target: &'a mut Target, access: Access, job: &Job) -> Opened<'a> {
         let names: Vec<String> = target.names().map(str::to_owned).collect();
         let limit = Some(target.open_limit() as usize).filter(|&limit| limit < names.len());
         let files = vec![File::default(); names.len()];
-        Opened { target, names, files, has_descriptors, limit, open_count: 0, uses: 0, unlink_between_passes }
+        Opened {
+            target,
+            names,
+            files,
+            access,
+            limit,
+            open_count: 0,
+            uses: 0,
+            unlink_between_passes: job.files.unlink_each_loop,
+            fsync_on_close: job.syncs.fsync_on_close,
+        }
     }
 
     /// Opens as many files as may be open, before the clock starts.
@@ -79,10 +113,18 @@ impl<'a> Opened<'a> {
 
     #[cold]
     fn open(&mut self, index: usize, engine: &mut dyn Engine) -> Result<(), Error> {
-        if self.has_descriptors {
-            let fd = self.target.open(index as u32)?;
-            let registered = engine.open(index as u32, fd);
-            registered.map_err(|error| Error::system("cannot register", self.name(index as u32), error))?;
+        let file = index as u32;
+        match self.access {
+            Access::Descriptors => {
+                let fd = self.target.open(file)?;
+                let registered = engine.open(file, fd);
+                registered.map_err(|error| Error::system("cannot register", self.name(file), error))?;
+            }
+            Access::Engine => {
+                let opened = engine.storage().map_or(Ok(()), |storage| storage.open(file));
+                opened.map_err(|error| Error::system("cannot open", self.name(file), error))?;
+            }
+            Access::Nothing => {}
         }
         self.files[index].ready = true;
         self.open_count += 1;
@@ -108,11 +150,22 @@ impl<'a> Opened<'a> {
             return Ok(());
         }
         self.open_count -= 1;
-        if !self.has_descriptors {
-            return Ok(());
+        let file = index as u32;
+        match self.access {
+            Access::Descriptors => {
+                engine.close(file);
+                self.target.close(file)
+            }
+            Access::Engine => {
+                let Some(storage) = engine.storage() else { return Ok(()) };
+                let synced = if self.fsync_on_close { storage.sync(file) } else { Ok(()) };
+                let closed = synced.and(storage.close(file));
+                closed.map_err(|error| {
+                    Error::system("cannot close", self.name(file), error).hint("what was written before is not all stored")
+                })
+            }
+            Access::Nothing => Ok(()),
         }
-        engine.close(index as u32);
-        self.target.close(index as u32)
     }
 
     /// Between two passes: files are closed, removed if the job says so, their cached pages dropped, and opened again.
@@ -121,10 +174,21 @@ impl<'a> Opened<'a> {
     /// What closing, removing or opening says.
     pub fn next_pass(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         self.close_all(engine)?;
-        if self.unlink_between_passes {
-            self.target.unlink_for_next_loop()?;
-        } else if self.has_descriptors {
-            self.target.settle_cache(&AtomicBool::new(false))?;
+        match (self.access, self.unlink_between_passes) {
+            (Access::Engine, true) => {
+                for file in 0..self.files.len() as u32 {
+                    match engine.storage().map_or(Ok(()), |storage| storage.unlink(file)) {
+                        // Another clone that shares the file was first.
+                        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                            return Err(Error::system("cannot remove", self.name(file), error));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            (_, true) => self.target.unlink_for_next_loop()?,
+            (Access::Descriptors, false) => self.target.settle_cache(&AtomicBool::new(false))?,
+            (_, false) => {}
         }
         self.open_all(engine)
     }
@@ -133,8 +197,21 @@ impl<'a> Opened<'a> {
     ///
     /// # Errors
     /// What fsync(2) says.
-    pub fn sync_all(&mut self) -> Result<(), Error> {
-        if self.has_descriptors { self.target.sync_all() } else { Ok(()) }
+    pub fn sync_all(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
+        match self.access {
+            Access::Descriptors => self.target.sync_all(),
+            Access::Engine => (0..self.files.len() as u32).try_for_each(|file| {
+                let was_open = self.files[file as usize].ready;
+                if !was_open {
+                    self.open(file as usize, engine)?;
+                }
+                let synced = engine.storage().map_or(Ok(()), |storage| storage.sync(file));
+                let synced = synced.map_err(|error| Error::system("cannot sync", self.name(file), error));
+                let closed = if was_open { Ok(()) } else { self.close(file as usize, engine) };
+                synced.and(closed)
+            }),
+            Access::Nothing => Ok(()),
+        }
     }
 
     /// Closes all files. The engine must have finished everything.

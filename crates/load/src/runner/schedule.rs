@@ -22,7 +22,7 @@ use super::workers::Worker;
 use crate::Error;
 use crate::content::Filler;
 use crate::engine::{Kind, Setup, Slots};
-use crate::files::{self, Backing, Context, Target};
+use crate::files::{self, Backing, Context, Target, elsewhere};
 use crate::machine::{DiskWatch, machine};
 use crate::run::{Control, Phase, Progress};
 
@@ -255,14 +255,10 @@ fn prepare_target(
     control: &mut Control,
 ) -> Result<Target, Error> {
     let mut filler = Filler::new(&job.buffers, sources::clone_seed(job, number));
-    let backing = match kind.diskless {
-        true => Backing::Nowhere,
-        false => Backing::Host,
-    };
     let mut laid_out = 0;
     let progress = &mut control.progress;
     let mut context = Context {
-        backing,
+        backing: if kind.diskless { Backing::Nowhere } else { Backing::Host },
         names,
         stop: &control.stop,
         fill: &mut |bytes, _offset| filler.fill(bytes),
@@ -274,7 +270,11 @@ fn prepare_target(
             }
         },
     };
-    Target::prepare(job, number, &mut context)
+    if !kind.opens_files {
+        return Target::prepare(job, number, &mut context);
+    }
+    let found = elsewhere::prepare(job, number, &mut context)?;
+    Target::prepare(job, number, &mut Context { backing: Backing::Engine(&found), ..context })
 }
 
 struct Schedule<'scope, 'run> {

@@ -63,14 +63,19 @@ impl Workload {
             direct_refused: false,
         };
         let job = workload.job()?;
+        let target = request.job.files.first().cloned().or_else(|| job.files.names.first().map(PathBuf::from));
         if workload.engines.is_empty() {
-            workload.engines.push(if given("ioengine") { job.engine.clone() } else { best_engine().into() });
+            let in_volume = target.as_ref().is_some_and(|target| gfapi::Address::is_url(&target.to_string_lossy()));
+            let best = if in_volume { "gfapi" } else { best_engine() };
+            workload.engines.push(if given("ioengine") { job.engine.clone() } else { best.into() });
         }
         let kinds = workload.engines.iter().map(|name| find_engine(name)).collect::<Result<Vec<_>, _>>()?;
-        let target = request.job.files.first().cloned().or_else(|| job.files.names.first().map(PathBuf::from));
 
         if kinds.iter().all(|kind| kind.opens_files || kind.diskless) {
-            workload.name = target.map_or_else(|| "no storage".into(), |target| target.display().to_string());
+            workload.name = target.as_ref().map_or_else(|| "no storage".into(), |target| target.display().to_string());
+            if let Some(target) = target.filter(|_| kinds.iter().any(|kind| kind.opens_files)) {
+                workload.settings.push(filename(&target));
+            }
             if !given("size") && kinds.iter().all(|kind| kind.diskless) {
                 workload.settings.push(setting("size", "1g"));
             }

@@ -1,0 +1,292 @@
+//! Files that are not of this host: looked at, laid out and removed by their own engine
+//! ([`crate::engine::Kind::opens_files`]).
+//!
+//! The engine works in a process of its own. What it connects with does not survive a fork, and the clones are forked
+//! later; and a connection that hangs is ended with its process.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use job::Job;
+use job::workload::OpKind;
+use measure::Direction;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sys::buffer::Memory;
+use sys::child::{self, Outcome};
+use sys::shared::SharedWords;
+
+use super::layout::{CHUNK_BYTES, Layout, no_space, stopped};
+use super::size::{self, Existing};
+use super::{Context, names};
+use crate::engine::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots, Storage};
+use crate::{Error, ErrorKind};
+
+/// Requests in flight while data are laid out.
+const DEPTH: u32 = 8;
+/// How long a process that was told to stop may take to clean up.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(1);
+
+/// The files of a clone as they were found, before anything was laid out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Bytes of each; 0 if it did not exist.
+    pub bytes: Vec<u64>,
+    /// Whether each was made.
+    pub made: Vec<bool>,
+}
+
+/// Shared with the process that works: whether it shall stop, and bytes that it has laid out.
+const STOP: usize = 0;
+const LAID_OUT: usize = 1;
+
+/// Looks at the files of a clone and makes them as large as the job needs them.
+///
+/// # Errors
+/// What connecting, looking or writing says; a layout that was stopped (EINTR). Files made so far are removed.
+pub fn prepare(job: &Job, clone: u32, context: &mut Context) -> Result<Found, Error> {
+    if job.files.opendir.is_some() || job.extent.fill {
+        let option = if job.extent.fill { "fill_device" } else { "opendir" };
+        let hint = format!("its files are not of this host: give filename= and size= (ioengine={})", job.engine);
+        return Err(Error::usage(format!("{option}= is not possible"), format!("in job {}", job.name), hint));
+    }
+    let paths = match &context.names {
+        Some(paths) => paths.clone(),
+        None => names(job, clone)?,
+    };
+    let (stop, fill, progress) = (context.stop, &mut *context.fill, &mut *context.progress);
+    let mut reported = 0;
+    in_process(
+        || stop.load(Relaxed),
+        |laid_out| {
+            progress(laid_out - reported);
+            reported = laid_out;
+        },
+        |words| Worker::new(job, &paths, words)?.prepare(clone, fill),
+    )
+}
+
+/// Removes files; those that are gone already are no failure.
+///
+/// # Errors
+/// What connecting or removing says; the other files are removed all the same.
+pub fn remove(job: &Job, paths: &[String]) -> Result<(), Error> {
+    in_process(|| false, |_| (), |words| Worker::new(job, paths, words)?.remove(0..paths.len() as u32))
+}
+
+/// A failure on its way between processes.
+#[derive(Serialize, Deserialize)]
+struct Failure {
+    usage: bool,
+    errno: Option<i32>,
+    message: String,
+    hint: String,
+}
+
+/// Does `work` in a child process while this one tells it to stop, and of its progress.
+fn in_process<T: Serialize + DeserializeOwned>(
+    stop: impl Fn() -> bool,
+    mut progress: impl FnMut(u64),
+    work: impl FnOnce(&SharedWords) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let words = SharedWords::new(2).map_err(|error| Error::system("cannot share memory", "", error))?;
+    let started = child::spawn(|| {
+        let outcome = work(&words).map_err(|error| {
+            let errno = error.source.as_ref().and_then(std::io::Error::raw_os_error);
+            let message = format!("{} {}", error.what, error.place).trim_end().to_owned();
+            Failure { usage: error.kind != ErrorKind::System, errno, message, hint: error.hint }
+        });
+        serde_json::to_vec(&outcome).unwrap_or_default()
+    });
+    let mut child = started.map_err(|error| Error::system("cannot start a process", "to look at the files", error))?;
+    let mut give_up = None;
+    let outcome = loop {
+        if let Some(outcome) = child.try_wait().map_err(|error| Error::system("cannot wait for", "a process", error))? {
+            break outcome;
+        }
+        progress(words[LAID_OUT].load(Relaxed));
+        if stop() {
+            words[STOP].store(1, Relaxed);
+            let until = *give_up.get_or_insert_with(|| Instant::now() + LAST_WAIT);
+            if Instant::now() > until {
+                return Err(stopped("the storage does not answer"));
+            }
+        }
+        std::thread::sleep(POLL);
+    };
+    progress(words[LAID_OUT].load(Relaxed));
+    let ended = |how: String| Error {
+        kind: ErrorKind::Internal,
+        what: format!("the process that looks at the files {how}"),
+        place: String::new(),
+        hint: String::new(),
+        source: None,
+    };
+    let answer = match outcome {
+        Outcome::Answer(bytes) => bytes,
+        Outcome::Signal(signal) => return Err(ended(format!("was killed by signal {signal}"))),
+        Outcome::Status(status) => return Err(ended(format!("ended with status {status}"))),
+    };
+    let answer: Result<T, Failure> =
+        serde_json::from_slice(&answer).map_err(|error| ended(format!("gave an answer that cannot be read: {error}")))?;
+    answer.map_err(|failure| Error {
+        kind: if failure.usage { ErrorKind::Usage } else { ErrorKind::System },
+        what: failure.message,
+        place: String::new(),
+        hint: failure.hint,
+        source: failure.errno.map(std::io::Error::from_raw_os_error),
+    })
+}
+
+/// The process that works: an engine, and buffers to write with.
+struct Worker<'a> {
+    job: &'a Job,
+    paths: &'a [String],
+    engine: Box<dyn Engine>,
+    slots: std::sync::Arc<Slots>,
+    free: Vec<Slot>,
+    words: &'a SharedWords,
+}
+
+impl<'a> Worker<'a> {
+    fn new(job: &'a Job, paths: &'a [String], words: &'a SharedWords) -> Result<Worker<'a>, Error> {
+        let kind = Kind::find(&job.engine).filter(|kind| kind.opens_files);
+        let kind = kind.ok_or_else(|| Error::usage("no engine that opens files:", &job.engine, ""))?;
+        // Whatever the job does later, files are made here.
+        let mut own = job.clone();
+        own.rw.directions.write = true;
+        (own.files.direct, own.files.sync) = (false, job::job::OpenSync::None);
+        let (slots, free) = Slots::new(DEPTH, CHUNK_BYTES as usize, 0, &Memory::Anonymous)
+            .map_err(|error| Error::system("no memory for layout", "", error))?;
+        let setup =
+            Setup { job: &own, slots: slots.clone(), depth: DEPTH, files: paths.len() as u32, names: paths };
+        let engine = (kind.make)(&setup)?;
+        Ok(Worker { job, paths, engine, slots, free, words })
+    }
+
+    fn storage(&mut self) -> Result<&mut dyn Storage, Error> {
+        self.engine.storage().ok_or_else(|| Error {
+            kind: ErrorKind::Internal,
+            what: "an engine that opens files has none".into(),
+            place: self.job.engine.clone(),
+            hint: String::new(),
+            source: None,
+        })
+    }
+
+    fn failed(&self, what: &str, file: u32, error: std::io::Error) -> Error {
+        Error::system(what, &self.paths[file as usize], error)
+    }
+
+    fn prepare(mut self, clone: u32, fill: &mut dyn FnMut(&mut [u8], u64)) -> Result<Found, Error> {
+        let files = self.paths.len() as u32;
+        let mut found = Found::default();
+        for file in 0..files {
+            let bytes = self.storage()?.bytes(file).map_err(|error| self.failed("cannot look at", file, error))?;
+            if bytes.is_none() && !self.job.files.allow_create {
+                let hint = "it does not exist, and allow_file_create=0 forbids to create it";
+                return Err(Error::usage("cannot use", &self.paths[file as usize], hint));
+            }
+            found.bytes.push(bytes.unwrap_or(0));
+            found.made.push(bytes.is_none() && !self.job.files.create_on_open);
+        }
+        let existing: Vec<Existing> =
+            found.bytes.iter().map(|&bytes| Existing { bytes, growable: true }).collect();
+        let sizes = size::sizes(self.job, clone, self.paths, &existing, 0)?;
+        for file in 0..files {
+            let (index, extent) = (file as usize, sizes.extents[file as usize]);
+            let end = extent.offset + extent.size;
+            if end <= found.bytes[index] && !found.made[index] || self.job.files.create_on_open {
+                continue;
+            }
+            if let Err(error) = self.lay_out(file, found.bytes[index], end, fill) {
+                let made = (0..=file).filter(|&file| found.made[file as usize]);
+                // The first failure is what the user hears of.
+                let _ = self.remove(made);
+                return Err(no_space(error, end));
+            }
+        }
+        Ok(found)
+    }
+
+    fn lay_out(&mut self, file: u32, old: u64, end: u64, fill: &mut dyn FnMut(&mut [u8], u64)) -> Result<(), Error> {
+        self.storage()?.open(file).map_err(|error| {
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            let error = self.failed("cannot create", file, error);
+            if missing { error.hint("its directory does not exist in the volume") } else { error }
+        })?;
+        let written = match Layout::of(self.job) {
+            Layout::Data => self.write(file, old, end, fill),
+            Layout::Space => Ok(()),
+        };
+        let synced = match written {
+            Ok(()) if self.job.files.create_fsync => {
+                self.storage()?.sync(file).map_err(|error| self.failed("cannot sync", file, error))
+            }
+            written => written,
+        };
+        let closed = self.storage()?.close(file).map_err(|error| self.failed("cannot write", file, error));
+        synced.and(closed)
+    }
+
+    fn write(&mut self, file: u32, mut at: u64, end: u64, fill: &mut dyn FnMut(&mut [u8], u64)) -> Result<(), Error> {
+        let mut wanted = [0; DEPTH as usize];
+        let mut done: Vec<Completion> = Vec::new();
+        let mut outcome = Ok(());
+        loop {
+            if outcome.is_ok() && self.words[STOP].load(Relaxed) != 0 {
+                outcome = Err(stopped(&self.paths[file as usize]));
+            }
+            while at < end
+                && outcome.is_ok()
+                && let Some(mut slot) = self.free.pop()
+            {
+                // Chunks end on chunk boundaries of the file, so that what a block holds does not depend on `old`.
+                let len = (CHUNK_BYTES - at % CHUNK_BYTES).min(end - at);
+                fill(&mut self.slots.bytes_mut(&mut slot)[..len as usize], at);
+                wanted[slot.index() as usize] = len;
+                let kind = OpKind::Io(Direction::Write);
+                match self.engine.queue(Request { slot, kind, file, offset: at, len: len as u32, skip: 0 }) {
+                    Queued::Later => {}
+                    Queued::Done(completion) => done.push(completion),
+                    Queued::Full(request) => {
+                        self.free.push(request.slot);
+                        break;
+                    }
+                }
+                at += len;
+            }
+            let in_flight = DEPTH as usize - self.free.len() - done.len();
+            if in_flight + done.len() == 0 {
+                return outcome;
+            }
+            let reaped = self.engine.submit_and_reap(in_flight.min(1), usize::MAX, None, &mut done);
+            reaped.map_err(|error| self.failed("cannot write", file, error))?;
+            for Completion { slot, result } in done.drain(..) {
+                let len = wanted[slot.index() as usize];
+                self.free.push(slot);
+                self.words[LAID_OUT].fetch_add(len, Relaxed);
+                if result != len as i64 && outcome.is_ok() {
+                    // A write that is cut short says why when it is repeated: here it is the same failure.
+                    let errno = if result < 0 { -result as i32 } else { libc::ENOSPC };
+                    let error = std::io::Error::from_raw_os_error(errno);
+                    outcome = Err(Error::system("cannot write", &self.paths[file as usize], error));
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, files: impl Iterator<Item = u32>) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for file in files {
+            match self.storage()?.unlink(file) {
+                // Another clone that shares the file was first.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => outcome = outcome.and(Err(self.failed("cannot remove", file, error))),
+                Ok(()) => {}
+            }
+        }
+        outcome
+    }
+}
