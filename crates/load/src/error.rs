@@ -79,4 +79,5 @@ impl fmt::Display for Error {
 }
 
 /// The text has its source already: a chain of causes would say it twice.
+// No source(): the message holds it, and who prints a chain would print it twice.
 impl std::error::Error for Error {}
