@@ -698,6 +698,8 @@ pub struct Logs {
     pub average_ns: u64,
     /// `log_hist_msec` in nanoseconds.
     pub histogram_ns: u64,
+    /// `log_hist_coarseness`: 2 to this power bins of fio's make one, 0..=6.
+    pub histogram_coarseness: u32,
     /// `log_max_value`: the largest instead of the mean.
     pub max_value: bool,
     /// `log_offset`.

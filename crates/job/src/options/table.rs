@@ -477,7 +477,7 @@ static REPORTING: &[OptionSpec] = &[
     option("log_alternate_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "The same"),
     refused("log_alternate_epoch_clock_id", "0", "Clock of log_alternate_epoch", "only the real-time clock is supported"),
     option("log_entries", Opaque, "1024", "Entries of a log to begin with").no_effect("logs grow as they need to"),
-    refused("log_hist_coarseness", "0", "Fewer bins in histogram logs", "only the finest bins are written"),
+    option("log_hist_coarseness", Count(0, 6, |d, v| d.job.reporting.logs.histogram_coarseness = v as u32), "0", "Halve the number of bins in histogram logs so many times"),
     refused("log_prio", "0", "Log the priority too", "requests have no priorities of their own here"),
     option("log_compression", Opaque, "0", "Compress logs in memory").no_effect("logs are written as they come"),
     option("log_compression_cpus", Opaque, "", "Processors for that").no_effect("logs are not compressed"),

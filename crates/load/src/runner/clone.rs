@@ -147,7 +147,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let mut opened = Opened::new(target, Access::of(kind), job);
     opened.open_all(&mut *engine)?;
     let number = orders.seat + 1;
-    let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000)?.map(Box::new);
+    let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000, synchronous)?.map(Box::new);
 
     let rusage_at_start = Cell::new(cpu_usage());
     let recorder = Recorder::new(job, synchronous, orders.interval_ns, orders.interval_histograms);

@@ -50,7 +50,6 @@ struct Window {
     start_ns: u64,
     bytes: PerDirection<u64>,
     ops: PerDirection<u64>,
-    block: PerDirection<u64>,
 }
 
 #[derive(Debug)]
@@ -61,6 +60,7 @@ struct HistogramLog {
     end_ns: u64,
     current: PerDirection<Histogram>,
     block: PerDirection<u64>,
+    coarseness: u32,
 }
 
 impl OpLogs {
@@ -68,7 +68,7 @@ impl OpLogs {
     ///
     /// # Errors
     /// A file that cannot be made.
-    pub fn open(job: &Job, number: usize, epoch_ms: u64) -> Result<Option<OpLogs>, Error> {
+    pub fn open(job: &Job, number: usize, epoch_ms: u64, synchronous: bool) -> Result<Option<OpLogs>, Error> {
         let logs = &job.reporting.logs;
         if logs.bw.is_none() && logs.iops.is_none() && logs.lat.is_none() && logs.histogram.is_none() {
             return Ok(None);
@@ -106,6 +106,7 @@ impl OpLogs {
                     end_ns: u64::MAX,
                     current: PerDirection::default(),
                     block: PerDirection::default(),
+                    coarseness: logs.histogram_coarseness,
                 })
             }
         };
@@ -121,7 +122,8 @@ impl OpLogs {
             keep_max: logs.max_value,
             bw: log(&logs.bw, "bw")?,
             iops: log(&logs.iops, "iops")?,
-            slat: if reporting.disable_slat { None } else { log(&logs.lat, "slat")? },
+            // A synchronous engine has no submission latency: the log is there and empty, as fio's.
+            slat: if reporting.disable_slat { None } else { log(&logs.lat, "slat")?.filter(|_| !synchronous) },
             clat: if reporting.disable_clat { None } else { log(&logs.lat, "clat")? },
             lat: if reporting.disable_lat { None } else { log(&logs.lat, "lat")? },
             histogram,
@@ -153,7 +155,6 @@ impl OpLogs {
         }
         self.rate_window.bytes[direction] += op.len;
         self.rate_window.ops[direction] += 1;
-        self.rate_window.block[direction] = op.len;
         if self.average_ns > 0 {
             for (log, value) in [(&mut self.slat, slat), (&mut self.clat, clat), (&mut self.lat, lat)] {
                 let Some(log) = log else { continue };
@@ -206,8 +207,8 @@ impl OpLogs {
             if ops == 0 {
                 continue;
             }
-            let block = self.rate_window.block[direction];
-            let line = Line { at_ms, direction, block, offset: self.with_offset.then_some(0) };
+            // A mean is of no block and no offset.
+            let line = Line { at_ms, direction, block: 0, offset: self.with_offset.then_some(0) };
             if let Some(log) = &mut self.bw {
                 note(&mut self.failure, &log.path, line.write(&mut log.out, (bytes as f64 / 1024.0 / seconds) as u64));
             }
@@ -282,9 +283,24 @@ impl Line {
     }
 }
 
+/// FIO_IO_U_PLAT_NR of fio's stat.h: 29 groups of 64 bins.
+const FIO_BINS: usize = 29 * 64;
+
+/// The bin that fio counts a value in (stat.c: plat_val_to_idx).
+fn fio_bin(value: u64) -> usize {
+    const BITS: u32 = 6;
+    let highest = 63 - (value | 1).leading_zeros();
+    if highest <= BITS {
+        return value as usize;
+    }
+    let error_bits = highest - BITS;
+    let bin = (u64::from(error_bits) + 1 << BITS) + (value >> error_bits & 63);
+    (bin as usize).min(FIO_BINS - 1)
+}
+
 impl HistogramLog {
-    /// One line a direction: time, direction, block size, then `latency:count` of each bucket that is not empty.
-    /// fio prints its fixed 1,856 bins; ours names the bins, because they do not end at 17 s.
+    /// One line a direction: time, direction, block size, then the number of ops in each of fio's 1,856 bins, or of
+    /// as many together as `log_hist_coarseness` says. The last bin has all that took longer than it.
     fn write(&mut self, at_ms: u64) -> io::Result<()> {
         for direction in Direction::ALL {
             let histogram = &mut self.current[direction];
@@ -292,12 +308,32 @@ impl HistogramLog {
                 continue;
             }
             write!(self.out, "{at_ms}, {}, {}", direction as u8, self.block[direction])?;
+            let mut bins = vec![0u64; FIO_BINS >> self.coarseness];
             for (lower, _, count) in histogram.buckets() {
-                write!(self.out, ", {lower}:{count}")?;
+                bins[fio_bin(lower) >> self.coarseness] += count;
+            }
+            for count in bins {
+                write!(self.out, ", {count}")?;
             }
             writeln!(self.out)?;
             histogram.clear();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values and bins of fio's stat.c.
+    #[test]
+    fn bins_are_those_of_fio() {
+        let known = [(0, 0), (127, 127), (128, 128), (129, 128), (130, 129), (255, 191), (256, 192), (4096, 448)];
+        for (value, bin) in known {
+            assert_eq!(fio_bin(value), bin, "{value}");
+        }
+        assert_eq!(fio_bin(17_179_869_183), FIO_BINS - 1);
+        assert_eq!(fio_bin(u64::MAX), FIO_BINS - 1);
     }
 }

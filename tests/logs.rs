@@ -1,0 +1,56 @@
+//! Logs over time have fio's files and columns.
+
+mod common;
+use common::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Of each log: how many columns its lines have, and what stands in those that do not depend on time.
+fn columns(directory: &Path) -> BTreeMap<String, Vec<(usize, String)>> {
+    let logs = names(directory).into_iter().filter(|name| name.ends_with(".log"));
+    let shape = |name: String| {
+        let text = std::fs::read_to_string(directory.join(&name)).unwrap();
+        let first_is_direction = name.contains("hist");
+        let line = |line: &str| {
+            let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+            let fixed = if first_is_direction { &fields[1..3] } else { &fields[2..] };
+            (fields.len(), fixed.join(" "))
+        };
+        let mut lines: Vec<(usize, String)> = text.lines().map(line).collect();
+        lines.sort();
+        lines.dedup();
+        (name, lines)
+    };
+    logs.map(shape).collect()
+}
+
+#[test]
+fn files_and_columns_are_those_of_fio() {
+    if !has_program("fio") {
+        return;
+    }
+    let job = ["--name=a", "--filename=x", "--size=256k", "--bs=4k", "--write_bw_log=B"];
+    let more = ["--write_iops_log=I", "--write_lat_log=L"];
+    // A rate for a fixed time: windows are filled whatever the machine does meanwhile.
+    let windows = ["--rw=randrw", "--log_avg_msec=200", "--rate_iops=1000", "--runtime=1", "--time_based"];
+    let histogram = ["--write_hist_log=H", "--log_hist_msec=500"];
+    let coarse = ["--log_hist_coarseness=3"];
+    let cases: [&[&[&str]]; 5] = [
+        &[&["--rw=randread"]],
+        &[&["--rw=randwrite", "--log_offset=1", "--per_job_logs=0"]],
+        &[&windows],
+        &[&windows, &histogram],
+        &[&windows, &histogram, &coarse],
+    ];
+    for case in cases {
+        let options = [&job[..], &more[..], &case.concat()].concat();
+        let (here, there) = (directory(), directory());
+        succeed(here.path(), &[&["run"], &options[..]].concat());
+        tool("fio", &options, there.path());
+        let (ours, theirs) = (columns(here.path()), columns(there.path()));
+        assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{options:?}");
+        for (name, lines) in &theirs {
+            assert_eq!(&ours[name], lines, "{name} of {options:?}");
+        }
+    }
+}
