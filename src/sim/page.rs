@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use pace::sim::{Outcome, Run};
+use report::html::{Frame, card, cards};
 use report::svg::{self, Axis, Chart, Series};
 
 use super::table;
@@ -12,35 +13,26 @@ const TIMELINES_MAX: usize = 24;
 
 /// The page: no script, nothing from the network.
 pub fn page(results: &[(Run, Outcome)]) -> String {
-    let mut html =
-        String::from("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>plimsoll sim</title><style>");
-    html.push_str(svg::STYLE);
-    html.push_str(
-        "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}\
-         pre{overflow-x:auto}figure{margin:1rem 0}</style><h1>plimsoll sim</h1>",
-    );
-    let mut abouts: Vec<(&str, &str)> = results.iter().map(|(r, _)| (&*r.scenario.name, &*r.scenario.about)).collect();
-    abouts.dedup();
-    for (name, about) in abouts {
-        let _ = write!(html, "<p><b>{}</b>: {}</p>", svg::escape(name), svg::escape(about));
-    }
-    let _ = write!(html, "<pre>{}</pre>", svg::escape(&table::text(results)));
+    let mut body = card(&table::text(results));
     if let Some(chart) = sweep_chart(results) {
-        let _ = write!(html, "<h2>Throughput over the sweep</h2><figure>{chart}</figure>");
+        let _ = write!(body, "<h2>Throughput over the sweep</h2>{}", cards([chart]));
     }
-    html.push_str("<h2>Over time</h2>");
+    body.push_str("<h2>Over time</h2>");
     for (run, outcome) in results.iter().take(TIMELINES_MAX) {
-        let _ = write!(html, "<h3>{}</h3><figure>{}</figure>", svg::escape(&table::label(run)), timeline(outcome));
+        let _ = write!(body, "<h3>{}</h3>{}", svg::escape(&table::label(run)), cards(timelines(outcome)));
     }
     if results.len() > TIMELINES_MAX {
-        let _ = write!(html, "<p>{} more runs are in the JSON result.</p>", results.len() - TIMELINES_MAX);
+        let _ = write!(body, "<p>{} more runs are in the JSON result.</p>", results.len() - TIMELINES_MAX);
     }
-    html.push_str("</html>\n");
-    html
+    let mut abouts: Vec<String> =
+        results.iter().map(|(run, _)| format!("{}: {}", run.scenario.name, run.scenario.about)).collect();
+    abouts.dedup();
+    let about = "Simulated time, one seed a run: the same result to the byte on every machine.";
+    Frame { title: "simulation", kind: "simulation", headline: &abouts.join("; "), about }.around(&body)
 }
 
 /// Throughput over the last numeric parameter, a line for each combination of the others.
-fn sweep_chart(results: &[(Run, Outcome)]) -> Option<String> {
+fn sweep_chart(results: &[(Run, Outcome)]) -> Option<Chart> {
     let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
     let is_axis = |param: &str| {
         param != "seed" && results.iter().all(|(run, _)| run.set.iter().any(|(p, v)| p == param && number(v).is_some()))
@@ -59,10 +51,11 @@ fn sweep_chart(results: &[(Run, Outcome)]) -> Option<String> {
     }
     let x = if lines.iter().flat_map(|l| &l.1).all(|p| p.0 > 0.0) { Axis::log2(axis) } else { Axis::linear(axis) };
     let chart = Chart::new("Throughput").x(x).y(Axis::linear("Gb/s"));
-    Some(lines.into_iter().fold(chart, |chart, (name, points)| chart.series(Series::line(name, points))).svg())
+    Some(lines.into_iter().fold(chart, |chart, (name, points)| chart.series(Series::line(name, points))))
 }
 
-fn timeline(outcome: &Outcome) -> String {
+/// Throughput and bytes in flight of one run.
+fn timelines(outcome: &Outcome) -> [Chart; 2] {
     let points = |of: &dyn Fn(&pace::sim::Point) -> f64| -> Vec<(f64, f64)> {
         let step = outcome.curve.len().div_ceil(500).max(1);
         outcome.curve.iter().step_by(step).map(|p| (p.t_s, of(p))).collect()
@@ -87,5 +80,5 @@ fn timeline(outcome: &Outcome) -> String {
     if outcome.period_us > 0.0 {
         memory = memory.series(Series::line("period, us", points(&|p| p.period_us)));
     }
-    format!("{}{}", rate.svg(), memory.svg())
+    [rate, memory]
 }

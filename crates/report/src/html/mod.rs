@@ -7,6 +7,7 @@
 
 mod comparison;
 mod files;
+mod frame;
 mod run;
 mod sweep;
 
@@ -16,8 +17,9 @@ use measure::Histogram;
 use measure::schema::{Document, Ended, Machine, Provenance};
 use measure::verdict::Verdict;
 
-use crate::svg::{self, Axis, Chart, Format, Kind, Scale, Series, escape};
+use crate::svg::{Axis, Chart, Format, Kind, Scale, Series, escape};
 use crate::time;
+pub use frame::{Frame, card, cards};
 
 /// A document and what to call it: the file's name.
 #[derive(Clone, Debug)]
@@ -58,9 +60,6 @@ pub fn render(documents: &[NamedDocument]) -> String {
     page(documents, &body)
 }
 
-/// Plimsoll's mark: the disc with the line through it.
-const MARK: &str = r#"<svg viewBox="0 0 40 40" aria-hidden="true"><circle cx="20" cy="20" r="11" fill="none" stroke="currentColor" stroke-width="3.4"/><path d="M3 20h34" stroke="currentColor" stroke-width="3.4" stroke-linecap="round"/></svg>"#;
-
 fn page(documents: &[NamedDocument], body: &str) -> String {
     let (headline, about) = match documents {
         [one] => {
@@ -77,8 +76,6 @@ fn page(documents: &[NamedDocument], body: &str) -> String {
         [one] => one.name.clone(),
         _ => headline.clone(),
     };
-    let headline =
-        if headline.is_empty() { String::new() } else { format!("<p class=\"advice\">{}</p>", escape(&headline)) };
     let kind = match documents {
         [one] => match one.document {
             Document::Run(_) => "run",
@@ -88,18 +85,8 @@ fn page(documents: &[NamedDocument], body: &str) -> String {
         },
         _ => "report",
     };
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{} - Plimsoll</title><style>\n{}{}</style></head>\n<body><header><div class=\"wide\">\
-         <div class=\"brand\">{MARK}<b>Plimsoll</b><span>{kind}</span></div>{headline}<p class=\"about\">{about}</p></div></header>\n\
-         <main><div class=\"wide\">{body}</div></main>\n\
-         <footer><div class=\"wide\">Made by Plimsoll {}. Bands and intervals are 95 % confidence intervals. \
-         Sizes are in powers of 1024, counts in powers of 1000.</div></footer></body></html>\n",
-        escape(&title),
-        svg::STYLE,
-        include_str!("style.css"),
-        env!("CARGO_PKG_VERSION"),
-    )
+    let about = &about;
+    Frame { title: &title, kind, headline: &headline, about }.around(body)
 }
 
 fn provenance(document: &Document) -> &Provenance {
@@ -227,11 +214,6 @@ fn tile(name: &str, value: &str, more: &str, main: bool) -> String {
         escape(value),
         escape(more)
     )
-}
-
-fn cards(charts: impl IntoIterator<Item = Chart>) -> String {
-    let cards: String = charts.into_iter().map(|chart| format!("<div class=\"card\">{}</div>", chart.svg())).collect();
-    if cards.is_empty() { cards } else { format!("<div class=\"charts\">{cards}</div>") }
 }
 
 /// A table; cells are text and escaped. Rows carry a class (may be empty), and so may cells as `(class, text)`.

@@ -1,0 +1,53 @@
+//! The frame of every page: the head with the mark, the styles, the foot. Reports and the simulator's page share it.
+
+use crate::svg::{self, Chart, escape};
+
+/// Plimsoll's mark: the disc with the line through it.
+const MARK: &str = r#"<svg viewBox="0 0 40 40" aria-hidden="true"><circle cx="20" cy="20" r="11" fill="none" stroke="currentColor" stroke-width="3.4"/><path d="M3 20h34" stroke="currentColor" stroke-width="3.4" stroke-linecap="round"/></svg>"#;
+
+/// What stands around the body of a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Frame<'a> {
+    /// Of the window.
+    pub title: &'a str,
+    /// What kind of page: `sweep`, `simulation`.
+    pub kind: &'a str,
+    /// One sentence that says it all; empty if there is none.
+    pub headline: &'a str,
+    /// Where the figures come from, as HTML.
+    pub about: &'a str,
+}
+
+impl Frame<'_> {
+    /// The page: no script, nothing from the network, light and dark as the reader's system.
+    pub fn around(&self, body: &str) -> String {
+        let Frame { title, kind, headline, about } = self;
+        let headline = match *headline {
+            "" => String::new(),
+            headline => format!("<p class=\"advice\">{}</p>", escape(headline)),
+        };
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <title>{} - Plimsoll</title><style>\n{}{}</style></head>\n<body><header><div class=\"wide\">\
+             <div class=\"brand\">{MARK}<b>Plimsoll</b><span>{kind}</span></div>{headline}<p class=\"about\">{about}</p></div></header>\n\
+             <main><div class=\"wide\">{body}</div></main>\n\
+             <footer><div class=\"wide\">Made by Plimsoll {}. Bands and intervals are 95 % confidence intervals. \
+             Sizes are in powers of 1024, counts in powers of 1000.</div></footer></body></html>\n",
+            escape(title),
+            svg::STYLE,
+            include_str!("style.css"),
+            env!("CARGO_PKG_VERSION"),
+        )
+    }
+}
+
+/// Charts side by side, as many as fit; nothing without charts.
+pub fn cards(charts: impl IntoIterator<Item = Chart>) -> String {
+    let cards: String = charts.into_iter().map(|chart| format!("<div class=\"card\">{}</div>", chart.svg())).collect();
+    if cards.is_empty() { cards } else { format!("<div class=\"charts\">{cards}</div>") }
+}
+
+/// Preformatted text on a card of its own.
+pub fn card(text: &str) -> String {
+    format!("<div class=\"card scroll\"><pre>{}</pre></div>", escape(text))
+}
