@@ -47,18 +47,19 @@ wait_for() { # wait_for SECONDS WHAT COMMAND...: until COMMAND succeeds
   fail "$what, in vain; the server's last words: $(tail -n 3 "$work/glusterd.log" 2> /dev/null)"
 }
 
-mkdir -p "$work/bricks" "$work/local" "$work/glusterd" "$work/run"
+mkdir -p "$work/bricks" "$work/local" "$work/glusterd" "$work/run" "$work/log"
 ip netns add "$server"; ip netns add "$client"
 ip link add name "s$id" netns "$server" type veth peer name "c$id" netns "$client"
 ip -n "$server" addr add "$address/24" dev "s$id"; ip -n "$client" addr add 10.77.0.2/24 dev "c$id"
 for host in "$server" "$client"; do ip -n "$host" link set lo up; done
 ip -n "$server" link set "s$id" up; ip -n "$client" link set "c$id" up
 
-# The tools share a directory for sockets and process ids, /var/run/gluster: each rig gets one that only it sees.
+# Gluster's programs share directories for sockets, process ids and logs: each rig gets some that only it sees.
 on_server() { ip netns exec "$server" "$work/enter" "$@"; }
 cat > "$work/enter" << ENTER
 #!/bin/sh
-mkdir -p /var/run/gluster && mount --bind "$work/run" /var/run/gluster && exec "\$@"
+mkdir -p /var/run/gluster /var/log/glusterfs
+mount --bind "$work/run" /var/run/gluster && mount --bind "$work/log" /var/log/glusterfs && exec "\$@"
 ENTER
 chmod +x "$work/enter"
 sed "s#working-directory .*#working-directory $work/glusterd#" /etc/glusterfs/glusterd.vol > "$work/glusterd.vol"
