@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, value_parser};
-use measure::schema::Document;
+use measure::schema::{Document, RunResult};
 use report::html::{self, NamedDocument};
 use report::text::Style;
 
@@ -32,6 +32,13 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 pub fn warn(warnings: &[String]) {
     for warning in warnings {
         let _ = writeln!(io::stderr(), "plimsoll: warning: {warning}");
+    }
+}
+
+/// What went wrong in the jobs of a run, a line each, on standard error.
+pub fn complain(result: &RunResult) {
+    for (job, error) in result.jobs.iter().filter_map(|job| Some((job, job.error.as_ref()?))) {
+        let _ = writeln!(io::stderr(), "plimsoll: job {}: {}", job.name, error.message);
     }
 }
 

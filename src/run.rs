@@ -104,6 +104,9 @@ fn measure(invocation: &Invocation, plan: &Plan) -> anyhow::Result<Exit> {
         }
     }
     let ended = result.ended;
+    if !invocation.run.formats.is_empty() && !invocation.run.formats.contains(&Format::Normal) {
+        output::complain(&result); // fio's schema has room for a number only
+    }
     let (save, html) = (invocation.run.save.as_deref(), invocation.run.html.as_deref());
     output::save(save, html, Document::Run(result))?;
     Ok(ended.into())

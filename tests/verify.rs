@@ -38,3 +38,19 @@ fn a_flipped_byte_is_found_with_file_offset_expected_and_got() {
         }
     }
 }
+
+#[test]
+fn in_json_mode_standard_error_says_what_the_number_means() {
+    let directory = directory();
+    let job = ["--name=a", "--rw=write", "--size=64k", "--bs=4k", "--verify=crc32c", "--filename=data"];
+    succeed(directory.path(), &[&["run"], &job[..]].concat());
+    let path = directory.path().join("data");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[5 * 4096 + 99] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let output = run(directory.path(), &[&["run", "--verify_only", "--output-format=json"], &job[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json(&output)["jobs"][0]["error"], 84);
+    let said = stderr(&output);
+    assert!(said.contains("job a") && said.contains(&(5 * 4096).to_string()), "{said}");
+}

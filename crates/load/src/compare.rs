@@ -128,7 +128,13 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2]) -> Result<Compa
         }
     };
     if effects.is_empty() {
-        let hint = "the results have no figure in common: sweeps need a load line for the same engine";
+        let hint = match documents {
+            [Document::Run(_), Document::Run(_)] => {
+                "noise is told from change by the intervals of a run, and these have none, or too few: fio's JSON keeps \
+                 only sums, so keep results of runs of some seconds with --save"
+            }
+            _ => "the results have no figure in common: sweeps need a load line for the same engine",
+        };
         return Err(Error::usage("nothing to compare in", names.join(" and "), hint));
     }
     Ok(ComparisonResult { effects, ..named(names) })

@@ -14,8 +14,8 @@ use job::workload::OpKind;
 use measure::Direction;
 
 use super::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots, Storage};
-use crate::smallfiles::gluster::{CONNECT, refused};
 use crate::Error;
+use crate::smallfiles::gluster::{CONNECT, refused};
 
 pub(super) const GFAPI: Kind = Kind {
     name: "gfapi",
@@ -146,7 +146,8 @@ fn locate(job: &Job, name: &str) -> Result<(Address, CString), Error> {
         let (host, port) = Address::parse_server(server).map_err(refused)?;
         (Address { port, ..Address::new(host, volume) }, format!("/{}", name.trim_start_matches('/')))
     };
-    let path = CString::new(path).map_err(|_| Error::usage("a NUL byte in filename=", name.escape_default().to_string(), ""))?;
+    let path = CString::new(path)
+        .map_err(|_| Error::usage("a NUL byte in filename=", name.escape_default().to_string(), ""))?;
     Ok((address, path))
 }
 
@@ -160,11 +161,12 @@ fn open_flags(job: &Job) -> i32 {
     if job.files.direct {
         flags |= libc::O_DIRECT;
     }
-    flags | match job.files.sync {
-        OpenSync::None => 0,
-        OpenSync::Sync => libc::O_SYNC,
-        OpenSync::Dsync => libc::O_DSYNC,
-    }
+    flags
+        | match job.files.sync {
+            OpenSync::None => 0,
+            OpenSync::Sync => libc::O_SYNC,
+            OpenSync::Dsync => libc::O_DSYNC,
+        }
 }
 
 impl Engine for Gfapi {
@@ -220,7 +222,9 @@ impl Storage for Gfapi {
     fn bytes(&self, file: u32) -> io::Result<Option<u64>> {
         let Place { volume, path } = &self.places[file as usize];
         match volume.stat(path) {
-            Ok(found) if found.st_mode & libc::S_IFMT == libc::S_IFDIR => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+            Ok(found) if found.st_mode & libc::S_IFMT == libc::S_IFDIR => {
+                Err(io::Error::from_raw_os_error(libc::EISDIR))
+            }
             Ok(found) => Ok(Some(found.st_size as u64)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

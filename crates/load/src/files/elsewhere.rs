@@ -128,8 +128,8 @@ fn in_process<T: Serialize + DeserializeOwned>(
         Outcome::Signal(signal) => return Err(ended(format!("was killed by signal {signal}"))),
         Outcome::Status(status) => return Err(ended(format!("ended with status {status}"))),
     };
-    let answer: Result<T, Failure> =
-        serde_json::from_slice(&answer).map_err(|error| ended(format!("gave an answer that cannot be read: {error}")))?;
+    let answer: Result<T, Failure> = serde_json::from_slice(&answer)
+        .map_err(|error| ended(format!("gave an answer that cannot be read: {error}")))?;
     answer.map_err(|failure| Error {
         kind: if failure.usage { ErrorKind::Usage } else { ErrorKind::System },
         what: failure.message,
@@ -159,8 +159,7 @@ impl<'a> Worker<'a> {
         (own.files.direct, own.files.sync) = (false, job::job::OpenSync::None);
         let (slots, free) = Slots::new(DEPTH, CHUNK_BYTES as usize, 0, &Memory::Anonymous)
             .map_err(|error| Error::system("no memory for layout", "", error))?;
-        let setup =
-            Setup { job: &own, slots: slots.clone(), depth: DEPTH, files: paths.len() as u32, names: paths };
+        let setup = Setup { job: &own, slots: slots.clone(), depth: DEPTH, files: paths.len() as u32, names: paths };
         let engine = (kind.make)(&setup)?;
         Ok(Worker { job, paths, engine, slots, free, words })
     }
@@ -191,8 +190,7 @@ impl<'a> Worker<'a> {
             found.bytes.push(bytes.unwrap_or(0));
             found.made.push(bytes.is_none() && !self.job.files.create_on_open);
         }
-        let existing: Vec<Existing> =
-            found.bytes.iter().map(|&bytes| Existing { bytes, growable: true }).collect();
+        let existing: Vec<Existing> = found.bytes.iter().map(|&bytes| Existing { bytes, growable: true }).collect();
         let sizes = size::sizes(self.job, clone, self.paths, &existing, 0)?;
         for file in 0..files {
             let (index, extent) = (file as usize, sizes.extents[file as usize]);

@@ -300,7 +300,8 @@ impl Target {
     /// Removes those of the files that are not of this host.
     fn remove_elsewhere(&self, which: impl Fn(&Entry) -> bool) -> Result<(), Error> {
         let opens_files = Kind::find(&self.job.engine).is_some_and(|kind| kind.opens_files);
-        let paths = self.entries.iter().filter(|entry| opens_files && entry.kind == EntryKind::Elsewhere && which(entry));
+        let paths =
+            self.entries.iter().filter(|entry| opens_files && entry.kind == EntryKind::Elsewhere && which(entry));
         let paths: Vec<String> = paths.map(|entry| entry.path.clone()).collect();
         if paths.is_empty() { Ok(()) } else { elsewhere::remove(&self.job, &paths) }
     }
