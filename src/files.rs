@@ -152,6 +152,7 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
         direct: flag("direct"),
         fsync: flag("fsync"),
         verify: flag("verify"),
+        checkable: true,
         continue_on_error: flag("continue-on-error"),
         missing_is_removed: false,
         make_dirs_on_demand: false,
@@ -171,7 +172,8 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let mut bar = Bar::new(Show::Auto);
     let mut progress = |now: &Moment| bar.show(&doing(now), Some(now.done), &load::Progress::default());
-    let result = smallfiles::run(&plan, &mut Control { stop: interrupt.stop, progress: Some(&mut progress) })?;
+    let result =
+        smallfiles::run(&plan, &mut Control { stop: interrupt.stop, progress: Some(&mut progress), gate: None })?;
     drop(bar);
 
     let ended = result.ended;

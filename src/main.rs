@@ -10,6 +10,7 @@ mod compare;
 mod completions;
 mod exit;
 mod files;
+mod gfapi_perf_tool;
 mod interrupt;
 mod man;
 mod output;
@@ -30,6 +31,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
     sweep::SUBCOMMAND,
     compare::SUBCOMMAND,
     files::SUBCOMMAND,
+    gfapi_perf_tool::SUBCOMMAND,
     report::SUBCOMMAND,
     sim::SUBCOMMAND,
     man::SUBCOMMAND,
@@ -37,5 +39,5 @@ static SUBCOMMANDS: &[Subcommand] = &[
 ];
 
 fn main() -> ExitCode {
-    exit::code(command_line::dispatch(SUBCOMMANDS, std::env::args_os().collect()))
+    exit::code(command_line::dispatch(SUBCOMMANDS, gfapi_perf_tool::renamed(std::env::args_os().collect())))
 }

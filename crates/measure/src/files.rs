@@ -112,7 +112,7 @@ pub struct Work {
 }
 
 /// What one thread did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadResult {
     /// Its process, from 0.
     pub process: u32,
@@ -122,6 +122,8 @@ pub struct ThreadResult {
     pub runtime_ns: u64,
     /// What it did.
     pub work: Work,
+    /// How many of each of the phase's operations it did, in their order.
+    pub operations: Vec<u64>,
 }
 
 /// One operation of a phase.
@@ -193,7 +195,7 @@ impl PhaseResult {
         self.stonewall_ns = self.stonewall_ns.min(other.stonewall_ns);
         self.total.add(&other.total);
         self.at_stonewall.add(&other.at_stonewall);
-        self.threads.extend(&other.threads);
+        self.threads.extend(other.threads.iter().cloned());
         self.cpu.merge(&other.cpu);
         self.reads_own_writes |= other.reads_own_writes;
         for theirs in &other.operations {
@@ -251,7 +253,7 @@ mod tests {
             runtime_ns,
             stonewall_ns: runtime_ns,
             total: work,
-            threads: vec![ThreadResult { process, thread, runtime_ns, work }],
+            threads: vec![ThreadResult { process, thread, runtime_ns, work, operations: vec![files] }],
             calls: vec![CallResult { call: if thread == 2 { "stat" } else { "open" }.into(), lat_ns }],
             errors: vec![CallErrors { call: "open".into(), errno: 2, count: 1, first: String::new() }],
             ..PhaseResult::default()

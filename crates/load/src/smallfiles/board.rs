@@ -24,6 +24,7 @@ const STOP: usize = 0;
 /// Of a phase.
 const GO_AT: usize = 0;
 const WALL_NS: usize = 1;
+const THROUGH: usize = 2;
 /// Of a seat.
 const REACHED: usize = 0;
 const FILES: usize = 1;
@@ -105,6 +106,11 @@ impl Board {
     /// A thread has nothing left to do: the first one builds the wall.
     pub fn finish(&self, phase: usize, now_ns: u64) {
         let _ = self.phase(phase)[WALL_NS].compare_exchange(0, now_ns, AcqRel, Acquire); // the first counts
+    }
+
+    /// Counts a thread that is through; whether it was the last.
+    pub fn is_last(&self, phase: usize) -> bool {
+        self.phase(phase)[THROUGH].fetch_add(1, AcqRel) + 1 == self.workers as u64
     }
 
     /// When the first thread had nothing left to do; 0 before.

@@ -196,9 +196,12 @@ impl<'a> Files<'a> {
             };
             match made {
                 Ok(()) => {
-                    if let Some(word) = self.made.get_mut((directory / 64) as usize) {
-                        *word |= 1 << (directory % 64);
+                    // Mixes make more files than were planned for, and so more directories.
+                    let word = (directory / 64) as usize;
+                    if word >= self.made.len() {
+                        self.made.resize(word + 1, 0);
                     }
+                    self.made[word] |= 1 << (directory % 64);
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
                 Err(error) => {
@@ -339,6 +342,7 @@ impl<'a> Files<'a> {
                 let mut handle = self.open(object, number, libc::O_WRONLY | libc::O_APPEND)?;
                 let size = self.size(number);
                 let end = match mixed || self.written.truncated || !self.written.here {
+                    true if !self.plan.checkable => 0,
                     true => self.tally.time(Call::Fstat, || handle.fstat())?.len,
                     false => size * (1 + self.written.appended),
                 };
@@ -460,6 +464,7 @@ impl<'a> Files<'a> {
         let path = self.names.path(object, number);
         match self.tally.time(Call::Unlink, || self.fs.unlink(path)) {
             Err(failure) if self.plan.missing_is_removed && failure.error.raw_os_error() == Some(libc::ENOENT) => {
+                self.tally.missing += 1;
                 Ok(())
             }
             outcome => outcome,
@@ -531,6 +536,13 @@ impl<'a> Files<'a> {
         }
     }
 
+    /// Whether an earlier run may have left objects of that number, beyond those that are planned for: its directory is
+    /// there.
+    pub fn may_be_there(&mut self, number: u64) -> bool {
+        let directory = self.names.directory_of(number);
+        !self.plan.layout.hashed && self.fs.stat(self.names.directory(directory)).is_ok()
+    }
+
     /// Removes whatever any operation may have left under that number.
     fn clean(&mut self, number: u64) -> Result<(), Failure> {
         for object in [Object::File, Object::Renamed, Object::Temporary, Object::Symlink, Object::Link] {
@@ -573,10 +585,15 @@ impl<'a> Files<'a> {
     }
 
     /// Removes the directories of the layout that this run made and that are empty.
-    pub fn remove_made_directories(&mut self, all: bool) {
-        for directory in 0..self.names.directories() {
+    /// With `all`, those of an earlier run too.
+    pub fn remove_directories(&mut self, all: bool) {
+        let mut beyond = self.names.directories();
+        while all && self.fs.stat(self.names.directory(beyond)).is_ok() {
+            beyond += 1;
+        }
+        for directory in 0..(self.made.len() as u64 * 64).max(beyond) {
             let made = self.made.get((directory / 64) as usize).is_some_and(|word| word & (1 << (directory % 64)) != 0);
-            if made || all {
+            if made || (all && directory < beyond) {
                 for path in self.names.ancestry(directory).iter().rev() {
                     if self.fs.rmdir(path).is_err() {
                         break; // not empty: it holds what others made
@@ -607,9 +624,9 @@ impl<'a> Files<'a> {
         }
         let errno = failure.error.raw_os_error().unwrap_or(libc::EIO);
         let hint = match errno {
-            libc::EEXIST => "left over from an earlier run? --op cleanup removes it",
+            libc::EEXIST => "left over from an earlier run? `plimsoll files --op cleanup` removes it",
             libc::ENOENT => {
-                "were the files made, with the same --files, --threads, --files-per-dir and --prefix? --op create makes them"
+                "were the files made, by as many threads, with as many files a directory and the same prefix?"
             }
             libc::ENOSPC => "the file system is full, of data or of inodes",
             libc::EDQUOT => "the quota is used up",

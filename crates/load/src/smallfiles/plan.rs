@@ -35,6 +35,8 @@ pub struct Plan {
     pub fsync: bool,
     /// Contents are compared with what was written.
     pub verify: bool,
+    /// What is appended can be compared later on: costs an fstat where the length of a file is not known.
+    pub checkable: bool,
     /// Failed operations are counted instead of ending the run.
     pub continue_on_error: bool,
     /// Removing what is not there is no failure.
@@ -249,7 +251,11 @@ impl Plan {
     }
 
     /// Bytes and files that the first phase which makes files needs, if one does before any removes some.
+    /// None too where time ends the phases: nobody knows how far they come.
     pub fn needs(&self) -> Option<(f64, u64)> {
+        if self.runtime_ns.is_some() {
+            return None;
+        }
         let first = self.phases.iter().find_map(Phase::only)?;
         let files = self.files.saturating_mul(u64::from(self.workers()));
         match first.row().walk {
@@ -287,6 +293,7 @@ pub(super) mod tests {
             direct: false,
             fsync: false,
             verify: true,
+            checkable: true,
             continue_on_error: false,
             missing_is_removed: false,
             make_dirs_on_demand: false,

@@ -26,7 +26,12 @@ pub struct Control<'a> {
     pub stop: Arc<AtomicBool>,
     /// Called a few times a second.
     pub progress: Option<&'a mut dyn FnMut(&Moment)>,
+    /// Called when all threads are ready, before the first phase: false if it was told to stop. One process only.
+    pub gate: Option<&'a mut Gate<'a>>,
 }
+
+/// What holds back a run that is ready: see [`Control::gate`].
+pub type Gate<'a> = dyn FnMut(&dyn FileSystem) -> Result<bool, Error> + 'a;
 
 /// A moment of a run.
 #[derive(Clone, Copy, Debug)]
@@ -239,8 +244,19 @@ fn one_process(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Err
     let fs = orders.plan.target.open()?;
     std::thread::scope(|scope| {
         let threads = start_threads(orders, &*fs, scope)?;
+        let held = control.gate.take();
+        let held = held.map(|gate| {
+            let begins = gate(&*fs);
+            match &begins {
+                Ok(true) => {}
+                Ok(false) => orders.board.stop(Stop::Interrupted),
+                Err(_) => orders.board.stop(Stop::Failed),
+            }
+            begins
+        });
         conduct(orders, control, || true);
-        threads.into_iter().map(join).collect()
+        let reports = threads.into_iter().map(join).collect();
+        held.transpose().and(reports)
     })
 }
 

@@ -83,6 +83,8 @@ pub(super) struct Tally {
     /// Nanoseconds in calls of the operation at hand.
     pub operation_ns: u64,
     pub work: Work,
+    /// Files that were not there to be removed, where that is no failure.
+    pub missing: u64,
     pub blocks: u64,
     pub mismatches: u64,
     pub errors: Vec<CallErrors>,
@@ -96,6 +98,7 @@ impl Tally {
             calls: std::array::from_fn(|_| Histogram::new()),
             operation_ns: 0,
             work: Work::default(),
+            missing: 0,
             blocks: 0,
             mismatches: 0,
             errors: Vec::new(),
@@ -125,6 +128,13 @@ impl Tally {
             Some(known) => known.count += 1,
             None => self.errors.push(CallErrors { call: call.name().into(), errno, count: 1, first: message }),
         }
+    }
+
+    /// Lists what was missing among what went wrong, without calling it a failure.
+    pub fn note_missing(&mut self) {
+        let first = "some files were not there to be removed".to_string();
+        let call = Call::Unlink.name().to_string();
+        self.errors.push(CallErrors { call, errno: libc::ENOENT, count: self.missing, first });
     }
 
     /// The calls that were made.

@@ -82,7 +82,7 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
         while !orders.board.have_reached(gates + 1) {
             std::thread::sleep(std::time::Duration::from_nanos(orders.board.poll_ns()));
         }
-        worker.files.remove_made_directories(false);
+        worker.files.remove_directories(false);
         if let Err(failure) = removed {
             report.error.get_or_insert(worker.give_up(&failure));
         }
@@ -182,8 +182,11 @@ impl<'a> Worker<'a> {
         let start_ns = board.gate(index).unwrap_or_else(monotonic_ns);
         let start_unix_ms = realtime_ns() / 1_000_000;
         let cpu_before = cpu_usage();
-        let mut operations: Vec<(Operation, Histogram)> =
-            phase.operations.iter().map(|&(operation, _)| (operation, Histogram::new())).collect();
+        let mut operations: Vec<Done> = phase
+            .operations
+            .iter()
+            .map(|&(operation, _)| Done { operation, count: 0, lat_ns: Histogram::new() })
+            .collect();
         let mut loop_state =
             Loop { index, deadline_ns: plan.runtime_ns.map(|runtime| start_ns + runtime), at_wall: None, error: None };
         match phase.only() {
@@ -195,6 +198,9 @@ impl<'a> Worker<'a> {
         board.publish(thread as usize, &self.files.tally.work);
         let cpu = cpu_usage().since(&cpu_before);
         let tally = &mut self.files.tally;
+        if tally.missing > 0 {
+            tally.note_missing();
+        }
         let runtime_ns = end_ns.saturating_sub(start_ns);
         let verified = (plan.verify && (tally.blocks > 0 || tally.mismatches > 0))
             .then_some(Verified { blocks: tally.blocks, mismatches: tally.mismatches });
@@ -205,10 +211,16 @@ impl<'a> Worker<'a> {
             total: tally.work,
             stonewall_ns: board.wall_ns(index).saturating_sub(start_ns),
             at_stonewall: loop_state.at_wall.unwrap_or(tally.work),
-            threads: vec![ThreadResult { process, thread, runtime_ns, work: tally.work }],
+            threads: vec![ThreadResult {
+                process,
+                thread,
+                runtime_ns,
+                work: tally.work,
+                operations: operations.iter().map(|done| done.count).collect(),
+            }],
             operations: operations
                 .into_iter()
-                .map(|(operation, lat_ns)| OperationResult { operation: operation.row().name.into(), lat_ns })
+                .map(|done| OperationResult { operation: done.operation.row().name.into(), lat_ns: done.lat_ns })
                 .collect(),
             calls: tally.take_calls(),
             cpu,
@@ -221,7 +233,7 @@ impl<'a> Worker<'a> {
     }
 
     /// One operation over its whole population.
-    fn uniform(&mut self, operation: Operation, operations: &mut [(Operation, Histogram)], state: &mut Loop) {
+    fn uniform(&mut self, operation: Operation, operations: &mut [Done], state: &mut Loop) {
         let plan = self.orders.plan;
         let walk = operation.row().walk;
         let span = match walk {
@@ -241,23 +253,36 @@ impl<'a> Worker<'a> {
         let mut number = first;
         while number < span.end && self.goes_on(state) {
             self.moves(walk, number);
-            self.one(operation, number, false, &mut operations[0].1, state);
+            self.one(operation, number, false, &mut operations[0], state);
             number += step;
         }
         if walk == Walk::All {
-            for kind in [Population::Files, Population::Directories, Population::Symlinks, Population::Links] {
-                self.files.begin(kind);
-                self.sure[kind as usize] = true;
-            }
-            if !plan.layout.shared || self.orders.thread == 0 {
-                self.files.remove_made_directories(true);
-            }
+            self.end_of_cleanup(number, operation, &mut operations[0], state);
         }
         self.files.end_of(operation, number >= span.end);
     }
 
+    /// What mixes of earlier runs made beyond the planned number, then the directories.
+    fn end_of_cleanup(&mut self, from: u64, operation: Operation, done: &mut Done, state: &mut Loop) {
+        let Orders { plan, board, .. } = self.orders;
+        let mut number = from;
+        // The rest of the last directory, then every further one that is there.
+        while self.goes_on(state) && self.files.may_be_there(number) {
+            self.one(operation, number, false, done, state);
+            number += 1;
+        }
+        for kind in [Population::Files, Population::Directories, Population::Symlinks, Population::Links] {
+            self.files.begin(kind);
+            self.sure[kind as usize] = true;
+        }
+        // Directories that are shared are empty when the last thread is through.
+        if board.is_last(state.index) || !plan.layout.shared {
+            self.files.remove_directories(true);
+        }
+    }
+
     /// Operations by their weights.
-    fn mix(&mut self, phase: &Phase, operations: &mut [(Operation, Histogram)], state: &mut Loop) {
+    fn mix(&mut self, phase: &Phase, operations: &mut [Done], state: &mut Loop) {
         let plan = self.orders.plan;
         let mut random =
             Random::new(mix(mix(plan.seed ^ u64::from(self.orders.thread)) ^ (state.index as u64 + 0x6d69_7865)));
@@ -281,7 +306,7 @@ impl<'a> Worker<'a> {
             if !phase.in_order {
                 self.moves(operation.row().walk, number);
             }
-            self.one(operation, number, !phase.in_order, &mut operations[which].1, state);
+            self.one(operation, number, !phase.in_order, &mut operations[which], state);
             done += 1;
         }
     }
@@ -332,15 +357,19 @@ impl<'a> Worker<'a> {
     }
 
     #[inline]
-    fn one(&mut self, operation: Operation, number: u64, mixed: bool, lat_ns: &mut Histogram, state: &mut Loop) {
+    fn one(&mut self, operation: Operation, number: u64, mixed: bool, done: &mut Done, state: &mut Loop) {
         let plan = self.orders.plan;
         self.files.tally.operation_ns = 0;
+        let missing = self.files.tally.missing;
         let outcome = self.files.carry_out(operation, number, mixed);
         match outcome {
+            // What was not there is counted apart.
+            Ok(()) if self.files.tally.missing > missing => {}
             Ok(()) => {
                 self.files.tally.work.files += 1;
+                done.count += 1;
                 if plan.latency {
-                    lat_ns.record(self.files.tally.operation_ns);
+                    done.lat_ns.record(self.files.tally.operation_ns);
                 }
             }
             // A wait that the end of the run broke off.
@@ -360,6 +389,13 @@ impl<'a> Worker<'a> {
             std::thread::sleep(std::time::Duration::from_nanos(plan.pause_ns));
         }
     }
+}
+
+/// What was done of one operation of a phase.
+struct Done {
+    operation: Operation,
+    count: u64,
+    lat_ns: Histogram,
 }
 
 /// What one phase's loop keeps.

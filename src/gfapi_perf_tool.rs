@@ -1,0 +1,70 @@
+//! `gfapi_perf_tool`, under that name or as a subcommand: environment variables in, its lines out.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::time::SystemTime;
+
+use anyhow::bail;
+use clap::{ArgMatches, Command};
+use load::smallfiles::perf_tool::{self, Variables, output as lines};
+
+use crate::command_line::{Arguments, Subcommand};
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output;
+
+/// The name that the program may be called by.
+const NAME: &str = "gfapi_perf_tool";
+
+/// The row of the table. Its arguments are left to itself: `-h` prints the variables.
+pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Job, run };
+
+fn command() -> Command {
+    Command::new(NAME)
+        .about("gfapi_perf_tool as it is typed: GFAPI_... variables, its output")
+        .long_about(
+            "Does what gfapi_perf_tool does, from the same environment variables, on the same files, with the same \
+             output. A link of that name to this program does the same. Everything it can do, and more, `plimsoll files` \
+             does too.",
+        )
+        .override_usage("GFAPI_FUSE=1 GFAPI_BASEDIR=/mnt/v GFAPI_LOAD=seq-wr ... gfapi_perf_tool")
+        .after_help(lines::usage())
+}
+
+/// The arguments with the subcommand's name, where the program itself was called by it.
+pub fn renamed(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let program = arguments.first().map(std::path::Path::new).and_then(|path| path.file_name()).unwrap_or_default();
+    if program.to_string_lossy().ends_with(NAME) {
+        arguments.insert(1, NAME.into());
+    }
+    arguments
+}
+
+fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
+    match words.first().map(OsString::as_os_str) {
+        None => {}
+        Some(word) if [OsStr::new("-h"), OsStr::new("--help")].contains(&word) => {
+            output::print(&lines::usage())?;
+            return Ok(Exit::Ok);
+        }
+        Some(word) => bail!("{NAME} takes no argument {word:?}: everything is set by variables (-h lists them)"),
+    }
+    let variables = Variables::read(|name| std::env::var(name).ok())?;
+    let interrupt = Interrupt::listen()?;
+    output::print(&lines::head(&variables))?;
+    let mut say = |line: &str| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, "{} : {line}", report::time::utc(now)); // a closed pipe shows at the results
+        let _ = out.flush();
+    };
+    let result = perf_tool::run(&variables, interrupt.stop, &mut say)?;
+    output::print(&lines::results(&variables, &result))?;
+    if let Some(error) = &result.error {
+        let _ = writeln!(std::io::stderr(), "plimsoll: {}", error.message);
+    }
+    if variables.debug {
+        let _ = write!(std::io::stderr(), "{}", report::text::files(&result, output::style()));
+    }
+    Ok(result.ended.into())
+}

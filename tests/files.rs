@@ -1,0 +1,313 @@
+//! `plimsoll files`: what it makes is there, what it reports is true, what goes wrong is said.
+
+mod common;
+use common::*;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// All regular files below a directory.
+fn tree(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.symlink_metadata().unwrap().is_dir() { found.extend(tree(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+fn files(directory: &Path, line: &str) -> Value {
+    let arguments: Vec<&str> = ["files", "--json"].into_iter().chain(line.split_whitespace()).collect();
+    json(&succeed(directory, &arguments))
+}
+
+fn count(phase: &Value, what: &str) -> u64 {
+    phase["total"][what].as_u64().unwrap()
+}
+
+fn phase<'a>(result: &'a Value, name: &str) -> &'a Value {
+    result["phases"].as_array().unwrap().iter().find(|phase| phase["name"] == name).unwrap()
+}
+
+fn calls(phase: &Value, name: &str) -> u64 {
+    let calls = phase["calls"].as_array().unwrap();
+    calls.iter().find(|call| call["call"] == name).map_or(0, |call| call["lat_ns"]["count"].as_u64().unwrap())
+}
+
+#[test]
+fn creates_what_was_asked_for_where_gfapi_perf_tool_looks_for_it() {
+    let place = directory();
+    let result =
+        files(place.path(), "--op create --files 25 --threads 2 --size 10k --record 4k --files-per-dir 10 --fsync");
+    let found = tree(place.path());
+    assert_eq!(found.len(), 50);
+    assert!(found.iter().all(|path| path.metadata().unwrap().len() == 10240));
+    assert!(place.path().join("thrd001-d0002/f.0000024").exists());
+    assert_eq!(std::fs::read_dir(place.path().join("thrd000-d0001")).unwrap().count(), 10);
+    let contents: HashSet<Vec<u8>> = found.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert_eq!(contents.len(), 50, "no two files are alike");
+    let create = phase(&result, "create");
+    assert_eq!((count(create, "files"), count(create, "records"), count(create, "bytes")), (50, 150, 512_000));
+    for (call, made) in [("create", 50), ("write", 150), ("fsync", 50), ("close", 50), ("open", 0)] {
+        assert_eq!(calls(create, call), made, "{call}");
+    }
+    assert_eq!(create["operations"][0]["lat_ns"]["count"], 50);
+    assert_eq!(create["threads"].as_array().unwrap().len(), 2);
+    assert!(create["stonewall_ns"].as_u64().unwrap() <= create["runtime_ns"].as_u64().unwrap());
+    assert!(create["at_stonewall"]["files"].as_u64().unwrap() >= 25, "the first thread was through by then");
+    assert_eq!(result["ended"], "complete");
+}
+
+#[test]
+fn every_operation_does_its_work_in_one_run_and_leaves_nothing() {
+    let place = directory();
+    let operations = "create,append,overwrite,read,stat,chmod,setxattr,getxattr,rename,read,symlink,readlink,link,mkdir,\
+                      readdir,ls-l,rmdir,truncate,truncate-overwrite,swift-get,await-create,unlink,swift-put,swift-get,cleanup";
+    for layout in ["", "--shared", "--shared --hash-into-dirs", "--dirs-per-dir 2", "--processes 2"] {
+        let line = format!(
+            "--op {operations} --files 30 --threads 2 --size exp:6k --record 5000 --files-per-dir 7 --verify {layout}"
+        );
+        let result = files(place.path(), &line);
+        let processes = if layout.contains("processes") { 2 } else { 1 };
+        let all = 60 * processes;
+        for one in result["phases"].as_array().unwrap() {
+            let name = one["name"].as_str().unwrap();
+            let expected = match name {
+                "readdir" | "ls-l" => count(one, "files"),
+                "cleanup" => count(one, "files").max(all),
+                _ => all,
+            };
+            assert_eq!(count(one, "files"), expected, "{name} {layout}");
+            assert_eq!(count(one, "failed"), 0, "{name} {layout}");
+            if let Some(verified) = one["verified"].as_object() {
+                assert_eq!(verified["mismatches"], 0, "{name}");
+            }
+        }
+        // Of each file: itself, a symbolic link, a second name, a directory.
+        assert_eq!(count(phase(&result, "readdir"), "records"), 4 * all, "{layout}");
+        assert_eq!(count(phase(&result, "ls-l"), "records"), 4 * all, "{layout}");
+        let appended = count(phase(&result, "append"), "bytes");
+        assert_eq!(count(phase(&result, "create"), "bytes"), appended);
+        assert_eq!(count(phase(&result, "read"), "bytes"), 2 * appended);
+        assert!(names(place.path()).is_empty(), "{layout}: {:?}", names(place.path()));
+    }
+}
+
+#[test]
+fn sizes_are_distributed_as_asked_and_the_same_every_time() {
+    let place = directory();
+    let sizes = |seed: &str| {
+        files(place.path(), &format!("--op create --files 300 --size 1k:50,3k:50 --seed {seed}"));
+        let sizes: Vec<u64> = tree(place.path()).iter().map(|path| path.metadata().unwrap().len()).collect();
+        files(place.path(), "--op cleanup --files 300");
+        sizes
+    };
+    let first = sizes("7");
+    let small = first.iter().filter(|&&size| size == 1024).count();
+    assert!((100..200).contains(&small), "{small} of 300");
+    assert!(first.iter().all(|&size| size == 1024 || size == 3072));
+    assert_eq!(sizes("7"), first);
+    assert_ne!(sizes("8"), first);
+}
+
+#[test]
+fn a_later_run_verifies_an_earlier_one_and_finds_what_was_changed() {
+    let place = directory();
+    files(place.path(), "--op create --files 20 --size 20k");
+    files(place.path(), "--op read,stat --files 20 --size 20k --verify --random --record 4k");
+    let damaged = place.path().join("thrd000-d0000/f.0000013");
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    bytes[9999] ^= 1;
+    std::fs::write(&damaged, &bytes).unwrap();
+    let arguments =
+        ["files", "--op", "read", "--files", "20", "--size", "20k", "--verify", "--json", "--continue-on-error"];
+    let output = run(place.path(), &arguments);
+    assert_eq!(output.status.code(), Some(1));
+    let result = json(&output);
+    let read = phase(&result, "read");
+    assert_eq!((count(read, "files"), count(read, "failed")), (19, 1));
+    assert_eq!((read["errors"][0]["errno"].as_i64(), read["verified"]["mismatches"].as_u64()), (Some(84), Some(1)));
+    let message = result["error"]["message"].as_str().unwrap();
+    assert!(message.contains("f.0000013") && message.contains("8192") || message.contains("9999"), "{message}");
+    assert!(read["verdicts"].to_string().contains("verify-mismatch"));
+    assert_eq!(result["ended"], "failed");
+    // Without going on it ends there.
+    let output = run(place.path(), &arguments[..9]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(count(phase(&json(&output), "read"), "files"), 13);
+    // A file that is too short is as wrong.
+    std::fs::write(&damaged, &bytes[..100]).unwrap();
+    let output = run(place.path(), &["files", "--op", "read", "--files", "20", "--size", "20k"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("f.0000013 ends at byte 100 instead of 20480"), "{}", stdout(&output));
+}
+
+#[test]
+fn mixes_follow_their_weights_and_know_what_is_there() {
+    let place = directory();
+    let result = files(
+        place.path(),
+        "--op create,read:60+stat:25+create:5+unlink:5+rename:5,read --files 2000 --size 100 --verify --cleanup",
+    );
+    let mix = &result["phases"][1];
+    assert_eq!(count(mix, "files"), 2000);
+    let operations = mix["operations"].as_array().unwrap();
+    let done = |name: &str| {
+        let found = operations.iter().find(|operation| operation["operation"] == name).unwrap();
+        found["lat_ns"]["count"].as_u64().unwrap()
+    };
+    // Five standard deviations of a binomial distribution.
+    assert!((1090..1310).contains(&done("read")), "{}", done("read"));
+    assert!((403..597).contains(&done("stat")), "{}", done("stat"));
+    let left = 2000 + done("create") - done("unlink");
+    assert_eq!(count(&result["phases"][2], "files"), left, "the last phase reads what is left, whole");
+    assert!(names(place.path()).is_empty(), "{:?}", names(place.path()));
+}
+
+#[test]
+fn direct_io_goes_past_the_page_cache_or_is_refused_by_name() {
+    let place = directory();
+    let line = "--op create,read --direct --files 5 --size 16k --record 4k --verify --cleanup";
+    let arguments: Vec<&str> = ["files", "--json"].into_iter().chain(line.split_whitespace()).collect();
+    let output = run(place.path(), &arguments);
+    let result = json(&output);
+    if output.status.success() {
+        assert_eq!(count(phase(&result, "read"), "bytes"), 5 * 16384);
+    } else {
+        assert!(result["error"]["message"].as_str().unwrap().contains("O_DIRECT"), "{}", result["error"]);
+    }
+    let error = refused(place.path(), &["files", "--op", "create", "--direct", "--size", "1000"]);
+    assert!(error.contains("O_DIRECT"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_is_one_line() {
+    let place = directory();
+    file(place.path(), "plain", "");
+    for (line, part) in [
+        ("--op creat", "no operation is called 'creat'"),
+        ("--op create --dir nowhere", "cannot use directory nowhere"),
+        ("--op create --dir plain", "it is not a directory"),
+        ("--op create,unlink,read", "read after unlink"),
+        ("--op create --size 0x", "--size"),
+        ("--op create --files 0", "--files"),
+        ("--op create --size 1g --files 100000000", "only"),
+        ("--op create --fs nfs://h/v", "posix or gluster"),
+        ("--op create --bogus", "--bogus"),
+        ("--files 10", "--op"),
+    ] {
+        let arguments: Vec<&str> = ["files"].into_iter().chain(line.split_whitespace()).collect();
+        let error = refused(place.path(), &arguments);
+        assert!(error.contains(part), "{line}: {error}");
+    }
+    assert_eq!(names(place.path()), ["plain"]);
+}
+
+#[test]
+fn files_that_are_there_or_missing_are_named() {
+    let place = directory();
+    files(place.path(), "--op create --files 3");
+    let output = run(place.path(), &["files", "--op", "create", "--files", "3"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("f.0000000") && stdout(&output).contains("cleanup"), "{}", stdout(&output));
+    let output = run(place.path(), &["files", "--op", "stat", "--files", "4"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("f.0000003"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_full_file_system_is_an_error_with_what_was_done_until_then() {
+    let Some(mount) = Mount::new("tmpfs", "size=1m") else { return };
+    // One byte a file takes a page: more than what the sizes add up to.
+    let output =
+        run(mount.path(), &["files", "--op", "create,stat", "--files", "2000", "--size", "1", "--json", "--cleanup"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let result = json(&output);
+    let create = phase(&result, "create");
+    assert!((200..=256).contains(&count(create, "files")), "{create}");
+    assert_eq!(create["errors"][0]["errno"], 28);
+    assert!(result["error"]["message"].as_str().unwrap().contains("full"));
+    assert_eq!(result["phases"].as_array().unwrap().len(), 1, "what follows was not begun");
+    assert!(names(mount.path()).is_empty(), "{:?}", names(mount.path()));
+    // What does not fit for sure is refused before.
+    let error = refused(mount.path(), &["files", "--op", "create", "--files", "2000", "--size", "4k"]);
+    assert!(error.contains("only 1 MiB"), "{error}");
+}
+
+#[test]
+fn an_interrupted_run_prints_what_it_has_and_removes_what_it_made() {
+    for how in ["--threads", "--processes"] {
+        let place = directory();
+        let mut child = plimsoll(place.path())
+            .args(["files", "--op", "create,stat", "--files", "300000", "--size", "1", "--pause", "100us"])
+            .args([how, "2", "--json", "--cleanup"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let last = place.path().join("thrd001-d0000/f.0000020");
+        while !last.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before there were files");
+            std::thread::yield_now();
+        }
+        tool("kill", &["-s", "INT", &child.id().to_string()], Path::new("/"));
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{how}: {}", stderr(&output));
+        let result = json(&output);
+        assert_eq!(result["ended"], "interrupted");
+        assert!(count(phase(&result, "create"), "files") >= 20);
+        assert!(names(place.path()).is_empty(), "{how}: {:?}", names(place.path()));
+    }
+}
+
+#[test]
+fn a_phase_ends_when_its_time_is_over() {
+    let place = directory();
+    let result =
+        files(place.path(), "--op create,stat --files 300000 --size 0 --runtime 50ms --pause 1ms --cleanup");
+    let create = phase(&result, "create");
+    assert!((1..=50).contains(&count(create, "files")), "{}", count(create, "files"));
+    assert!(create["runtime_ns"].as_u64().unwrap() >= 50_000_000);
+    assert!(count(phase(&result, "stat"), "files") <= count(create, "files"));
+}
+
+#[test]
+fn results_are_saved_shown_and_set_side_by_side() {
+    let place = directory();
+    for name in ["a", "b"] {
+        let arguments = ["files", "--op", "create,read,unlink", "--files", "50", "--threads", "2", "--save", name];
+        let text = stdout(&succeed(place.path(), &arguments));
+        for part in ["create", "files/s", "to the stonewall", "thread 1", "p99.9", "page-cache-read"] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+    let text = stdout(&succeed(place.path(), &["report", "--format", "text", "a"]));
+    assert!(text.contains("unlink"), "{text}");
+    succeed(place.path(), &["report", "a", "b", "-o", "page.html"]);
+    let page = std::fs::read_to_string(place.path().join("page.html")).unwrap();
+    assert!(page.contains("Files side by side") && page.contains("create, whole"));
+    assert!(refused(place.path(), &["report", "--format", "json", "a"]).contains("results of `run`"));
+}
+
+#[test]
+fn memory_does_not_grow_with_the_number_of_files() {
+    let place = directory();
+    let peak = |files: &str| {
+        let arguments = ["files", "--op", "mkdir,rmdir", "--files", files, "--size", "0", "--json", "--cleanup"];
+        let mut child = plimsoll(place.path()).args(arguments).stdout(Stdio::null()).spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        let mut most = 0u64;
+        while child.try_wait().unwrap().is_none() {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with("VmHWM"));
+            let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0);
+            most = most.max(kib);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        most
+    };
+    let (few, many) = (peak("3000"), peak("60000"));
+    assert!(many < few + 2048, "{few} KiB with 3,000 files, {many} KiB with 60,000");
+}
