@@ -113,5 +113,7 @@ fn an_engine_that_cannot_start_is_refused_before_files_are_made() {
     let ring = ["--ioengine=io_uring", "--sqthread_poll=1", "--sqthread_poll_cpu=8191"];
     let job = [&["run", "--name=a", "--rw=read", "--size=1m"], &ring[..]].concat();
     assert!(refused(directory.path(), &job).contains("io_uring"));
+    let job = ["run", "--name=a", "--rw=read", "--size=1m", "--cpus_allowed=1000"];
+    assert!(refused(directory.path(), &job).contains("cpus_allowed"));
     assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
 }

@@ -24,7 +24,7 @@ use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use crate::Error;
-use crate::engine::{Kind, Locked, Offload, Paced, Setup, Slots};
+use crate::engine::{Kind, Locked, Offload, Paced, Setup, Slot, Slots};
 use crate::files::Target;
 use crate::machine::cpu_usage;
 
@@ -109,18 +109,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
             "blocks up to 4 GiB are supported",
         ));
     }
-    let memory = match job.buffers.memory {
-        MemoryKind::Anonymous => Memory::Anonymous,
-        MemoryKind::Huge => Memory::Huge,
-        MemoryKind::Shared => Memory::Shared,
-    };
-    let (slots, free) = Slots::new(depth, slot_bytes, job.buffers.align as usize % 4096, &memory).map_err(|error| {
-        let hint = match memory {
-            Memory::Huge => "there are not enough huge pages: sysctl vm.nr_hugepages",
-            _ => "iodepth times bs is more than the memory there is",
-        };
-        Error::system("cannot allocate the I/O buffers", format!("of job {}", job.name), error).hint(hint)
-    })?;
+    let (slots, free) = buffers(job, depth, slot_bytes)?;
     let names: Vec<String> = target.names().map(str::to_owned).collect();
     let setup = Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names };
     if kind.opens_files && (job.queue.offload || job.files.lock != FileLock::None) {
@@ -268,8 +257,38 @@ fn wait_at_gate(orders: &Orders) -> u64 {
     }
 }
 
+/// The buffers of `depth` requests, in the memory that the job wants.
+pub(super) fn buffers(job: &Job, depth: u32, slot_bytes: usize) -> Result<(Arc<Slots>, Vec<Slot>), Error> {
+    let memory = match job.buffers.memory {
+        MemoryKind::Anonymous => Memory::Anonymous,
+        MemoryKind::Huge => Memory::Huge,
+        MemoryKind::Shared => Memory::Shared,
+    };
+    Slots::new(depth, slot_bytes, job.buffers.align as usize % 4096, &memory).map_err(|error| {
+        let hint = match memory {
+            Memory::Huge => "there are not enough huge pages: sysctl vm.nr_hugepages",
+            _ => "iodepth times bs is more than the memory there is",
+        };
+        Error::system("cannot allocate the I/O buffers", format!("of job {}", job.name), error).hint(hint)
+    })
+}
+
 /// Puts the calling thread where the job wants it: processors, niceness, I/O priority.
 fn place(job: &Job, clone: u32) -> Result<(), Error> {
+    place_on_processors(job, clone)?;
+    let options = &job.process;
+    let failed = |what: &str, error| Error::system(what, format!("in job {}", job.name), error);
+    if options.nice != 0 {
+        process::set_nice(options.nice).map_err(|error| failed("cannot set nice=", error))?;
+    }
+    if let Some((class, level)) = options.io_priority {
+        process::set_io_priority(class, level).map_err(|error| failed("cannot set prio=, prioclass=", error))?;
+    }
+    Ok(())
+}
+
+/// The part of it that is about processors.
+pub(super) fn place_on_processors(job: &Job, clone: u32) -> Result<(), Error> {
     let options = &job.process;
     let failed = |what: &str, error| Error::system(what, format!("in job {}", job.name), error);
     if !options.numa_cpu_nodes.is_empty() {
@@ -283,12 +302,6 @@ fn place(job: &Job, clone: u32) -> Result<(), Error> {
             failed("cannot run on the processors of cpus_allowed=", error)
                 .hint("they are not online, or not allowed here")
         })?;
-    }
-    if options.nice != 0 {
-        process::set_nice(options.nice).map_err(|error| failed("cannot set nice=", error))?;
-    }
-    if let Some((class, level)) = options.io_priority {
-        process::set_io_priority(class, level).map_err(|error| failed("cannot set prio=, prioclass=", error))?;
     }
     Ok(())
 }

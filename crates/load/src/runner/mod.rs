@@ -14,6 +14,7 @@ mod statements;
 mod steady;
 mod timing;
 mod traffic;
+mod trial;
 mod workers;
 
 pub(crate) use schedule::run;

@@ -10,7 +10,6 @@ use job::iolog::Summary;
 use job::job::{ExitWhat, Plan};
 use measure::schema::{Ended, JobResult, Provenance, RunResult, SCHEMA_VERSION};
 use measure::{PerDirection, verdict};
-use sys::buffer::Memory;
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
 use super::board::{Board, Published};
@@ -18,10 +17,11 @@ use super::clone::{self, Orders, Report};
 use super::sources::{self, largest_block, survey};
 use super::statements::Statements;
 use super::steady::{self, Watch};
+use super::trial;
 use super::workers::Worker;
 use crate::Error;
 use crate::content::Filler;
-use crate::engine::{Kind, Setup, Slots};
+use crate::engine::Kind;
 use crate::files::{self, Backing, Context, Target, elsewhere};
 use crate::machine::{DiskWatch, machine};
 use crate::run::{Control, Phase, Progress};
@@ -58,7 +58,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         .collect::<Result<Vec<_>, _>>()?;
     let plan = &with_directions_of(&logs, plan);
     files::preflight(plan)?;
-    check_engines(plan, &kinds)?;
+    trial::trial(plan, &kinds)?;
     let clock = clock_for(plan);
     let stopped = Arc::clone(&control.stop);
     let clones = match prepare(plan, &logs, &kinds, control) {
@@ -165,26 +165,6 @@ fn find_engine(job: &Job) -> Result<&'static Kind, Error> {
             format!("there are: {}", known.join(", ")),
         )
     })
-}
-
-/// Makes each engine once, small, before any file is made for it: what is forbidden here is known before a layout of
-/// minutes. Engines that open their files themselves would only look at theirs.
-///
-/// # Errors
-/// Why an engine cannot start.
-fn check_engines(plan: &Plan, kinds: &[&'static Kind]) -> Result<(), Error> {
-    let mut checked = Vec::new();
-    for (job, kind) in plan.jobs.iter().zip(kinds) {
-        let way = (kind.name, &job.ring);
-        if kind.opens_files || kind.diskless || job.files.create_only || checked.contains(&way) {
-            continue;
-        }
-        checked.push(way);
-        let no_memory = |error| Error::system("cannot allocate the I/O buffers", format!("of job {}", job.name), error);
-        let (slots, _free) = Slots::new(1, 4096, 0, &Memory::Anonymous).map_err(no_memory)?;
-        (kind.make)(&Setup { job, slots, depth: 1, files: 1, names: &[String::new()] })?;
-    }
-    Ok(())
 }
 
 /// The clock that the jobs ask for: one for all, so that their times compare.

@@ -1,0 +1,40 @@
+//! A trial of each job's engine, buffers and processors before any file is made: what is forbidden or not there is
+//! known at once, not after minutes of layout, and nothing is left behind.
+
+use job::job::Plan;
+use sys::process;
+
+use super::clone;
+use crate::Error;
+use crate::engine::{Kind, Setup};
+
+/// Tries what the jobs need, small and once each.
+///
+/// # Errors
+/// What cannot be had here.
+pub(super) fn trial(plan: &Plan, kinds: &[&'static Kind]) -> Result<(), Error> {
+    let mut tried = Vec::new();
+    for (job, kind) in plan.jobs.iter().zip(kinds) {
+        if job.files.create_only {
+            continue;
+        }
+        let way = (kind.name, &job.ring, job.buffers.memory, &job.process.cpus, &job.process.numa_cpu_nodes);
+        if tried.contains(&way) {
+            continue;
+        }
+        tried.push(way);
+        let before = process::affinity();
+        let placed = clone::place_on_processors(job, 0);
+        // This thread goes back to where it was, whatever became of the trial.
+        if let Ok(cpus) = before {
+            let _ = process::set_affinity(&cpus);
+        }
+        placed?;
+        let (slots, _free) = clone::buffers(job, 1, 4096)?;
+        // Engines that open their files themselves would look for them, those without a disk have nothing to try.
+        if !kind.opens_files && !kind.diskless {
+            (kind.make)(&Setup { job, slots, depth: 1, files: 1, names: &[String::new()] })?;
+        }
+    }
+    Ok(())
+}
