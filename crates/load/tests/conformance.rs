@@ -652,7 +652,10 @@ fn gfapi_on_a_volume() {
     // SAFETY: takes nothing.
     let is_root = unsafe { libc::geteuid() } == 0;
     if let Some(program) = missing {
-        assert!(std::env::var("CI").as_deref() != Ok("true") || !is_root, "{program} is missing: under CI this is a failure");
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true") || !is_root,
+            "{program} is missing: under CI this is a failure"
+        );
         return println!("skipped: gfapi_on_a_volume: {program} is not installed (tests/needs installs it)");
     }
     if !is_root {

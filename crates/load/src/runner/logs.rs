@@ -294,7 +294,7 @@ fn fio_bin(value: u64) -> usize {
         return value as usize;
     }
     let error_bits = highest - BITS;
-    let bin = (u64::from(error_bits) + 1 << BITS) + (value >> error_bits & 63);
+    let bin = ((u64::from(error_bits) + 1) << BITS) + ((value >> error_bits) & 63);
     (bin as usize).min(FIO_BINS - 1)
 }
 
