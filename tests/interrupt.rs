@@ -107,3 +107,21 @@ fn a_signal_that_comes_twice_at_once_is_one() {
     assert_eq!(json(&output)["jobs"][0]["error"], 0);
     assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
 }
+
+#[test]
+fn a_signal_to_the_whole_group_ends_the_run_in_good_order() {
+    use std::os::unix::process::CommandExt;
+    let directory = directory();
+    let mut command = plimsoll(directory.path());
+    command.args([&ENDLESS[..], &["--numjobs=2", "--output-format=json"]].concat());
+    let mut child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let data = directory.path().join("endless.0.0");
+    wait_until(&mut child, "it wrote everything once", || has_written(&data, 1 << 20));
+    tool("sh", &["-c", &format!("kill -s TERM -- -{}", child.id())], Path::new("/"));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    for job in json(&output)["jobs"].as_array().unwrap() {
+        assert_eq!(job["error"], 0);
+    }
+    assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
+}

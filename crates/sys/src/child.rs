@@ -25,8 +25,8 @@ pub enum Outcome {
 
 /// Runs `work` in a child process and gives its handle to the parent.
 ///
-/// The child has the parent's memory as it was, ignores SIGINT (a terminal sends that to both: ending is the
-/// parent's decision) and dies with its parent. Other threads of the parent do not exist in it: `work` must not
+/// The child has the parent's memory as it was, ignores SIGINT, SIGTERM and SIGHUP (they are sent to both: ending is
+/// the parent's decision) and dies with its parent. Other threads of the parent do not exist in it: `work` must not
 /// wait for anything that they hold.
 ///
 /// # Errors
@@ -67,10 +67,11 @@ pub fn memory_file() -> io::Result<File> {
 fn die_with_parent() {
     // SAFETY: changes only this process: it is sent SIGKILL when its parent is gone.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    // SAFETY: sets a disposition of this process; SIG_IGN is always valid.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-    // SAFETY: as above.
-    unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
+    // A terminal, timeout(1) and a closing session signal the whole group: how to end is the parent's decision.
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: sets a disposition of this process; SIG_IGN is always valid.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 impl Child {
