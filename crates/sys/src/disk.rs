@@ -108,6 +108,12 @@ fn parse(line: &str) -> Option<(String, Counters)> {
     Some((name, counters))
 }
 
+/// Whether a disk has queues for polled requests; None where sysfs does not say (a partition, no disk at all).
+pub fn has_poll_queues(name: &str) -> Option<bool> {
+    let text = std::fs::read_to_string(format!("/sys/class/block/{name}/queue/io_poll")).ok()?;
+    Some(text.trim() != "0")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

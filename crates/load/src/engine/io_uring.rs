@@ -94,6 +94,9 @@ unsafe impl Send for Uring {}
 impl Uring {
     fn new(setup: &Setup) -> Result<Uring, Error> {
         let options = &setup.job.ring;
+        if options.hipri {
+            can_be_polled(setup)?;
+        }
         let depth = setup.depth.max(1);
         let ring_setup = ring::Setup {
             entries: depth.min(SUBMISSION_LIMIT),
@@ -325,6 +328,20 @@ impl Uring {
             }
         }
     }
+}
+
+/// Without queues for polled requests the kernel retries them for ever: it has to be known before the first.
+fn can_be_polled(setup: &Setup) -> Result<(), Error> {
+    let names = setup.names.iter().filter(|name| !name.is_empty()); // a trial has no names yet
+    let disks = names.flat_map(|name| sys::disk::below(std::path::Path::new(name)));
+    let known: Vec<bool> = disks.filter_map(|disk| sys::disk::has_poll_queues(&disk)).collect();
+    if known.is_empty() || known.contains(&true) {
+        return Ok(());
+    }
+    let unsupported = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+    let hint = "its disk has no queues for polling (/sys/block/NAME/queue/io_poll is 0): leave hipri out";
+    Err(Error::system("cannot poll for completions, hipri=1,", format!("in job {}", setup.job.name), unsupported)
+        .hint(hint))
 }
 
 /// The errors of io_uring_enter that only mean "not now" as nothing submitted.
