@@ -46,7 +46,7 @@ impl Gun {
         for thread in 0..threads {
             let ready = self.ready_file(host, std::process::id(), thread);
             let made = fs
-                .open(&*c_string(&ready)?, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o666)
+                .open(&c_string(&ready)?, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o666)
                 .and_then(|handle| handle.close());
             made.map_err(|error| {
                 let hint = match error.raw_os_error() {

@@ -74,7 +74,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         (true, Target::Gluster(_)) => in_child(|| look(plan, &*plan.target.open()?))?,
         _ => look(plan, &*plan.target.open()?)?,
     };
-    let disks = DiskWatch::start(local_path(plan).into_iter());
+    let disks = DiskWatch::start(local_path(plan));
 
     let orders = Orders { plan, board: &board, content: &content, clock, process: 0, thread: 0 };
     let reports = if in_children { processes(orders, control)? } else { one_process(orders, control)? };
@@ -296,7 +296,8 @@ fn join(thread: Thread) -> Result<Report, Error> {
 /// Threads in processes of their own.
 fn processes(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Error> {
     let plan = orders.plan;
-    let mut children: Vec<(u32, Child, Option<Result<Vec<Report>, Error>>)> = Vec::new();
+    type Reported = Result<Vec<Report>, Error>;
+    let mut children: Vec<(u32, Child, Option<Reported>)> = Vec::new();
     for process in 0..plan.processes {
         let orders = Orders { process, ..orders };
         let started = child::spawn(|| {
