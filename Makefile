@@ -49,6 +49,7 @@ libguasi: ## libguasi.so.0 with its headers, ready to link against, in target/gu
 .PHONY: install
 install: docs ## the program, its manual pages and completions, below PREFIX
 	install -Dm755 target/release/plimsoll $(DESTDIR)$(PREFIX)/bin/plimsoll
+	ln -sf plimsoll $(DESTDIR)$(PREFIX)/bin/gfapi_perf_tool
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m644 target/docs/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -Dm644 target/docs/plimsoll.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/plimsoll

@@ -265,8 +265,7 @@ fn an_interrupted_run_prints_what_it_has_and_removes_what_it_made() {
 #[test]
 fn a_phase_ends_when_its_time_is_over() {
     let place = directory();
-    let result =
-        files(place.path(), "--op create,stat --files 300000 --size 0 --runtime 50ms --pause 1ms --cleanup");
+    let result = files(place.path(), "--op create,stat --files 300000 --size 0 --runtime 50ms --pause 1ms --cleanup");
     let create = phase(&result, "create");
     assert!((1..=50).contains(&count(create, "files")), "{}", count(create, "files"));
     assert!(create["runtime_ns"].as_u64().unwrap() >= 50_000_000);

@@ -120,3 +120,19 @@ fn names_cannot_inject_markup() {
     assert!(!page.contains("<script"));
     balanced("evil", &page);
 }
+
+#[test]
+fn runs_on_files_are_shown_and_set_side_by_side() {
+    let files = |name| named(name, Document::Files(sample::files()));
+    let one = render(&[files("fuse.json")]);
+    for part in ["create, whole", "to the stonewall", "threads-uneven", "errors-tolerated", "cannot write &lt;f&gt;"] {
+        assert!(one.contains(part), "{part}");
+    }
+    assert!(!one.contains("<f>") && !one.contains("side by side"));
+    let two = render(&[files("fuse.json"), files("gfapi.json")]);
+    assert!(two.contains("Files side by side") && two.contains("gfapi.json (posix)"));
+    let text = report::text::files(&sample::files(), report::text::Style::default());
+    for part in ["2 threads, 1,501 files each of 4k", "1.5k files/s", "to the stonewall", "failed 1 x write"] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+}

@@ -11,7 +11,12 @@ fn documents() -> Vec<Document> {
     let mut sweep = sample::sweep();
     sweep.curves.truncate(1);
     sweep.curves[0].points.truncate(4);
-    vec![Document::Run(sample::run()), Document::Sweep(sweep), Document::Comparison(sample::comparison())]
+    vec![
+        Document::Run(sample::run()),
+        Document::Sweep(sweep),
+        Document::Comparison(sample::comparison()),
+        Document::Files(sample::files()),
+    ]
 }
 
 #[test]

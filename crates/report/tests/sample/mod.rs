@@ -182,3 +182,46 @@ pub fn comparison() -> ComparisonResult {
         ..ComparisonResult::default()
     }
 }
+
+/// Two threads that created 3,000 files and lost one.
+pub fn files() -> FilesResult {
+    let mut lat_ns = measure::Histogram::new();
+    (0..3000).for_each(|index| lat_ns.record((20e3 * (1.0 + 0.3 * wobble(index))) as u64));
+    let work = Work { files: 1500, records: 1500, bytes: 1500 * 4096, failed: 0 };
+    let mut total = work;
+    total.add(&Work { failed: 1, ..work });
+    let thread = |thread, runtime_ns| ThreadResult { process: 0, thread, runtime_ns, work, operations: vec![1500] };
+    let facts = FilesFacts {
+        access: "posix".into(),
+        target: "posix".into(),
+        directory: "/mnt/<d>".into(),
+        file_system: "ext4".into(),
+        threads: 2,
+        processes: 1,
+        files: 1501,
+        sizes: "4k".into(),
+        mean_bytes: 4096.0,
+        record_bytes: 4096,
+        continue_on_error: true,
+        ..FilesFacts::default()
+    };
+    let mut phase = PhaseResult {
+        name: "create".into(),
+        runtime_ns: 2_000_000_000,
+        total,
+        stonewall_ns: 1_200_000_000,
+        at_stonewall: work,
+        threads: vec![thread(0, 1_200_000_000), thread(1, 2_000_000_000)],
+        operations: vec![OperationResult { operation: "create".into(), lat_ns: lat_ns.clone() }],
+        calls: vec![
+            CallResult { call: "create".into(), lat_ns: lat_ns.clone() },
+            CallResult { call: "close".into(), lat_ns },
+        ],
+        errors: vec![CallErrors { call: "write".into(), errno: 28, count: 1, first: "cannot write <f>".into() }],
+        ..PhaseResult::default()
+    };
+    phase.verdicts = verdict::for_phase(&phase, &facts);
+    let error = Some(JobError { errno: 28, message: "cannot write <f>".into() });
+    let provenance = provenance(&["plimsoll", "files"]);
+    FilesResult { provenance, facts, phases: vec![phase], error, ended: Ended::Failed, ..FilesResult::default() }
+}
