@@ -47,7 +47,7 @@ wait_for() { # wait_for SECONDS WHAT COMMAND...: until COMMAND succeeds
   fail "$what, in vain; the server's last words: $(tail -n 3 "$work/glusterd.log" 2> /dev/null)"
 }
 
-mkdir -p "$work/bricks" "$work/local" "$work/glusterd" "$work/run" "$work/log"
+mkdir -p "$work/bricks" "$work/local" "$work/glusterd" "$work/run/gluster" "$work/log"
 ip netns add "$server"; ip netns add "$client"
 ip link add name "s$id" netns "$server" type veth peer name "c$id" netns "$client"
 ip -n "$server" addr add "$address/24" dev "s$id"; ip -n "$client" addr add 10.77.0.2/24 dev "c$id"
@@ -58,8 +58,8 @@ ip -n "$server" link set "s$id" up; ip -n "$client" link set "c$id" up
 on_server() { ip netns exec "$server" "$work/enter" "$@"; }
 cat > "$work/enter" << ENTER
 #!/bin/sh
-mkdir -p /var/run/gluster /var/log/glusterfs
-mount --bind "$work/run" /var/run/gluster && mount --bind "$work/log" /var/log/glusterfs && exec "\$@"
+mkdir -p /var/log/glusterfs
+mount --bind "$work/run" /run && mount --bind "$work/log" /var/log/glusterfs && exec "\$@"
 ENTER
 chmod +x "$work/enter"
 sed "s#working-directory .*#working-directory $work/glusterd#" /etc/glusterfs/glusterd.vol > "$work/glusterd.vol"
@@ -71,7 +71,7 @@ bricks=()
 for n in $(seq "$replicas"); do bricks+=("$address:$work/bricks/$n"); done
 replica=(); [ "$replicas" = 1 ] || replica=(replica "$replicas")
 gluster volume create gv0 "${replica[@]}" "${bricks[@]}" force > "$work/out" || fail "$(cat "$work/out")"
-gluster volume set gv0 network.ping-timeout 5 > /dev/null
+gluster volume set gv0 network.ping-timeout 5 > "$work/out" || fail "$(cat "$work/out")"
 gluster volume start gv0 > "$work/out" || fail "$(cat "$work/out")"
 
 cat > "$work/rig" << RIG
