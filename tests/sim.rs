@@ -84,7 +84,7 @@ fn a_bad_scenario_is_one_clear_line() {
         ("name = \"t\"", "name = ", "line 1"),
         ("hosts = \"0-1\"", "namespaces = \"0-16\"", "out of range"),
     ] {
-        file(directory.path(), "t.toml", &SCENARIO.replacen(what, with, 1));
+        file(directory.path(), "t.toml", SCENARIO.replacen(what, with, 1));
         let line = refused(directory.path(), &["sim", "t.toml"]);
         assert!(line.contains(words) && line.contains("t.toml"), "{with}: {line}");
     }

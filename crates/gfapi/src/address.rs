@@ -89,7 +89,11 @@ impl Address {
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (host, rest) = rest.split_once(']').ok_or_else(|| bad("a ] is missing"))?;
-                let port = if rest.is_empty() { None } else { Some(rest.strip_prefix(':').ok_or_else(|| bad("a : is missing"))?) };
+                let port = if rest.is_empty() {
+                    None
+                } else {
+                    Some(rest.strip_prefix(':').ok_or_else(|| bad("a : is missing"))?)
+                };
                 (host, port)
             }
             // Two colons without brackets: an IPv6 address without a port.
@@ -147,7 +151,11 @@ impl Address {
                     let level = level.parse().ok().filter(|level| (0..=9).contains(level));
                     address.log_level = level.ok_or_else(|| bad("log-level is 0 to 9"))?;
                 }
-                _ => return Err(bad(&format!("what follows the question mark may be socket=, log-level=, log-file=, not {part}"))),
+                _ => {
+                    return Err(bad(&format!(
+                        "what follows the question mark may be socket=, log-level=, log-file=, not {part}"
+                    )));
+                }
             }
         }
         if address.host.is_empty() {

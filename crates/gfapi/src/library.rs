@@ -29,7 +29,8 @@ pub(crate) type OldCallback = unsafe extern "C" fn(*mut GlfsFd, isize, *mut c_vo
 pub(crate) type NewCallback = unsafe extern "C" fn(*mut GlfsFd, isize, *mut c_void, *mut c_void, *mut c_void);
 
 type Path = *const c_char;
-type AsyncTransfer = unsafe extern "C" fn(*mut GlfsFd, *mut c_void, usize, i64, c_int, AnyCallback, *mut c_void) -> c_int;
+type AsyncTransfer =
+    unsafe extern "C" fn(*mut GlfsFd, *mut c_void, usize, i64, c_int, AnyCallback, *mut c_void) -> c_int;
 type AsyncSync = unsafe extern "C" fn(*mut GlfsFd, AnyCallback, *mut c_void) -> c_int;
 type AsyncRange = unsafe extern "C" fn(*mut GlfsFd, i64, usize, AnyCallback, *mut c_void) -> c_int;
 

@@ -144,7 +144,12 @@ impl<B: Buffer> Requests<B> {
         });
     }
 
-    fn begin(&mut self, file: &Arc<File>, buffer: B, call: impl FnOnce(*mut GlfsFd, AnyCallback, *mut c_void) -> c_int) {
+    fn begin(
+        &mut self,
+        file: &Arc<File>,
+        buffer: B,
+        call: impl FnOnce(*mut GlfsFd, AnyCallback, *mut c_void) -> c_int,
+    ) {
         self.in_flight += 1;
         let callback = match file.connection().library.era {
             // SAFETY: only the type of the pointer changes; functions of this era call it by its own type.
@@ -204,7 +209,13 @@ fn signed(offset: u64) -> i64 {
 ///
 /// # Safety
 /// `parcel` is that of a request of `Requests<B>` that was begun, and this is its only completion.
-unsafe extern "C" fn on_new<B: Buffer>(_: *mut GlfsFd, result: isize, _: *mut c_void, _: *mut c_void, parcel: *mut c_void) {
+unsafe extern "C" fn on_new<B: Buffer>(
+    _: *mut GlfsFd,
+    result: isize,
+    _: *mut c_void,
+    _: *mut c_void,
+    parcel: *mut c_void,
+) {
     // SAFETY: the same contract.
     unsafe { completed::<B>(result, parcel) };
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_int};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::connect::{Handle, connect, last_error};

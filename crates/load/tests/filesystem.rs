@@ -240,7 +240,9 @@ fn inside_a_volume() {
 fn a_gluster_volume_keeps_the_contract() {
     if !Path::new("/usr/sbin/glusterd").exists() || !Path::new("/usr/sbin/glusterfs").exists() {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "glusterd is missing: under CI this is a failure");
-        return println!("skipped: a_gluster_volume_keeps_the_contract: glusterd is not installed (tests/needs installs it)");
+        return println!(
+            "skipped: a_gluster_volume_keeps_the_contract: glusterd is not installed (tests/needs installs it)"
+        );
     }
     // SAFETY: takes nothing.
     if unsafe { libc::geteuid() } != 0 {
