@@ -372,9 +372,13 @@ impl<T: Traffic> Generator<'_, T> {
         self.engine.reap(min, max, timeout_ns, done).map_err(|error| engine_failed("reaping from", self.job, error))?;
         state.now = self.clock.now_ns();
         self.recorder.reaped(done.len() - before);
+        // Whatever became of one, all are taken: what is lost here would be waited for at the end, forever.
+        let mut outcome = Ok(());
         for completion in done.drain(..) {
-            self.complete(completion, state)?;
+            let completed = self.complete(completion, state);
+            outcome = outcome.and(completed);
         }
+        outcome?;
         self.look_around(state)?;
         // An op that the kernel was too busy to take is offered again before the next wait.
         self.submit(state)
