@@ -50,23 +50,36 @@ pub fn json(document: &Document) -> anyhow::Result<String> {
     Ok(serde_json::to_string(document)? + "\n")
 }
 
-/// Writes a file that appears under its name when it is complete.
+/// Writes a file that appears under its name when it is complete. What is no regular file (a pipe, a device such as
+/// /dev/null) is written to as it is: renaming over it would replace it.
 ///
 /// # Errors
 /// What creating, writing or renaming it says.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let special = std::fs::metadata(path).is_ok_and(|there| !there.is_file());
+    let written = if special {
+        File::options().write(true).open(path).and_then(|file| put(file, text))
+    } else {
+        // A symbolic link stays one: the file behind it is replaced.
+        replace(&std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), text)
+    };
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
     let partial = path.with_extension(format!("{}.part", path.extension().unwrap_or_default().to_string_lossy()));
-    let written = File::create(&partial)
-        .and_then(|file| {
-            let mut out = BufWriter::new(file);
-            out.write_all(text.as_bytes())?;
-            out.flush()
-        })
-        .and_then(|()| std::fs::rename(&partial, path));
+    let written =
+        File::create(&partial).and_then(|file| put(file, text)).and_then(|()| std::fs::rename(&partial, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&partial); // it may never have been there
     }
-    written.with_context(|| format!("cannot write {}", path.display()))
+    written
+}
+
+fn put(file: File, text: &str) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// A saved result.

@@ -51,7 +51,8 @@ impl Volume {
             "gfapi" => vec!["--ioengine=gfapi".into(), format!("--filename={}/{file}", self.url)],
             "fio's options" => {
                 let server = variable("GLUSTER_SERVER");
-                let options = ["--ioengine=gfapi_async", "--volume=gv0", &format!("--filename={file}")].map(str::to_owned);
+                let options =
+                    ["--ioengine=gfapi_async", "--volume=gv0", &format!("--filename={file}")].map(str::to_owned);
                 [&options[..], &[format!("--brick={}", server.display())]].concat()
             }
             "fuse" => vec!["--ioengine=psync".into(), format!("--filename={}/{file}", self.mount.display())],

@@ -49,3 +49,23 @@ fn a_page_can_go_to_standard_output() {
     assert!(page.trim_start().to_lowercase().starts_with("<!doctype html>"));
     assert_eq!(names(place.path()), ["a.0.0", "run.json"]);
 }
+
+/// Renaming a finished file over its place would turn a pipe, or /dev/null, into a file.
+#[test]
+fn a_pipe_stays_a_pipe_and_a_link_a_link() {
+    use std::os::unix::fs::FileTypeExt;
+    let directory = directory();
+    let place = |name: &str| directory.path().join(name);
+    succeed(directory.path(), &["run", "--name=a", "--ioengine=null", "--size=1m", "--save=result.json"]);
+    assert!(std::process::Command::new("mkfifo").arg(place("pipe")).status().unwrap().success());
+    let pipe = place("pipe");
+    let reader = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
+    std::os::unix::fs::symlink("real.html", place("link")).unwrap();
+    std::fs::write(place("real.html"), "").unwrap();
+    succeed(directory.path(), &["report", "result.json", "--output=pipe"]);
+    succeed(directory.path(), &["report", "result.json", "--output=link"]);
+    assert!(reader.join().unwrap().contains("</html>"));
+    assert!(std::fs::symlink_metadata(place("pipe")).unwrap().file_type().is_fifo());
+    assert!(std::fs::symlink_metadata(place("link")).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(place("real.html")).unwrap().contains("</html>"));
+}
