@@ -82,7 +82,7 @@ def main():
     cases = options.cases or ["fio", "smallfile", "latency"]
     places = options.dir or ["/dev/shm", "."]
     smallfile = options.smallfile if os.path.exists(options.smallfile) else shutil.which(options.smallfile)
-    lines = [f"\n## {platform.release().split("-")[0]}, {os.cpu_count()} processors\n"]
+    lines = [f"\n## {platform.release().partition('-')[0]}, {os.cpu_count()} processors\n"]
 
     def report(name, bar, result):
         mine, theirs, ratios, our_command, their_command = result

@@ -69,7 +69,7 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     options = parser.parse_args()
     version = subprocess.run([options.fio, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    lines = [f"\n## {version} on {platform.release().split("-")[0].split("-")[0]}, {os.cpu_count()} processors\n"]
+    lines = [f"\n## {version} on {platform.release().partition('-')[0]}, {os.cpu_count()} processors\n"]
     with tempfile.TemporaryDirectory(dir=".") as scratch:
         places = {"cached": f"{scratch}/cached", "disk": f"{scratch}/disk"}
         fill(places["cached"], 256 << 20)
