@@ -55,22 +55,6 @@ pub struct Draft {
 
 impl Default for Draft {
     fn default() -> Draft {
-        let verify = Verify {
-            kind: VerifyKind::Null,
-            enabled: true,
-            fatal: false,
-            dump: false,
-            pattern: VerifyPattern::default(),
-            backlog: 0,
-            backlog_batch: 0,
-            interval: 0,
-            header_offset: 0,
-            only: false,
-            threads: 0,
-            sorted: true,
-            write_sequence: true,
-            regenerate: false,
-        };
         Draft {
             job: Job::default(),
             block: PerDirection::default(),
@@ -83,7 +67,7 @@ impl Default for Draft {
             refill_given: false,
             priority: (None, None),
             latency: LatencyGoal { target_ns: 0, window_ns: 0, percentile: 100.0, run: false },
-            verify,
+            verify: Verify::default(),
             verify_kind: None,
             verify_given: false,
             steady: None,

@@ -174,3 +174,25 @@ impl Default for Job {
         }
     }
 }
+
+impl Default for Verify {
+    /// What holds once `verify=` is given, before any of its companions: nothing is checked yet ([`VerifyKind::Null`]).
+    fn default() -> Verify {
+        Verify {
+            kind: VerifyKind::Null,
+            enabled: true,
+            fatal: false,
+            dump: false,
+            pattern: VerifyPattern::default(),
+            backlog: 0,
+            backlog_batch: 0,
+            interval: 0,
+            header_offset: 0,
+            only: false,
+            threads: 0,
+            sorted: true,
+            write_sequence: true,
+            regenerate: false,
+        }
+    }
+}

@@ -88,22 +88,7 @@ const VARIANTS: &[Variant] = &[
 ];
 
 fn verifier(kind: VerifyKind, variant: &Variant) -> Verifier {
-    let mut verify = Verify {
-        kind,
-        enabled: true,
-        fatal: false,
-        dump: false,
-        pattern: VerifyPattern::default(),
-        backlog: 0,
-        backlog_batch: 0,
-        interval: 0,
-        header_offset: 0,
-        only: false,
-        threads: 0,
-        sorted: true,
-        write_sequence: true,
-        regenerate: false,
-    };
+    let mut verify = Verify { kind, ..Verify::default() };
     if matches!(kind, VerifyKind::PatternHeader | VerifyKind::PatternOnly) {
         verify.pattern = VerifyPattern { bytes: b"\xff\0\0\0\0\0\0\0\0abcd".to_vec(), offset_at: vec![1] };
     }

@@ -10,7 +10,7 @@ pub fn skip(reason: &str) {
 }
 
 /// fio 3.33, or None after saying that the test is skipped.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "each test binary uses a part")]
 pub fn fio() -> Option<&'static str> {
     match Command::new("fio").arg("--version").output() {
         Ok(output) if output.stdout.starts_with(b"fio-3.33") => Some("fio"),
@@ -29,13 +29,13 @@ pub fn fio() -> Option<&'static str> {
 }
 
 /// The job files of the project's own corpus.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "each test binary uses a part")]
 pub fn corpus() -> Vec<PathBuf> {
     job_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jobs"))
 }
 
 /// The job files of a folder, in order of their names.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "each test binary uses a part")]
 pub fn job_files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries

@@ -167,8 +167,7 @@ impl Engine for Paced {
                 let from = done.len();
                 self.inner.reap(missing.min(1), room, wait, done)?;
                 for completion in &done[from..] {
-                    let index = completion.slot.index() as usize;
-                    self.pacer.complete(self.clock.now_ns(), self.ids[index]);
+                    self.settle(completion);
                 }
                 self.in_flight -= done.len() - from;
             } else if missing > 0 && self.held_count > 0 {

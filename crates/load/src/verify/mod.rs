@@ -450,22 +450,7 @@ mod tests {
     ];
 
     pub(super) fn verify(kind: VerifyKind) -> Verify {
-        Verify {
-            kind,
-            enabled: true,
-            fatal: false,
-            dump: false,
-            pattern: VerifyPattern::default(),
-            backlog: 0,
-            backlog_batch: 0,
-            interval: 0,
-            header_offset: 0,
-            only: false,
-            threads: 0,
-            sorted: true,
-            write_sequence: true,
-            regenerate: false,
-        }
+        Verify { kind, ..Verify::default() }
     }
 
     fn pattern() -> VerifyPattern {

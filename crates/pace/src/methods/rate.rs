@@ -64,7 +64,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "each is a number of the method, named by its field")]
     pub fn new(
         limits: Limits,
         period_ns: u64,

@@ -145,7 +145,7 @@ fn charts(sweep: &SweepResult, style: Style) -> String {
 }
 
 /// The lines of one chart, each with its width in columns; None with fewer than two points.
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "one caller draws two charts; the arguments are what differs")]
 fn chart(
     sweep: &SweepResult,
     title: &str,
