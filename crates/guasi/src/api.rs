@@ -281,6 +281,12 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
         self.core.fd().map_err(io::Error::from_raw_os_error)
     }
 
+    /// The descriptor by which the library wakes its own thread: for those who have to know which ones are not the
+    /// program's.
+    pub fn bell(&self) -> RawFd {
+        self.core.bell()
+    }
+
     /// The counters, and which backend is at work.
     pub fn stats(&self) -> Stats {
         self.core.stats()

@@ -317,6 +317,11 @@ impl Core {
         }
     }
 
+    /// See [`crate::Guasi::bell`].
+    pub fn bell(&self) -> RawFd {
+        self.queue.bell()
+    }
+
     /// An eventfd that is readable when there may be results.
     ///
     /// # Errors

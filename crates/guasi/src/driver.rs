@@ -112,6 +112,10 @@ impl RingQueue {
     }
 
     /// Wakes the driver if it sleeps.
+    pub fn bell(&self) -> RawFd {
+        self.bell.as_raw_fd()
+    }
+
     pub fn ring_bell(&self) {
         if self.asleep.swap(false, SeqCst) {
             let _ = (&self.bell).write(&1u64.to_ne_bytes()); // fails only at 2^64 - 1 unheard rings

@@ -101,6 +101,12 @@ pub struct RunOptions {
     pub save: Option<PathBuf>,
     /// `--html`: write a report here.
     pub html: Option<PathBuf>,
+    /// `--total-iodepth`: the depth of each job, all ranks and clones together.
+    pub total_iodepth: Option<u32>,
+    /// `--total-rate`: bytes per second each way, likewise.
+    pub total_rate: Option<u64>,
+    /// `--total-rate-iops`: ops per second each way, likewise.
+    pub total_rate_iops: Option<u64>,
     /// `--allow-mounted-write`, `--allow-signature`.
     pub allow: Allow,
 }
@@ -240,6 +246,26 @@ pub static FLAGS: &[Flag] = &[
     }),
     flag("html", Takes::Value, "FILE", "Write a report that needs no network to be read", |i, v| {
         i.run.html = Some(v.into());
+        Ok(())
+    }),
+    flag("total-iodepth", Takes::Value, "N", "Divide this depth over all ranks and clones of each job", |i, v| {
+        i.run.total_iodepth = Some(v.parse().ok().filter(|depth| *depth > 0).ok_or("it is a number from 1")?);
+        Ok(())
+    }),
+    flag(
+        "total-rate",
+        Takes::Value,
+        "BYTES",
+        "Divide this rate each way over all ranks and clones of each job",
+        |i, v| {
+            let bytes = units::parse_bytes(v, 1024).map_err(|error| error.to_string())?;
+            i.run.total_rate =
+                Some(Some(bytes).filter(|bytes| *bytes > 0).ok_or("it is at least one byte per second")?);
+            Ok(())
+        },
+    ),
+    flag("total-rate-iops", Takes::Value, "N", "The same in ops per second", |i, v| {
+        i.run.total_rate_iops = Some(v.parse().ok().filter(|rate| *rate > 0).ok_or("it is a number from 1")?);
         Ok(())
     }),
     flag("allow-mounted-write", Takes::Nothing, "", "Write to devices that are mounted", |i, _| {

@@ -52,6 +52,7 @@ impl Default for Job {
                 names: Vec::new(),
                 directories: Vec::new(),
                 format: "$jobname.$jobnum.$filenum".into(),
+                unique: true,
                 opendir: None,
                 count: 1,
                 open: None,

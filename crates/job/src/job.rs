@@ -186,6 +186,8 @@ pub struct Files {
     pub directories: Vec<String>,
     /// `filename_format`, default `$jobname.$jobnum.$filenum`.
     pub format: String,
+    /// `unique_filename`: ranks of one run have names of their own, where `format` makes them.
+    pub unique: bool,
     /// `opendir`: use all files below.
     pub opendir: Option<String>,
     /// `nrfiles`.

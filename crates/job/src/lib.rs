@@ -19,9 +19,11 @@ pub mod iolog;
 pub mod job;
 mod lint;
 pub mod options;
+pub mod rank;
 pub mod source;
 pub mod workload;
 
 pub use args::{Invocation, parse_command_line};
 pub use error::{Error, Place};
 pub use job::{Job, Plan};
+pub use rank::Rank;

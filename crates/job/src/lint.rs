@@ -230,4 +230,10 @@ fn rings(draft: &mut Draft) {
     if draft.job.ring.sq_poll_cpu.is_some() && !draft.job.ring.sq_poll {
         draft.warn_at("sqthread_poll_cpu", "sqthread_poll_cpu has no effect without sqthread_poll");
     }
+    if draft.job.ring.other.iter().any(|(name, value)| name == "single-instance" && value == "1") {
+        draft.warn_at(
+            "single-instance",
+            "single-instance has no effect: each clone has a connection of its own, which never gives less; for one connection use numjobs=1 and a larger iodepth",
+        );
+    }
 }

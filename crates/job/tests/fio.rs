@@ -13,19 +13,11 @@ use job::job::{Amount, FileService, Rw, Zones};
 use job::workload::{FileExtent, Op, OpKind, Workload};
 use measure::{Direction, PerDirection};
 
+mod common;
+
 const READ: PerDirection<bool> = PerDirection { read: true, write: false, trim: false };
 const WRITE: PerDirection<bool> = PerDirection { read: false, write: true, trim: false };
 const TRIM_WRITE: PerDirection<bool> = PerDirection { read: false, write: true, trim: true };
-
-/// Whether fio is there; says so if not. In CI its absence is a failure.
-fn have_fio() -> bool {
-    let have = Command::new("fio").arg("--version").output().is_ok_and(|output| output.status.success());
-    assert!(have || std::env::var("CI").as_deref() != Ok("true"), "fio is not installed: apt-get install fio");
-    if !have {
-        eprintln!("skipped: fio is not installed");
-    }
-    have
-}
 
 /// A directory of the test's own, removed at the end.
 struct Scratch(PathBuf);
@@ -252,7 +244,7 @@ const DETERMINISTIC: &[Case] = &[
 
 #[test]
 fn deterministic_streams_are_those_of_fio() {
-    if !have_fio() {
+    if common::fio().is_none() {
         return;
     }
     for case in DETERMINISTIC {
@@ -264,7 +256,7 @@ fn deterministic_streams_are_those_of_fio() {
 /// Random streams: the same ops in another order. Both cover every block once a pass.
 #[test]
 fn random_streams_do_the_same_ops_as_fio() {
-    if !have_fio() {
+    if common::fio().is_none() {
         return;
     }
     let cases = [
@@ -326,7 +318,7 @@ fn random_streams_do_the_same_ops_as_fio() {
 /// What is random in its length still adds up: as many ops without a map as with one, every trim followed by its write.
 #[test]
 fn counts_are_those_of_fio() {
-    if !have_fio() {
+    if common::fio().is_none() {
         return;
     }
     let case = Case {
@@ -361,7 +353,7 @@ fn counts_are_those_of_fio() {
 /// fio replays our log: what it queues are the same ops. (Trims it writes into logs but does not read from them.)
 #[test]
 fn fio_replays_our_log() {
-    if !have_fio() {
+    if common::fio().is_none() {
         return;
     }
     let scratch = Scratch::new("replay");

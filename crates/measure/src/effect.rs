@@ -4,7 +4,7 @@
 //! apart are compared by the samples of their intervals.
 
 use crate::figures;
-use crate::schema::{Effect, Estimate, Interval, JobResult, RunResult};
+use crate::schema::{Effect, Estimate, FilesResult, Interval, JobResult, PhaseResult, RunResult};
 use crate::stats;
 use crate::{Direction, Histogram};
 
@@ -39,6 +39,7 @@ pub fn paired(runs: &[(RunResult, RunResult)]) -> Vec<Effect> {
             a: side(|pair| pair.0),
             b: side(|pair| pair.1),
             change,
+            no_interval: false,
         })
     };
     FIGURES.iter().filter_map(effect).collect()
@@ -57,9 +58,72 @@ pub fn unpaired(a: &RunResult, b: &RunResult) -> Vec<Effect> {
             a: stats::estimate(&a),
             b: stats::estimate(&b),
             change,
+            no_interval: false,
         })
     };
     FIGURES.iter().filter_map(effect).collect()
+}
+
+/// The effects of two runs on files measured apart: of each phase that both have, the rate and the 99th percentile of
+/// each operation's latency. Rates have intervals where both phases took long enough to be looked at time and again.
+pub fn of_files(a: &FilesResult, b: &FilesResult) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    let mut seen = std::collections::HashMap::<&str, usize>::new();
+    for phase in &a.phases {
+        // A phase that is there several times is compared with its own like: the second with the second.
+        let nth = seen.entry(&phase.name).or_default();
+        let Some(other) = b.phases.iter().filter(|other| other.name == phase.name).nth(*nth) else { continue };
+        *nth += 1;
+        let name = if *nth > 1 { format!("{}#{nth}", phase.name) } else { phase.name.clone() };
+        effects.extend(of_rates(format!("{name}:files_per_s"), phase, other));
+        for operation in &phase.operations {
+            let theirs = other.operations.iter().find(|theirs| theirs.operation == operation.operation);
+            // Ten samples beyond it, or it is noise.
+            let enough = |latencies: &Histogram| latencies.count() >= 1000;
+            let Some(theirs) = theirs.filter(|theirs| enough(&theirs.lat_ns) && enough(&operation.lat_ns)) else {
+                continue;
+            };
+            let figure = match phase.operations.len() {
+                1 => format!("{name}:lat_p99"),
+                _ => format!("{name}:{}:lat_p99", operation.operation),
+            };
+            let p99 = |latencies: &Histogram| latencies.quantile(0.99) as f64;
+            effects.extend(of_values(figure, false, p99(&operation.lat_ns), p99(&theirs.lat_ns)));
+        }
+    }
+    effects
+}
+
+fn of_rates(figure: String, a: &PhaseResult, b: &PhaseResult) -> Option<Effect> {
+    let rate = |phase: &PhaseResult| phase.total.files_per_second(phase.runtime_ns);
+    let mut effect = of_values(figure, true, rate(a), rate(b))?;
+    let (of_a, of_b) = (rates_over_time(a), rates_over_time(b));
+    // With fewer, the interval says more of luck than of the phase.
+    const FEWEST: usize = 8;
+    if of_a.len() >= FEWEST
+        && of_b.len() >= FEWEST
+        && let Some(change) = stats::unpaired_change(&of_a, &of_b)
+    {
+        effect = Effect { a: stats::estimate(&of_a), b: stats::estimate(&of_b), change, no_interval: false, ..effect };
+    }
+    Some(effect)
+}
+
+fn of_values(figure: String, larger_is_better: bool, a: f64, b: f64) -> Option<Effect> {
+    let alone = |value: f64| Estimate { mean: value, low: value, high: value };
+    let change = alone(positive(b)? / positive(a)? - 1.0);
+    Some(Effect { figure, larger_is_better, a: alone(a), b: alone(b), change, no_interval: true })
+}
+
+/// Files per second in each interval of a phase.
+fn rates_over_time(phase: &PhaseResult) -> Vec<f64> {
+    let mut before = crate::schema::PhaseInterval::default();
+    let rate = |now: &crate::schema::PhaseInterval| {
+        let (files, ns) = (now.files.saturating_sub(before.files), now.end_ns.saturating_sub(before.end_ns));
+        before = *now;
+        files as f64 * 1e9 / ns.max(1) as f64
+    };
+    phase.intervals.iter().map(rate).collect()
 }
 
 /// How sure an effect's direction is.
@@ -69,13 +133,16 @@ pub enum Outcome {
     Better,
     /// The whole interval is on the worse side.
     Worse,
-    /// The interval holds zero.
+    /// The interval holds zero, or there is none.
     Undecided,
 }
 
 impl Effect {
     /// Whether the second side is better or worse, as far as the interval tells.
     pub fn outcome(&self) -> Outcome {
+        if self.no_interval {
+            return Outcome::Undecided;
+        }
         match (self.change.low > 0.0, self.change.high < 0.0) {
             (true, _) if self.larger_is_better => Outcome::Better,
             (_, true) if !self.larger_is_better => Outcome::Better,
@@ -87,6 +154,9 @@ impl Effect {
     /// Whether the second side is surely worse by more than `fraction` (0.03 is three percent): the near end of the
     /// interval is beyond it.
     pub fn is_worse_by(&self, fraction: f64) -> bool {
+        if self.no_interval {
+            return false;
+        }
         if self.larger_is_better { self.change.high < -fraction } else { self.change.low > fraction }
     }
 }
@@ -97,15 +167,23 @@ pub fn sentence(sides: (&str, &str), effects: &[Effect]) -> String {
     let Some(effect) = effects.first() else {
         return format!("{a} and {b} cannot be compared: neither two pairs of runs nor intervals to compare.");
     };
+    let of_phase = effect.figure.strip_suffix(":files_per_s").map(|phase| format!("files/s of {phase}"));
     let name = match effect.figure.as_str() {
         "iops" => "IOPS",
         "bw" => "bandwidth",
         "lat_mean" => "mean latency",
         "lat_p99" => "99th percentile of latency",
         "cpu_per_op" => "CPU time per op",
-        other => other,
+        other => of_phase.as_deref().unwrap_or(other),
     };
     let Estimate { mean, low, high } = effect.change;
+    if effect.no_interval {
+        let more = if mean >= 0.0 { "more" } else { "fewer" };
+        return format!(
+            "{b} had {} {more} {name} than {a}; too short to tell that from noise: let each phase run for a second.",
+            figures::percent(mean.abs())
+        );
+    }
     let range = format!("95 % interval {} to {}", figures::change(low), figures::change(high));
     match effect.outcome() {
         Outcome::Undecided => {
@@ -209,6 +287,51 @@ fn lat_p99_samples(run: &RunResult) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::{OperationResult, PhaseInterval, Work};
+
+    /// A phase at `rate` files per second, looked at `intervals` times.
+    fn phase(name: &str, rate: u64, intervals: u64, noise: &mut Noise) -> PhaseResult {
+        let (mut at, mut beats) = (0, Vec::new());
+        for index in 1..=intervals {
+            at += (rate as f64 / 20.0 * (1.0 + 0.02 * noise.normal())) as u64;
+            beats.push(PhaseInterval { end_ns: index * 50_000_000, files: at, bytes: at * 4096 });
+        }
+        let mut lat_ns = Histogram::new();
+        lat_ns.record_many(1_000_000_000 / rate, 2000);
+        PhaseResult {
+            name: name.into(),
+            runtime_ns: 1_000_000_000,
+            total: Work { files: rate, ..Work::default() },
+            operations: vec![OperationResult { operation: name.into(), lat_ns }],
+            intervals: beats,
+            ..PhaseResult::default()
+        }
+    }
+
+    #[test]
+    fn runs_on_files_are_compared_phase_by_phase() {
+        let mut noise = Noise::new(5);
+        let mut files = |rates: [(&str, u64, u64); 3]| FilesResult {
+            phases: rates.map(|(name, rate, intervals)| phase(name, rate, intervals, &mut noise)).into(),
+            ..FilesResult::default()
+        };
+        let a = files([("create", 1000, 20), ("stat", 9000, 3), ("create", 500, 20)]);
+        let b = files([("create", 900, 20), ("stat", 18_000, 20), ("create", 500, 20)]);
+        let effects = of_files(&a, &b);
+        let create = of(&effects, "create:files_per_s");
+        assert!(create.outcome() == Outcome::Worse && (create.change.mean + 0.1).abs() < 0.02, "{create:?}");
+        let stat = of(&effects, "stat:files_per_s");
+        assert!(stat.no_interval && stat.outcome() == Outcome::Undecided && stat.change.mean == 1.0, "{stat:?}");
+        assert!(of(&effects, "create#2:files_per_s").change.mean.abs() < 0.02);
+        assert!(of(&effects, "stat:lat_p99").change.mean < -0.4);
+        assert!(
+            sentence(("a", "b"), &effects).starts_with("b is worse than a: "),
+            "{}",
+            sentence(("a", "b"), &effects)
+        );
+        assert!(sentence(("a", "b"), std::slice::from_ref(stat)).contains("too short to tell"));
+    }
+
     use crate::stats::test_noise::Noise;
 
     /// Ten seconds at `rate` ops per second, in intervals of half a second, each off by two percent.

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Histogram;
+use crate::hosts::HostsResult;
 use crate::schema::{CpuUsage, DiskUtil, Ended, JobError, Provenance, Verified};
 use crate::verdict::Verdict;
 
@@ -28,6 +29,9 @@ pub struct FilesResult {
     pub verdicts: Vec<Verdict>,
     /// How it ended.
     pub ended: Ended,
+    /// Of a run on several hosts: each of them. `phases` has the sum.
+    #[serde(default)]
+    pub hosts: Option<Box<HostsResult>>,
 }
 
 /// Facts about a run on files.
@@ -63,6 +67,9 @@ pub struct FilesFacts {
     pub pause_ns: u64,
     /// Failed operations are counted instead of ending the run.
     pub continue_on_error: bool,
+    /// Processes that ended before they could report: what their threads did is in no figure.
+    #[serde(default)]
+    pub lost_processes: Vec<u32>,
 }
 
 /// One phase: one operation, or a mix of them, on the files of all threads.
@@ -90,12 +97,27 @@ pub struct PhaseResult {
     pub cpu: CpuUsage,
     /// What failed: one entry a call and error number.
     pub errors: Vec<CallErrors>,
+    /// How it went on: what all threads together had done at the end of each interval. Phases that were over within
+    /// the first have none.
+    #[serde(default)]
+    pub intervals: Vec<PhaseInterval>,
     /// Of `--verify`: blocks that were compared.
     pub verified: Option<Verified>,
     /// Whether files were read that this very run had written: they may come from memory.
     pub reads_own_writes: bool,
     /// Statements about this phase's numbers.
     pub verdicts: Vec<Verdict>,
+}
+
+/// The end of an interval of a phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseInterval {
+    /// Nanoseconds since the phase began.
+    pub end_ns: u64,
+    /// Operations done by then, failed ones among them.
+    pub files: u64,
+    /// Bytes read and written by then.
+    pub bytes: u64,
 }
 
 /// Counts of work.
@@ -216,12 +238,9 @@ impl PhaseResult {
                 None => self.errors.push(theirs.clone()),
             }
         }
-        self.verified = match (self.verified, other.verified) {
-            (Some(a), Some(b)) => {
-                Some(Verified { blocks: a.blocks + b.blocks, mismatches: a.mismatches + b.mismatches })
-            }
-            (one, None) | (None, one) => one,
-        };
+        if let Some(theirs) = &other.verified {
+            self.verified.get_or_insert_default().add(theirs);
+        }
     }
 
     /// What each process did: (process, longest runtime of its threads in nanoseconds, work), ascending.

@@ -15,7 +15,7 @@ const BUCKETS: usize = (64 - PRECISION_BITS as usize + 1) * PER_OCTAVE;
 /// A distribution of non-negative integers, usually latencies in nanoseconds.
 #[derive(Clone)]
 pub struct Histogram {
-    /// Empty until the first sample: an unused histogram costs nothing.
+    /// Empty until the first sample: an unused histogram costs nothing. One that was read ends with its last sample.
     counts: Box<[u64]>,
     count: u64,
     sum: u128,
@@ -99,8 +99,15 @@ impl Histogram {
     }
 
     fn allocate(&mut self) {
-        if self.counts.is_empty() {
-            self.counts = vec![0; BUCKETS].into_boxed_slice();
+        self.grow(BUCKETS);
+    }
+
+    /// Makes room for at least so many buckets.
+    fn grow(&mut self, buckets: usize) {
+        if self.counts.len() < buckets {
+            let mut counts = std::mem::take(&mut self.counts).into_vec();
+            counts.resize(buckets, 0);
+            self.counts = counts.into_boxed_slice();
         }
     }
 
@@ -109,7 +116,7 @@ impl Histogram {
         if other.count == 0 {
             return;
         }
-        self.allocate();
+        self.grow(other.counts.len());
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
@@ -251,8 +258,10 @@ impl<'de> Deserialize<'de> for Histogram {
         let written = Written::deserialize(deserializer)?;
         let mut histogram = Histogram::new();
         let mut count = 0u64;
+        // No more than is needed: results of thousands of hosts are read at once.
+        let last = written.buckets.iter().map(|&(index, _)| index as usize).max();
+        histogram.grow(last.map_or(0, |last| (last + 1).min(BUCKETS)));
         for (index, n) in written.buckets {
-            histogram.allocate();
             let bucket = histogram.counts.get_mut(index as usize).ok_or_else(|| D::Error::custom("no such bucket"))?;
             *bucket = n;
             // So few that a few thousand histograms can be merged without overflow.
@@ -331,8 +340,14 @@ mod tests {
         one.merge(&Histogram::new());
         assert_eq!((one.count(), one.sum(), one.min(), one.max()), (both.count(), both.sum(), both.min(), both.max()));
         assert!(one.buckets().eq(both.buckets()));
-        let read: Histogram = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
+        let mut read: Histogram = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
         assert_eq!(read, one);
+        // What was read has just the room that it needs, and gets more when more comes.
+        let mut twice = Histogram::new();
+        twice.record(1);
+        twice.merge(&read);
+        read.record(u64::MAX);
+        assert_eq!((twice.count(), read.count(), read.max()), (one.count() + 1, one.count() + 1, u64::MAX));
         assert!(
             serde_json::from_str::<Histogram>(
                 r#"{"count":1,"min":0,"max":0,"sum":"0","sum_of_squares":0,"buckets":[]}"#

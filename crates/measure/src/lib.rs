@@ -8,6 +8,7 @@ pub mod effect;
 pub mod figures;
 pub mod files;
 pub mod histogram;
+pub mod hosts;
 pub mod load_line;
 pub mod merge;
 pub mod point;

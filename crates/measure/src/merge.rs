@@ -1,6 +1,6 @@
 //! Merging the results of clones, of processes and of hosts: exact for counts and distributions.
 
-use crate::schema::{CpuUsage, DepthDistribution, DirectionResult, Interval, JobResult, Verified};
+use crate::schema::{CpuUsage, DepthDistribution, DirectionResult, Interval, JobResult};
 use crate::{Direction, Histogram};
 
 impl JobResult {
@@ -22,10 +22,11 @@ impl JobResult {
         self.depth.merge(&other.depth);
         self.latency_target = self.latency_target.or(other.latency_target);
         merge_intervals(&mut self.intervals, &other.intervals, self.interval_ns);
-        self.verified = match (self.verified, other.verified) {
-            (Some(a), Some(b)) => {
-                Some(Verified { blocks: a.blocks + b.blocks, mismatches: a.mismatches + b.mismatches })
-            }
+        if let Some(theirs) = &other.verified {
+            self.verified.get_or_insert_default().add(theirs);
+        }
+        self.common_ns = match (self.common_ns, other.common_ns) {
+            (Some(a), Some(b)) => Some(a.min(b)),
             (one, None) | (None, one) => one,
         };
         for note in &other.facts.notes {
@@ -134,6 +135,13 @@ fn merge_intervals(mine: &mut Vec<Interval>, theirs: &[Interval], interval_ns: u
 }
 
 impl Interval {
+    /// Adds the interval that follows this one.
+    pub(crate) fn extend(&mut self, next: &Interval) {
+        let length_ns = self.length_ns + next.length_ns;
+        self.merge(next);
+        self.length_ns = length_ns;
+    }
+
     fn merge(&mut self, other: &Interval) {
         self.end_ns = self.end_ns.max(other.end_ns);
         self.length_ns = self.length_ns.max(other.length_ns);

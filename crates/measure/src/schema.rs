@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::figures::ByteUnits;
 pub use crate::files::{
-    CallErrors, CallResult, FilesFacts, FilesResult, OperationResult, PhaseResult, ThreadResult, Work,
+    CallErrors, CallResult, FilesFacts, FilesResult, OperationResult, PhaseInterval, PhaseResult, ThreadResult, Work,
 };
+pub use crate::hosts::{ClockComparison, HostResult, HostsResult, RankFailure, Window, WireUse};
 use crate::verdict::Verdict;
 use crate::{Histogram, PerDirection};
 
@@ -89,6 +90,9 @@ pub struct RunResult {
     pub verdicts: Vec<Verdict>,
     /// How it ended.
     pub ended: Ended,
+    /// Of a run on several hosts: each of them. `jobs` has the sum.
+    #[serde(default)]
+    pub hosts: Option<Box<HostsResult>>,
 }
 
 /// The result of one job, or of one group of clones.
@@ -139,6 +143,9 @@ pub struct JobResult {
     /// Of `steadystate`.
     #[serde(default)]
     pub steady_state: Option<SteadyState>,
+    /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
+    #[serde(default)]
+    pub common_ns: Option<u64>,
     /// Statements about this job's numbers.
     pub verdicts: Vec<Verdict>,
 }
@@ -157,6 +164,9 @@ pub struct Facts {
     pub numjobs: u32,
     /// O_DIRECT in effect.
     pub direct: bool,
+    /// Whether the engine opens its files itself, elsewhere: this host's page cache has no part in them.
+    #[serde(default)]
+    pub elsewhere: bool,
     /// fio's name of the pattern: `randread`, `write`, ...
     pub rw: String,
     /// Smallest and largest block in bytes each way.
@@ -182,6 +192,17 @@ pub struct Facts {
     pub clock_skew_ns: u64,
     /// The smallest `ulimit`-like cap that was hit, as a sentence; empty if none.
     pub notes: Vec<String>,
+}
+
+impl Facts {
+    /// `direct` or `buffered`; empty where neither is said of files elsewhere.
+    pub fn caching(&self) -> &'static str {
+        match (self.direct, self.elsewhere) {
+            (true, _) => "direct",
+            (false, false) => "buffered",
+            (false, true) => "",
+        }
+    }
 }
 
 /// What was transferred in one direction.
@@ -370,8 +391,20 @@ pub struct SteadyState {
 pub struct Verified {
     /// Blocks compared.
     pub blocks: u64,
+    /// Directory entries that were made and found, of runs on files.
+    #[serde(default)]
+    pub entries: u64,
     /// Blocks that differed.
     pub mismatches: u64,
+}
+
+impl Verified {
+    /// Adds what others checked.
+    pub fn add(&mut self, other: &Verified) {
+        self.blocks += other.blocks;
+        self.entries += other.entries;
+        self.mismatches += other.mismatches;
+    }
 }
 
 /// Why a job failed.
@@ -426,6 +459,9 @@ pub struct SweepResult {
     pub ceiling_iops: Option<Estimate>,
     /// One sentence: which engine, which depth, what it gives.
     pub advice: String,
+    /// Over several hosts: their names, one a rank.
+    #[serde(default)]
+    pub ranks: Vec<String>,
     /// How it ended.
     pub ended: Ended,
     /// Statements about the sweep as a whole.
@@ -493,7 +529,7 @@ pub struct ComparisonResult {
 /// How much the second side differs from the first in one figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// `iops`, `bw`, `lat_mean`, `lat_p99`, `cpu_per_op`.
+    /// `iops`, `bw`, `lat_mean`, `lat_p99`, `cpu_per_op`; of runs on files `PHASE:files_per_s`, `PHASE:lat_p99`.
     pub figure: String,
     /// Whether larger is better.
     pub larger_is_better: bool,
@@ -503,4 +539,8 @@ pub struct Effect {
     pub b: Estimate,
     /// b / a - 1 with its interval: 0.1 is ten percent more.
     pub change: Estimate,
+    /// There was one value a side and nothing to tell a difference from noise by: the ends of the intervals are the
+    /// values themselves.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_interval: bool,
 }

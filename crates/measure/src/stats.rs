@@ -33,7 +33,7 @@ fn half_width(standard_error: f64, freedom: f64) -> f64 {
 
 /// The fraction by which the interval may miss the mean: half width / mean; infinite for a mean of 0 with a width.
 pub fn relative_half_width(estimate: &Estimate) -> f64 {
-    let half = (estimate.high - estimate.low) / 2.0;
+    let half = estimate.high - estimate.mean;
     if half == 0.0 { 0.0 } else { half / estimate.mean.abs() }
 }
 
@@ -98,13 +98,13 @@ impl Batches {
     }
 }
 
-/// The mean with its 95 % interval, autocorrelation respected. Of a single sample the interval is unknown, and
+/// The mean of rates or times with its 95 % interval, autocorrelation respected; like them, it ends at 0. Of a single sample the interval is unknown, and
 /// written as the sample itself; see `too-few-samples` in the verdicts.
 pub fn estimate(samples: &[f64]) -> Estimate {
     let batches = Batches::of(samples);
     let half = if samples.len() < 2 { 0.0 } else { half_width(batches.standard_error(), batches.freedom()) };
     let mean = mean(samples);
-    Estimate { mean, low: mean - half, high: mean + half }
+    Estimate { mean, low: (mean - half).max(0.0), high: mean + half }
 }
 
 /// b / a - 1 from pairs measured side by side: Student's t interval of the mean log ratio. Pairs with a value that

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{self, count, nanoseconds, percent, plain};
+use crate::hosts::{HostResult, HostsResult, window_of};
 use crate::schema::{Curve, Estimate, FilesFacts, FilesResult, JobResult, PhaseResult, RunResult};
 use crate::stats::{self, relative_half_width};
 use crate::{Direction, Histogram};
@@ -49,7 +50,7 @@ pub struct Verdict {
 }
 
 /// The codes of all verdicts.
-pub const CODES: [&str; 24] = [
+pub const CODES: [&str; 27] = [
     "verify-mismatch",
     "page-cache-read",
     "unwritten-read",
@@ -73,7 +74,10 @@ pub const CODES: [&str; 24] = [
     "uncertain",
     "no-direct-io",
     "depth-not-possible",
+    "process-lost",
     "threads-uneven",
+    "host-slow",
+    "start-skew",
 ];
 
 fn verdict(code: &str, severity: Severity, what: String, means: &str, advice: &str) -> Verdict {
@@ -146,7 +150,78 @@ pub fn for_files(result: &FilesResult) -> Vec<Verdict> {
     });
     let threads = result.facts.threads * result.facts.processes;
     let busy = (cpus > 1 && threads > 1 && available > 1e8 * f64::from(cpus)).then_some((available, used));
-    worst_first(busy.and_then(|(available, used)| machine_busy(cpus, available, used)).into_iter().collect())
+    let busy = busy.and_then(|(available, used)| machine_busy(cpus, available, used));
+    worst_first(processes_lost(&result.facts).into_iter().chain(busy).collect())
+}
+
+/// The verdicts on how several hosts did together.
+pub fn for_hosts(hosts: &HostsResult) -> Vec<Verdict> {
+    worst_first([host_slow(hosts), start_skew(hosts)].into_iter().flatten().collect())
+}
+
+fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
+    // Ops of one rank a second; of a run on files: files.
+    let rate = |host: &HostResult| {
+        let (files, ns) = host
+            .phases
+            .iter()
+            .fold((0, 0), |(files, ns), phase| (files + phase.total.files + phase.total.failed, ns + phase.runtime_ns));
+        let all = if ns > 0 { files as f64 * 1e9 / ns as f64 } else { window_of(&host.jobs).iops() };
+        all / f64::from(host.ranks.max(1))
+    };
+    let rates: Vec<f64> = hosts.hosts.iter().map(rate).collect();
+    let mut sorted = rates.clone();
+    sorted.sort_by(f64::total_cmp);
+    let median = (sorted.get(sorted.len().checked_sub(1)? / 2)? + sorted.get(sorted.len() / 2)?) / 2.0;
+    let slow: Vec<String> = (hosts.hosts.iter().zip(&rates))
+        .filter(|(_, rate)| **rate < 0.5 * median)
+        .map(|(host, rate)| format!("{} on {}", count(*rate), host.host))
+        .collect();
+    // Of a host that failed, its failure says why it did less.
+    if slow.is_empty() || !hosts.failures.is_empty() {
+        return None;
+    }
+    let what = if hosts.hosts.iter().all(|host| host.phases.is_empty()) { "ops" } else { "files" };
+    let more = if slow.len() > 4 { format!(" and {} more", slow.len() - 4) } else { String::new() };
+    let slow = slow[..slow.len().min(4)].join(", ");
+    Some(verdict(
+        "host-slow",
+        Severity::Warning,
+        format!("{what} a second and rank: {slow}{more}; the median of all hosts is {}", count(median)),
+        "The total is less than as many hosts like the others would reach, and its latencies are a mixture.",
+        "Compare the row of this host: Wire BW for its link, AVG_LAT for its way to the storage; look at its mount and its CPUs, \
+         and run on it alone (mpirun --host).",
+    ))
+}
+
+fn start_skew(hosts: &HostsResult) -> Option<Verdict> {
+    let skew_ns = hosts.start_skew_ns;
+    (skew_ns > 1_000_000).then(|| {
+        verdict(
+            "start-skew",
+            Severity::Note,
+            format!("the last clone of all hosts began {} after the first", nanoseconds(skew_ns as f64)),
+            "For so long not all were at work: it matters where the run is short, or its beginning is what was measured.",
+            "A host far from 0 in the column start skew has fewer free CPUs than clones; a wide +- there means that the network \
+             was too busy for its clock to be compared.",
+        )
+    })
+}
+
+fn processes_lost(facts: &FilesFacts) -> Option<Verdict> {
+    let lost: Vec<String> = facts.lost_processes.iter().map(u32::to_string).collect();
+    let first = facts.lost_processes.first()?;
+    let one = lost.len() == 1;
+    Some(verdict(
+        "process-lost",
+        Severity::Invalid,
+        match one {
+            true => format!("process {first} of {} ended before it could report", facts.processes),
+            false => format!("processes {} of {} ended before they could report", lost.join(", "), facts.processes),
+        },
+        "The figures are partial: what these processes did is in none of them, while they shared the load until they ended.",
+        "Find out what ended them (dmesg tells of the kernel's out-of-memory killer), and run again.",
+    ))
 }
 
 fn files_differ(phase: &PhaseResult) -> Option<Verdict> {
@@ -154,7 +229,10 @@ fn files_differ(phase: &PhaseResult) -> Option<Verdict> {
     Some(verdict(
         "verify-mismatch",
         Severity::Invalid,
-        format!("{} differences were found in {} verified blocks of files", verified.mismatches, verified.blocks),
+        format!(
+            "{} differences were found in {} verified blocks of files and {} entries of directories",
+            verified.mismatches, verified.blocks, verified.entries
+        ),
         "The storage, or something on the way to it, returned wrong data; or the files were made by another plan.",
         "Look at the error for file, offset and what was found; --seed, --size and --threads must be those of the writer.",
     ))
@@ -290,7 +368,7 @@ fn verify_mismatch(job: &JobResult) -> Option<Verdict> {
 fn page_cache_read(job: &JobResult) -> Option<Verdict> {
     let facts = &job.facts;
     let reads = &job.directions.read;
-    if reads.ops == 0 || facts.direct || is_null(job) {
+    if reads.ops == 0 || facts.direct || facts.elsewhere || is_null(job) {
         return None;
     }
     let means =
@@ -712,287 +790,4 @@ fn uncertain(curve: &Curve) -> Option<Verdict> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::schema::{Interval, LoadLine, Point, Verified};
-
-    /// A job that nothing is wrong with: direct random reads at depth 8 for ten seconds.
-    fn sound() -> JobResult {
-        let mut job =
-            JobResult { clones: 1, runtime_ns: 10_000_000_000, interval_ns: 500_000_000, ..JobResult::default() };
-        job.facts.engine = "io_uring".into();
-        job.facts.iodepth = 8;
-        job.facts.numjobs = 1;
-        job.facts.direct = true;
-        job.facts.cached_fraction = Some(0.0);
-        job.facts.unwritten_fraction = Some(0.0);
-        job.facts.target_bytes = Some(1 << 30);
-        job.cpu.user_ns = 2_000_000_000;
-        job.depth.in_flight = vec![1, 2, 4, 99_993];
-        job.depth.in_flight_sum = 799_000;
-        let read = &mut job.directions.read;
-        (read.ops, read.bytes) = (100_000, 100_000 * 4096);
-        read.slat_ns.record_many(2_000, 100_000);
-        read.lat_ns.record_many(800_000, 100_000);
-        job.intervals = (1..=20)
-            .map(|i| {
-                let mut interval = Interval { end_ns: i * 500_000_000, length_ns: 500_000_000, ..Interval::default() };
-                interval.ops.read = 5_000 + i % 3;
-                interval
-            })
-            .collect();
-        job
-    }
-
-    fn writing() -> JobResult {
-        let mut job = sound();
-        job.directions.write = std::mem::take(&mut job.directions.read);
-        job
-    }
-
-    /// The codes that a change to a sound job brings up.
-    fn codes(base: JobResult, change: impl FnOnce(&mut JobResult)) -> Vec<String> {
-        let mut job = base;
-        change(&mut job);
-        for_job(&job).into_iter().map(|verdict| verdict.code).collect()
-    }
-
-    fn severity(change: impl FnOnce(&mut JobResult)) -> Severity {
-        let mut job = sound();
-        change(&mut job);
-        for_job(&job)[0].severity
-    }
-
-    const NONE: [&str; 0] = [];
-
-    #[test]
-    fn a_sound_job_has_no_verdicts() {
-        assert_eq!(codes(sound(), |_| {}), NONE);
-        assert_eq!(codes(writing(), |_| {}), NONE);
-        assert_eq!(codes(JobResult::default(), |_| {}), NONE, "nothing was measured, nothing is doubted");
-    }
-
-    #[test]
-    fn depth_not_achieved() {
-        assert_eq!(codes(sound(), |job| job.facts.synchronous = true), ["depth-not-achieved"]);
-        assert_eq!(codes(sound(), |job| (job.facts.synchronous, job.facts.iodepth) = (true, 1)), NONE);
-        let buffered_libaio = |job: &mut JobResult| (job.facts.engine, job.facts.direct) = ("libaio".into(), false);
-        assert_eq!(codes(sound(), buffered_libaio), ["depth-not-achieved"]);
-        assert_eq!(codes(sound(), |job| job.facts.engine = "libaio".into()), NONE);
-        let blocking = |job: &mut JobResult| job.directions.read.slat_ns.record_many(700_000, 100_000);
-        assert_eq!(codes(sound(), blocking), ["depth-not-achieved"]);
-        let shallow = |job: &mut JobResult| job.depth.in_flight_sum = 300_000;
-        assert_eq!(codes(sound(), shallow), ["depth-not-achieved"]);
-        let batches = |job: &mut JobResult| job.depth.in_flight_sum = 450_000;
-        assert_eq!(codes(sound(), batches), NONE);
-        let limited = |job: &mut JobResult| {
-            job.depth.in_flight_sum = 150_000;
-            job.facts.rate_iops.read = Some(10_000.0);
-        };
-        assert_eq!(codes(sound(), limited), NONE, "a rate decides the depth");
-        let searching = |job: &mut JobResult| {
-            job.depth.in_flight_sum = 150_000;
-            job.latency_target = Some(crate::schema::LatencyTarget {
-                depth: 4,
-                target_ns: 1_000_000,
-                window_ns: 1_000_000_000,
-                percentile: 99.0,
-            });
-        };
-        assert_eq!(codes(sound(), searching), NONE, "latency_target decides the depth");
-    }
-
-    #[test]
-    fn generator_cpu_bound() {
-        assert_eq!(codes(sound(), |job| job.cpu.system_ns = 7_900_000_000), ["generator-cpu-bound"]);
-        assert_eq!(codes(sound(), |job| job.cpu.system_ns = 7_000_000_000), NONE);
-        let two_clones = |job: &mut JobResult| (job.cpu.system_ns, job.clones) = (7_900_000_000, 2);
-        assert_eq!(codes(sound(), two_clones), NONE);
-        let null = |job: &mut JobResult| (job.cpu.system_ns, job.facts.engine) = (8_000_000_000, "null".into());
-        assert_eq!(codes(sound(), null), NONE);
-    }
-
-    #[test]
-    fn page_cache_read() {
-        let cached = |fraction| {
-            move |job: &mut JobResult| (job.facts.direct, job.facts.cached_fraction) = (false, Some(fraction))
-        };
-        assert_eq!(codes(sound(), cached(0.9)), ["page-cache-read"]);
-        assert_eq!((severity(cached(0.9)), severity(cached(0.1))), (Severity::Invalid, Severity::Warning));
-        assert_eq!(codes(sound(), cached(0.01)), NONE);
-        assert_eq!(codes(sound(), |job| job.facts.cached_fraction = Some(1.0)), NONE, "O_DIRECT does not read it");
-        assert_eq!(codes(writing(), cached(0.9)), NONE);
-        let twice = |job: &mut JobResult| (job.facts.direct, job.facts.target_bytes) = (false, Some(100_000 * 2048));
-        assert_eq!(codes(sound(), twice), ["page-cache-read"]);
-        let two_clones = |job: &mut JobResult| {
-            twice(job);
-            job.clones = 2;
-        };
-        assert_eq!(codes(sound(), two_clones), NONE, "each read its own once");
-    }
-
-    #[test]
-    fn unwritten_read_and_allocating_writes() {
-        let unwritten = |fraction| move |job: &mut JobResult| job.facts.unwritten_fraction = Some(fraction);
-        assert_eq!(codes(sound(), unwritten(1.0)), ["unwritten-read"]);
-        assert_eq!((severity(unwritten(1.0)), severity(unwritten(0.1))), (Severity::Invalid, Severity::Warning));
-        assert_eq!(codes(sound(), unwritten(0.001)), NONE);
-        assert_eq!(codes(sound(), |job| job.facts.unwritten_fraction = None), NONE);
-        assert_eq!(codes(writing(), unwritten(1.0)), ["allocating-writes"]);
-        assert_eq!(codes(writing(), unwritten(0.1)), NONE);
-    }
-
-    #[test]
-    fn not_steady() {
-        let shaped = |of: fn(u64) -> u64| {
-            move |job: &mut JobResult| (0..).zip(&mut job.intervals).for_each(|(i, interval)| interval.ops.read = of(i))
-        };
-        assert_eq!(codes(sound(), shaped(|i| if i < 5 { 20_000 } else { 5_000 + i % 3 })), ["not-steady"]);
-        assert_eq!(codes(sound(), shaped(|i| 5_000 - 100 * i + i % 2)), ["not-steady"]);
-        assert_eq!(codes(sound(), shaped(|i| if i % 2 == 0 { 100 } else { 9_000 })), ["not-steady"]);
-        assert_eq!(codes(sound(), shaped(|i| 5_000 + 300 * (i * 7 % 5))), NONE);
-        assert_eq!(codes(sound(), |job| job.intervals.truncate(4)), NONE, "too few to tell");
-    }
-
-    #[test]
-    fn rate_not_met_and_queued_before_issue() {
-        let rate = |iops| move |job: &mut JobResult| job.facts.rate_iops.read = Some(iops);
-        assert_eq!(codes(sound(), rate(12_000.0)), ["rate-not-met"]);
-        assert_eq!(codes(sound(), rate(10_200.0)), NONE);
-        let bytes = |job: &mut JobResult| job.facts.rate_bytes.read = Some(50e6);
-        assert_eq!(codes(sound(), bytes), ["rate-not-met"]);
-        let intended = |latency| {
-            move |job: &mut JobResult| {
-                let mut histogram = Histogram::new();
-                histogram.record_many(latency, 100_000);
-                job.directions.read.lat_intended_ns = Some(histogram);
-            }
-        };
-        assert_eq!(codes(sound(), intended(5_000_000)), ["queued-before-issue"]);
-        assert_eq!(codes(sound(), intended(900_000)), NONE);
-    }
-
-    #[test]
-    fn clones_sync_clock_errors_and_size() {
-        assert_eq!(codes(sound(), |job| job.facts.clones_on_same_blocks = true), ["clones-on-same-blocks"]);
-        let unsynced = |job: &mut JobResult| (job.facts.direct, job.facts.writes_synced) = (false, Some(false));
-        assert_eq!(codes(writing(), unsynced), ["writes-not-synced"]);
-        assert_eq!(codes(sound(), unsynced), NONE);
-        assert_eq!(codes(writing(), |job| job.facts.writes_synced = Some(false)), NONE, "O_DIRECT");
-        assert_eq!(codes(sound(), |job| job.facts.clock_skew_ns = 5_000), ["clock-skew"]);
-        assert_eq!(severity(|job| job.facts.clock_skew_ns = 900_000), Severity::Invalid);
-        assert_eq!(codes(sound(), |job| job.facts.clock_skew_ns = 50), NONE);
-        assert_eq!(codes(sound(), |job| job.directions.read.failed_ops = 3), ["errors-tolerated"]);
-        assert_eq!(codes(sound(), |job| job.directions.read.dropped_ops = 3), ["ops-dropped"]);
-        assert_eq!(codes(sound(), |job| job.runtime_ns = 900_000_000), ["generator-cpu-bound", "interval-too-short"]);
-        assert_eq!(codes(sound(), |job| job.directions.read.ops = 999), ["too-few-samples"]);
-        let mismatch = |mismatches| move |job: &mut JobResult| job.verified = Some(Verified { blocks: 10, mismatches });
-        assert_eq!(codes(sound(), mismatch(1)), ["verify-mismatch"]);
-        assert_eq!(codes(sound(), mismatch(0)), NONE);
-    }
-
-    #[test]
-    fn the_worst_comes_first() {
-        let many = |job: &mut JobResult| {
-            job.facts.unwritten_fraction = Some(1.0);
-            job.runtime_ns = 900_000_000;
-            job.facts.clones_on_same_blocks = true;
-        };
-        let mut job = sound();
-        many(&mut job);
-        let severities: Vec<Severity> = for_job(&job).iter().map(|verdict| verdict.severity).collect();
-        assert!(severities.len() == 4 && severities.is_sorted_by(|a, b| a >= b), "{severities:?}");
-    }
-
-    #[test]
-    fn machine_cpu_bound() {
-        let mut run = RunResult::default();
-        run.provenance.machine.cpus = 2;
-        let mut job = sound();
-        job.elapsed_ns = job.runtime_ns;
-        job.cpu.user_ns = 9_500_000_000;
-        run.jobs = vec![job.clone(), job];
-        assert_eq!(for_run(&run)[0].code, "machine-cpu-bound");
-        run.provenance.machine.cpus = 4;
-        assert_eq!(for_run(&run), []);
-        assert_eq!(for_run(&RunResult::default()), []);
-    }
-
-    #[test]
-    fn curves() {
-        let near = |mean: f64, part: f64| Estimate { mean, low: mean * (1.0 - part), high: mean * (1.0 + part) };
-        let point = |x, part| Point { x, iops: near(1e5, part), samples: vec![1e5; 3], ..Point::default() };
-        let sound = Curve {
-            label: "io_uring".into(),
-            points: vec![point(1.0, 0.01), point(2.0, 0.01), point(4.0, 0.02)],
-            line: Some(LoadLine { plateau_iops: near(1e5, 0.01), load_line: near(2.0, 0.1), ..LoadLine::default() }),
-        };
-        let codes = |curve: &Curve, ceiling| -> Vec<String> {
-            for_curve(curve, ceiling).into_iter().map(|verdict| verdict.code).collect()
-        };
-        assert_eq!(codes(&sound, Some(near(1e6, 0.01))), NONE);
-        assert_eq!(codes(&sound, None), NONE);
-        assert_eq!(codes(&sound, Some(near(1.1e5, 0.01))), ["generator-ceiling"]);
-        let mut other = sound.clone();
-        other.line.as_mut().unwrap().still_rising = true;
-        assert_eq!(codes(&other, None), ["still-rising"]);
-        other.line = None;
-        assert_eq!(codes(&other, None), ["too-few-points"]);
-        let mut other = sound.clone();
-        other.points[1] = point(2.0, 0.06);
-        assert_eq!(codes(&other, None), ["uncertain"]);
-    }
-
-    #[test]
-    fn files() {
-        let facts = FilesFacts { access: "posix".into(), threads: 2, processes: 1, ..FilesFacts::default() };
-        let sound = || {
-            let mut phase =
-                PhaseResult { runtime_ns: 2_000_000_000, stonewall_ns: 1_900_000_000, ..PhaseResult::default() };
-            phase.threads = vec![Default::default(); 2];
-            phase.operations =
-                vec![crate::schema::OperationResult { operation: "create".into(), ..Default::default() }];
-            (phase.total.files, phase.total.bytes) = (10_000, 0);
-            phase
-        };
-        let codes = |change: &dyn Fn(&mut PhaseResult, &mut FilesFacts)| -> Vec<String> {
-            let (mut phase, mut facts) = (sound(), facts.clone());
-            change(&mut phase, &mut facts);
-            for_phase(&phase, &facts).into_iter().map(|verdict| verdict.code).collect()
-        };
-        assert_eq!(codes(&|_, _| {}), NONE);
-        assert_eq!(codes(&|phase, _| phase.total.bytes = 1), ["writes-not-synced"]);
-        assert_eq!(codes(&|phase, facts| (phase.total.bytes, facts.fsync) = (1, true)), NONE);
-        assert_eq!(codes(&|phase, _| phase.stonewall_ns = 1_000_000_000), ["threads-uneven"]);
-        assert_eq!(codes(&|phase, _| phase.reads_own_writes = true), ["page-cache-read"]);
-        assert_eq!(codes(&|phase, facts| (phase.reads_own_writes, facts.direct) = (true, true)), NONE);
-        assert_eq!(
-            codes(&|phase, facts| (phase.total.failed, facts.continue_on_error) = (1, true)),
-            ["errors-tolerated"]
-        );
-        assert_eq!(codes(&|phase, _| phase.cpu.user_ns = 3_000_000_000), ["generator-cpu-bound"]);
-        assert_eq!(codes(&|phase, facts| (phase.cpu.user_ns, facts.access) = (3_000_000_000, "gfapi".into())), NONE);
-        assert_eq!(codes(&|phase, _| (phase.runtime_ns, phase.stonewall_ns) = (9, 9)), ["interval-too-short"]);
-        assert_eq!(codes(&|phase, _| phase.total.files = 999), ["too-few-samples"]);
-        let differ = crate::schema::Verified { blocks: 9, mismatches: 1 };
-        assert_eq!(codes(&|phase, _| phase.verified = Some(differ)), ["verify-mismatch"]);
-        let mut run = FilesResult { facts: facts.clone(), phases: vec![sound()], ..FilesResult::default() };
-        run.provenance.machine.cpus = 2;
-        assert_eq!(for_files(&run), []);
-        run.phases[0].cpu.system_ns = 3_900_000_000;
-        assert_eq!(for_files(&run)[0].code, "machine-cpu-bound");
-    }
-
-    #[test]
-    fn the_page_lists_every_code_once() {
-        let page = include_str!("../../../docs/verdicts.md");
-        for code in CODES {
-            assert_eq!(
-                page.matches(&format!("\n### `{code}`\n")).count(),
-                1,
-                "docs/verdicts.md has no section on {code}"
-            );
-        }
-        assert_eq!(page.matches("\n### ").count(), CODES.len(), "docs/verdicts.md has a section too many");
-    }
-}
+mod tests;

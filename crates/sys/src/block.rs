@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A device number, as stat(2) gives it.
@@ -77,6 +77,21 @@ pub fn users(path: &Path) -> Vec<String> {
         users.push("claimed by another part of the system (open with O_EXCL says EBUSY)".into());
     }
     users
+}
+
+/// Who uses what is at `path`, as [`users`] of a block device; of a regular file, whether it is swap space or stands
+/// behind a loop device.
+pub fn users_of(path: &Path) -> Vec<String> {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
+    if metadata.file_type().is_block_device() {
+        return users(path);
+    }
+    let is_it =
+        |other: &Path| fs::metadata(other).is_ok_and(|m| (m.dev(), m.ino()) == (metadata.dev(), metadata.ino()));
+    let swap = swap_paths().iter().any(|path| is_it(path)).then(|| "active swap space".to_string());
+    let loops = loop_backing_files().into_iter().filter(|(path, _)| is_it(path));
+    swap.into_iter().chain(loops.map(|(_, name)| format!("the file behind /dev/{name}"))).collect()
 }
 
 /// The device and its partitions: the name (empty for the device itself) and number of each.
@@ -279,11 +294,19 @@ const SIGNATURES: &[(&str, At, &[u8])] = &[
 ];
 
 /// What is written on a device of `bytes` bytes, as names of formats: file systems, partition tables, members of
-/// volume managers and RAID sets, encryption. Reads a few blocks at its beginning and end; empty if nothing is known.
+/// volume managers and RAID sets, encryption. Has a few pieces of its beginning and end read, by `read_exact_at`: wherever
+/// the device is. Empty if nothing is known.
 ///
 /// # Errors
-/// EIO when the device cannot be read: what is on it is then unknown.
-pub fn signatures(file: &File, bytes: u64) -> io::Result<Vec<&'static str>> {
+/// Those of reading: what is on it is then unknown.
+pub fn signatures(
+    bytes: u64,
+    mut read_exact_at: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+) -> io::Result<Vec<&'static str>> {
+    let mut read = |offset: u64, len: usize| {
+        let mut piece = vec![0; len];
+        read_exact_at(&mut piece, offset).map(|()| piece)
+    };
     let mut found: Vec<&'static str> = Vec::new();
     for &(name, at, magic) in SIGNATURES {
         let offset = match at {
@@ -292,31 +315,28 @@ pub fn signatures(file: &File, bytes: u64) -> io::Result<Vec<&'static str>> {
             At::AlignedEnd { align, before } => (bytes / align * align).checked_sub(before),
         };
         let Some(offset) = offset.filter(|offset| offset + magic.len() as u64 <= bytes) else { continue };
-        if !found.contains(&name) && read(file, offset, magic.len())? == magic {
+        if !found.contains(&name) && read(offset, magic.len())? == magic {
             found.push(name);
         }
     }
-    if has_zfs_label(file, bytes)? {
+    if has_zfs_label(bytes, &mut read)? {
         found.push("zfs");
     }
-    if found.is_empty() && has_mbr(file, bytes)? {
+    if found.is_empty() && has_mbr(bytes, &mut read)? {
         found.push("MBR partition table");
     }
     Ok(found)
 }
 
-fn read(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    file.read_exact_at(&mut bytes, offset)?;
-    Ok(bytes)
-}
+/// Reads so many bytes at an offset.
+type Read<'a> = &'a mut dyn FnMut(u64, usize) -> io::Result<Vec<u8>>;
 
 /// An uberblock of a label at the start: 128 of 1 KiB each from 128 KiB, magic 0x00bab10c in either byte order.
-fn has_zfs_label(file: &File, bytes: u64) -> io::Result<bool> {
+fn has_zfs_label(bytes: u64, read: Read) -> io::Result<bool> {
     if bytes < 256 << 10 {
         return Ok(false);
     }
-    let ring = read(file, 128 << 10, 128 << 10)?;
+    let ring = read(128 << 10, 128 << 10)?;
     Ok(ring
         .chunks(1024)
         .any(|block| block[..8] == 0x00ba_b10c_u64.to_le_bytes() || block[..8] == 0x00ba_b10c_u64.to_be_bytes()))
@@ -324,11 +344,11 @@ fn has_zfs_label(file: &File, bytes: u64) -> io::Result<bool> {
 
 /// A boot record whose table has at least one partition and only sane entries: a boot sector of a file system has
 /// the same last two bytes.
-fn has_mbr(file: &File, bytes: u64) -> io::Result<bool> {
+fn has_mbr(bytes: u64, read: Read) -> io::Result<bool> {
     if bytes < 512 {
         return Ok(false);
     }
-    let sector = read(file, 0, 512)?;
+    let sector = read(0, 512)?;
     let mut entries = sector[446..510].chunks(16);
     let sane = entries.clone().all(|entry| entry[0] & 0x7f == 0);
     let used = entries.any(|entry| entry[4] != 0 && entry[12..16] != [0; 4]);
@@ -337,6 +357,8 @@ fn has_mbr(file: &File, bytes: u64) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     fn image(bytes: u64) -> File {
@@ -345,6 +367,10 @@ mod tests {
             File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(here.parent().unwrap()).unwrap();
         file.set_len(bytes).unwrap();
         file
+    }
+
+    fn signatures(file: &File, bytes: u64) -> io::Result<Vec<&'static str>> {
+        super::signatures(bytes, |piece, offset| file.read_exact_at(piece, offset))
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub mod child;
 pub mod clock;
 pub mod disk;
 pub mod file;
+pub mod handle;
 pub mod process;
+pub mod raw;
 pub mod ring;
 pub mod shared;

@@ -41,8 +41,8 @@ pub fn update_nonzero(target: &mut PerDirection<Option<u64>>, given: Each<u64>) 
     }
 }
 
-/// Splits at colons that no backslash stands before; the backslash is dropped. In a URL of a Gluster volume, only a
-/// colon with another URL behind it separates.
+/// Splits at colons that no backslash stands before; the backslash is dropped. In a URL of a Gluster volume
+/// or the address of an NVMe namespace, only a colon with another one behind it separates.
 pub fn split_names(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut characters = text.trim().chars().peekable();
@@ -59,8 +59,12 @@ pub fn split_names(text: &str) -> Vec<String> {
     names
 }
 
-/// Whether a colon between these is one of `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME/PATH`.
+/// Whether a colon between these is one of `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME/PATH`, or of
+/// `trtype=tcp ... subnqn=nqn.2016-06.io.spdk:cnode1 ns=1`.
 fn colon_belongs_to_url(before: &str, after: &str) -> bool {
+    if before.trim_start().starts_with("tr") && before.contains('=') {
+        return !after.trim_start().starts_with("tr");
+    }
     let scheme = before.split("://").next().unwrap_or_default();
     let is_url = scheme == "gluster" || scheme.starts_with("gluster+");
     is_url && if before.contains("://") { !after.starts_with("gluster") } else { after.starts_with("//") }
@@ -449,6 +453,10 @@ mod tests {
     fn names_are_separated_by_colons_that_are_not_part_of_them() {
         assert_eq!(split_names("a:b\\:c:"), ["a", "b:c"]);
         assert_eq!(split_names("gluster:x"), ["gluster", "x"]);
+        let address = "trtype=tcp traddr=127.0.0.1 subnqn=nqn.2016-06.io.spdk:cnode1 ns=1";
+        assert_eq!(split_names(address), [address]);
+        assert_eq!(split_names(&address.replace("k:c", "k\\:c")), [address]);
+        assert_eq!(split_names(&format!("{address}:{address}")), [address, address]);
         assert_eq!(
             split_names("gluster://h:24007/v/a:gluster+rdma://[::1]:7/v/b"),
             ["gluster://h:24007/v/a", "gluster+rdma://[::1]:7/v/b"]

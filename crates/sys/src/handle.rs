@@ -1,0 +1,88 @@
+//! File handles: what a file system calls a file by, across renames and mounts (name_to_handle_at(2)).
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Bytes of the longest handle (MAX_HANDLE_SZ).
+pub const BYTES_MAX: usize = 128;
+
+/// What a file system calls a file by. Equal handles of one file system are one file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FileHandle {
+    kind: i32,
+    length: u32,
+    bytes: [u8; BYTES_MAX],
+}
+
+impl FileHandle {
+    /// The handle of that type with these bytes; None if they are too many.
+    pub fn new(kind: i32, bytes: &[u8]) -> Option<FileHandle> {
+        let mut handle = FileHandle { kind, length: bytes.len() as u32, bytes: [0; BYTES_MAX] };
+        handle.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(handle)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length as usize).unwrap_or_default()
+    }
+
+    /// Its type, which means something to the file system only.
+    pub fn kind(&self) -> i32 {
+        self.kind
+    }
+}
+
+impl fmt::Debug for FileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}:", self.kind)?;
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// struct file_handle with room for the longest handle.
+#[repr(C)]
+struct Room {
+    handle_bytes: u32,
+    handle_type: i32,
+    bytes: [u8; BYTES_MAX],
+}
+
+/// The handle of an open file. Allocates nothing.
+///
+/// # Errors
+/// EOPNOTSUPP where the file system has none, EOVERFLOW where one is too long for this interface.
+pub fn of(fd: RawFd) -> io::Result<FileHandle> {
+    let mut room = Room { handle_bytes: BYTES_MAX as u32, handle_type: 0, bytes: [0; BYTES_MAX] };
+    let mut mount = 0;
+    let start = (&raw mut room).cast::<libc::file_handle>();
+    // SAFETY: an empty path with AT_EMPTY_PATH names the descriptor; room is a struct file_handle followed by as many
+    // bytes as it says.
+    let status = unsafe { libc::name_to_handle_at(fd, c"".as_ptr(), start, &mut mount, libc::AT_EMPTY_PATH) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let bytes =
+        room.bytes.get(..room.handle_bytes as usize).ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    FileHandle::new(room.handle_type, bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn one_file_has_one_handle() {
+        let here = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let again = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let other = std::fs::File::open("/proc/self/exe").unwrap();
+        match (of(here.as_raw_fd()), of(again.as_raw_fd()), of(other.as_raw_fd())) {
+            (Ok(one), Ok(two), Ok(three)) => assert!(one == two && one == three && !one.bytes().is_empty()),
+            (Err(error), ..) => assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(of(-1).unwrap_err().raw_os_error(), Some(libc::EBADF));
+    }
+}
