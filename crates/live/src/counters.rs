@@ -1,0 +1,216 @@
+//! What is counted of a row, and how: every update is one or a few relaxed atomic operations.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::layout::{self, OP_WORDS, bucket_of, op, row};
+
+/// What an op does, as far as a row tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Reads.
+    Read = 0,
+    /// Writes.
+    Write = 1,
+    /// All others: flush, fsync, trim, compare.
+    Other = 2,
+}
+
+impl Op {
+    /// All of them, in the order of a row.
+    pub const ALL: [Op; 3] = [Op::Read, Op::Write, Op::Other];
+
+    /// Its name, one lower-case word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Other => "other",
+        }
+    }
+}
+
+/// A value that goes up and down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gauge {
+    /// See [`State`].
+    State = 0,
+    /// Ops begun and not ended.
+    OutstandingOps = 1,
+    /// Bytes of those.
+    OutstandingBytes = 2,
+    /// Ops that wait for admission.
+    HeldOps = 3,
+    /// Bytes of those.
+    HeldBytes = 4,
+    /// Bytes that may be outstanding; 0 is no limit.
+    WindowBytes = 5,
+    /// Ops that may be outstanding; 0 is no limit.
+    WindowOps = 6,
+    /// The measured service rate in bytes per second.
+    RateBytesPerSecond = 7,
+    /// Times that a lane was taken out of service.
+    Losses = 8,
+    /// Nanoseconds that a reactor has spent working (its utilisation, from differences).
+    BusyNs = 9,
+    /// Connections, of a host or a reactor.
+    Connections = 10,
+}
+
+/// What a row is doing. What a kind of row does not have, it never says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Nothing is said about it.
+    #[default]
+    Unknown = 0,
+    /// In service.
+    Healthy = 1,
+    /// No progress for too long: gets no new I/O until something comes back.
+    Suspect = 2,
+    /// Has failed: gets no new I/O, what is outstanding is waited for.
+    Draining = 3,
+    /// Has failed and nothing is outstanding.
+    Failed = 4,
+    /// Has failed and is being tried.
+    Probing = 5,
+    /// Taken out by its configuration, or never usable.
+    Off = 6,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [State; 7] =
+        [State::Unknown, State::Healthy, State::Suspect, State::Draining, State::Failed, State::Probing, State::Off];
+
+    /// Its name, one lower-case word; a dash for the unknown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Unknown => "-",
+            State::Healthy => "ok",
+            State::Suspect => "suspect",
+            State::Draining => "draining",
+            State::Failed => "failed",
+            State::Probing => "probing",
+            State::Off => "off",
+        }
+    }
+}
+
+/// The counters of one row. Any number of threads may use them at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Counters<'a> {
+    /// Those of a row's words.
+    pub(crate) fn new(words: &'a [AtomicU64]) -> Counters<'a> {
+        Counters { words }
+    }
+
+    /// Counts an op that begins: it is outstanding.
+    #[inline]
+    pub fn begin(self, bytes: u64) {
+        self.add(Gauge::OutstandingOps, 1);
+        self.add(Gauge::OutstandingBytes, bytes);
+    }
+
+    /// Counts an op that ends well: `bytes` as at its beginning, `moved` of them transferred.
+    #[inline]
+    pub fn end(self, op: Op, bytes: u64, moved: u64, latency_ns: u64) {
+        self.subtract(Gauge::OutstandingOps, 1);
+        self.subtract(Gauge::OutstandingBytes, bytes);
+        self.count(op, moved, latency_ns);
+    }
+
+    /// Counts an op that ends with an error: `bytes` as at its beginning.
+    #[inline]
+    pub fn end_in_error(self, op: Op, bytes: u64) {
+        self.subtract(Gauge::OutstandingOps, 1);
+        self.subtract(Gauge::OutstandingBytes, bytes);
+        self.error(op);
+    }
+
+    /// Counts an op that was never counted as outstanding.
+    #[inline]
+    pub fn count(self, op: Op, bytes: u64, latency_ns: u64) {
+        self.bump(op, op::BYTES, bytes);
+        self.bump(op, op::LAT_SUM_NS, latency_ns);
+        self.bump(op, op::HISTOGRAM + bucket_of(latency_ns), 1);
+    }
+
+    /// Counts an error alone.
+    #[inline]
+    pub fn error(self, op: Op) {
+        self.bump(op, op::ERRORS, 1);
+    }
+
+    /// Counts an op as [`Counters::count`] does, for a row that only one thread writes: without locked instructions.
+    #[inline]
+    pub fn count_alone(self, op: Op, bytes: u64, latency_ns: u64) {
+        self.bump_alone(op, op::BYTES, bytes);
+        self.bump_alone(op, op::LAT_SUM_NS, latency_ns);
+        self.bump_alone(op, op::HISTOGRAM + bucket_of(latency_ns), 1);
+    }
+
+    /// Sets a value.
+    #[inline]
+    pub fn set(self, gauge: Gauge, value: u64) {
+        if let Some(word) = self.gauge(gauge) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    /// What a value is now.
+    #[inline]
+    pub fn get(self, gauge: Gauge) -> u64 {
+        self.gauge(gauge).map_or(0, |word| word.load(Relaxed))
+    }
+
+    /// Adds to a value.
+    #[inline]
+    pub fn add(self, gauge: Gauge, value: u64) {
+        if let Some(word) = self.gauge(gauge) {
+            word.fetch_add(value, Relaxed);
+        }
+    }
+
+    /// Subtracts from a value.
+    #[inline]
+    pub fn subtract(self, gauge: Gauge, value: u64) {
+        if let Some(word) = self.gauge(gauge) {
+            word.fetch_sub(value, Relaxed);
+        }
+    }
+
+    /// Says what the row is doing.
+    #[inline]
+    pub fn set_state(self, state: State) {
+        self.set(Gauge::State, state as u64);
+    }
+
+    fn gauge(self, gauge: Gauge) -> Option<&'a AtomicU64> {
+        self.words.get(row::GAUGES + gauge as usize)
+    }
+
+    fn op_word(self, op: Op, field: usize) -> Option<&'a AtomicU64> {
+        self.words.get(row::OPS + op as usize * OP_WORDS + field)
+    }
+
+    #[inline]
+    fn bump(self, op: Op, field: usize, value: u64) {
+        if let Some(word) = self.op_word(op, field) {
+            word.fetch_add(value, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn bump_alone(self, op: Op, field: usize, value: u64) {
+        if let Some(word) = self.op_word(op, field) {
+            word.store(word.load(Relaxed).wrapping_add(value), Relaxed);
+        }
+    }
+}
+
+const _: () = assert!((Gauge::Connections as usize) < row::GAUGE_WORDS, "the gauges have room");
+const _: () = assert!(layout::ROW_WORDS.is_multiple_of(32), "rows share no cache line");

@@ -1,0 +1,275 @@
+//! The reading side: what a board held at one moment, read without believing anything it says.
+
+use std::fmt;
+
+use measure::Histogram;
+
+use crate::counters::{Gauge, Op, State};
+use crate::layout::{
+    self, BUCKETS, BoardKind, OP_WORDS, REASONS, ROW_WORDS, ROWS_MAX, RowKind, bucket_bounds, header, op, reason,
+    reason_at, row, row_at,
+};
+use crate::owner::Owner;
+use crate::words;
+
+/// Why something is no board that can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// It is too short, or begins with something else.
+    NoBoard,
+    /// It is of another version of this program.
+    OtherVersion,
+    /// Its program has not finished it yet.
+    NotReady,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Invalid::NoBoard => "not a board",
+            Invalid::OtherVersion => "a board of another version",
+            Invalid::NotReady => "a board that is being made",
+        })
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// What a board held at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// What the program is.
+    pub kind: BoardKind,
+    /// The name of the program.
+    pub title: String,
+    /// Its process id, in its own PID namespace.
+    pub pid: u64,
+    /// When the board was made, in nanoseconds since 1970.
+    pub created_ns: u64,
+    /// The rows that are in use, in the order of the board.
+    pub rows: Vec<RowCounts>,
+    /// Why something was not done, and how often, in the order in which it first happened.
+    pub reasons: Vec<ReasonCount>,
+    pub(crate) owner: Owner,
+}
+
+/// A reason and how often it applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReasonCount {
+    /// The reason.
+    pub text: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// What a row held.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowCounts {
+    /// What it counts.
+    pub kind: RowKind,
+    /// What it belongs to: a pool, a subsystem.
+    pub group: String,
+    /// Its name.
+    pub name: String,
+    /// Its place on the board and how often that has changed hands: two snapshots with the same are of one row.
+    pub identity: (usize, u64),
+    gauges: [u64; row::GAUGE_WORDS],
+    ops: [OpCounts; 3],
+}
+
+/// What a row has counted of one kind of op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpCounts {
+    /// Ops that ended well.
+    pub ops: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Sum of their latencies.
+    pub lat_sum_ns: u64,
+    /// Ops that ended with an error.
+    pub errors: u64,
+    buckets: Box<[u64]>,
+}
+
+impl OpCounts {
+    /// The distribution of latencies, as precise as the buckets are.
+    pub fn latencies(&self) -> Histogram {
+        let mut histogram = Histogram::new();
+        for (bucket, &count) in self.buckets.iter().enumerate() {
+            let (from, to) = bucket_bounds(bucket);
+            histogram.record_many(from.midpoint(to), count);
+        }
+        histogram
+    }
+
+    /// What has happened since an earlier moment of the same row.
+    pub fn since(&self, earlier: &OpCounts) -> OpCounts {
+        let buckets: Box<[u64]> =
+            self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
+        OpCounts {
+            ops: buckets.iter().fold(0, |sum, count| sum.saturating_add(*count)),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            lat_sum_ns: self.lat_sum_ns.saturating_sub(earlier.lat_sum_ns),
+            errors: self.errors.saturating_sub(earlier.errors),
+            buckets,
+        }
+    }
+}
+
+impl OpCounts {
+    fn absorb(&mut self, other: &OpCounts) {
+        self.ops = self.ops.saturating_add(other.ops);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.lat_sum_ns = self.lat_sum_ns.saturating_add(other.lat_sum_ns);
+        self.errors = self.errors.saturating_add(other.errors);
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine = mine.saturating_add(*theirs);
+        }
+    }
+}
+
+/// What several programs counted together: rows of the same kind, group and name are one, and so are reasons. States
+/// and other gauges are those of the last program, what is outstanding or held is the sum.
+pub fn together(snapshots: &[Snapshot]) -> (Vec<RowCounts>, Vec<ReasonCount>) {
+    let (mut rows, mut reasons): (Vec<RowCounts>, Vec<ReasonCount>) = Default::default();
+    for snapshot in snapshots {
+        for row in &snapshot.rows {
+            let same =
+                |known: &&mut RowCounts| (known.kind, &known.group, &known.name) == (row.kind, &row.group, &row.name);
+            match rows.iter_mut().find(same) {
+                Some(known) => known.absorb(row),
+                None => rows.push(row.clone()),
+            }
+        }
+        for reason in &snapshot.reasons {
+            match reasons.iter_mut().find(|known| known.text == reason.text) {
+                Some(known) => known.count = known.count.saturating_add(reason.count),
+                None => reasons.push(reason.clone()),
+            }
+        }
+    }
+    (rows, reasons)
+}
+
+impl RowCounts {
+    fn absorb(&mut self, other: &RowCounts) {
+        const SUMS: [Gauge; 5] =
+            [Gauge::OutstandingOps, Gauge::OutstandingBytes, Gauge::HeldOps, Gauge::HeldBytes, Gauge::Losses];
+        let before = self.gauges;
+        self.gauges = other.gauges;
+        for gauge in SUMS.map(|gauge| gauge as usize) {
+            self.gauges[gauge] = before[gauge].wrapping_add(other.gauges[gauge]);
+        }
+        self.ops.iter_mut().zip(&other.ops).for_each(|(mine, theirs)| mine.absorb(theirs));
+    }
+
+    /// A value that goes up and down. Outstanding and held amounts that are below 0 for a moment, between two
+    /// updates, are 0.
+    pub fn gauge(&self, gauge: Gauge) -> u64 {
+        let value = self.gauges[gauge as usize];
+        if value > i64::MAX as u64 { 0 } else { value }
+    }
+
+    /// What the row is doing.
+    pub fn state(&self) -> State {
+        State::ALL.into_iter().find(|state| *state as u64 == self.gauge(Gauge::State)).unwrap_or_default()
+    }
+
+    /// What was counted of one kind of op.
+    pub fn op(&self, op: Op) -> &OpCounts {
+        &self.ops[op as usize]
+    }
+}
+
+impl Snapshot {
+    /// What the bytes of a file say.
+    ///
+    /// # Errors
+    /// They are no board, or one that cannot be shown.
+    pub fn parse(bytes: &[u8]) -> Result<Snapshot, Invalid> {
+        let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        Snapshot::of_words(&words)
+    }
+
+    pub(crate) fn of_words(all: &[u64]) -> Result<Snapshot, Invalid> {
+        let field = |at: usize| all.get(at).copied().ok_or(Invalid::NoBoard);
+        if field(header::MAGIC)? != layout::MAGIC {
+            // One that is being made is all zeros.
+            return Err(if field(header::MAGIC)? == 0 { Invalid::NotReady } else { Invalid::NoBoard });
+        }
+        if field(header::VERSION)? != layout::VERSION {
+            return Err(Invalid::OtherVersion);
+        }
+        if field(header::READY)? != 1 {
+            return Err(Invalid::NotReady);
+        }
+        let kind = field(header::KIND)?;
+        let kind = BoardKind::ALL.into_iter().find(|known| *known as u64 == kind).ok_or(Invalid::OtherVersion)?;
+        let capacity = usize::try_from(field(header::ROWS)?).unwrap_or(usize::MAX).min(ROWS_MAX);
+        let part = |start: usize, count: usize| all.get(start..start + count);
+        let owner = Owner {
+            pid: field(header::PID)?,
+            start_ticks: field(header::START_TICKS)?,
+            pid_namespace: field(header::PID_NAMESPACE)?,
+            exe: (field(header::EXE_DEVICE)?, field(header::EXE_INODE)?),
+        };
+        Ok(Snapshot {
+            kind,
+            title: words::text(part(header::TITLE, header::TITLE_WORDS).unwrap_or_default()),
+            pid: owner.pid,
+            created_ns: field(header::CREATED_NS)?,
+            rows: (0..capacity)
+                .map_while(|index| Some((index, part(row_at(index), ROW_WORDS)?)))
+                .filter_map(read_row)
+                .collect(),
+            reasons: read_reasons((0..REASONS).map_while(|index| part(reason_at(index), layout::REASON_WORDS))),
+            owner,
+        })
+    }
+
+    /// A board that could not be read back: its own program has been overwritten. Shown as empty.
+    pub(crate) fn nothing(_: Invalid) -> Snapshot {
+        let (title, owner) = (String::new(), Owner::default());
+        Snapshot { kind: BoardKind::Trap, title, pid: 0, created_ns: 0, rows: Vec::new(), reasons: Vec::new(), owner }
+    }
+}
+
+fn read_row((index, words): (usize, &[u64])) -> Option<RowCounts> {
+    let kind = RowKind::ALL.into_iter().find(|known| *known as u64 == words[row::KIND])?;
+    if !words[row::GENERATION].is_multiple_of(2) {
+        return None; // it is changing hands
+    }
+    Some(RowCounts {
+        kind,
+        group: words::text(&words[row::GROUP..row::GROUP + row::GROUP_WORDS]),
+        name: words::text(&words[row::NAME..row::NAME + row::NAME_WORDS]),
+        identity: (index, words[row::GENERATION]),
+        gauges: std::array::from_fn(|gauge| words[row::GAUGES + gauge]),
+        ops: std::array::from_fn(|op| read_op(&words[row::OPS + op * OP_WORDS..][..OP_WORDS])),
+    })
+}
+
+fn read_op(words: &[u64]) -> OpCounts {
+    // A damaged board must not overflow a sum.
+    let buckets: Box<[u64]> =
+        words[op::HISTOGRAM..op::HISTOGRAM + BUCKETS].iter().map(|&n| n.min(u64::MAX >> 8)).collect();
+    OpCounts {
+        ops: buckets.iter().sum(),
+        bytes: words[op::BYTES],
+        lat_sum_ns: words[op::LAT_SUM_NS],
+        errors: words[op::ERRORS],
+        buckets,
+    }
+}
+
+fn read_reasons<'a>(all: impl Iterator<Item = &'a [u64]>) -> Vec<ReasonCount> {
+    let mut found: Vec<ReasonCount> = Vec::new();
+    for words in all.filter(|words| words[reason::STATE] == 2 && words[reason::COUNT] > 0) {
+        let (text, count) = (words::text(&words[reason::TEXT..]), words[reason::COUNT]);
+        match found.iter_mut().find(|known| known.text == text) {
+            Some(known) => known.count = known.count.saturating_add(count),
+            None => found.push(ReasonCount { text, count }),
+        }
+    }
+    found
+}
