@@ -1,0 +1,61 @@
+//! What the environment says: pools (see [`lanes::Pools::from_environment`]) and what is written down.
+//!
+//! Runs once, before `main`, where the standard library and allocation are allowed: hooks pass everything through
+//! until there are pools.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+
+use lanes::Pools;
+use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
+use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
+
+use crate::{async_io, context, errno, lane, process, said, stats, trace};
+
+/// `same-thread`: whoever reads a completion ring from memory is the thread that submits (see [`context`]).
+const RING_VARIABLE: &str = "IOTRAP_RING";
+
+/// Sets everything up, or says in one line why nothing is spread.
+pub fn begin() {
+    let _errno = errno::kept();
+    said::remember();
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let read = |path: &std::path::Path| std::fs::read_to_string(path);
+    // Independent of pools: it is about where requests block, not about where they go.
+    let asynchronous = variable(ASYNC_VARIABLE).is_some_and(|value| value != "0");
+    if asynchronous {
+        context::prepare(false);
+        process::watch();
+        let asked = |name: &str| variable(name).is_some_and(|value| value != "0");
+        async_io::prepare(asked(TRACE_VARIABLE) || asked(STATS_VARIABLE));
+    }
+    let pools = match Pools::from_environment(variable, read) {
+        Ok(Some(pools)) => pools,
+        Ok(None) if asynchronous => return,
+        Ok(None) => {
+            return say(&format!(
+                "nothing is spread: none of {TEXT_VARIABLE}, {FILE_VARIABLE} and {POOLS_VARIABLE} is set"
+            ));
+        }
+        Err(error) => return say(&format!("nothing is spread: {error}")),
+    };
+    let trusted = variable(RING_VARIABLE).as_deref() == Some("same-thread");
+    context::prepare(trusted);
+    if !asynchronous {
+        process::watch();
+    }
+    let text = variable(TRACE_VARIABLE).is_some_and(|value| value != "0");
+    let log = std::env::var_os(IOLOG_VARIABLE).and_then(|path| CString::new(path.as_bytes()).ok());
+    if let Err(error) = trace::begin(text, log.as_deref()) {
+        let error = std::io::Error::from_raw_os_error(error);
+        say(&format!("{IOLOG_VARIABLE}: nothing is recorded: {error}"));
+    }
+    if variable(STATS_VARIABLE).is_some_and(|value| value != "0") {
+        stats::want_summary();
+    }
+    lane::configure(pools);
+}
+
+fn say(text: &str) {
+    said::line(format!("iotrap: {text}\n").as_bytes());
+}

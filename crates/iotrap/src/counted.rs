@@ -1,0 +1,134 @@
+//! Reference counts of things that live in static tables, with generations: a holder of an old name notices that
+//! the place has been given to somebody else. Lock-free, usable in signal handlers.
+//!
+//! ```text
+//! free (0) ──claim──► 1 ──publish by whoever claimed──► n ──last release──► ENDING ──free──► free, next generation
+//! ```
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+/// References while the last holder cleans up, or the first one fills in: nobody else gets one.
+const BUSY: u32 = u32::MAX;
+
+/// Generation in the upper half, references in the lower.
+pub struct Count(AtomicU64);
+
+fn join(generation: u32, references: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(references)
+}
+
+fn split(state: u64) -> (u32, u32) {
+    ((state >> 32) as u32, state as u32)
+}
+
+impl Count {
+    /// A free place.
+    pub const fn free() -> Count {
+        Count(AtomicU64::new(0))
+    }
+
+    /// Takes a free place, which is then nobody else's until [`Count::publish`]; its new generation.
+    pub fn claim(&self) -> Option<u32> {
+        let state = self.0.load(Acquire);
+        let (generation, references) = split(state);
+        let next = generation.wrapping_add(1);
+        (references == 0 && self.0.compare_exchange(state, join(next, BUSY), AcqRel, Acquire).is_ok()).then_some(next)
+    }
+
+    /// Lets others in: the caller holds the first reference.
+    pub fn publish(&self, generation: u32) {
+        self.0.store(join(generation, 1), Release);
+    }
+
+    /// One more reference, if the place is still of this generation.
+    #[inline]
+    pub fn acquire(&self, generation: u32) -> bool {
+        let mut state = self.0.load(Acquire);
+        loop {
+            let (found, references) = split(state);
+            if found != generation || references == 0 || references >= BUSY - 1 {
+                return false;
+            }
+            match self.0.compare_exchange_weak(state, state + 1, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// One more reference, whatever the generation, which is returned; None while free, filled in or cleaned up.
+    pub fn acquire_any(&self) -> Option<u32> {
+        let (generation, references) = split(self.0.load(Acquire));
+        (references != 0 && self.acquire(generation)).then_some(generation)
+    }
+
+    /// Gives a reference back. True: it was the last, the caller cleans up and then calls [`Count::reset`].
+    #[inline]
+    #[must_use]
+    pub fn release(&self) -> bool {
+        let mut state = self.0.load(Acquire);
+        loop {
+            let (generation, references) = split(state);
+            let next = if references == 1 { join(generation, BUSY) } else { state - 1 };
+            match self.0.compare_exchange_weak(state, next, AcqRel, Acquire) {
+                Ok(_) => return references == 1,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Frees the place, after [`Count::release`] said so, or in a forked child, where nobody else is.
+    pub fn reset(&self) {
+        let (generation, _) = split(self.0.load(Acquire));
+        self.0.store(join(generation, 0), Release);
+    }
+
+    /// Whether anybody holds it.
+    pub fn in_use(&self) -> bool {
+        split(self.0.load(Acquire)).1 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_given_to_somebody_else_is_noticed() {
+        let count = Count::free();
+        assert_eq!(count.acquire_any(), None, "free");
+        let first = count.claim().unwrap();
+        assert!(!count.acquire(first), "not before it is published");
+        assert_eq!(count.claim(), None);
+        count.publish(first);
+        assert!(count.acquire(first));
+        assert!(!count.release());
+        assert!(count.release(), "the last one");
+        assert!(!count.acquire(first), "being cleaned up");
+        assert_eq!(count.claim(), None);
+        count.reset();
+        let second = count.claim().unwrap();
+        count.publish(second);
+        assert!(!count.acquire(first), "another generation");
+        assert_eq!(count.acquire_any(), Some(second));
+    }
+
+    #[test]
+    fn only_one_releases_last() {
+        let count = Count::free();
+        for _ in 0..1000 {
+            let generation = count.claim().unwrap();
+            count.publish(generation);
+            let lasts: usize = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4)
+                    .map(|_| scope.spawn(|| if count.acquire(generation) { usize::from(count.release()) } else { 0 }))
+                    .collect();
+                let own = usize::from(count.release());
+                own + threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+            });
+            assert_eq!(lasts, 1);
+            count.reset();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Everything that closes: the number is forgotten BEFORE it is free for others, and an error of a lane is an error
+//! of the file.
+
+use core::ffi::{c_int, c_uint};
+
+use crate::async_io;
+use crate::errno;
+use crate::process;
+use crate::raw;
+use crate::real;
+use crate::table::{self, Entry};
+use crate::trace;
+use crate::tracking;
+
+/// close(2).
+///
+/// # Safety
+/// As close(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    async_io::settle(fd);
+    match table::get(fd) {
+        // SAFETY: the caller's.
+        Entry::Nothing => unsafe { real::close(fd) },
+        Entry::Lane(_) if process::is_own() => {
+            // The program has never been given this number.
+            errno::set(libc::EBADF);
+            -1
+        }
+        // SAFETY: the caller's.
+        _ if !process::is_own() => unsafe { real::close(fd) },
+        _ => {
+            trace::closed(fd);
+            // What this lane shows to others has to be what the lanes have written.
+            if let Some(group) = crate::group::GroupRef::of(fd) {
+                let _errno = errno::kept();
+                group.node().revalidate(fd);
+            }
+            let entry = table::take(fd);
+            // SAFETY: the caller's.
+            let result = unsafe { real::close(fd) };
+            merge(result, tracking::closed(entry))
+        }
+    }
+}
+
+/// The program's own error comes first, then that of a lane.
+fn merge(result: c_int, lanes: raw::Result<()>) -> c_int {
+    match lanes {
+        Err(error) if result == 0 => {
+            errno::set(error);
+            -1
+        }
+        _ => result,
+    }
+}
+
+/// A stream is about to close its descriptor.
+///
+/// # Safety
+/// The stream is the program's, or null.
+pub unsafe fn before_stream(file: *mut libc::FILE) -> Entry {
+    if file.is_null() || !(crate::lane::active() || async_io::active()) {
+        return Entry::Nothing;
+    }
+    let _errno = errno::kept();
+    // SAFETY: the caller's: an open stream.
+    let fd = unsafe { libc::fileno(file) };
+    async_io::settle(fd);
+    if table::get(fd) == Entry::Nothing || !process::is_own() { Entry::Nothing } else { table::take(fd) }
+}
+
+/// fclose(3).
+///
+/// # Safety
+/// As fclose(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fclose(file: *mut libc::FILE) -> c_int {
+    // SAFETY: the caller's.
+    let entry = unsafe { before_stream(file) };
+    // SAFETY: the caller's.
+    let result = unsafe { real::fclose(file) };
+    merge(result, tracking::closed(entry))
+}
+
+/// close_range(2).
+///
+/// # Safety
+/// As close_range(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let result = range(first, last, flags as c_uint);
+    errno::libc_result(result) as c_int
+}
+
+/// closefrom(3).
+///
+/// # Safety
+/// As closefrom(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
+    let _ = range(first.max(0) as c_uint, c_uint::MAX, 0);
+}
+
+fn bare_range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
+    // SAFETY: integers only; what is closed is what the program asked for.
+    unsafe { raw::call(libc::SYS_close_range, first as usize, last as usize, flags as usize, 0, 0, 0) }
+}
+
+/// close_range(2) around the lanes' files, which the program does not know.
+pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
+    /// CLOSE_RANGE_UNSHARE and CLOSE_RANGE_CLOEXEC (linux/close_range.h).
+    const UNSHARE: c_uint = 1 << 1;
+    const CLOEXEC: c_uint = 1 << 2;
+    if flags & CLOEXEC == 0 {
+        let number = |value: c_uint| c_int::try_from(value).unwrap_or(c_int::MAX);
+        async_io::settle_range(number(first), number(last));
+    }
+    if first > last || flags & !(UNSHARE | CLOEXEC) != 0 || table::used() == 0 || !process::is_own() {
+        return bare_range(first, last, flags);
+    }
+    if flags & UNSHARE != 0 {
+        // The caller's own table of descriptors from here on; what is closed in it is closed for nobody else.
+        // SAFETY: integers only.
+        let alone = unsafe { raw::call(libc::SYS_unshare, libc::CLONE_FILES as usize, 0, 0, 0, 0, 0) };
+        return if alone < 0 { alone } else { range(first, last, flags & !UNSHARE) };
+    }
+    let limit = c_int::try_from(last).unwrap_or(c_int::MAX);
+    let from = c_int::try_from(first).unwrap_or(c_int::MAX);
+    let (mut from, mut result) = (from, 0);
+    for (fd, entry) in table::entries(from, limit) {
+        if let Entry::Lane(_) = entry {
+            if fd > from {
+                result = first_error(result, bare_range(from as c_uint, fd as c_uint - 1, flags));
+            }
+            from = fd + 1;
+        } else if flags & CLOEXEC == 0 {
+            let entry = table::take(fd);
+            // Closed here and now, so that nobody gets the number while the entry is gone and the lanes still open.
+            let _ = raw::close(fd);
+            let _ = tracking::closed(entry);
+        }
+    }
+    if from as c_uint <= last {
+        result = first_error(result, bare_range(from as c_uint, last, flags));
+    }
+    result
+}
+
+fn first_error(before: isize, now: isize) -> isize {
+    if before < 0 { before } else { now }
+}

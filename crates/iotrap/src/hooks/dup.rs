@@ -1,0 +1,175 @@
+//! dup, dup2, dup3, fcntl: descriptors of one open file share one group.
+
+use core::ffi::c_int;
+
+use crate::errno;
+use crate::group::GroupRef;
+use crate::process;
+use crate::raw;
+use crate::real;
+use crate::reason::Reason;
+use crate::table::{self, Entry};
+use crate::trace;
+use crate::tracking;
+
+/// `new` is one more descriptor of what `old` is.
+fn share(old: c_int, new: c_int) -> c_int {
+    if new < 0 || (table::get(old) == Entry::Nothing && table::get(new) == Entry::Nothing) {
+        return new;
+    }
+    if process::is_own() {
+        let _errno = errno::kept();
+        drop(GroupRef::held_by(table::take(new)));
+        if let Some(group) = GroupRef::of(old) {
+            tracking::enter(new, group);
+            trace::duplicated(old, new);
+        }
+    }
+    new
+}
+
+/// dup(2).
+///
+/// # Safety
+/// As dup(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
+    if let Entry::Lane(_) = table::get(fd)
+        && process::is_own()
+    {
+        errno::set(libc::EBADF);
+        return -1;
+    }
+    // SAFETY: the caller's.
+    share(fd, unsafe { real::dup(fd) })
+}
+
+/// dup2(2).
+///
+/// # Safety
+/// As dup2(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
+    // SAFETY: the caller's.
+    onto(from, to, || unsafe { real::dup2(from, to) })
+}
+
+/// dup3(2).
+///
+/// # Safety
+/// As dup3(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's.
+    onto(from, to, || unsafe { real::dup3(from, to, flags) })
+}
+
+/// Closes `to` and makes it a descriptor of what `from` is.
+fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
+    if from != to {
+        crate::async_io::settle(to);
+    }
+    let quiet = table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing;
+    if quiet || from == to || !process::is_own() {
+        return real();
+    }
+    if crate::async_io::owns(to) {
+        // Whatever would come of it, it would not be the program's file. (dup2(2) knows EBUSY.)
+        errno::set(libc::EBUSY);
+        return -1;
+    }
+    if let Entry::Lane(name) = table::get(to) {
+        // The program takes a number that it believes to be free. The lane is given up, once nobody uses it.
+        if let Some(group) = GroupRef::acquire(name) {
+            let _errno = errno::kept();
+            group.node().end(Reason::Limit);
+            group.node().drain();
+            let _ = table::remove(to, Entry::Lane(name));
+            group.lose(to);
+        }
+    }
+    let before = table::take(to);
+    let result = real();
+    if result < 0 {
+        // Nothing was closed: it is what it was.
+        if before != Entry::Nothing && !table::put_back(to, before) {
+            drop(GroupRef::held_by(before));
+        }
+        return result;
+    }
+    {
+        let _errno = errno::kept();
+        let _ = tracking::closed(before); // dup2(2): errors of closing are not told
+    }
+    share(from, result)
+}
+
+/// fcntl(2).
+///
+/// # Safety
+/// As fcntl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's.
+    control(fd, command, argument, || unsafe { real::fcntl(fd, command, argument) })
+}
+
+/// fcntl(2) with 64-bit offsets.
+///
+/// # Safety
+/// As fcntl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the caller's.
+    control(fd, command, argument, || unsafe { real::fcntl64(fd, command, argument) })
+}
+
+fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => share(fd, real()),
+        libc::F_SETFL => set_flags(fd, argument as c_int, real),
+        // A lease is a promise about who else has the file open: the lanes are somebody else.
+        libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
+            let lock: *const libc::flock = core::ptr::with_exposed_provenance(argument);
+            // SAFETY: null, or what the program gives these commands.
+            if unsafe { lock.as_ref() }.is_some_and(|lock| c_int::from(lock.l_type) != libc::F_UNLCK) {
+                super::lock::before(fd);
+            }
+            real()
+        }
+        libc::F_SETLEASE => {
+            super::lock::before(fd);
+            real()
+        }
+        _ => real(),
+    }
+}
+
+/// Flags that lanes can follow; with the others the file is no longer what was opened.
+const FOLLOWED: c_int = libc::O_NONBLOCK | libc::O_NDELAY | libc::O_NOATIME;
+
+fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
+    let Some(group) = GroupRef::of(fd) else { return real() };
+    let settable = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | FOLLOWED;
+    let errno_before = errno::get();
+    let before = raw::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
+    let changed = (before ^ flags) & settable;
+    if changed & (libc::O_APPEND | libc::O_DIRECT | libc::O_ASYNC) != 0 {
+        // Before it happens: nothing that is decided by the old flags may come after it.
+        group.node().end(Reason::Flags);
+        group.node().drain();
+        if changed & libc::O_DIRECT != 0 && group.writes() {
+            group.node().soil();
+        }
+    }
+    errno::set(errno_before);
+    let result = real();
+    if result >= 0 && group.ended().is_none() {
+        for (_, file) in group.open_lanes() {
+            if raw::fcntl(file, libc::F_SETFL, flags as usize).is_err() {
+                group.end(Reason::Flags);
+            }
+        }
+    }
+    result
+}

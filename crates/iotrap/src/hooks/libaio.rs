@@ -1,0 +1,732 @@
+//! io_setup, io_submit, io_getevents, io_pgetevents, io_destroy: libaio's functions over the bare system calls, with
+//! libaio's convention (`-errno` is returned, `errno` is left alone).
+//!
+//! A request of a spread file goes to the kernel in the program's own iocb, which for the duration of the call names
+//! a lane's file ([`crate::window`]); what the kernel has is recorded ([`crate::inflight`]); the event that comes back
+//! is the program's own in every byte, except that a read which failed because of its lane has been done elsewhere.
+
+use core::ffi::{c_int, c_long, c_void};
+
+use crate::async_io;
+use crate::context::{self, Context};
+use crate::group::GroupRef;
+use crate::inflight::{self, Record, Taken, VECTORS};
+use crate::lane;
+use crate::raw;
+use crate::reason::Reason;
+use crate::spread::{self, Kind};
+use crate::table::{self, Entry};
+use crate::trace;
+use crate::tracking;
+use crate::window::{self, Window};
+
+/// `struct iocb` (linux/aio_abi.h), little-endian.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Iocb {
+    /// aio_data
+    pub data: u64,
+    /// aio_key
+    pub key: u32,
+    /// aio_rw_flags
+    pub flags: c_int,
+    /// aio_lio_opcode
+    pub opcode: u16,
+    /// aio_reqprio
+    pub priority: i16,
+    /// aio_fildes
+    pub file: c_int,
+    /// aio_buf
+    pub buffer: u64,
+    /// aio_nbytes
+    pub count: u64,
+    /// aio_offset
+    pub offset: i64,
+    reserved: u64,
+    /// aio_flags
+    pub options: u32,
+    /// aio_resfd
+    pub event_file: c_int,
+}
+
+#[cfg(target_endian = "big")]
+compile_error!("aio_key and aio_rw_flags lie the other way round");
+
+const _: () = assert!(size_of::<Iocb>() == 64, "as linux/aio_abi.h has it");
+
+/// `struct io_event`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Event {
+    /// aio_data of the iocb
+    pub data: u64,
+    /// address of the iocb
+    pub obj: u64,
+    /// bytes or `-errno`
+    pub res: i64,
+    /// secondary result
+    pub res2: i64,
+}
+
+/// IOCB_CMD_*.
+pub mod opcode {
+    #![allow(missing_docs, reason = "the kernel's names")]
+    pub const PREAD: u16 = 0;
+    pub const PWRITE: u16 = 1;
+    pub const FSYNC: u16 = 2;
+    pub const FDSYNC: u16 = 3;
+    pub const PREADV: u16 = 7;
+    pub const PWRITEV: u16 = 8;
+}
+
+impl Iocb {
+    /// All zero.
+    pub const fn empty() -> Iocb {
+        Iocb {
+            data: 0,
+            key: 0,
+            flags: 0,
+            opcode: 0,
+            priority: 0,
+            file: 0,
+            buffer: 0,
+            count: 0,
+            offset: 0,
+            reserved: 0,
+            options: 0,
+            event_file: 0,
+        }
+    }
+
+    /// A request that ends at once: a write of no bytes.
+    pub fn write_of_nothing(file: c_int, data: u64) -> Iocb {
+        Iocb { data, file, opcode: opcode::PWRITE, ..Iocb::empty() }
+    }
+
+    /// Whether what has to be zero is.
+    pub fn is_unreserved(&self) -> bool {
+        self.reserved == 0
+    }
+
+    /// Changes the descriptor, and nothing else.
+    ///
+    /// # Safety
+    /// The iocb is valid, and nobody else uses it.
+    pub unsafe fn set_file(iocb: *mut Iocb, file: c_int) {
+        // SAFETY: the caller's.
+        let place = unsafe { &raw mut (*iocb).file };
+        // SAFETY: the caller's; volatile because the kernel and other threads look at it.
+        unsafe { place.write_volatile(file) };
+    }
+}
+
+/// libaio's io_setup(3).
+///
+/// # Safety
+/// As io_setup(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn io_setup(events: c_int, context: *mut u64) -> c_int {
+    // SAFETY: the caller's.
+    let result = unsafe { setup(events as usize, context) };
+    result as c_int
+}
+
+/// io_setup(2).
+///
+/// # Safety
+/// As io_setup(2).
+pub unsafe fn setup(events: usize, context: *mut u64) -> isize {
+    // SAFETY: the caller's.
+    let result = unsafe { raw::call(libc::SYS_io_setup, events, context as usize, 0, 0, 0, 0) };
+    if result == 0 && (lane::active() || async_io::active()) {
+        crate::process::notice_fork();
+        // SAFETY: the kernel has just written it.
+        let id = unsafe { context.read() };
+        context::add(id);
+        if let Some((place, _)) = context::find(id).filter(|_| async_io::active()) {
+            async_io::context_made(place, events);
+        }
+    }
+    result
+}
+
+/// libaio's io_destroy(3).
+///
+/// # Safety
+/// As io_destroy(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn io_destroy(context: u64) -> c_int {
+    // SAFETY: the caller's.
+    let result = unsafe { destroy(context) };
+    result as c_int
+}
+
+/// io_destroy(2).
+///
+/// # Safety
+/// As io_destroy(2).
+pub unsafe fn destroy(context: u64) -> isize {
+    let found = context::find(context).map(|(place, _)| place);
+    found.into_iter().for_each(async_io::context_ends);
+    // Nobody may look into a ring that is about to be unmapped.
+    if let Some(place) = found {
+        context::remove(place);
+    }
+    // SAFETY: the caller's. It waits for everything that is in flight.
+    let result = unsafe { raw::call(libc::SYS_io_destroy, context as usize, 0, 0, 0, 0, 0) };
+    if let Some(place) = found {
+        inflight::take_all_of(place, forget);
+    }
+    result
+}
+
+/// libaio's io_submit(3).
+///
+/// # Safety
+/// As io_submit(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn io_submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> c_int {
+    // SAFETY: the caller's.
+    let result = unsafe { submit(context, count, iocbs) };
+    result as c_int
+}
+
+unsafe fn submit_bare(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
+    // SAFETY: the caller's.
+    unsafe { raw::call(libc::SYS_io_submit, context as usize, count as usize, iocbs as usize, 0, 0, 0) }
+}
+
+/// io_submit(2).
+///
+/// # Safety
+/// As io_submit(2).
+pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
+    // SAFETY: the caller's, all of it or a part.
+    let spread = |count: c_long, iocbs: *mut *mut Iocb| unsafe { submit_spread(context, count, iocbs) };
+    if async_io::active() {
+        crate::process::notice_fork();
+        // SAFETY: the caller's.
+        return unsafe { async_io::submit(context, count, iocbs, spread) };
+    }
+    spread(count, iocbs)
+}
+
+/// io_submit(2) of requests of which those for files on pools are spread.
+///
+/// # Safety
+/// As io_submit(2).
+unsafe fn submit_spread(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
+    let ours = lane::active()
+        && count > 0
+        && !iocbs.is_null()
+        // SAFETY: the caller's: `count` pointers to iocbs.
+        && unsafe { any_of_a_pool(iocbs, count) };
+    if !ours {
+        // SAFETY: the caller's.
+        return unsafe { submit_bare(context, count, iocbs) };
+    }
+    let mut done: c_long = 0;
+    while done < count {
+        let part = (count - done).min(window::MOST as c_long);
+        let from = iocbs.wrapping_add(done as usize);
+        // SAFETY: the caller's, a part of it.
+        let result = unsafe { submit_part(context, part as usize, from) };
+        match result {
+            Part::Submitted(all) if all == part => done += all,
+            Part::Submitted(some) => return (done + some) as isize,
+            // A part of which nothing was taken ends the batch; its errno is told only if it is the first.
+            Part::Failed(errno) if done == 0 => return errno,
+            Part::Failed(_) => return done as isize,
+        }
+    }
+    done as isize
+}
+
+/// Whether any of these requests is for a file on a pool.
+///
+/// # Safety
+/// `iocbs` points to `count` pointers to iocbs; null pointers among them are passed over.
+unsafe fn any_of_a_pool(iocbs: *mut *mut Iocb, count: c_long) -> bool {
+    (0..count as usize).any(|at| {
+        // SAFETY: the caller's.
+        let iocb = unsafe { *iocbs.wrapping_add(at) };
+        // SAFETY: the caller's: null, or an iocb.
+        let Some(request) = (unsafe { iocb.as_ref() }) else { return false };
+        match table::get(request.file) {
+            Entry::Nothing => false,
+            // Its reads stay where they are.
+            Entry::Quiet(_) => trace::on() || !matches!(request.opcode, opcode::PREAD | opcode::PREADV),
+            Entry::File(_) | Entry::Lane(_) => true,
+        }
+    })
+}
+
+enum Part {
+    Submitted(c_long),
+    /// `-errno`
+    Failed(isize),
+}
+
+/// A request as it was prepared, to be undone if the kernel does not take it.
+#[derive(Clone, Copy)]
+enum Prepared {
+    /// Not ours.
+    Plain,
+    /// Counted and recorded under this key.
+    Recorded(u64),
+}
+
+/// At most [`window::MOST`] requests.
+///
+/// # Safety
+/// As io_submit(2).
+unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part {
+    let registered = context::find(context);
+    let spreads = registered.is_some_and(|(place, found)| found.may_be_spread(place));
+    let mut window = if spreads { Window::claim(context) } else { None };
+    let mut prepared = [Prepared::Plain; window::MOST];
+    let now_ns = raw::now_ns();
+    let mut ready = 0;
+    let mut stopped = None;
+    for (at, slot) in prepared.iter_mut().enumerate().take(count) {
+        // SAFETY: the caller's: `count` pointers.
+        let iocb = unsafe { *iocbs.wrapping_add(at) };
+        if iocb.is_null() {
+            ready += 1;
+            continue; // the kernel's EFAULT
+        }
+        // SAFETY: the caller's: an iocb.
+        match unsafe { prepare(registered, window.as_mut(), iocb, ready > 0, now_ns) } {
+            Ok(done) => *slot = done,
+            Err(why) => {
+                stopped = Some(why);
+                break;
+            }
+        }
+        ready += 1;
+    }
+    if let Some((_, found)) = registered {
+        let recorded = prepared.iter().filter(|slot| matches!(slot, Prepared::Recorded(_))).count();
+        found.recorded(recorded as i32);
+    }
+    let mut result = 0;
+    if ready > 0 {
+        if let Some(window) = &window {
+            window.open();
+        }
+        // SAFETY: the caller's; iocbs that we changed name open files of lanes.
+        result = unsafe { submit_bare(context, ready as c_long, iocbs) };
+    }
+    if let Some(window) = window {
+        window.close();
+    }
+    let taken = usize::try_from(result).unwrap_or(0);
+    let refused = result == -libc::EBADF as isize;
+    for (at, slot) in prepared.iter().enumerate().take(ready).skip(taken) {
+        if let (Prepared::Recorded(key), Some((_, found))) = (slot, registered)
+            && let Some(taken) = inflight::take(*key)
+        {
+            found.recorded(-1);
+            undo(taken, refused && at == 0, now_ns);
+        }
+    }
+    match (result, stopped) {
+        // A lane's file that the kernel does not know any more: once more, from the own lane.
+        _ if refused && matches!(prepared.first(), Some(Prepared::Recorded(_))) => {
+            // SAFETY: the caller's; every iocb has been put back.
+            match unsafe { submit_bare(context, count as c_long, iocbs) } {
+                some @ 0.. => Part::Submitted(some as c_long),
+                errno => Part::Failed(errno),
+            }
+        }
+        (errno, _) if errno < 0 => Part::Failed(errno),
+        (0, Some(Stop::Failed(errno))) => Part::Failed(-errno as isize),
+        // What could not be prepared yet (the same iocb twice) can be now that the first part is in.
+        (some, Some(Stop::Later)) if some as usize == ready && ready > 0 => {
+            // SAFETY: the caller's, the rest of it.
+            match unsafe { submit_part(context, count - ready, iocbs.wrapping_add(ready)) } {
+                Part::Submitted(more) => Part::Submitted(some as c_long + more),
+                Part::Failed(_) => Part::Submitted(some as c_long),
+            }
+        }
+        (some, _) => Part::Submitted(some as c_long),
+    }
+}
+
+enum Stop {
+    /// The request fails: errno.
+    Failed(c_int),
+    /// It has to wait until what is before it has been submitted.
+    Later,
+}
+
+/// Chooses a lane for one request, changes its iocb and records it. `begun` if it is not the first of its batch.
+///
+/// # Safety
+/// The iocb is valid.
+unsafe fn prepare(
+    registered: Option<(usize, &'static Context)>,
+    window: Option<&mut Window>,
+    iocb: *mut Iocb,
+    begun: bool,
+    now_ns: u64,
+) -> Result<Prepared, Stop> {
+    // SAFETY: the caller's.
+    let request = unsafe { iocb.read() };
+    let fd = request.file;
+    let Some(group) = GroupRef::of(fd) else {
+        // The iocb is in this batch already, changed: it is submitted once more afterwards.
+        let twice = matches!(table::get(fd), Entry::Lane(_)) && window.is_some_and(|window| window.has(iocb));
+        return if twice { Err(Stop::Later) } else { Ok(Prepared::Plain) };
+    };
+    let (kind, vectored) = match request.opcode {
+        opcode::PREAD => (Kind::Read, false),
+        opcode::PWRITE => (Kind::Write, false),
+        opcode::PREADV => (Kind::Read, true),
+        opcode::PWRITEV => (Kind::Write, true),
+        opcode::FSYNC | opcode::FDSYNC => {
+            // The kernel syncs the own lane. What other lanes were given and have acknowledged is synced before.
+            let synced = tracking::sync_lanes(&group, fd, request.opcode == opcode::FDSYNC);
+            return synced.map(|()| Prepared::Plain).map_err(Stop::Failed);
+        }
+        _ => {
+            Reason::Opcode.count();
+            return Ok(Prepared::Plain);
+        }
+    };
+    if kind == Kind::Write && !group.is_direct() {
+        group.node().soil();
+    }
+    let mut vectors = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; VECTORS];
+    // SAFETY: the caller's: what the kernel would read.
+    let Some((bytes, kept)) = (unsafe { extent(&request, vectored, &mut vectors) }) else {
+        return Ok(Prepared::Plain); // the kernel's EFAULT or EINVAL
+    };
+    trace::submitted(fd, &group, kind, request.offset, bytes);
+    if !group.is_direct() && !group.spreads_buffered() {
+        return Ok(Prepared::Plain);
+    }
+    let Some((place, found)) = registered else {
+        Reason::Ring.count();
+        return Ok(Prepared::Plain);
+    };
+    // Only the own lane knows where the end is, and what other flags there may be.
+    let known_flags = libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_HIPRI | libc::RWF_NOWAIT;
+    let plain_flags = request.flags & !known_flags == 0;
+    let Some(pool) = group.pool() else { return Ok(Prepared::Plain) };
+    // Clients of FUSE end reads at the size that they remember: such a one has to be carried out again.
+    let mendable = kind == Kind::Write || !group.node().is_fuse() || (kept > 0 && found.is_fetched_by_function());
+    let choice = if plain_flags
+        && mendable
+        && let Some(window) = &window
+        && window.has_room()
+    {
+        match spread::choose(&group, fd, kind, request.offset, bytes, now_ns) {
+            Some(choice) => choice,
+            // Every lane's window is full. The program has requests to wait for, and EAGAIN is how it is told.
+            None if begun || found.has_records() => {
+                Reason::Window.count();
+                return Err(Stop::Failed(libc::EAGAIN));
+            }
+            None => spread::own(&group, pool, bytes, now_ns),
+        }
+    } else {
+        if plain_flags { Reason::Ring } else { Reason::Flagged }.count();
+        spread::own(&group, pool, bytes, now_ns)
+    };
+    let record = Record {
+        group: group.name(),
+        ticket: choice.ticket,
+        fd,
+        opcode: request.opcode,
+        flags: request.flags,
+        bytes,
+        offset: request.offset,
+        vectors,
+        count: kept,
+    };
+    let counted_in = choice.file.map(|_| group.node_ref());
+    let Some(key) = inflight::key(place, iocb.expose_provenance() as u64) else {
+        spread::cancel(&group, &choice, now_ns);
+        return Ok(Prepared::Plain);
+    };
+    if !inflight::enter(key, record, counted_in) {
+        Reason::Busy.count();
+        spread::cancel(&group, &choice, now_ns);
+        return Ok(Prepared::Plain);
+    }
+    core::mem::forget(group); // the record has the reference now
+    if let (Some(file), Some(window)) = (choice.file, window) {
+        // SAFETY: the caller's; it is submitted before the window is closed. There is room: asked above.
+        let _ = unsafe { window.change(iocb, fd, file) };
+    }
+    Ok(Prepared::Recorded(key))
+}
+
+/// The bytes of a request and where they lie: the first few vectors, and how many those are if they are all.
+///
+/// # Safety
+/// The request is one that the kernel could be given.
+unsafe fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VECTORS]) -> Option<(u64, u8)> {
+    if !vectored {
+        let base: *mut c_void = core::ptr::with_exposed_provenance_mut(request.buffer as usize);
+        *vectors.first_mut()? = libc::iovec { iov_base: base, iov_len: request.count as usize };
+        return Some((request.count, 1));
+    }
+    // UIO_MAXIOV: more is EINVAL.
+    if request.buffer == 0 || request.count > 1024 {
+        return None;
+    }
+    let given: *const libc::iovec = core::ptr::with_exposed_provenance(request.buffer as usize);
+    let mut bytes = 0u64;
+    for at in 0..request.count as usize {
+        // SAFETY: the caller's: `count` vectors.
+        let vector = unsafe { given.wrapping_add(at).read_unaligned() };
+        bytes = bytes.saturating_add(vector.iov_len as u64);
+        if let Some(place) = vectors.get_mut(at) {
+            *place = vector;
+        }
+    }
+    Some((bytes, if request.count as usize <= VECTORS { request.count as u8 } else { 0 }))
+}
+
+/// A request that the kernel has not taken; `refused` if it is the one whose descriptor it does not know.
+fn undo(taken: Taken, refused: bool, now_ns: u64) {
+    let group = GroupRef::again(taken.record.group);
+    if let Some(node) = taken.counted_in {
+        node.get().lane_ends();
+    }
+    let ticket = taken.record.ticket;
+    if refused && ticket.lane != group.own() {
+        let kind = kind_of(taken.record.opcode);
+        spread::finish(&group, ticket, kind, taken.record.offset, -i64::from(libc::EBADF), true, now_ns);
+    } else if let Some(pool) = group.pool() {
+        pool.cancel(ticket, now_ns);
+    }
+}
+
+/// A request of a context that is gone.
+fn forget(taken: Taken) {
+    undo(taken, false, raw::now_ns());
+}
+
+/// `struct timespec` of io_getevents.
+type Timeout = *mut libc::timespec;
+
+/// libaio's io_getevents(3), in both of its versions: LIBAIO_0.1 had no `min_count`, so that what is the number of
+/// events there now was their address then. No program asks for that many events.
+///
+/// # Safety
+/// As io_getevents(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn io_getevents(
+    context: u64,
+    min_count: c_long,
+    count: c_long,
+    events: *mut Event,
+    timeout: Timeout,
+) -> c_int {
+    const ADDRESSES: c_long = 1 << 16;
+    if count >= ADDRESSES && (count as usize).is_multiple_of(align_of::<Event>()) && is_old_call(events, timeout) {
+        let old_events: *mut Event = core::ptr::with_exposed_provenance_mut(count as usize);
+        // SAFETY: the caller's, of the older convention: (context, count, events, timeout).
+        return unsafe { get_events(context, 1, min_count, old_events, events.cast(), None) as c_int };
+    }
+    // What libaio does: nothing in the ring and no time to wait needs no system call.
+    // SAFETY: the caller's: null or a timespec.
+    if let Some(timeout) = unsafe { timeout.as_ref() }
+        && (timeout.tv_sec, timeout.tv_nsec) == (0, 0)
+        && (lane::active() || async_io::active())
+        && context::is_empty(context)
+    {
+        if let Some((_, found)) = context::find(context) {
+            found.fetching();
+            found.fetched(0);
+        }
+        return 0;
+    }
+    // SAFETY: the caller's.
+    unsafe { get_events(context, min_count, count, events, timeout, None) as c_int }
+}
+
+/// Whether a call with a huge count is one of LIBAIO_0.1, whose fourth argument is a timeout.
+fn is_old_call(fourth: *mut Event, _fifth: Timeout) -> bool {
+    let timeout: *const libc::timespec = fourth.cast();
+    // SAFETY: null, or, in a call of the present convention, the events: at least as large as a timespec.
+    let plausible = |time: &libc::timespec| (0..1_000_000_000).contains(&time.tv_nsec) && time.tv_sec >= 0;
+    // SAFETY: see above.
+    unsafe { timeout.as_ref() }.is_none_or(plausible)
+}
+
+/// libaio's io_pgetevents(3).
+///
+/// # Safety
+/// As io_pgetevents(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn io_pgetevents(
+    context: u64,
+    min_count: c_long,
+    count: c_long,
+    events: *mut Event,
+    timeout: Timeout,
+    mask: *mut libc::sigset_t,
+) -> c_int {
+    /// Bytes of the kernel's signal set.
+    const MASK_BYTES: usize = 8;
+    let mask = [mask as usize, MASK_BYTES];
+    // SAFETY: the caller's.
+    unsafe { get_events(context, min_count, count, events, timeout, Some(mask.as_ptr().cast())) as c_int }
+}
+
+/// io_getevents(2), or io_pgetevents(2) with the signal mask as that takes it.
+///
+/// # Safety
+/// As those.
+pub unsafe fn get_events(
+    context: u64,
+    min_count: c_long,
+    count: c_long,
+    events: *mut Event,
+    timeout: Timeout,
+    mask: Option<*const c_void>,
+) -> isize {
+    let number = if mask.is_some() { raw::SYS_IO_PGETEVENTS } else { libc::SYS_io_getevents };
+    let mask = mask.map_or(0, |mask| mask as usize);
+    let bare = || {
+        let (min_count, count) = (min_count as usize, count as usize);
+        // SAFETY: the caller's.
+        unsafe { raw::call(number, context as usize, min_count, count, events as usize, timeout as usize, mask) }
+    };
+    let Some((place, found)) = context::find(context).filter(|_| lane::active() || async_io::active()) else {
+        return bare();
+    };
+    found.fetching();
+    let result = bare();
+    let got = usize::try_from(result).unwrap_or(0);
+    if got > 0 {
+        let now_ns = raw::now_ns();
+        let mut retired = 0;
+        for at in 0..got {
+            let event = events.wrapping_add(at);
+            // SAFETY: the kernel has just written it.
+            let mut seen = unsafe { event.read() };
+            if async_io::translate(&mut seen) {
+                // SAFETY: as above.
+                unsafe { event.write(seen) };
+                continue;
+            }
+            window::restore(context, core::ptr::with_exposed_provenance_mut(seen.obj as usize));
+            if !found.has_records() {
+                continue;
+            }
+            match retire(place, &mut seen, now_ns) {
+                Retired::Unknown => continue,
+                Retired::Changed => {
+                    // SAFETY: as above.
+                    unsafe { event.write(seen) };
+                }
+                Retired::AsItCame => {}
+            }
+            retired += 1;
+        }
+        if retired > 0 {
+            found.recorded(-retired);
+        }
+    }
+    found.fetched(got as u64);
+    result
+}
+
+/// What was found out about an event.
+enum Retired {
+    /// It is of no request that was recorded.
+    Unknown,
+    /// The program gets it as the kernel made it.
+    AsItCame,
+    /// It was changed, because the read was done on another lane.
+    Changed,
+}
+
+/// Takes the record of a request out that has come back.
+fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
+    let Some(taken) = inflight::key(place, event.obj).and_then(inflight::take) else { return Retired::Unknown };
+    let Taken { record, certain, counted_in } = taken;
+    let group = GroupRef::again(record.group);
+    if let Some(node) = counted_in {
+        node.get().lane_ends();
+    }
+    let kind = kind_of(record.opcode);
+    let mut fault = spread::is_lane_fault(&group, record.ticket.lane, event.res);
+    let short = event.res >= 0 && (event.res as u64) < record.bytes && record.ticket.lane != group.own();
+    let counted = event.res;
+    let mut done = Retired::AsItCame;
+    if kind == Kind::Read && (fault || short) {
+        let other = if certain && record.count > 0 { again(&group, &record, short) } else { None };
+        if let Some(other) = other {
+            // An error that the other lanes give as well is the file's.
+            fault = fault && other >= 0;
+            if other >= 0 {
+                event.res = other as i64;
+                event.res2 = 0;
+                done = Retired::Changed;
+            }
+        }
+    }
+    spread::finish(&group, record.ticket, kind, record.offset, counted, fault, now_ns);
+    done
+}
+
+fn kind_of(code: u16) -> Kind {
+    if matches!(code, opcode::PREAD | opcode::PREADV) { Kind::Read } else { Kind::Write }
+}
+
+/// Carries a read out on another lane: on the own one if it came back short, on any if it failed.
+fn again(group: &GroupRef, record: &Record, short: bool) -> Option<isize> {
+    let carry = |fd: c_int| {
+        let count = c_int::from(record.count);
+        // SAFETY: the buffers are the request's: the program gets them back with the event, which it has not yet.
+        unsafe {
+            raw::transfer_vectors(libc::SYS_preadv2, fd, record.vectors.as_ptr(), count, record.offset, record.flags)
+        }
+    };
+    // The program may close its descriptor while the request is in flight, and the number may be another file's. A
+    // duplicate of it is certainly ours if the table still says so after it was made: closing removes it there first.
+    let own = if record.ticket.lane == group.own() || group.node().ended().is_some() {
+        None // (closing a duplicate would drop the program's locks)
+    } else {
+        raw::fcntl(record.fd, libc::F_DUPFD_CLOEXEC, 0).ok()
+    };
+    let own = match own {
+        Some(own) if matches!(table::get(record.fd), Entry::File(name) if name == record.group) => Some(own),
+        Some(other) => {
+            let _ = raw::close(other);
+            None
+        }
+        None => None,
+    };
+    let result = if short {
+        if let Some(file) = group.file(record.ticket.lane) {
+            raw::revalidate(file);
+        }
+        own.map(carry)
+    } else {
+        spread::elsewhere(group, own.unwrap_or(-1), record.ticket.lane, carry)
+    };
+    if let Some(own) = own {
+        let _ = raw::close(own);
+    }
+    result
+}
+
+/// An event that the program takes from the ring by itself: nothing can be done about what is in it.
+pub fn retire_unseen(place: usize, found: &Context, event: &Event) {
+    let Some(taken) = inflight::key(place, event.obj).and_then(inflight::take) else { return };
+    found.recorded(-1);
+    let group = GroupRef::again(taken.record.group);
+    if let Some(node) = taken.counted_in {
+        node.get().lane_ends();
+    }
+    let kind = kind_of(taken.record.opcode);
+    let fault = spread::is_lane_fault(&group, taken.record.ticket.lane, event.res);
+    spread::finish(&group, taken.record.ticket, kind, taken.record.offset, event.res, fault, raw::now_ns());
+}

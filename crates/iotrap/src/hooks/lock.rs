@@ -1,0 +1,69 @@
+//! flock, lockf (and fcntl's locks): a locked file stays on the lane that holds the lock.
+
+use core::ffi::c_int;
+
+use crate::errno;
+use crate::group::GroupRef;
+use crate::lane;
+use crate::node::NodeRef;
+use crate::real;
+use crate::reason::Reason;
+use crate::tracking;
+
+/// The file is about to be locked through `fd`, which may be any descriptor of it.
+pub fn before(fd: c_int) {
+    if !lane::active() {
+        return;
+    }
+    let _errno = errno::kept();
+    let end = |node: NodeRef| {
+        node.get().end(Reason::Locked);
+        // What other lanes are doing comes before the lock; what they have written is what its holder sees.
+        node.get().drain();
+        node.get().revalidate(fd);
+    };
+    match GroupRef::of(fd) {
+        Some(group) => end(group.node_ref()),
+        // Opened where we do not see it, by stdio: from now on the file is known, and stays so, because we would not
+        // see it closed either; a descriptor of ours that came and went would drop the lock.
+        None => {
+            if let Some(node) = tracking::node_of_pool_file(fd) {
+                end(node);
+            }
+        }
+    }
+}
+
+/// flock(2).
+///
+/// # Safety
+/// As flock(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn flock(fd: c_int, operation: c_int) -> c_int {
+    if operation & libc::LOCK_UN == 0 {
+        before(fd);
+    }
+    // SAFETY: the caller's.
+    unsafe { real::flock(fd, operation) }
+}
+
+macro_rules! lockf {
+    ($($name:ident)*) => {
+        $(
+            /// lockf(3).
+            ///
+            /// # Safety
+            /// As lockf(3).
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(fd: c_int, command: c_int, length: i64) -> c_int {
+                if matches!(command, libc::F_LOCK | libc::F_TLOCK) {
+                    before(fd);
+                }
+                // SAFETY: the caller's.
+                unsafe { real::$name(fd, command, length) }
+            }
+        )*
+    };
+}
+
+lockf! { lockf lockf64 }

@@ -1,0 +1,20 @@
+//! The functions that the program calls: ours, under libc's and libaio's names, one file per subject.
+//!
+//! A hook calls the real function with the program's own arguments unless there is a reason not to, never panics,
+//! allocates nothing, and leaves `errno` as the program expects it.
+//!
+//! Libaio requests that the kernel would carry out synchronously go to [`crate::async_io`] (`IOTRAP_ASYNC=1`).
+
+pub mod close;
+pub mod dup;
+pub mod exit;
+pub mod libaio;
+pub mod lock;
+pub mod map;
+pub mod open;
+pub mod posix_aio;
+pub mod rw;
+pub mod size;
+pub mod sync;
+pub mod syscall;
+pub mod uring;

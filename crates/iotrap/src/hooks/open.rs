@@ -1,0 +1,179 @@
+//! open and its kin: the real call first, then the other lanes. stdio's: what it writes is written through the page
+//! cache where nobody sees it.
+
+use core::ffi::{c_char, c_int};
+
+use crate::errno;
+use crate::group::GroupRef;
+use crate::lane;
+use crate::node;
+use crate::raw;
+use crate::real;
+use crate::reason::Reason;
+use crate::trace;
+use crate::tracking;
+
+type Path = *const c_char;
+type Mode = libc::mode_t;
+type File = *mut libc::FILE;
+
+const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+
+/// A file is about to be cut to nothing by opening it.
+///
+/// # Safety
+/// The path is the program's.
+unsafe fn before(at: c_int, path: Path, flags: c_int) {
+    if flags & libc::O_TRUNC == 0 || !lane::active() {
+        return;
+    }
+    let _errno = errno::kept();
+    // SAFETY: the caller's.
+    if let Ok(stat) = unsafe { raw::stat_at(at, path) }
+        && let Some(known) = node::find(stat.st_dev, stat.st_ino)
+    {
+        known.get().drain();
+        known.release();
+    }
+}
+
+fn after(fd: c_int, flags: c_int) -> c_int {
+    if fd >= 0 {
+        let _errno = errno::kept();
+        tracking::opened(fd, flags);
+        trace::opened(fd);
+    }
+    fd
+}
+
+/// The functions of one file: what they are called with, where their path begins, and their flags.
+macro_rules! opens {
+    ($($name:ident($($argument:ident: $type:ty),*) at $at:expr, of $path:ident, with $flags:expr;)*) => {
+        $(
+            /// The function of that name of open(2) or creat(2).
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the caller's.
+                unsafe { before($at, $path, $flags) };
+                // SAFETY: the caller's. (On x86-64 and AArch64 a variadic mode is passed like any other argument.)
+                let fd = unsafe { real::$name($($argument),*) };
+                after(fd, $flags)
+            }
+        )*
+    };
+}
+
+opens! {
+    open(path: Path, flags: c_int, mode: Mode) at libc::AT_FDCWD, of path, with flags;
+    open64(path: Path, flags: c_int, mode: Mode) at libc::AT_FDCWD, of path, with flags;
+    openat(at: c_int, path: Path, flags: c_int, mode: Mode) at at, of path, with flags;
+    openat64(at: c_int, path: Path, flags: c_int, mode: Mode) at at, of path, with flags;
+    creat(path: Path, mode: Mode) at libc::AT_FDCWD, of path, with CREAT;
+    creat64(path: Path, mode: Mode) at libc::AT_FDCWD, of path, with CREAT;
+    __open_2(path: Path, flags: c_int) at libc::AT_FDCWD, of path, with flags;
+    __open64_2(path: Path, flags: c_int) at libc::AT_FDCWD, of path, with flags;
+    __openat_2(at: c_int, path: Path, flags: c_int) at at, of path, with flags;
+    __openat64_2(at: c_int, path: Path, flags: c_int) at at, of path, with flags;
+}
+
+/// openat2(2), which libc has no function for.
+///
+/// # Safety
+/// As openat2(2).
+pub unsafe fn by_openat2(at: c_int, path: Path, how: *const core::ffi::c_void, bytes: usize) -> c_int {
+    // SAFETY: the caller's: null, or a struct open_how, which begins with the flags.
+    let flags = unsafe { how.cast::<u64>().as_ref() }.copied().unwrap_or(0) as c_int;
+    // SAFETY: the caller's.
+    unsafe { before(at, path, flags) };
+    // SAFETY: the caller's.
+    let fd = unsafe { raw::call(libc::SYS_openat2, raw::arg(at), path as usize, how as usize, bytes, 0, 0) };
+    after(errno::libc_result(fd) as c_int, flags)
+}
+
+/// What stdio has opened: if it may write, nobody sees when.
+fn after_stdio(file: File, mode: Path) -> File {
+    if file.is_null() || !lane::active() {
+        return file;
+    }
+    let _errno = errno::kept();
+    // SAFETY: stdio has just made it.
+    let fd = unsafe { libc::fileno(file) };
+    // SAFETY: fopen has read the mode: NUL-terminated.
+    let mode = unsafe { core::ffi::CStr::from_ptr(mode) }.to_bytes();
+    let reads_only = mode.first() == Some(&b'r') && !mode.contains(&b'+');
+    if reads_only {
+        // What was there before was closed where we could not see it.
+        drop(GroupRef::held_by(crate::table::take(fd)));
+        return file;
+    }
+    // Known from here on, so that whoever opens the file besides finds out.
+    tracking::opened(fd, libc::O_RDWR);
+    if let Some(group) = GroupRef::of(fd) {
+        group.node().end(Reason::Stdio);
+        group.node().drain();
+    }
+    file
+}
+
+macro_rules! stdio {
+    ($($name:ident)*) => {
+        $(
+            /// stdio's function of that name.
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(path: Path, mode: Path) -> File {
+                // SAFETY: the caller's.
+                after_stdio(unsafe { real::$name(path, mode) }, mode)
+            }
+        )*
+    };
+}
+
+stdio! { fopen fopen64 }
+
+macro_rules! reopens {
+    ($($name:ident)*) => {
+        $(
+            /// freopen(3): closes, and opens something else.
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(path: Path, mode: Path, file: File) -> File {
+                // SAFETY: the caller's.
+                let entry = unsafe { super::close::before_stream(file) };
+                // SAFETY: the caller's.
+                let file = unsafe { real::$name(path, mode, file) };
+                let _errno = errno::kept();
+                let _ = tracking::closed(entry); // freopen(3): errors of closing are not told
+                after_stdio(file, mode)
+            }
+        )*
+    };
+}
+
+reopens! { freopen freopen64 }
+
+/// fdopen(3): from here on stdio reads and writes where nobody sees it.
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: Path) -> File {
+    // SAFETY: the caller's.
+    let file = unsafe { real::fdopen(fd, mode) };
+    if !file.is_null()
+        && let Some(group) = GroupRef::of(fd)
+    {
+        let _errno = errno::kept();
+        group.node().end(Reason::Stdio);
+        group.node().drain();
+        group.node().revalidate(fd);
+    }
+    file
+}

@@ -1,0 +1,169 @@
+//! What changes a file's size, or its contents without passing through the program: carried out by the own lane, with
+//! nothing in flight on the others, which are then told to look again.
+
+use core::ffi::{c_char, c_int, c_uint};
+
+use crate::errno;
+use crate::group::GroupRef;
+use crate::lane;
+use crate::node;
+use crate::raw;
+use crate::real;
+use crate::table::{self, Entry};
+
+/// Drains the lanes, lets `change` do it on the own lane, and makes everybody look again.
+fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
+    crate::async_io::settle(fd);
+    if table::get(fd) == Entry::Nothing {
+        return change();
+    }
+    let Some(group) = GroupRef::of(fd) else { return change() };
+    {
+        let _errno = errno::kept();
+        group.node().drain();
+        group.node().revalidate(fd);
+    }
+    let result = change();
+    let _errno = errno::kept();
+    if !group.is_direct() && group.writes() {
+        group.node().soil();
+    }
+    group.node().measure(fd);
+    for (_, file) in group.open_lanes() {
+        raw::revalidate(file);
+    }
+    result
+}
+
+macro_rules! changes {
+    ($($name:ident($fd:ident $(, $argument:ident: $type:ty)*);)*) => {
+        $(
+            /// The function of that name of ftruncate(2), fallocate(2) or posix_fallocate(3).
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($fd: c_int $(, $argument: $type)*) -> c_int {
+                // SAFETY: the caller's.
+                alone($fd, || unsafe { real::$name($fd $(, $argument)*) })
+            }
+        )*
+    };
+}
+
+changes! {
+    ftruncate(fd, length: i64);
+    ftruncate64(fd, length: i64);
+    fallocate(fd, mode: c_int, offset: i64, length: i64);
+    fallocate64(fd, mode: c_int, offset: i64, length: i64);
+    posix_fallocate(fd, offset: i64, length: i64);
+    posix_fallocate64(fd, offset: i64, length: i64);
+}
+
+macro_rules! truncates {
+    ($($name:ident)*) => {
+        $(
+            /// truncate(2).
+            ///
+            /// # Safety
+            /// As truncate(2).
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(path: *const c_char, length: i64) -> c_int {
+                // SAFETY: the caller's.
+                unsafe { by_path(path, || real::$name(path, length)) }
+            }
+        )*
+    };
+}
+
+truncates! { truncate truncate64 }
+
+/// # Safety
+/// The path is the program's.
+unsafe fn by_path(path: *const c_char, change: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the caller's.
+    let stat = || unsafe { raw::stat_at(libc::AT_FDCWD, path) }.ok();
+    let errno_before = errno::get();
+    let known = if lane::active() { stat().and_then(|stat| node::find(stat.st_dev, stat.st_ino)) } else { None };
+    errno::set(errno_before);
+    let Some(known) = known else { return change() };
+    known.get().drain();
+    let result = change();
+    if let Some(stat) = stat() {
+        known.get().cut(stat.st_size as u64);
+    }
+    known.release();
+    result
+}
+
+/// From one descriptor to another: what is read has to be what lanes have written, and what is written is news to them.
+fn between<T>(from: c_int, to: c_int, change: impl FnOnce() -> T) -> T {
+    if table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing {
+        return change();
+    }
+    if let Some(group) = GroupRef::of(from) {
+        let _errno = errno::kept();
+        group.node().drain();
+        group.node().revalidate(from);
+    }
+    alone(to, || {
+        let result = change();
+        // It went through the page cache, whatever the flags of the descriptor.
+        if let Some(group) = GroupRef::of(to) {
+            group.node().soil();
+        }
+        result
+    })
+}
+
+macro_rules! sendfiles {
+    ($($name:ident)*) => {
+        $(
+            /// sendfile(2).
+            ///
+            /// # Safety
+            /// As sendfile(2).
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(to: c_int, from: c_int, offset: *mut i64, count: usize) -> isize {
+                // SAFETY: the caller's.
+                between(from, to, || unsafe { real::$name(to, from, offset, count) })
+            }
+        )*
+    };
+}
+
+sendfiles! { sendfile sendfile64 }
+
+/// copy_file_range(2).
+///
+/// # Safety
+/// As copy_file_range(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn copy_file_range(
+    from: c_int,
+    from_at: *mut i64,
+    to: c_int,
+    to_at: *mut i64,
+    count: usize,
+    flags: c_uint,
+) -> isize {
+    // SAFETY: the caller's.
+    between(from, to, || unsafe { real::copy_file_range(from, from_at, to, to_at, count, flags) })
+}
+
+/// splice(2).
+///
+/// # Safety
+/// As splice(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn splice(
+    from: c_int,
+    from_at: *mut i64,
+    to: c_int,
+    to_at: *mut i64,
+    count: usize,
+    flags: c_uint,
+) -> isize {
+    // SAFETY: the caller's.
+    between(from, to, || unsafe { real::splice(from, from_at, to, to_at, count, flags) })
+}

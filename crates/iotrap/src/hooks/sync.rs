@@ -1,0 +1,97 @@
+//! fsync and its kin: every lane that was written, and the own one; the first error is the program's.
+
+use core::ffi::{c_int, c_uint};
+
+use crate::errno;
+use crate::group::GroupRef;
+use crate::raw;
+use crate::real;
+use crate::table::{self, Entry};
+use crate::trace;
+use crate::tracking;
+
+/// The lanes, then the own one by the real function.
+fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int {
+    crate::async_io::settle(fd);
+    if table::get(fd) == Entry::Nothing {
+        return real();
+    }
+    let Some(group) = GroupRef::of(fd) else { return real() };
+    trace::synced(fd, data_only);
+    let lanes = {
+        let _errno = errno::kept();
+        tracking::sync_lanes(&group, fd, data_only)
+    };
+    let result = real(); // also after an error: what can be made durable is
+    {
+        let _errno = errno::kept();
+        group.node().revalidate(fd);
+    }
+    match lanes {
+        Err(error) => {
+            errno::set(error);
+            -1
+        }
+        Ok(()) => result,
+    }
+}
+
+/// fsync(2).
+///
+/// # Safety
+/// As fsync(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fsync(fd: c_int) -> c_int {
+    // SAFETY: the caller's.
+    every_lane(fd, false, || unsafe { real::fsync(fd) })
+}
+
+/// fdatasync(2).
+///
+/// # Safety
+/// As fdatasync(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fdatasync(fd: c_int) -> c_int {
+    // SAFETY: the caller's.
+    every_lane(fd, true, || unsafe { real::fdatasync(fd) })
+}
+
+/// syncfs(2), as far as this file goes: the other lanes are other file systems to the kernel.
+///
+/// # Safety
+/// As syncfs(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
+    // SAFETY: the caller's.
+    every_lane(fd, false, || unsafe { real::syncfs(fd) })
+}
+
+/// sync_file_range(2). Lanes are written past their caches: there the same range is asked for.
+///
+/// # Safety
+/// As sync_file_range(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sync_file_range(fd: c_int, offset: i64, count: i64, flags: c_uint) -> c_int {
+    let Some(group) = GroupRef::of(fd) else {
+        // SAFETY: the caller's.
+        return unsafe { real::sync_file_range(fd, offset, count, flags) };
+    };
+    let mut lanes = Ok(());
+    for (_, file) in group.open_lanes() {
+        // SAFETY: integers only.
+        let result = unsafe {
+            let (offset, count) = (offset as usize, count as usize);
+            raw::call(libc::SYS_sync_file_range, raw::arg(file), offset, count, flags as usize, 0, 0)
+        };
+        lanes = lanes.and(raw::check(result).map(drop));
+    }
+    // SAFETY: the caller's.
+    let result = unsafe { real::sync_file_range(fd, offset, count, flags) };
+    match lanes {
+        Err(error) if result == 0 => {
+            errno::set(error);
+            -1
+        }
+        _ => result,
+    }
+}

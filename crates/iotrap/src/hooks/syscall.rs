@@ -1,0 +1,97 @@
+//! `syscall`: programs that call the kernel by number (libaio's users without libaio, databases) reach the same hooks.
+
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+use super::{close, dup, libaio, lock, map, open, rw, size, sync, uring};
+use crate::errno;
+use crate::raw;
+
+/// syscall(2). Six arguments are passed on whatever their number: that is what libc's does.
+///
+/// # Safety
+/// As the system call of that number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let fd = a as c_int;
+    /// The hook of that call. Those of libaio return `-errno`, the others have set errno.
+    macro_rules! hook {
+        ($hook:expr) => {{
+            // SAFETY: the caller's: the arguments are those of the call by that number.
+            let result = unsafe { $hook };
+            result as c_long
+        }};
+    }
+    macro_rules! kernel {
+        ($hook:expr) => {{
+            // SAFETY: the caller's: the arguments are those of the call by that number.
+            let result = unsafe { $hook };
+            errno::libc_result(result) as c_long
+        }};
+    }
+    match number {
+        libc::SYS_io_setup => kernel!(libaio::setup(a, b as *mut u64)),
+        libc::SYS_io_destroy => kernel!(libaio::destroy(a as u64)),
+        libc::SYS_io_submit => kernel!(libaio::submit(a as u64, b as c_long, c as *mut *mut libaio::Iocb)),
+        libc::SYS_io_getevents => {
+            let (events, timeout) = (d as *mut libaio::Event, e as *mut libc::timespec);
+            kernel!(libaio::get_events(a as u64, b as c_long, c as c_long, events, timeout, None))
+        }
+        raw::SYS_IO_PGETEVENTS => {
+            let (events, timeout, mask) = (d as *mut libaio::Event, e as *mut libc::timespec, f as *const c_void);
+            kernel!(libaio::get_events(a as u64, b as c_long, c as c_long, events, timeout, Some(mask)))
+        }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open => hook!(open::open(a as *const c_char, b as c_int, c as libc::mode_t)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_creat => hook!(open::creat(a as *const c_char, b as libc::mode_t)),
+        libc::SYS_openat => hook!(open::openat(fd, b as *const c_char, c as c_int, d as libc::mode_t)),
+        libc::SYS_openat2 => hook!(open::by_openat2(fd, b as *const c_char, c as *const c_void, d)),
+        libc::SYS_close => hook!(close::close(fd)),
+        libc::SYS_close_range => hook!(close::close_range(a as c_uint, b as c_uint, c as c_int)),
+        libc::SYS_dup => hook!(dup::dup(fd)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_dup2 => hook!(dup::dup2(fd, b as c_int)),
+        libc::SYS_dup3 => hook!(dup::dup3(fd, b as c_int, c as c_int)),
+        libc::SYS_fcntl => hook!(dup::fcntl(fd, b as c_int, c)),
+        libc::SYS_flock => hook!(lock::flock(fd, b as c_int)),
+        libc::SYS_pread64 => hook!(rw::pread64(fd, b as *mut c_void, c, d as i64)),
+        libc::SYS_pwrite64 => hook!(rw::pwrite64(fd, b as *const c_void, c, d as i64)),
+        libc::SYS_preadv => hook!(rw::preadv64(fd, b as *const libc::iovec, c as c_int, d as i64)),
+        libc::SYS_pwritev => hook!(rw::pwritev64(fd, b as *const libc::iovec, c as c_int, d as i64)),
+        libc::SYS_preadv2 => hook!(rw::preadv64v2(fd, b as *const libc::iovec, c as c_int, d as i64, f as c_int)),
+        libc::SYS_pwritev2 => hook!(rw::pwritev64v2(fd, b as *const libc::iovec, c as c_int, d as i64, f as c_int)),
+        libc::SYS_write => hook!(rw::write(fd, b as *const c_void, c)),
+        libc::SYS_writev => hook!(rw::writev(fd, b as *const libc::iovec, c as c_int)),
+        libc::SYS_fsync => hook!(sync::fsync(fd)),
+        libc::SYS_fdatasync => hook!(sync::fdatasync(fd)),
+        libc::SYS_syncfs => hook!(sync::syncfs(fd)),
+        libc::SYS_sync_file_range => hook!(sync::sync_file_range(fd, b as i64, c as i64, d as c_uint)),
+        libc::SYS_ftruncate => hook!(size::ftruncate64(fd, b as i64)),
+        libc::SYS_truncate => hook!(size::truncate64(a as *const c_char, b as i64)),
+        libc::SYS_fallocate => hook!(size::fallocate64(fd, b as c_int, c as i64, d as i64)),
+        libc::SYS_sendfile => hook!(size::sendfile64(fd, b as c_int, c as *mut i64, d)),
+        libc::SYS_copy_file_range => {
+            hook!(size::copy_file_range(fd, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint))
+        }
+        libc::SYS_splice => hook!(size::splice(fd, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint)),
+        libc::SYS_io_uring_setup => {
+            // SAFETY: the caller's.
+            let ring = unsafe { raw::call(number, a, b, c, d, e, f) };
+            uring::set_up_by_system_call(ring as c_int);
+            errno::libc_result(ring) as c_long
+        }
+        libc::SYS_mmap => {
+            map::before(e as c_int, c as c_int, d as c_int);
+            kernel!(raw::call(number, a, b, c, d, e, f))
+        }
+        _ => kernel!(raw::call(number, a, b, c, d, e, f)),
+    }
+}

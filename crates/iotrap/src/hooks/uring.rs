@@ -1,0 +1,562 @@
+//! liburing's entry points: reads and writes are spread before they are submitted, where that is safe.
+//!
+//! Submission queue entries are written by inline code of the program, and completions are read by inline code too, so
+//! all that can be done is to change the descriptor of an entry between the two: in io_uring_submit(3) and its kin.
+//! An entry is changed only if the lane's file is certain to be the one that is meant, now and when the kernel comes to
+//! it, and if its completion can be told from all others of the ring: plain reads and writes with an offset, not
+//! linked, not drained, without fixed files or provided buffers, with a `user_data` that no other one in flight has. What has
+//! ended is found by looking at the completion queue, which keeps entries after they have been consumed.
+//!
+//! A read that fails because of its lane cannot be done again behind the program's back: its error is the program's.
+//! Rings that are driven by system calls (fio's io_uring engine) go through as they are, and are counted.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use crate::async_io;
+use crate::errno;
+use crate::group::GroupRef;
+use crate::lane;
+use crate::process;
+use crate::raw;
+use crate::real;
+use crate::reason::Reason;
+use crate::spread::{self, Choice, Kind};
+use crate::table::{self, Entry, Name};
+use crate::trace;
+use crate::tracking;
+
+/// Rings of a process of which requests are spread.
+const RINGS: usize = 64;
+/// Spread requests of one ring in flight.
+const SLOTS: usize = 512;
+
+/// `struct io_uring_sq` of liburing 2.0 and later, as far as it has stayed the same.
+#[repr(C)]
+struct SubmissionQueue {
+    head: *const AtomicU32,
+    tail: *const AtomicU32,
+    mask: *const AtomicU32,
+    entries: *const AtomicU32,
+    flags: *const AtomicU32,
+    dropped: *const AtomicU32,
+    array: *mut c_uint,
+    requests: *mut Request,
+    /// Submitted up to here.
+    own_head: c_uint,
+    /// Written up to here.
+    own_tail: c_uint,
+    bytes: usize,
+    start: *mut c_void,
+    rest: [c_uint; 4],
+}
+
+impl SubmissionQueue {
+    /// The entries that have been written and not submitted.
+    fn written(&self) -> impl Iterator<Item = *mut Request> {
+        // SAFETY: the ring is mapped.
+        let mask = unsafe { (*self.mask).load(Relaxed) };
+        let at = move |index: u32| (self.own_head.wrapping_add(index) & mask) as usize;
+        (0..self.own_tail.wrapping_sub(self.own_head)).map(move |index| self.requests.wrapping_add(at(index)))
+    }
+}
+
+/// `struct io_uring_cq`.
+#[repr(C)]
+struct CompletionQueue {
+    head: *const AtomicU32,
+    tail: *const AtomicU32,
+    mask: *const AtomicU32,
+    entries: *const AtomicU32,
+    flags: *const AtomicU32,
+    overflow: *const AtomicU32,
+    completions: *const Completion,
+    bytes: usize,
+    start: *mut c_void,
+    rest: [c_uint; 4],
+}
+
+/// `struct io_uring`, its beginning.
+#[repr(C)]
+pub struct Uring {
+    submission: SubmissionQueue,
+    completion: CompletionQueue,
+    /// IORING_SETUP_*
+    flags: c_uint,
+    ring_fd: c_int,
+}
+
+/// `struct io_uring_sqe` (linux/io_uring.h) of the usual 64 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Request {
+    opcode: u8,
+    flags: u8,
+    priority: u16,
+    file: c_int,
+    offset: u64,
+    address: u64,
+    count: u32,
+    rw_flags: u32,
+    user_data: u64,
+    buffer: u16,
+    personality: u16,
+    file_index: u32,
+    rest: [u64; 2],
+}
+
+const _: () = assert!(size_of::<Request>() == 64, "as linux/io_uring.h has it");
+
+/// `struct io_uring_cqe` of the usual 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Completion {
+    user_data: u64,
+    result: i32,
+    flags: u32,
+}
+
+/// IORING_OP_*.
+mod opcode {
+    pub const READV: u8 = 1;
+    pub const WRITEV: u8 = 2;
+    pub const READ: u8 = 22;
+    pub const WRITE: u8 = 23;
+    pub const FSYNC: u8 = 3;
+    pub const CLOSE: u8 = 19;
+    pub const FALLOCATE: u8 = 17;
+    pub const FTRUNCATE: u8 = 55;
+}
+
+/// IOSQE_ASYNC: the only flag of a request that does not matter here.
+const ASYNC: u8 = 1 << 4;
+/// IOSQE_IO_LINK and IOSQE_IO_HARDLINK: what follows is part of a chain.
+const LINKS: u8 = 1 << 2 | 1 << 3;
+/// IORING_SETUP_IOPOLL, SQE128, CQE32, DEFER_TASKRUN, NO_SQARRAY: other rules, entries of other sizes, or completions
+/// that nobody sees before the program asks for them.
+const OTHER_RINGS: c_uint = 1 << 0 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
+/// IORING_SQ_CQ_OVERFLOW
+const OVERFLOW: u32 = 1 << 1;
+
+#[derive(Clone, Copy)]
+struct Slot {
+    user_data: u64,
+    group: Name,
+    kind: Kind,
+    choice: Choice,
+    offset: i64,
+}
+
+struct Ring {
+    /// The address of the program's `struct io_uring`.
+    id: AtomicU64,
+    /// One thread looks at the rest.
+    taken: AtomicBool,
+    /// How far its completions have been looked at.
+    seen: AtomicU32,
+    in_flight: AtomicU32,
+    slots: UnsafeCell<[Option<Slot>; SLOTS]>,
+}
+
+// SAFETY: the slots are touched only by the thread that has set `taken`.
+unsafe impl Sync for Ring {}
+
+static ALL: [Ring; RINGS] = [const {
+    Ring {
+        id: AtomicU64::new(0),
+        taken: AtomicBool::new(false),
+        seen: AtomicU32::new(0),
+        in_flight: AtomicU32::new(0),
+        slots: UnsafeCell::new([const { None }; SLOTS]),
+    }
+}; RINGS];
+
+/// A ring that this thread has taken; dropping it lets others have it.
+struct Held<'a> {
+    ring: &'a Ring,
+    /// The program's, if it is there.
+    uring: *const Uring,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.ring.taken.store(false, Release);
+    }
+}
+
+impl Ring {
+    fn hold(&'static self, wait: bool) -> Option<Held<'static>> {
+        while self.taken.swap(true, AcqRel) {
+            if !wait {
+                return None;
+            }
+            raw::pause();
+        }
+        let uring = core::ptr::with_exposed_provenance(self.id.load(Acquire) as usize);
+        Some(Held { ring: self, uring })
+    }
+}
+
+fn known(uring: *const Uring) -> Option<&'static Ring> {
+    let id = uring.expose_provenance() as u64;
+    ALL.iter().find(|ring| id != 0 && ring.id.load(Acquire) == id)
+}
+
+/// The ring of the program's structure, entered if it is new. None if another thread is at it or there is no room.
+///
+/// # Safety
+/// A valid `struct io_uring`.
+unsafe fn held(uring: *const Uring) -> Option<Held<'static>> {
+    if let Some(ring) = known(uring) {
+        return ring.hold(false);
+    }
+    for ring in &ALL {
+        if ring.id.load(Relaxed) != 0 {
+            continue;
+        }
+        let Some(held) = ring.hold(false) else { continue };
+        if ring.id.load(Acquire) == 0 {
+            // SAFETY: the caller's.
+            let tail = unsafe { (*uring).completion.tail };
+            // SAFETY: the ring is mapped.
+            let seen = unsafe { (*tail).load(Acquire) };
+            ring.seen.store(seen, Relaxed);
+            ring.in_flight.store(0, Relaxed);
+            ring.id.store(uring.expose_provenance() as u64, Release);
+            return Some(Held { ring: core::mem::ManuallyDrop::new(held).ring, uring });
+        }
+    }
+    None
+}
+
+impl Held<'_> {
+    #[allow(clippy::mut_from_ref, reason = "whoever has taken the ring is alone with its slots")]
+    fn slots(&self) -> &mut [Option<Slot>; SLOTS] {
+        // SAFETY: taken: nobody else's; no two of these references are used at a time.
+        unsafe { &mut *self.ring.slots.get() }
+    }
+
+    /// Retires what has come back since the last time.
+    fn catch_up(&self) {
+        if self.ring.in_flight.load(Relaxed) == 0 || self.uring.is_null() {
+            return;
+        }
+        // SAFETY: entered with a valid structure, and taken out before it ends (io_uring_queue_exit).
+        let queue = unsafe { &(*self.uring).completion };
+        // SAFETY: the ring is mapped as long as it is entered.
+        let tail = unsafe { (*queue.tail).load(Acquire) };
+        // SAFETY: as above.
+        let mask = unsafe { (*queue.mask).load(Relaxed) };
+        // SAFETY: as above.
+        let submission = unsafe { &(*self.uring).submission };
+        // SAFETY: as above.
+        let flags = unsafe { (*submission.flags).load(Acquire) };
+        let mut at = self.ring.seen.load(Relaxed);
+        let now_ns = raw::now_ns();
+        if flags & OVERFLOW != 0 {
+            // The queue is full, and what has ended since is not in it before the program has made room: it may be
+            // anything. What the program has not fetched it has no right to rely on.
+            self.end_all(now_ns);
+        }
+        if tail.wrapping_sub(at) > mask.wrapping_add(1) {
+            // More than the queue holds: what they were is gone, but nothing of ours can still be in flight longer.
+            at = tail.wrapping_sub(mask.wrapping_add(1));
+            self.end_all(now_ns);
+        }
+        while at != tail {
+            let place = queue.completions.wrapping_add((at & mask) as usize);
+            // SAFETY: within the mapped queue; the kernel has written it.
+            let completion = unsafe { place.read_volatile() };
+            let slots = self.slots();
+            let ours = |slot: &&mut Option<Slot>| slot.is_some_and(|slot| slot.user_data == completion.user_data);
+            if let Some(slot) = slots.iter_mut().find(ours).and_then(Option::take) {
+                self.ring.in_flight.fetch_sub(1, AcqRel);
+                retire(&slot, i64::from(completion.result), now_ns);
+            }
+            at = at.wrapping_add(1);
+        }
+        self.ring.seen.store(at, Relaxed);
+    }
+
+    fn end_all(&self, now_ns: u64) {
+        for slot in self.slots().iter_mut().filter_map(Option::take) {
+            self.ring.in_flight.fetch_sub(1, AcqRel);
+            let group = GroupRef::again(slot.group);
+            spread::cancel(&group, &slot.choice, now_ns);
+        }
+    }
+
+    /// Chooses lanes for what is about to be submitted; not for writes if there are `syncs` among it: what they cover is
+    /// not submitted beside them.
+    ///
+    /// # Safety
+    /// The submission queue is the calling thread's, as liburing demands.
+    unsafe fn spread(&self, syncs: bool) {
+        // SAFETY: the caller's.
+        let queue = unsafe { &(*self.uring).submission };
+        let now_ns = raw::now_ns();
+        let mut chained = false;
+        for place in queue.written() {
+            // SAFETY: an entry that the program has written and not submitted.
+            let request = unsafe { place.read() };
+            let follows = chained;
+            chained = request.flags & LINKS != 0;
+            let Entry::File(_) = table::get(request.file) else { continue };
+            let writes = matches!(request.opcode, opcode::WRITE | opcode::WRITEV);
+            if follows || request.flags & !ASYNC != 0 || !is_plain(&request) || (writes && syncs) {
+                Reason::Uring.count();
+                continue;
+            }
+            if let Some(file) = self.choose(&request, now_ns) {
+                // SAFETY: as above; nobody else writes it before it is submitted.
+                let field = unsafe { &raw mut (*place).file };
+                // SAFETY: as above.
+                unsafe { field.write(file) };
+            }
+        }
+    }
+
+    /// The lane's file for a request; None if it stays as it is.
+    fn choose(&self, request: &Request, now_ns: u64) -> Option<c_int> {
+        let fd = request.file;
+        let group = GroupRef::of(fd)?;
+        let kind = if matches!(request.opcode, opcode::READ | opcode::READV) { Kind::Read } else { Kind::Write };
+        if kind == Kind::Read && group.node().is_fuse() {
+            Reason::Uring.count(); // it may end at a size that the lane remembers, and nobody could mend it
+            return None;
+        }
+        let unfit = if kind == Kind::Read { libc::O_WRONLY } else { libc::O_RDONLY };
+        if group.flags() & libc::O_ACCMODE == unfit {
+            return None;
+        }
+        let offset = i64::try_from(request.offset).ok()?;
+        let bytes = bytes_of(request)?;
+        trace::transfers(fd, &group, kind, offset, bytes);
+        let slots = self.slots();
+        // Completions are told apart by this and nothing else.
+        let twin = slots.iter().flatten().any(|slot| slot.user_data == request.user_data);
+        let Some(slot) = slots.iter_mut().find(|slot| slot.is_none()).filter(|_| !twin) else {
+            Reason::Uring.count();
+            return None;
+        };
+        let choice = match spread::choose(&group, fd, kind, offset, bytes, now_ns) {
+            Some(choice) => choice,
+            None => spread::own(&group, group.pool()?, bytes, now_ns),
+        };
+        *slot = Some(Slot { user_data: request.user_data, group: group.name(), kind, choice, offset });
+        self.ring.in_flight.fetch_add(1, AcqRel);
+        core::mem::forget(group); // the slot's
+        choice.file
+    }
+}
+
+/// What has to be done before a request that is not a transfer. Whether it is a sync.
+///
+/// # Safety
+/// An entry that is the calling thread's and not submitted.
+unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
+    // IOSQE_FIXED_FILE: not a descriptor.
+    if request.flags & 1 != 0 {
+        return false;
+    }
+    let fd = request.file;
+    match request.opcode {
+        opcode::FSYNC => {
+            let Some(group) = GroupRef::of(fd) else { return false };
+            /// IORING_FSYNC_DATASYNC
+            const DATA_ONLY: u32 = 1;
+            trace::synced(fd, request.rw_flags & DATA_ONLY != 0);
+            group.node().drain();
+            if tracking::sync_lanes(&group, fd, request.rw_flags & DATA_ONLY != 0).is_err() {
+                // What is not durable must not be called so: the request fails (EBADF).
+                // SAFETY: the caller's.
+                let field = unsafe { &raw mut (*place).file };
+                // SAFETY: the caller's.
+                unsafe { field.write(-1) };
+            }
+            true
+        }
+        opcode::CLOSE if request.file_index == 0 => {
+            if let Some(group) = GroupRef::of(fd) {
+                group.node().drain();
+                group.node().revalidate(fd);
+            }
+            // Forgotten before the number is free for others.
+            let _ = tracking::closed(table::take(fd));
+            false
+        }
+        opcode::FALLOCATE | opcode::FTRUNCATE => {
+            if let Some(group) = GroupRef::of(fd) {
+                group.node().end(Reason::Uring);
+                group.node().drain();
+            }
+            false
+        }
+        _ => false,
+    }
+}
+
+/// A read or write at an offset, by the file descriptor it names, as plain as pread(2).
+fn is_plain(request: &Request) -> bool {
+    let transfer = matches!(request.opcode, opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV);
+    transfer
+        && request.priority == 0
+        && request.rw_flags == 0
+        && request.personality == 0
+        && request.buffer == 0
+        && request.offset != u64::MAX
+}
+
+/// Bytes of a request.
+fn bytes_of(request: &Request) -> Option<u64> {
+    if matches!(request.opcode, opcode::READ | opcode::WRITE) {
+        return Some(request.count.into());
+    }
+    // UIO_MAXIOV: more is EINVAL.
+    if request.address == 0 || request.count > 1024 {
+        return None;
+    }
+    let given: *const libc::iovec = core::ptr::with_exposed_provenance(request.address as usize);
+    let lengths = (0..request.count as usize).map(|at| {
+        // SAFETY: what the kernel would read: `count` vectors.
+        let vector = unsafe { given.wrapping_add(at).read_unaligned() };
+        vector.iov_len as u64
+    });
+    Some(lengths.fold(0, u64::saturating_add))
+}
+
+fn retire(slot: &Slot, result: i64, now_ns: u64) {
+    let group = GroupRef::again(slot.group);
+    if result == -i64::from(libc::ECANCELED) {
+        return spread::cancel(&group, &slot.choice, now_ns);
+    }
+    if slot.choice.file.is_some() {
+        group.node().lane_ends();
+    }
+    let ticket = slot.choice.ticket;
+    let fault = spread::is_lane_fault(&group, ticket.lane, result);
+    spread::finish(&group, ticket, slot.kind, slot.offset, result, fault, now_ns);
+}
+
+/// Notes what has come back on all rings: whoever waits for lanes to be drained may be the one who would submit next.
+pub fn look_at_all() {
+    for ring in ALL.iter().filter(|ring| ring.in_flight.load(Acquire) != 0) {
+        if let Some(held) = ring.hold(false) {
+            held.catch_up();
+        }
+    }
+}
+
+/// In a forked child the slots are the parent's.
+pub fn forget_all() {
+    for ring in ALL.iter().filter(|ring| ring.id.load(Relaxed) != 0) {
+        ring.id.store(0, Relaxed);
+        ring.in_flight.store(0, Relaxed);
+        // SAFETY: a forked child has one thread.
+        let slots = unsafe { &mut *ring.slots.get() };
+        slots.fill(None);
+        ring.taken.store(false, SeqCst);
+    }
+}
+
+/// A ring was set up by the system call (or not: negative): nothing of it can be seen, unless it is our own.
+pub fn set_up_by_system_call(ring: c_int) {
+    if async_io::sets_up_its_ring() {
+        if ring >= 0 {
+            async_io::own(ring);
+        }
+    } else if lane::active() {
+        Reason::RawUring.count();
+    }
+}
+
+/// Before something is submitted.
+///
+/// # Safety
+/// A valid `struct io_uring` whose submission queue is the calling thread's.
+unsafe fn before(uring: *mut Uring) {
+    if uring.is_null() || !lane::active() {
+        return;
+    }
+    // SAFETY: the caller's.
+    let flags = unsafe { (*uring).flags };
+    /// IORING_SETUP_SQE128
+    const LARGE: c_uint = 1 << 10;
+    if flags & LARGE != 0 {
+        return;
+    }
+    let _errno = errno::kept();
+    process::notice_fork();
+    // SAFETY: the caller's.
+    let queue = unsafe { &(*uring).submission };
+    if queue.own_head == queue.own_tail {
+        return;
+    }
+    // A sync has to reach what was written before it. (Waiting for that is done without holding the ring.)
+    let mut syncs = false;
+    for place in queue.written() {
+        // SAFETY: an entry that the program has written and not submitted.
+        let request = unsafe { place.read() };
+        // SAFETY: as above.
+        syncs |= unsafe { prepare(place, &request) };
+    }
+    if flags & OTHER_RINGS != 0 {
+        return;
+    }
+    // SAFETY: the caller's.
+    if let Some(held) = unsafe { held(uring) } {
+        held.catch_up();
+        // SAFETY: the caller's.
+        unsafe { held.spread(syncs) };
+    }
+}
+
+macro_rules! submits {
+    ($($name:ident(uring: *mut Uring $(, $argument:ident: $type:ty)*);)*) => {
+        $(
+            /// The function of liburing of that name.
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(uring: *mut Uring $(, $argument: $type)*) -> c_int {
+                // SAFETY: the caller's.
+                unsafe { before(uring) };
+                // SAFETY: the caller's.
+                unsafe { real::$name(uring.cast() $(, $argument)*) }
+            }
+        )*
+    };
+}
+
+submits! {
+    io_uring_submit(uring: *mut Uring);
+    io_uring_submit_and_wait(uring: *mut Uring, count: c_uint);
+    io_uring_submit_and_get_events(uring: *mut Uring);
+    io_uring_submit_and_wait_timeout(uring: *mut Uring, found: *mut c_void, count: c_uint, timeout: *mut c_void,
+                                     mask: *mut c_void);
+    io_uring_wait_cqes(uring: *mut Uring, found: *mut c_void, count: c_uint, timeout: *mut c_void, mask: *mut c_void);
+    io_uring_wait_cqe_timeout(uring: *mut Uring, found: *mut c_void, timeout: *mut c_void);
+}
+
+/// io_uring_queue_exit(3): the ring is unmapped. What is in flight is cancelled, or goes on without us.
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_uring_queue_exit(uring: *mut Uring) {
+    if let Some(held) = known(uring).and_then(|ring| ring.hold(true)) {
+        let _errno = errno::kept();
+        held.catch_up();
+        // The kernel may come to them after the ring is gone: no lane is closed under them.
+        while held.ring.in_flight.load(Acquire) != 0 {
+            raw::sleep_us(50);
+            held.catch_up();
+        }
+        held.ring.id.store(0, Release);
+    }
+    // SAFETY: the caller's.
+    unsafe { real::io_uring_queue_exit(uring.cast()) };
+}

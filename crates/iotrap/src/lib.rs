@@ -1,0 +1,69 @@
+//! The LD_PRELOAD library: an unmodified program's I/O over several lanes of one volume, never risking data.
+//!
+//! ```text
+//! hooks/*  ─►  table (fd ─► group)  ─►  spread (may it leave its lane? which one?)  ─►  raw (the lane's file)
+//!    │            tracking (open: path ─► lanes, one file? ─► group)                        │
+//!    └────────►  real (the program's own call, on its own lane)                 window, inflight (libaio)
+//! ```
+//!
+//! | what | where |
+//! | --- | --- |
+//! | the functions that programs call | [`hooks`] |
+//! | a descriptor: nothing, a file of a pool, a lane's file | [`table`] |
+//! | an open file with its lanes, shared by `dup`ed descriptors | [`group`] |
+//! | a file (inode), shared by everything in the process that has it open | [`node`] |
+//! | opening on other lanes, proof, retries, syncing lanes | [`tracking`] |
+//! | the threads that do that on lanes which may not answer | [`opener`] |
+//! | which request may be spread, and where it goes | [`spread`], [`lane`] |
+//! | libaio: iocbs changed and put back, what is in flight, rings | [`window`], [`inflight`], [`context`] |
+//! | libaio requests that would block, carried out by guasi | [`async_io`] |
+//! | fork, vfork, descriptor numbers | [`process`] |
+//! | why not, how much, written down | [`reason`], [`stats`], [`trace`], [`said`] |
+//!
+//! Everything is static and atomic: hooks run in signal handlers, between vfork and exec, before constructors, after
+//! destructors, and in any number of threads. They take no lock, allocate nothing and cannot panic.
+
+mod async_io;
+mod config;
+mod context;
+mod counted;
+mod errno;
+mod group;
+mod hooks;
+mod inflight;
+mod lane;
+mod node;
+mod opener;
+mod process;
+mod raw;
+mod real;
+mod reason;
+mod said;
+mod split;
+mod spread;
+mod stats;
+mod table;
+mod trace;
+mod tracking;
+mod window;
+
+/// Runs when the library has been loaded, before the program's `main`.
+extern "C" fn begin() {
+    real::find_all();
+    config::begin();
+}
+
+/// Runs at the end of the program, after its own atexit functions.
+extern "C" fn end() {
+    async_io::settle_writes();
+    async_io::tell();
+    stats::end();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

@@ -1,0 +1,327 @@
+//! What the process knows of one file (inode) on a pool, however often it has it open.
+//!
+//! A file that is read past the page cache through one descriptor may be written through the cache by another one,
+//! locked by a third, mapped by a fourth: each of them matters to all.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
+
+use crate::counted::Count;
+use crate::raw;
+use crate::reason::Reason;
+
+const NODES: usize = 8192;
+/// Places looked at for one file: nobody has thousands of spread files open whose numbers collide.
+const PROBES: usize = 64;
+
+/// One file.
+pub struct Node {
+    count: Count,
+    device: AtomicU64,
+    inode: AtomicU64,
+    /// How far the file certainly reaches: what own-lane operations and the kernel have said, never a guess.
+    size: AtomicU64,
+    /// Descriptors of the program without O_DIRECT.
+    cached: AtomicI32,
+    /// Descriptors that may write through the page cache.
+    writers: AtomicI32,
+    /// The program has, or had, a descriptor that may write.
+    written: AtomicBool,
+    /// It lies on FUSE.
+    fuse: AtomicBool,
+    /// Written through the own lane's page cache since that was last written out.
+    dirty: AtomicBool,
+    /// Lanes written to since they were last synced, a bit each.
+    lanes_dirty: AtomicU32,
+    /// Lanes written to since the own lane was last revalidated.
+    lanes_wrote: AtomicBool,
+    /// Requests on other lanes than the own one that the kernel has not completed.
+    in_flight: AtomicU32,
+    /// A [`Reason::mark`]: why nothing of it is spread any more.
+    ended: AtomicU8,
+}
+
+static NODES_OF_PROCESS: [Node; NODES] = [const {
+    Node {
+        count: Count::free(),
+        device: AtomicU64::new(0),
+        inode: AtomicU64::new(0),
+        size: AtomicU64::new(0),
+        cached: AtomicI32::new(0),
+        writers: AtomicI32::new(0),
+        written: AtomicBool::new(false),
+        fuse: AtomicBool::new(false),
+        dirty: AtomicBool::new(false),
+        lanes_dirty: AtomicU32::new(0),
+        lanes_wrote: AtomicBool::new(false),
+        in_flight: AtomicU32::new(0),
+        ended: AtomicU8::new(0),
+    }
+}; NODES];
+
+/// A reference to a node. Not `Drop`: it is kept in atomics; whoever has it releases it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeRef(u32);
+
+impl NodeRef {
+    /// As a number, for an atomic.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// From [`NodeRef::number`].
+    pub fn of_number(number: u32) -> NodeRef {
+        NodeRef(number)
+    }
+
+    /// The node. Valid as long as the reference is held.
+    #[inline]
+    pub fn get(self) -> &'static Node {
+        // The number came from a search of the table: in range. The mask says so to the compiler.
+        &NODES_OF_PROCESS[self.0 as usize % NODES]
+    }
+
+    /// Gives the reference back.
+    pub fn release(self) {
+        let node = self.get();
+        if node.count.release() {
+            node.count.reset();
+        }
+    }
+}
+
+fn places(device: u64, inode: u64) -> impl Iterator<Item = usize> {
+    // Fibonacci hashing: inode numbers count upwards.
+    let hash = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    (0..PROBES).map(move |probe| (hash as usize + probe) % NODES)
+}
+
+/// The node of a file that is open already; the caller releases it.
+pub fn find(device: u64, inode: u64) -> Option<NodeRef> {
+    places(device, inode).find_map(|place| {
+        let node = NODES_OF_PROCESS.get(place)?;
+        node.count.acquire_any()?;
+        // Its key does not change while we hold it.
+        if node.device.load(Acquire) == device && node.inode.load(Acquire) == inode {
+            return Some(NodeRef(place as u32));
+        }
+        NodeRef(place as u32).release();
+        None
+    })
+}
+
+/// The node of a file that is being opened, found or new; the caller releases it. None if the table is full.
+pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
+    let (device, inode) = (stat.st_dev, stat.st_ino);
+    if let Some(found) = find(device, inode) {
+        return Some(found);
+    }
+    let (place, node, generation) = places(device, inode).find_map(|place| {
+        let node = NODES_OF_PROCESS.get(place)?;
+        Some((place, node, node.count.claim()?))
+    })?;
+    node.device.store(device, Relaxed);
+    node.inode.store(inode, Relaxed);
+    node.size.store(stat.st_size as u64, Relaxed);
+    node.cached.store(0, Relaxed);
+    node.writers.store(0, Relaxed);
+    node.written.store(false, Relaxed);
+    node.fuse.store(false, Relaxed);
+    node.dirty.store(false, Relaxed);
+    node.lanes_dirty.store(0, Relaxed);
+    node.lanes_wrote.store(false, Relaxed);
+    node.in_flight.store(0, Relaxed);
+    node.ended.store(0, Relaxed);
+    node.count.publish(generation);
+    // Another thread may have made one at the same moment. Both are visible now, so at least one of the two sees the
+    // other; whoever does ends both: one file must not have two nodes that know different things and spread.
+    for other in places(device, inode).filter(|&other| other != place) {
+        let Some(twin) = NODES_OF_PROCESS.get(other) else { continue };
+        if twin.count.acquire_any().is_none() {
+            continue;
+        }
+        if twin.device.load(Acquire) == device && twin.inode.load(Acquire) == inode {
+            twin.end(Reason::Tables);
+            node.end(Reason::Tables);
+        }
+        NodeRef(other as u32).release();
+    }
+    Some(NodeRef(place as u32))
+}
+
+/// In a forked child: nothing is known of any file.
+pub fn forget_all() {
+    for node in NODES_OF_PROCESS.iter().filter(|node| node.count.in_use()) {
+        node.count.reset();
+    }
+}
+
+impl Node {
+    /// Why nothing of the file is spread any more, if so.
+    #[inline]
+    pub fn ended(&self) -> Option<Reason> {
+        Reason::of_mark(self.ended.load(Acquire))
+    }
+
+    /// Nothing of the file is spread from now on, until the program has closed it altogether. The first reason stays.
+    pub fn end(&self, reason: Reason) {
+        if self.ended.compare_exchange(0, reason.mark(), AcqRel, Acquire).is_ok() {
+            reason.count();
+        }
+    }
+
+    /// How far the file certainly reaches, in bytes.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size.load(Acquire)
+    }
+
+    /// The own lane has read or written up to here: the file reaches that far.
+    #[inline]
+    pub fn reaches(&self, end: u64) {
+        if end > self.size.load(Relaxed) {
+            self.size.fetch_max(end, AcqRel);
+        }
+    }
+
+    /// The size is what the own lane says now: after a truncation and the like.
+    pub fn measure(&self, fd: c_int) {
+        if let Ok(stat) = raw::fstat(fd) {
+            self.size.store(stat.st_size as u64, SeqCst);
+        }
+    }
+
+    /// Somebody has said that the size is this now.
+    pub fn cut(&self, bytes: u64) {
+        self.size.store(bytes, SeqCst);
+    }
+
+    /// A descriptor of the program comes (+1) or goes (-1).
+    pub fn descriptor(&self, direct: bool, writes: bool, change: i32) {
+        if writes && change > 0 {
+            self.written.store(true, SeqCst);
+        }
+        if !direct {
+            self.cached.fetch_add(change, SeqCst);
+            if writes {
+                self.writers.fetch_add(change, SeqCst);
+                self.soil();
+            }
+        }
+    }
+
+    /// Whether the program has it open without O_DIRECT.
+    #[inline]
+    pub fn is_cached(&self) -> bool {
+        self.cached.load(SeqCst) > 0
+    }
+
+    /// Whether the program has it open for writing without O_DIRECT.
+    #[inline]
+    pub fn has_writers(&self) -> bool {
+        self.writers.load(SeqCst) > 0
+    }
+
+    /// Whether the program has, or had, it open for writing in any way.
+    #[inline]
+    pub fn was_written(&self) -> bool {
+        self.written.load(SeqCst)
+    }
+
+    /// It lies on FUSE.
+    pub fn set_fuse(&self) {
+        self.fuse.store(true, SeqCst);
+    }
+
+    /// Whether it is known to lie on FUSE.
+    #[inline]
+    pub fn is_fuse(&self) -> bool {
+        self.fuse.load(SeqCst)
+    }
+
+    /// It is written through the page cache of the own lane.
+    #[inline]
+    pub fn soil(&self) {
+        if !self.dirty.load(Relaxed) {
+            self.dirty.store(true, SeqCst);
+        }
+    }
+
+    /// Makes what the own lane's page cache holds visible to other lanes. Soiled again meanwhile, it stays so. While
+    /// the program has it open for buffered writing, what is dirty is left to the kernel to know: io_uring and what
+    /// libc does inside do not pass through here.
+    pub fn write_out(&self, fd: c_int) -> raw::Result<()> {
+        // A client of FUSE has a cache behind the kernel's, which only a sync empties.
+        let write_out = || if self.is_fuse() { raw::sync(fd, true) } else { raw::write_out(fd) };
+        if self.has_writers() {
+            return write_out();
+        }
+        if self.dirty.load(SeqCst) && self.dirty.swap(false, SeqCst) {
+            write_out().inspect_err(|_| self.dirty.store(true, SeqCst))?;
+        }
+        Ok(())
+    }
+
+    /// A lane other than the own one is about to be written.
+    #[inline]
+    pub fn lane_write(&self, lane: usize) {
+        let bit = 1 << (lane as u32 & 31);
+        if self.lanes_dirty.load(Relaxed) & bit == 0 {
+            self.lanes_dirty.fetch_or(bit, SeqCst);
+        }
+        if !self.lanes_wrote.load(Relaxed) {
+            self.lanes_wrote.store(true, SeqCst);
+        }
+    }
+
+    /// Whether other lanes were given writes since the own lane was last revalidated.
+    pub fn lanes_have_written(&self) -> bool {
+        self.lanes_wrote.load(SeqCst)
+    }
+
+    /// Whether a sync has to reach any other lane.
+    pub fn has_dirty_lanes(&self) -> bool {
+        self.lanes_dirty.load(SeqCst) != 0
+    }
+
+    /// The lanes that a sync has to reach, a bit each, which are then taken to be synced.
+    pub fn take_dirty_lanes(&self) -> u32 {
+        if self.lanes_dirty.load(SeqCst) == 0 { 0 } else { self.lanes_dirty.swap(0, SeqCst) }
+    }
+
+    /// A request on another lane begins (+1).
+    #[inline]
+    pub fn lane_begins(&self) {
+        self.in_flight.fetch_add(1, SeqCst);
+    }
+
+    /// A request on another lane has been completed by the kernel.
+    #[inline]
+    pub fn lane_ends(&self) {
+        self.in_flight.fetch_sub(1, SeqCst);
+    }
+
+    /// Waits until the kernel has completed everything that is in flight on other lanes.
+    pub fn drain(&self) {
+        let mut rounds = 0u32;
+        while self.in_flight.load(SeqCst) != 0 {
+            // Nobody may have fetched the completions yet, least of all the thread that waits here.
+            crate::context::look_at_all_rings();
+            crate::hooks::posix_aio::look_at_all();
+            crate::hooks::uring::look_at_all();
+            if self.in_flight.load(SeqCst) == 0 {
+                break;
+            }
+            rounds += 1;
+            if rounds < 10 { raw::pause() } else { raw::sleep_us(100) }
+        }
+    }
+
+    /// What other lanes have written is what the own lane shows from now on: attributes and page cache.
+    pub fn revalidate(&self, fd: c_int) {
+        if self.lanes_wrote.load(SeqCst) && self.lanes_wrote.swap(false, SeqCst) {
+            raw::revalidate(fd);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Errands on a lane: opening a file there, asking whether it answers. Each in a thread that lives as long as its errand,
+//! because a lane that does not answer holds whoever asks it, in a call that nothing ends.
+//!
+//! These threads are the kernel's (clone(2)), not libc's: to the program and to libc there are none. A program of one
+//! thread stays one (`__libc_single_threaded`, on which [`crate::context`] relies), and setuid(3), which waits for every
+//! thread that libc knows, is not held up by a server. In return they may do nothing but make system calls and touch
+//! atomics: libc's thread-local variables are zeros there. They block all signals, act with the rights of whoever has
+//! sent them, and end with the process.
+//!
+//! While an open is held up, the kernel keeps the number that the file will have: dup2(2) onto just that number says
+//! EBUSY, as its manual page has it for such races.
+
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+
+use lanes::Ticket;
+use lanes::identity::Facts;
+
+use crate::raw;
+use crate::table::Name;
+use crate::tracking;
+
+/// Errands at a time.
+const SLOTS: usize = 256;
+/// Errands on one lane at a time: those that hang must leave room for others.
+const ON_ONE_LANE: usize = 8;
+
+const FREE: u32 = 0;
+/// Somebody is making it ready.
+const FILLING: u32 = 1;
+/// Somebody is out, or was: `alive` says so.
+const OUT: u32 = 2;
+
+/// Why nobody was sent. The errand comes back.
+pub enum Refusal {
+    /// So many are under way, on that lane or at all, that another one has to wait.
+    TooMany(Errand),
+    /// There is no thread to be had.
+    NoThread(Errand),
+}
+
+/// What is to be done, and what has to be known for it.
+pub struct Errand {
+    /// The file of the program, if it still lives when the errand is done.
+    pub group: Name,
+    /// The number of the pool.
+    pub pool: usize,
+    /// The lane.
+    pub at: usize,
+    /// The lane that the program has opened the file through.
+    pub own_lane: usize,
+    /// The path below each lane.
+    pub rest: Rest,
+    /// Flags to open with; None only asks whether the lane answers.
+    pub flags: Option<c_int>,
+    /// The program's file.
+    pub own: Facts,
+    /// Counted as outstanding on the lane.
+    pub ticket: Ticket,
+    /// A lane that has failed is tried by it.
+    pub probe: bool,
+}
+
+/// A path that is carried along.
+pub struct Rest {
+    bytes: [u8; libc::PATH_MAX as usize],
+    length: usize,
+}
+
+impl Rest {
+    /// A copy; None if it is longer than a path.
+    pub fn of(path: &[u8]) -> Option<Rest> {
+        let mut rest = Rest { bytes: [0; libc::PATH_MAX as usize], length: path.len() };
+        rest.bytes.get_mut(..path.len())?.copy_from_slice(path);
+        Some(rest)
+    }
+
+    /// The path.
+    pub fn path(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+struct Slot {
+    state: AtomicU32,
+    /// 1 while the thread lives; cleared by the kernel (CLONE_CHILD_CLEARTID), which wakes whoever waits for it.
+    alive: AtomicU32,
+    /// Pool and lane.
+    on: AtomicU32,
+    /// The file: generation and index.
+    of: AtomicU64,
+    /// The memory of its threads, mapped when it is first needed and kept.
+    room: AtomicUsize,
+}
+
+static ALL: [Slot; SLOTS] = [const {
+    Slot {
+        state: AtomicU32::new(FREE),
+        alive: AtomicU32::new(0),
+        on: AtomicU32::new(0),
+        of: AtomicU64::new(0),
+        room: AtomicUsize::new(0),
+    }
+}; SLOTS];
+
+fn lane_word(pool: usize, at: usize) -> u32 {
+    (pool as u32) << 8 | at as u32
+}
+
+fn file_word(name: Name) -> u64 {
+    u64::from(name.generation) << 32 | u64::from(name.index)
+}
+
+impl Slot {
+    fn is_under_way(&self) -> bool {
+        self.state.load(Acquire) == OUT && self.alive.load(Acquire) != 0
+    }
+
+    /// The errand of that file on that lane.
+    fn find(name: Name, pool: usize, at: usize) -> Option<&'static Slot> {
+        let (on, of) = (lane_word(pool, at), file_word(name));
+        let this = |slot: &&Slot| slot.on.load(Relaxed) == on && slot.of.load(Relaxed) == of;
+        ALL.iter().filter(this).find(|slot| slot.is_under_way())
+    }
+}
+
+/// Whether such an errand is under way.
+pub fn is_under_way(name: Name, pool: usize, at: usize) -> bool {
+    Slot::find(name, pool, at).is_some()
+}
+
+/// Waits until such an errand is done, for at most about so long.
+pub fn wait(name: Name, pool: usize, at: usize, limit_ns: i64) {
+    let Some(slot) = Slot::find(name, pool, at) else { return };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: limit_ns };
+    let (word, timeout) = (slot.alive.as_ptr() as usize, &raw const time as usize);
+    // SAFETY: a word that stays, and one timespec. (Not FUTEX_PRIVATE_FLAG: the kernel's wake-up is not.)
+    let _ = unsafe { raw::call(libc::SYS_futex, word, libc::FUTEX_WAIT as usize, 1, timeout, 0, 0) };
+}
+
+/// In a forked child no errand is under way.
+pub fn forget_all() {
+    for slot in &ALL {
+        slot.alive.store(0, Relaxed);
+        slot.state.store(FREE, Relaxed);
+    }
+}
+
+/// What a thread has: its errand, a stack that grows down towards a page that may not be touched, and zeros around the
+/// place where libc's thread-local variables would be.
+#[repr(C, align(4096))]
+struct Room {
+    guard: [u8; 4096],
+    stack: [u8; STACK],
+    before: [u8; LOCAL],
+    here: [usize; 512],
+    #[cfg(target_arch = "aarch64")]
+    after: [u8; LOCAL],
+    errand: MaybeUninit<Errand>,
+}
+
+const STACK: usize = 128 << 10;
+/// Of a program under a sanitizer there are many.
+const LOCAL: usize = 1 << 20;
+
+fn new_room() -> Option<usize> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    // SAFETY: a new anonymous mapping, at no particular address; pages come as they are used.
+    let room = unsafe { raw::call(libc::SYS_mmap, 0, size_of::<Room>(), protection, flags, raw::arg(-1), 0) };
+    let room = raw::check(room).ok()?;
+    // SAFETY: the first page of our own mapping.
+    let _ = unsafe { raw::call(libc::SYS_mprotect, room, 4096, libc::PROT_NONE as usize, 0, 0, 0) };
+    Some(room)
+}
+
+/// Sends somebody on an errand.
+///
+/// # Errors
+/// See [`Refusal`].
+#[allow(clippy::result_large_err, reason = "the path goes back as it came, and nothing may be allocated")]
+pub fn send(errand: Errand) -> Result<(), Refusal> {
+    let on = lane_word(errand.pool, errand.at);
+    if ALL.iter().filter(|slot| slot.on.load(Relaxed) == on && slot.is_under_way()).count() >= ON_ONE_LANE {
+        return Err(Refusal::TooMany(errand));
+    }
+    let free = ALL.iter().find(|slot| {
+        let state = slot.state.load(Acquire);
+        state != FILLING
+            && slot.alive.load(Acquire) == 0
+            && slot.state.compare_exchange(state, FILLING, AcqRel, Acquire).is_ok()
+            && {
+                // Somebody may have had it in between, and have sent it out again.
+                let ours = slot.alive.load(Acquire) == 0;
+                if !ours {
+                    slot.state.store(OUT, Release);
+                }
+                ours
+            }
+    });
+    let Some(slot) = free else { return Err(Refusal::TooMany(errand)) };
+    let room = match slot.room.load(Acquire) {
+        0 => new_room(),
+        room => Some(room),
+    };
+    let Some(room) = room else {
+        slot.state.store(FREE, Release);
+        return Err(Refusal::NoThread(errand));
+    };
+    slot.room.store(room, Release);
+    slot.on.store(on, Relaxed);
+    slot.of.store(file_word(errand.group), Relaxed);
+    slot.alive.store(1, Release);
+    let place: *mut Room = core::ptr::with_exposed_provenance_mut(room);
+    // SAFETY: our own mapping, which nobody uses: the thread before has ended.
+    let here = unsafe { &raw mut (*place).here };
+    // SAFETY: as above. What libc finds of itself in its thread's block: its own address, at both places (x86-64).
+    unsafe { (*here)[0] = here.expose_provenance() };
+    // SAFETY: as above.
+    unsafe { (*here)[2] = here.expose_provenance() };
+    // SAFETY: as above.
+    let kept: *mut Errand = unsafe { &raw mut (*place).errand }.cast();
+    // SAFETY: as above.
+    unsafe { kept.write(errand) };
+    let stack = room + core::mem::offset_of!(Room, before);
+    // A thread inherits what is blocked.
+    let blocked = raw::BlockedSignals::new();
+    // SAFETY: a stack and a block of their own; `alive` stays.
+    let started = unsafe { thread(stack, here.expose_provenance(), slot.alive.as_ptr(), room) };
+    blocked.end();
+    if started.is_err() {
+        // SAFETY: nobody has taken it.
+        let errand = unsafe { kept.read() };
+        slot.alive.store(0, Release);
+        slot.state.store(FREE, Release);
+        return Err(Refusal::NoThread(errand));
+    }
+    slot.state.store(OUT, Release);
+    Ok(())
+}
+
+/// The life of a thread.
+extern "C" fn live(room: usize) -> ! {
+    let name = c"iotrap-lane".as_ptr() as usize;
+    // SAFETY: a NUL-terminated name.
+    let _ = unsafe { raw::call(libc::SYS_prctl, libc::PR_SET_NAME as usize, name, 0, 0, 0, 0) };
+    let room: *mut Room = core::ptr::with_exposed_provenance_mut(room);
+    // SAFETY: written before this thread was made, and its own until it ends.
+    let errand: *const Errand = unsafe { &raw const (*room).errand }.cast();
+    // SAFETY: as above.
+    tracking::run(unsafe { &*errand });
+    loop {
+        // SAFETY: ends this thread and no other.
+        let _ = unsafe { raw::call(libc::SYS_exit, 0, 0, 0, 0, 0, 0) };
+    }
+}
+
+const SHARED: c_int = libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_SETTLS
+    | libc::CLONE_CHILD_CLEARTID;
+
+/// Begins a thread that calls [`live`].
+///
+/// # Safety
+/// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays.
+#[cfg(target_arch = "x86_64")]
+unsafe fn thread(stack: usize, local: usize, alive: *mut u32, room: usize) -> raw::Result<usize> {
+    let entry: extern "C" fn(usize) -> ! = live;
+    let result: isize;
+    // SAFETY: the parent goes on behind the call as from any other; the child has its own stack and never returns.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone as isize => result,
+            in("rdi") SHARED as usize, in("rsi") stack, in("rdx") 0usize, in("r10") alive, in("r8") local,
+            in("r12") entry, in("r13") room,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    raw::check(result)
+}
+
+/// Begins a thread that calls [`live`].
+///
+/// # Safety
+/// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays.
+#[cfg(target_arch = "aarch64")]
+unsafe fn thread(stack: usize, local: usize, alive: *mut u32, room: usize) -> raw::Result<usize> {
+    let entry: extern "C" fn(usize) -> ! = live;
+    let result: isize;
+    // SAFETY: the parent goes on behind the call as from any other; the child has its own stack and never returns.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "mov x0, x10",
+            "blr x9",
+            "brk 1",
+            "2:",
+            inlateout("x0") SHARED as usize as isize => result,
+            in("x1") stack, in("x2") 0usize, in("x3") local, in("x4") alive, in("x8") libc::SYS_clone,
+            in("x9") entry, in("x10") room,
+        );
+    }
+    raw::check(result)
+}

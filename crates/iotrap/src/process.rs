@@ -1,0 +1,151 @@
+//! The process itself: whether it is still the one whose tables these are, and where its high descriptors lie.
+//!
+//! After fork(2) the child has copies of the tables and of the lanes' descriptors: it closes and forgets them, and its
+//! inherited files are single-lane. A page that the kernel wipes on fork tells, however the child was made
+//! (`_Fork`, clone). After vfork(2) the tables are the parent's, and the child must not change them: its process id
+//! tells.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+
+use crate::{async_io, context, group, inflight, node, opener, raw, split, stats, window};
+
+/// 1 in the process that made it, 0 in a forked child.
+static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// Watches for forks from now on.
+pub fn watch() {
+    PID.store(raw::pid(), Release);
+    const PAGE: usize = 4096;
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    // SAFETY: a new anonymous mapping, at no particular address.
+    let page = unsafe { raw::call(libc::SYS_mmap, 0, PAGE, protection, flags, raw::arg(-1), 0) };
+    if let Ok(page) = raw::check(page) {
+        // SAFETY: our own page.
+        let wiped = unsafe { raw::call(libc::SYS_madvise, page, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0) };
+        if wiped == 0 {
+            let mark: *mut AtomicU32 = core::ptr::with_exposed_provenance_mut(page);
+            // SAFETY: page-aligned, zeroed, ours for ever.
+            unsafe { &*mark }.store(1, Release);
+            MARK.store(mark, Release);
+        }
+    }
+    // SAFETY: the handler makes system calls and touches atomics only, which is allowed after fork.
+    unsafe { libc::pthread_atfork(None, None, Some(in_the_child)) };
+}
+
+extern "C" fn in_the_child() {
+    PID.store(0, Relaxed);
+    notice();
+}
+
+/// Whether the calling process may change the tables: a vfork child may not. A forked child starts with empty ones.
+pub fn is_own() -> bool {
+    notice_fork();
+    PID.load(Relaxed) == raw::pid()
+}
+
+/// In a forked child that nobody has told us of: forgets what was the parent's.
+#[inline]
+pub fn notice_fork() {
+    let mark = MARK.load(Acquire);
+    // SAFETY: null, or the page that watch() made.
+    if let Some(mark) = unsafe { mark.as_ref() }
+        && mark.load(Relaxed) == 0
+    {
+        notice();
+    }
+}
+
+#[cold]
+fn notice() {
+    let pid = raw::pid();
+    if PID.swap(pid, Relaxed) == pid {
+        return;
+    }
+    RESERVED.store(false, Relaxed); // by another thread of the parent, if it was
+    async_io::forget();
+    crate::hooks::posix_aio::forget_all();
+    crate::hooks::uring::forget_all();
+    context::forget_all();
+    inflight::forget_all();
+    window::forget_all();
+    split::forget_all();
+    opener::forget_all();
+    group::forget_all();
+    node::forget_all();
+    crate::lane::forget_all();
+    stats::forget();
+    // SAFETY: null, or the page that watch() made.
+    if let Some(mark) = unsafe { MARK.load(Acquire).as_ref() } {
+        mark.store(1, Release);
+    }
+}
+
+/// Where the lanes' descriptors go: above the program's soft limit where the hard one permits, so that they take none
+/// of the program's numbers; high up below it otherwise.
+///
+/// The soft limit is raised for as long as this value lives. A program that changes its limit in another thread at
+/// just this moment is overruled. One value at a time, because each puts back what it has found; signals are blocked
+/// meanwhile, so that no handler waits for the thread that it has interrupted.
+pub struct HighNumbers {
+    from: c_int,
+    restore: Option<libc::rlimit>,
+    blocked: raw::BlockedSignals,
+}
+
+static RESERVED: AtomicBool = AtomicBool::new(false);
+
+/// Numbers from here on are out of the way of most programs.
+const HIGH: u64 = 8192;
+/// Numbers above the soft limit that the lanes may use.
+const ROOM: u64 = 16384;
+
+fn limits(new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
+    let resource = libc::RLIMIT_NOFILE as usize;
+    // SAFETY: pid 0 is this process; both structures are valid or null.
+    let result = unsafe { raw::call(libc::SYS_prlimit64, 0, resource, new as usize, &raw mut old as usize, 0, 0) };
+    (result == 0).then_some(old)
+}
+
+impl HighNumbers {
+    /// Raises the limit where that is needed.
+    pub fn reserve() -> HighNumbers {
+        let blocked = raw::BlockedSignals::new();
+        while RESERVED.swap(true, Acquire) {
+            raw::pause();
+        }
+        let Some(found) = limits(None) else { return HighNumbers { from: 0, restore: None, blocked } };
+        let soft = found.rlim_cur;
+        if soft <= HIGH && found.rlim_max > soft {
+            let raised = libc::rlimit { rlim_cur: found.rlim_max.min(soft + ROOM), ..found };
+            if limits(Some(&raised)).is_some() {
+                return HighNumbers { from: soft as c_int, restore: Some(found), blocked };
+            }
+        }
+        HighNumbers { from: (soft - soft / 4).min(HIGH) as c_int, restore: None, blocked }
+    }
+
+    /// The same file under a high number, closed on exec.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn duplicate(&self, fd: c_int) -> raw::Result<c_int> {
+        raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, self.from.max(0) as usize)
+    }
+}
+
+impl Drop for HighNumbers {
+    fn drop(&mut self) {
+        if let Some(found) = &self.restore {
+            let _ = limits(Some(found));
+        }
+        RESERVED.store(false, Release);
+        self.blocked.end();
+    }
+}

@@ -1,0 +1,278 @@
+//! Which lane a request goes to: what is provably safe to spread, and the pool's choice among the lanes.
+//!
+//! | request | spread |
+//! | --- | --- |
+//! | O_DIRECT read below the known size | yes, once what the own lane's cache holds has been written out |
+//! | O_DIRECT write below the known size | the same, unless the program has the file open without O_DIRECT too |
+//! | O_DIRECT write that extends | no |
+//! | buffered read of a file that the program does not write | if the pool says so |
+//! | buffered write, append; anything of a locked or mapped file | no |
+//!
+//! That is true of NFS, whose client has no cache but the kernel's. Behind FUSE there is a program with caches of its
+//! own, which O_DIRECT does not pass by: Gluster's write-behind acknowledges writes that the brick does not have
+//! (unless told otherwise: `strict-o-direct`), so that those of two lanes may arrive in the wrong order; and its
+//! quick-read answers reads of small files from what they were up to a minute ago. So there a file that the program
+//! writes stays where it is, and so does one that quick-read may have (at most 1 MiB, by the range of its option).
+
+use core::ffi::c_int;
+
+use lanes::{Refusal, Ticket};
+use live::Op;
+
+use crate::group::GroupRef;
+use crate::lane::Pool;
+use crate::raw;
+use crate::reason::Reason;
+use crate::tracking;
+
+/// What quick-read may have cached at most.
+pub const SMALL_BYTES: u64 = 1 << 20;
+
+/// Where a request goes. To be given to [`finish`] or [`cancel`], once.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// What was counted.
+    pub ticket: Ticket,
+    /// The lane's file; None for the program's own descriptor.
+    pub file: Option<c_int>,
+}
+
+/// Read or write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+}
+
+impl Kind {
+    /// As it is counted.
+    pub fn op(self) -> Op {
+        match self {
+            Kind::Read => Op::Read,
+            Kind::Write => Op::Write,
+        }
+    }
+}
+
+/// Whether a request of this kind may leave its own lane.
+///
+/// # Errors
+/// Why not.
+pub fn may_leave(group: &GroupRef, fd: c_int, kind: Kind, offset: i64, bytes: u64) -> Result<(), Reason> {
+    if let Some(reason) = group.ended() {
+        return Err(reason);
+    }
+    let node = group.node();
+    let within = u64::try_from(offset).is_ok_and(|offset| offset.saturating_add(bytes) <= node.size());
+    if node.is_fuse() {
+        if node.size() <= SMALL_BYTES {
+            return Err(Reason::Small);
+        }
+        if node.has_writers() {
+            return Err(Reason::Writer);
+        }
+    }
+    match kind {
+        Kind::Read if !within => return Err(Reason::BeyondSize),
+        Kind::Read if !group.is_direct() && node.was_written() => return Err(Reason::Written),
+        Kind::Write if !group.is_direct() => return Err(Reason::Buffered),
+        Kind::Write if !within => return Err(Reason::Extends),
+        Kind::Write if node.is_cached() => return Err(Reason::Cached),
+        // Dirty pages of this lane are older than nothing: the server has to have them first.
+        _ if group.is_direct() && node.write_out(fd).is_err() => return Err(Reason::Writer),
+        Kind::Read | Kind::Write => {}
+    }
+    Ok(())
+}
+
+/// A lane for a request, counted there. None: every window is full, and to wait is up to the caller.
+pub fn choose(group: &GroupRef, fd: c_int, kind: Kind, offset: i64, bytes: u64, now_ns: u64) -> Option<Choice> {
+    let pool = group.pool()?;
+    if let Err(reason) = may_leave(group, fd, kind, offset, bytes) {
+        reason.count();
+        return Some(own(group, pool, bytes, now_ns));
+    }
+    tracking::maintain(group, pool, fd, now_ns);
+    let usable = group.usable();
+    if usable.count_ones() < 2 {
+        Reason::Alone.count();
+        return Some(own(group, pool, bytes, now_ns));
+    }
+    let ticket = match pool.admit(bytes, usable, now_ns) {
+        Ok(ticket) => ticket,
+        Err(Refusal::Full) => return None,
+        Err(Refusal::NoneInService) => {
+            Reason::Alone.count();
+            return Some(own(group, pool, bytes, now_ns));
+        }
+    };
+    let Some(file) = group.file(ticket.lane) else { return Some(Choice { ticket, file: None }) };
+    let node = group.node();
+    node.lane_begins();
+    // Whoever ends spreading says so first and then waits for what is in flight: one of us sees the other.
+    if group.ended().is_some() || (kind == Kind::Write && node.is_cached()) {
+        node.lane_ends();
+        pool.cancel(ticket, now_ns);
+        return Some(own(group, pool, bytes, now_ns));
+    }
+    if kind == Kind::Write {
+        node.lane_write(ticket.lane);
+    }
+    Some(Choice { ticket, file: Some(file) })
+}
+
+/// The own lane, counted.
+pub fn own(group: &GroupRef, pool: &Pool, bytes: u64, now_ns: u64) -> Choice {
+    Choice { ticket: pool.begin(group.own(), bytes, now_ns), file: None }
+}
+
+/// Undoes a choice of which nothing has reached the kernel.
+pub fn cancel(group: &GroupRef, choice: &Choice, now_ns: u64) {
+    if choice.file.is_some() {
+        group.node().lane_ends();
+    }
+    if let Some(pool) = group.pool() {
+        pool.cancel(choice.ticket, now_ns);
+    }
+}
+
+/// Whether a result (bytes or `-errno`) is an error that may be the lane's and not the request's: another lane is worth
+/// a try. A bad descriptor is the lane's only if it is not the program's own.
+pub fn is_lane_fault(group: &GroupRef, lane: usize, result: i64) -> bool {
+    let Ok(errno) = c_int::try_from(result.saturating_neg()) else { return false };
+    if errno == libc::EBADF {
+        return lane != group.own();
+    }
+    matches!(
+        errno,
+        libc::EIO
+            | libc::ESTALE
+            | libc::ENOTCONN
+            | libc::ECONNABORTED
+            | libc::ECONNREFUSED
+            | libc::ECONNRESET
+            | libc::ENODEV
+            | libc::ENXIO
+            | libc::EACCES
+            | libc::EREMOTEIO
+            | libc::ESHUTDOWN
+            | libc::ETIMEDOUT
+            | libc::EHOSTDOWN
+            | libc::EHOSTUNREACH
+            | libc::ENETDOWN
+            | libc::ENETUNREACH
+            | libc::ENETRESET
+    )
+}
+
+/// Counts the end of a request: `result` is bytes or `-errno`.
+pub fn finish(group: &GroupRef, ticket: Ticket, kind: Kind, offset: i64, result: i64, fault: bool, now_ns: u64) {
+    let Some(pool) = group.pool() else { return };
+    pool.end(ticket, kind.op(), result, fault, now_ns);
+    if fault && ticket.lane != group.own() {
+        group.miss(ticket.lane, tracking::again_at(pool, now_ns));
+    }
+    // Only the own lane knows where the file ends.
+    if ticket.lane == group.own()
+        && let (Ok(done @ 1..), Ok(offset)) = (u64::try_from(result), u64::try_from(offset))
+    {
+        group.node().reaches(offset.saturating_add(done));
+    }
+}
+
+/// Carries a synchronous request out on the lane that is chosen for it: `carry` does it on a descriptor and returns
+/// bytes or `-errno`.
+///
+/// A read that fails because of its lane, or that comes back short, is done again elsewhere: the program does not
+/// see it. A write is not: what has failed may still arrive (only one whose lane has no file any more was never sent).
+pub fn synchronous(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    carry: impl Fn(c_int) -> isize,
+) -> isize {
+    let mut now_ns = raw::now_ns();
+    let mut waits = 0;
+    let choice = loop {
+        match choose(group, fd, kind, offset, bytes, now_ns) {
+            Some(choice) => break choice,
+            // The window of every lane is full: its own completions open it.
+            None if group.pool().is_none() => return carry(fd),
+            None => {
+                if waits == 0 {
+                    Reason::Window.count();
+                }
+                waits += 1;
+                raw::sleep_us(20);
+                now_ns = raw::now_ns();
+            }
+        }
+    };
+    let Choice { ticket, file } = choice;
+    let result = carry(file.unwrap_or(fd));
+    if file.is_some() {
+        group.node().lane_ends();
+    }
+    settle(group, fd, kind, offset, bytes, (ticket, file), result, carry)
+}
+
+/// Counts the end of a synchronous request, after doing it elsewhere where that is due; the result that the program
+/// gets.
+#[allow(clippy::too_many_arguments, reason = "a request, where it went, and what came of it")]
+pub fn settle(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    (ticket, file): (Ticket, Option<c_int>),
+    mut result: isize,
+    carry: impl Fn(c_int) -> isize,
+) -> isize {
+    let mut fault = is_lane_fault(group, ticket.lane, result as i64);
+    if kind == Kind::Read {
+        if fault {
+            let failed = result;
+            let other = elsewhere(group, fd, ticket.lane, &carry);
+            // An error that the other lanes give as well is the file's.
+            fault = other.is_some_and(|other| other >= 0);
+            result = other.filter(|&other| other >= 0).unwrap_or(failed);
+            finish(group, ticket, kind, offset, failed as i64, fault, raw::now_ns());
+            return result;
+        }
+        if let (Some(file), Ok(got)) = (file, u64::try_from(result))
+            && got < bytes
+        {
+            // The lane believes the file to be shorter than it is known to be: it has to ask, and the own lane knows.
+            raw::revalidate(file);
+            let own = carry(fd);
+            result = if own >= 0 { own } else { result };
+        }
+    } else if fault && result == -libc::EBADF as isize && file.is_some() {
+        result = carry(fd);
+    }
+    finish(group, ticket, kind, offset, result as i64, fault, raw::now_ns());
+    result
+}
+
+/// The same read on the other lanes, one after another, until one can do it. None if there is no other.
+pub fn elsewhere(group: &GroupRef, fd: c_int, failed: usize, carry: impl Fn(c_int) -> isize) -> Option<isize> {
+    let mut last = None;
+    let pool = group.pool()?;
+    let now_ns = raw::now_ns();
+    let healthy = |lane: usize| pool.traffic.load(lane, now_ns).is_some_and(|load| load.state == lanes::State::Healthy);
+    let others = group.open_lanes().filter(|&(lane, _)| lane != failed && healthy(lane)).map(|(_, file)| file);
+    let own = (failed != group.own() && fd >= 0).then_some(fd);
+    for file in others.chain(own) {
+        let result = carry(file);
+        if result >= 0 {
+            return Some(result);
+        }
+        last = Some(result);
+    }
+    last
+}

@@ -1,0 +1,410 @@
+//! From a file that the program has opened to a group of lanes: found by the path the kernel gives it, opened on the
+//! other lanes, and proven to be one file.
+
+use core::ffi::c_int;
+use std::os::fd::BorrowedFd;
+
+use lanes::identity::{Facts, compare_in_turns, compare_inodes};
+use lanes::{Difference, PathBuffer, Place, Proof, State};
+
+use crate::group::{GroupRef, Opened};
+use crate::lane::{self, Pool};
+use crate::node::{self, NodeRef};
+use crate::opener::{self, Errand, Refusal, Rest};
+use crate::process;
+use crate::raw;
+use crate::reason::Reason;
+use crate::spread::SMALL_BYTES;
+use crate::stats;
+use crate::table::{self, Entry};
+
+/// When a lane on which a file could not be opened, or does not work, is tried again.
+pub fn again_at(pool: &Pool, now_ns: u64) -> u64 {
+    now_ns.saturating_add(pool.config.patience.probe_after_ns)
+}
+
+/// The program has opened something as `fd`: enters it if it is a regular file of a pool.
+pub fn opened(fd: c_int, flags: c_int) {
+    // Whatever the number was, it was closed where we could not see it.
+    drop(GroupRef::held_by(table::take(fd)));
+    if !lane::active() || flags & libc::O_PATH != 0 || !process::is_own() {
+        return;
+    }
+    let Ok(stat) = raw::fstat(fd) else { return };
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return;
+    }
+    let mut room = [0u8; 4096];
+    let Some(place) = raw::path_of(fd, &mut room).and_then(lane::find) else { return };
+    let Some(pool) = lane::pool(place.pool) else { return };
+    stats::begin();
+    let Some(node) = node::find_or_make(&stat) else {
+        Reason::Tables.count();
+        return;
+    };
+    let opened = Opened { node, pool: place.pool, own: place.lane, flags };
+    let group = match GroupRef::new(opened) {
+        Ok(group) => group,
+        Err(opened) => {
+            // A descriptor that we cannot watch may do anything to the file.
+            opened.node.get().end(Reason::Tables);
+            opened.node.release();
+            return;
+        }
+    };
+    let known = node.get();
+    if flags & libc::O_TRUNC != 0 {
+        known.measure(fd)
+    } else {
+        known.reaches(stat.st_size as u64)
+    }
+    if !group.is_direct() && known.lanes_have_written() {
+        // Its page cache must not be filled with what lanes are about to replace.
+        known.drain();
+        known.revalidate(fd);
+    }
+    if group.writes() && known.is_fuse() && !pool.config.strict_o_direct {
+        known.end(Reason::Held);
+    }
+    match why_not(&group, pool, flags) {
+        Some(reason) => group.end(reason),
+        None => {
+            if group.is_direct() {
+                known.soil(); // another program may have left dirty pages: written out before the first read
+            }
+            open_lanes(&group, pool, fd, (u32::MAX, None), Some(place), Manner::Opening);
+        }
+    }
+    enter(fd, group);
+}
+
+/// Enters a descriptor for a group.
+pub fn enter(fd: c_int, group: GroupRef) {
+    let entry = group.into_entry();
+    match table::put(fd, entry) {
+        Ok(before) => drop(GroupRef::held_by(before)),
+        Err(()) => {
+            Reason::Tables.count();
+            if let Some(group) = GroupRef::held_by(entry) {
+                group.node().end(Reason::Tables); // it cannot be watched
+            }
+        }
+    }
+}
+
+fn why_not(group: &GroupRef, pool: &Pool, flags: c_int) -> Option<Reason> {
+    if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+        return Some(Reason::Way);
+    }
+    if flags & libc::O_APPEND != 0 {
+        return Some(Reason::Append);
+    }
+    if !group.is_direct() && !group.spreads_buffered() {
+        return Some(Reason::Buffered);
+    }
+    if pool.len() < 2 {
+        return Some(Reason::Alone);
+    }
+    group.node().ended()
+}
+
+/// What an attempt to open a file on lanes is like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// The program has just opened the file: it waits for lanes that answer, so that its first request finds them.
+    Opening,
+    /// By the way.
+    Later,
+    /// The caller cannot go on without.
+    Needed,
+}
+
+/// Opens the file on those lanes of `wanted` (a bit each) that are in service and on which it is not open, and
+/// replaces those files that no longer work. A lane that cannot be had is missed, and tried again later. One that does
+/// not answer holds up whoever was sent there ([`opener`]), and the program for as long as the lane counts as healthy.
+/// The lanes that somebody was sent to, a bit each.
+fn open_lanes(
+    group: &GroupRef,
+    pool: &Pool,
+    fd: c_int,
+    (wanted, probe): (u32, Option<usize>),
+    place: Option<Place<'_>>,
+    manner: Manner,
+) -> u32 {
+    let mut room = [0u8; 4096];
+    let place = match place {
+        Some(place) => Some(place),
+        None => raw::path_of(fd, &mut room).and_then(lane::find),
+    };
+    let Some(place) = place.filter(|place| place.pool == group.pool_index() && place.lane == group.own()) else {
+        group.end(Reason::NotOpened); // renamed out of the pool
+        return 0;
+    };
+    // SAFETY: the program's descriptor, which it has just passed to us: open for the time of this call.
+    let own = unsafe { BorrowedFd::borrow_raw(fd) };
+    let Ok(own) = Facts::of(own) else {
+        group.end(Reason::NotSame);
+        return 0;
+    };
+    let again_ns = again_at(pool, raw::now_ns());
+    let all = (0..pool.len()).filter(|&at| wanted & 1 << at != 0 && (at != group.own() || probe == Some(at)));
+    if own.is_fuse() {
+        let node = group.node();
+        node.set_fuse();
+        if node.was_written() && !pool.config.strict_o_direct {
+            node.end(Reason::Held);
+            return 0;
+        }
+        if node.size() <= SMALL_BYTES {
+            // Not even looked up: that is when its contents would be cached there.
+            Reason::Small.count();
+            all.for_each(|at| group.miss(at, again_ns));
+            return 0;
+        }
+    }
+    let flags = group.flags()
+        & (libc::O_ACCMODE | libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIME | libc::O_NONBLOCK)
+        | libc::O_NOFOLLOW
+        | libc::O_NOCTTY;
+    let mut sent = 0u32;
+    for at in all {
+        let now_ns = raw::now_ns();
+        let state = pool.traffic.load(at, now_ns).map(|load| load.state);
+        if opener::is_under_way(group.name(), group.pool_index(), at) && manner != Manner::Needed {
+            continue;
+        }
+        let rest = Rest::of(place.rest).filter(|_| matches!(state, Some(State::Healthy | State::Probing)));
+        let Some(rest) = rest else {
+            Reason::Silent.count();
+            group.miss(at, again_ns);
+            continue;
+        };
+        let errand = Errand {
+            group: group.name(),
+            pool: group.pool_index(),
+            at,
+            own_lane: group.own(),
+            rest,
+            flags: (at != group.own()).then_some(flags),
+            own,
+            ticket: pool.begin(at, 0, now_ns),
+            probe: probe == Some(at),
+        };
+        if manner == Manner::Needed {
+            run(&errand);
+            sent |= 1 << at;
+        } else if send(pool, errand, manner) {
+            sent |= 1 << at;
+        } else {
+            Reason::Busy.count();
+            group.miss(at, again_ns);
+        }
+    }
+    if manner == Manner::Opening {
+        (0..pool.len()).filter(|&at| sent & 1 << at != 0).for_each(|at| wait(group, pool, at));
+        pool.tell_news();
+    }
+    sent
+}
+
+/// Sends somebody; false if too many are out already.
+fn send(pool: &Pool, mut errand: Errand, manner: Manner) -> bool {
+    loop {
+        match opener::send(errand) {
+            Ok(()) => return true,
+            Err(Refusal::NoThread(back)) => {
+                run(&back);
+                return true;
+            }
+            Err(Refusal::TooMany(back)) if manner == Manner::Opening && pool.is_healthy(back.at, raw::now_ns()) => {
+                errand = back;
+                raw::sleep_us(50);
+            }
+            Err(Refusal::TooMany(back)) => {
+                pool.cancel(back.ticket, raw::now_ns());
+                return false;
+            }
+        }
+    }
+}
+
+/// Waits for whoever was sent to a lane, as long as that counts as healthy.
+fn wait(group: &GroupRef, pool: &Pool, at: usize) {
+    const A_WHILE_NS: i64 = 2_000_000;
+    while opener::is_under_way(group.name(), group.pool_index(), at) {
+        if !pool.is_healthy(at, raw::now_ns()) {
+            Reason::Silent.count();
+            return;
+        }
+        opener::wait(group.name(), group.pool_index(), at, A_WHILE_NS);
+    }
+}
+
+/// Does an errand, in whatever thread. System calls and atomics only: see [`opener`].
+pub fn run(errand: &Errand) {
+    let Some(pool) = lane::pool(errand.pool) else { return };
+    let opened = match errand.flags {
+        Some(flags) => open_one(pool, errand, flags).map(Some),
+        None => own_again(errand).map(|_| None).map_err(|_| Reason::NotOpened),
+    };
+    let now_ns = raw::now_ns();
+    pool.answered(errand.ticket, now_ns);
+    let there = opened.is_ok();
+    let again_ns = again_at(pool, now_ns);
+    // The program may have closed it meanwhile.
+    let group = GroupRef::acquire(errand.group);
+    match (opened, &group) {
+        (Ok(Some(file)), Some(group)) => match join(group, errand.at, file) {
+            Ok(()) => group.attempted(1 << errand.at, again_ns),
+            Err(reason) => missed(group, errand.at, reason, again_ns),
+        },
+        (Ok(Some(file)), None) => {
+            let _ = raw::close(file); // nothing was done with it
+        }
+        (Ok(None), _) | (Err(_), None) => {}
+        (Err(reason), Some(group)) => missed(group, errand.at, reason, again_ns),
+    }
+    if errand.probe {
+        pool.traffic.probed(errand.at, there, now_ns);
+    }
+    pool.tell_news();
+}
+
+fn missed(group: &GroupRef, at: usize, reason: Reason, again_ns: u64) {
+    reason.count();
+    group.miss(at, again_ns);
+}
+
+fn limit(errno: c_int) -> Reason {
+    if matches!(errno, libc::EMFILE | libc::ENFILE) { Reason::Limit } else { Reason::NotOpened }
+}
+
+/// The file on a lane, proven to be the program's, under a high number.
+fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason> {
+    /// Questions until a file that is being written holds still.
+    const TURNS: u32 = 16;
+    let mut buffer = PathBuffer::default();
+    let path = lane::path(errand.pool, errand.at, errand.rest.path(), &mut buffer).ok_or(Reason::NotOpened)?;
+    let low = raw::open(path, flags).map_err(limit)?;
+    // SAFETY: just opened, closed below.
+    let file = unsafe { BorrowedFd::borrow_raw(low) };
+    let mut known = Some(errand.own);
+    let own = || known.take().map_or_else(|| own_again(errand), Ok);
+    let same = compare_in_turns(own, || Facts::of(file), TURNS, pool.config.trust_inode);
+    let high = match same {
+        Ok(_) => process::HighNumbers::reserve().duplicate(low).map_err(limit),
+        Err(_) => Err(Reason::NotSame),
+    };
+    let _ = raw::close(low);
+    high
+}
+
+/// What is known of the program's file, asked anew. Through its path, because the program may close its descriptor, and
+/// without opening it: closing a file that was opened would drop the program's locks.
+fn own_again(errand: &Errand) -> Result<Facts, Difference> {
+    let unreadable = |_| Difference::Unreadable;
+    let mut buffer = PathBuffer::default();
+    let path = lane::path(errand.pool, errand.own_lane, errand.rest.path(), &mut buffer);
+    let fd = raw::open(path.ok_or(Difference::Unreadable)?, libc::O_PATH | libc::O_NOFOLLOW).map_err(unreadable)?;
+    let answers = raw::answers(fd);
+    // SAFETY: just opened, closed below.
+    let facts = Facts::of(unsafe { BorrowedFd::borrow_raw(fd) });
+    let _ = raw::close(fd);
+    let facts = facts.and_then(|facts| if answers { Ok(facts) } else { Err(Difference::Unreadable) })?;
+    match compare_inodes(&errand.own, &facts, false)? {
+        Proof::SameInode => Ok(facts),
+        _ => Err(Difference::OtherFileSystem), // something else is mounted there now
+    }
+}
+
+/// Gives the file of a lane to a group.
+fn join(group: &GroupRef, at: usize, file: c_int) -> Result<(), Reason> {
+    if group.adopt(at, file) {
+        return Ok(());
+    }
+    // There was a file already: the new one takes its number over, in one step, whoever may be using it.
+    let result = match group.file(at) {
+        Some(before) => {
+            // SAFETY: integers only; both descriptors are ours.
+            let replaced = unsafe {
+                raw::call(libc::SYS_dup3, raw::arg(file), raw::arg(before), libc::O_CLOEXEC as usize, 0, 0, 0)
+            };
+            raw::check(replaced).map(drop).map_err(limit)
+        }
+        None => Err(Reason::Limit),
+    };
+    let _ = raw::close(file);
+    result
+}
+
+/// What has to be done now and then: a lane that has failed is tried, a file that is missing on a lane is opened.
+#[inline]
+pub fn maintain(group: &GroupRef, pool: &Pool, fd: c_int, now_ns: u64) {
+    let due = group.attempt_due(now_ns);
+    if due != 0 || pool.trouble_due(now_ns) {
+        attempt(group, pool, fd, due, now_ns);
+    }
+}
+
+#[cold]
+fn attempt(group: &GroupRef, pool: &Pool, fd: c_int, due: u32, now_ns: u64) {
+    let _errno = crate::errno::kept();
+    if due != 0 {
+        group.attempted(0, again_at(pool, now_ns));
+    }
+    if group.node().ended().is_some() {
+        return; // closing a lane's file could drop the program's locks
+    }
+    let probe = pool.traffic.probe_due(now_ns);
+    // To open a file and ask for its identity takes answers from the server.
+    let sent = open_lanes(group, pool, fd, (due | probe.map_or(0, |at| 1 << at), probe), None, Manner::Later);
+    if let Some(at) = probe.filter(|at| sent & 1 << at == 0) {
+        pool.traffic.probed(at, false, raw::now_ns());
+    }
+}
+
+/// The node of an open file, if it is known: for calls on descriptors that are not entered.
+pub fn node_of_file(fd: c_int) -> Option<NodeRef> {
+    let stat = raw::fstat(fd).ok()?;
+    node::find(stat.st_dev, stat.st_ino)
+}
+
+/// The same, and a new one if it is a file of a pool; the caller keeps the reference.
+pub fn node_of_pool_file(fd: c_int) -> Option<NodeRef> {
+    let stat = raw::fstat(fd).ok().filter(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG)?;
+    node::find(stat.st_dev, stat.st_ino).or_else(|| {
+        let mut room = [0u8; 4096];
+        raw::path_of(fd, &mut room).and_then(lane::find)?;
+        node::find_or_make(&stat)
+    })
+}
+
+/// Syncs every lane that was written since the last time; the first error.
+pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<()> {
+    let mut dirty = group.node().take_dirty_lanes();
+    let mut result = Ok(());
+    while dirty != 0 {
+        let at = dirty.trailing_zeros() as usize;
+        dirty &= dirty - 1;
+        if at == group.own() {
+            continue; // written through another descriptor, for which this is a lane: the caller syncs it
+        }
+        if group.file(at).is_none()
+            && let Some(pool) = group.pool()
+        {
+            // It was written through another descriptor of the program.
+            open_lanes(group, pool, fd, (1 << at, None), None, Manner::Needed);
+        }
+        let synced = match group.file(at) {
+            Some(file) => raw::sync(file, data_only),
+            None => Err(libc::EIO), // what cannot be synced is not durable
+        };
+        result = result.and(synced);
+    }
+    result
+}
+
+/// What dropping a table entry for `fd` amounts to: for `close` and everything that closes.
+pub fn closed(entry: Entry) -> raw::Result<()> {
+    GroupRef::held_by(entry).map_or(Ok(()), GroupRef::release)
+}

@@ -1,0 +1,562 @@
+/* libaio on buffered files, as it is documented and as programs rely on it: async NAME. Nothing here may tell whether
+ * requests are carried out asynchronously (IOTRAP_ASYNC=1) or not. */
+#include "check.h"
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#define DEPTH 64
+#define BLOCKS 256
+
+static io_context_t context(int events)
+{
+	io_context_t made = 0;
+	CHECK_IS(io_setup(events, &made), 0);
+	/* Who has fetched events by the function goes on doing so. */
+	struct io_event none[1];
+	struct timespec now = {0, 0};
+	CHECK_IS(io_getevents(made, 0, 1, none, &now), 0);
+	return made;
+}
+
+/* A file that is not in the page cache. */
+static void make_cold(const char *name, char letter, int blocks)
+{
+	make_file(name, letter, blocks);
+	int fd = open(name, O_RDONLY);
+	CHECK(fd >= 0);
+	CHECK_IS(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+	CHECK_IS(close(fd), 0);
+}
+
+static int buffered(const char *name, int flags)
+{
+	int fd = open(name, flags | O_CREAT, 0644);
+	CHECK(fd >= 0);
+	CHECK_IS(posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM), 0); /* nothing is read ahead */
+	return fd;
+}
+
+static void submit_one(io_context_t aio, struct iocb *iocb)
+{
+	CHECK_IS(io_submit(aio, 1, &iocb), 1);
+}
+
+/* One event, whose request is checked. */
+static long long next(io_context_t aio, struct iocb *wanted)
+{
+	struct io_event event;
+	CHECK_IS(io_getevents(aio, 1, 1, &event, NULL), 1);
+	CHECK(event.obj == wanted);
+	CHECK(event.data == wanted->data);
+	CHECK_IS(event.res2, 0);
+	return (long long)event.res;
+}
+
+/* Writes and reads with many in flight: every event is one request's, with its result and data. */
+static void everything_comes_back(void)
+{
+	io_context_t aio = context(DEPTH);
+	int fd = buffered("file", O_RDWR | O_TRUNC);
+	struct iocb iocbs[DEPTH], before[DEPTH];
+	char *buffers = malloc(DEPTH * BLOCK);
+	for (int pass = 0; pass < 2; pass++) {
+		int begun = 0, ended = 0, slots[DEPTH], free_slots = DEPTH;
+		char seen[BLOCKS] = {0};
+		CHECK_IS(fsync(fd), 0);
+		CHECK_IS(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+		for (int slot = 0; slot < DEPTH; slot++)
+			slots[slot] = slot;
+		while (ended < BLOCKS) {
+			while (free_slots > 0 && begun < BLOCKS) {
+				int slot = slots[--free_slots];
+				char *buffer = buffers + slot * BLOCK;
+				if (pass == 0) {
+					fill(buffer, 'w', begun);
+					io_prep_pwrite(&iocbs[slot], fd, buffer, BLOCK, (long long)begun * BLOCK);
+				} else {
+					memset(buffer, 0, BLOCK);
+					io_prep_pread(&iocbs[slot], fd, buffer, BLOCK, (long long)begun * BLOCK);
+				}
+				iocbs[slot].data = (void *)(intptr_t)begun;
+				before[slot] = iocbs[slot];
+				submit_one(aio, &iocbs[slot]);
+				CHECK(memcmp(&iocbs[slot], &before[slot], sizeof iocbs[slot]) == 0);
+				begun++;
+			}
+			struct io_event events[DEPTH];
+			int got = io_getevents(aio, 1, DEPTH, events, NULL);
+			CHECK(got > 0);
+			for (int index = 0; index < got; index++) {
+				int slot = (int)(events[index].obj - iocbs), number = (int)(intptr_t)events[index].data;
+				CHECK(slot >= 0 && slot < DEPTH && (int)(intptr_t)iocbs[slot].data == number);
+				CHECK_IS(events[index].res, BLOCK);
+				CHECK(!seen[number]++);
+				if (pass == 1)
+					CHECK(holds(buffers + slot * BLOCK, 'w', number));
+				slots[free_slots++] = slot;
+				ended++;
+			}
+		}
+		CHECK_IS(io_getevents(aio, 0, 1, &(struct io_event){0}, &(struct timespec){0, 0}), 0);
+	}
+	CHECK_IS(close(fd), 0);
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* One batch: buffered and direct reads and writes, vectors, a poll, an fsync. */
+static void batches_of_everything(void)
+{
+	io_context_t aio = context(DEPTH);
+	make_cold("direct", 'd', 8);
+	make_cold("read", 'r', 8);
+	int direct = open_direct("direct", O_RDWR), reads = buffered("read", O_RDONLY), writes = buffered("write", O_RDWR | O_TRUNC);
+	int pipes[2];
+	CHECK_IS(pipe(pipes), 0);
+	char *buffers = aligned(8 * BLOCK);
+	struct iovec two[2] = {{buffers + 4 * BLOCK, 100}, {buffers + 5 * BLOCK, BLOCK - 100}};
+	struct iovec out[3];
+	struct iocb iocbs[8], *all[8];
+	fill(buffers + 2 * BLOCK, 'x', 2);
+	fill(buffers + 6 * BLOCK, 'y', 6);
+	out[0] = (struct iovec){buffers + 6 * BLOCK, 1};
+	out[1] = (struct iovec){buffers + 6 * BLOCK + 1, 1000};
+	out[2] = (struct iovec){buffers + 6 * BLOCK + 1001, BLOCK - 1001};
+	io_prep_pread(&iocbs[0], direct, buffers, BLOCK, 0);
+	io_prep_pread(&iocbs[1], reads, buffers + BLOCK, BLOCK, BLOCK);
+	io_prep_pwrite(&iocbs[2], writes, buffers + 2 * BLOCK, BLOCK, 2 * BLOCK);
+	io_prep_poll(&iocbs[3], pipes[0], POLLIN);
+	io_prep_preadv(&iocbs[4], reads, two, 2, 4 * BLOCK);
+	io_prep_pwritev(&iocbs[5], writes, out, 3, 6 * BLOCK);
+	io_prep_fsync(&iocbs[6], writes);
+	io_prep_pread(&iocbs[7], reads, buffers + 7 * BLOCK, BLOCK, 100 * BLOCK); /* beyond the end */
+	for (int index = 0; index < 8; index++) {
+		iocbs[index].data = &iocbs[index];
+		all[index] = &iocbs[index];
+	}
+	CHECK_IS(io_submit(aio, 8, all), 8);
+	memset(two, 0, sizeof two); /* the kernel has read them */
+	memset(out, 0, sizeof out);
+	const long long wanted[8] = {BLOCK, BLOCK, BLOCK, POLLIN, BLOCK, BLOCK, 0, 0};
+	int seen = 0;
+	while (seen < 8) {
+		struct io_event event;
+		int got = io_getevents(aio, 0, 1, &event, &(struct timespec){0, 100000000});
+		CHECK(got >= 0);
+		if (got == 0 && seen == 7)
+			CHECK_IS(write(pipes[1], "x", 1), 1);
+		if (got == 1) {
+			int index = (int)(event.obj - iocbs);
+			CHECK(event.data == event.obj);
+			CHECK_IS((long long)event.res & (index == 3 ? POLLIN : -1LL), wanted[index]);
+			seen++;
+		}
+	}
+	CHECK(holds(buffers, 'd', 0) && holds(buffers + BLOCK, 'r', 1));
+	char whole[BLOCK];
+	memcpy(whole, buffers + 4 * BLOCK, 100);
+	memcpy(whole + 100, buffers + 5 * BLOCK, BLOCK - 100);
+	CHECK(holds(whole, 'r', 4));
+	CHECK_IS(pread(writes, whole, BLOCK, 2 * BLOCK), BLOCK);
+	CHECK(holds(whole, 'x', 2));
+	CHECK_IS(pread(writes, whole, BLOCK, 6 * BLOCK), BLOCK);
+	CHECK(holds(whole, 'y', 6));
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* io_getevents(2): min_nr, nr, timeouts. */
+static void waits_as_documented(void)
+{
+	io_context_t aio = context(DEPTH);
+	make_cold("file", 'a', 16);
+	int fd = buffered("file", O_RDONLY);
+	struct iocb iocbs[8], *all[8];
+	char *buffers = malloc(8 * BLOCK);
+	struct io_event events[16];
+	for (int index = 0; index < 8; index++) {
+		io_prep_pread(&iocbs[index], fd, buffers + index * BLOCK, BLOCK, index * BLOCK);
+		all[index] = &iocbs[index];
+	}
+	CHECK_IS(io_submit(aio, 8, all), 8);
+	CHECK_IS(io_getevents(aio, 3, 3, events, NULL), 3); /* no more than nr */
+	CHECK_IS(io_getevents(aio, 5, 16, events, NULL), 5); /* all that is left */
+	CHECK_IS(io_getevents(aio, 1, 16, events, &(struct timespec){0, 20000000}), 0); /* nothing: the time is over */
+	CHECK_IS(io_submit(aio, 2, all), 2);
+	CHECK_IS(io_getevents(aio, 5, 16, events, &(struct timespec){0, 300000000}), 2); /* fewer than min_nr */
+	CHECK_IS(io_getevents(aio, 3, 2, events, NULL), -EINVAL);
+	CHECK_IS(io_getevents(aio, -1, 2, events, NULL), -EINVAL);
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* IOCB_FLAG_RESFD: the eventfd counts completions; it may be closed when io_submit has returned. */
+static void eventfds_are_signalled(void)
+{
+	io_context_t aio = context(DEPTH);
+	make_cold("file", 'a', 64);
+	int fd = buffered("file", O_RDONLY), event = eventfd(0, EFD_CLOEXEC);
+	struct iocb iocbs[64], *all[64];
+	struct io_event events[64];
+	char *buffers = malloc(64 * BLOCK);
+	for (int index = 0; index < 64; index++) {
+		io_prep_pread(&iocbs[index], fd, buffers + index * BLOCK, BLOCK, index * BLOCK);
+		io_set_eventfd(&iocbs[index], event);
+		all[index] = &iocbs[index];
+	}
+	CHECK_IS(io_submit(aio, 64, all), 64);
+	uint64_t total = 0;
+	while (total < 64) {
+		uint64_t some = 0;
+		CHECK_IS(poll(&(struct pollfd){event, POLLIN, 0}, 1, -1), 1);
+		CHECK_IS(read(event, &some, sizeof some), sizeof some);
+		/* What was signalled is there to be fetched. */
+		CHECK_IS(io_getevents(aio, some, some, events, &(struct timespec){0, 0}), some);
+		total += some;
+	}
+	CHECK_IS(total, 64);
+	for (int index = 0; index < 64; index++)
+		CHECK(holds(buffers + index * BLOCK, 'a', index));
+	CHECK_IS(io_submit(aio, 64, all), 64);
+	CHECK_IS(close(event), 0);
+	CHECK_IS(io_getevents(aio, 64, 64, events, NULL), 64);
+	/* No eventfd at all, or not one. */
+	CHECK_IS(io_submit(aio, 1, all), -EBADF);
+	io_set_eventfd(&iocbs[0], fd);
+	CHECK_IS(io_submit(aio, 1, all), -EINVAL);
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* io_destroy waits for what is in flight, and the memory is the program's again. */
+static void destroying_waits(void)
+{
+	for (int round = 0; round < 20; round++) {
+		io_context_t aio = context(DEPTH);
+		int fd = buffered("file", O_RDWR | O_TRUNC);
+		struct iocb iocbs[DEPTH], *all[DEPTH];
+		char *buffers = malloc(DEPTH * BLOCK);
+		for (int index = 0; index < DEPTH; index++) {
+			fill(buffers + index * BLOCK, 'd' + round, index);
+			io_prep_pwrite(&iocbs[index], fd, buffers + index * BLOCK, BLOCK, index * BLOCK);
+			all[index] = &iocbs[index];
+		}
+		CHECK_IS(io_submit(aio, DEPTH, all), DEPTH);
+		CHECK_IS(io_destroy(aio), 0);
+		memset(buffers, 0, DEPTH * BLOCK);
+		free(buffers);
+		char block[BLOCK];
+		for (int index = 0; index < DEPTH; index++) {
+			CHECK_IS(pread(fd, block, BLOCK, index * BLOCK), BLOCK);
+			CHECK(holds(block, 'd' + round, index));
+		}
+		CHECK_IS(io_submit(aio, 1, all), -EINVAL);
+		CHECK_IS(close(fd), 0);
+	}
+}
+
+/* A file may be closed, and its number be another file's, when io_submit has returned. */
+static void closing_is_harmless(void)
+{
+	io_context_t aio = context(DEPTH);
+	struct iocb iocbs[DEPTH], *all[DEPTH];
+	struct io_event events[DEPTH];
+	char *buffers = malloc(DEPTH * BLOCK), block[BLOCK], name[32];
+	for (int round = 0; round < 30; round++) {
+		snprintf(name, sizeof name, "right%d", round);
+		int fd = buffered(name, O_RDWR), other = buffered("wrong", O_RDWR | O_TRUNC);
+		for (int index = 0; index < DEPTH; index++) {
+			fill(buffers + index * BLOCK, 'c', index + round);
+			io_prep_pwrite(&iocbs[index], fd, buffers + index * BLOCK, BLOCK, index * BLOCK);
+			all[index] = &iocbs[index];
+		}
+		CHECK_IS(io_submit(aio, DEPTH, all), DEPTH);
+		memset(iocbs, 0xee, sizeof iocbs); /* the kernel has read them */
+		switch (round % 4) {
+		case 0:
+			CHECK_IS(close(fd), 0);
+			CHECK_IS(dup(other), fd);
+			break;
+		case 1:
+			CHECK_IS(dup2(other, fd), fd);
+			break;
+		case 2:
+			CHECK_IS(close_range(fd, fd, 0), 0);
+			CHECK_IS(dup(other), fd);
+			break;
+		default:
+			CHECK_IS(ftruncate(fd, DEPTH * BLOCK), 0);
+		}
+		CHECK_IS(io_getevents(aio, DEPTH, DEPTH, events, NULL), DEPTH);
+		for (int index = 0; index < DEPTH; index++)
+			CHECK_IS((long long)events[index].res, BLOCK);
+		struct stat stat;
+		CHECK_IS(fstat(other, &stat), 0);
+		CHECK_IS(stat.st_size, 0);
+		CHECK_IS(close(fd), 0);
+		CHECK_IS(close(other), 0);
+		CHECK((fd = open(name, O_RDONLY)) >= 0);
+		for (int index = 0; index < DEPTH; index++) {
+			CHECK_IS(pread(fd, block, BLOCK, index * BLOCK), BLOCK);
+			CHECK(holds(block, 'c', index + round));
+		}
+		CHECK_IS(close(fd), 0);
+	}
+}
+
+/* A program may end without fetching: what it has submitted is written, however it ends. Children have contexts of
+ * their own, also after fork. */
+static void ending_writes(void)
+{
+	everything_comes_back(); /* so that there is something to inherit */
+	for (int how = 0; how < 4; how++) {
+		char name[32], block[BLOCK];
+		snprintf(name, sizeof name, "end%d", how);
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			io_context_t aio = context(DEPTH);
+			int fd = buffered(name, O_RDWR);
+			struct iocb iocbs[DEPTH], *all[DEPTH];
+			char *buffers = malloc(DEPTH * BLOCK);
+			for (int index = 0; index < DEPTH; index++) {
+				fill(buffers + index * BLOCK, 'e', index);
+				io_prep_pwrite(&iocbs[index], fd, buffers + index * BLOCK, BLOCK, index * BLOCK);
+				all[index] = &iocbs[index];
+			}
+			CHECK_IS(io_submit(aio, DEPTH, all), DEPTH);
+			if (how == 0)
+				exit(7);
+			if (how == 1)
+				_exit(7);
+			if (how == 2)
+				close(fd);
+			if (how == 3)
+				fsync(fd);
+			kill(getpid(), SIGKILL);
+		}
+		int status;
+		CHECK_IS(waitpid(child, &status, 0), child);
+		CHECK(how < 2 ? WIFEXITED(status) && WEXITSTATUS(status) == 7 : WIFSIGNALED(status));
+		int fd = open(name, O_RDONLY);
+		CHECK(fd >= 0);
+		for (int index = 0; index < DEPTH; index++) {
+			CHECK_IS(pread(fd, block, BLOCK, index * BLOCK), BLOCK);
+			CHECK(holds(block, 'e', index));
+		}
+		CHECK_IS(close(fd), 0);
+	}
+	everything_comes_back();
+}
+
+struct ring {
+	unsigned id, nr, head, tail, magic, compat, incompat, header;
+	struct io_event events[];
+};
+
+/* A program that reads the ring from memory, without asking for its magic number, and never calls io_getevents. */
+static void rings_are_readable(void)
+{
+	io_context_t aio = 0;
+	CHECK_IS(io_setup(DEPTH, &aio), 0);
+	make_cold("file", 'a', BLOCKS);
+	int fd = buffered("file", O_RDONLY);
+	struct iocb iocbs[DEPTH];
+	char *buffers = malloc(DEPTH * BLOCK);
+	volatile struct ring *ring = (volatile struct ring *)aio;
+	for (int number = 0; number < BLOCKS; number++) {
+		int slot = number % DEPTH;
+		io_prep_pread(&iocbs[slot], fd, buffers + slot * BLOCK, BLOCK, (long long)number * BLOCK);
+		submit_one(aio, &iocbs[slot]);
+		while (ring->head == ring->tail)
+			sched_yield();
+		__sync_synchronize();
+		struct io_event event = ring->events[ring->head % ring->nr];
+		ring->head = (ring->head + 1) % ring->nr;
+		CHECK(event.obj == &iocbs[slot]);
+		CHECK_IS((long long)event.res, BLOCK);
+		CHECK(holds(buffers + slot * BLOCK, 'a', number));
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* What is wrong is told as the kernel does. */
+static void errors_are_the_kernels(void)
+{
+	io_context_t aio = context(DEPTH);
+	make_cold("file", 'a', 4);
+	int only_write = buffered("file", O_WRONLY), only_read = buffered("file", O_RDONLY), append = buffered("append", O_WRONLY | O_APPEND | O_TRUNC);
+	char block[BLOCK] = {0};
+	struct iocb iocb, *one = &iocb;
+	io_prep_pread(&iocb, only_write, block, BLOCK, 0);
+	CHECK_IS(io_submit(aio, 1, &one), -EBADF);
+	io_prep_pwrite(&iocb, only_read, block, BLOCK, 0);
+	CHECK_IS(io_submit(aio, 1, &one), -EBADF);
+	io_prep_pread(&iocb, 999, block, BLOCK, 0);
+	CHECK_IS(io_submit(aio, 1, &one), -EBADF);
+	io_prep_pread(&iocb, only_read, block, BLOCK, -BLOCK);
+	CHECK_IS(io_submit(aio, 1, &one), -EINVAL);
+	io_prep_pread(&iocb, only_read, (void *)8, BLOCK, 0);
+	CHECK_IS(io_submit(aio, 1, &one), 1);
+	CHECK_IS(next(aio, &iocb), -EFAULT);
+	io_prep_pread(&iocb, only_read, block, BLOCK, 0);
+	iocb.aio_lio_opcode = 77;
+	CHECK_IS(io_submit(aio, 1, &one), -EINVAL);
+	io_prep_pread(&iocb, only_read, block, BLOCK, 0);
+	iocb.u.c.__pad3 = 1;
+	CHECK_IS(io_submit(aio, 1, &one), -EINVAL);
+	CHECK_IS(io_submit(aio, 0, &one), 0);
+	CHECK_IS(io_submit(aio, -1, &one), -EINVAL);
+	/* The good ones before a bad one are submitted. */
+	struct iocb batch[3], *all[3] = {&batch[0], &batch[1], &batch[2]};
+	char blocks[3][BLOCK];
+	for (int index = 0; index < 3; index++)
+		io_prep_pread(&batch[index], index == 2 ? 999 : only_read, blocks[index], BLOCK, index * BLOCK);
+	CHECK_IS(io_submit(aio, 3, all), 2);
+	struct io_event events[3];
+	CHECK_IS(io_getevents(aio, 2, 3, events, NULL), 2);
+	/* A read that has been submitted cannot be cancelled. */
+	io_prep_pread(&iocb, only_read, block, BLOCK, 0);
+	submit_one(aio, &iocb);
+	CHECK(io_cancel(aio, &iocb, events) < 0);
+	CHECK_IS(next(aio, &iocb), BLOCK);
+	/* Appends in the order in which they are submitted. */
+	struct iocb appends[32];
+	char letters[32];
+	for (int index = 0; index < 32; index++) {
+		letters[index] = (char)('A' + index);
+		io_prep_pwrite(&appends[index], append, &letters[index], 1, 0);
+		submit_one(aio, &appends[index]);
+	}
+	for (int index = 0; index < 32; index++)
+		CHECK_IS(io_getevents(aio, 1, 1, events, NULL), 1);
+	char found[33] = {0};
+	int fd = buffered("append", O_RDONLY);
+	CHECK_IS(read(fd, found, 33), 32);
+	CHECK(memcmp(found, letters, 32) == 0);
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* An fsync request covers the writes that were submitted before it, though nobody has waited for them. */
+static void syncs_cover_writes(void)
+{
+	io_context_t aio = context(2 * DEPTH);
+	int fd = buffered("file", O_RDWR | O_TRUNC), second = buffered("file", O_RDWR);
+	struct iocb iocbs[DEPTH + 1], *all[DEPTH + 1];
+	char *buffers = malloc(DEPTH * BLOCK), block[BLOCK];
+	for (int round = 0; round < 10; round++) {
+		for (int index = 0; index < DEPTH; index++) {
+			fill(buffers + index * BLOCK, 's', round * DEPTH + index);
+			io_prep_pwrite(&iocbs[index], fd, buffers + index * BLOCK, BLOCK, (long long)(round * DEPTH + index) * BLOCK);
+			all[index] = &iocbs[index];
+		}
+		io_prep_fsync(&iocbs[DEPTH], round % 2 ? fd : second);
+		all[DEPTH] = &iocbs[DEPTH];
+		CHECK_IS(io_submit(aio, DEPTH + 1, all), DEPTH + 1);
+		int left = DEPTH + 1;
+		while (left > 0) {
+			struct io_event event;
+			CHECK_IS(io_getevents(aio, 1, 1, &event, NULL), 1);
+			left--;
+			if (event.obj != &iocbs[DEPTH])
+				continue;
+			CHECK_IS((long long)event.res, 0);
+			for (int index = 0; index < DEPTH; index++) {
+				CHECK_IS(pread(second, block, BLOCK, (long long)(round * DEPTH + index) * BLOCK), BLOCK);
+				CHECK(holds(block, 's', round * DEPTH + index));
+			}
+		}
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+/* A program may close whatever it likes: what is not its own stays open. */
+static void descriptors_of_others_stay(void)
+{
+	everything_comes_back();
+	for (int fd = 3; fd < 1024; fd++)
+		close(fd);
+	everything_comes_back();
+	CHECK_IS(close_range(3, ~0U, 0), 0);
+	everything_comes_back();
+	closefrom(3);
+	everything_comes_back();
+	int mine = open("mine", O_RDWR | O_CREAT | O_TRUNC, 0644);
+	for (int fd = 3; fd < 64; fd++) {
+		if (fd != mine && dup2(mine, fd) != fd)
+			CHECK_IS(errno, EBUSY);
+	}
+	everything_comes_back();
+	struct stat stat;
+	CHECK_IS(fstat(mine, &stat), 0);
+	CHECK_IS(stat.st_size, 0);
+}
+
+static io_context_t shared;
+static _Atomic int left;
+static int shared_file;
+
+static void *submits(void *which)
+{
+	struct iocb *iocbs = calloc(BLOCKS, sizeof *iocbs);
+	char *buffers = malloc(BLOCKS * BLOCK);
+	for (int number = 0; number < BLOCKS; number++) {
+		io_prep_pread(&iocbs[number], shared_file, buffers + number * BLOCK, BLOCK, (long long)number * BLOCK);
+		iocbs[number].data = which;
+		struct iocb *one = &iocbs[number];
+		int result;
+		while ((result = io_submit(shared, 1, &one)) == -EAGAIN)
+			sched_yield();
+		CHECK_IS(result, 1);
+	}
+	while (left > 0)
+		sched_yield();
+	for (int number = 0; number < BLOCKS; number++)
+		CHECK(holds(buffers + number * BLOCK, 'a', number));
+	return NULL;
+}
+
+static void *fetches(void *unused)
+{
+	(void)unused;
+	while (left > 0) {
+		struct io_event events[8];
+		int got = io_getevents(shared, 1, 8, events, &(struct timespec){0, 1000000});
+		CHECK(got >= 0);
+		for (int index = 0; index < got; index++)
+			CHECK_IS((long long)events[index].res, BLOCK);
+		left -= got;
+	}
+	return NULL;
+}
+
+/* Several threads submit to one context and several fetch from it. */
+static void threads_share_a_context(void)
+{
+	make_cold("file", 'a', BLOCKS);
+	shared = context(128);
+	shared_file = buffered("file", O_RDONLY);
+	pthread_t threads[6];
+	left = 4 * BLOCKS;
+	for (intptr_t index = 0; index < 6; index++)
+		CHECK_IS(pthread_create(&threads[index], NULL, index < 4 ? submits : fetches, (void *)index), 0);
+	for (int index = 0; index < 6; index++)
+		CHECK_IS(pthread_join(threads[index], NULL), 0);
+	CHECK_IS(io_destroy(shared), 0);
+}
+
+int main(int count, char **arguments)
+{
+	static const struct test tests[] = {
+		{"everything_comes_back", everything_comes_back},
+		{"batches_of_everything", batches_of_everything},
+		{"waits_as_documented", waits_as_documented},
+		{"eventfds_are_signalled", eventfds_are_signalled},
+		{"destroying_waits", destroying_waits},
+		{"closing_is_harmless", closing_is_harmless},
+		{"ending_writes", ending_writes},
+		{"rings_are_readable", rings_are_readable},
+		{"errors_are_the_kernels", errors_are_the_kernels},
+		{"syncs_cover_writes", syncs_cover_writes},
+		{"descriptors_of_others_stay", descriptors_of_others_stay},
+		{"threads_share_a_context", threads_share_a_context},
+	};
+	CHECK(count == 2);
+	return run_named(tests, sizeof tests / sizeof *tests, arguments[1]);
+}

@@ -1,0 +1,212 @@
+/* io_uring by liburing on a file of a pool: uring NAME. Contents are what they should be, whatever is spread. */
+#include "check.h"
+#include <liburing.h>
+
+#define BLOCKS 256
+#define DEPTH 32
+
+enum way { PLAIN, VECTORS, BY_WAITING, POLLED };
+
+/* Writes and reads all blocks with DEPTH in flight; user_data is the block's number. */
+static void transfer(struct io_uring *ring, int fd, char letter, int write, enum way way)
+{
+	char *buffers = aligned(DEPTH * BLOCK);
+	struct iovec vectors[DEPTH];
+	int begun = 0, ended = 0, in_flight = 0, slots[DEPTH], of_block[BLOCKS];
+	for (int slot = 0; slot < DEPTH; slot++)
+		slots[slot] = slot;
+	while (ended < BLOCKS) {
+		while (in_flight < DEPTH && begun < BLOCKS) {
+			struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+			if (sqe == NULL)
+				break;
+			int slot = slots[DEPTH - 1 - in_flight++];
+			char *buffer = buffers + slot * BLOCK;
+			vectors[slot] = (struct iovec){buffer, BLOCK};
+			of_block[begun] = slot;
+			if (write)
+				fill(buffer, letter, begun);
+			else
+				memset(buffer, 0, BLOCK);
+			unsigned long long offset = (unsigned long long)begun * BLOCK;
+			if (way == VECTORS)
+				write ? io_uring_prep_writev(sqe, fd, &vectors[slot], 1, offset) : io_uring_prep_readv(sqe, fd, &vectors[slot], 1, offset);
+			else
+				write ? io_uring_prep_write(sqe, fd, buffer, BLOCK, offset) : io_uring_prep_read(sqe, fd, buffer, BLOCK, offset);
+			sqe->user_data = begun++;
+		}
+		if (way == BY_WAITING)
+			CHECK(io_uring_submit_and_wait(ring, 1) >= 0);
+		else
+			CHECK(io_uring_submit(ring) >= 0);
+		struct io_uring_cqe *cqe;
+		CHECK_IS(io_uring_wait_cqe(ring, &cqe), 0);
+		do {
+			int block = (int)cqe->user_data, slot = of_block[block];
+			CHECK_IS(cqe->res, BLOCK);
+			if (!write)
+				CHECK(holds(buffers + slot * BLOCK, letter, block));
+			slots[DEPTH - in_flight--] = slot;
+			ended++;
+			io_uring_cqe_seen(ring, cqe);
+		} while (io_uring_peek_cqe(ring, &cqe) == 0);
+	}
+	free(buffers);
+}
+
+static void sync_file(struct io_uring *ring, int fd, int wanted)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	struct io_uring_cqe *cqe;
+	io_uring_prep_fsync(sqe, fd, 0);
+	CHECK_IS(io_uring_submit(ring), 1);
+	CHECK_IS(io_uring_wait_cqe(ring, &cqe), 0);
+	CHECK_IS(cqe->res, wanted);
+	io_uring_cqe_seen(ring, cqe);
+}
+
+static void reads_and_writes(void)
+{
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	for (int way = PLAIN; way <= POLLED; way++) {
+		struct io_uring ring;
+		CHECK_IS(io_uring_queue_init(DEPTH, &ring, way == POLLED ? IORING_SETUP_SQPOLL : 0), 0);
+		transfer(&ring, fd, 'b' + way, 1, way);
+		sync_file(&ring, fd, 0);
+		transfer(&ring, fd, 'b' + way, 0, way);
+		expect_blocks(at(way, "file"), 'b' + way, BLOCKS);
+		io_uring_queue_exit(&ring);
+	}
+	CHECK_IS(close(fd), 0);
+}
+
+/* What may not be told apart or moved goes through: links, drains, fixed files and buffers, twins. */
+static void what_is_not_plain(void)
+{
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	char *buffers = aligned(8 * BLOCK);
+	struct io_uring ring;
+	struct io_uring_cqe *cqe;
+	CHECK_IS(io_uring_queue_init(DEPTH, &ring, 0), 0);
+	CHECK_IS(io_uring_register_files(&ring, &fd, 1), 0);
+	CHECK_IS(io_uring_register_buffers(&ring, &(struct iovec){buffers + 7 * BLOCK, BLOCK}, 1), 0);
+	for (int round = 0; round < 50; round++) {
+		/* A write, linked to a sync, linked to a read of the same block. */
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+		fill(buffers, 'l', round);
+		io_uring_prep_write(sqe, fd, buffers, BLOCK, round * BLOCK);
+		sqe->flags |= IOSQE_IO_LINK;
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+		sqe->flags |= IOSQE_IO_LINK;
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_read(sqe, fd, buffers + BLOCK, BLOCK, round * BLOCK);
+		/* The number 0 is a registered file, not a descriptor. */
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_read(sqe, 0, buffers + 2 * BLOCK, BLOCK, 60 * BLOCK);
+		sqe->flags |= IOSQE_FIXED_FILE;
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_read_fixed(sqe, fd, buffers + 7 * BLOCK, BLOCK, 61 * BLOCK, 0);
+		/* Twins. */
+		for (int twin = 3; twin < 6; twin++) {
+			sqe = io_uring_get_sqe(&ring);
+			io_uring_prep_read(sqe, fd, buffers + twin * BLOCK, BLOCK, (60 + twin) * BLOCK);
+			sqe->user_data = 77;
+		}
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_nop(sqe);
+		sqe->flags |= IOSQE_IO_DRAIN;
+		CHECK_IS(io_uring_submit_and_wait(&ring, 9), 9);
+		for (int index = 0; index < 9; index++) {
+			CHECK_IS(io_uring_wait_cqe(&ring, &cqe), 0);
+			CHECK(cqe->res >= 0);
+			io_uring_cqe_seen(&ring, cqe);
+		}
+		CHECK(holds(buffers + BLOCK, 'l', round) && holds(buffers + 2 * BLOCK, 'a', 60) && holds(buffers + 7 * BLOCK, 'a', 61));
+		for (int twin = 3; twin < 6; twin++)
+			CHECK(holds(buffers + twin * BLOCK, 'a', 60 + twin));
+	}
+	io_uring_queue_exit(&ring);
+	CHECK_IS(close(fd), 0);
+}
+
+/* Syncing and closing by the ring, by the descriptor with requests that nobody has fetched, and leaving the ring. */
+static void syncs_and_ends(void)
+{
+	struct io_uring ring;
+	struct io_uring_cqe *cqe;
+	char *buffers = aligned(DEPTH * BLOCK), block[BLOCK];
+	CHECK_IS(io_uring_queue_init(DEPTH, &ring, 0), 0);
+	for (int round = 0; round < 20; round++) {
+		make_file(at(0, "file"), 'a', DEPTH);
+		int fd = open_direct(at(0, "file"), O_RDWR), other = open(at(0, "other"), O_RDWR | O_CREAT | O_TRUNC, 0644);
+		for (int index = 0; index < DEPTH; index++) {
+			fill(buffers + index * BLOCK, 'b' + round, index);
+			struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+			io_uring_prep_write(sqe, fd, buffers + index * BLOCK, BLOCK, index * BLOCK);
+			sqe->user_data = index + 1;
+		}
+		CHECK_IS(io_uring_submit(&ring), DEPTH);
+		int fetched = 0;
+		if (round % 3 == 0) {
+			CHECK_IS(fsync(fd), 0);
+			CHECK_IS(close(fd), 0);
+		} else if (round % 3 == 1) {
+			CHECK_IS(ftruncate(fd, DEPTH * BLOCK), 0);
+			CHECK_IS(dup2(other, fd), fd);
+			CHECK_IS(close(fd), 0);
+		} else {
+			for (; fetched < DEPTH; fetched++) {
+				CHECK_IS(io_uring_wait_cqe(&ring, &cqe), 0);
+				CHECK_IS(cqe->res, BLOCK);
+				io_uring_cqe_seen(&ring, cqe);
+			}
+			sync_file(&ring, fd, 0);
+			struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+			io_uring_prep_close(sqe, fd);
+			CHECK_IS(io_uring_submit_and_wait(&ring, 1), 1);
+			CHECK_IS(io_uring_wait_cqe(&ring, &cqe), 0);
+			CHECK_IS(cqe->res, 0);
+			io_uring_cqe_seen(&ring, cqe);
+			/* The number is another file's now. */
+			CHECK_IS(dup(other), fd);
+			CHECK_IS(pwrite(fd, "x", 1, 0), 1);
+			CHECK_IS(close(fd), 0);
+		}
+		for (; fetched < DEPTH; fetched++) {
+			CHECK_IS(io_uring_wait_cqe(&ring, &cqe), 0);
+			CHECK_IS(cqe->res, BLOCK);
+			io_uring_cqe_seen(&ring, cqe);
+		}
+		CHECK_IS(close(other), 0);
+		int back = open(at(round % 4, "file"), O_RDONLY);
+		for (int index = 0; index < DEPTH; index++) {
+			CHECK_IS(pread(back, block, BLOCK, index * BLOCK), BLOCK);
+			CHECK(holds(block, 'b' + round, index));
+		}
+		CHECK_IS(close(back), 0);
+	}
+	/* Nobody fetches. */
+	int fd = open_direct(at(0, "file"), O_RDONLY);
+	for (int index = 0; index < DEPTH; index++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_read(sqe, fd, buffers + index * BLOCK, BLOCK, index * BLOCK);
+		sqe->user_data = index + 1;
+	}
+	CHECK_IS(io_uring_submit(&ring), DEPTH);
+	io_uring_queue_exit(&ring);
+	CHECK_IS(close(fd), 0);
+}
+
+int main(int count, char **arguments)
+{
+	static const struct test tests[] = {
+		{"reads_and_writes", reads_and_writes},
+		{"what_is_not_plain", what_is_not_plain},
+		{"syncs_and_ends", syncs_and_ends},
+	};
+	CHECK(count == 2);
+	return run_named(tests, sizeof tests / sizeof *tests, arguments[1]);
+}

@@ -1,0 +1,15 @@
+//! Why a program's I/O is spread, or is not: what is known of the lanes of a pool and of the program.
+//!
+//! ```text
+//! survey (asks the kernel, one thread a lane) ─► facts ─► findings (pure)      rate (reads, alone and together)
+//! ```
+
+pub mod connections;
+pub mod findings;
+pub mod mounts;
+pub mod program;
+pub mod rate;
+pub mod survey;
+
+pub use findings::{Finding, examine};
+pub use survey::{LaneFacts, Survey, survey};

@@ -1,0 +1,308 @@
+//! Whether a lane may be given new I/O: a state machine that any thread moves, without locks, by what it has seen.
+//!
+//! ```text
+//!             no progress             a lane fault
+//!   Healthy ──────────────► Suspect ──────────────► Draining ──► Failed ──► Probing
+//!      ▲  ◄────────────────    │ (from Healthy too)    all back     when due    │ │
+//!      │     an answer         ▼                                      ▲  failed │ │
+//!      └───────────────────────────────────────────────────────────── └─────────┘ │ answered
+//!      ▲──────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! What is outstanding on a lane is never given to another one: the kernel may still carry it out, later, over newer
+//! data. All that health decides is where new I/O goes.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use live::State;
+
+/// When a lane is given up and when it is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A lane with outstanding ops that has answered none for this long gets no new ones; or for
+    /// [`SLOW`] times the latency that it has had so far, if that is longer.
+    pub suspect_after_ns: u64,
+    /// A lane that has failed is tried again after this long.
+    pub probe_after_ns: u64,
+    /// The wait doubles with every try that fails, up to this.
+    pub probe_at_most_every_ns: u64,
+}
+
+impl Default for Patience {
+    /// Half a second: the throughput is to be back within two. Linux retransmits NFS over TCP after 60 s (nfs(5),
+    /// timeo), long after any other lane would have answered.
+    fn default() -> Self {
+        Patience {
+            suspect_after_ns: 500_000_000,
+            probe_after_ns: 1_000_000_000,
+            probe_at_most_every_ns: 30_000_000_000,
+        }
+    }
+}
+
+/// A lane that has always been slow is not suspect for being slow.
+pub const SLOW: u64 = 8;
+
+/// How an op ended, as far as its lane is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was carried out, in full or in part.
+    Done,
+    /// The lane has answered, and moved nothing: an error that any lane would have given (ENOSPC, EINVAL), a file opened.
+    Refused,
+    /// It failed because of the lane: ESTALE, ENOTCONN, ETIMEDOUT, or EIO where another lane succeeds.
+    LaneFault,
+    /// It was cancelled: nothing was learnt.
+    Cancelled,
+}
+
+/// The health of one lane.
+#[derive(Debug)]
+pub struct Health {
+    patience: Patience,
+    state: AtomicU32,
+    /// When the lane last answered, or became busy.
+    progress_ns: AtomicU64,
+    /// Mean latency: an exponential average over about eight ops.
+    latency_ns: AtomicU64,
+    probe_at_ns: AtomicU64,
+    probe_wait_ns: AtomicU64,
+    losses: AtomicU64,
+    announced: AtomicU32,
+}
+
+impl Health {
+    /// That of a lane of which nothing bad is known.
+    pub fn new(patience: Patience) -> Health {
+        Health {
+            patience,
+            state: AtomicU32::new(State::Healthy as u32),
+            progress_ns: AtomicU64::new(0),
+            latency_ns: AtomicU64::new(0),
+            probe_at_ns: AtomicU64::new(0),
+            probe_wait_ns: AtomicU64::new(patience.probe_after_ns),
+            losses: AtomicU64::new(0),
+            announced: AtomicU32::new(State::Healthy as u32),
+        }
+    }
+
+    /// What it is now, by what was seen so far.
+    pub fn state(&self) -> State {
+        state(self.state.load(Acquire))
+    }
+
+    /// How often the lane was taken out of service.
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Relaxed)
+    }
+
+    /// The lane has been given an op while it had none.
+    #[inline]
+    pub fn became_busy(&self, now_ns: u64) {
+        self.progressed(now_ns);
+    }
+
+    /// An op of the lane has ended.
+    #[inline]
+    pub fn ended(&self, outcome: Outcome, latency_ns: u64, now_ns: u64) {
+        match outcome {
+            Outcome::LaneFault => self.fault(now_ns),
+            Outcome::Cancelled => {}
+            Outcome::Done | Outcome::Refused => {
+                let mean = self.latency_ns.load(Relaxed);
+                let next = if mean == 0 { latency_ns } else { mean - mean / 8 + latency_ns / 8 };
+                self.latency_ns.store(next, Relaxed);
+                self.progressed(now_ns);
+                // A look before the locked instruction: nearly always there is nothing to change.
+                if self.state.load(Acquire) == State::Suspect as u32 {
+                    self.change(State::Suspect, State::Healthy);
+                }
+            }
+        }
+    }
+
+    /// Whether the lane may be given a new op, with so many outstanding: [`Health::look`] for the path of every op.
+    #[inline]
+    pub fn is_open(&self, outstanding_ops: u64, now_ns: u64) -> bool {
+        let well = self.state.load(Acquire) == State::Healthy as u32
+            && (outstanding_ops == 0 || self.silent_ns(now_ns) <= self.limit_ns());
+        well || self.look(outstanding_ops, now_ns) == State::Healthy
+    }
+
+    /// What the lane is at this moment, with so many ops outstanding; time alone may have changed it.
+    pub fn look(&self, outstanding_ops: u64, now_ns: u64) -> State {
+        match self.state() {
+            State::Healthy if outstanding_ops > 0 && self.silent_ns(now_ns) > self.limit_ns() => {
+                if self.change(State::Healthy, State::Suspect) {
+                    self.losses.fetch_add(1, Relaxed);
+                }
+                self.state()
+            }
+            State::Draining if outstanding_ops == 0 => {
+                self.probe_at_ns.store(now_ns.saturating_add(self.probe_wait_ns.load(Relaxed)), Relaxed);
+                self.change(State::Draining, State::Failed);
+                self.state()
+            }
+            state => state,
+        }
+    }
+
+    /// Whether the caller is to try the lane now: true for one caller each time that a try is due. What it then does,
+    /// a read that can be repeated elsewhere or a look at attributes, it reports to [`Health::probed`].
+    pub fn claim_probe(&self, now_ns: u64) -> bool {
+        self.state() == State::Failed
+            && now_ns >= self.probe_at_ns.load(Relaxed)
+            && self.change(State::Failed, State::Probing)
+    }
+
+    /// How a try ended.
+    pub fn probed(&self, answered: bool, now_ns: u64) {
+        if answered {
+            self.probe_wait_ns.store(self.patience.probe_after_ns, Relaxed);
+            self.progressed(now_ns);
+            self.change(State::Probing, State::Healthy);
+        } else {
+            let wait = self.probe_wait_ns.load(Relaxed).saturating_mul(2).min(self.patience.probe_at_most_every_ns);
+            self.probe_wait_ns.store(wait, Relaxed);
+            self.probe_at_ns.store(now_ns.saturating_add(wait), Relaxed);
+            self.change(State::Probing, State::Failed);
+        }
+    }
+
+    /// The state, if it is another one than when this was last asked: each change is told once. Two loads where there
+    /// is no news, so that every op may ask.
+    #[inline]
+    pub fn news(&self) -> Option<State> {
+        let now = self.state.load(Acquire);
+        if self.announced.load(Relaxed) == now {
+            return None;
+        }
+        (self.announced.swap(now, AcqRel) != now).then(|| state(now))
+    }
+
+    /// Nothing bad is known: in a forked child, to whom no op will answer that was its parent's.
+    pub fn forget(&self) {
+        self.state.store(State::Healthy as u32, Relaxed);
+        self.announced.store(State::Healthy as u32, Relaxed);
+    }
+
+    fn fault(&self, now_ns: u64) {
+        for from in [State::Healthy, State::Suspect] {
+            if self.change(from, State::Draining) {
+                // A suspect lane has been counted already.
+                self.losses.fetch_add(u64::from(from == State::Healthy), Relaxed);
+            }
+        }
+        self.progressed(now_ns);
+    }
+
+    /// A plain store: that two threads may put it back by the time between their looks at the clock does no harm.
+    #[inline]
+    fn progressed(&self, now_ns: u64) {
+        self.progress_ns.store(now_ns, Relaxed);
+    }
+
+    #[inline]
+    fn silent_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.progress_ns.load(Relaxed))
+    }
+
+    #[inline]
+    fn limit_ns(&self) -> u64 {
+        self.patience.suspect_after_ns.max(self.latency_ns.load(Relaxed).saturating_mul(SLOW))
+    }
+
+    fn change(&self, from: State, to: State) -> bool {
+        self.state.compare_exchange(from as u32, to as u32, Release, Relaxed).is_ok()
+    }
+}
+
+fn state(number: u32) -> State {
+    State::ALL.into_iter().find(|state| *state as u32 == number).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1000 * MS;
+
+    fn health() -> Health {
+        Health::new(Patience::default())
+    }
+
+    #[test]
+    fn silence_makes_suspect_and_an_answer_heals() {
+        let health = health();
+        health.became_busy(SECOND);
+        assert_eq!(health.look(3, SECOND + 500 * MS), State::Healthy);
+        assert_eq!(health.look(3, SECOND + 501 * MS), State::Suspect);
+        assert_eq!((health.news(), health.news(), health.losses()), (Some(State::Suspect), None, 1));
+        health.ended(Outcome::Done, 600 * MS, SECOND + 600 * MS);
+        assert_eq!(health.look(2, SECOND + 601 * MS), State::Healthy);
+        assert_eq!(health.news(), Some(State::Healthy));
+    }
+
+    #[test]
+    fn an_idle_lane_is_silent_in_good_health() {
+        let health = health();
+        assert_eq!(health.look(0, 100 * SECOND), State::Healthy);
+        health.became_busy(100 * SECOND);
+        assert_eq!(health.look(1, 100 * SECOND + MS), State::Healthy, "silence counts from the op on");
+    }
+
+    #[test]
+    fn a_lane_that_was_always_slow_is_given_time() {
+        let health = health();
+        health.became_busy(0);
+        health.ended(Outcome::Done, 400 * MS, 400 * MS);
+        assert_eq!(health.look(1, 3 * SECOND), State::Healthy);
+        assert_eq!(health.look(1, 4 * SECOND), State::Suspect);
+    }
+
+    #[test]
+    fn a_fault_drains_fails_is_probed_and_taken_back() {
+        let health = health();
+        health.became_busy(0);
+        health.ended(Outcome::LaneFault, MS, MS);
+        assert_eq!(health.look(2, 2 * MS), State::Draining, "two are still outstanding");
+        health.ended(Outcome::Done, MS, 3 * MS);
+        assert_eq!(health.look(1, 3 * MS), State::Draining, "an answer to something older heals nothing");
+        assert_eq!(health.look(0, 4 * MS), State::Failed);
+        assert!(!health.claim_probe(4 * MS + SECOND - 1));
+        assert!(health.claim_probe(4 * MS + SECOND));
+        assert!(!health.claim_probe(4 * MS + SECOND), "one caller");
+        assert_eq!(health.state(), State::Probing);
+        health.probed(false, 2 * SECOND);
+        assert!(!health.claim_probe(4 * SECOND - 1), "twice as long");
+        assert!(health.claim_probe(4 * SECOND));
+        health.probed(true, 4 * SECOND);
+        assert_eq!((health.state(), health.losses()), (State::Healthy, 1));
+    }
+
+    #[test]
+    fn tries_become_rare_but_never_end() {
+        let health = health();
+        health.ended(Outcome::LaneFault, 0, 0);
+        health.look(0, 0);
+        let (mut now, mut waits) = (0, Vec::new());
+        for _ in 0..8 {
+            let due = (0..).map(|step| now + step * SECOND).find(|&at| health.claim_probe(at)).unwrap();
+            waits.push((due - now) / SECOND);
+            health.probed(false, due);
+            now = due;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+    }
+
+    #[test]
+    fn what_is_the_volumes_fault_is_not_the_lanes() {
+        let health = health();
+        health.ended(Outcome::Refused, MS, MS);
+        assert_eq!(health.look(0, MS), State::Healthy);
+        health.ended(Outcome::Cancelled, 0, MS);
+        assert_eq!(health.look(0, MS), State::Healthy);
+    }
+}

@@ -1,0 +1,102 @@
+//! What the NFS client says of its file systems in /proc/fs/nfsfs/volumes (`nfs_volume_list_show`, fs/nfs/client.c).
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+/// The FSID that a server has given to the file system with this device number; None if it is not there, as in another
+/// network namespace. Together with an inode number it is what identifies a file on a server (RFC 7530, 5.8.1.9).
+///
+/// Allocates nothing; makes raw system calls only.
+pub fn fsid(device: (u32, u32)) -> Option<(u64, u64)> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, c"/proc/fs/nfsfs/volumes", flags, Mode::empty()).ok()?;
+    let found = search(|room| read(&file, room), device);
+    sys::raw::close(file);
+    found
+}
+
+fn read(file: &OwnedFd, room: &mut [u8]) -> usize {
+    rustix::io::read(file, room).unwrap_or(0)
+}
+
+/// Looks through what `read` fills its room with, until it fills nothing.
+fn search(mut read: impl FnMut(&mut [u8]) -> usize, device: (u32, u32)) -> Option<(u64, u64)> {
+    let mut room = [0u8; 2048];
+    let mut filled = 0;
+    loop {
+        let got = read(room.get_mut(filled..)?);
+        filled = (filled + got).min(room.len());
+        let mut rest = room.get(..filled)?;
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            let (line, after) = rest.split_at_checked(end)?;
+            if let Some(found) = fsid_in(line, device) {
+                return Some(found);
+            }
+            rest = after.get(1..)?;
+        }
+        let (from, left) = (filled - rest.len(), rest.len());
+        if got == 0 {
+            return fsid_in(room.get(from..filled)?, device);
+        }
+        // A line longer than the room is none of this file's: it is dropped.
+        let left = if left == room.len() { 0 } else { left };
+        room.copy_within(from..from + left, 0);
+        filled = left;
+    }
+}
+
+/// `v4 7f000020  801 0:27         0:0                               no`: the FSID, if it is of this device.
+fn fsid_in(line: &[u8], (major, minor): (u32, u32)) -> Option<(u64, u64)> {
+    let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let (found_major, found_minor) = fields.nth(3)?.split_once(':')?;
+    if (found_major.parse(), found_minor.parse()) != (Ok(major), Ok(minor)) {
+        return None;
+    }
+    let (high, low) = fields.next()?.split_once(':')?;
+    Some((u64::from_str_radix(high, 16).ok()?, u64::from_str_radix(low, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FILE: &[u8] = b"NV SERVER   PORT DEV          FSID                              FSC\n\
+        v4 7f000020  801 0:27         0:0                               no \n\
+        v3 7f000021  801 0:28         1f2e3d4c5b6a7988:ffffffffffffffff yes\n\
+        v4 20010db8000000000000000000000001 801 0:290        a:b                               no \n";
+
+    /// The file in pieces of at most so many bytes.
+    fn pieces(mut text: &[u8], most: usize) -> impl FnMut(&mut [u8]) -> usize {
+        move |room| {
+            let length = text.len().min(most).min(room.len());
+            room[..length].copy_from_slice(&text[..length]);
+            text = &text[length..];
+            length
+        }
+    }
+
+    #[test]
+    fn a_file_system_is_found_by_its_device() {
+        for most in [1, 7, 100, 4096] {
+            let find = |device| search(pieces(FILE, most), device);
+            assert_eq!(find((0, 27)), Some((0, 0)));
+            assert_eq!(find((0, 28)), Some((0x1f2e_3d4c_5b6a_7988, u64::MAX)));
+            assert_eq!(find((0, 290)), Some((10, 11)));
+            assert_eq!(find((0, 29)), None);
+            assert_eq!(find((0, 2)), None);
+        }
+        assert_eq!(search(pieces(&FILE[..FILE.len() - 1], 9), (0, 290)), Some((10, 11)), "without its last newline");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(
+            text in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b' '), Just(b':'), any::<u8>()], 0..5000),
+            most in 1usize..3000,
+        ) {
+            search(pieces(&text, most), (0, 27));
+        }
+    }
+}
