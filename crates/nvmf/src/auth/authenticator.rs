@@ -1,0 +1,81 @@
+//! Who must authenticate, and with which keys.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use super::Entropy;
+use super::controller::Controller;
+use super::group::Group;
+use super::hash::Hash;
+use super::secret::Secret;
+use crate::target::{Authenticator, Closed, Exchange};
+
+/// The keys of one host on one subsystem.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// The host must prove that it has this one.
+    pub host: Secret,
+    /// With this one the controller proves itself, to hosts that ask for it.
+    pub controller: Option<Secret>,
+}
+
+/// What may be used, the preferred first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Hash functions.
+    pub hashes: Vec<Hash>,
+    /// Diffie-Hellman groups.
+    pub groups: Vec<Group>,
+}
+
+impl Default for Policy {
+    /// Everything that the standard has: SHA-512 before the shorter ones, ffdhe3072 (128 bits of strength) before those
+    /// that cost more, then ffdhe2048, and no exchange at all only for hosts that offer nothing else.
+    fn default() -> Self {
+        let groups =
+            [Group::Ffdhe3072, Group::Ffdhe4096, Group::Ffdhe6144, Group::Ffdhe8192, Group::Ffdhe2048, Group::Null];
+        Policy { hashes: Hash::ALL.to_vec(), groups: groups.to_vec() }
+    }
+}
+
+/// The keys of all hosts, by subsystem and host NQN.
+#[derive(Debug, Default)]
+pub struct Keys {
+    policy: RwLock<Policy>,
+    keys: RwLock<BTreeMap<(String, String), Credentials>>,
+}
+
+impl Keys {
+    /// No keys: nobody must authenticate.
+    pub fn new(policy: Policy) -> Keys {
+        Keys { policy: RwLock::new(policy), keys: RwLock::default() }
+    }
+
+    /// From now on only this may be used; exchanges that have begun go on as they were.
+    pub fn set_policy(&self, policy: Policy) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    /// From now on the host must authenticate on the subsystem with these; `None` lets it in without.
+    pub fn set(&self, subsystem_nqn: &str, host_nqn: &str, credentials: Option<Credentials>) {
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let at = (subsystem_nqn.to_string(), host_nqn.to_string());
+        match credentials {
+            Some(credentials) => keys.insert(at, credentials),
+            None => keys.remove(&at),
+        };
+    }
+}
+
+impl Authenticator for Keys {
+    fn begin(&self, host_nqn: &str, subsystem_nqn: &str, _queue_id: u16) -> Option<Box<dyn Exchange>> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let credentials = keys.get(&(subsystem_nqn.to_string(), host_nqn.to_string()))?.clone();
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner).clone();
+        // Without randomness there is no safe exchange: nobody gets in.
+        Some(match Entropy::from_system() {
+            Ok(entropy) => Box::new(Controller::new(host_nqn, subsystem_nqn, credentials, policy, entropy)),
+            Err(_) => Box::new(Closed),
+        })
+    }
+}

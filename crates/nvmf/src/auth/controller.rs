@@ -1,0 +1,201 @@
+//! The controller's side of an exchange.
+
+use zeroize::Zeroizing;
+
+use super::Entropy;
+use super::authenticator::{Credentials, Policy};
+use super::group::Group;
+use super::hash::Hash;
+use super::message::{Failure, Message};
+use super::response::Transcript;
+use crate::target::{Exchange, ExchangeState};
+
+/// One queue's exchange: takes what the host sends, makes what is sent to it.
+pub struct Controller {
+    host_nqn: String,
+    subsystem_nqn: String,
+    credentials: Credentials,
+    policy: Policy,
+    entropy: Entropy,
+    step: Step,
+    transaction: u16,
+}
+
+/// What comes next.
+enum Step {
+    /// The host's AUTH_Negotiate.
+    Negotiate,
+    /// To send the challenge with that public value, then the host's reply.
+    Challenge { hash: Hash, group: Group, public: Vec<u8>, sent: bool },
+    /// To send Success1, then (if `answer` has R2) the host's Success2.
+    Success1 { hash: Hash, answer: Option<Vec<u8>>, sent: bool },
+    /// Nothing: the host is known.
+    Done,
+    /// To send AUTH_Failure1 if the host has not given up itself, and nothing after it.
+    Failed { why: Failure, tell: bool },
+}
+
+impl Controller {
+    /// An exchange that is yet to begin.
+    pub fn new(
+        host_nqn: &str,
+        subsystem_nqn: &str,
+        credentials: Credentials,
+        policy: Policy,
+        entropy: Entropy,
+    ) -> Controller {
+        Controller {
+            host_nqn: host_nqn.into(),
+            subsystem_nqn: subsystem_nqn.into(),
+            credentials,
+            policy,
+            entropy,
+            step: Step::Negotiate,
+            transaction: 0,
+        }
+    }
+
+    fn challenge(&self, hash: Hash) -> &[u8] {
+        &self.entropy.challenge[..hash.bytes()]
+    }
+
+    fn transcript<'a>(&'a self, hash: Hash, shared: &'a [u8], challenge: &'a [u8], sequence: u32) -> Transcript<'a> {
+        Transcript {
+            hash,
+            shared,
+            challenge,
+            sequence,
+            transaction: self.transaction,
+            host_nqn: &self.host_nqn,
+            subsystem_nqn: &self.subsystem_nqn,
+        }
+    }
+
+    /// The step that a message leads to.
+    fn next(&mut self, message: &Message) -> Result<Step, Failure> {
+        match (&self.step, message) {
+            (_, Message::Failure2 { why, .. }) => Ok(Step::Failed { why: *why, tell: false }),
+            (Step::Negotiate, Message::Negotiate { transaction, concatenation, hashes, groups }) => {
+                self.transaction = *transaction;
+                if *concatenation != 0 {
+                    return Err(Failure::ConcatenationMismatch);
+                }
+                if hashes.is_empty() {
+                    return Err(Failure::ProtocolNotUsable);
+                }
+                let hash = self.policy.hashes.iter().find(|hash| hashes.contains(&(**hash as u8)));
+                let group = self.policy.groups.iter().find(|group| groups.contains(&(**group as u8)));
+                let hash = *hash.ok_or(Failure::HashNotUsable)?;
+                let group = *group.ok_or(Failure::GroupNotUsable)?;
+                Ok(Step::Challenge { hash, group, public: group.public(&self.entropy.exponent), sent: false })
+            }
+            (
+                Step::Challenge { hash, group, sent: true, .. },
+                Message::Reply { transaction, sequence, response, challenge, public },
+            ) if *transaction == self.transaction => {
+                self.reply(*hash, *group, *sequence, response, challenge.as_deref(), public)
+            }
+            (Step::Success1 { answer: Some(_), sent: true, .. }, Message::Success2 { transaction })
+                if *transaction == self.transaction =>
+            {
+                Ok(Step::Done)
+            }
+            _ => Err(Failure::IncorrectMessage),
+        }
+    }
+
+    fn reply(
+        &self,
+        hash: Hash,
+        group: Group,
+        sequence: u32,
+        response: &[u8],
+        challenge: Option<&[u8]>,
+        public: &[u8],
+    ) -> Result<Step, Failure> {
+        if response.len() != hash.bytes() {
+            return Err(Failure::IncorrectPayload);
+        }
+        let shared: Zeroizing<Vec<u8>> =
+            group.shared(&self.entropy.exponent, public).ok_or(Failure::IncorrectPayload)?;
+        let host_key = self.credentials.host.key_for(&self.host_nqn);
+        let first = self.transcript(hash, &shared, self.challenge(hash), self.entropy.sequence);
+        if !first.is_host(&host_key, response) {
+            return Err(Failure::Failed);
+        }
+        let answer = match (challenge, &self.credentials.controller) {
+            (None, _) => None,
+            // It asks for a proof that cannot be given.
+            (Some(_), None) => return Err(Failure::Failed),
+            // Who reflects a challenge has no key of its own.
+            (Some(challenge), Some(_)) if challenge == self.challenge(hash) => return Err(Failure::Failed),
+            (Some(challenge), Some(secret)) => {
+                let key = secret.key_for(&self.subsystem_nqn);
+                Some(self.transcript(hash, &shared, challenge, sequence).controller(&key))
+            }
+        };
+        Ok(Step::Success1 { hash, answer, sent: false })
+    }
+}
+
+impl Exchange for Controller {
+    fn receive(&mut self, message: &[u8]) -> bool {
+        // A word after the last word changes nothing for the better.
+        if matches!(self.step, Step::Done | Step::Failed { .. }) {
+            return false;
+        }
+        let step = Message::parse(message).and_then(|message| self.next(&message));
+        self.step = step.unwrap_or_else(|why| Step::Failed { why, tell: true });
+        !matches!(self.step, Step::Failed { tell: false, .. })
+    }
+
+    fn send(&mut self, capacity: usize) -> Vec<u8> {
+        let transaction = self.transaction;
+        let (message, after) = match &self.step {
+            Step::Challenge { hash, group, public, sent: false } => {
+                let message = Message::Challenge {
+                    transaction,
+                    hash: *hash as u8,
+                    group: *group as u8,
+                    sequence: self.entropy.sequence,
+                    challenge: self.challenge(*hash).to_vec(),
+                    public: public.clone(),
+                };
+                (message, Step::Challenge { hash: *hash, group: *group, public: Vec::new(), sent: true })
+            }
+            Step::Success1 { hash, answer, sent: false } => {
+                let message =
+                    Message::Success1 { transaction, hash_bytes: hash.bytes() as u8, response: answer.clone() };
+                let after = match answer {
+                    None => Step::Done,
+                    Some(_) => Step::Success1 { hash: *hash, answer: answer.clone(), sent: true },
+                };
+                (message, after)
+            }
+            Step::Failed { why, tell: true } => {
+                (Message::Failure1 { transaction, why: *why }, Step::Failed { why: *why, tell: false })
+            }
+            Step::Failed { .. } => return Vec::new(),
+            // The host receives when it should send.
+            _ => {
+                let why = Failure::IncorrectMessage;
+                (Message::Failure1 { transaction, why }, Step::Failed { why, tell: false })
+            }
+        };
+        let bytes = message.to_bytes();
+        if bytes.len() > capacity {
+            self.step = Step::Failed { why: Failure::IncorrectPayload, tell: false };
+            return Vec::new();
+        }
+        self.step = after;
+        bytes
+    }
+
+    fn state(&self) -> ExchangeState {
+        match self.step {
+            Step::Done => ExchangeState::Done,
+            Step::Failed { .. } => ExchangeState::Failed,
+            _ => ExchangeState::Pending,
+        }
+    }
+}

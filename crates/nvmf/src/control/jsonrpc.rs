@@ -1,0 +1,164 @@
+//! JSON-RPC 2.0 (<https://www.jsonrpc.org/specification>): requests, batches and notifications in, answers out.
+
+use serde_json::{Map, Value, json};
+
+/// Codes of the specification, and SPDK's one for a call at the wrong time.
+pub mod code {
+    /// The text is no JSON.
+    pub const PARSE_ERROR: i64 = -32700;
+    /// The JSON is no request.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// There is no such method.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// A parameter is missing, unknown, of the wrong type or out of range.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// The method failed.
+    pub const INTERNAL_ERROR: i64 = -32603;
+    /// SPDK's: the method may only be called before, or after, the framework's initialization.
+    pub const INVALID_STATE: i64 = -1;
+}
+
+/// An error as it is answered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct RpcError {
+    /// One of [`code`], or a negative errno as SPDK's block device methods answer.
+    pub code: i64,
+    /// One line: what failed, on what, why, what to do.
+    pub message: String,
+}
+
+impl RpcError {
+    /// With a code of the specification, or a negative errno.
+    pub fn new(code: i64, message: impl Into<String>) -> RpcError {
+        RpcError { code, message: message.into() }
+    }
+
+    /// A parameter that cannot be what it is.
+    pub fn params(message: impl Into<String>) -> RpcError {
+        RpcError::new(code::INVALID_PARAMS, message)
+    }
+
+    /// The method failed.
+    pub fn failed(message: impl Into<String>) -> RpcError {
+        RpcError::new(code::INTERNAL_ERROR, message)
+    }
+}
+
+/// What a method answers.
+pub type Outcome = Result<Value, RpcError>;
+
+/// The answer to a text that was sent, if one is due: notifications get none.
+///
+/// `call` carries out a method with its parameters; None where the request has none. Each request of a batch is
+/// answered, in one array.
+pub fn answer(text: &[u8], call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome) -> Option<Value> {
+    match serde_json::from_slice(text) {
+        Ok(Value::Array(requests)) if !requests.is_empty() => {
+            let answers: Vec<Value> = requests.iter().filter_map(|request| one(request, call)).collect();
+            (!answers.is_empty()).then_some(Value::Array(answers))
+        }
+        Ok(request) => one(&request, call),
+        Err(error) => Some(parse_error(&error.to_string())),
+    }
+}
+
+/// The answer to a text that is no JSON: nobody knows its id.
+pub fn parse_error(why: &str) -> Value {
+    response(Value::Null, Err(RpcError::new(code::PARSE_ERROR, format!("Parse error: {why}"))))
+}
+
+fn one(request: &Value, call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome) -> Option<Value> {
+    let refuse = |id: Value, why: &str| {
+        Some(response(id, Err(RpcError::new(code::INVALID_REQUEST, format!("Invalid request: {why}")))))
+    };
+    let Some(request) = request.as_object() else { return refuse(Value::Null, "not an object") };
+    let id = match request.get("id") {
+        Some(id @ (Value::Null | Value::Number(_) | Value::String(_))) => Some(id.clone()),
+        Some(_) => return refuse(Value::Null, "the id is neither a number nor a string"),
+        None => None,
+    };
+    let to = id.clone().unwrap_or(Value::Null);
+    if request.get("jsonrpc").is_some_and(|version| version != "2.0") {
+        return refuse(to, "jsonrpc is not \"2.0\"");
+    }
+    let Some(method) = request.get("method").and_then(Value::as_str) else {
+        return refuse(to, "no method");
+    };
+    if let Some(unknown) = request.keys().find(|key| !["jsonrpc", "method", "params", "id"].contains(&key.as_str())) {
+        return refuse(to, &format!("\"{unknown}\" is no member of a request"));
+    }
+    let outcome = match request.get("params") {
+        None | Some(Value::Null) => call(method, None),
+        Some(params @ (Value::Object(_) | Value::Array(_))) => call(method, Some(params)),
+        Some(_) => return refuse(to, "params is neither an object nor an array"),
+    };
+    Some(response(id?, outcome))
+}
+
+fn response(id: Value, outcome: Outcome) -> Value {
+    let mut response = Map::from_iter([("jsonrpc".into(), json!("2.0")), ("id".into(), id)]);
+    match outcome {
+        Ok(result) => response.insert("result".into(), result),
+        Err(RpcError { code, message }) => response.insert("error".into(), json!({ "code": code, "message": message })),
+    };
+    Value::Object(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(text: &str) -> Option<Value> {
+        answer(text.as_bytes(), &mut |method, params| match (method, params) {
+            ("add", Some(Value::Array(terms))) => Ok(json!(terms.iter().filter_map(Value::as_i64).sum::<i64>())),
+            ("none", None) => Ok(json!(true)),
+            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, "Method not found")),
+        })
+    }
+
+    fn code_of(answer: Option<Value>) -> i64 {
+        answer.expect("an answer")["error"]["code"].as_i64().expect("an error")
+    }
+
+    #[test]
+    fn a_request_is_answered_with_its_id() {
+        let sum = json!({ "jsonrpc": "2.0", "id": 7, "result": 3 });
+        assert_eq!(ask(r#"{"jsonrpc":"2.0","method":"add","params":[1,2],"id":7}"#), Some(sum));
+        let named = json!({ "jsonrpc": "2.0", "id": "x", "result": true });
+        assert_eq!(ask(r#"{"method":"none","params":null,"id":"x"}"#), Some(named));
+    }
+
+    #[test]
+    fn a_notification_is_carried_out_in_silence() {
+        assert_eq!(ask(r#"{"jsonrpc":"2.0","method":"none"}"#), None);
+        assert_eq!(ask(r#"{"jsonrpc":"2.0","method":"unknown"}"#), None);
+    }
+
+    #[test]
+    fn a_batch_has_one_array_of_answers() {
+        let answer = ask(r#"[{"method":"add","params":[1],"id":1},{"method":"none"},3,{"method":"x","id":2}]"#);
+        let answers = answer.as_ref().and_then(Value::as_array).expect("an array");
+        let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+        assert_eq!(ids, [&json!(1), &Value::Null, &json!(2)]);
+        assert_eq!(answers[1]["error"]["code"], code::INVALID_REQUEST);
+        assert_eq!(ask(r#"[{"method":"none"}]"#), None, "nothing but notifications");
+        assert_eq!(code_of(ask("[]")), code::INVALID_REQUEST);
+    }
+
+    #[test]
+    fn what_is_no_request_is_told_why() {
+        assert_eq!(code_of(ask("{oops}")), code::PARSE_ERROR);
+        for bad in [
+            "{}",
+            r#"{"method":3,"id":1}"#,
+            r#"{"jsonrpc":"1.0","method":"none","id":1}"#,
+            r#"{"method":"none","id":{}}"#,
+            r#"{"method":"none","params":3,"id":1}"#,
+            r#"{"method":"none","parms":{},"id":1}"#,
+        ] {
+            assert_eq!(code_of(ask(bad)), code::INVALID_REQUEST, "{bad}");
+        }
+        assert_eq!(code_of(ask(r#"{"method":"nope","id":1}"#)), code::METHOD_NOT_FOUND);
+    }
+}

@@ -1,0 +1,611 @@
+//! Methods about devices, under the names that SPDK gives its block devices.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use super::{Method, method, refusal, uuid, uuid_text};
+use crate::control::jsonrpc::{Outcome, RpcError};
+use crate::control::params::{Kind, Param, Params, U32, U64};
+use crate::control::state::State;
+use crate::device::{DeviceSpec, Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
+use crate::target::{DeviceInfo, DeviceStats};
+
+const NAME: Param = Param::required("name", Kind::Text, "name of the device");
+const UUID: Param = Param::optional("uuid", Kind::Text, "derived from the name", "UUID of namespaces on it");
+const BLOCKS: Param = Param::required("num_blocks", U64, "capacity in blocks");
+const BLOCK_SIZE: Param = Param::required("block_size", U32, "bytes of a block: a power of two, 512 to 65536");
+const FILENAME: Param = Param::required("filename", Kind::Text, "path of a regular file or block device");
+const FILE_BLOCK_SIZE: Param =
+    Param::optional("block_size", U32, "the file's own, or 512", "bytes of a block: a power of two, 512 to 65536");
+const CREATE_SIZE: Param = Param::optional(
+    "create_size",
+    U64,
+    "the file must exist",
+    "bytes to create the file with if it does not exist (not SPDK's)",
+);
+const BASE: Param = Param::required("base_bdev_name", Kind::Text, "the device below");
+const NO_METADATA: [Param; 5] = [
+    Param::optional("md_size", U32, "0", "must be 0: there is no metadata"),
+    Param::optional("dif_type", Kind::Number(3), "0", "must be 0: there is no protection information"),
+    Param::ignored("dif_is_head_of_md", Kind::Bool, "there is no metadata"),
+    Param::ignored("dif_pi_format", Kind::Number(2), "there is no metadata"),
+    Param::ignored("physical_block_size", U32, "it is the block size"),
+];
+const FILE_BLOCK_KINDS: [&str; 2] = ["bdev_aio_create", "bdev_uring_create"];
+
+/// The rows.
+pub static METHODS: &[Method] = &[
+    method(
+        "bdev_get_bdevs",
+        "List devices",
+        &[
+            Param::optional("name", Kind::Text, "all", "only this one"),
+            Param::ignored("timeout", U32, "devices are there once their creation is answered"),
+        ],
+        "what each is, with block_size, num_blocks, uuid",
+        get_bdevs,
+    ),
+    method(
+        "bdev_get_iostat",
+        "Tell what each device has done",
+        &[
+            Param::optional("name", Kind::Text, "all", "only this one"),
+            Param::optional("per_channel", Kind::Bool, "false", "must be false: reactors are added up"),
+            Param::optional("reset_mode", Kind::OneOf(&["none"]), "none", "counters are not reset: take differences"),
+        ],
+        "tick_rate (1/s), ticks, bdevs with bytes, operations and latencies in ticks",
+        get_iostat,
+    ),
+    method(
+        "bdev_null_create",
+        "Create a device whose reads are zeros and whose writes are forgotten",
+        &[
+            NAME,
+            BLOCKS,
+            BLOCK_SIZE,
+            UUID,
+            NO_METADATA[0],
+            NO_METADATA[1],
+            NO_METADATA[2],
+            NO_METADATA[3],
+            NO_METADATA[4],
+        ],
+        "its name",
+        null_create,
+    ),
+    method("bdev_null_delete", "Delete a null device, and namespaces on it", &[NAME], "true", |s, p| {
+        delete(s, p, &["bdev_null_create"])
+    }),
+    method(
+        "bdev_null_resize",
+        "Change a null device's capacity; hosts are told",
+        &[NAME, Param::required("new_size", U64, "capacity in MiB")],
+        "true",
+        null_resize,
+    ),
+    method(
+        "bdev_malloc_create",
+        "Create a device of this process's memory, taken where it is written",
+        &[
+            Param::optional("name", Kind::Text, "Malloc0, the first number that is free", "name of the device"),
+            BLOCKS,
+            BLOCK_SIZE,
+            UUID,
+            NO_METADATA[0],
+            NO_METADATA[1],
+            NO_METADATA[2],
+            NO_METADATA[3],
+            NO_METADATA[4],
+            Param::ignored("optimal_io_boundary", U32, "there is no boundary"),
+            Param::ignored("md_interleave", Kind::Bool, "there is no metadata"),
+        ],
+        "its name",
+        malloc_create,
+    ),
+    method(
+        "bdev_malloc_delete",
+        "Delete a memory device, its content, and namespaces on it",
+        &[NAME],
+        "true",
+        |s, p| delete(s, p, &["bdev_malloc_create"]),
+    ),
+    method(
+        "bdev_aio_create",
+        "Create a device on a file or block device; through io_uring, as bdev_uring_create",
+        &[
+            NAME,
+            FILENAME,
+            FILE_BLOCK_SIZE,
+            UUID,
+            CREATE_SIZE,
+            Param::optional("readonly", Kind::Bool, "false", "refuse writes"),
+            Param::ignored("fallocate", Kind::Bool, "deallocation punches holes where the file system can"),
+        ],
+        "its name",
+        |s, p| file_create(s, p, "bdev_aio_create"),
+    ),
+    method("bdev_aio_rescan", "Take up the present size of the file; hosts are told", &[NAME], "true", rescan),
+    method("bdev_aio_delete", "Delete the device, and namespaces on it; the file stays", &[NAME], "true", |s, p| {
+        delete(s, p, &FILE_BLOCK_KINDS)
+    }),
+    method(
+        "bdev_uring_create",
+        "Create a device on a file or block device, through io_uring with O_DIRECT",
+        &[NAME, FILENAME, FILE_BLOCK_SIZE, UUID, CREATE_SIZE],
+        "its name",
+        |s, p| file_create(s, p, "bdev_uring_create"),
+    ),
+    method("bdev_uring_rescan", "Take up the present size of the file; hosts are told", &[NAME], "true", rescan),
+    method("bdev_uring_delete", "Delete the device, and namespaces on it; the file stays", &[NAME], "true", |s, p| {
+        delete(s, p, &FILE_BLOCK_KINDS)
+    }),
+    method(
+        "bdev_delay_create",
+        "Create a device that holds another one's completions back",
+        &[
+            NAME,
+            BASE,
+            UUID,
+            Param::required("avg_read_latency", U64, "microseconds added to 99 reads of 100"),
+            Param::required("p99_read_latency", U64, "microseconds added to one read of 100"),
+            Param::required("avg_write_latency", U64, "microseconds added to 99 writes of 100"),
+            Param::required("p99_write_latency", U64, "microseconds added to one write of 100"),
+        ],
+        "its name",
+        delay_create,
+    ),
+    method(
+        "bdev_delay_update_latency",
+        "Change one latency of a delay device, for I/O that arrives from now on",
+        &[
+            Param::required("delay_bdev_name", Kind::Text, "name of the delay device"),
+            Param::required("latency_type", Kind::OneOf(&LATENCIES), "which latency"),
+            Param::required("latency_us", U64, "microseconds"),
+        ],
+        "true",
+        delay_update,
+    ),
+    method(
+        "bdev_delay_delete",
+        "Delete a delay device, and namespaces on it; the one below stays",
+        &[NAME],
+        "true",
+        |s, p| delete(s, p, &["bdev_delay_create"]),
+    ),
+    method(
+        "bdev_split_create",
+        "Divide a device into equal parts, named after it with p0, p1, ...",
+        &[
+            Param::required("base_bdev", Kind::Text, "the device below"),
+            Param::required("split_count", U32, "how many parts"),
+            Param::optional("split_size_mb", U64, "0: equal parts of all of it", "MiB of each part"),
+        ],
+        "the names of the parts",
+        split_create,
+    ),
+    method(
+        "bdev_split_delete",
+        "Delete the parts of a device, and namespaces on them; the one below stays",
+        &[Param::required("base_bdev", Kind::Text, "the device below")],
+        "true",
+        split_delete,
+    ),
+    method(
+        "bdev_error_create",
+        "Create a device named EE_ and the one below, to inject errors into",
+        &[Param::required("base_name", Kind::Text, "the device below"), UUID],
+        "true",
+        error_create,
+    ),
+    method(
+        "bdev_error_delete",
+        "Delete an error device, and namespaces on it; the one below stays",
+        &[NAME],
+        "true",
+        |s, p| delete(s, p, &["bdev_error_create"]),
+    ),
+    method(
+        "bdev_error_inject_error",
+        "Let I/O of an error device fail, hang, be cut short or be late",
+        &[
+            NAME,
+            Param::required(
+                "io_type",
+                Kind::OneOf(&["read", "write", "flush", "unmap", "all", "clear"]),
+                "which I/O; clear ends all errors, and I/O that hangs",
+            ),
+            Param::required(
+                "error_type",
+                Kind::OneOf(&["failure", "pending", "short", "slow"]),
+                "fail, never end, transfer half (not SPDK's), end late (not SPDK's)",
+            ),
+            Param::optional("num", U32, "1", "how many; 0 until cleared. A later call ends what is left of a number"),
+            Param::optional("one_in", U32, "1: all", "one I/O in so many (not SPDK's)"),
+            Param::optional("slow_us", U64, "1000000", "microseconds for slow (not SPDK's)"),
+        ],
+        "true",
+        inject_error,
+    ),
+];
+
+const LATENCIES: [&str; 4] = ["avg_read", "p99_read", "avg_write", "p99_write"];
+
+fn create(state: &mut State, method: &str, params: &Params, spec: DeviceSpec) -> Result<DeviceInfo, RpcError> {
+    let name = spec.name.clone();
+    let info = state.target.create_device(spec).map_err(refusal)?;
+    let mut given = params.as_given().clone();
+    if !["bdev_error_create", "bdev_split_create"].contains(&method) {
+        given.insert("name".into(), json!(name));
+    }
+    state.remember("bdev", method, given);
+    Ok(info)
+}
+
+fn given_uuid(params: &Params) -> Result<Option<[u8; 16]>, RpcError> {
+    params.text_if("uuid").map(|text| uuid("uuid", text)).transpose()
+}
+
+fn no_metadata(params: &Params) -> Result<(), RpcError> {
+    for name in ["md_size", "dif_type"] {
+        if params.number_if(name).unwrap_or(0) != 0 {
+            return Err(RpcError::params(format!("{name} must be 0: this target keeps no metadata beside blocks")));
+        }
+    }
+    Ok(())
+}
+
+/// `num_blocks` of `block_size`, in bytes.
+fn capacity(params: &Params) -> Result<(u32, u64), RpcError> {
+    let block_bytes = params.u32_if("block_size").unwrap_or_default();
+    if !block_bytes.is_power_of_two() || !(512..=65_536).contains(&block_bytes) {
+        return Err(RpcError::params(format!("block_size {block_bytes} is no power of two from 512 to 65536")));
+    }
+    let bytes = params.number("num_blocks").checked_mul(block_bytes.into()).filter(|bytes| *bytes <= i64::MAX as u64);
+    match bytes {
+        Some(0) => Err(RpcError::params("num_blocks must be at least 1")),
+        Some(bytes) => Ok((block_bytes, bytes)),
+        None => Err(RpcError::params("num_blocks x block_size is more than 8 EiB")),
+    }
+}
+
+fn null_create(state: &mut State, params: &Params) -> Outcome {
+    no_metadata(params)?;
+    let (block_bytes, bytes) = capacity(params)?;
+    let name = params.text("name").to_string();
+    let spec = DeviceSpec {
+        name,
+        block_bytes: Some(block_bytes),
+        uuid: given_uuid(params)?,
+        kind: DeviceKind::Null { bytes },
+    };
+    Ok(json!(create(state, "bdev_null_create", params, spec)?.spec.name))
+}
+
+fn malloc_create(state: &mut State, params: &Params) -> Outcome {
+    no_metadata(params)?;
+    let (block_bytes, bytes) = capacity(params)?;
+    let taken: Vec<String> = state.target.devices().into_iter().map(|device| device.spec.name).collect();
+    let free = || (0..).map(|number| format!("Malloc{number}")).find(|name| !taken.contains(name)).unwrap_or_default();
+    let name = params.text_if("name").map_or_else(free, str::to_string);
+    let kind = DeviceKind::Memory { bytes };
+    let spec = DeviceSpec { name, block_bytes: Some(block_bytes), uuid: given_uuid(params)?, kind };
+    Ok(json!(create(state, "bdev_malloc_create", params, spec)?.spec.name))
+}
+
+fn file_create(state: &mut State, params: &Params, method: &str) -> Outcome {
+    let path = PathBuf::from(params.text("filename"));
+    let read_only = method == "bdev_aio_create" && params.bool_if("readonly").unwrap_or(false);
+    if !read_only && !state.settings.allow_in_use {
+        let users = sys::block::users_of(&path);
+        if !users.is_empty() {
+            let what = format!("refusing to write to {}: it is {}", path.display(), users.join(", and "));
+            let insist = "serve it readonly, or start `plimsoll serve` with --allow-mounted-write";
+            return Err(RpcError::new(-16, format!("{what}; {insist}"))); // EBUSY
+        }
+    }
+    let spec = DeviceSpec {
+        name: params.text("name").to_string(),
+        block_bytes: params.u32_if("block_size").filter(|bytes| *bytes > 0), // 0 is SPDK's "as it is"
+        uuid: given_uuid(params)?,
+        kind: DeviceKind::File { path, create_bytes: params.number_if("create_size"), direct: true, read_only },
+    };
+    let info = create(state, method, params, spec)?;
+    if !info.direct {
+        let name = &info.spec.name;
+        state.warnings.push(format!("{name}: its file system has no O_DIRECT, so I/O goes through the page cache"));
+    }
+    Ok(json!(info.spec.name))
+}
+
+fn delay_create(state: &mut State, params: &Params) -> Outcome {
+    let kind = DeviceKind::Delay { base: params.text("base_bdev_name").to_string(), latency: latency(params) };
+    let spec = DeviceSpec { name: params.text("name").to_string(), block_bytes: None, uuid: given_uuid(params)?, kind };
+    Ok(json!(create(state, "bdev_delay_create", params, spec)?.spec.name))
+}
+
+fn latency(params: &Params) -> Latency {
+    let [avg_read_us, p99_read_us, avg_write_us, p99_write_us] =
+        LATENCIES.map(|name| params.number(&format!("{name}_latency")));
+    Latency { avg_read_us, p99_read_us, avg_write_us, p99_write_us }
+}
+
+fn delay_update(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("delay_bdev_name");
+    let is_it = |method: &str, given: &Value| method == "bdev_delay_create" && given["name"] == name;
+    let made = made_by(state, name, &["bdev_delay_create"])?;
+    let mut latencies: Map<String, Value> = made;
+    let key = format!("{}_latency", params.text("latency_type"));
+    latencies.insert(key.clone(), json!(params.number("latency_us")));
+    let value = |name: &str| latencies[&format!("{name}_latency")].as_u64().unwrap_or_default();
+    let [avg_read_us, p99_read_us, avg_write_us, p99_write_us] = LATENCIES.map(value);
+    state
+        .target
+        .set_latency(name, Latency { avg_read_us, p99_read_us, avg_write_us, p99_write_us })
+        .map_err(refusal)?;
+    state.amend(is_it, &key, json!(params.number("latency_us")));
+    Ok(Value::Bool(true))
+}
+
+/// Parameters of the call that made the device, which must be one of these methods.
+fn made_by(state: &State, name: &str, methods: &[&str]) -> Result<Map<String, Value>, RpcError> {
+    let step = state.made.iter().find(|step| device_of(&step.method, step.params.as_ref()).as_deref() == Some(name));
+    match step {
+        Some(step) if methods.contains(&step.method.as_str()) => {
+            Ok(step.params.as_ref().and_then(Value::as_object).cloned().unwrap_or_default())
+        }
+        Some(step) => Err(RpcError::params(format!("{name} was made by {}: another method is for it", step.method))),
+        None => Err(no_such(state, name)),
+    }
+}
+
+/// The device that a call makes, if it makes one.
+fn device_of(method: &str, params: Option<&Value>) -> Option<String> {
+    let params = params?;
+    match method {
+        "bdev_error_create" => Some(format!("EE_{}", params["base_name"].as_str()?)),
+        "bdev_split_create" => None,
+        _ if method.starts_with("bdev_") => params["name"].as_str().map(str::to_string),
+        _ => None,
+    }
+}
+
+fn no_such(state: &State, name: &str) -> RpcError {
+    let devices: Vec<String> = state.target.devices().into_iter().map(|device| device.spec.name).collect();
+    let there = if devices.is_empty() { "there are none".into() } else { format!("there are {}", devices.join(", ")) };
+    RpcError::new(-19, format!("No such device: {name}; {there}")) // ENODEV
+}
+
+fn delete(state: &mut State, params: &Params, methods: &[&str]) -> Outcome {
+    let name = params.text("name");
+    made_by(state, name, methods)?;
+    state.target.delete_device(name).map_err(refusal)?;
+    state.forget(|method, given| device_of(method, Some(given)).as_deref() == Some(name));
+    state.faults.remove(name);
+    forget_namespaces(state, name);
+    Ok(Value::Bool(true))
+}
+
+/// The target has removed the namespaces of a device that is gone.
+fn forget_namespaces(state: &mut State, device: &str) {
+    state.forget(|method, given| method == "nvmf_subsystem_add_ns" && given["namespace"]["bdev_name"] == device);
+}
+
+fn null_resize(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("name");
+    made_by(state, name, &["bdev_null_create"])?;
+    let bytes = params.number("new_size").checked_mul(1 << 20).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
+    let bytes = bytes.ok_or_else(|| RpcError::params("new_size must be 1 MiB to 8 EiB, in MiB"))?;
+    let info = state.target.resize_device(name, Some(bytes)).map_err(refusal)?;
+    let is_it = |method: &str, given: &Value| method == "bdev_null_create" && given["name"] == name;
+    state.amend(is_it, "num_blocks", json!(info.blocks));
+    Ok(Value::Bool(true))
+}
+
+fn rescan(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("name");
+    made_by(state, name, &FILE_BLOCK_KINDS)?;
+    state.target.resize_device(name, None).map_err(refusal)?;
+    Ok(Value::Bool(true))
+}
+
+fn split_create(state: &mut State, params: &Params) -> Outcome {
+    let base = params.text("base_bdev");
+    let devices = state.target.devices();
+    let Some(below) = devices.iter().find(|device| device.spec.name == base) else { return Err(no_such(state, base)) };
+    let (block_bytes, blocks) = (u64::from(below.block_bytes), below.blocks);
+    let count = params.number("split_count");
+    if count == 0 || count > blocks {
+        return Err(RpcError::params(format!("split_count {count}: {base} can be divided into 1 to {blocks} parts")));
+    }
+    let part_blocks = match params.number_if("split_size_mb").unwrap_or(0) {
+        0 => blocks / count,
+        mib => (mib << 20) / block_bytes,
+    };
+    if part_blocks == 0 || part_blocks.checked_mul(count).is_none_or(|all| all > blocks) {
+        let mib = (blocks * block_bytes) >> 20;
+        return Err(RpcError::params(format!(
+            "{count} parts of that size do not fit into {base}, which has {mib} MiB"
+        )));
+    }
+    let part_bytes = part_blocks * block_bytes;
+    let mut names: Vec<String> = Vec::new();
+    for number in 0..count {
+        let name = format!("{base}p{number}");
+        let kind = DeviceKind::Slice { base: base.into(), offset_bytes: number * part_bytes, bytes: part_bytes };
+        let spec = DeviceSpec { name: name.clone(), block_bytes: None, uuid: None, kind };
+        if let Err(error) = state.target.create_device(spec) {
+            for name in names.iter().rev() {
+                let _ = state.target.delete_device(name); // just made, and nobody else knows of it
+            }
+            return Err(refusal(error));
+        }
+        names.push(name);
+    }
+    state.remember("bdev", "bdev_split_create", params.as_given().clone());
+    Ok(json!(names))
+}
+
+fn split_delete(state: &mut State, params: &Params) -> Outcome {
+    let base = params.text("base_bdev");
+    let is_part =
+        |device: &&DeviceInfo| matches!(&device.spec.kind, DeviceKind::Slice { base: below, .. } if below == base);
+    let devices = state.target.devices();
+    let parts: Vec<&DeviceInfo> = devices.iter().filter(is_part).collect();
+    if parts.is_empty() {
+        return Err(RpcError::new(-19, format!("No such device: {base} is not divided"))); // ENODEV
+    }
+    // All or nothing: a part with a device on it keeps the others.
+    if let Some(busy) = parts.iter().find(|part| !part.claimed_by.is_empty()) {
+        let (part, by) = (&busy.spec.name, busy.claimed_by.join(", "));
+        return Err(RpcError::new(-16, format!("{part} is below {by}: delete that first"))); // EBUSY
+    }
+    for part in parts {
+        state.target.delete_device(&part.spec.name).map_err(refusal)?;
+        forget_namespaces(state, &part.spec.name);
+    }
+    state.forget(|method, given| method == "bdev_split_create" && given["base_bdev"] == base);
+    Ok(Value::Bool(true))
+}
+
+fn error_create(state: &mut State, params: &Params) -> Outcome {
+    let base = params.text("base_name");
+    let kind = DeviceKind::Faulty { base: base.into(), seed: 1 };
+    let spec = DeviceSpec { name: format!("EE_{base}"), block_bytes: None, uuid: given_uuid(params)?, kind };
+    create(state, "bdev_error_create", params, spec)?;
+    Ok(Value::Bool(true))
+}
+
+fn inject_error(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("name");
+    made_by(state, name, &["bdev_error_create"])?;
+    let on = match params.text("io_type") {
+        "read" => Some(FaultOn::Reads),
+        "write" => Some(FaultOn::Writes),
+        "flush" => Some(FaultOn::Flushes),
+        "unmap" => Some(FaultOn::Deallocates),
+        "all" => Some(FaultOn::All),
+        _ => None,
+    };
+    let effect = match params.text("error_type") {
+        "failure" => Effect::Fail,
+        "pending" => Effect::Never,
+        "short" => Effect::Short,
+        _ => Effect::Slow { us: params.number_if("slow_us").unwrap_or(1_000_000) },
+    };
+    let mut faults = state.faults.get(name).cloned().unwrap_or_default();
+    match on {
+        None => faults.clear(),
+        Some(on) => {
+            // The target counts down a fault's number and does not tell how far: given once more it would begin anew.
+            faults.retain(|fault| fault.count.is_none() && fault.on != on);
+            let count = Some(u64::from(params.u32_if("num").unwrap_or(1))).filter(|count| *count > 0);
+            faults.push(Fault { on, effect, one_in: params.u32_if("one_in").unwrap_or(1).max(1), count });
+        }
+    }
+    state.target.set_faults(name, &faults).map_err(refusal)?;
+    state.faults.insert(name.into(), faults);
+    Ok(Value::Bool(true))
+}
+
+/// Devices that `name` picks: one that must exist, or all.
+fn picked<T>(state: &State, params: &Params, all: Vec<T>, name_of: impl Fn(&T) -> &str) -> Result<Vec<T>, RpcError> {
+    let Some(name) = params.text_if("name") else { return Ok(all) };
+    let one: Vec<T> = all.into_iter().filter(|device| name_of(device) == name).collect();
+    if one.is_empty() { Err(no_such(state, name)) } else { Ok(one) }
+}
+
+fn get_bdevs(state: &mut State, params: &Params) -> Outcome {
+    let devices = picked(state, params, state.target.devices(), |device| &device.spec.name)?;
+    let namespaces: Vec<String> = state
+        .target
+        .subsystems()
+        .into_iter()
+        .flat_map(|subsystem| subsystem.namespaces)
+        .map(|namespace| namespace.device)
+        .collect();
+    let aio = |name: &str| made_by(state, name, &["bdev_aio_create"]).is_ok();
+    Ok(devices
+        .iter()
+        .map(|device| describe(device, namespaces.contains(&device.spec.name), aio(&device.spec.name)))
+        .collect())
+}
+
+fn describe(device: &DeviceInfo, in_namespace: bool, aio: bool) -> Value {
+    let (product, specific) = match &device.spec.kind {
+        DeviceKind::Null { .. } => ("Null disk", json!({})),
+        DeviceKind::Memory { .. } => ("Malloc disk", json!({})),
+        DeviceKind::File { path, read_only, .. } if aio => {
+            ("AIO disk", json!({ "aio": { "filename": path, "readonly": read_only, "direct": device.direct } }))
+        }
+        DeviceKind::File { path, .. } => {
+            ("URING bdev", json!({ "uring": { "filename": path, "direct": device.direct } }))
+        }
+        DeviceKind::Delay { base, latency } => (
+            "delay",
+            json!({ "delay": {
+                "name": device.spec.name,
+                "base_bdev_name": base,
+                "avg_read_latency": latency.avg_read_us,
+                "p99_read_latency": latency.p99_read_us,
+                "avg_write_latency": latency.avg_write_us,
+                "p99_write_latency": latency.p99_write_us
+            } }),
+        ),
+        DeviceKind::Slice { base, offset_bytes, .. } => {
+            let offset = offset_bytes / u64::from(device.block_bytes);
+            ("Split Disk", json!({ "split": { "base_bdev": base, "offset_blocks": offset } }))
+        }
+        DeviceKind::Faulty { base, .. } => ("Error Injection Disk", json!({ "error": { "base_bdev": base } })),
+    };
+    let writes = !device.read_only;
+    json!({
+        "name": device.spec.name,
+        "aliases": [uuid_text(&device.uuid)],
+        "product_name": product,
+        "block_size": device.block_bytes,
+        "num_blocks": device.blocks,
+        "uuid": uuid_text(&device.uuid),
+        "assigned_rate_limits":
+            { "rw_ios_per_sec": 0, "rw_mbytes_per_sec": 0, "r_mbytes_per_sec": 0, "w_mbytes_per_sec": 0 },
+        "claimed": in_namespace || !device.claimed_by.is_empty(),
+        "zoned": false,
+        "supported_io_types": {
+            "read": true, "write": writes, "unmap": writes, "flush": true, "reset": false, "nvme_admin": false,
+            "nvme_io": false, "nvme_io_md": false, "write_zeroes": writes, "zcopy": false, "get_zone_info": false,
+            "zone_management": false, "zone_append": false, "compare": true, "compare_and_write": false,
+            "abort": true, "seek_hole": false, "seek_data": false, "copy": false, "nvme_iov_md": false
+        },
+        "driver_specific": specific
+    })
+}
+
+fn get_iostat(state: &mut State, params: &Params) -> Outcome {
+    if params.bool_if("per_channel") == Some(true) {
+        return Err(RpcError::params(
+            "per_channel must be false: reactors are added up; nvmf_get_stats has them apart",
+        ));
+    }
+    let stats = state.target.stats();
+    let devices = picked(state, params, stats.devices, |device| &device.name)?;
+    let one = |device: &DeviceStats| {
+        json!({
+            "name": device.name,
+            "bytes_read": device.read_bytes,
+            "num_read_ops": device.reads,
+            "bytes_written": device.write_bytes,
+            "num_write_ops": device.writes,
+            "bytes_unmapped": device.deallocate_bytes,
+            "num_unmap_ops": device.deallocates,
+            "num_flush_ops": device.flushes,
+            "num_errors": device.errors,
+            "read_latency_ticks": device.read_ns,
+            "max_read_latency_ticks": device.read_ns_max,
+            "write_latency_ticks": device.write_ns,
+            "max_write_latency_ticks": device.write_ns_max,
+            "queue_depth": device.in_device
+        })
+    };
+    let bdevs: Vec<Value> = devices.iter().map(one).collect();
+    Ok(json!({ "tick_rate": 1_000_000_000u64, "ticks": stats.at_ns, "bdevs": bdevs }))
+}

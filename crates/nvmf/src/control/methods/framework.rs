@@ -1,0 +1,183 @@
+//! Methods about the target as a program: what it can do, what it is configured to, its end.
+
+use serde_json::{Value, json};
+
+use super::{METHODS as ALL, Method, Run};
+use crate::control::config::Step;
+use crate::control::jsonrpc::{Outcome, RpcError, code};
+use crate::control::params::{Kind, Param, Params};
+use crate::control::state::{Ending, State};
+
+/// Parts of the configuration, in the order in which they are to be loaded.
+const SUBSYSTEMS: [(&str, &[&str]); 3] = [("keyring", &[]), ("bdev", &[]), ("nvmf", &["bdev", "keyring"])];
+
+/// Signals by which [`METHODS`]' spdk_kill_instance knows how to end.
+const SIGNALS: [&str; 12] =
+    ["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP", "SIGKILL", "SIGUSR1", "INT", "TERM", "QUIT", "HUP", "KILL", "USR1"];
+
+/// The rows.
+pub static METHODS: &[Method] = &[
+    Method {
+        name: "rpc_get_methods",
+        about: "List the methods that there are",
+        params: &[
+            Param::optional("current", Kind::Bool, "false", "only those that may be called now"),
+            Param::ignored("include_aliases", Kind::Bool, "there are no aliases"),
+        ],
+        result: "their names",
+        after_init: false,
+        run: Run::Do(get_methods),
+    },
+    Method {
+        name: "spdk_get_version",
+        about: "Tell the version of this program",
+        params: &[],
+        result: "version and its fields",
+        after_init: false,
+        run: Run::Do(get_version),
+    },
+    Method {
+        name: "framework_start_init",
+        about: "End the wait of `plimsoll serve --wait-for-rpc`",
+        params: &[],
+        result: "true",
+        after_init: false,
+        run: Run::Do(start_init),
+    },
+    Method {
+        name: "framework_wait_init",
+        about: "Answer once the target is initialized",
+        params: &[],
+        result: "true",
+        after_init: false,
+        run: Run::Do(|_, _| Ok(Value::Bool(true))),
+    },
+    Method {
+        name: "framework_get_subsystems",
+        about: "List the parts of the configuration in the order of their loading",
+        params: &[],
+        result: "their names and what they depend on",
+        after_init: false,
+        run: Run::Do(get_subsystems),
+    },
+    Method {
+        name: "framework_get_config",
+        about: "Tell the calls that would make one part of the configuration",
+        params: &[Param::required("name", Kind::Text, "keyring, bdev or nvmf")],
+        result: "calls, as a configuration file has them under \"config\"",
+        after_init: false,
+        run: Run::Do(get_config),
+    },
+    Method {
+        name: "framework_get_reactors",
+        about: "Tell how busy each reactor is",
+        params: &[],
+        result: "tick_rate (1/s), reactors with busy and idle ticks",
+        after_init: true,
+        run: Run::Do(get_reactors),
+    },
+    Method {
+        name: "thread_get_stats",
+        about: "Tell how busy each thread that serves is",
+        params: &[],
+        result: "tick_rate (1/s), threads with busy and idle ticks",
+        after_init: true,
+        run: Run::Do(get_threads),
+    },
+    Method {
+        name: "spdk_kill_instance",
+        about: "End the target as the signal would: in good order, SIGKILL at once",
+        params: &[Param::required("sig_name", Kind::OneOf(&SIGNALS), "the signal")],
+        result: "true, before it ends",
+        after_init: false,
+        run: Run::Do(kill_instance),
+    },
+];
+
+fn get_methods(state: &mut State, params: &Params) -> Outcome {
+    let current = params.bool_if("current").unwrap_or(false);
+    let callable = |method: &&Method| !current || state.initialized || !method.after_init;
+    let names: Vec<&str> = ALL.iter().copied().flatten().filter(callable).map(|method| method.name).collect();
+    Ok(json!(names))
+}
+
+fn get_version(_: &mut State, _: &Params) -> Outcome {
+    let number = |text: &str| text.parse::<u32>().unwrap_or_default();
+    Ok(json!({
+        "version": concat!("plimsoll ", env!("CARGO_PKG_VERSION")),
+        "fields": {
+            "major": number(env!("CARGO_PKG_VERSION_MAJOR")),
+            "minor": number(env!("CARGO_PKG_VERSION_MINOR")),
+            "patch": number(env!("CARGO_PKG_VERSION_PATCH")),
+            "suffix": env!("CARGO_PKG_VERSION_PRE")
+        }
+    }))
+}
+
+fn start_init(state: &mut State, _: &Params) -> Outcome {
+    if state.initialized {
+        let message = "Method may only be called before framework is initialized: it is, unless `plimsoll serve` was \
+                       told to --wait-for-rpc";
+        return Err(RpcError::new(code::INVALID_STATE, message));
+    }
+    state.initialized = true;
+    Ok(Value::Bool(true))
+}
+
+fn get_subsystems(_: &mut State, _: &Params) -> Outcome {
+    Ok(SUBSYSTEMS.iter().map(|(name, needs)| json!({ "subsystem": name, "depends_on": needs })).collect())
+}
+
+fn get_config(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("name");
+    if !SUBSYSTEMS.iter().any(|(known, _)| *known == name) {
+        return Err(RpcError::params(format!("Subsystem '{name}' not found; there are keyring, bdev and nvmf")));
+    }
+    let call = |step: &Step| match &step.params {
+        Some(params) => json!({ "method": step.method, "params": params }),
+        None => json!({ "method": step.method }),
+    };
+    Ok(state.made.iter().filter(|step| step.subsystem == name).map(call).collect())
+}
+
+fn get_reactors(state: &mut State, _: &Params) -> Outcome {
+    let stats = state.target.stats();
+    let reactors: Vec<Value> = stats
+        .reactors
+        .iter()
+        .enumerate()
+        .map(|(number, reactor)| {
+            json!({
+                "lcore": state.target.options().cpus.get(number).map_or(number as u64, |cpu| u64::from(*cpu)),
+                "busy": reactor.busy_ns,
+                "idle": stats.uptime_ns.saturating_sub(reactor.busy_ns),
+                "lw_threads": [{ "name": reactor.name, "id": number + 1 }]
+            })
+        })
+        .collect();
+    Ok(json!({ "tick_rate": 1_000_000_000u64, "reactors": reactors }))
+}
+
+fn get_threads(state: &mut State, _: &Params) -> Outcome {
+    let stats = state.target.stats();
+    let threads: Vec<Value> = stats
+        .reactors
+        .iter()
+        .enumerate()
+        .map(|(number, reactor)| {
+            json!({
+                "name": reactor.name,
+                "id": number + 1,
+                "busy": reactor.busy_ns,
+                "idle": stats.uptime_ns.saturating_sub(reactor.busy_ns)
+            })
+        })
+        .collect();
+    Ok(json!({ "tick_rate": 1_000_000_000u64, "threads": threads }))
+}
+
+fn kill_instance(state: &mut State, params: &Params) -> Outcome {
+    let now = params.text("sig_name").ends_with("KILL");
+    (state.on_end)(if now { Ending::Now } else { Ending::Drain });
+    Ok(Value::Bool(true))
+}

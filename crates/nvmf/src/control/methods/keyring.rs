@@ -1,0 +1,102 @@
+//! Methods about the keys that hosts authenticate with (DH-HMAC-CHAP): files, under names.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{Method, Run};
+use crate::auth::{Credentials, Secret};
+use crate::control::jsonrpc::{Outcome, RpcError};
+use crate::control::params::{Kind, Param, Params};
+use crate::control::state::State;
+
+const NAME: Param = Param::required("name", Kind::Text, "name of the key");
+
+/// The rows.
+pub static METHODS: &[Method] = &[
+    Method {
+        name: "keyring_file_add_key",
+        about: "Name a key that stands in a file, which only its owner may read",
+        params: &[
+            NAME,
+            Param::required("path", Kind::Text, "the file: DHHC-1:hh:base64:, as nvme gen-dhchap-key makes it"),
+        ],
+        result: "true",
+        after_init: false,
+        run: Run::Do(add_key),
+    },
+    Method {
+        name: "keyring_file_remove_key",
+        about: "Forget a key that no host authenticates with",
+        params: &[NAME],
+        result: "true",
+        after_init: false,
+        run: Run::Do(remove_key),
+    },
+    Method {
+        name: "keyring_get_keys",
+        about: "List the keys by name; their content is not told",
+        params: &[],
+        result: "an array with names and paths",
+        after_init: false,
+        run: Run::Do(get_keys),
+    },
+];
+
+fn add_key(state: &mut State, params: &Params) -> Outcome {
+    let (name, path) = (params.text("name"), params.text("path"));
+    if state.keyring.contains_key(name) {
+        return Err(RpcError::new(-17, format!("a key {name} exists already"))); // EEXIST
+    }
+    let secret = Secret::read(Path::new(path)).map_err(|error| {
+        let errno = match error.kind() {
+            ErrorKind::PermissionDenied => 1, // EPERM
+            ErrorKind::InvalidInput => 22,    // EINVAL
+            _ => error.raw_os_error().unwrap_or(5),
+        };
+        RpcError::new(-i64::from(errno), format!("{path}: {error}"))
+    })?;
+    state.keyring.insert(name.into(), secret);
+    state.remember("keyring", "keyring_file_add_key", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn remove_key(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("name");
+    let uses = |given: &Value| given["dhchap_key"] == name || given["dhchap_ctrlr_key"] == name;
+    let user = state.made.iter().filter_map(|step| step.params.as_ref()).find(|given| uses(given));
+    if let Some(host) = user.and_then(|given| given["host"].as_str()) {
+        return Err(RpcError::new(-16, format!("{host} authenticates with the key {name}: remove that host first"))); // EBUSY
+    }
+    if state.keyring.remove(name).is_none() {
+        return Err(no_key(name));
+    }
+    state.forget(|method, given| method == "keyring_file_add_key" && given["name"] == name);
+    Ok(Value::Bool(true))
+}
+
+fn no_key(name: &str) -> RpcError {
+    RpcError::new(-2, format!("there is no key {name}: keyring_file_add_key names one")) // ENOENT
+}
+
+fn get_keys(state: &mut State, _: &Params) -> Outcome {
+    let keys = state.made.iter().filter(|step| step.method == "keyring_file_add_key");
+    Ok(keys
+        .filter_map(|step| step.params.as_ref())
+        .map(|given| json!({ "name": given["name"], "module": "keyring_file", "path": given["path"] }))
+        .collect())
+}
+
+/// The keys that parameters `dhchap_key` and `dhchap_ctrlr_key` name.
+pub fn credentials(state: &State, params: &Params) -> Result<Option<Credentials>, RpcError> {
+    let named = |param: &str| {
+        let name = params.text_if(param);
+        name.map(|name| state.keyring.get(name).cloned().ok_or_else(|| no_key(name))).transpose()
+    };
+    match (named("dhchap_key")?, named("dhchap_ctrlr_key")?) {
+        (Some(host), controller) => Ok(Some(Credentials { host, controller })),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(RpcError::params("dhchap_ctrlr_key needs dhchap_key: hosts prove themselves first")),
+    }
+}

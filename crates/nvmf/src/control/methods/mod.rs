@@ -1,0 +1,148 @@
+//! The table of methods.
+
+mod accepted;
+mod bdev;
+mod framework;
+mod keyring;
+mod nvmf;
+
+use super::jsonrpc::{Outcome, RpcError, code};
+use super::params::{Param, Params};
+use super::state::State;
+use crate::target::{self, ErrorKind};
+
+/// One method.
+#[derive(Clone, Copy, Debug)]
+pub struct Method {
+    /// SPDK's name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// What it takes.
+    pub params: &'static [Param],
+    /// What it answers, in a few words.
+    pub result: &'static str,
+    /// Only after `framework_start_init`, where that is waited for.
+    pub after_init: bool,
+    /// How it is carried out.
+    pub run: Run,
+}
+
+/// How a method is carried out.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// By this function.
+    Do(fn(&mut State, &Params) -> Outcome),
+    /// Not at all: it is accepted with any parameters, so that configurations of SPDK load, because of this.
+    WithoutEffect(&'static str),
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if matches!(self, Run::Do(_)) { "Do" } else { "WithoutEffect" })
+    }
+}
+
+/// A method on the target, which is there once it has been initialised.
+const fn method(
+    name: &'static str,
+    about: &'static str,
+    params: &'static [Param],
+    result: &'static str,
+    run: fn(&mut State, &Params) -> Outcome,
+) -> Method {
+    Method { name, about, params, result, after_init: true, run: Run::Do(run) }
+}
+
+/// Every method, by subject.
+pub static METHODS: &[&[Method]] =
+    &[framework::METHODS, bdev::METHODS, nvmf::METHODS, keyring::METHODS, accepted::METHODS];
+
+/// The method of that name.
+pub fn find(name: &str) -> Option<&'static Method> {
+    METHODS.iter().copied().flatten().find(|method| method.name == name)
+}
+
+/// What the target refused, under the code that SPDK answers with.
+pub(super) fn refusal(error: target::Error) -> RpcError {
+    let code = match error.kind {
+        ErrorKind::Invalid => code::INVALID_PARAMS,
+        ErrorKind::Exists => -17,   // EEXIST
+        ErrorKind::NotFound => -19, // ENODEV
+        ErrorKind::Busy => -16,     // EBUSY
+        ErrorKind::Full => -28,     // ENOSPC
+        ErrorKind::System => error
+            .source
+            .as_ref()
+            .and_then(|error| error.raw_os_error())
+            .map_or(code::INTERNAL_ERROR, |errno| -i64::from(errno)),
+    };
+    RpcError::new(code, error.message)
+}
+
+/// 32 hexadecimal digits, with or without hyphens, as 16 bytes.
+fn uuid(name: &str, text: &str) -> Result<[u8; 16], RpcError> {
+    hex(name, &text.replace('-', ""))
+}
+
+/// Twice as many hexadecimal digits as bytes.
+fn hex<const BYTES: usize>(name: &str, text: &str) -> Result<[u8; BYTES], RpcError> {
+    let wrong =
+        || RpcError::params(format!("Invalid parameters: {name} takes {} hexadecimal digits, not {text:?}", 2 * BYTES));
+    if text.len() != 2 * BYTES || !text.is_ascii() {
+        return Err(wrong());
+    }
+    let mut bytes = [0; BYTES];
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+    }
+    Ok(bytes)
+}
+
+/// `6f4c...` in the usual groups.
+pub(super) fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+/// Upper case and without groups, as SPDK writes NGUID and EUI-64.
+fn hex_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::params::{Kind, Need};
+
+    #[test]
+    fn names_are_unique_and_everything_is_explained() {
+        let mut names: Vec<&str> = METHODS.iter().copied().flatten().map(|method| method.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        fn explained(params: &[Param]) {
+            for param in params {
+                assert!(!param.about.is_empty(), "{}", param.name);
+                assert!(!matches!(param.need, Need::Default("")), "{}", param.name);
+                if let Kind::Object(members) = param.kind {
+                    explained(members);
+                }
+            }
+        }
+        for method in METHODS.iter().copied().flatten() {
+            assert!(!method.about.is_empty() && !method.result.is_empty(), "{}", method.name);
+            explained(method.params);
+        }
+    }
+
+    #[test]
+    fn identifiers_read_back() {
+        let text = "01234567-89ab-cdef-0123-456789abcdef";
+        assert_eq!(uuid_text(&uuid("uuid", text).expect("a UUID")), text);
+        assert!(uuid("uuid", "0123").is_err() && uuid("uuid", &"é".repeat(16)).is_err());
+        assert_eq!(hex_text(&hex::<2>("eui64", "AbCd").expect("two bytes")), "ABCD");
+    }
+}

@@ -1,0 +1,712 @@
+//! Methods about the transport, subsystems, namespaces, listeners, hosts and what they do.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::{Map, Value, json};
+
+use super::keyring::credentials;
+use super::{Method, hex, hex_text, method, refusal, uuid, uuid_text};
+use crate::auth::Policy;
+use crate::control::jsonrpc::{Outcome, RpcError};
+use crate::control::pacer;
+use crate::control::pacing;
+use crate::control::params::{Kind, Param, Params, U16, U32, U64};
+use crate::control::state::State;
+use crate::target::{
+    DISCOVERY_NQN, DeviceInfo, NamespaceSpec, PacerStats, ReactorStats, Stats, SubsystemInfo, SubsystemSpec,
+};
+
+/// SPDK's name of the one target that there is.
+const TARGET_NAME: &str = "nvmf_tgt";
+/// Bytes of a buffer, as the prototype counted buffers, unless the transport says otherwise.
+const BUFFER_BYTES: u64 = 131_072;
+/// Subsystems that do not say how many namespaces they may have.
+const MAX_NAMESPACES: u32 = 32;
+
+const TGT_NAME: Param =
+    Param::optional("tgt_name", Kind::OneOf(&[TARGET_NAME]), "nvmf_tgt", "the target: there is one");
+const NQN: Param = Param::required("nqn", Kind::Text, "NQN of the subsystem");
+const HOST: Param = Param::required("host", Kind::Text, "NQN of the host");
+const DHCHAP_KEY: Param = Param::optional(
+    "dhchap_key",
+    Kind::Text,
+    "none",
+    "name of the key that the host must prove to have (DH-HMAC-CHAP)",
+);
+const DHCHAP_CTRLR_KEY: Param = Param::optional(
+    "dhchap_ctrlr_key",
+    Kind::Text,
+    "none",
+    "name of the key that this target proves to have, to hosts that ask for it",
+);
+const LISTEN_ADDRESS: Param = Param::required("listen_address", Kind::Object(ADDRESS), "where it is reachable");
+const ADDRESS: &[Param] = &[
+    Param::required("traddr", Kind::Text, "IP address; 0.0.0.0 or :: for all of this machine's"),
+    Param::optional("trsvcid", Kind::Text, "4420", "TCP port; 0 for any that is free"),
+    Param::optional("trtype", Kind::OneOf(&["TCP", "tcp"]), "TCP", "transport"),
+    Param::optional("transport", Kind::OneOf(&["TCP", "tcp"]), "TCP", "another name of trtype"),
+    Param::optional("adrfam", Kind::OneOf(&["IPv4", "ipv4", "IPv6", "ipv6"]), "that of traddr", "address family"),
+];
+const NAMESPACE: &[Param] = &[
+    Param::required("bdev_name", Kind::Text, "name of the device"),
+    Param::optional("nsid", U32, "the lowest that is free", "number of the namespace"),
+    Param::optional("nguid", Kind::Text, "none", "NGUID, 32 hexadecimal digits"),
+    Param::optional("eui64", Kind::Text, "none", "EUI-64, 16 hexadecimal digits"),
+    Param::optional("uuid", Kind::Text, "the device's", "UUID"),
+    Param::ignored("anagrpid", U32, "there is one ANA group"),
+    Param::ignored("no_auto_visible", Kind::Bool, "every host of the subsystem sees every namespace"),
+    Param::ignored("hide_metadata", Kind::Bool, "there is no metadata"),
+];
+
+/// Rows of `nvmf_create_transport` beside those that decide on pacing.
+const TRANSPORT: &[Param] = &[
+    Param::required("trtype", Kind::Text, "TCP, in any case of letters"),
+    TGT_NAME,
+    Param::optional("max_queue_depth", Kind::Number(4096), "1024", "entries of an I/O queue"),
+    Param::optional("max_io_qpairs_per_ctrlr", U16, "64", "I/O queues of a controller"),
+    Param::optional("max_qpairs_per_ctrlr", U16, "65", "the same with the admin queue counted"),
+    Param::optional("in_capsule_data_size", U32, "4096", "bytes of data that an I/O command may bring along"),
+    Param::optional("max_io_size", U32, "1048576", "bytes of the largest read or write"),
+    Param::optional(
+        "pacing",
+        Kind::Text,
+        "that of `plimsoll serve`",
+        "method of pacing (not SPDK's): auto, none, buffers:48, rate:5.7",
+    ),
+    Param::optional("memory_budget", U64, "that of `plimsoll serve`", "bytes of data in flight at most (not SPDK's)"),
+    Param::optional("dif_insert_or_strip", Kind::Bool, "false", "must be false: there is no protection information"),
+    Param::ignored("max_aq_depth", U32, "admin queues have 32 entries"),
+    Param::ignored("c2h_success", Kind::Bool, "completions are left out where the host has disabled SQ flow control"),
+    Param::ignored("sock_priority", U32, "packets have no priority"),
+    Param::ignored("max_srq_depth", U32, "RDMA's"),
+    Param::ignored("no_srq", Kind::Bool, "RDMA's"),
+    Param::ignored("zcopy", Kind::Bool, "data is copied as little as the sockets allow"),
+    Param::ignored("abort_timeout_sec", U32, "aborts are answered at once"),
+    Param::ignored("no_wr_batching", Kind::Bool, "RDMA's"),
+    Param::ignored("control_msg_num", U32, "responses have buffers of their own"),
+    Param::ignored("disable_mappable_bar0", Kind::Bool, "vfio-user's"),
+    Param::ignored("disable_adaptive_irq", Kind::Bool, "vfio-user's"),
+    Param::ignored("disable_shadow_doorbells", Kind::Bool, "vfio-user's"),
+    Param::ignored("disable_command_passthru", Kind::Bool, "commands are never passed through"),
+    Param::ignored("acceptor_poll_rate", U32, "connections are not polled for"),
+    Param::ignored("acceptor_backlog", U32, "the system's limit holds"),
+    Param::ignored("ack_timeout", U32, "RDMA's"),
+    Param::ignored("data_wr_pool_size", U32, "RDMA's"),
+    Param::ignored("kas", U32, "keep-alive timers have a granularity of 100 ms"),
+    Param::ignored("min_kato", U32, "any keep-alive timeout is kept"),
+];
+const TRANSPORT_COUNT: usize = TRANSPORT.len() + pacer::PARAMS.len();
+static CREATE_TRANSPORT: [Param; TRANSPORT_COUNT] = {
+    let mut all = [TGT_NAME; TRANSPORT_COUNT];
+    let mut at = 0;
+    while at < TRANSPORT_COUNT {
+        all[at] = if at < TRANSPORT.len() { TRANSPORT[at] } else { pacer::PARAMS[at - TRANSPORT.len()] };
+        at += 1;
+    }
+    all
+};
+
+const DIGESTS: Kind = Kind::ListOf(&["sha256", "sha384", "sha512"]);
+const DHGROUPS: Kind = Kind::ListOf(&["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"]);
+
+/// The rows.
+pub static METHODS: &[Method] = &[
+    Method {
+        after_init: false,
+        ..method(
+            "nvmf_set_config",
+            "Say with what hosts may authenticate; what is left out has its default again",
+            &[
+                Param::optional("dhchap_digests", DIGESTS, "all", "hash functions of DH-HMAC-CHAP that may be used"),
+                Param::optional("dhchap_dhgroups", DHGROUPS, "all", "groups of DH-HMAC-CHAP that may be used"),
+                Param::ignored("acceptor_poll_rate", U32, "connections are not polled for"),
+                Param::ignored("conn_sched", Kind::Text, "connections go to the least loaded reactor"),
+                Param::ignored("poll_groups_mask", Kind::Text, "`plimsoll serve --cores` says where reactors run"),
+                Param::ignored("discovery_filter", Kind::Text, "a host is told of all listeners of its subsystems"),
+                Param::ignored("admin_cmd_passthru", Kind::Any, "commands are never passed through"),
+                Param::ignored("passthru_identify_ctrlr", Kind::Bool, "commands are never passed through"),
+            ],
+            "true",
+            set_config,
+        )
+    },
+    method(
+        "nvmf_create_transport",
+        "Set the transport up: limits and pacing; once, before any listener",
+        &CREATE_TRANSPORT,
+        "true",
+        create_transport,
+    ),
+    method(
+        "nvmf_get_transports",
+        "Tell the transport's limits and pacing",
+        &[Param::optional("trtype", Kind::Text, "all", "only this one"), TGT_NAME],
+        "an array of transports",
+        get_transports,
+    ),
+    method(
+        "nvmf_create_subsystem",
+        "Create a subsystem",
+        &[
+            NQN,
+            TGT_NAME,
+            Param::optional(
+                "serial_number",
+                Kind::Text,
+                "00000000000000000000",
+                "at most 20 printable ASCII characters",
+            ),
+            Param::optional("model_number", Kind::Text, "Plimsoll", "at most 40 printable ASCII characters"),
+            Param::optional(
+                "max_namespaces",
+                U32,
+                "32",
+                "the highest number of a namespace, up to 1024; 0 for the default",
+            ),
+            Param::optional("allow_any_host", Kind::Bool, "false", "let hosts in that are not listed"),
+            Param::optional("ana_reporting", Kind::Bool, "false", "must be false: every path is optimized"),
+            Param::ignored("min_cntlid", U16, "controllers are numbered from 1"),
+            Param::ignored("max_cntlid", U16, "controllers are numbered from 1"),
+            Param::ignored("max_discard_size_kib", U64, "ranges are as long as the command says"),
+            Param::ignored("max_write_zeroes_size_kib", U64, "ranges are as long as the command says"),
+            Param::optional("passthrough", Kind::Bool, "false", "must be false: commands are carried out here"),
+            Param::ignored("enable_nssr", Kind::Bool, "there is no subsystem reset"),
+        ],
+        "true",
+        create_subsystem,
+    ),
+    method(
+        "nvmf_delete_subsystem",
+        "Delete a subsystem; its hosts are disconnected",
+        &[NQN, TGT_NAME],
+        "true",
+        delete_subsystem,
+    ),
+    method(
+        "nvmf_get_subsystems",
+        "List the subsystems with their listeners, hosts and namespaces",
+        &[Param::optional("nqn", Kind::Text, "all", "only this one"), TGT_NAME],
+        "an array, the discovery service first",
+        get_subsystems,
+    ),
+    method(
+        "nvmf_subsystem_add_ns",
+        "Add a device to a subsystem; hosts are told",
+        &[NQN, Param::required("namespace", Kind::Object(NAMESPACE), "the namespace"), TGT_NAME],
+        "the number of the namespace",
+        add_ns,
+    ),
+    method(
+        "nvmf_subsystem_remove_ns",
+        "Remove a namespace; hosts are told",
+        &[NQN, Param::required("nsid", U32, "number of the namespace"), TGT_NAME],
+        "true",
+        remove_ns,
+    ),
+    method(
+        "nvmf_subsystem_add_listener",
+        "Make a subsystem reachable",
+        &[
+            NQN,
+            LISTEN_ADDRESS,
+            TGT_NAME,
+            Param::optional("secure_channel", Kind::Bool, "false", "must be false: there is no TLS"),
+            Param::ignored("ana_state", Kind::Text, "every path is optimized"),
+            Param::ignored("sock_impl", Kind::Text, "sockets are the kernel's"),
+        ],
+        "true",
+        add_listener,
+    ),
+    method(
+        "nvmf_subsystem_remove_listener",
+        "Make a subsystem unreachable there; connections stay",
+        &[NQN, LISTEN_ADDRESS, TGT_NAME],
+        "true",
+        remove_listener,
+    ),
+    method(
+        "nvmf_subsystem_get_listeners",
+        "List where a subsystem is reachable",
+        &[NQN, TGT_NAME],
+        "an array of addresses",
+        get_listeners,
+    ),
+    method(
+        "nvmf_subsystem_add_host",
+        "Let a host in",
+        &[
+            NQN,
+            HOST,
+            DHCHAP_KEY,
+            DHCHAP_CTRLR_KEY,
+            Param::optional("psk", Kind::OneOf(&[]), "none", "must be left out: there is no TLS"),
+            TGT_NAME,
+        ],
+        "true",
+        add_host,
+    ),
+    method(
+        "nvmf_subsystem_set_keys",
+        "Change the keys of a host that is let in, for its connections from now on",
+        &[NQN, HOST, DHCHAP_KEY, DHCHAP_CTRLR_KEY, TGT_NAME],
+        "true",
+        set_keys,
+    ),
+    method(
+        "nvmf_subsystem_remove_host",
+        "Let a host in no longer; it is disconnected",
+        &[NQN, HOST, TGT_NAME],
+        "true",
+        remove_host,
+    ),
+    method(
+        "nvmf_subsystem_allow_any_host",
+        "Let every host in, or only those listed from now on",
+        &[
+            NQN,
+            Param::required("allow_any_host", Kind::Bool, "whether hosts that are not listed may connect"),
+            TGT_NAME,
+        ],
+        "true",
+        allow_any_host,
+    ),
+    method(
+        "nvmf_subsystem_get_controllers",
+        "List the hosts that are connected to a subsystem",
+        &[NQN, TGT_NAME],
+        "an array of controllers",
+        get_controllers,
+    ),
+    method(
+        "nvmf_subsystem_get_qpairs",
+        "List the queues that hosts have to a subsystem",
+        &[NQN, TGT_NAME],
+        "an array of queues",
+        get_qpairs,
+    ),
+    method(
+        "nvmf_get_stats",
+        "Tell what each reactor and its pacer have done",
+        &[TGT_NAME],
+        "tick_rate (1/s), poll_groups",
+        get_stats,
+    ),
+    method("nvmf_get_targets", "List the targets", &[], "an array with the one name", |_, _| Ok(json!([TARGET_NAME]))),
+];
+
+fn set_config(state: &mut State, params: &Params) -> Outcome {
+    let mut policy = Policy::default();
+    if let Some(names) = params.list_if("dhchap_digests") {
+        policy.hashes.retain(|hash| names.contains(&hash.name()));
+    }
+    if let Some(names) = params.list_if("dhchap_dhgroups") {
+        policy.groups.retain(|group| names.contains(&group.name()));
+    }
+    state.keys.set_policy(policy);
+    state.forget(|method, _| method == "nvmf_set_config");
+    state.remember("nvmf", "nvmf_set_config", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn create_transport(state: &mut State, params: &Params) -> Outcome {
+    let trtype = params.text("trtype");
+    if !trtype.eq_ignore_ascii_case("tcp") {
+        return Err(RpcError::params(format!("Invalid transport type '{trtype}': this target speaks TCP")));
+    }
+    if state.has_made("nvmf_create_transport") {
+        return Err(RpcError::failed("Transport type 'TCP' already exists"));
+    }
+    if params.bool_if("dif_insert_or_strip") == Some(true) {
+        return Err(RpcError::params("dif_insert_or_strip must be false: this target keeps no protection information"));
+    }
+    let mut options = state.settings.options.clone();
+    let queues = params.number_if("max_io_qpairs_per_ctrlr");
+    let queues = queues.or(params.number_if("max_qpairs_per_ctrlr").map(|all| all.saturating_sub(1)));
+    let queues = queues.map(|queues| {
+        if queues == 0 { Err(RpcError::params("a controller needs at least one I/O queue")) } else { Ok(queues) }
+    });
+    if let Some(queues) = queues.transpose()? {
+        options.limits.queues = queues.min(64) as u16;
+    }
+    if let Some(depth) = params.number_if("max_queue_depth") {
+        options.limits.queue_depth = depth as u16;
+    }
+    if let Some(bytes) = params.u32_if("in_capsule_data_size") {
+        options.in_capsule_bytes = bytes;
+    }
+    if let Some(bytes) = params.u32_if("max_io_size") {
+        options.max_io_bytes = bytes;
+    }
+    options.pacing = pacing_of(state, params)?;
+    state.restart(options)?;
+    state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+/// The pacing of the transport: what it asks for itself, unless the command line has decided.
+fn pacing_of(state: &mut State, params: &Params) -> Result<pace::Config, RpcError> {
+    let settings = &state.settings;
+    let mut asked = pacer::config(params, settings.options.reactors as u32)?;
+    if let Some(text) = params.text_if("pacing") {
+        if asked.is_some() {
+            return Err(RpcError::params("pacing and the parameters of the prototype's pacer: give one of them"));
+        }
+        asked = Some(pacing::parse(text).map_err(RpcError::params)?);
+    }
+    let mut config = match asked {
+        Some(config) if settings.pacing_is_fixed => {
+            let from = serde_json::to_string(&config.method).unwrap_or_default();
+            state.warnings.push(format!("the command line decides on pacing: the configuration's {from} is put aside"));
+            return Ok(state.settings.options.pacing.clone());
+        }
+        Some(config) => config,
+        None => settings.options.pacing.clone(),
+    };
+    if let Some(bytes) = params.number_if("memory_budget") {
+        config.budget_bytes = Some(bytes);
+    }
+    config.build(pace::Limits::default()).map_err(|error| RpcError::params(error.to_string()))?;
+    Ok(config)
+}
+
+fn get_transports(state: &mut State, params: &Params) -> Outcome {
+    if let Some(trtype) = params.text_if("trtype").filter(|trtype| !trtype.eq_ignore_ascii_case("tcp")) {
+        return Err(RpcError::params(format!("transport '{trtype}' does not exist: there is TCP")));
+    }
+    let made = state.made.iter().find(|step| step.method == "nvmf_create_transport");
+    let Some(given) = made.and_then(|step| step.params.as_ref()) else { return Ok(json!([])) };
+    let options = state.target.options();
+    let mut transport = Map::from_iter([
+        ("trtype".to_string(), json!("TCP")),
+        ("max_queue_depth".to_string(), json!(options.limits.queue_depth)),
+        ("max_io_qpairs_per_ctrlr".to_string(), json!(options.limits.queues)),
+        ("in_capsule_data_size".to_string(), json!(options.in_capsule_bytes)),
+        ("max_io_size".to_string(), json!(options.max_io_bytes)),
+        ("io_unit_size".to_string(), json!(given["io_unit_size"].as_u64().unwrap_or(BUFFER_BYTES))),
+        ("pacing".to_string(), json!(options.pacing)),
+    ]);
+    for param in pacer::PARAMS {
+        if let Some(value) = given.get(param.name) {
+            transport.insert(param.name.into(), value.clone());
+        }
+    }
+    Ok(json!([transport]))
+}
+
+fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
+    for (name, why) in [("ana_reporting", "every path is optimized"), ("passthrough", "commands are carried out here")]
+    {
+        if params.bool_if(name) == Some(true) {
+            return Err(RpcError::params(format!("{name} must be false: {why}")));
+        }
+    }
+    let mut spec = SubsystemSpec::new(params.text("nqn"));
+    if let Some(serial) = params.text_if("serial_number") {
+        spec.serial = serial.into();
+    }
+    if let Some(model) = params.text_if("model_number") {
+        spec.model = model.into();
+    }
+    spec.max_namespaces = params.u32_if("max_namespaces").filter(|most| *most > 0).unwrap_or(MAX_NAMESPACES);
+    spec.allow_any_host = params.bool_if("allow_any_host").unwrap_or(false);
+    state.target.create_subsystem(spec).map_err(refusal)?;
+    state.remember("nvmf", "nvmf_create_subsystem", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn delete_subsystem(state: &mut State, params: &Params) -> Outcome {
+    let nqn = params.text("nqn");
+    let hosts = subsystem(state, nqn)?.hosts;
+    state.target.delete_subsystem(nqn).map_err(refusal)?;
+    hosts.iter().for_each(|host| state.keys.set(nqn, host, None));
+    state.forget(|method, given| method.starts_with("nvmf_") && given["nqn"] == nqn);
+    Ok(Value::Bool(true))
+}
+
+/// The subsystem of that NQN.
+fn subsystem(state: &State, nqn: &str) -> Result<SubsystemInfo, RpcError> {
+    let found = state.target.subsystems().into_iter().find(|subsystem| subsystem.spec.nqn == nqn);
+    found.ok_or_else(|| RpcError::new(-19, format!("No such subsystem: {nqn}"))) // ENODEV
+}
+
+fn address_of(listener: &SocketAddr) -> Value {
+    json!({
+        "trtype": "TCP",
+        "adrfam": if listener.is_ipv4() { "IPv4" } else { "IPv6" },
+        "traddr": listener.ip().to_string(),
+        "trsvcid": listener.port().to_string()
+    })
+}
+
+fn get_subsystems(state: &mut State, params: &Params) -> Outcome {
+    let all = state.target.subsystems();
+    let mut listeners: Vec<SocketAddr> = all.iter().flat_map(|subsystem| subsystem.listeners.clone()).collect();
+    listeners.sort();
+    listeners.dedup();
+    let discovery = json!({
+        "nqn": DISCOVERY_NQN,
+        "subtype": "Discovery",
+        "listen_addresses": listeners.iter().map(address_of).collect::<Vec<_>>(),
+        "allow_any_host": true,
+        "hosts": []
+    });
+    if let Some(nqn) = params.text_if("nqn").filter(|nqn| *nqn != DISCOVERY_NQN) {
+        return Ok(json!([describe(&subsystem(state, nqn)?, &state.target.devices())]));
+    }
+    let devices = state.target.devices();
+    let others = all.iter().map(|subsystem| describe(subsystem, &devices)).filter(|_| !params.has("nqn"));
+    Ok(std::iter::once(discovery).chain(others).collect())
+}
+
+fn describe(subsystem: &SubsystemInfo, devices: &[DeviceInfo]) -> Value {
+    let namespace = |namespace: &NamespaceSpec| {
+        let mut object = json!({ "nsid": namespace.nsid, "bdev_name": namespace.device, "name": namespace.device });
+        if let Some(nguid) = namespace.nguid {
+            object["nguid"] = json!(hex_text(&nguid));
+        }
+        if let Some(eui64) = namespace.eui64 {
+            object["eui64"] = json!(hex_text(&eui64));
+        }
+        let device = devices.iter().find(|device| device.spec.name == namespace.device);
+        if let Some(uuid) = namespace.uuid.or(device.map(|device| device.uuid)) {
+            object["uuid"] = json!(uuid_text(&uuid));
+        }
+        object
+    };
+    let spec = &subsystem.spec;
+    json!({
+        "nqn": spec.nqn,
+        "subtype": "NVMe",
+        "listen_addresses": subsystem.listeners.iter().map(address_of).collect::<Vec<_>>(),
+        "allow_any_host": spec.allow_any_host,
+        "hosts": subsystem.hosts.iter().map(|nqn| json!({ "nqn": nqn })).collect::<Vec<_>>(),
+        "serial_number": spec.serial,
+        "model_number": spec.model,
+        "max_namespaces": spec.max_namespaces,
+        "namespaces": subsystem.namespaces.iter().map(namespace).collect::<Vec<_>>()
+    })
+}
+
+fn add_ns(state: &mut State, params: &Params) -> Outcome {
+    let nqn = params.text("nqn");
+    let Some(given) = params.object_if("namespace") else { return Err(RpcError::params("namespace is missing")) };
+    let spec = NamespaceSpec {
+        nsid: given.u32_if("nsid").unwrap_or(0),
+        device: given.text("bdev_name").into(),
+        uuid: given.text_if("uuid").map(|text| uuid("uuid", text)).transpose()?,
+        nguid: given.text_if("nguid").map(|text| uuid("nguid", text)).transpose()?,
+        eui64: given.text_if("eui64").map(|text| hex("eui64", text)).transpose()?,
+    };
+    let nsid = state.target.add_namespace(nqn, spec).map_err(refusal)?;
+    let mut params = params.as_given().clone();
+    params["namespace"]["nsid"] = json!(nsid);
+    state.remember("nvmf", "nvmf_subsystem_add_ns", params);
+    Ok(json!(nsid))
+}
+
+fn remove_ns(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, nsid) = (params.text("nqn"), params.u32_if("nsid").unwrap_or_default());
+    state.target.remove_namespace(nqn, nsid).map_err(refusal)?;
+    state.forget(|method, given| {
+        method == "nvmf_subsystem_add_ns" && given["nqn"] == nqn && given["namespace"]["nsid"] == nsid
+    });
+    Ok(Value::Bool(true))
+}
+
+fn listen_address(params: &Params) -> Result<SocketAddr, RpcError> {
+    let Some(given) = params.object_if("listen_address") else {
+        return Err(RpcError::params("listen_address is missing"));
+    };
+    let traddr = given.text("traddr");
+    let address: IpAddr = traddr
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .map_err(|_| RpcError::params(format!("traddr {traddr:?} is no IP address (names are not looked up)")))?;
+    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    if let Some(other) = given.text_if("adrfam").filter(|adrfam| !adrfam.eq_ignore_ascii_case(family)) {
+        return Err(RpcError::params(format!("traddr {traddr} is {family}, not {other}")));
+    }
+    let trsvcid = given.text_if("trsvcid").unwrap_or("4420");
+    let port = trsvcid.parse().map_err(|_| RpcError::params(format!("trsvcid {trsvcid:?} is no TCP port")))?;
+    Ok(SocketAddr::new(address, port))
+}
+
+fn add_listener(state: &mut State, params: &Params) -> Outcome {
+    if params.bool_if("secure_channel") == Some(true) {
+        return Err(RpcError::params("secure_channel must be false: this target has no TLS yet"));
+    }
+    let address = listen_address(params)?;
+    if !state.has_made("nvmf_create_transport") {
+        return Err(RpcError::params(
+            "there is no transport to listen with: call nvmf_create_transport trtype=TCP first",
+        ));
+    }
+    let nqn = params.text("nqn");
+    let bound = state.target.add_listener(nqn, address).map_err(refusal)?;
+    let any =
+        state.target.subsystems().iter().any(|subsystem| subsystem.spec.nqn == nqn && subsystem.spec.allow_any_host);
+    if any && !bound.ip().is_loopback() {
+        state.warnings.push(format!("{nqn} on {bound} lets every host in that can reach it: allow_any_host is set"));
+    }
+    let mut params = params.as_given().clone();
+    params["listen_address"] = address_of(&bound);
+    state.remember("nvmf", "nvmf_subsystem_add_listener", params);
+    Ok(Value::Bool(true))
+}
+
+fn remove_listener(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, address) = (params.text("nqn"), listen_address(params)?);
+    state.target.remove_listener(nqn, address).map_err(refusal)?;
+    let gone = address_of(&address);
+    state.forget(|method, given| {
+        method == "nvmf_subsystem_add_listener" && given["nqn"] == nqn && given["listen_address"] == gone
+    });
+    Ok(Value::Bool(true))
+}
+
+fn get_listeners(state: &mut State, params: &Params) -> Outcome {
+    let optimized = json!([{ "ana_group": 1, "ana_state": "optimized" }]);
+    let one = |listener| json!({ "address": address_of(listener), "ana_states": optimized });
+    Ok(subsystem(state, params.text("nqn"))?.listeners.iter().map(one).collect())
+}
+
+fn add_host(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, host) = (params.text("nqn"), params.text("host"));
+    let credentials = credentials(state, params)?;
+    if subsystem(state, nqn)?.hosts.iter().any(|listed| listed == host) {
+        return Err(RpcError::new(-17, format!("{host} is let in to {nqn} already"))); // EEXIST
+    }
+    // Before the host is let in: it must not get in without its key for a moment.
+    let keys = state.keys.clone();
+    keys.set(nqn, host, credentials);
+    state.target.add_host(nqn, host).map_err(refusal)?;
+    state.remember("nvmf", "nvmf_subsystem_add_host", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn set_keys(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, host) = (params.text("nqn"), params.text("host"));
+    if !subsystem(state, nqn)?.hosts.iter().any(|listed| listed == host) {
+        return Err(RpcError::new(-19, format!("{host} is not let in to {nqn}: nvmf_subsystem_add_host"))); // ENODEV
+    }
+    state.keys.set(nqn, host, credentials(state, params)?);
+    let is_it = |method: &str, given: &Value| {
+        method == "nvmf_subsystem_add_host" && given["nqn"] == nqn && given["host"] == host
+    };
+    for param in ["dhchap_key", "dhchap_ctrlr_key"] {
+        state.amend(is_it, param, params.text_if(param).map_or(Value::Null, |name| json!(name)));
+    }
+    Ok(Value::Bool(true))
+}
+
+fn remove_host(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, host) = (params.text("nqn"), params.text("host"));
+    state.target.remove_host(nqn, host).map_err(refusal)?;
+    state.keys.set(nqn, host, None);
+    state.forget(|method, given| method == "nvmf_subsystem_add_host" && given["nqn"] == nqn && given["host"] == host);
+    Ok(Value::Bool(true))
+}
+
+fn allow_any_host(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, allow) = (params.text("nqn"), params.bool_if("allow_any_host").unwrap_or(false));
+    state.target.allow_any_host(nqn, allow).map_err(refusal)?;
+    let is_it = |method: &str, given: &Value| method == "nvmf_create_subsystem" && given["nqn"] == nqn;
+    state.amend(is_it, "allow_any_host", json!(allow));
+    Ok(Value::Bool(true))
+}
+
+fn get_controllers(state: &mut State, params: &Params) -> Outcome {
+    let subsystem = subsystem(state, params.text("nqn"))?;
+    let controllers = subsystem.controllers.iter().map(|controller| {
+        json!({
+            "cntlid": controller.id,
+            "hostnqn": controller.host_nqn,
+            "hostid": uuid_text(&controller.host_id),
+            "num_io_qpairs": controller.io_queues.len(),
+            "keep_alive_ms": controller.keep_alive_ms
+        })
+    });
+    Ok(controllers.collect())
+}
+
+fn get_qpairs(state: &mut State, params: &Params) -> Outcome {
+    let subsystem = subsystem(state, params.text("nqn"))?;
+    let queues = subsystem.controllers.iter().flat_map(|controller| {
+        let all = std::iter::once((0, controller.peer)).chain(controller.io_queues.iter().copied());
+        all.map(|(qid, peer)| {
+            let mut queue = json!({
+                "cntlid": controller.id, "qid": qid, "state": "active", "hostnqn": controller.host_nqn
+            });
+            if let Some(peer) = &peer {
+                queue["peer_address"] = address_of(peer);
+            }
+            queue
+        })
+    });
+    Ok(queues.collect())
+}
+
+fn get_stats(state: &mut State, _: &Params) -> Outcome {
+    let stats = state.target.stats();
+    let made = state.made.iter().find(|step| step.method == "nvmf_create_transport");
+    let unit = made.and_then(|step| step.params.as_ref()?.get("io_unit_size")?.as_u64()).filter(|unit| *unit > 0);
+    let groups: Vec<Value> =
+        stats.reactors.iter().map(|reactor| poll_group(&stats, reactor, unit.unwrap_or(BUFFER_BYTES))).collect();
+    Ok(json!({ "tick_rate": 1_000_000_000u64, "ticks": stats.at_ns, "poll_groups": groups }))
+}
+
+fn poll_group(stats: &Stats, reactor: &ReactorStats, unit: u64) -> Value {
+    json!({
+        "name": reactor.name,
+        "admin_qpairs": reactor.total_admin_qpairs,
+        "io_qpairs": reactor.total_io_qpairs,
+        "current_admin_qpairs": reactor.admin_qpairs,
+        "current_io_qpairs": reactor.io_qpairs,
+        "pending_bdev_io": reactor.pending_io,
+        "completed_nvme_io": reactor.completed_io,
+        "busy_ticks": reactor.busy_ns,
+        "buffer_bytes": reactor.buffer_bytes,
+        "protocol_errors": reactor.protocol_errors,
+        "transports": [{
+            "trtype": "TCP",
+            "buffers_allocated": reactor.pacer.in_flight_bytes.div_ceil(unit),
+            "io_pacer": io_pacer(stats, reactor, &reactor.pacer)
+        }]
+    })
+}
+
+/// The prototype's members first: `total_ticks / polls` is the mean time between two releases and `period_ticks` the
+/// period of a rate. Then what a window has. A number without a bound is null.
+fn io_pacer(stats: &Stats, reactor: &ReactorStats, pacer: &PacerStats) -> Value {
+    let bound = |bytes: u64| (bytes != u64::MAX).then_some(bytes);
+    let devices = pacer.devices.iter().map(|device| {
+        json!({
+            "name": device.name,
+            "held": device.held,
+            "held_now": device.held_now,
+            "in_flight": device.in_flight,
+            "in_flight_bytes": device.in_flight_bytes
+        })
+    });
+    json!({
+        "total_ticks": stats.uptime_ns,
+        "polls": pacer.admitted,
+        "ios": pacer.admitted,
+        "bytes": reactor.bytes,
+        "calls": reactor.loops,
+        "no_ios": reactor.loops.saturating_sub(pacer.admitted),
+        "period_ticks": pacer.period_ns,
+        "window_bytes": bound(pacer.window_bytes),
+        "budget_bytes": bound(pacer.budget_bytes),
+        "in_flight": pacer.in_flight,
+        "in_flight_bytes": pacer.in_flight_bytes,
+        "in_flight_bytes_peak": pacer.in_flight_bytes_peak,
+        "held": pacer.held,
+        "held_now": pacer.held_now,
+        "held_bytes_now": pacer.held_bytes_now,
+        "hold_ticks_mean": pacer.hold_ns_mean,
+        "hold_ticks_p99": pacer.hold_ns_p99,
+        "devices": devices.collect::<Vec<_>>()
+    })
+}

@@ -1,0 +1,30 @@
+//! The control plane: SPDK's control language for this target.
+//!
+//! ```text
+//!  Unix socket ─► stream (cut into values) ─► jsonrpc (requests, batches) ─┐
+//!  configuration file ─► config (calls in order) ────────────────────────┴─► METHODS ─► State ─► Target
+//! ```
+//!
+//! [`METHODS`] is the one table: dispatch, `rpc_get_methods`, the help of `plimsoll rpc` and docs/rpc.md are made
+//! from it. The configuration is kept as the calls that would make it ([`State`]), which is what is saved.
+
+pub mod client;
+mod config;
+pub mod http;
+pub mod jsonrpc;
+mod methods;
+mod metrics;
+mod pacer;
+pub mod pacing;
+pub mod params;
+mod reference;
+mod server;
+mod state;
+pub mod stream;
+
+pub use config::{Step, parse as parse_configuration};
+pub use methods::{METHODS, Method, Run, find as find_method};
+pub use metrics::text as metrics;
+pub use reference::{help, markdown};
+pub use server::{DEFAULT_PATH, Server};
+pub use state::{Control, Ending, Settings, State};

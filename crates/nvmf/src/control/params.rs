@@ -1,0 +1,333 @@
+//! Parameters of a method: what it takes is a table, and what it is given is held against it before it runs.
+
+use serde_json::{Map, Value, json};
+
+use super::jsonrpc::RpcError;
+
+/// What a parameter takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number from 0 up to this one.
+    Number(u64),
+    /// A whole number that may be negative.
+    Integer,
+    /// Text.
+    Text,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// An array of some of these texts, at least one.
+    ListOf(&'static [&'static str]),
+    /// An object with these members.
+    Object(&'static [Param]),
+    /// Anything: accepted and not looked at.
+    Any,
+}
+
+/// Up to 65535.
+pub const U16: Kind = Kind::Number(u16::MAX as u64);
+/// Up to 4294967295.
+pub const U32: Kind = Kind::Number(u32::MAX as u64);
+/// Up to 18446744073709551615.
+pub const U64: Kind = Kind::Number(u64::MAX);
+
+/// Whether a parameter must be given.
+#[derive(Clone, Copy, Debug)]
+pub enum Need {
+    /// It must.
+    Required,
+    /// It need not; this is what holds without it, in words.
+    Default(&'static str),
+    /// Accepted for SPDK's sake where it is known to change nothing here; why is in `about`.
+    Ignored,
+}
+
+/// One parameter of a method, under SPDK's name.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// Whether it must be given.
+    pub need: Need,
+    /// What it is, in a line, with its unit.
+    pub about: &'static str,
+}
+
+impl Param {
+    /// One that must be given.
+    pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Param {
+        Param { name, kind, need: Need::Required, about }
+    }
+
+    /// One that may be left out.
+    pub const fn optional(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Param {
+        Param { name, kind, need: Need::Default(default), about }
+    }
+
+    /// One that changes nothing here.
+    pub const fn ignored(name: &'static str, kind: Kind, why: &'static str) -> Param {
+        Param { name, kind, need: Need::Ignored, about: why }
+    }
+}
+
+/// Parameters that were held against their table. Getters name a row of it; any other name is a defect.
+#[derive(Clone, Debug)]
+pub struct Params {
+    table: &'static [Param],
+    given: Map<String, Value>,
+}
+
+impl Params {
+    /// The parameters, each known, of its type and in its range, and none missing that is required.
+    ///
+    /// # Errors
+    /// [`super::jsonrpc::code::INVALID_PARAMS`], naming the parameter and what it takes.
+    pub fn check(method: &str, table: &'static [Param], given: Option<&Value>) -> Result<Params, RpcError> {
+        let refuse = |what: String| RpcError::params(format!("Invalid parameters: {method}: {what}"));
+        let given = match given {
+            None => Map::new(),
+            Some(Value::Object(given)) => given.clone(),
+            Some(_) if table.is_empty() => return Err(refuse("it takes no parameters".into())),
+            Some(_) => return Err(refuse("give them by name, as an object".into())),
+        };
+        check(table, &given, "").map_err(refuse)?;
+        Ok(Params { table, given })
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        debug_assert!(self.table.iter().any(|param| param.name == name), "{name} is in no row");
+        self.given.get(name)
+    }
+
+    /// Whether it was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// A required text.
+    pub fn text(&self, name: &str) -> &str {
+        self.text_if(name).unwrap_or_default()
+    }
+
+    /// A text, if given.
+    pub fn text_if(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_str()
+    }
+
+    /// A required number.
+    pub fn number(&self, name: &str) -> u64 {
+        self.number_if(name).unwrap_or_default()
+    }
+
+    /// A number, if given.
+    pub fn number_if(&self, name: &str) -> Option<u64> {
+        self.get(name)?.as_u64()
+    }
+
+    /// A number, if given, that its row limits to 32 bits.
+    pub fn u32_if(&self, name: &str) -> Option<u32> {
+        self.number_if(name).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// A truth value, if given.
+    pub fn bool_if(&self, name: &str) -> Option<bool> {
+        self.get(name)?.as_bool()
+    }
+
+    /// The texts of an array, if given.
+    pub fn list_if(&self, name: &str) -> Option<Vec<&str>> {
+        Some(self.get(name)?.as_array()?.iter().filter_map(Value::as_str).collect())
+    }
+
+    /// Members of an object, if given.
+    pub fn object_if(&self, name: &str) -> Option<Params> {
+        let Kind::Object(table) = self.table.iter().find(|param| param.name == name)?.kind else { return None };
+        Some(Params { table, given: self.get(name)?.as_object()?.clone() })
+    }
+
+    /// Everything as it was given.
+    pub fn as_given(&self) -> &Map<String, Value> {
+        &self.given
+    }
+}
+
+fn check(table: &[Param], given: &Map<String, Value>, inside: &str) -> Result<(), String> {
+    for (name, value) in given {
+        let param = table.iter().find(|param| param.name == name).ok_or_else(|| unknown(table, inside, name))?;
+        let path = format!("{inside}{name}");
+        if let (Kind::Object(members), Some(object)) = (param.kind, value.as_object()) {
+            check(members, object, &format!("{path}."))?;
+        } else if !fits(param.kind, value) {
+            return Err(format!("{path} takes {}, not {value}", describe(param.kind)));
+        }
+    }
+    match table.iter().find(|param| matches!(param.need, Need::Required) && !given.contains_key(param.name)) {
+        Some(missing) => Err(format!("{inside}{} is missing ({})", missing.name, missing.about)),
+        None => Ok(()),
+    }
+}
+
+fn unknown(table: &[Param], inside: &str, name: &str) -> String {
+    let names: Vec<&str> = table.iter().map(|param| param.name).collect();
+    match names.is_empty() {
+        true => format!("there is no parameter {inside}{name}; it takes none"),
+        false => format!("there is no parameter {inside}{name}; there are {}", names.join(", ")),
+    }
+}
+
+fn fits(kind: Kind, value: &Value) -> bool {
+    match kind {
+        Kind::Bool => value.is_boolean(),
+        Kind::Number(most) => value.as_u64().is_some_and(|number| number <= most),
+        Kind::Integer => value.is_i64() || value.is_u64(),
+        Kind::Text => value.is_string(),
+        Kind::OneOf(texts) => value.as_str().is_some_and(|text| texts.contains(&text)),
+        Kind::ListOf(texts) => value.as_array().is_some_and(|list| {
+            !list.is_empty() && list.iter().all(|value| value.as_str().is_some_and(|text| texts.contains(&text)))
+        }),
+        Kind::Object(_) => value.is_object(),
+        Kind::Any => true,
+    }
+}
+
+/// What a parameter takes, in words.
+pub fn describe(kind: Kind) -> String {
+    match kind {
+        Kind::Bool => "true or false".into(),
+        Kind::Number(u64::MAX) => "a whole number".into(),
+        Kind::Number(most) => format!("a whole number up to {most}"),
+        Kind::Integer => "a whole number".into(),
+        Kind::Text => "text".into(),
+        Kind::OneOf(texts) => format!("one of {}", texts.join(", ")),
+        Kind::ListOf(texts) => format!("an array of some of {}", texts.join(", ")),
+        Kind::Object(members) => {
+            format!("an object with {}", members.iter().map(|param| param.name).collect::<Vec<_>>().join(", "))
+        }
+        Kind::Any => "anything".into(),
+    }
+}
+
+/// The parameters of a command line, `key=value` each, as the object of a request. A value is JSON where that is what
+/// the parameter takes (`num_blocks=1024`, `listen_address={...}`), text otherwise; `listen_address.traddr=127.0.0.1`
+/// sets a member. Without a table (an unknown method) what reads as JSON is JSON.
+///
+/// # Errors
+/// A word without `=`; a member of what is no object.
+pub fn from_words<'a>(table: Option<&[Param]>, words: impl Iterator<Item = &'a str>) -> Result<Option<Value>, String> {
+    let mut object = Map::new();
+    for word in words {
+        let (path, text) = word.split_once('=').ok_or_else(|| format!("{word:?} is no parameter: give NAME=VALUE"))?;
+        let mut kind = table.and_then(|table| find(table, path));
+        if table.is_none() {
+            kind = Some(Kind::Any);
+        }
+        let value = match kind {
+            Some(Kind::Text | Kind::OneOf(_)) => json!(text),
+            _ => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+        };
+        put(&mut object, path, value)?;
+    }
+    Ok((!object.is_empty()).then_some(Value::Object(object)))
+}
+
+fn find(table: &[Param], path: &str) -> Option<Kind> {
+    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    let kind = table.iter().find(|param| param.name == name)?.kind;
+    match (kind, rest) {
+        (Kind::Object(members), Some(rest)) => find(members, rest),
+        (kind, _) => Some(kind),
+    }
+}
+
+fn put(object: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
+    let Some((name, rest)) = path.split_once('.') else {
+        object.insert(path.into(), value);
+        return Ok(());
+    };
+    match object.entry(name).or_insert_with(|| json!({})) {
+        Value::Object(member) => put(member, rest, value),
+        _ => Err(format!("{path}: {name} is already set and no object")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static TABLE: &[Param] = &[
+        Param::required("name", Kind::Text, "name of the device"),
+        Param::optional("block_size", U32, "512", "bytes of a block"),
+        Param::optional("rw", Kind::OneOf(&["read", "write"]), "read", "direction"),
+        Param::optional("address", Kind::Object(ADDRESS), "any", "where"),
+        Param::optional("digests", Kind::ListOf(&["sha256", "sha512"]), "all", "hash functions"),
+        Param::ignored("iobuf", Kind::Any, "there are no pools"),
+    ];
+    static ADDRESS: &[Param] = &[
+        Param::required("traddr", Kind::Text, "the address"),
+        Param::optional("trsvcid", Kind::Text, "4420", "the port"),
+    ];
+
+    fn refused(given: Value) -> String {
+        Params::check("m", TABLE, Some(&given)).expect_err("it is refused").message
+    }
+
+    #[test]
+    fn what_fits_the_table_is_taken() {
+        let given = json!({"name": "Null0", "block_size": 4096, "address": {"traddr": "::1"}, "iobuf": [1]});
+        let params = Params::check("m", TABLE, Some(&given)).expect("it fits");
+        assert_eq!((params.text("name"), params.number("block_size")), ("Null0", 4096));
+        assert_eq!(params.object_if("address").expect("given").text("traddr"), "::1");
+        assert!(!params.has("rw"));
+        assert!(Params::check("m", &[], None).is_ok());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        for (given, message) in [
+            (json!({}), "Invalid parameters: m: name is missing (name of the device)"),
+            (
+                json!({"name": "x", "blocksize": 1}),
+                "Invalid parameters: m: there is no parameter blocksize; there are name, block_size, rw, address, digests, iobuf",
+            ),
+            (json!({"name": 3}), "Invalid parameters: m: name takes text, not 3"),
+            (
+                json!({"name": "x", "block_size": 1u64 << 32}),
+                "Invalid parameters: m: block_size takes a whole number up to 4294967295, not 4294967296",
+            ),
+            (
+                json!({"name": "x", "block_size": -1}),
+                "Invalid parameters: m: block_size takes a whole number up to 4294967295, not -1",
+            ),
+            (json!({"name": "x", "rw": "trim"}), "Invalid parameters: m: rw takes one of read, write, not \"trim\""),
+            (
+                json!({"name": "x", "digests": ["md5"]}),
+                "Invalid parameters: m: digests takes an array of some of sha256, sha512, not [\"md5\"]",
+            ),
+            (json!({"name": "x", "address": {}}), "Invalid parameters: m: address.traddr is missing (the address)"),
+            (
+                json!({"name": "x", "address": {"traddr": "::1", "port": 1}}),
+                "Invalid parameters: m: there is no parameter address.port; there are traddr, trsvcid",
+            ),
+            (json!(["x"]), "Invalid parameters: m: give them by name, as an object"),
+        ] {
+            assert_eq!(refused(given), message);
+        }
+    }
+
+    #[test]
+    fn words_become_an_object_by_the_table() {
+        let of = |table, line: &str| from_words(table, line.split_whitespace());
+        assert_eq!(
+            of(Some(TABLE), "name=7 block_size=4096 address.traddr=::1 address.trsvcid=4420"),
+            Ok(Some(json!({"name": "7", "block_size": 4096, "address": {"traddr": "::1", "trsvcid": "4420"}})))
+        );
+        assert_eq!(of(Some(TABLE), "address={\"traddr\":\"x\"}"), Ok(Some(json!({"address": {"traddr": "x"}}))));
+        assert_eq!(of(None, "a=1 b=x c=true"), Ok(Some(json!({"a": 1, "b": "x", "c": true}))));
+        assert_eq!(of(None, ""), Ok(None));
+        assert_eq!(of(None, "Null0"), Err("\"Null0\" is no parameter: give NAME=VALUE".into()));
+        assert!(of(None, "a=1 a.b=2").is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The table of methods as text: for `plimsoll rpc --help` and docs/rpc.md.
+
+use std::fmt::Write;
+
+use super::methods::{METHODS, Method, Run};
+use super::params::{Kind, Need, Param, describe};
+
+/// Subjects, as METHODS has them.
+const SUBJECTS: [&str; 5] = ["The target", "Devices", "NVMe over TCP", "Keys", "Accepted without effect"];
+
+/// Every method in a line, or one method in full.
+pub fn help(name: Option<&Method>) -> String {
+    let mut out = String::new();
+    match name {
+        Some(method) => one(&mut out, method),
+        None => {
+            for (subject, methods) in SUBJECTS.iter().zip(METHODS) {
+                let _ = writeln!(out, "{subject}:");
+                for method in *methods {
+                    let _ = writeln!(out, "  {:<34}{}", method.name, short(method));
+                }
+                out.push('\n');
+            }
+            out.push_str("`plimsoll rpc METHOD --help` explains one. Parameters are NAME=VALUE; members of objects NAME.MEMBER=VALUE.\n");
+        }
+    }
+    out
+}
+
+fn short(method: &Method) -> &'static str {
+    match method.run {
+        Run::WithoutEffect(why) => why,
+        Run::Do(_) => method.about,
+    }
+}
+
+fn one(out: &mut String, method: &Method) {
+    let _ = writeln!(out, "{}: {}.\n", method.name, method.about);
+    if let Run::WithoutEffect(why) = method.run {
+        let _ = writeln!(out, "It takes any parameters: {why}.");
+    }
+    list(out, method.params, "");
+    let _ = writeln!(out, "\nAnswers {}.", method.result);
+}
+
+fn list(out: &mut String, params: &[Param], inside: &str) {
+    for param in params {
+        let need = match param.need {
+            Need::Required => "required".to_string(),
+            Need::Default(default) => format!("default: {default}"),
+            Need::Ignored => "no effect".to_string(),
+        };
+        let name = format!("{inside}{}", param.name);
+        if let Kind::Object(members) = param.kind {
+            let _ = writeln!(out, "  {name:<30}{} [{need}]", param.about);
+            list(out, members, &format!("{name}."));
+        } else {
+            let _ = writeln!(out, "  {name:<30}{}; {} [{need}]", param.about, describe(param.kind));
+        }
+    }
+}
+
+/// All methods as a page of Markdown.
+pub fn markdown() -> String {
+    let mut out = String::from(
+        "# Methods of the control socket\n\nMade from the table of the program by `plimsoll rpc --markdown`. Names, \
+         parameters and results are SPDK's; what is not says so.\n",
+    );
+    for (subject, methods) in SUBJECTS.iter().zip(METHODS) {
+        let _ = writeln!(out, "\n## {subject}\n");
+        if methods.iter().all(|method| matches!(method.run, Run::WithoutEffect(_))) {
+            out.push_str("These take any parameters and answer true, so that configurations saved by SPDK load.\n\n| method | why nothing is to be done |\n| --- | --- |\n");
+            for method in *methods {
+                let _ = writeln!(out, "| {} | {} |", method.name, short(method));
+            }
+            continue;
+        }
+        for method in *methods {
+            let _ = writeln!(out, "### {}\n\n{}. Answers {}.", method.name, method.about, method.result);
+            if !method.params.is_empty() {
+                out.push_str("\n| parameter | takes | default | |\n| --- | --- | --- | --- |\n");
+                rows(&mut out, method.params, "");
+            }
+            out.push('\n');
+        }
+    }
+    out.trim_end().to_string() + "\n"
+}
+
+fn rows(out: &mut String, params: &[Param], inside: &str) {
+    for param in params.iter().filter(|param| !matches!(param.need, Need::Ignored)) {
+        let default = if let Need::Default(default) = param.need { default } else { "**required**" };
+        let name = format!("{inside}{}", param.name);
+        let takes = if matches!(param.kind, Kind::Object(_)) { "an object".into() } else { describe(param.kind) };
+        let _ = writeln!(out, "| `{name}` | {takes} | {default} | {} |", param.about);
+        if let Kind::Object(members) = param.kind {
+            rows(out, members, &format!("{name}."));
+        }
+    }
+    let ignored: Vec<&str> =
+        params.iter().filter(|param| matches!(param.need, Need::Ignored)).map(|param| param.name).collect();
+    if !ignored.is_empty() && inside.is_empty() {
+        let _ = writeln!(out, "| {} | anything that SPDK takes | | no effect here |", ignored.join(", "));
+    }
+}

@@ -1,0 +1,248 @@
+//! The Unix socket on which requests arrive. A thread for each client: they are few, and a slow one delays nobody.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::jsonrpc::{self, Outcome};
+use super::stream::{Piece, Splitter};
+
+/// SPDK's default, so that its `rpc.py` and scripts find this target without being told.
+pub const DEFAULT_PATH: &str = "/var/tmp/spdk.sock";
+/// Clients at a time; one more is closed at once.
+const CLIENTS_MAX: usize = 64;
+/// A client that does not take its answers for so long is closed.
+const SEND_STALL: Duration = Duration::from_secs(10);
+
+/// Carries out one call. Shared by all clients: it locks what it needs.
+pub type Call = dyn Fn(&str, Option<&Value>) -> Outcome + Send + Sync;
+
+/// A listening socket; removed, and its clients closed, when dropped.
+pub struct Server {
+    path: PathBuf,
+    /// Device and inode of the socket: only that one is removed.
+    identity: (u64, u64),
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    call: Box<Call>,
+    stopping: AtomicBool,
+    clients: AtomicUsize,
+    /// A second handle of each connection, to wake its thread at the end.
+    open: Mutex<Vec<(usize, UnixStream)>>,
+}
+
+impl Server {
+    /// A server on `path`, which only its owner may use (mode 0600). A socket that nobody listens on is replaced.
+    ///
+    /// # Errors
+    /// EADDRINUSE where another server is listening or something else has that name; what bind(2) says.
+    pub fn start(path: &Path, call: Box<Call>) -> io::Result<Server> {
+        make_room(path)?;
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let identity = identity(path)?;
+        let open = Mutex::new(Vec::new());
+        let shared = Arc::new(Shared { call, stopping: AtomicBool::new(false), clients: AtomicUsize::new(0), open });
+        let acceptor = {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name("rpc".into()).spawn(move || accept(&listener, &shared))?
+        };
+        Ok(Server { path: path.to_path_buf(), identity, shared, acceptor: Some(acceptor) })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        let _ = UnixStream::connect(&self.path); // wakes accept(2)
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            let _ = fs::remove_file(&self.path); // it is ours, and may be gone already
+        }
+        for (_, stream) in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = stream.shutdown(std::net::Shutdown::Read); // answers under way still go out
+        }
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((std::os::unix::fs::MetadataExt::dev(&metadata), std::os::unix::fs::MetadataExt::ino(&metadata)))
+}
+
+/// Removes a socket that a server left behind; anything else of that name stays.
+fn make_room(path: &Path) -> io::Result<()> {
+    let in_use = |what: &str| Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(metadata) if !metadata.file_type().is_socket() => in_use("it exists and is no socket"),
+        Ok(_) => match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+            Ok(_) => in_use("another target is listening there"),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    for (number, client) in listener.incoming().enumerate() {
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(client) = client else {
+            thread::sleep(Duration::from_millis(10)); // out of descriptors: some may be free soon
+            continue;
+        };
+        if shared.clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
+            continue; // closed by being dropped
+        }
+        let Ok(handle) = client.try_clone() else { continue };
+        shared.clients.fetch_add(1, Ordering::Relaxed);
+        shared.open.lock().unwrap_or_else(PoisonError::into_inner).push((number, handle));
+        let for_client = Arc::clone(shared);
+        let started = thread::Builder::new().name("rpc client".into()).spawn(move || {
+            let _ = serve(client, &*for_client.call); // the client went away: nobody is left to be told
+            for_client.forget(number);
+        });
+        if started.is_err() {
+            shared.forget(number);
+        }
+    }
+}
+
+impl Shared {
+    fn forget(&self, number: usize) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(open, _)| *open != number);
+        self.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Answers one client until it has no more to say, or says what cannot be cut into requests.
+fn serve(mut client: UnixStream, call: &Call) -> io::Result<()> {
+    client.set_write_timeout(Some(SEND_STALL))?;
+    let mut splitter = Splitter::default();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        while let Some(piece) = splitter.take() {
+            let (answer, lost) = match piece {
+                Piece::Value(text) => (jsonrpc::answer(&text, &mut |method, params| call(method, params)), false),
+                Piece::Lost(why) => (Some(jsonrpc::parse_error(why)), true),
+            };
+            if let Some(answer) = answer {
+                let mut text = serde_json::to_vec(&answer)?;
+                text.push(b'\n');
+                client.write_all(&text)?;
+            }
+            if lost {
+                return client.shutdown(std::net::Shutdown::Both);
+            }
+        }
+        match client.read(&mut buffer)? {
+            0 if splitter.in_the_middle() => {
+                let answer = jsonrpc::parse_error("the connection ended in the middle of a request");
+                return client.write_all(&serde_json::to_vec(&answer)?);
+            }
+            0 => return Ok(()),
+            read => splitter.push(&buffer[..read]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn server() -> (tempfile::TempDir, Server) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let call = |method: &str, params: Option<&Value>| Ok(json!([method, params]));
+        let server = Server::start(&directory.path().join("rpc.sock"), Box::new(call)).expect("a server");
+        (directory, server)
+    }
+
+    /// Everything that comes back once `text` is sent and the sending side is closed.
+    fn say(server: &Server, text: &[u8]) -> Vec<Value> {
+        let mut stream = UnixStream::connect(server.path()).expect("it listens");
+        stream.write_all(text).expect("it reads");
+        stream.shutdown(std::net::Shutdown::Write).expect("open");
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).expect("answers");
+        serde_json::Deserializer::from_str(&answers).into_iter().map(|answer| answer.expect("JSON")).collect()
+    }
+
+    #[test]
+    fn requests_without_delimiters_are_answered_in_order() {
+        let (_directory, server) = server();
+        let answers = say(&server, b"{\"method\":\"a\",\"id\":1}{\n  \"method\": \"b\",\n  \"id\": 2\n}");
+        let said: Vec<_> = answers.iter().map(|answer| (&answer["id"], &answer["result"][0])).collect();
+        assert_eq!(said, [(&json!(1), &json!("a")), (&json!(2), &json!("b"))]);
+    }
+
+    #[test]
+    fn parse_errors_are_answered() {
+        let (_directory, server) = server();
+        for (text, answers, errors) in [
+            (&b"{oops}{\"method\":\"a\",\"id\":1}"[..], 2, 1),
+            (b"hello", 1, 1),
+            (b"{\"method\":", 1, 1),
+            (b" \n", 0, 0),
+        ] {
+            let got = say(&server, text);
+            let parse_errors =
+                got.iter().filter(|answer| answer["error"]["code"] == jsonrpc::code::PARSE_ERROR).count();
+            assert_eq!((got.len(), parse_errors), (answers, errors), "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn the_socket_is_its_owners_alone_and_goes_with_the_server() {
+        let (directory, server) = server();
+        let path = server.path().to_path_buf();
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        let second = Server::start(&path, Box::new(|_, _| Ok(Value::Null)));
+        assert_eq!(second.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+        drop(server);
+        assert!(!path.exists());
+        drop(directory);
+    }
+
+    #[test]
+    fn a_socket_left_behind_is_replaced_and_nothing_else_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("rpc.sock");
+        drop(UnixListener::bind(&path).expect("a socket"));
+        let server = Server::start(&path, Box::new(|_, _| Ok(Value::Null))).expect("it replaces the dead one");
+        drop(server);
+        fs::write(&path, "mine").expect("a file");
+        assert!(Server::start(&path, Box::new(|_, _| Ok(Value::Null))).is_err());
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "mine");
+    }
+
+    #[test]
+    fn an_open_client_does_not_hold_up_the_end() {
+        let (_directory, server) = server();
+        let mut idle = UnixStream::connect(server.path()).expect("it listens");
+        assert_eq!(say(&server, b"{\"method\":\"a\",\"id\":1}").len(), 1);
+        drop(server);
+        assert_eq!(idle.read(&mut [0; 8]).expect("closed in good order"), 0);
+    }
+}

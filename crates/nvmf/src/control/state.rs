@@ -1,0 +1,218 @@
+//! What the control plane knows: the target, and the calls that made it what it is.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+
+use super::config::{self, Step};
+use super::jsonrpc::{Outcome, RpcError, code};
+use super::methods::{self, Method, Run};
+use super::params::Params;
+use crate::auth::{Keys, Policy, Secret};
+use crate::device::Fault;
+use crate::target::{self, Options, Target};
+
+/// What the program decides, and no call changes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Options of the target; what `nvmf_create_transport` says goes before them.
+    pub options: Options,
+    /// The pacing of `options` was asked for explicitly: a transport's own is put aside, with a warning.
+    pub pacing_is_fixed: bool,
+    /// Devices and files in use by this system may be served nevertheless.
+    pub allow_in_use: bool,
+    /// Configuring calls wait for `framework_start_init`, as under SPDK's `--wait-for-rpc`.
+    pub wait_for_init: bool,
+}
+
+/// How a client asked for the end of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// In good order.
+    Drain,
+    /// At once.
+    Now,
+}
+
+/// The control plane of one target. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Control {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    initialized: Condvar,
+}
+
+/// What methods work on.
+pub struct State {
+    pub(super) settings: Settings,
+    pub(super) target: Target,
+    /// The calls that would make the present configuration, in order.
+    pub(super) made: Vec<Step>,
+    pub(super) initialized: bool,
+    /// Faults in force, by device.
+    pub(super) faults: BTreeMap<String, Vec<Fault>>,
+    /// Keys by name.
+    pub(super) keyring: BTreeMap<String, Secret>,
+    /// The keys that hosts authenticate with: what the target asks.
+    pub(super) keys: Arc<Keys>,
+    /// Things that a user should know and that are no errors; taken by whoever prints them.
+    pub(super) warnings: Vec<String>,
+    /// Methods that were called and have no effect here.
+    pub(super) without_effect: Vec<&'static str>,
+    pub(super) on_end: Box<dyn Fn(Ending) + Send>,
+}
+
+impl Control {
+    /// The control plane of a new target, which it starts. `on_end` is called when a client asks for the end.
+    ///
+    /// # Errors
+    /// What [`Target::start`] says.
+    pub fn start(settings: Settings, on_end: Box<dyn Fn(Ending) + Send>) -> Result<Control, target::Error> {
+        let target = Target::start(settings.options.clone())?;
+        let keys = Arc::new(Keys::new(Policy::default()));
+        target.set_authenticator(Some(keys.clone()));
+        let state = State {
+            initialized: !settings.wait_for_init,
+            settings,
+            target,
+            made: Vec::new(),
+            faults: BTreeMap::new(),
+            keyring: BTreeMap::new(),
+            keys,
+            warnings: Vec::new(),
+            without_effect: Vec::new(),
+            on_end,
+        };
+        Ok(Control { shared: Arc::new(Shared { state: Mutex::new(state), initialized: Condvar::new() }) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A method that panicked has changed a part at most; the next one sees what is there.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a call answers.
+    ///
+    /// # Errors
+    /// An unknown method, parameters that do not fit its table, what the method says.
+    pub fn call(&self, name: &str, given: Option<&Value>) -> Outcome {
+        let mut state = self.lock();
+        if name == "framework_wait_init" {
+            while !state.initialized {
+                state = self.shared.initialized.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        let outcome = state.call(name, given);
+        if state.initialized {
+            self.shared.initialized.notify_all();
+        }
+        outcome
+    }
+
+    /// Carries out a configuration file's calls in order.
+    ///
+    /// # Errors
+    /// The first call that fails, and which it is; those before it stay in force.
+    pub fn load(&self, text: &str) -> Result<(), String> {
+        for Step { subsystem, method, params } in config::parse(text)? {
+            self.call(&method, params.as_ref()).map_err(|error| {
+                let given = params.as_ref().map(|params| format!(" {params}")).unwrap_or_default();
+                format!("{subsystem}: {method}{given}: {error}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The target as it is now: a transport that is created replaces one that nobody could be connected to.
+    pub fn target(&self) -> Target {
+        self.lock().target.clone()
+    }
+
+    /// What a user should be told since the last time, a line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut state = self.lock();
+        let mut warnings = std::mem::take(&mut state.warnings);
+        let idle = std::mem::take(&mut state.without_effect);
+        if !idle.is_empty() {
+            warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
+        }
+        warnings
+    }
+}
+
+impl State {
+    fn call(&mut self, name: &str, given: Option<&Value>) -> Outcome {
+        let method = methods::find(name).ok_or_else(|| {
+            let why = "this target does not have it (rpc_get_methods lists what there is)";
+            RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {name}: {why}"))
+        })?;
+        match method.run {
+            Run::WithoutEffect(_) => {
+                if !self.without_effect.contains(&method.name) {
+                    self.without_effect.push(method.name);
+                }
+                Ok(Value::Bool(true))
+            }
+            Run::Do(run) => {
+                let params = Params::check(method.name, method.params, given)?;
+                self.in_time(method)?;
+                run(self, &params)
+            }
+        }
+    }
+
+    fn in_time(&self, method: &Method) -> Result<(), RpcError> {
+        if method.after_init && !self.initialized {
+            let message = "Method may only be called after framework is initialized using framework_start_init RPC.";
+            return Err(RpcError::new(code::INVALID_STATE, message));
+        }
+        Ok(())
+    }
+
+    /// Remembers a call that configures something.
+    pub(super) fn remember(&mut self, subsystem: &str, method: &str, params: Map<String, Value>) {
+        let params = Some(Value::Object(params));
+        self.made.push(Step { subsystem: subsystem.into(), method: method.into(), params });
+    }
+
+    /// Forgets the calls for which `gone` holds, given their method and parameters.
+    pub(super) fn forget(&mut self, mut gone: impl FnMut(&str, &Value) -> bool) {
+        self.made.retain(|step| !gone(&step.method, step.params.as_ref().unwrap_or(&Value::Null)));
+    }
+
+    /// Changes a remembered call's parameter; null takes it away.
+    pub(super) fn amend(&mut self, is_it: impl Fn(&str, &Value) -> bool, param: &str, value: Value) {
+        for Step { method, params, .. } in &mut self.made {
+            let Some(params) = params.as_mut().filter(|params| is_it(method, params)) else { continue };
+            match (&value, params.as_object_mut()) {
+                (Value::Null, Some(params)) => drop(params.remove(param)),
+                (value, Some(params)) => drop(params.insert(param.into(), value.clone())),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// Whether a call of this method is in force.
+    pub(super) fn has_made(&self, method: &str) -> bool {
+        self.made.iter().any(|step| step.method == method)
+    }
+
+    /// Starts the target anew with other options, and makes it what it was. Only before it listens: nobody can be
+    /// connected, and no memory device can have been written.
+    pub(super) fn restart(&mut self, options: Options) -> Result<(), RpcError> {
+        let made = std::mem::take(&mut self.made);
+        // The old target holds the locks of its files: it goes first.
+        self.target.shutdown(std::time::Duration::from_secs(1));
+        self.target = Target::start(options).map_err(methods::refusal)?;
+        self.target.set_authenticator(Some(self.keys.clone()));
+        self.keyring.clear();
+        for Step { method, params, .. } in made {
+            self.call(&method, params.as_ref())?;
+        }
+        Ok(())
+    }
+}

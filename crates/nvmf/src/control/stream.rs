@@ -1,0 +1,137 @@
+//! Where one JSON value ends and the next begins: requests follow each other on a socket without delimiters.
+//!
+//! A scan of brackets and strings finds the end of an object or array; whether what lies between is JSON is for the
+//! parser to say. So text that is wrong but balanced costs one answer, and the stream goes on after it.
+
+/// Bytes of one value that are accepted at most: configuration of thousands of namespaces fits.
+pub const MAX_VALUE_BYTES: usize = 32 << 20;
+
+/// What stands next in the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// The text of an object or array, from bracket to bracket.
+    Value(Vec<u8>),
+    /// Something that begins neither an object nor an array, or is too long: nothing after it can be trusted.
+    Lost(&'static str),
+}
+
+/// Cuts a stream of bytes into values. Bytes go in as they come, in pieces of any size.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    /// Bytes from the start of the present value.
+    buffer: Vec<u8>,
+    /// How many of them are scanned.
+    scanned: usize,
+    depth: usize,
+    in_string: bool,
+    /// The previous byte of a string was a backslash.
+    escaped: bool,
+    lost: bool,
+}
+
+impl Splitter {
+    /// Adds what was read. Nothing is kept once the stream is lost.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if !self.lost {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// The next whole value; None until more bytes are pushed, and for good after [`Piece::Lost`].
+    pub fn take(&mut self) -> Option<Piece> {
+        if self.lost {
+            return None;
+        }
+        if self.depth == 0 {
+            // A NUL ends each request of some clients written in C.
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0;
+            let skip = self.buffer.iter().take_while(|byte| blank(byte)).count();
+            self.buffer.drain(..skip);
+            match self.buffer.first()? {
+                b'{' | b'[' => {}
+                _ => return Some(self.lose("expected an object or an array")),
+            }
+        }
+        while let Some(&byte) = self.buffer.get(self.scanned) {
+            self.scanned += 1;
+            if self.in_string {
+                let escaped = std::mem::replace(&mut self.escaped, false);
+                match byte {
+                    b'\\' if !escaped => self.escaped = true,
+                    b'"' if !escaped => self.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        let rest = self.buffer.split_off(self.scanned);
+                        self.scanned = 0;
+                        return Some(Piece::Value(std::mem::replace(&mut self.buffer, rest)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        (self.buffer.len() > MAX_VALUE_BYTES).then(|| self.lose("the request is too long"))
+    }
+
+    /// Whether a value has begun that has not ended.
+    pub fn in_the_middle(&self) -> bool {
+        self.depth > 0
+    }
+
+    fn lose(&mut self, why: &'static str) -> Piece {
+        *self = Splitter { lost: true, ..Splitter::default() };
+        Piece::Lost(why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<Piece> {
+        let mut splitter = Splitter::default();
+        splitter.push(text.as_bytes());
+        std::iter::from_fn(|| splitter.take()).collect()
+    }
+
+    fn value(text: &str) -> Piece {
+        Piece::Value(text.into())
+    }
+
+    #[test]
+    fn values_follow_each_other_without_delimiters() {
+        assert_eq!(split(r#"{"a":1}{"b":[2,{}]}[{}]"#), [r#"{"a":1}"#, r#"{"b":[2,{}]}"#, "[{}]"].map(value));
+        assert_eq!(split("\n {\n  \"a\": 1\n}\0 \n{}"), ["{\n  \"a\": 1\n}", "{}"].map(value));
+    }
+
+    #[test]
+    fn brackets_in_strings_do_not_count() {
+        assert_eq!(split(r#"{"}":"\"]\\"}{}"#), [r#"{"}":"\"]\\"}"#, "{}"].map(value));
+    }
+
+    #[test]
+    fn wrong_but_balanced_text_does_not_end_the_stream() {
+        assert_eq!(split("{oops}{}"), ["{oops}", "{}"].map(value));
+        assert_eq!(split("{oops}hello{}"), [value("{oops}"), Piece::Lost("expected an object or an array")]);
+    }
+
+    #[test]
+    fn a_value_without_end_is_not_kept_for_ever() {
+        let mut splitter = Splitter::default();
+        splitter.push(b"{\"");
+        let block = vec![b'x'; 1 << 20];
+        let lost = (0..40).find_map(|_| {
+            splitter.push(&block);
+            splitter.take()
+        });
+        assert_eq!(lost, Some(Piece::Lost("the request is too long")));
+        assert_eq!(splitter.buffer.capacity(), 0);
+    }
+}

@@ -1,0 +1,158 @@
+//! Data buffers of one reactor: page-aligned, in classes of powers of two, reused, and never more bytes than the budget.
+
+use std::io;
+
+use sys::buffer::{Buffer, Memory};
+
+const SMALLEST: usize = 4096;
+/// 4 KiB to 8 MiB.
+const CLASSES: usize = 12;
+/// What is kept for reuse where no budget says how much.
+const KEPT_UNBUDGETED: u64 = 64 << 20;
+
+const ENOMEM: i32 = 12;
+
+fn class_of(len: usize) -> usize {
+    len.next_power_of_two().max(SMALLEST).trailing_zeros() as usize - SMALLEST.trailing_zeros() as usize
+}
+
+/// The bytes that a buffer for `len` bytes really takes: the next power of two, at least 4 KiB. What a pacer is told, so
+/// that its bytes in flight are those of memory.
+pub fn charged_bytes(len: u32) -> u32 {
+    if len == 0 { 0 } else { len.next_power_of_two().max(SMALLEST as u32) }
+}
+
+/// Buffers in use and kept. The pacer bounds those in use; the pool makes room by giving kept ones back to the system.
+pub struct BufferPool {
+    kept: [Vec<Buffer>; CLASSES],
+    kept_bytes: u64,
+    used_bytes: u64,
+    peak_bytes: u64,
+    budget_bytes: u64,
+}
+
+impl BufferPool {
+    /// An empty pool; `budget_bytes` bounds used and kept buffers together.
+    pub fn new(budget_bytes: Option<u64>) -> BufferPool {
+        BufferPool {
+            kept: Default::default(),
+            kept_bytes: 0,
+            used_bytes: 0,
+            peak_bytes: 0,
+            budget_bytes: budget_bytes.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// A buffer of at least `len` bytes with anything in it.
+    ///
+    /// # Errors
+    /// ENOMEM from the system, or when the budget is used up.
+    pub fn take(&mut self, len: usize) -> io::Result<Buffer> {
+        let class = class_of(len);
+        let bytes = (SMALLEST << class) as u64;
+        if class >= CLASSES {
+            return Err(io::Error::from_raw_os_error(ENOMEM));
+        }
+        let buffer = match self.kept[class].pop() {
+            Some(buffer) => {
+                self.kept_bytes -= bytes;
+                buffer
+            }
+            None => {
+                self.make_room(bytes)?;
+                Buffer::zeroed(bytes as usize, &Memory::Anonymous)?
+            }
+        };
+        self.used_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.used_bytes + self.kept_bytes);
+        Ok(buffer)
+    }
+
+    /// Takes a buffer of this pool back.
+    pub fn give(&mut self, buffer: Buffer) {
+        let bytes = buffer.len() as u64;
+        self.used_bytes -= bytes;
+        // Used and kept were within the budget before: they still are.
+        if self.budget_bytes != u64::MAX || self.kept_bytes + bytes <= KEPT_UNBUDGETED {
+            self.kept_bytes += bytes;
+            self.kept[class_of(buffer.len())].push(buffer);
+        }
+    }
+
+    /// Gives everything that is kept back to the system: after a while without I/O.
+    pub fn trim(&mut self) {
+        self.kept.iter_mut().for_each(Vec::clear);
+        self.kept_bytes = 0;
+    }
+
+    fn make_room(&mut self, bytes: u64) -> io::Result<()> {
+        for class in (0..CLASSES).rev() {
+            while self.used_bytes + self.kept_bytes + bytes > self.budget_bytes {
+                if self.kept[class].pop().is_none() {
+                    break;
+                }
+                self.kept_bytes -= (SMALLEST << class) as u64;
+            }
+        }
+        if self.used_bytes.saturating_add(bytes) > self.budget_bytes {
+            return Err(io::Error::from_raw_os_error(ENOMEM));
+        }
+        Ok(())
+    }
+
+    /// Bytes of buffers in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// Bytes of buffers in use and kept.
+    pub fn held_bytes(&self) -> u64 {
+        self.used_bytes + self.kept_bytes
+    }
+
+    /// The most that was ever in use and kept.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_holds_whatever_the_sizes() {
+        let mut pool = BufferPool::new(Some(1 << 20));
+        let mut used = Vec::new();
+        let mut refused = 0;
+        let mut seed = 7u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if seed >> 63 == 0 || used.is_empty() {
+                match pool.take(1 << (seed >> 40 & 15).clamp(3, 19)) {
+                    Ok(buffer) => used.push(buffer),
+                    Err(_) => refused += 1,
+                }
+            } else {
+                let index = (seed >> 33) as usize % used.len();
+                pool.give(used.swap_remove(index));
+            }
+            let in_use: usize = used.iter().map(Buffer::len).sum();
+            assert_eq!(pool.used_bytes(), in_use as u64);
+            assert!(pool.held_bytes() <= 1 << 20);
+        }
+        assert!(refused > 0 && pool.peak_bytes() <= 1 << 20);
+        used.into_iter().for_each(|buffer| pool.give(buffer));
+        pool.trim();
+        assert_eq!(pool.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_buffer_is_as_large_as_what_is_charged_for_it() {
+        let mut pool = BufferPool::new(None);
+        for len in [1, 512, 4096, 4097, 65_536, 131_072, 131_073, 1 << 20, 8 << 20] {
+            assert_eq!(pool.take(len).unwrap().len(), charged_bytes(len as u32) as usize);
+        }
+        assert_eq!(charged_bytes(0), 0);
+    }
+}

@@ -1,0 +1,192 @@
+//! A regular file or block device, through the reactor's ring.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::uring::{Ends, Uring};
+use super::{Channel, Device, DeviceSpec, Done, EIO, Error, Io, Local};
+
+const O_DIRECT: i32 = 0o40000;
+
+pub(super) struct File {
+    path: PathBuf,
+    file: Arc<fs::File>,
+    block_bytes: u32,
+    bytes: AtomicU64,
+    direct: bool,
+    read_only: bool,
+}
+
+/// How long a file may stay locked by a process that has been killed: its ring lets go of files, and of the writes that are
+/// in flight, a moment after its end.
+const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// Whether the file is this device's alone now.
+fn lock(file: &fs::File, exclusive: bool) -> io::Result<bool> {
+    let until = Instant::now() + LAST_WRITES;
+    loop {
+        if sys::file::try_lock(file, exclusive)? {
+            return Ok(true);
+        }
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl File {
+    pub fn open(
+        spec: &DeviceSpec,
+        path: &Path,
+        create_bytes: Option<u64>,
+        direct: bool,
+        read_only: bool,
+    ) -> Result<File, Error> {
+        let at = |what: &str| format!("device {}: {what} {}", spec.name, path.display());
+        let open = |direct: bool| {
+            fs::File::options()
+                .read(true)
+                .write(!read_only)
+                .create(create_bytes.is_some() && !read_only)
+                .truncate(false)
+                .custom_flags(if direct { O_DIRECT } else { 0 })
+                .open(path)
+        };
+        let (file, direct) = match open(direct) {
+            // The file system has no direct I/O: through its cache then, as `direct` of the device's description will tell.
+            Err(error) if direct && error.raw_os_error() == Some(EINVAL) => (open(false), false),
+            opened => (opened, direct),
+        };
+        let file = file.map_err(|e| Error::system(at("cannot open"), e))?;
+        let kind = file.metadata().map_err(|e| Error::system(at("cannot look at"), e))?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(Error::invalid(at("neither a regular file nor a block device:")));
+        }
+        match lock(&file, !read_only) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(Error::new(
+                    super::ErrorKind::Busy,
+                    at("another process, or another device of this one, serves") + "; two writers would destroy it",
+                ));
+            }
+            Err(error) => return Err(Error::system(at("cannot lock"), error)),
+        }
+        if let Some(bytes) = create_bytes
+            && kind.is_file()
+            && file.metadata().is_ok_and(|meta| meta.len() == 0)
+        {
+            file.set_len(bytes).map_err(|e| Error::system(at("cannot set the size of"), e))?;
+        }
+        let least = alignment(&file, direct, kind.is_block_device());
+        let block_bytes = spec.block_bytes.unwrap_or(least.max(512));
+        if block_bytes < least {
+            return Err(Error::invalid(format!(
+                "{} has direct I/O in units of {least} bytes; blocks of {block_bytes} need direct I/O off",
+                at("")
+            )));
+        }
+        let device = File {
+            path: path.to_path_buf(),
+            file: Arc::new(file),
+            block_bytes,
+            bytes: AtomicU64::new(0),
+            direct,
+            read_only,
+        };
+        device.rescan().map_err(|e| Error::system(at("cannot tell the size of"), e))?;
+        if device.bytes() == 0 {
+            return Err(Error::invalid(at("not even one block in")));
+        }
+        Ok(device)
+    }
+
+    fn rescan(&self) -> io::Result<()> {
+        let meta = self.file.metadata()?;
+        let bytes = if meta.file_type().is_block_device() { sys::block::bytes(&self.file)? } else { meta.len() };
+        let block = u64::from(self.block_bytes);
+        self.bytes.store(bytes / block * block, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+const EINVAL: i32 = 22;
+
+/// The smallest unit of I/O that the file takes.
+fn alignment(file: &fs::File, direct: bool, is_block_device: bool) -> u32 {
+    let logical = if is_block_device { sys::block::logical_block_bytes(file).unwrap_or(512) } else { 1 };
+    if !direct {
+        return 1;
+    }
+    let told = sys::file::direct_alignment(file).map_or(512, |alignment| alignment.offset);
+    told.max(logical)
+}
+
+impl Device for File {
+    fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn open(&self, local: &Local) -> io::Result<Box<dyn Channel>> {
+        let mut ring = local.uring.borrow_mut();
+        if ring.is_none() {
+            *ring = Some(Uring::new()?);
+        }
+        drop(ring);
+        Ok(Box::new(FileChannel { file: Arc::clone(&self.file), ring: Rc::clone(&local.uring), ends: Ends::default() }))
+    }
+
+    fn resize(&self, bytes: Option<u64>) -> Result<(), Error> {
+        let at = |what: &str| format!("{what} {}", self.path.display());
+        if let Some(bytes) = bytes {
+            if !bytes.is_multiple_of(u64::from(self.block_bytes)) || bytes == 0 {
+                let block = self.block_bytes;
+                return Err(Error::invalid(format!("{}: {bytes} bytes are not whole blocks of {block}", at("resize"))));
+            }
+            if self.file.metadata().is_ok_and(|meta| meta.is_file()) {
+                self.file.set_len(bytes).map_err(|e| Error::system(at("cannot set the size of"), e))?;
+            }
+        }
+        self.rescan().map_err(|e| Error::system(at("cannot tell the size of"), e))
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn direct(&self) -> bool {
+        self.direct
+    }
+}
+
+struct FileChannel {
+    file: Arc<fs::File>,
+    ring: Rc<RefCell<Option<Uring>>>,
+    ends: Ends,
+}
+
+impl Channel for FileChannel {
+    fn submit(&mut self, _now_ns: u64, io: Io, done: &mut Vec<Done>) {
+        match &mut *self.ring.borrow_mut() {
+            Some(ring) => ring.queue(&self.file, io, &self.ends),
+            None => done.push(Done { tag: io.tag, result: Err(EIO), buffer: io.buffer }),
+        }
+    }
+
+    /// The reactor reaps the ring for all files at once; here each takes its own.
+    fn poll(&mut self, _now_ns: u64, done: &mut Vec<Done>) {
+        done.append(&mut self.ends.borrow_mut());
+    }
+}

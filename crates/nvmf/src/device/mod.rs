@@ -1,0 +1,196 @@
+//! Devices: what namespaces are made of, asynchronous and owned by the thread that drives them.
+//!
+//! A [`Device`] is shared: its capacity, what may be changed at run time. Every reactor opens a [`Channel`] of its own to it,
+//! submits ops there and polls for their ends. An op owns its buffer from submission to its end, so nothing can
+//! touch the bytes meanwhile. Devices stack: a channel of a delay device holds a channel of the device below.
+
+mod buffer;
+mod delay;
+mod error;
+mod faulty;
+mod file;
+mod memory;
+mod null;
+mod slice;
+mod spec;
+mod uring;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub use buffer::{BufferPool, charged_bytes};
+pub use error::{Error, ErrorKind};
+pub use spec::{DeviceSpec, Effect, Fault, FaultOn, Kind, Latency};
+pub use uring::Uring;
+
+use sys::buffer::Buffer;
+
+/// What an op does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoKind {
+    /// Into the buffer.
+    Read,
+    /// From the buffer.
+    Write,
+    /// Everything that was written before and acknowledged is on stable storage.
+    Flush,
+    /// The range reads as zeros from then on.
+    WriteZeroes,
+    /// The range need not be kept: it may read as zeros. A hint.
+    Deallocate,
+}
+
+impl IoKind {
+    /// Whether it changes the device.
+    pub fn is_write(self) -> bool {
+        !matches!(self, IoKind::Read)
+    }
+}
+
+/// One op on its way into a device. The range lies within the device and is a multiple of its block size.
+#[derive(Debug)]
+pub struct Io {
+    /// The caller's name for it, given back by [`Done`].
+    pub tag: u64,
+    /// What to do.
+    pub kind: IoKind,
+    /// Writes: on stable storage when it is done (Force Unit Access).
+    pub fua: bool,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; for reads and writes at most the buffer's less `skip`.
+    pub len: u64,
+    /// Reads and writes have one, except reads of a device whose reads are zeros.
+    pub buffer: Option<Buffer>,
+    /// Bytes of the buffer to pass over: where a short transfer is continued.
+    pub skip: u32,
+}
+
+/// An op that has ended.
+#[derive(Debug)]
+pub struct Done {
+    /// The caller's name for it.
+    pub tag: u64,
+    /// Bytes transferred, maybe fewer than asked (0 at the end of a file that shrank); or a positive error number.
+    pub result: Result<u64, i32>,
+    /// The buffer, free again.
+    pub buffer: Option<Buffer>,
+}
+
+/// EIO
+pub(crate) const EIO: i32 = 5;
+
+/// A device, shared by all reactors.
+pub trait Device: Send + Sync {
+    /// Bytes per logical block.
+    fn block_bytes(&self) -> u32;
+
+    /// Capacity in bytes now; a multiple of the block size.
+    fn bytes(&self) -> u64;
+
+    /// A channel for this thread.
+    ///
+    /// # Errors
+    /// What the system lacks for it: descriptors, locked memory, io_uring.
+    fn open(&self, local: &Local) -> std::io::Result<Box<dyn Channel>>;
+
+    /// Changes the capacity; `None` takes up that of what is below.
+    ///
+    /// # Errors
+    /// `Invalid` for devices that cannot; `System`.
+    fn resize(&self, bytes: Option<u64>) -> Result<(), Error>;
+
+    /// Whether reads are always zeros and need no buffer.
+    fn reads_zeros(&self) -> bool {
+        false
+    }
+
+    /// Whether writes are refused.
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    /// Whether I/O passes by the page cache.
+    fn direct(&self) -> bool {
+        true
+    }
+
+    /// Changes latencies; false if the device has none.
+    fn set_latency(&self, _latency: Latency) -> bool {
+        false
+    }
+
+    /// Replaces faults; false if the device has none.
+    fn set_faults(&self, _faults: &[Fault]) -> bool {
+        false
+    }
+}
+
+/// One thread's way into a device. Dropping it with ops inside loses those that are not in the kernel's hands.
+pub trait Channel {
+    /// Takes an op; those that end at once are appended to `done`.
+    fn submit(&mut self, now_ns: u64, io: Io, done: &mut Vec<Done>);
+
+    /// Appends what has ended since. Only channels with ops inside need be polled.
+    fn poll(&mut self, now_ns: u64, done: &mut Vec<Done>);
+
+    /// When it wants to be polled although nothing of the kernel's has happened.
+    fn wake_ns(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What channels of one thread share.
+#[derive(Clone, Default)]
+pub struct Local {
+    /// The thread's ring for files, made when the first file is opened.
+    pub uring: Rc<std::cell::RefCell<Option<Uring>>>,
+}
+
+/// The device that `spec` describes, on `base` if it is stacked.
+///
+/// # Errors
+/// `Invalid` sizes and alignments; `System`: files that cannot be opened, made or locked.
+pub fn create(spec: &DeviceSpec, base: Option<Arc<dyn Device>>) -> Result<Arc<dyn Device>, Error> {
+    if let Some(bytes) = spec.block_bytes
+        && !(bytes.is_power_of_two() && (512..=65_536).contains(&bytes))
+    {
+        return Err(Error::invalid(format!(
+            "device {}: a block of {bytes} bytes is not possible; give a power of two from 512 to 65536",
+            spec.name
+        )));
+    }
+    let below = || base.clone().ok_or_else(|| Error::invalid(format!("device {}: nothing below it", spec.name)));
+    let own_block = spec.block_bytes.unwrap_or(512);
+    if let (Some(base), Some(bytes)) = (&base, spec.block_bytes)
+        && base.block_bytes() != bytes
+    {
+        return Err(Error::invalid(format!(
+            "device {}: blocks of {bytes} bytes on a device with blocks of {}; leave the block size out",
+            spec.name,
+            base.block_bytes()
+        )));
+    }
+    Ok(match &spec.kind {
+        Kind::Null { bytes } => Arc::new(null::Null::new(own_block, whole(spec, *bytes, own_block)?)),
+        Kind::Memory { bytes } => Arc::new(memory::Memory::new(own_block, whole(spec, *bytes, own_block)?)),
+        Kind::File { path, create_bytes, direct, read_only } => {
+            Arc::new(file::File::open(spec, path, *create_bytes, *direct, *read_only)?)
+        }
+        Kind::Delay { latency, .. } => Arc::new(delay::Delay::new(below()?, *latency)),
+        Kind::Slice { offset_bytes, bytes, .. } => {
+            Arc::new(slice::Slice::new(&spec.name, below()?, *offset_bytes, *bytes)?)
+        }
+        Kind::Faulty { seed, .. } => Arc::new(faulty::Faulty::new(below()?, *seed)),
+    })
+}
+
+fn whole(spec: &DeviceSpec, bytes: u64, block: u32) -> Result<u64, Error> {
+    if bytes == 0 || !bytes.is_multiple_of(u64::from(block)) || bytes > 1 << 60 {
+        return Err(Error::invalid(format!(
+            "device {}: {bytes} bytes are not a whole number of blocks of {block} bytes, from one to 2^60 bytes in all",
+            spec.name
+        )));
+    }
+    Ok(bytes)
+}

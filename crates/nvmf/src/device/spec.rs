@@ -1,0 +1,146 @@
+//! What a device is made of: the description that a configuration gives.
+
+use std::path::PathBuf;
+
+/// A device to be created: a name, a block size and what stands behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSpec {
+    /// Unique among devices; any text without control characters.
+    pub name: String,
+    /// Bytes per logical block: a power of two, 512 to 65536. `None` takes the lower device's, the file's own
+    /// alignment for direct I/O, or else 512.
+    pub block_bytes: Option<u32>,
+    /// 16 bytes that namespaces on it report as their UUID; `None` derives them from the name, so that a restart keeps them.
+    pub uuid: Option<[u8; 16]>,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// The kinds of devices. Those with a `base` are stacked on another device, which cannot be deleted meanwhile.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Reads are zeros, writes are forgotten: the speed of the path itself.
+    Null {
+        /// Capacity in bytes.
+        bytes: u64,
+    },
+    /// Memory of this process, taken where it is written.
+    Memory {
+        /// Capacity in bytes.
+        bytes: u64,
+    },
+    /// A regular file or block device through io_uring.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Created with this many bytes if it does not exist; `None` requires it to exist.
+        create_bytes: Option<u64>,
+        /// Past the page cache (O_DIRECT) where the file system can; `false` goes through the cache.
+        direct: bool,
+        /// Writes are refused with Namespace is Write Protected.
+        read_only: bool,
+    },
+    /// Another device, its completions held back.
+    Delay {
+        /// The device below.
+        base: String,
+        /// For how long.
+        latency: Latency,
+    },
+    /// A part of another device: the range of one partition of a split.
+    Slice {
+        /// The device below.
+        base: String,
+        /// First byte, a multiple of the block size.
+        offset_bytes: u64,
+        /// Length in bytes, a multiple of the block size.
+        bytes: u64,
+    },
+    /// Another device with faults on demand, see [`Fault`].
+    Faulty {
+        /// The device below.
+        base: String,
+        /// Seeds the choice of the ops that fail, so that a run can be repeated.
+        seed: u64,
+    },
+}
+
+impl Kind {
+    /// The device below, for kinds that are stacked.
+    pub fn base(&self) -> Option<&str> {
+        match self {
+            Kind::Delay { base, .. } | Kind::Slice { base, .. } | Kind::Faulty { base, .. } => Some(base),
+            Kind::Null { .. } | Kind::Memory { .. } | Kind::File { .. } => None,
+        }
+    }
+
+    /// A word for tables: `null`, `memory`, `file`, `delay`, `slice`, `faulty`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Null { .. } => "null",
+            Kind::Memory { .. } => "memory",
+            Kind::File { .. } => "file",
+            Kind::Delay { .. } => "delay",
+            Kind::Slice { .. } => "slice",
+            Kind::Faulty { .. } => "faulty",
+        }
+    }
+}
+
+/// Added to every op of a delay device, in microseconds: of 100 ops 99 get the average, one the 99th percentile
+/// (SPDK's bdev_delay).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Reads and compares.
+    pub avg_read_us: u64,
+    /// One read in a hundred.
+    pub p99_read_us: u64,
+    /// Writes, flushes, write zeroes and deallocations.
+    pub avg_write_us: u64,
+    /// One write in a hundred.
+    pub p99_write_us: u64,
+}
+
+/// What a faulty device does to some of its ops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which ops.
+    pub on: FaultOn,
+    /// What happens to them.
+    pub effect: Effect,
+    /// One op in so many, chosen by the seed; 1 for all.
+    pub one_in: u32,
+    /// Ends after so many ops; `None` stays until cleared.
+    pub count: Option<u64>,
+}
+
+/// Which ops a fault befalls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultOn {
+    /// Every op.
+    All,
+    /// Reads and compares.
+    Reads,
+    /// Writes, write zeroes.
+    Writes,
+    /// Flushes.
+    Flushes,
+    /// Deallocations.
+    Deallocates,
+}
+
+/// What happens to an op with a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It fails with EIO, and the device below never sees it.
+    Fail,
+    /// It transfers half of what was asked, at least one block if there are two.
+    Short,
+    /// It ends so many microseconds late.
+    Slow {
+        /// Microseconds.
+        us: u64,
+    },
+    /// It never ends, until faults are cleared: then it fails with EIO.
+    Never,
+}

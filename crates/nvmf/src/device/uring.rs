@@ -1,0 +1,245 @@
+//! One ring per reactor for all its files: the only place of the target where memory is handed to the kernel.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, eventfd};
+use slab::Slab;
+use sys::buffer::{Buffer, Memory};
+use sys::ring::{ENTER_GETEVENTS, Ring, Setup, opcode, squeue, types};
+
+use super::{Done, Io, IoKind};
+
+/// Where a channel finds the ends of its ops.
+pub(super) type Ends = Rc<RefCell<Vec<Done>>>;
+
+const ENTRIES: u32 = 1024;
+/// A piece of zeros written where the file system cannot zero a range by itself.
+const ZEROS_BYTES: usize = 256 << 10;
+
+const FALLOC_FL_KEEP_SIZE: i32 = 1;
+const FALLOC_FL_PUNCH_HOLE: i32 = 2;
+const FALLOC_FL_ZERO_RANGE: i32 = 16;
+const RWF_DSYNC: i32 = 2;
+const EINTR: i32 = 4;
+const EAGAIN: i32 = 11;
+const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
+/// How an op is carried out; the way that files without the better one are served.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Plain,
+    ZeroRange,
+    PunchHole,
+    /// Zeros are written; this many bytes are done.
+    Zeros(u64),
+    /// Zeroed; now to stable storage, for Force Unit Access.
+    Sync,
+}
+
+struct Slot {
+    io: Io,
+    /// Keeps the descriptor open for as long as the kernel has the op.
+    file: Arc<File>,
+    ends: Ends,
+    way: Way,
+}
+
+/// The ring and the ops in it.
+pub struct Uring {
+    ring: Ring,
+    /// Signalled when something has ended. The ring's own descriptor does not wake epoll while the completion waits as
+    /// deferred work of the thread that sleeps there (Linux 6.1 to 6.18 at least).
+    ended: OwnedFd,
+    slots: Slab<Slot>,
+    /// Not yet in the submission queue, which was full.
+    waiting: VecDeque<usize>,
+    /// In the submission queue, not yet taken by the kernel.
+    queued: u32,
+    /// Taken by the kernel or queued.
+    in_ring: usize,
+    zeros: Option<Buffer>,
+}
+
+impl Uring {
+    /// A ring for the calling thread.
+    ///
+    /// # Errors
+    /// Why the system gives none.
+    pub fn new() -> io::Result<Uring> {
+        let setup = Setup { completion_entries: 4 * ENTRIES, single_issuer: true, ..Setup::new(ENTRIES) };
+        let ring = setup.open().map_err(io::Error::other)?;
+        let ended = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        ring.submitter().register_eventfd(ended.as_raw_fd())?;
+        Ok(Uring { ring, ended, slots: Slab::new(), waiting: VecDeque::new(), queued: 0, in_ring: 0, zeros: None })
+    }
+
+    /// Readable when something has ended, until [`Uring::woken`]: for epoll.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+
+    /// Makes what has ended visible to the next reaping.
+    pub fn woken(&mut self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.ended, &mut count);
+        let _ = self.ring.enter(0, 0, ENTER_GETEVENTS, None);
+    }
+
+    /// Ops inside.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no op is inside.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(super) fn queue(&mut self, file: &Arc<File>, io: Io, ends: &Ends) {
+        let way = match io.kind {
+            IoKind::WriteZeroes => Way::ZeroRange,
+            IoKind::Deallocate => Way::PunchHole,
+            IoKind::Read | IoKind::Write | IoKind::Flush => Way::Plain,
+        };
+        let index = self.slots.insert(Slot { io, file: Arc::clone(file), ends: Rc::clone(ends), way });
+        self.waiting.push_back(index);
+    }
+
+    /// Hands everything queued to the kernel, in one call if it fits.
+    pub fn submit(&mut self) {
+        while let Some(index) = self.waiting.pop_front() {
+            if self.queued == ENTRIES || self.in_ring >= 4 * ENTRIES as usize {
+                self.waiting.push_front(index);
+                break;
+            }
+            let entry = self.entry(index);
+            // SAFETY: what the entry points to is owned by the slot (the buffer, the file) or by the ring (zeros) and stays
+            // there, unmoved, until the completion with this index is reaped; Drop waits for all.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            if pushed.is_err() {
+                self.waiting.push_front(index);
+                break;
+            }
+            self.queued += 1;
+            self.in_ring += 1;
+        }
+        if self.queued > 0 {
+            // EAGAIN, EBUSY, EINTR: what was not taken stays queued for the next call.
+            self.queued -= self.ring.enter(self.queued, 0, ENTER_GETEVENTS, None).unwrap_or(0).min(self.queued);
+        } else if self.in_ring > 0 && self.ring.submission().taskrun() {
+            // Runs the kernel's deferred work for this thread, so that completions become visible.
+            let _ = self.ring.enter(0, 0, ENTER_GETEVENTS, None);
+        }
+    }
+
+    fn entry(&mut self, index: usize) -> squeue::Entry {
+        let slot = &mut self.slots[index];
+        let fd = types::Fd(slot.file.as_raw_fd());
+        let (offset, len) = (slot.io.offset, slot.io.len);
+        let skip = slot.io.skip as usize;
+        let entry = match (slot.way, slot.io.kind) {
+            (Way::Plain, IoKind::Read) => {
+                let to = start(slot.io.buffer.as_mut(), skip, len);
+                opcode::Read::new(fd, to.0, to.1).offset(offset).build()
+            }
+            (Way::Plain, IoKind::Write) => {
+                let from = start(slot.io.buffer.as_mut(), skip, len);
+                let flags = if slot.io.fua { RWF_DSYNC } else { 0 };
+                opcode::Write::new(fd, from.0.cast_const(), from.1).offset(offset).rw_flags(flags as _).build()
+            }
+            (Way::Plain | Way::Sync, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            (Way::ZeroRange, _) => {
+                opcode::Fallocate::new(fd, len).offset(offset).mode(FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE).build()
+            }
+            (Way::PunchHole, _) => {
+                opcode::Fallocate::new(fd, len).offset(offset).mode(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE).build()
+            }
+            (Way::Zeros(done), _) => {
+                let from = start(self.zeros.as_mut(), 0, (len - done).min(ZEROS_BYTES as u64));
+                opcode::Write::new(fd, from.0.cast_const(), from.1).offset(offset + done).build()
+            }
+        };
+        entry.user_data(index as u64)
+    }
+
+    /// Takes every completion and puts the ends where their channels find them; how many ops ended.
+    pub fn reap(&mut self) -> usize {
+        let mut ended = 0;
+        loop {
+            let Some(entry) = self.ring.completion().next() else { break };
+            self.in_ring -= 1;
+            ended += usize::from(self.completed(entry.user_data() as usize, entry.result()));
+        }
+        ended
+    }
+
+    /// Whether the op has ended; if not, it goes on another way.
+    fn completed(&mut self, index: usize, result: i32) -> bool {
+        let Some(slot) = self.slots.get_mut(index) else { return false };
+        let next = match (slot.way, -result) {
+            (_, EINTR | EAGAIN) => Some(slot.way),
+            (Way::ZeroRange, EOPNOTSUPP | EINVAL | ENODEV) => Some(Way::PunchHole),
+            (Way::PunchHole, EOPNOTSUPP | EINVAL | ENODEV) if slot.io.kind == IoKind::WriteZeroes => {
+                Some(Way::Zeros(0))
+            }
+            (Way::Zeros(done), _) if result > 0 && done + (result as u64) < slot.io.len => {
+                Some(Way::Zeros(done + result as u64))
+            }
+            // Force Unit Access of a range that is zeroed now.
+            (Way::ZeroRange | Way::PunchHole | Way::Zeros(_), _) if slot.io.fua && result >= 0 => Some(Way::Sync),
+            _ => None,
+        };
+        if let Some(way) = next {
+            slot.way = way;
+            let ready = !matches!(way, Way::Zeros(_)) || self.zeros.is_some() || {
+                self.zeros = Buffer::zeroed(ZEROS_BYTES, &Memory::Anonymous).ok();
+                self.zeros.is_some()
+            };
+            if ready {
+                self.waiting.push_back(index);
+                return false;
+            }
+        }
+        let slot = self.slots.remove(index);
+        let result = match (slot.io.kind, slot.way, result) {
+            // A hint that the file system cannot take is no error.
+            (IoKind::Deallocate, _, result) if matches!(-result, EOPNOTSUPP | EINVAL | ENODEV) => Ok(slot.io.len),
+            (_, _, error @ ..0) => Err(-error),
+            (IoKind::Read | IoKind::Write, _, moved) => Ok(moved as u64),
+            // No progress would mean for ever.
+            (_, Way::Zeros(_), 0) => Err(super::EIO),
+            _ => Ok(slot.io.len),
+        };
+        slot.ends.borrow_mut().push(Done { tag: slot.io.tag, result, buffer: slot.io.buffer });
+        true
+    }
+}
+
+/// Where a transfer begins and how long it is, within the buffer whatever was asked.
+fn start(buffer: Option<&mut Buffer>, skip: usize, len: u64) -> (*mut u8, u32) {
+    let Some(buffer) = buffer else { return (std::ptr::null_mut(), 0) };
+    let rest = buffer.as_mut_slice().get_mut(skip..).unwrap_or_default();
+    (rest.as_mut_ptr(), len.min(rest.len() as u64) as u32)
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The kernel writes into buffers of ours until the last op has ended. Those of files end by themselves.
+        self.waiting.clear();
+        while self.in_ring > 0 {
+            let _ = self.ring.enter(self.queued, 1, ENTER_GETEVENTS, Some(100_000_000)).map(|n| self.queued -= n);
+            while self.ring.completion().next().is_some() {
+                self.in_ring -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! One TCP connection: handshake, Connect, and commands one at a time, waiting for each. What is slow is done here, by
+//! threads that may wait.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::{Address, Broken, Buffers, Done, Error, Options, Queue, Transfer};
+use crate::auth::{Entropy, Host, Policy};
+use crate::pdu::{COMMON_BYTES, End, Fault, IcReq, Limits, Next, Pdu, Receiver};
+use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER};
+use crate::spec::{Command, Nqn, Status};
+
+/// Data in the capsules of the admin queue: Base specification 2.0, section 3.3.2.1.1.
+const ADMIN_CAPSULE_BYTES: u32 = 8192;
+
+/// Room for any message of an authentication: what Linux has too.
+const AUTHENTICATION_BYTES: usize = 4096;
+
+/// A connected queue whose answers are waited for.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub queue: Queue,
+    pub stream: TcpStream,
+    /// Where to, for messages.
+    place: String,
+    timeout: Duration,
+    /// Commands that ended while another was waited for.
+    pub others: Vec<Done>,
+    /// Commands issued: their tags.
+    issued: u32,
+}
+
+/// Memory of the one command that is waited for. The others have no data.
+pub(super) struct Single<'a>(pub &'a mut [u8]);
+
+impl Buffers for Single<'_> {
+    fn bytes(&self, _: u32) -> &[u8] {
+        self.0
+    }
+
+    fn bytes_mut(&mut self, _: u32) -> &mut [u8] {
+        self.0
+    }
+}
+
+/// What a command moves to or from the caller's memory.
+pub(super) enum Move<'a> {
+    None,
+    Send(&'a mut [u8]),
+    Receive(&'a mut [u8]),
+}
+
+/// How a queue was connected.
+pub(super) struct Welcome {
+    pub cntlid: u16,
+}
+
+impl Connection {
+    /// A TCP connection after the handshake. `depth` commands may be outstanding.
+    pub fn open(address: &Address, options: &Options, depth: u32) -> Result<Connection, Error> {
+        let place = format!("{}:{}", address.traddr, address.port);
+        let what = format!("cannot connect to {place}");
+        let stream = dial(address, options.timeout).map_err(|error| Error::broken(&what, &Broken::Io(error)))?;
+        handshake(stream, options, depth, &place).map_err(|broken| Error::broken(what, &broken))
+    }
+
+    /// Connects the queue `qid` to a controller of the subsystem: a new one for the admin queue (0).
+    pub fn join(
+        &mut self,
+        subsystem: &Nqn,
+        options: &Options,
+        qid: u16,
+        cntlid: u16,
+        depth: u32,
+    ) -> Result<Welcome, Error> {
+        let kato_ms = if qid == 0 { options.keep_alive.as_millis().min(u32::MAX.into()) as u32 } else { 0 };
+        let sqsize = (depth.clamp(2, 65_536) - 1) as u16;
+        let connect = Connect { recfmt: 0, qid, sqsize, cattr: Connect::NO_FLOW_CONTROL, kato_ms };
+        let data = ConnectData {
+            hostid: options.hostid,
+            cntlid: if qid == 0 { DYNAMIC_CONTROLLER } else { cntlid },
+            subnqn: subsystem.field(),
+            hostnqn: options.hostnqn.field(),
+        };
+        let done = self.wait_for(connect.command(), Move::Send(&mut data.write()))?;
+        if done.status.is_ok() {
+            let (cntlid, authentication) = Connect::outcome(done.result);
+            if authentication {
+                self.authenticate(subsystem, options)?;
+            } else if options.controller_secret.is_some() && !subsystem.is_discovery() {
+                // Who stands in for the controller would not offer it either. Discovery services have no keys.
+                let what = format!("cannot authenticate {subsystem} at {}", self.place);
+                let why = "it shall prove that it has its key, and does not offer to";
+                return Err(Error::new(what, why, "has the target a key for this host's NQN?", 13)); // EACCES
+            }
+            return Ok(Welcome { cntlid });
+        }
+        let queue = if qid == 0 { "".to_string() } else { format!(" queue {qid} of") };
+        let what = format!("cannot connect{queue} {subsystem} at {} as {}", self.place, options.hostnqn);
+        let mut error = Error::status(what, done.status);
+        if done.status.is(Status::CONNECT_INVALID_PARAMETERS) {
+            error.hint = match Connect::invalid_parameter(done.result) {
+                (true, Connect::AT_SUBNQN) => Error::NO_SUBSYSTEM.into(),
+                (true, Connect::AT_HOSTNQN) => "the host's name is not accepted: give hostnqn=".into(),
+                (in_data, offset) => {
+                    format!("the parameter at offset {offset} of the {}", if in_data { "data" } else { "command" })
+                }
+            };
+        }
+        Err(error)
+    }
+
+    /// Proves who this host is, and has the controller prove itself if the options ask for it.
+    fn authenticate(&mut self, subsystem: &Nqn, options: &Options) -> Result<(), Error> {
+        let what = format!("cannot authenticate to {subsystem} at {}", self.place);
+        let Some(secret) = options.secret.clone() else {
+            let hint = "give dhchap_key=FILE with the key that the target has for this host";
+            return Err(Error::new(what, "it demands authentication", hint, 13)); // EACCES
+        };
+        let entropy = Entropy::from_system().map_err(|error| Error::broken(&what, &Broken::Io(error)))?;
+        let (host, back) = (options.hostnqn.as_str(), options.controller_secret.clone());
+        let mut host = Host::new(host, subsystem.as_str(), secret, back, Policy::default(), entropy);
+        let mut message = host.start();
+        loop {
+            self.succeed(Authentication::send(message.len() as u32), Move::Send(&mut message))?;
+            let mut answer = [0; AUTHENTICATION_BYTES];
+            self.succeed(Authentication::receive(answer.len() as u32), Move::Receive(&mut answer))?;
+            match host.receive(&answer) {
+                Ok((next, None)) => message = next,
+                Ok((mut last, Some(_))) => {
+                    if !last.is_empty() {
+                        self.succeed(Authentication::send(last.len() as u32), Move::Send(&mut last))?;
+                    }
+                    return Ok(());
+                }
+                Err((failure, mut last)) => {
+                    if !last.is_empty() {
+                        // It hangs up on this.
+                        let _ = self.wait_for(Authentication::send(last.len() as u32), Move::Send(&mut last));
+                    }
+                    let hint = "is it the key that the target has for this host's NQN?";
+                    return Err(Error::new(what, failure.to_string(), hint, 13)); // EACCES
+                }
+            }
+        }
+    }
+
+    /// Carries out a command and waits for its end.
+    ///
+    /// # Errors
+    /// The connection broke. That the command failed is no error here.
+    pub fn wait_for(&mut self, command: Command, moved: Move) -> Result<Done, Error> {
+        let name = command.name(true);
+        self.carry_out(command, moved)
+            .map_err(|broken| Error::broken(format!("{name} at {} failed", self.place), &broken))
+    }
+
+    /// As [`Connection::wait_for`], and the command must succeed.
+    pub fn succeed(&mut self, command: Command, moved: Move) -> Result<u64, Error> {
+        let done = self.wait_for(command, moved)?;
+        if done.status.is_ok() {
+            return Ok(done.result);
+        }
+        Err(Error::status(format!("{} at {} failed", command.name(true), self.place), done.status))
+    }
+
+    /// Queues a command without data that may take its time; its tag.
+    pub fn start(&mut self, command: Command) -> Result<u32, Broken> {
+        let tag = self.next_tag();
+        self.queue.issue(tag, command, Transfer::None, &Single(&mut []));
+        self.queue.send(&mut self.stream, &Single(&mut []))?;
+        Ok(tag)
+    }
+
+    fn next_tag(&mut self) -> u32 {
+        self.issued = self.issued.wrapping_add(1);
+        self.issued
+    }
+
+    fn carry_out(&mut self, command: Command, moved: Move) -> Result<Done, Broken> {
+        let tag = self.next_tag();
+        let mut none = [];
+        let (transfer, memory): (_, &mut [u8]) = match moved {
+            Move::None => (Transfer::None, &mut none),
+            Move::Send(bytes) => (Transfer::Out { at: 0, len: bytes.len() as u32 }, bytes),
+            Move::Receive(bytes) => (Transfer::In { at: 0, len: bytes.len() as u32 }, bytes),
+        };
+        let mut buffers = Single(memory);
+        let until = Instant::now() + self.timeout;
+        if !self.queue.issue(tag, command, transfer, &buffers) {
+            return Err(Broken::Io(io::ErrorKind::QuotaExceeded.into()));
+        }
+        loop {
+            if !self.queue.send(&mut self.stream, &buffers)? || Instant::now() > until {
+                return Err(Broken::Io(io::ErrorKind::TimedOut.into()));
+            }
+            let before = self.others.len();
+            let received = self.queue.receive(&mut self.stream, &mut buffers, &mut self.others);
+            let mine = self.others[before..].iter().position(|done| done.tag == tag);
+            if let Some(mine) = mine {
+                return Ok(self.others.remove(before + mine));
+            }
+            match received {
+                Ok(_) => {}
+                Err(Broken::Fault(fault)) => {
+                    self.queue.terminate(&fault, &mut self.stream);
+                    return Err(Broken::Fault(fault));
+                }
+                Err(broken) => return Err(broken),
+            }
+        }
+    }
+}
+
+fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
+    let mut outcome = Err(io::ErrorKind::NotFound.into());
+    for socket in address.resolve()? {
+        outcome = TcpStream::connect_timeout(&socket, timeout);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    let stream = outcome?;
+    stream.set_nodelay(true)?;
+    // Waiting reads come back now and then, so that the deadline of a command is seen.
+    stream.set_read_timeout(Some(timeout.min(Duration::from_millis(200))))?;
+    stream.set_write_timeout(Some(timeout))?;
+    Ok(stream)
+}
+
+fn handshake(mut stream: TcpStream, options: &Options, depth: u32, place: &str) -> Result<Connection, Broken> {
+    let asked = IcReq::asking(options.header_digest, options.data_digest);
+    stream.write_all(&asked.pdu())?;
+    let limits = Limits { capsule: 0, data: 0 };
+    let receiver = Receiver::new(End::Controller, limits);
+    let (mut bytes, mut len, mut need) = ([0; 256], 0, COMMON_BYTES);
+    let until = Instant::now() + options.timeout;
+    loop {
+        while len < need {
+            match stream.read(&mut bytes[len..need]) {
+                Ok(0) => return Err(Broken::Closed),
+                Ok(read) => len += read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(Broken::Io(io::ErrorKind::TimedOut.into()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let fault = match receiver.next(&bytes[..len]) {
+            Ok(Next::Need(more)) => {
+                need = more;
+                continue;
+            }
+            Ok(Next::Unit(_, Pdu::IcResp(answer))) => match answer.agreement(&asked) {
+                Ok(agreement) => {
+                    let queue = Queue::new(depth, agreement, answer.maxh2cdata, ADMIN_CAPSULE_BYTES);
+                    let (place, timeout) = (place.to_string(), options.timeout);
+                    return Ok(Connection { queue, stream, place, timeout, others: Vec::new(), issued: 0 });
+                }
+                Err(fault) => fault,
+            },
+            Ok(Next::Unit(_, Pdu::TermReq { status, info })) => return Err(Broken::Terminated { status, info }),
+            Ok(Next::Unit(layout, _)) => Fault::sequence(layout.kind, "the first unit must be ICResp"),
+            Err(fault) => fault,
+        };
+        let (told, told_len) = fault.term_req(End::Host, &bytes[..len]).pdu();
+        // The connection ends either way.
+        let _ = stream.write(&told[..told_len]);
+        return Err(Broken::Fault(fault));
+    }
+}
+
+/// Reads a property of `bytes` (4 or 8) bytes.
+pub(super) fn property(connection: &mut Connection, offset: u32, bytes: u8) -> Result<u64, Error> {
+    connection.succeed(fabrics::PropertyAccess::get(offset, bytes), Move::None)
+}

@@ -1,0 +1,82 @@
+//! Which subsystems there are: the discovery log page.
+
+use super::connection::Connection;
+use super::connection::Move;
+use super::controller::enable;
+use super::{Address, Error, Options};
+use crate::layout::Field;
+use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader};
+use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn};
+
+/// A subsystem that a discovery service knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subsystem {
+    /// Its name.
+    pub nqn: Nqn,
+    /// Where it is.
+    pub address: Address,
+    /// Whether it is another discovery service.
+    pub is_referral: bool,
+}
+
+/// The most entries that are read: more than any service has, and no more memory than it takes.
+const MAX_ENTRIES: u64 = 65_536;
+/// Reading begins again when the log changes meanwhile.
+const ATTEMPTS: u32 = 10;
+
+/// The subsystems that the discovery service at `address` lets this host see over TCP, without the service itself.
+///
+/// # Errors
+/// Nothing answers there, or not as a discovery service does.
+pub fn discover(address: &Address, options: &Options) -> Result<Vec<Subsystem>, Error> {
+    let service: Nqn = DISCOVERY_NQN.parse().expect("a constant");
+    let mut connection = Connection::open(address, options, 32)?;
+    let welcome = connection.join(&service, options, 0, 0, 32)?;
+    enable(&mut connection, welcome, options)?;
+    for _ in 0..ATTEMPTS {
+        let header = header(&mut connection)?;
+        let mut found = Vec::new();
+        for index in 0..header.numrec.min(MAX_ENTRIES) {
+            let mut bytes = [0; DiscoveryEntry::BYTES];
+            let offset = (index + 1) * DiscoveryEntry::BYTES as u64;
+            read(&mut connection, offset, &mut bytes)?;
+            found.extend(subsystem(&DiscoveryEntry::get(&bytes)));
+        }
+        let mut check = header;
+        if header.numrec > 0 {
+            check = self::header(&mut connection)?;
+        }
+        if check.genctr == header.genctr {
+            return Ok(found);
+        }
+    }
+    let why = "its log changes faster than it can be read";
+    Err(Error::new(format!("discovery at {}:{}", address.traddr, address.port), why, "", 16))
+}
+
+fn header(connection: &mut Connection) -> Result<DiscoveryHeader, Error> {
+    let mut bytes = [0; DiscoveryHeader::BYTES];
+    read(connection, 0, &mut bytes)?;
+    Ok(DiscoveryHeader::read(&bytes))
+}
+
+fn read(connection: &mut Connection, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
+    let page = GetLogPage { lid: log::DISCOVERY, lsp: 0, retain: false, length: bytes.len() as u64, offset };
+    connection.succeed(page.command(0), Move::Receive(bytes)).map(drop)
+}
+
+/// What an entry tells; None if it cannot be used here.
+fn subsystem(entry: &DiscoveryEntry) -> Option<Subsystem> {
+    if entry.trtype != DiscoveryEntry::TCP || entry.subtype == DiscoveryEntry::CURRENT_DISCOVERY {
+        return None;
+    }
+    let nqn = entry.subsystem().ok()?;
+    let address = Address {
+        traddr: entry.traddr.as_str()?.to_string(),
+        port: entry.trsvcid.as_str()?.parse().ok()?,
+        ipv6: Some(entry.adrfam == 2),
+        subnqn: Some(nqn.clone()),
+        nsid: 0,
+    };
+    Some(Subsystem { nqn, address, is_referral: entry.subtype == DiscoveryEntry::REFERRAL })
+}

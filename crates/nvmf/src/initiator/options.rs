@@ -1,0 +1,131 @@
+//! How a host presents itself, and what it asks for.
+
+use std::fs;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::auth::Secret;
+use crate::spec::Nqn;
+
+/// What a [`Controller`](super::Controller) is connected with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The host's name.
+    pub hostnqn: Nqn,
+    /// The host's identifier: one for all its connections.
+    pub hostid: [u8; 16],
+    /// Headers shall have digests.
+    pub header_digest: bool,
+    /// Data shall have digests.
+    pub data_digest: bool,
+    /// I/O queues, 1 to 65535, each a TCP connection. A controller may grant fewer.
+    pub queues: u16,
+    /// Commands outstanding on each I/O queue, 1 to 65535. A controller may take fewer.
+    pub depth: u32,
+    /// After which silence the controller may drop the host; zero for never. Half of it is between two signs of life.
+    pub keep_alive: Duration,
+    /// How long connecting, or any answer of the admin queue, may take.
+    pub timeout: Duration,
+    /// Proves to controllers that demand it who this host is (DH-HMAC-CHAP).
+    pub secret: Option<Secret>,
+    /// Controllers that demand authentication must prove that they have this one.
+    pub controller_secret: Option<Secret>,
+    /// How long a lost controller is sought before everything fails; zero fails at once.
+    pub controller_loss: Duration,
+}
+
+impl Default for Options {
+    /// This host; one queue of 128 commands; no digests; keep-alive of 15 s; 10 s for an answer; 30 s for a controller to
+    /// come back.
+    fn default() -> Options {
+        let (hostnqn, hostid) = this_host();
+        Options {
+            hostnqn,
+            hostid,
+            header_digest: false,
+            data_digest: false,
+            queues: 1,
+            depth: 128,
+            keep_alive: Duration::from_secs(15),
+            timeout: Duration::from_secs(10),
+            secret: None,
+            controller_secret: None,
+            controller_loss: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The name and identifier of this host: those of `/etc/nvme`, as nvme-cli keeps them, or such as follow from
+/// `/etc/machine-id`, so that they stay the same.
+pub fn this_host() -> (Nqn, [u8; 16]) {
+    let line = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_string());
+    let derived = derived(&line("/etc/machine-id").unwrap_or_default());
+    let hostnqn = line("/etc/nvme/hostnqn").and_then(|name| name.parse().ok());
+    let hostid = line("/etc/nvme/hostid").and_then(|uuid| parse_uuid(&uuid));
+    match (hostnqn, hostid) {
+        (Some(hostnqn), Some(hostid)) => (hostnqn, hostid),
+        // A name goes with one identifier only: Base specification 2.0, section 5.27.1.25.
+        (Some(hostnqn), None) => (hostnqn, derived),
+        (None, _) => (Nqn::of_host(derived), derived),
+    }
+}
+
+/// A UUID that follows from a text and tells nothing of it (machine-id(5) asks for that).
+fn derived(text: &str) -> [u8; 16] {
+    let digest = Sha256::digest(format!("plimsoll host {text}"));
+    let mut uuid: [u8; 16] = std::array::from_fn(|index| digest[index]);
+    uuid[6] = uuid[6] & 0x0f | 0x80; // RFC 9562: version 8, custom
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// The bytes of a UUID as text.
+pub(super) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: String = text.chars().filter(|&character| character != '-').collect();
+    if digits.len() != 32 || !digits.is_ascii() {
+        return None;
+    }
+    let mut uuid = [0; 16];
+    for (index, byte) in uuid.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(uuid)
+}
+
+impl Options {
+    /// Takes a host's name, with the identifier that goes with it: the UUID of a name that is made from one, otherwise one
+    /// that follows from the name.
+    pub fn set_host(&mut self, hostnqn: Nqn) {
+        let uuid = hostnqn.as_str().rsplit_once(":uuid:").and_then(|(_, uuid)| parse_uuid(uuid));
+        self.hostid = uuid.unwrap_or_else(|| derived(hostnqn.as_str()));
+        self.hostnqn = hostnqn;
+    }
+
+    /// Takes a host's identifier.
+    ///
+    /// # Errors
+    /// The text is no UUID.
+    pub fn set_host_id(&mut self, uuid: &str) -> Result<(), String> {
+        self.hostid = parse_uuid(uuid).ok_or_else(|| format!("{uuid:?} is not a UUID"))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_keeps_its_name_and_identifier() {
+        assert_eq!(this_host(), this_host());
+        assert_ne!(derived("a"), derived("b"));
+        let mut options = Options::default();
+        options.set_host("nqn.2014-08.org.nvmexpress:uuid:00010203-0405-0607-0809-0a0b0c0d0e0f".parse().unwrap());
+        assert_eq!(options.hostid, std::array::from_fn(|index| index as u8));
+        options.set_host("nqn.2016-06.io.spdk:host1".parse().unwrap());
+        assert_eq!(options.hostid, derived("nqn.2016-06.io.spdk:host1"));
+        assert!(options.set_host_id("0001020304050607-08090a0b0c0d0e0f").is_ok());
+        assert!(options.set_host_id("00").is_err() && options.set_host_id(&"\u{e9}".repeat(16)).is_err());
+    }
+}

@@ -1,0 +1,21 @@
+//! NVMe/TCP: the codec of its units, a target with pacing, an initiator, and the control plane of the target.
+//!
+//! ```text
+//! spec ── what NVMe and NVMe over Fabrics lay down: commands, completions, status, identify, logs, properties
+//!  └─ pdu ── how they travel over TCP: handshake, capsules, data, digests
+//!      ├─ initiator ── the host's end
+//!      └─ target ─ device ─ control ─ auth ── the controller's end
+//! ```
+
+#![deny(unsafe_code)]
+
+#[macro_use]
+mod layout;
+
+pub mod auth;
+pub mod control;
+pub mod device;
+pub mod initiator;
+pub mod pdu;
+pub mod spec;
+pub mod target;

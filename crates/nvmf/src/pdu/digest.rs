@@ -1,0 +1,16 @@
+//! Digests: CRC-32C (RFC 3720, appendix B.4), sent as little-endian 32-bit numbers.
+
+/// Bytes of a digest.
+pub const BYTES: usize = 4;
+
+/// The digest of `bytes`.
+#[inline]
+pub fn of(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
+/// The digest of what `digest` is of, followed by `bytes`. That of nothing is 0.
+#[inline]
+pub fn extend(digest: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(digest, bytes)
+}

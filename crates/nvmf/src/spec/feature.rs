@@ -1,0 +1,77 @@
+//! Features (Base specification 2.0, section 5.27.1): identifiers, and values with more than one part.
+
+/// Arbitration.
+pub const ARBITRATION: u8 = 0x01;
+/// Power Management.
+pub const POWER_MANAGEMENT: u8 = 0x02;
+/// Temperature Threshold.
+pub const TEMPERATURE_THRESHOLD: u8 = 0x04;
+/// Error Recovery.
+pub const ERROR_RECOVERY: u8 = 0x05;
+/// Volatile Write Cache: bit 0 of the value enables it.
+pub const VOLATILE_WRITE_CACHE: u8 = 0x06;
+/// Number of Queues.
+pub const NUMBER_OF_QUEUES: u8 = 0x07;
+/// Write Atomicity Normal.
+pub const WRITE_ATOMICITY: u8 = 0x0a;
+/// Asynchronous Event Configuration.
+pub const ASYNC_EVENT_CONFIGURATION: u8 = 0x0b;
+/// Keep Alive Timer: milliseconds.
+pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
+/// Host Behavior Support: 512 bytes of data.
+pub const HOST_BEHAVIOR: u8 = 0x16;
+/// Host Identifier: 16 bytes of data over Fabrics.
+pub const HOST_IDENTIFIER: u8 = 0x81;
+
+/// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: namespace attribute notices.
+pub const EVENT_NAMESPACE: u32 = 1 << 8;
+/// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: discovery log page change notices.
+pub const EVENT_DISCOVERY: u32 = 1 << 31;
+
+/// SEL of Get Features, bits 10:8 of `cdw10`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// The value in force.
+    Current,
+    /// The default.
+    Default,
+    /// The saved one.
+    Saved,
+    /// What can be done with the feature.
+    SupportedCapabilities,
+    /// Reserved values.
+    Reserved,
+}
+
+/// The feature that Get or Set Features names.
+pub fn identifier(cdw10: u32) -> u8 {
+    cdw10 as u8
+}
+
+/// Which value Get Features asks for.
+pub fn select(cdw10: u32) -> Select {
+    match cdw10 >> 8 & 7 {
+        0 => Select::Current,
+        1 => Select::Default,
+        2 => Select::Saved,
+        3 => Select::SupportedCapabilities,
+        _ => Select::Reserved,
+    }
+}
+
+/// Whether Set Features asks for the value to be saved.
+pub fn is_save(cdw10: u32) -> bool {
+    cdw10 >> 31 == 1
+}
+
+/// The value of [`NUMBER_OF_QUEUES`], asked for or granted, both counted from zero: `queues` of 1 to 65535 I/O queues.
+pub fn queues_value(queues: u16) -> u32 {
+    let zero_based = u32::from(queues.saturating_sub(1));
+    zero_based | zero_based << 16
+}
+
+/// I/O queues in a value of [`NUMBER_OF_QUEUES`]: the smaller of both kinds. 65536, which is invalid, is given as 0.
+pub fn queues(value: u32) -> u16 {
+    let (submission, completion) = (value as u16, (value >> 16) as u16);
+    submission.min(completion).wrapping_add(1)
+}

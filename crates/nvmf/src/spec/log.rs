@@ -1,0 +1,167 @@
+//! Log pages (Base specification 2.0, section 5.16.1).
+
+use std::net::IpAddr;
+
+use super::{Nqn, NqnError, Text};
+
+/// Error Information: [`ErrorEntry`]s, newest first.
+pub const ERROR: u8 = 0x01;
+/// SMART / Health Information: [`Smart`].
+pub const SMART: u8 = 0x02;
+/// Firmware Slot Information: [`Firmware`].
+pub const FIRMWARE: u8 = 0x03;
+/// Changed Namespace List: as [`namespace_list`](super::namespace_list); FFFFFFFFh first if there are more than 1024.
+pub const CHANGED_NAMESPACES: u8 = 0x04;
+/// Commands Supported and Effects: [`Effects`].
+pub const EFFECTS: u8 = 0x05;
+/// Discovery: [`DiscoveryHeader`], then [`DiscoveryEntry`]s.
+pub const DISCOVERY: u8 = 0x70;
+
+layout! {
+    /// An entry of the error log.
+    pub struct ErrorEntry: 64 {
+        /// Counts errors from 1; 0 in entries that are not used.
+        error_count: u64 = 0,
+        /// Queue.
+        sqid: u16 = 8,
+        /// Command.
+        cid: u16 = 10,
+        /// Status field, the phase bit included.
+        status: u16 = 12,
+        /// Byte and bit of the parameter in error.
+        parameter: u16 = 14,
+        /// First block.
+        lba: u64 = 16,
+        /// Namespace.
+        nsid: u32 = 24,
+    }
+}
+
+layout! {
+    /// SMART / Health Information.
+    pub struct Smart: 512 {
+        /// Bits: spare low, temperature, degraded, read-only, volatile memory failed.
+        critical_warning: u8 = 0,
+        /// Kelvins.
+        temperature: u16 = 1,
+        /// Percent.
+        available_spare: u8 = 3,
+        /// Percent below which it is critical.
+        spare_threshold: u8 = 4,
+        /// Percent of the life that is used.
+        percentage_used: u8 = 5,
+        /// Thousands of 512-byte units read, rounded up.
+        data_units_read: u128 = 32,
+        /// Thousands of 512-byte units written, rounded up.
+        data_units_written: u128 = 48,
+        /// Read commands.
+        host_reads: u128 = 64,
+        /// Write commands.
+        host_writes: u128 = 80,
+        /// Minutes in which commands were outstanding.
+        busy_minutes: u128 = 96,
+        /// Power cycles.
+        power_cycles: u128 = 112,
+        /// Hours.
+        power_on_hours: u128 = 128,
+        /// Unsafe shutdowns.
+        unsafe_shutdowns: u128 = 144,
+        /// Media and data integrity errors.
+        media_errors: u128 = 160,
+        /// Entries of the error log over the controller's life.
+        error_entries: u128 = 176,
+    }
+}
+
+layout! {
+    /// Firmware Slot Information.
+    pub struct Firmware: 512 {
+        /// Active slot, bits 2:0.
+        afi: u8 = 0,
+        /// Revision in slot 1.
+        frs1: Text<8> = 8,
+    }
+}
+
+layout! {
+    /// Commands Supported and Effects.
+    pub struct Effects: 4096 {
+        /// By opcode of the admin queue: [`Effects::SUPPORTED`] and others.
+        admin: [u32; 256] = 0,
+        /// By opcode of I/O queues.
+        io: [u32; 256] = 1024,
+    }
+}
+
+impl Effects {
+    /// CSUPP: the command exists.
+    pub const SUPPORTED: u32 = 1;
+    /// LBCC: it may change blocks.
+    pub const CHANGES_BLOCKS: u32 = 1 << 1;
+}
+
+layout! {
+    /// What the discovery log page begins with.
+    pub struct DiscoveryHeader: 1024 {
+        /// Counts changes of the page.
+        genctr: u64 = 0,
+        /// Entries that follow.
+        numrec: u64 = 8,
+        /// Record format: 0.
+        recfmt: u16 = 16,
+    }
+}
+
+layout! {
+    /// A subsystem, and an address where it is reached.
+    pub struct DiscoveryEntry: 1024 {
+        /// Transport: [`DiscoveryEntry::TCP`].
+        trtype: u8 = 0,
+        /// Address family: 1 IPv4, 2 IPv6.
+        adrfam: u8 = 1,
+        /// What it is: a constant of [`DiscoveryEntry`].
+        subtype: u8 = 2,
+        /// Requirements: bits 1:0 secure channel, bit 2 SQ flow control can be disabled.
+        treq: u8 = 3,
+        /// Port of the subsystem.
+        portid: u16 = 4,
+        /// FFFFh: controllers are allocated as hosts connect.
+        cntlid: u16 = 6,
+        /// Entries of an admin queue at the most.
+        asqsz: u16 = 8,
+        /// Flags.
+        eflags: u16 = 10,
+        /// Service: the TCP port as decimal digits.
+        trsvcid: Text<32> = 32,
+        /// NQN of the subsystem, as [`Nqn::field`] has it.
+        subnqn: [u8; 256] = 256,
+        /// Address.
+        traddr: Text<256> = 512,
+        /// Security over TCP: 0 none, 2 TLS 1.3.
+        sectype: u8 = 768,
+    }
+}
+
+impl DiscoveryEntry {
+    /// TRTYPE of NVMe/TCP.
+    pub const TCP: u8 = 3;
+    /// SUBTYPE: another discovery service, to be asked as well.
+    pub const REFERRAL: u8 = 1;
+    /// SUBTYPE: a subsystem with namespaces.
+    pub const NVM: u8 = 2;
+    /// SUBTYPE: the discovery service that was asked.
+    pub const CURRENT_DISCOVERY: u8 = 3;
+
+    /// ADRFAM of an address.
+    pub fn address_family(address: IpAddr) -> u8 {
+        if address.is_ipv4() { 1 } else { 2 }
+    }
+
+    /// The subsystem's name.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn subsystem(&self) -> Result<Nqn, NqnError> {
+        Nqn::from_field(&self.subnqn)
+    }
+}

@@ -1,0 +1,22 @@
+//! What the NVM Express specifications lay down: Base 2.0 (with its chapter on Fabrics) and NVM Command Set 1.0.
+//!
+//! Structures are plain values with `read` from and `write` to arrays of their exact size; nothing allocates.
+
+mod command;
+mod completion;
+pub mod fabrics;
+pub mod feature;
+mod identify;
+pub mod log;
+mod nqn;
+pub mod opcode;
+pub mod property;
+mod status;
+mod text;
+
+pub use command::{Command, Data, GetLogPage, Identify, Range, Sgl};
+pub use completion::{AsyncEvent, Completion};
+pub use identify::{IdentifyController, IdentifyNamespace, LbaFormat, NamespaceIds, cns, namespace_list, oncs};
+pub use nqn::{DISCOVERY_NQN, Nqn, NqnError};
+pub use status::Status;
+pub use text::Text;

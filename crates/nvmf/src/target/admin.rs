@@ -1,0 +1,225 @@
+//! Admin commands of I/O and discovery controllers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::connection::Connection;
+use super::controller::Controller;
+use super::core::Core;
+use super::mailbox::Message;
+use super::{identify, logs};
+use crate::spec::opcode::admin::{
+    ABORT, ASYNC_EVENT_REQUEST, GET_FEATURES, GET_LOG_PAGE, IDENTIFY, KEEP_ALIVE, SET_FEATURES,
+};
+use crate::spec::{Command, Data, GetLogPage, Status, fabrics, feature};
+
+/// Asynchronous Event Requests that a host may have outstanding, less one: AERL.
+pub(super) const EVENT_REQUESTS_LESS_ONE: u8 = 3;
+
+/// Bytes that the host has to send for an admin or Fabrics command that came without them.
+pub(super) fn data_from_host(command: &Command) -> u32 {
+    let sends = match command.opcode {
+        SET_FEATURES => {
+            matches!(feature::identifier(command.cdw10), feature::HOST_BEHAVIOR | feature::HOST_IDENTIFIER)
+        }
+        _ => command.is_fabrics() && command.fctype() == fabrics::AUTHENTICATION_SEND,
+    };
+    match command.sgl.data() {
+        Ok(Data::Transport { length }) if sends => length,
+        _ => 0,
+    }
+}
+
+/// An admin command, its data complete.
+pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
+    let Some(controller) = conn.controller.clone() else {
+        return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR, 0);
+    };
+    // Before the controller is enabled a host may ask what it is, and no more.
+    let needs_ready = !matches!(command.opcode, IDENTIFY | KEEP_ALIVE);
+    if needs_ready && !controller.lock().status.ready {
+        return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR, 0);
+    }
+    let cid = command.cid;
+    let answer = match command.opcode {
+        IDENTIFY => identify::page(core, &controller, command).and_then(|page| to_host(conn, command, page)),
+        GET_LOG_PAGE => log_page(conn, core, &controller, command),
+        GET_FEATURES => get_features(conn, core, &controller, command),
+        SET_FEATURES => set_features(core, &controller, command, data),
+        KEEP_ALIVE => {
+            controller.seen(core.now_ns);
+            Ok(Answer::Result(0))
+        }
+        ASYNC_EVENT_REQUEST => {
+            if conn.event_requests.len() > usize::from(EVENT_REQUESTS_LESS_ONE) {
+                Err(Status::ASYNC_EVENT_LIMIT_EXCEEDED.do_not_retry())
+            } else {
+                conn.event_requests.push(cid);
+                return deliver_events(conn, core);
+            }
+        }
+        ABORT => return abort(conn, core, &controller, command),
+        _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+    };
+    match answer {
+        Ok(Answer::Result(result)) => conn.respond(core, cid, Status::SUCCESS, result),
+        Ok(Answer::Data(data)) => conn.respond_data(core, cid, &data),
+        Err(status) => conn.respond(core, cid, status, 0),
+    }
+}
+
+/// What a command that succeeded gives.
+enum Answer {
+    Result(u64),
+    Data(Vec<u8>),
+}
+
+/// A structure, as much of it as the host has room for.
+fn to_host(conn: &Connection, command: &Command, mut page: Vec<u8>) -> Result<Answer, Status> {
+    let room = match command.sgl.data()? {
+        Data::Transport { length } => length,
+        Data::InCapsule { .. } => return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()),
+    };
+    if room > conn.max_io_bytes.max(64 << 10) {
+        return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+    }
+    page.truncate(room as usize);
+    Ok(Answer::Data(page))
+}
+
+fn log_page(
+    conn: &mut Connection,
+    core: &mut Core,
+    controller: &Arc<Controller>,
+    command: &Command,
+) -> Result<Answer, Status> {
+    let asked = GetLogPage::of(command);
+    if asked.length > u64::from(conn.max_io_bytes.max(64 << 10)) || !asked.offset.is_multiple_of(4) {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    let page = logs::page(core, conn, controller, command.nsid, &asked)?;
+    if !asked.retain {
+        controller.lock().unmask(asked.lid);
+    }
+    let offset = usize::try_from(asked.offset).unwrap_or(usize::MAX);
+    if offset > page.len() {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    // What lies beyond the end of the page reads as zeros.
+    let mut part = page[offset..].to_vec();
+    part.resize(asked.length as usize, 0);
+    to_host(conn, command, part)
+}
+
+fn get_features(
+    conn: &Connection,
+    core: &Core,
+    controller: &Arc<Controller>,
+    command: &Command,
+) -> Result<Answer, Status> {
+    let id = feature::identifier(command.cdw10);
+    let capabilities = match id {
+        feature::ASYNC_EVENT_CONFIGURATION | feature::KEEP_ALIVE_TIMER | feature::HOST_BEHAVIOR => 4,
+        _ => 0,
+    };
+    match feature::select(command.cdw10) {
+        feature::Select::SupportedCapabilities if is_known(id) => return Ok(Answer::Result(capabilities)),
+        feature::Select::Saved | feature::Select::Reserved => return Err(Status::INVALID_FIELD.do_not_retry()),
+        _ => {}
+    }
+    let state = controller.lock();
+    let value = |default: u32| Ok(Answer::Result(state.features.get(&id).copied().unwrap_or(default).into()));
+    match id {
+        feature::ARBITRATION
+        | feature::POWER_MANAGEMENT
+        | feature::ERROR_RECOVERY
+        | feature::WRITE_ATOMICITY
+        | feature::ASYNC_EVENT_CONFIGURATION => value(0),
+        feature::TEMPERATURE_THRESHOLD => value(logs::WARNING_KELVINS.into()),
+        feature::VOLATILE_WRITE_CACHE => value(1),
+        feature::NUMBER_OF_QUEUES => value(feature::queues_value(core.shared.options.limits.queues)),
+        feature::KEEP_ALIVE_TIMER => Ok(Answer::Result(controller.keep_alive_ms.load(Ordering::Relaxed).into())),
+        feature::HOST_BEHAVIOR => to_host(conn, command, state.host_behavior.to_vec()),
+        feature::HOST_IDENTIFIER => to_host(conn, command, controller.host_id.to_vec()),
+        _ => Err(Status::INVALID_FIELD.do_not_retry()),
+    }
+}
+
+fn is_known(id: u8) -> bool {
+    matches!(id, 0x01 | 0x02 | 0x04..=0x07 | 0x0a | 0x0b | 0x0f | 0x16 | 0x81)
+}
+
+fn set_features(core: &Core, controller: &Arc<Controller>, command: &Command, data: &[u8]) -> Result<Answer, Status> {
+    if feature::is_save(command.cdw10) {
+        return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
+    }
+    let id = feature::identifier(command.cdw10);
+    let mut state = controller.lock();
+    match id {
+        feature::NUMBER_OF_QUEUES => {
+            let asked = feature::queues(command.cdw11);
+            if asked == 0 {
+                return Err(Status::INVALID_FIELD.do_not_retry());
+            }
+            let granted = feature::queues_value(asked.min(core.shared.options.limits.queues));
+            state.features.insert(id, granted);
+            Ok(Answer::Result(granted.into()))
+        }
+        feature::KEEP_ALIVE_TIMER => {
+            controller.keep_alive_ms.store(command.cdw11, Ordering::Relaxed);
+            Ok(Answer::Result(0))
+        }
+        feature::HOST_BEHAVIOR => {
+            let bytes = data.first_chunk::<512>().ok_or(Status::DATA_SGL_LENGTH_INVALID.do_not_retry())?;
+            *state.host_behavior = *bytes;
+            Ok(Answer::Result(0))
+        }
+        // It came with Connect, and is what tells hosts apart.
+        feature::HOST_IDENTIFIER => Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
+        feature::WRITE_ATOMICITY
+        | feature::ARBITRATION
+        | feature::ERROR_RECOVERY
+        | feature::TEMPERATURE_THRESHOLD
+        | feature::ASYNC_EVENT_CONFIGURATION => {
+            state.features.insert(id, command.cdw11);
+            Ok(Answer::Result(0))
+        }
+        feature::VOLATILE_WRITE_CACHE if command.cdw11 & 1 == 1 => Ok(Answer::Result(0)),
+        feature::POWER_MANAGEMENT if command.cdw11 & 0x1f == 0 => Ok(Answer::Result(0)),
+        feature::VOLATILE_WRITE_CACHE => Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry()),
+        _ => Err(Status::INVALID_FIELD.do_not_retry()),
+    }
+}
+
+/// Tells events as long as there are requests to tell them with.
+pub(super) fn deliver_events(conn: &mut Connection, core: &mut Core) {
+    let Some(controller) = conn.controller.clone() else { return };
+    while !conn.event_requests.is_empty() {
+        let Some(event) = controller.lock().next_event() else { return };
+        let cid = conn.event_requests.remove(0);
+        conn.respond(core, cid, Status::SUCCESS, event.result());
+    }
+}
+
+/// Bit 0 of the result says whether the command was *not* aborted.
+fn abort(conn: &mut Connection, core: &mut Core, controller: &Arc<Controller>, command: &Command) {
+    let (queue_id, cid) = (command.cdw10 as u16, (command.cdw10 >> 16) as u16);
+    if queue_id == 0 {
+        // What can wait on an admin queue are requests for events.
+        let waiting = conn.event_requests.iter().position(|&request| request == cid);
+        if let Some(index) = waiting {
+            conn.event_requests.remove(index);
+            conn.respond(core, cid, Status::ABORTED_BY_REQUEST, 0);
+        }
+        return conn.respond(core, command.cid, Status::SUCCESS, waiting.is_none().into());
+    }
+    let queue = controller.lock().queues.get(&queue_id).map(|queue| queue.token);
+    match queue {
+        // That queue may be another reactor's, which answers when it has looked.
+        Some(queue) => {
+            let (asked_by, asked_cid) = (conn.token, command.cid);
+            core.shared.send(queue.reactor, Message::Abort { queue, cid, asked_by, asked_cid });
+        }
+        None => conn.respond(core, command.cid, Status::SUCCESS, 1),
+    }
+}

@@ -1,0 +1,104 @@
+//! The door for in-band authentication: who must prove themselves, and the exchange. What is behind it (DH-HMAC-CHAP)
+//! is the control plane's; the target only carries the messages (NVMe Base 2.0, 8.13).
+
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::Shared;
+use super::mailbox::{Message, Token};
+
+/// Decides who must authenticate. Called on a reactor: it must not block.
+pub trait Authenticator: Send + Sync {
+    /// The exchange that a queue must go through before any other command, or `None` if `host_nqn` need not on
+    /// `subsystem_nqn`. `queue_id` 0 is the admin queue.
+    fn begin(&self, host_nqn: &str, subsystem_nqn: &str, queue_id: u16) -> Option<Box<dyn Exchange>>;
+}
+
+/// One queue's exchange of messages.
+pub trait Exchange: Send {
+    /// Takes the data of an Authentication Send. A message that is not understood is answered by what [`Exchange::send`]
+    /// returns next (a Failure1 message); false ends the connection.
+    ///
+    /// Called on a thread of its own: what takes long (Diffie-Hellman with 8192 bits: 10 ms) is computed here.
+    fn receive(&mut self, message: &[u8]) -> bool;
+
+    /// The message for an Authentication Receive of at most `capacity` bytes; longer ones are an error of protocol.
+    /// Called on a reactor: it must not take long.
+    fn send(&mut self, capacity: usize) -> Vec<u8>;
+
+    /// Where it stands.
+    fn state(&self) -> ExchangeState;
+}
+
+/// Where an authentication stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeState {
+    /// Messages are still to come.
+    Pending,
+    /// The host has proven itself: other commands are taken now.
+    Done,
+    /// It has failed: the connection is closed once the message from [`Exchange::send`] is out.
+    Failed,
+}
+
+/// A message from a host on its way through its exchange, and what has become of it.
+pub(super) struct Examination {
+    pub queue: Token,
+    /// The Authentication Send that brought it.
+    pub cid: u16,
+    pub exchange: Box<dyn Exchange>,
+    pub message: Vec<u8>,
+    /// What [`Exchange::receive`] said, once it has.
+    pub accepted: bool,
+}
+
+/// A thread that computes for exchanges, so that no reactor does: a host that has yet to prove anything must not hold up
+/// the I/O of others. Started when it is first needed.
+#[derive(Default)]
+pub(super) struct Examiner {
+    queue: OnceLock<Sender<Examination>>,
+}
+
+impl Examiner {
+    /// Has a message examined; the reactor gets [`Message::Examined`].
+    pub fn examine(shared: &Arc<Shared>, examination: Examination) {
+        let queue = shared.examiner.queue.get_or_init(|| {
+            let (queue, taken) = mpsc::channel::<Examination>();
+            let shared = Arc::downgrade(shared);
+            let work = move || taken.into_iter().for_each(|examination| examination.carry_out(&shared));
+            // Without a thread the other end is gone: then it is done here.
+            let _ = std::thread::Builder::new().name("nvmf-auth".into()).spawn(work);
+            queue
+        });
+        if let Err(mpsc::SendError(examination)) = queue.send(examination) {
+            examination.carry_out(&Arc::downgrade(shared));
+        }
+    }
+}
+
+impl Examination {
+    fn carry_out(mut self, shared: &Weak<Shared>) {
+        self.accepted = self.exchange.receive(&self.message);
+        if let Some(shared) = shared.upgrade() {
+            shared.send(self.queue.reactor, Message::Examined(self));
+        }
+    }
+}
+
+/// Lets nobody in: stands in for an exchange while that is being examined, and for one that cannot begin.
+#[derive(Debug)]
+pub struct Closed;
+
+impl Exchange for Closed {
+    fn receive(&mut self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn send(&mut self, _: usize) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn state(&self) -> ExchangeState {
+        ExchangeState::Failed
+    }
+}

@@ -1,0 +1,169 @@
+//! A command between its capsule and its response: the slots of a connection.
+
+use pace::OpId;
+use sys::buffer::Buffer;
+
+use crate::spec::{Command, Status};
+
+/// Where a command stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The slot is free.
+    Free,
+    /// The data in its capsule are still arriving.
+    Capsule,
+    /// The pacer had no slot to remember it: the connection is not read from.
+    Unadmitted,
+    /// The pacer holds it.
+    Held,
+    /// An R2T is out; data are awaited or arriving.
+    Data,
+    /// In the device.
+    Device,
+    /// Its data and response are being sent.
+    Sending,
+}
+
+/// A command of an I/O queue, or one of the admin queue that waits for its data.
+pub(super) struct Slot {
+    pub stage: Stage,
+    pub opcode: u8,
+    pub fua: bool,
+    pub cid: u16,
+    pub nsid: u32,
+    /// Index of the channel that it goes through, id of the drive, from its namespace when it came.
+    pub channel: usize,
+    pub drive: u32,
+    /// Tells whether that channel is still the same device's.
+    pub device_uid: u64,
+    /// First byte on the device.
+    pub offset: u64,
+    /// Bytes on the device (Write Zeroes may have many), and how far the device has come.
+    pub len: u64,
+    pub moved: u64,
+    /// Bytes from or to the host.
+    pub data_len: u32,
+    /// Of these, how many have arrived.
+    pub received: u32,
+    /// Bytes that the pacer counts.
+    pub charged: u32,
+    /// Whether the pacer counts it as in flight.
+    pub admitted: bool,
+    /// Reads of zeros have no buffer.
+    pub zeros: bool,
+    pub op: OpId,
+    pub buffer: Option<Buffer>,
+    /// What Compare compares with the device's.
+    pub expected: Option<Buffer>,
+    /// An error that is known before the command ends: a data digest that does not match.
+    pub status: Status,
+    pub arrived_ns: u64,
+    pub progress_ns: u64,
+    /// Bytes counted against the reserve for data in capsules.
+    pub reserved: u32,
+    /// An admin or Fabrics command that waits for its data.
+    pub admin: Option<Box<Command>>,
+}
+
+impl Slot {
+    pub fn free() -> Slot {
+        Slot {
+            stage: Stage::Free,
+            opcode: 0,
+            fua: false,
+            cid: 0,
+            nsid: 0,
+            channel: 0,
+            drive: 0,
+            device_uid: 0,
+            offset: 0,
+            len: 0,
+            moved: 0,
+            data_len: 0,
+            received: 0,
+            charged: 0,
+            admitted: false,
+            zeros: false,
+            op: OpId::UNTRACKED,
+            buffer: None,
+            expected: None,
+            status: Status::SUCCESS,
+            arrived_ns: 0,
+            progress_ns: 0,
+            reserved: 0,
+            admin: None,
+        }
+    }
+}
+
+/// The commands of a connection. Slots are made as they are needed: an idle queue has none.
+#[derive(Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+}
+
+impl Slots {
+    /// Commands in progress.
+    pub fn used(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// A slot, free until its stage is set.
+    #[inline]
+    pub fn take(&mut self) -> u16 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::free());
+            (self.slots.len() - 1) as u16
+        })
+    }
+
+    /// Gives a slot back; what it owned must be gone from it.
+    #[inline]
+    pub fn give(&mut self, index: u16) {
+        let slot = &mut self.slots[usize::from(index)];
+        debug_assert!(slot.stage != Stage::Free && slot.buffer.is_none() && slot.expected.is_none());
+        slot.stage = Stage::Free;
+        slot.admin = None;
+        self.free.push(index);
+    }
+
+    /// Gives memory back that bursts have left, when no command is in progress.
+    pub fn shrink(&mut self) {
+        if self.used() == 0 {
+            (self.slots, self.free) = Default::default();
+        }
+    }
+
+    #[inline]
+    pub fn get(&mut self, index: u16) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(index)).filter(|slot| slot.stage != Stage::Free)
+    }
+
+    /// Where the command of that slot stands.
+    #[inline]
+    pub fn stage(&self, index: u16) -> Stage {
+        self.slots.get(usize::from(index)).map_or(Stage::Free, |slot| slot.stage)
+    }
+
+    /// All that are in use.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut Slot)> {
+        let used = self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.stage != Stage::Free);
+        used.map(|(index, slot)| (index as u16, slot))
+    }
+}
+
+impl std::ops::Index<u16> for Slots {
+    type Output = Slot;
+    #[inline]
+    fn index(&self, index: u16) -> &Slot {
+        &self.slots[usize::from(index)]
+    }
+}
+
+impl std::ops::IndexMut<u16> for Slots {
+    #[inline]
+    fn index_mut(&mut self, index: u16) -> &mut Slot {
+        &mut self.slots[usize::from(index)]
+    }
+}

@@ -1,0 +1,378 @@
+//! Subsystems, namespaces, listeners and hosts as they are configured: a value that is copied, changed and handed to the
+//! reactors whole. Nothing here does I/O but opening what a device is made of.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{DeviceInfo, Error, ErrorKind};
+use crate::device::{self, Device, DeviceSpec};
+use crate::spec::Nqn;
+
+/// A subsystem to be created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubsystemSpec {
+    /// `nqn.yyyy-mm.reverse.domain:name` or `nqn.2014-08.org.nvmexpress:uuid:...`, at most 223 bytes.
+    pub nqn: String,
+    /// At most 20 printable ASCII characters.
+    pub serial: String,
+    /// At most 40 printable ASCII characters.
+    pub model: String,
+    /// Whether hosts that are not listed may connect.
+    pub allow_any_host: bool,
+    /// The highest namespace number, 1 to 1024.
+    pub max_namespaces: u32,
+}
+
+impl SubsystemSpec {
+    /// The subsystem of that NQN with serial number `00000000000000000000`, model `Plimsoll`, room for 32 namespaces and no
+    /// host let in.
+    pub fn new(nqn: impl Into<String>) -> SubsystemSpec {
+        SubsystemSpec {
+            nqn: nqn.into(),
+            serial: "00000000000000000000".to_string(),
+            model: "Plimsoll".to_string(),
+            allow_any_host: false,
+            max_namespaces: 32,
+        }
+    }
+}
+
+/// A namespace: a device under a number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamespaceSpec {
+    /// Its number; 0 takes the lowest that is free.
+    pub nsid: u32,
+    /// The device's name.
+    pub device: String,
+    /// Its UUID; `None` is the device's.
+    pub uuid: Option<[u8; 16]>,
+    /// Its NGUID; `None` for none.
+    pub nguid: Option<[u8; 16]>,
+    /// Its EUI-64; `None` for none.
+    pub eui64: Option<[u8; 8]>,
+}
+
+impl NamespaceSpec {
+    /// The device as the next free number.
+    pub fn new(device: impl Into<String>) -> NamespaceSpec {
+        NamespaceSpec { nsid: 0, device: device.into(), uuid: None, nguid: None, eui64: None }
+    }
+}
+
+/// Namespaces of all subsystems together: ids of drives in the pacers.
+pub(super) const MAX_DRIVES: u32 = 512;
+const MAX_NAMESPACES: u32 = 1024;
+
+/// A device under its name.
+pub(super) struct DeviceEntry {
+    /// Never used again, unlike names.
+    pub uid: u64,
+    pub spec: DeviceSpec,
+    pub device: Arc<dyn Device>,
+    pub uuid: [u8; 16],
+}
+
+#[derive(Clone)]
+pub(super) struct Namespace {
+    /// `nsid` is the number that it has.
+    pub spec: NamespaceSpec,
+    pub entry: Arc<DeviceEntry>,
+    /// Its id in the pacers.
+    pub drive: u32,
+}
+
+#[derive(Clone)]
+pub(super) struct Subsystem {
+    /// Never used again.
+    pub uid: u64,
+    pub nqn: Nqn,
+    pub spec: SubsystemSpec,
+    pub namespaces: BTreeMap<u32, Namespace>,
+    pub listeners: Vec<SocketAddr>,
+    pub hosts: Vec<Nqn>,
+}
+
+impl Subsystem {
+    pub fn admits(&self, host: &Nqn) -> bool {
+        self.spec.allow_any_host || self.hosts.contains(host)
+    }
+}
+
+/// Everything that is configured.
+#[derive(Clone, Default)]
+pub(super) struct Configuration {
+    pub devices: Vec<Arc<DeviceEntry>>,
+    pub subsystems: Vec<Subsystem>,
+    /// Counts what discovery shows differently: the generation counter of its log page.
+    pub generation: u64,
+    next_uid: u64,
+}
+
+fn missing(what: &str, name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("no {what} is called {name:?}"))
+}
+
+fn printable(what: &str, text: &str, longest: usize) -> Result<(), Error> {
+    if text.is_empty() || text.len() > longest || !text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+        return Err(Error::invalid(format!("{what} {text:?}: give 1 to {longest} printable ASCII characters")));
+    }
+    Ok(())
+}
+
+/// The name-based UUID (version 3) of a device: the same after every restart.
+fn uuid_of(name: &str) -> [u8; 16] {
+    use md5::Digest as _;
+    let mut uuid: [u8; 16] = md5::Md5::digest(format!("plimsoll device {name}")).into();
+    uuid[6] = uuid[6] & 0x0f | 0x30;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+impl Configuration {
+    fn uid(&mut self) -> u64 {
+        self.next_uid += 1;
+        self.next_uid
+    }
+
+    pub fn device(&self, name: &str) -> Result<&Arc<DeviceEntry>, Error> {
+        self.devices.iter().find(|entry| entry.spec.name == name).ok_or_else(|| missing("device", name))
+    }
+
+    pub fn subsystem(&self, nqn: &str) -> Result<&Subsystem, Error> {
+        self.subsystems.iter().find(|s| s.spec.nqn == nqn).ok_or_else(|| missing("subsystem", nqn))
+    }
+
+    fn subsystem_mut(&mut self, nqn: &str) -> Result<&mut Subsystem, Error> {
+        self.subsystems.iter_mut().find(|s| s.spec.nqn == nqn).ok_or_else(|| missing("subsystem", nqn))
+    }
+
+    /// Names of the devices stacked on `name`.
+    pub fn claims(&self, name: &str) -> Vec<String> {
+        let stacked = |entry: &&Arc<DeviceEntry>| entry.spec.kind.base() == Some(name);
+        self.devices.iter().filter(stacked).map(|entry| entry.spec.name.clone()).collect()
+    }
+
+    fn is_namespace(&self, name: &str) -> bool {
+        self.subsystems.iter().any(|s| s.namespaces.values().any(|ns| ns.spec.device == name))
+    }
+
+    pub fn create_device(&mut self, spec: DeviceSpec) -> Result<DeviceInfo, Error> {
+        if spec.name.is_empty() || spec.name.contains(char::is_control) {
+            return Err(Error::invalid(format!("{:?} cannot be the name of a device", spec.name)));
+        }
+        if self.device(&spec.name).is_ok() {
+            return Err(Error::new(ErrorKind::Exists, format!("a device called {:?} exists already", spec.name)));
+        }
+        let mut base = None;
+        if let Some(name) = spec.kind.base() {
+            let entry = self.device(name)?;
+            let slice = |entry: &DeviceEntry| matches!(entry.spec.kind, device::Kind::Slice { .. });
+            let claimed = self.claims(name);
+            let shared =
+                slice_kind(&spec) && claimed.iter().all(|name| self.device(name).is_ok_and(|entry| slice(entry)));
+            if self.is_namespace(name) || (!claimed.is_empty() && !shared) {
+                let by = claimed.first().map_or("a namespace".to_string(), |name| format!("device {name:?}"));
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    format!("device {name:?} belongs to {by}: two users would clash"),
+                ));
+            }
+            base = Some(Arc::clone(&entry.device));
+        }
+        let device = device::create(&spec, base)?;
+        let uuid = spec.uuid.unwrap_or_else(|| uuid_of(&spec.name));
+        let entry = Arc::new(DeviceEntry { uid: self.uid(), spec, device, uuid });
+        self.devices.push(Arc::clone(&entry));
+        Ok(self.device_info(&entry))
+    }
+
+    /// Deletes it and its namespaces; which they were, as (subsystem, nsid).
+    pub fn delete_device(&mut self, name: &str) -> Result<Vec<(u64, u32)>, Error> {
+        self.device(name)?;
+        if let Some(above) = self.claims(name).first() {
+            let busy = format!("device {name:?} is below device {above:?}: delete that first");
+            return Err(Error::new(ErrorKind::Busy, busy));
+        }
+        let mut removed = Vec::new();
+        for subsystem in &mut self.subsystems {
+            let uid = subsystem.uid;
+            subsystem.namespaces.retain(|nsid, namespace| {
+                let stays = namespace.spec.device != name;
+                if !stays {
+                    removed.push((uid, *nsid));
+                }
+                stays
+            });
+        }
+        self.devices.retain(|entry| entry.spec.name != name);
+        Ok(removed)
+    }
+
+    pub fn device_info(&self, entry: &DeviceEntry) -> DeviceInfo {
+        let device = &entry.device;
+        DeviceInfo {
+            spec: entry.spec.clone(),
+            block_bytes: device.block_bytes(),
+            blocks: device.bytes() / u64::from(device.block_bytes()),
+            uuid: entry.uuid,
+            read_only: device.read_only(),
+            direct: device.direct(),
+            claimed_by: self.claims(&entry.spec.name),
+        }
+    }
+
+    /// The namespaces whose size follows that of the device: on itself, or on what is stacked on it; (subsystem, nsid).
+    pub fn namespaces_on(&self, name: &str) -> Vec<(u64, u32)> {
+        let mut names = vec![name.to_string()];
+        let mut at = 0;
+        while at < names.len() {
+            names.extend(self.claims(&names[at]));
+            at += 1;
+        }
+        let on = |s: &Subsystem| {
+            let of = s.namespaces.iter().filter(|(_, ns)| names.contains(&ns.spec.device));
+            of.map(|(nsid, _)| (s.uid, *nsid)).collect::<Vec<_>>()
+        };
+        self.subsystems.iter().flat_map(on).collect()
+    }
+
+    pub fn create_subsystem(&mut self, spec: SubsystemSpec) -> Result<(), Error> {
+        let nqn: Nqn = spec.nqn.parse().map_err(|e: crate::spec::NqnError| Error::invalid(e.to_string()))?;
+        if nqn.is_discovery() {
+            return Err(Error::invalid("the discovery service is there by itself, on every listener"));
+        }
+        if self.subsystem(&spec.nqn).is_ok() {
+            return Err(Error::new(ErrorKind::Exists, format!("a subsystem called {nqn} exists already")));
+        }
+        printable("serial number", &spec.serial, 20)?;
+        printable("model", &spec.model, 40)?;
+        if !(1..=MAX_NAMESPACES).contains(&spec.max_namespaces) {
+            let given = spec.max_namespaces;
+            return Err(Error::invalid(format!("{given} namespaces at most: give 1 to {MAX_NAMESPACES}")));
+        }
+        let uid = self.uid();
+        let (namespaces, listeners, hosts) = Default::default();
+        self.subsystems.push(Subsystem { uid, nqn, spec, namespaces, listeners, hosts });
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// Deletes it; its uid.
+    pub fn delete_subsystem(&mut self, nqn: &str) -> Result<u64, Error> {
+        let uid = self.subsystem(nqn)?.uid;
+        self.subsystems.retain(|subsystem| subsystem.uid != uid);
+        self.generation += 1;
+        Ok(uid)
+    }
+
+    /// The subsystem and the number that the namespace now has.
+    pub fn add_namespace(&mut self, nqn: &str, mut spec: NamespaceSpec) -> Result<(u64, u32), Error> {
+        let entry = Arc::clone(self.device(&spec.device)?);
+        let busy = |by: &str| {
+            Error::new(ErrorKind::Busy, format!("device {:?} belongs to {by}: two users would clash", spec.device))
+        };
+        if let Some(above) = self.claims(&spec.device).first() {
+            return Err(busy(&format!("device {above:?}")));
+        }
+        if self.is_namespace(&spec.device) {
+            return Err(busy("another namespace"));
+        }
+        let used = |drive: u32| {
+            self.subsystems.iter().any(|s| s.namespaces.values().any(|namespace| namespace.drive == drive))
+        };
+        let drive = (0..MAX_DRIVES).find(|&drive| !used(drive));
+        let drive = drive.ok_or_else(|| {
+            Error::new(ErrorKind::Full, format!("{MAX_DRIVES} namespaces are served already: the most there can be"))
+        })?;
+        let subsystem = self.subsystem_mut(nqn)?;
+        let most = subsystem.spec.max_namespaces;
+        if spec.nsid == 0 {
+            let free = (1..=most).find(|nsid| !subsystem.namespaces.contains_key(nsid));
+            spec.nsid = free.ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Full,
+                    format!("subsystem {nqn} has all of its {most} namespaces (max_namespaces)"),
+                )
+            })?;
+        }
+        let nsid = spec.nsid;
+        if nsid > most {
+            return Err(Error::invalid(format!("namespace {nsid} is above {most}, the max_namespaces of {nqn}")));
+        }
+        if subsystem.namespaces.contains_key(&nsid) {
+            return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} has a namespace {nsid} already")));
+        }
+        subsystem.namespaces.insert(nsid, Namespace { spec, entry, drive });
+        Ok((subsystem.uid, nsid))
+    }
+
+    /// The subsystem's uid.
+    pub fn remove_namespace(&mut self, nqn: &str, nsid: u32) -> Result<u64, Error> {
+        let subsystem = self.subsystem_mut(nqn)?;
+        match subsystem.namespaces.remove(&nsid) {
+            Some(_) => Ok(subsystem.uid),
+            None => Err(Error::new(ErrorKind::NotFound, format!("subsystem {nqn} has no namespace {nsid}"))),
+        }
+    }
+
+    pub fn add_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<(), Error> {
+        let subsystem = self.subsystem_mut(nqn)?;
+        if subsystem.listeners.contains(&address) {
+            return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} listens on {address} already")));
+        }
+        subsystem.listeners.push(address);
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// Whether any subsystem still listens there.
+    pub fn remove_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<bool, Error> {
+        let subsystem = self.subsystem_mut(nqn)?;
+        let before = subsystem.listeners.len();
+        subsystem.listeners.retain(|other| *other != address);
+        if subsystem.listeners.len() == before {
+            return Err(Error::new(ErrorKind::NotFound, format!("subsystem {nqn} does not listen on {address}")));
+        }
+        self.generation += 1;
+        Ok(self.listens(address))
+    }
+
+    pub fn listens(&self, address: SocketAddr) -> bool {
+        self.subsystems.iter().any(|subsystem| subsystem.listeners.contains(&address))
+    }
+
+    pub fn add_host(&mut self, nqn: &str, host: &str) -> Result<(), Error> {
+        let host: Nqn = host.parse().map_err(|e: crate::spec::NqnError| Error::invalid(e.to_string()))?;
+        let subsystem = self.subsystem_mut(nqn)?;
+        if subsystem.hosts.contains(&host) {
+            return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} lets {host} in already")));
+        }
+        subsystem.hosts.push(host);
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// The subsystem's uid.
+    pub fn remove_host(&mut self, nqn: &str, host: &str) -> Result<u64, Error> {
+        let subsystem = self.subsystem_mut(nqn)?;
+        let before = subsystem.hosts.len();
+        subsystem.hosts.retain(|other| other.as_str() != host);
+        if subsystem.hosts.len() == before {
+            return Err(Error::new(ErrorKind::NotFound, format!("subsystem {nqn} has no host {host} in its list")));
+        }
+        let uid = subsystem.uid;
+        self.generation += 1;
+        Ok(uid)
+    }
+
+    pub fn allow_any_host(&mut self, nqn: &str, allow: bool) -> Result<(), Error> {
+        self.subsystem_mut(nqn)?.spec.allow_any_host = allow;
+        self.generation += 1;
+        Ok(())
+    }
+}
+
+fn slice_kind(spec: &DeviceSpec) -> bool {
+    matches!(spec.kind, device::Kind::Slice { .. })
+}

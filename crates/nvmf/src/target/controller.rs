@@ -1,0 +1,218 @@
+//! Controllers: what a host's association with a subsystem is, shared by the reactors that serve its queues.
+//!
+//! I/O queues look only at the atomics; the rest is behind a lock that only admin commands, connects and disconnects take.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::mailbox::Token;
+use crate::spec::property::{Configuration, ControllerStatus};
+use crate::spec::{AsyncEvent, Nqn, feature};
+
+/// Controller identifiers beyond this are reserved.
+const LAST_ID: u16 = 0xffef;
+
+/// What a controller belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    Discovery,
+    /// The subsystem's uid.
+    Subsystem(u64),
+}
+
+pub(super) struct Controller {
+    pub id: u16,
+    pub service: Service,
+    pub host_nqn: Nqn,
+    pub host_id: [u8; 16],
+    pub peer: Option<SocketAddr>,
+    /// CC.EN, and not shut down: I/O commands are taken.
+    pub enabled: AtomicBool,
+    /// Milliseconds; 0 for none.
+    pub keep_alive_ms: AtomicU32,
+    /// When anything of the host last arrived on any queue, in milliseconds of the monotonic clock.
+    pub seen_ms: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// Where an I/O queue is served, and who is at its other end.
+#[derive(Clone, Copy)]
+pub(super) struct IoQueue {
+    pub token: Token,
+    pub peer: Option<SocketAddr>,
+}
+
+pub(super) struct State {
+    pub configuration: Configuration,
+    pub status: ControllerStatus,
+    pub admin: Token,
+    /// The connected I/O queues.
+    pub queues: BTreeMap<u16, IoQueue>,
+    /// Values of Set Features by identifier.
+    pub features: BTreeMap<u8, u32>,
+    pub host_behavior: Box<[u8; 512]>,
+    /// Namespaces that changed since the log page was last read.
+    pub changed: BTreeSet<u32>,
+    /// Events that have happened, and not yet been told.
+    pending: Vec<AsyncEvent>,
+    /// Told, and masked until their log page is read.
+    masked: Vec<AsyncEvent>,
+}
+
+impl Controller {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_discovery(&self) -> bool {
+        self.service == Service::Discovery
+    }
+
+    /// The host is alive.
+    pub fn seen(&self, now_ns: u64) {
+        self.seen_ms.store(now_ns / 1_000_000, Ordering::Relaxed);
+    }
+
+    /// Whether the host has been silent for longer than it said it would, with a little grace.
+    pub fn is_expired(&self, now_ns: u64) -> bool {
+        let timeout = u64::from(self.keep_alive_ms.load(Ordering::Relaxed));
+        let seen = self.seen_ms.load(Ordering::Relaxed);
+        timeout > 0 && (now_ns / 1_000_000).saturating_sub(seen) > timeout + 1000
+    }
+
+    /// Notes an event; whether the host is to be told.
+    pub fn raise(&self, event: AsyncEvent, changed: impl IntoIterator<Item = u32>) -> bool {
+        let mut state = self.lock();
+        state.changed.extend(changed);
+        let bit =
+            if event == AsyncEvent::DISCOVERY_CHANGED { feature::EVENT_DISCOVERY } else { feature::EVENT_NAMESPACE };
+        let wanted = state.features.get(&feature::ASYNC_EVENT_CONFIGURATION).is_some_and(|value| value & bit != 0);
+        if !wanted || state.masked.contains(&event) || state.pending.contains(&event) {
+            return false;
+        }
+        state.pending.push(event);
+        true
+    }
+}
+
+impl State {
+    /// The next event to tell, masked from now on.
+    pub fn next_event(&mut self) -> Option<AsyncEvent> {
+        let event = self.pending.pop()?;
+        self.masked.push(event);
+        Some(event)
+    }
+
+    /// The log page of these events was read: they may be told again.
+    pub fn unmask(&mut self, log_page: u8) {
+        self.masked.retain(|event| event.log_page != log_page);
+    }
+}
+
+/// All controllers, and the hosts that they belong to.
+#[derive(Default)]
+pub(super) struct Controllers {
+    by_id: BTreeMap<u16, Arc<Controller>>,
+    last_id: u16,
+    /// Hosts by tenant id, as long as the target runs.
+    hosts: Vec<Host>,
+}
+
+struct Host {
+    nqn: Nqn,
+    connections: u32,
+}
+
+/// What a new controller is made from.
+pub(super) struct NewController {
+    pub service: Service,
+    pub host_nqn: Nqn,
+    pub host_id: [u8; 16],
+    pub peer: Option<SocketAddr>,
+    pub keep_alive_ms: u32,
+    pub admin: Token,
+    pub now_ns: u64,
+}
+
+impl Controllers {
+    /// The tenant id of a host, with one connection more; `None` if it has `most` already.
+    pub fn host_connects(&mut self, nqn: &Nqn, most: u32) -> Option<u32> {
+        let index = self.hosts.iter().position(|host| host.nqn == *nqn).unwrap_or_else(|| {
+            // The last id is shared by all that come after it.
+            if self.hosts.len() < super::pacing::MAX_TENANTS as usize {
+                self.hosts.push(Host { nqn: nqn.clone(), connections: 0 });
+            }
+            self.hosts.len() - 1
+        });
+        let host = &mut self.hosts[index];
+        if host.connections >= most {
+            return None;
+        }
+        host.connections += 1;
+        Some(index as u32)
+    }
+
+    pub fn host_disconnects(&mut self, tenant: u32) {
+        if let Some(host) = self.hosts.get_mut(tenant as usize) {
+            host.connections = host.connections.saturating_sub(1);
+        }
+    }
+
+    /// Hosts in order of their tenant ids: name and connections.
+    pub fn hosts(&self) -> impl Iterator<Item = (&Nqn, u32)> {
+        self.hosts.iter().map(|host| (&host.nqn, host.connections))
+    }
+
+    /// A new controller under an id that is long unused; `None` when all ids are taken.
+    pub fn create(&mut self, new: NewController) -> Option<Arc<Controller>> {
+        let mut id = self.last_id;
+        for _ in 0..LAST_ID {
+            id = id % LAST_ID + 1;
+            if !self.by_id.contains_key(&id) {
+                break;
+            }
+        }
+        if self.by_id.contains_key(&id) || id == 0 {
+            return None;
+        }
+        self.last_id = id;
+        let state = State {
+            configuration: Configuration(0),
+            status: ControllerStatus::default(),
+            admin: new.admin,
+            queues: BTreeMap::new(),
+            features: BTreeMap::new(),
+            host_behavior: Box::new([0; 512]),
+            changed: BTreeSet::new(),
+            pending: Vec::new(),
+            masked: Vec::new(),
+        };
+        let controller = Arc::new(Controller {
+            id,
+            service: new.service,
+            host_nqn: new.host_nqn,
+            host_id: new.host_id,
+            peer: new.peer,
+            enabled: AtomicBool::new(false),
+            keep_alive_ms: AtomicU32::new(new.keep_alive_ms),
+            seen_ms: AtomicU64::new(new.now_ns / 1_000_000),
+            state: Mutex::new(state),
+        });
+        self.by_id.insert(id, Arc::clone(&controller));
+        Some(controller)
+    }
+
+    pub fn get(&self, id: u16) -> Option<&Arc<Controller>> {
+        self.by_id.get(&id)
+    }
+
+    pub fn remove(&mut self, id: u16) {
+        self.by_id.remove(&id);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Controller>> {
+        self.by_id.values()
+    }
+}

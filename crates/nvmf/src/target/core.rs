@@ -1,0 +1,339 @@
+//! What a reactor has besides its connections: the pacer, data buffers, channels to devices, and the ops inside them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use pace::{Admission, OpId};
+use slab::Slab;
+use sys::buffer::Buffer;
+use sys::clock::Clock;
+
+use super::configuration::{Configuration, DeviceEntry};
+use super::controller::Service;
+use super::live::Rows;
+use super::mailbox::Token;
+use super::pacing::Share;
+use super::stats::{DeviceStats, HostStats};
+use super::{Error, Shared};
+use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
+
+/// A channel, what went through it and what is inside.
+pub(super) struct OpenChannel {
+    pub uid: u64,
+    channel: Box<dyn Channel>,
+    pub inside: u32,
+    /// Its device is no longer configured: dropped when empty.
+    retired: bool,
+    /// What `plimsoll top` shows of its namespace, and its id in the pacer.
+    pub row: Option<::live::Row>,
+    pub drive: u32,
+    pub stats: DeviceStats,
+}
+
+/// A namespace as this reactor reaches it.
+pub(super) struct LocalNamespace {
+    pub device: Arc<dyn Device>,
+    pub device_uid: u64,
+    pub channel: usize,
+    /// Its id in the pacer.
+    pub drive: u32,
+    pub block_shift: u32,
+    pub reads_zeros: bool,
+    pub read_only: bool,
+}
+
+/// A subsystem's namespaces by number; shared with the connections to it.
+#[derive(Default)]
+pub(super) struct LocalSubsystem {
+    pub namespaces: Vec<Option<LocalNamespace>>,
+}
+
+impl LocalSubsystem {
+    #[inline]
+    pub fn namespace(&self, nsid: u32) -> Option<&LocalNamespace> {
+        self.namespaces.get(nsid as usize)?.as_ref()
+    }
+}
+
+/// An op inside a device. It outlives its connection, and its command if that was cut off.
+pub(super) struct Flight {
+    pub connection: Token,
+    pub slot: u16,
+    /// Given back when nobody else can: the connection has gone.
+    pub op: OpId,
+    pub channel: usize,
+    pub since_ns: u64,
+    pub is_write: bool,
+}
+
+pub(super) struct Core {
+    pub shared: Arc<Shared>,
+    pub reactor: u32,
+    clock: Clock,
+    /// Read once per turn of the loop, and before anything that is measured.
+    pub now_ns: u64,
+    pub configuration: Arc<Configuration>,
+    pub pacer: Box<dyn Admission>,
+    pub share: Share,
+    pub pool: BufferPool,
+    /// Bytes of buffers with data that came in capsules of commands not yet admitted.
+    pub reserve_used: u64,
+    pub channels: Slab<OpenChannel>,
+    pub flights: Slab<Flight>,
+    pub done: Vec<Done>,
+    pub local: Local,
+    subsystems: HashMap<u64, Rc<LocalSubsystem>>,
+    /// Connections with something to send.
+    pub dirty: Vec<u32>,
+    /// Connections that wait for a slot of the pacer, or for room for in-capsule data.
+    pub stalled: Vec<u32>,
+    /// Buffers that a connection has sent, on their way back to the pool.
+    pub free: Vec<Buffer>,
+    /// What long reads of zeros are sent from.
+    pub zeros: Option<std::fs::File>,
+    /// Slots of commands whose responses have gone out.
+    pub ended: Vec<u16>,
+    pub hosts: Vec<HostStats>,
+    pub rows: Rows,
+    pub in_flight_peak: u64,
+    pub completed_io: u64,
+    pub bytes: u64,
+    pub pending_io: u64,
+    pub protocol_errors: u64,
+    pub draining: bool,
+    has_flushed: bool,
+    /// Queues ever connected: admin, I/O.
+    pub queues_ever: [u64; 2],
+}
+
+impl Core {
+    pub fn new(shared: Arc<Shared>, reactor: u32, share: Share, clock: Clock) -> Result<Core, Error> {
+        Ok(Core {
+            pacer: share.pacer()?,
+            pool: BufferPool::new(share.pool_bytes),
+            share,
+            reactor,
+            clock,
+            now_ns: clock.now_ns(),
+            configuration: Arc::default(),
+            reserve_used: 0,
+            channels: Slab::new(),
+            flights: Slab::new(),
+            done: Vec::new(),
+            local: Local::default(),
+            subsystems: HashMap::new(),
+            dirty: Vec::new(),
+            stalled: Vec::new(),
+            free: Vec::new(),
+            zeros: super::output::zeros_file(),
+            ended: Vec::new(),
+            hosts: Vec::new(),
+            rows: Rows::new(shared.board.as_ref(), reactor, shared.options.reactors),
+            in_flight_peak: 0,
+            completed_io: 0,
+            bytes: 0,
+            pending_io: 0,
+            protocol_errors: 0,
+            draining: false,
+            has_flushed: false,
+            queues_ever: [0; 2],
+            shared,
+        })
+    }
+
+    pub fn tick(&mut self) {
+        self.now_ns = self.clock.now_ns();
+    }
+
+    /// Takes up a new configuration: opens channels to new devices, retires those of devices that are gone.
+    ///
+    /// # Errors
+    /// A device that cannot be reached from here, for want of descriptors or locked memory; the others can be used.
+    pub fn configure(&mut self, configuration: Arc<Configuration>) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        let mut open: BTreeMap<u64, usize> = BTreeMap::new();
+        for (index, channel) in &mut self.channels {
+            channel.retired = true;
+            open.insert(channel.uid, index);
+        }
+        self.subsystems.clear();
+        for subsystem in &configuration.subsystems {
+            let mut local = LocalSubsystem::default();
+            for (nsid, namespace) in &subsystem.namespaces {
+                let channel = match self.channel_to(&mut open, &namespace.entry) {
+                    Ok(channel) => channel,
+                    Err(error) => {
+                        outcome = Err(error);
+                        continue;
+                    }
+                };
+                self.channels[channel].drive = namespace.drive;
+                if self.channels[channel].row.is_none() {
+                    let (board, name) = (self.shared.board.as_ref(), &namespace.spec.device);
+                    self.channels[channel].row = self.rows.namespace(board, subsystem.nqn.as_str(), *nsid, name);
+                }
+                let device = Arc::clone(&namespace.entry.device);
+                local.namespaces.resize_with(local.namespaces.len().max(*nsid as usize + 1), || None);
+                local.namespaces[*nsid as usize] = Some(LocalNamespace {
+                    channel,
+                    device_uid: namespace.entry.uid,
+                    drive: namespace.drive,
+                    block_shift: device.block_bytes().trailing_zeros(),
+                    reads_zeros: device.reads_zeros(),
+                    read_only: device.read_only(),
+                    device,
+                });
+            }
+            self.subsystems.insert(subsystem.uid, Rc::new(local));
+        }
+        self.configuration = configuration;
+        let board = self.shared.board.as_ref();
+        self.channels.retain(|_, channel| {
+            if channel.retired
+                && let (Some(board), Some(row)) = (board, channel.row.take())
+            {
+                board.remove(row);
+            }
+            !channel.retired || channel.inside > 0
+        });
+        outcome
+    }
+
+    fn channel_to(&mut self, open: &mut BTreeMap<u64, usize>, entry: &DeviceEntry) -> Result<usize, Error> {
+        if let Some(&index) = open.get(&entry.uid) {
+            self.channels[index].retired = false;
+            return Ok(index);
+        }
+        let (name, reactor) = (&entry.spec.name, self.reactor);
+        let channel = entry
+            .device
+            .open(&self.local)
+            .map_err(|e| Error::system(format!("device {name} cannot be used by reactor {reactor}"), e))?;
+        let index = self.channels.insert(OpenChannel {
+            uid: entry.uid,
+            channel,
+            inside: 0,
+            retired: false,
+            row: None,
+            drive: 0,
+            stats: DeviceStats::default(),
+        });
+        open.insert(entry.uid, index);
+        Ok(index)
+    }
+
+    pub fn subsystem(&self, service: Service) -> Option<Rc<LocalSubsystem>> {
+        match service {
+            Service::Subsystem(uid) => self.subsystems.get(&uid).cloned(),
+            Service::Discovery => None,
+        }
+    }
+
+    /// Whether that channel still leads to that device, and the device is still configured.
+    #[inline]
+    pub fn reaches(&self, channel: usize, device_uid: u64) -> bool {
+        self.channels.get(channel).is_some_and(|open| open.uid == device_uid && !open.retired)
+    }
+
+    /// Puts an op into a device. Its end comes back through `done`.
+    #[inline]
+    pub fn submit(&mut self, flight: Flight, mut io: Io) {
+        let channel = flight.channel;
+        io.tag = self.flights.insert(flight) as u64;
+        let open = &mut self.channels[channel];
+        open.inside += 1;
+        open.channel.submit(self.now_ns, io, &mut self.done);
+    }
+
+    /// The op of an end, counted; its channel is dropped if it was the last of a device that is gone.
+    #[inline]
+    pub fn landed(&mut self, done: &Done) -> Flight {
+        let flight = self.flights.remove(done.tag as usize);
+        let open = &mut self.channels[flight.channel];
+        open.inside -= 1;
+        open.stats.errors += u64::from(done.result.is_err());
+        let ns = self.now_ns.saturating_sub(flight.since_ns);
+        if flight.is_write {
+            open.stats.write_ns += ns;
+            open.stats.write_ns_max = open.stats.write_ns_max.max(ns);
+        } else {
+            open.stats.read_ns += ns;
+            open.stats.read_ns_max = open.stats.read_ns_max.max(ns);
+        }
+        if open.retired && open.inside == 0 {
+            self.channels.remove(flight.channel);
+        }
+        flight
+    }
+
+    /// Asks every device with ops inside for their ends.
+    pub fn poll_devices(&mut self) {
+        if let Some(ring) = &mut *self.local.uring.borrow_mut()
+            && !ring.is_empty()
+        {
+            ring.submit();
+            ring.reap();
+        }
+        for (_, open) in &mut self.channels {
+            if open.inside > 0 {
+                open.channel.poll(self.now_ns, &mut self.done);
+            }
+        }
+    }
+
+    /// When a device, or the pacer, wants to be asked at the latest.
+    pub fn wake_ns(&self) -> Option<u64> {
+        let busy = self.channels.iter().filter(|(_, open)| open.inside > 0);
+        busy.filter_map(|(_, open)| open.channel.wake_ns()).chain(self.pacer.wakeup_ns()).min()
+    }
+
+    /// Gives the bytes of an admitted op back.
+    #[inline]
+    pub fn complete(&mut self, op: OpId) {
+        self.pacer.complete(self.now_ns, op);
+    }
+
+    /// Whether every device has been told to flush, after the last command: the first call tells them.
+    pub fn flushed(&mut self) -> bool {
+        if std::mem::replace(&mut self.has_flushed, true) {
+            return true;
+        }
+        let connection = Token { reactor: self.reactor, index: u32::MAX, generation: 0 };
+        for channel in self.channels.iter().map(|(index, _)| index).collect::<Vec<_>>() {
+            let (op, since_ns) = (OpId::UNTRACKED, self.now_ns);
+            let flight = Flight { connection, slot: 0, op, channel, since_ns, is_write: true };
+            let kind = crate::device::IoKind::Flush;
+            self.submit(flight, Io { tag: 0, kind, fua: false, offset: 0, len: 0, buffer: None, skip: 0 });
+        }
+        self.flights.is_empty()
+    }
+
+    /// A connection has become a queue of that host.
+    pub fn connected(&mut self, is_admin: bool, tenant: u32, host: &str) {
+        self.queues_ever[usize::from(!is_admin)] += 1;
+        self.rows.host(self.shared.board.as_ref(), tenant, host);
+    }
+
+    /// Shows what goes up and down.
+    pub fn publish(&self, busy_ns: u64, connections: usize) {
+        let Some(board) = &self.shared.board else { return };
+        let namespaces = self.channels.iter().filter_map(|(_, open)| open.row.map(|row| (row, open.drive)));
+        self.rows.gauges(board, &*self.pacer, namespaces, busy_ns, connections);
+    }
+
+    #[inline]
+    pub fn host(&mut self, tenant: u32) -> &mut HostStats {
+        let index = tenant as usize;
+        if index >= self.hosts.len() {
+            self.hosts.resize_with(index + 1, HostStats::default);
+        }
+        &mut self.hosts[index]
+    }
+
+    pub fn give_free(&mut self) {
+        for buffer in self.free.drain(..) {
+            self.pool.give(buffer);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Fabrics commands: Connect, properties, authentication, Disconnect (Base specification 2.0, chapter 6).
+
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::auth::{Closed, Examination, Examiner, ExchangeState};
+use super::connection::{Connection, Phase};
+use super::controller::{IoQueue, NewController, Service};
+use super::core::Core;
+use super::mailbox::Message;
+use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
+use crate::spec::property::{self, Capabilities, Configuration};
+use crate::spec::{Command, Status};
+
+/// Entries of an admin queue that a host may ask for at the most.
+const ADMIN_ENTRIES: u32 = 4096;
+/// How long CSTS.RDY may take to follow CC.EN. It follows at once.
+const READY_TIMEOUT_MS: u32 = 15_000;
+
+/// A refusal: status and result.
+type Refusal = (Status, u64);
+
+/// The first command of a queue: Connect, or nothing.
+pub(super) fn before_connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
+    if !command.is_fabrics() || command.fctype() != fabrics::CONNECT {
+        return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
+    }
+    match connect(conn, core, command, data) {
+        Ok(result) => conn.respond(core, command.cid, Status::SUCCESS, result),
+        Err((status, result)) => conn.respond(core, command.cid, status, result),
+    }
+}
+
+/// The result of a Connect that succeeds; the connection is a queue then.
+fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) -> Result<u64, Refusal> {
+    let asked = Connect::of(command);
+    let Some(data) = data.first_chunk::<{ ConnectData::BYTES }>().filter(|_| data.len() == ConnectData::BYTES) else {
+        return Err((Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0));
+    };
+    let data = ConnectData::read(data);
+    if asked.recfmt != 0 {
+        return Err((Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry(), 0));
+    }
+    let subsystem_nqn = data.subsystem().map_err(|_| Connect::invalid(true, Connect::AT_SUBNQN))?;
+    let host_nqn = data.host().map_err(|_| Connect::invalid(true, Connect::AT_HOSTNQN))?;
+    let limits = core.shared.options.limits;
+    let most = if asked.qid == 0 { ADMIN_ENTRIES } else { limits.queue_depth.into() };
+    let entries = u32::from(asked.sqsize) + 1;
+    if asked.sqsize == 0 || entries > most {
+        return Err(Connect::invalid(false, Connect::AT_SQSIZE));
+    }
+    let service = if subsystem_nqn.is_discovery() {
+        Service::Discovery
+    } else {
+        let configuration = Arc::clone(&core.configuration);
+        let subsystem = configuration.subsystems.iter().find(|subsystem| subsystem.nqn == subsystem_nqn);
+        let here = subsystem.filter(|subsystem| subsystem.listeners.contains(&conn.listener));
+        let subsystem = here.ok_or_else(|| Connect::invalid(true, Connect::AT_SUBNQN))?;
+        if !subsystem.admits(&host_nqn) {
+            return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+        }
+        Service::Subsystem(subsystem.uid)
+    };
+    if service == Service::Discovery && asked.qid != 0 {
+        return Err(Connect::invalid(false, Connect::AT_QID));
+    }
+    if asked.qid > limits.queues {
+        return Err(Connect::invalid(false, Connect::AT_QID));
+    }
+    let shared = Arc::clone(&core.shared);
+    let mut controllers = shared.controllers();
+    let tenant = controllers.host_connects(&host_nqn, limits.connections_per_host);
+    let Some(tenant) = tenant else {
+        return Err((Status::CONNECT_CONTROLLER_BUSY, 0));
+    };
+    let controller = if asked.qid == 0 {
+        let is_dynamic = data.cntlid == DYNAMIC_CONTROLLER;
+        let new = NewController {
+            service,
+            host_nqn: host_nqn.clone(),
+            host_id: data.hostid,
+            peer: conn.peer,
+            keep_alive_ms: asked.kato_ms,
+            admin: conn.token,
+            now_ns: core.now_ns,
+        };
+        let created = if is_dynamic { controllers.create(new) } else { None };
+        created.ok_or_else(|| match is_dynamic {
+            true => (Status::CONNECT_CONTROLLER_BUSY, 0),
+            false => Connect::invalid(true, Connect::AT_CNTLID),
+        })
+    } else {
+        match controllers.get(data.cntlid).filter(|controller| controller.service == service) {
+            None => Err(Connect::invalid(true, Connect::AT_CNTLID)),
+            Some(of_host) if of_host.host_nqn != host_nqn || of_host.host_id != data.hostid => {
+                Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0))
+            }
+            Some(disabled) if !disabled.enabled.load(Ordering::Acquire) => {
+                Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0))
+            }
+            Some(controller) => match controller.lock().queues.entry(asked.qid) {
+                Entry::Occupied(_) => Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0)),
+                Entry::Vacant(free) => {
+                    free.insert(IoQueue { token: conn.token, peer: conn.peer });
+                    Ok(Arc::clone(controller))
+                }
+            },
+        }
+    };
+    let controller = controller.inspect_err(|_| controllers.host_disconnects(tenant))?;
+    drop(controllers);
+    let authenticator = shared.authenticator();
+    conn.exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), asked.qid));
+    let id = controller.id;
+    conn.tenant = tenant;
+    conn.queue_id = asked.qid;
+    conn.queue_entries = entries as u16;
+    conn.no_flow_control = asked.cattr & Connect::NO_FLOW_CONTROL != 0;
+    conn.subsystem = core.subsystem(service);
+    conn.controller = Some(controller);
+    conn.phase = Phase::Ready;
+    core.connected(asked.qid == 0, tenant, host_nqn.as_str());
+    Ok(Connect::accepted(id, conn.exchange.is_some()))
+}
+
+/// Whether the command is part of an authentication, or ends the queue.
+pub(super) fn is_authentication(command: &Command) -> bool {
+    command.is_fabrics()
+        && matches!(
+            command.fctype(),
+            fabrics::AUTHENTICATION_SEND | fabrics::AUTHENTICATION_RECEIVE | fabrics::DISCONNECT
+        )
+}
+
+/// A Fabrics command of a connected queue.
+pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    match command.fctype() {
+        fabrics::CONNECT => conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0),
+        fabrics::PROPERTY_GET if conn.is_admin() => match property_get(conn, core, command) {
+            Some(value) => conn.respond(core, command.cid, Status::SUCCESS, value),
+            None => conn.respond(core, command.cid, invalid, 0),
+        },
+        fabrics::PROPERTY_SET if conn.is_admin() => {
+            let status = property_set(conn, core, command);
+            conn.respond(core, command.cid, status, 0);
+        }
+        fabrics::AUTHENTICATION_SEND => authentication_send(conn, core, command, data),
+        fabrics::AUTHENTICATION_RECEIVE => authentication_receive(conn, core, command),
+        fabrics::DISCONNECT if !conn.is_admin() => {
+            conn.respond(core, command.cid, Status::SUCCESS, 0);
+            // Closed when the response is out; the host must not send more.
+            conn.hang_up(core);
+        }
+        fabrics::DISCONNECT => conn.respond(core, command.cid, Status::INVALID_QUEUE_TYPE.do_not_retry(), 0),
+        _ => conn.respond(core, command.cid, invalid, 0),
+    }
+}
+
+fn property_get(conn: &mut Connection, core: &Core, command: &Command) -> Option<u64> {
+    let access = PropertyAccess::of(command);
+    let controller = conn.controller.as_ref()?;
+    let capabilities =
+        Capabilities { queue_entries: core.shared.options.limits.queue_depth.into(), timeout_ms: READY_TIMEOUT_MS };
+    let state = controller.lock();
+    match (access.offset, access.bytes) {
+        (property::CAP, 8) => Some(capabilities.value()),
+        (property::VS, 4) => Some(property::VERSION_1_4.into()),
+        (property::CC, 4) => Some(state.configuration.0.into()),
+        (property::CSTS, 4) => Some(state.status.value().into()),
+        _ => None,
+    }
+}
+
+fn property_set(conn: &mut Connection, core: &mut Core, command: &Command) -> Status {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let access = PropertyAccess::of(command);
+    if (access.offset, access.bytes) != (property::CC, 4) {
+        return invalid;
+    }
+    let Some(controller) = conn.controller.clone() else { return Status::INTERNAL_ERROR };
+    let new = Configuration(access.value as u32);
+    let mut state = controller.lock();
+    if new.is_enabled() && !state.configuration.is_enabled() {
+        let is_possible = new.command_set() == 0 || new.command_set() == 6;
+        if !is_possible || new.memory_page_shift() != 0 || new.arbitration() != 0 {
+            return invalid;
+        }
+        state.status.ready = true;
+        state.status.shutdown = 0;
+    }
+    let resets = !new.is_enabled() && state.configuration.is_enabled();
+    state.configuration = new;
+    if new.shutdown() != 0 {
+        state.status.shutdown = 2;
+    }
+    if resets {
+        state.status.ready = false;
+        state.status.shutdown = 0;
+        state.features.clear();
+    }
+    controller.enabled.store(new.is_enabled() && new.shutdown() == 0, Ordering::Release);
+    if resets || new.shutdown() != 0 {
+        // I/O queues end with a reset or a shutdown; what their hosts still wanted from them is theirs to repeat.
+        for IoQueue { token, .. } in std::mem::take(&mut state.queues).into_values() {
+            core.shared.send(token.reactor, Message::Close(token));
+        }
+    }
+    Status::SUCCESS
+}
+
+/// Hands the message over to be examined: the answer follows when it has been.
+fn authentication_send(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
+    let asked = Authentication::of(command);
+    let is_ours = asked.secp == Authentication::NVME && asked.spsp0 == 1 && asked.spsp1 == 1;
+    let Some(place) = &mut conn.exchange else {
+        return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
+    };
+    if !is_ours || asked.length as usize != data.len() || data.is_empty() {
+        conn.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
+        return conn.hang_up(core);
+    }
+    let exchange = std::mem::replace(place, Box::new(Closed));
+    let message = data.to_vec();
+    let examination = Examination { queue: conn.token, cid: command.cid, exchange, message, accepted: false };
+    Examiner::examine(&core.shared, examination);
+}
+
+/// Answers the command whose message has been examined.
+pub(super) fn examined(conn: &mut Connection, core: &mut Core, examination: Examination) {
+    let status = if examination.accepted { Status::SUCCESS } else { Status::INVALID_FIELD.do_not_retry() };
+    conn.exchange = Some(examination.exchange);
+    conn.respond(core, examination.cid, status, 0);
+    if !examination.accepted {
+        conn.hang_up(core);
+    }
+    forget_if_done(conn);
+}
+
+/// An exchange that has let the host in has no more to say: commands go their way without asking it.
+fn forget_if_done(conn: &mut Connection) {
+    if conn.exchange.as_ref().is_some_and(|exchange| exchange.state() == ExchangeState::Done) {
+        conn.exchange = None;
+    }
+}
+
+fn authentication_receive(conn: &mut Connection, core: &mut Core, command: &Command) {
+    let asked = Authentication::of(command);
+    let is_ours = asked.secp == Authentication::NVME && asked.spsp0 == 1 && asked.spsp1 == 1;
+    let capacity = asked.length as usize;
+    let Some(exchange) = &mut conn.exchange else {
+        return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
+    };
+    if !is_ours || capacity == 0 || capacity > 64 << 10 || command.sgl.length as usize != capacity {
+        return conn.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
+    }
+    let mut message = exchange.send(capacity);
+    let failed = exchange.state() == ExchangeState::Failed || message.len() > capacity;
+    if message.len() > capacity {
+        return conn.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
+    }
+    message.resize(capacity, 0);
+    conn.respond_data(core, command.cid, &message);
+    if failed {
+        conn.hang_up(core);
+    }
+    forget_if_done(conn);
+}

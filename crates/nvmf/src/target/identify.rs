@@ -1,0 +1,162 @@
+//! What Identify gives.
+
+use std::sync::Arc;
+
+use super::admin::EVENT_REQUESTS_LESS_ONE;
+use super::configuration::{Namespace, Subsystem};
+use super::controller::{Controller, Service};
+use super::core::Core;
+use super::logs;
+use crate::spec::{
+    Command, DISCOVERY_NQN, Identify, IdentifyController, IdentifyNamespace, LbaFormat, NamespaceIds, Nqn, Status,
+    Text, cns, feature, namespace_list, oncs, property,
+};
+
+/// The structure that an Identify command asks for.
+///
+/// # Errors
+/// Invalid Field for structures that do not exist, Invalid Namespace for namespaces that do not.
+pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command) -> Result<Vec<u8>, Status> {
+    let asked = Identify::of(command);
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let subsystem = match controller.service {
+        Service::Discovery => {
+            return if asked.cns == cns::CONTROLLER {
+                Ok(discovery_controller(core, controller))
+            } else {
+                Err(invalid)
+            };
+        }
+        Service::Subsystem(uid) => core.configuration.subsystems.iter().find(|subsystem| subsystem.uid == uid),
+    };
+    let subsystem = subsystem.ok_or(Status::INTERNAL_ERROR)?;
+    match asked.cns {
+        cns::CONTROLLER => Ok(io_controller(core, controller, subsystem)),
+        cns::ACTIVE_NAMESPACES => {
+            if command.nsid >= 0xffff_fffe {
+                return Err(Status::INVALID_NAMESPACE.do_not_retry());
+            }
+            Ok(namespace_list(subsystem.namespaces.keys().copied(), command.nsid).to_vec())
+        }
+        cns::NAMESPACE => match active(subsystem, command.nsid)? {
+            Some(it) => Ok(namespace(it).write().to_vec()),
+            // A valid number without a namespace: all zeros.
+            None => Ok(vec![0; 4096]),
+        },
+        cns::NAMESPACE_IDS => {
+            let it = active(subsystem, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+            let uuid = Some(it.spec.uuid.unwrap_or(it.entry.uuid));
+            Ok(NamespaceIds { eui64: it.spec.eui64, nguid: it.spec.nguid, uuid }.write().to_vec())
+        }
+        // The NVM command set has nothing to add, and no limits below MDTS.
+        cns::NAMESPACE_CSI if asked.csi == 0 => {
+            active(subsystem, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+            Ok(vec![0; 4096])
+        }
+        cns::CONTROLLER_CSI if asked.csi == 0 => Ok(vec![0; 4096]),
+        cns::NAMESPACE_INDEPENDENT => {
+            let it = active(subsystem, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+            let own = namespace(it);
+            let mut page = vec![0; 4096];
+            (page[1], page[8]) = (own.nmic, own.nsattr);
+            page[14] = 1; // NSTAT: ready
+            Ok(page)
+        }
+        _ => Err(invalid),
+    }
+}
+
+fn active(subsystem: &Subsystem, nsid: u32) -> Result<Option<&Namespace>, Status> {
+    if nsid == 0 || nsid > subsystem.spec.max_namespaces {
+        return Err(Status::INVALID_NAMESPACE.do_not_retry());
+    }
+    Ok(subsystem.namespaces.get(&nsid))
+}
+
+fn namespace(it: &Namespace) -> IdentifyNamespace {
+    let device = &it.entry.device;
+    let block = device.block_bytes();
+    let blocks = device.bytes() / u64::from(block);
+    IdentifyNamespace {
+        nsze: blocks,
+        ncap: blocks,
+        nuse: blocks,
+        nmic: 1,
+        dlfeat: 0b1001, // deallocated blocks read as zeros; Write Zeroes may deallocate
+        nsattr: u8::from(device.read_only()),
+        nguid: it.spec.nguid.unwrap_or_default(),
+        eui64: it.spec.eui64.unwrap_or_default(),
+        nvmcap: u128::from(blocks) * u128::from(block),
+        lbaf: std::array::from_fn(|i| LbaFormat {
+            lbads: if i == 0 { block.trailing_zeros() as u8 } else { 0 },
+            ..LbaFormat::default()
+        }),
+        ..IdentifyNamespace::default()
+    }
+}
+
+/// What both kinds of controllers say.
+fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> IdentifyController {
+    let options = &core.shared.options;
+    IdentifyController {
+        fr: Text::new(&options.firmware),
+        mdts: (options.max_io_bytes / 4096).trailing_zeros() as u8,
+        cntlid: controller.id,
+        ver: property::VERSION_1_4,
+        ctratt: 1 | 1 << 6, // 128-bit host identifiers; any command keeps the controller alive
+        aerl: EVENT_REQUESTS_LESS_ONE,
+        acl: 3,
+        frmw: 0b11,
+        lpa: 0b100,
+        kas: 10,
+        maxcmd: options.limits.queue_depth,
+        sgls: 1 | 1 << 20 | 1 << 21,
+        subnqn: subsystem_nqn.field(),
+        ioccsz: 4,
+        iorcsz: 1,
+        msdbd: 1,
+        ..IdentifyController::default()
+    }
+}
+
+fn discovery_controller(core: &Core, controller: &Controller) -> Vec<u8> {
+    let nqn: Result<Nqn, _> = DISCOVERY_NQN.parse();
+    let Ok(nqn) = nqn else { return vec![0; 4096] };
+    IdentifyController {
+        sn: Text::new("00000000000000000000"),
+        mn: Text::new("Plimsoll discovery"),
+        cntrltype: 2,
+        oaes: feature::EVENT_DISCOVERY,
+        ..common(core, controller, &nqn)
+    }
+    .write()
+    .to_vec()
+}
+
+fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) -> Vec<u8> {
+    let options = &core.shared.options;
+    let bytes: u128 = subsystem.namespaces.values().map(|it| u128::from(it.entry.device.bytes())).sum();
+    IdentifyController {
+        sn: Text::new(&subsystem.spec.serial),
+        mn: Text::new(&subsystem.spec.model),
+        cmic: 0b11,
+        cntrltype: 1,
+        oaes: feature::EVENT_NAMESPACE,
+        lpa: 0b110,
+        wctemp: logs::WARNING_KELVINS,
+        cctemp: logs::CRITICAL_KELVINS,
+        tnvmcap: bytes,
+        sqes: 0x66,
+        cqes: 0x44,
+        nn: subsystem.spec.max_namespaces,
+        mnan: subsystem.spec.max_namespaces,
+        oncs: oncs::COMPARE | oncs::DATASET_MANAGEMENT | oncs::WRITE_ZEROES,
+        vwc: 0b101,
+        ioccsz: (64 + options.in_capsule_bytes) / 16,
+        ofcs: 1,
+        psd0_mp: 2500,
+        ..common(core, controller, &subsystem.nqn)
+    }
+    .write()
+    .to_vec()
+}

@@ -1,0 +1,584 @@
+//! I/O commands from capsule to response: checked, admitted, given to the device, answered.
+//!
+//! ```text
+//! start ─► admit ─┬─► granted ─► (write: R2T, data) ─► to_device ─► device_done ─► finish ─► sent: release
+//!                 └─► held ────► released by the pacer ─┘
+//! ```
+//!
+//! A write is held before its R2T: the host keeps the data until there is room for them. Only what comes in a capsule is
+//! taken unasked, from a reserve of its own.
+
+use pace::{Admit, Op, Refusal};
+
+use super::command::{Slot, Stage};
+use super::connection::{Connection, Sink};
+use super::core::{Core, Flight};
+use super::stats::HostStats;
+use crate::device::{Done, Io, IoKind, charged_bytes};
+use crate::pdu::{C2hData, Fault, Kind, Layout, MAX_HEADER_BYTES, R2t, digest};
+use crate::spec::opcode::io::{COMPARE, DATASET_MANAGEMENT, FLUSH, READ, WRITE, WRITE_ZEROES};
+use crate::spec::{Command, Data, Range, Status};
+
+/// Where the device's data are, and how many bytes travel from or to the host.
+struct Request {
+    offset: u64,
+    len: u64,
+    data_len: u32,
+}
+
+/// Takes an I/O command that has just arrived; where the data of its capsule go.
+///
+/// # Errors
+/// More commands than the queue has entries.
+#[inline]
+pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Fault> {
+    if conn.slots.used() >= usize::from(conn.queue_entries) {
+        let used = conn.slots.used() as u64;
+        return Err(Fault::limit(Kind::CapsuleCmd, "outstanding commands", used, "more than the queue has entries"));
+    }
+    match check(conn, core, command, layout) {
+        Ok(slot) => Ok(slot),
+        Err(status) => {
+            conn.respond(core, command.cid, status, 0);
+            let tenant = conn.tenant;
+            core.host(tenant).errors += 1;
+            Ok(Sink::Nothing)
+        }
+    }
+}
+
+#[inline]
+fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Status> {
+    if !conn.is_enabled() {
+        return Err(Status::COMMAND_SEQUENCE_ERROR);
+    }
+    let Some(namespace) = conn.namespace(core, command.nsid) else {
+        return Err(Status::INVALID_NAMESPACE.do_not_retry());
+    };
+    if command.fuse() != 0 {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    let request = request(command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;
+    if namespace.read_only && matches!(command.opcode, WRITE | WRITE_ZEROES | DATASET_MANAGEMENT) {
+        return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
+    }
+    let (channel, device_uid) = (namespace.channel, namespace.device_uid);
+    let (drive, zeros) = (namespace.drive, namespace.reads_zeros);
+    let is_from_host = matches!(command.opcode, WRITE | COMPARE | DATASET_MANAGEMENT);
+    let mut host_len = request.data_len;
+    let mut in_capsule = false;
+    if request.data_len > 0 {
+        match command.sgl.data()? {
+            Data::InCapsule { offset, length } => {
+                if !is_from_host {
+                    return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry());
+                }
+                if offset != 0 {
+                    return Err(Status::SGL_OFFSET_INVALID.do_not_retry());
+                }
+                if length != layout.data_bytes || length < request.data_len || length > conn.in_capsule_bytes {
+                    return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+                }
+                (host_len, in_capsule) = (length, true);
+            }
+            Data::Transport { length } => {
+                if length < request.data_len || length > conn.max_io_bytes.max(4096) {
+                    return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+                }
+                if is_from_host {
+                    host_len = length;
+                }
+            }
+        }
+    }
+    if layout.data_bytes > 0 && !in_capsule {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    let index = conn.slots.take();
+    let charged = charged_bytes(host_len) * if command.opcode == COMPARE { 2 } else { 1 };
+    conn.slots[index] = Slot {
+        stage: if in_capsule { Stage::Capsule } else { Stage::Unadmitted },
+        opcode: command.opcode,
+        fua: command.cdw12 & Command::FUA != 0 && matches!(command.opcode, WRITE | WRITE_ZEROES),
+        cid: command.cid,
+        nsid: command.nsid,
+        channel,
+        device_uid,
+        drive,
+        offset: request.offset,
+        len: request.len,
+        data_len: host_len,
+        charged,
+        zeros: zeros && command.opcode == READ,
+        arrived_ns: core.now_ns,
+        progress_ns: core.now_ns,
+        ..Slot::free()
+    };
+    core.pending_io += 1;
+    if in_capsule {
+        room_for_capsule(conn, core, index);
+        return Ok(Sink::Command(index));
+    }
+    admit(conn, core, index);
+    Ok(Sink::Nothing)
+}
+
+/// What the command asks of the device.
+#[inline]
+fn request(command: &Command, block_shift: u32, bytes: u64, max_io_bytes: u32) -> Result<Request, Status> {
+    match command.opcode {
+        READ | WRITE | COMPARE | WRITE_ZEROES => {
+            let len = u64::from(command.block_count()) << block_shift;
+            let end = command.slba().checked_add(u64::from(command.block_count()));
+            if end.is_none_or(|end| end > bytes >> block_shift) {
+                return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
+            }
+            let offset = command.slba() << block_shift;
+            if command.opcode == WRITE_ZEROES {
+                return Ok(Request { offset, len, data_len: 0 });
+            }
+            if len > u64::from(max_io_bytes) {
+                return Err(Status::INVALID_FIELD.do_not_retry()); // beyond MDTS
+            }
+            Ok(Request { offset, len, data_len: len as u32 })
+        }
+        FLUSH => Ok(Request { offset: 0, len: 0, data_len: 0 }),
+        DATASET_MANAGEMENT => {
+            // `len` counts ranges; without the attribute that asks for deallocation there is nothing to do.
+            let count = Range::count(command);
+            let len = if command.cdw11 & Range::DEALLOCATE == 0 { 0 } else { count as u64 };
+            Ok(Request { offset: 0, len, data_len: (count * Range::BYTES) as u32 })
+        }
+        _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+    }
+}
+
+/// A buffer for the data that follow in the capsule; without one the connection waits.
+pub(super) fn room_for_capsule(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
+    let slot = &mut conn.slots[index];
+    let bytes = charged_bytes(slot.data_len);
+    // Alone it always has room: a reserve smaller than a capsule must not stop everything.
+    let has_room = core.reserve_used == 0 || core.reserve_used + u64::from(bytes) <= core.share.reserve_bytes;
+    if has_room && let Ok(buffer) = core.pool.take(slot.data_len as usize) {
+        core.reserve_used += u64::from(bytes);
+        slot.reserved = bytes;
+        slot.buffer = Some(buffer);
+        return true;
+    }
+    conn.stall(core, index);
+    false
+}
+
+/// The data of a capsule are complete.
+pub(super) fn capsule_arrived(conn: &mut Connection, core: &mut Core, index: u16) {
+    if conn.slots[index].status.is_ok() {
+        conn.slots[index].stage = Stage::Unadmitted;
+        admit(conn, core, index);
+    } else {
+        finish(conn, core, index, conn.slots[index].status);
+    }
+}
+
+/// Asks the pacer; the command goes on at once, when it is released, or when the pacer can remember it.
+#[inline]
+pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
+    let slot = &mut conn.slots[index];
+    let op = Op {
+        drive: slot.drive,
+        tenant: conn.tenant,
+        queue: conn.token.index,
+        bytes: slot.charged,
+        write: matches!(slot.opcode, WRITE | WRITE_ZEROES | DATASET_MANAGEMENT),
+        admin: false,
+        cookie: u64::from(conn.token.index) << 16 | u64::from(index),
+    };
+    let host = core.host(conn.tenant);
+    let beyond = conn
+        .bytes_limit
+        .is_some_and(|limit| host.in_flight_bytes > 0 && host.in_flight_bytes + u64::from(op.bytes) > limit);
+    if beyond {
+        conn.stall(core, index);
+        return false;
+    }
+    match core.pacer.admit(core.now_ns, op) {
+        Admit::Go(id) => {
+            core.host(conn.tenant).in_flight_bytes += u64::from(op.bytes);
+            conn.slots[index].op = id;
+            granted(conn, core, index);
+        }
+        Admit::Held(id) => {
+            let host = core.host(conn.tenant);
+            host.in_flight_bytes += u64::from(op.bytes);
+            host.held_now += 1;
+            let slot = &mut conn.slots[index];
+            (slot.op, slot.stage) = (id, Stage::Held);
+        }
+        Admit::Refused(Refusal::Full) => {
+            conn.stall(core, index);
+            return false;
+        }
+        Admit::Refused(Refusal::TooLarge | Refusal::UnknownId) => {
+            finish(conn, core, index, Status::INVALID_FIELD.do_not_retry());
+        }
+    }
+    true
+}
+
+/// A held command that the pacer has let go.
+pub(super) fn released(conn: &mut Connection, core: &mut Core, index: u16) {
+    core.host(conn.tenant).held_now -= 1;
+    granted(conn, core, index);
+}
+
+/// The command has its place: its data are asked for, or it goes to the device.
+#[inline]
+fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
+    let slot = &mut conn.slots[index];
+    slot.admitted = true;
+    core.reserve_used -= u64::from(std::mem::take(&mut slot.reserved));
+    let is_from_host = matches!(slot.opcode, WRITE | COMPARE | DATASET_MANAGEMENT);
+    if slot.data_len > 0 && !slot.zeros && slot.buffer.is_none() {
+        match core.pool.take(slot.data_len as usize) {
+            Ok(buffer) => slot.buffer = Some(buffer),
+            Err(_) => return finish(conn, core, index, Status::INTERNAL_ERROR),
+        }
+        if is_from_host {
+            slot.stage = Stage::Data;
+            slot.progress_ns = core.now_ns;
+            let ready = R2t { cid: slot.cid, ttag: index, offset: 0, length: slot.data_len };
+            let agreement = conn.receiver.agreement;
+            conn.out.head(MAX_HEADER_BYTES, |out| ready.write(&agreement, out));
+            return conn.mark_dirty(core);
+        }
+    }
+    data_complete(conn, core, index);
+}
+
+/// All that the host sends for the command is here.
+#[inline]
+pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) {
+    let slot = &mut conn.slots[index];
+    if !slot.status.is_ok() {
+        let status = slot.status;
+        return finish(conn, core, index, status);
+    }
+    if slot.opcode == COMPARE {
+        slot.expected = slot.buffer.take();
+        match core.pool.take(slot.data_len as usize) {
+            Ok(buffer) => slot.buffer = Some(buffer),
+            Err(_) => return finish(conn, core, index, Status::INTERNAL_ERROR),
+        }
+    }
+    to_device(conn, core, index);
+}
+
+/// Gives the device what is left to do.
+fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
+    let token = conn.token;
+    let slot = &mut conn.slots[index];
+    if !core.reaches(slot.channel, slot.device_uid) {
+        // The namespace has gone while the command waited.
+        return finish(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
+    }
+    let (mut offset, mut len) = (slot.offset + slot.moved, slot.len - slot.moved);
+    let kind = match slot.opcode {
+        READ | COMPARE => IoKind::Read,
+        WRITE => IoKind::Write,
+        WRITE_ZEROES => IoKind::WriteZeroes,
+        FLUSH => IoKind::Flush,
+        _ => {
+            match next_range(conn, core, index) {
+                Ok(Some(range)) => (offset, len) = range,
+                Ok(None) => return finish(conn, core, index, Status::SUCCESS),
+                Err(status) => return finish(conn, core, index, status),
+            }
+            IoKind::Deallocate
+        }
+    };
+    let slot = &mut conn.slots[index];
+    slot.stage = Stage::Device;
+    let carries_data = matches!(kind, IoKind::Read | IoKind::Write);
+    let buffer = if carries_data { slot.buffer.take() } else { None };
+    let skip = if carries_data { slot.moved as u32 } else { 0 };
+    let flight = Flight {
+        connection: token,
+        slot: index,
+        op: slot.op,
+        channel: slot.channel,
+        since_ns: core.now_ns,
+        is_write: kind.is_write(),
+    };
+    let fua = slot.fua;
+    core.submit(flight, Io { tag: 0, kind, fua, offset, len, buffer, skip });
+}
+
+/// The next range of a Dataset Management command in bytes; `moved` counts ranges.
+fn next_range(conn: &mut Connection, core: &Core, index: u16) -> Result<Option<(u64, u64)>, Status> {
+    let slot = &conn.slots[index];
+    if slot.len == 0 {
+        return Ok(None); // no attribute that asks for anything
+    }
+    let Some(buffer) = &slot.buffer else { return Ok(None) };
+    let (at, count) = (slot.moved as usize, slot.len as usize);
+    let Some(namespace) = conn.namespace(core, slot.nsid) else {
+        return Err(Status::INVALID_NAMESPACE.do_not_retry());
+    };
+    let (shift, bytes) = (namespace.block_shift, namespace.device.bytes());
+    let ranges = || Range::all(buffer.as_slice()).take(count);
+    // All are looked at before the first is carried out.
+    let fits = |range: &Range| range.slba.checked_add(u64::from(range.blocks)).is_some_and(|end| end <= bytes >> shift);
+    if at == 0 && !ranges().all(|range| fits(&range)) {
+        return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
+    }
+    let next = ranges().enumerate().skip(at).find(|(_, range)| range.blocks > 0);
+    conn.slots[index].moved = next.as_ref().map_or(count as u64, |(at, _)| *at as u64);
+    Ok(next.map(|(_, range)| (range.slba << shift, u64::from(range.blocks) << shift)))
+}
+
+/// The device has ended (a part of) the command.
+pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, done: Done) {
+    let slot = &mut conn.slots[index];
+    if done.buffer.is_some() {
+        slot.buffer = done.buffer;
+    }
+    let moved = match done.result {
+        Ok(moved) => moved,
+        Err(errno) => {
+            let status = status_of(errno, slot.opcode);
+            return finish(conn, core, index, status);
+        }
+    };
+    match slot.opcode {
+        READ | WRITE | COMPARE => {
+            slot.moved += moved;
+            if slot.moved < slot.len {
+                if moved == 0 {
+                    // Nothing more comes: a file that has become shorter than its namespace.
+                    let status = status_of(crate::device::EIO, slot.opcode);
+                    return finish(conn, core, index, status);
+                }
+                return to_device(conn, core, index);
+            }
+        }
+        DATASET_MANAGEMENT => {
+            slot.moved += 1;
+            if slot.moved < slot.len {
+                return to_device(conn, core, index);
+            }
+        }
+        _ => {}
+    }
+    let is_equal = slot.opcode != COMPARE || {
+        let len = slot.len as usize;
+        let both = slot.buffer.as_ref().zip(slot.expected.as_ref());
+        both.is_some_and(|(device, host)| device.as_slice()[..len] == host.as_slice()[..len])
+    };
+    finish(conn, core, index, if is_equal { Status::SUCCESS } else { Status::COMPARE_FAILURE.do_not_retry() });
+}
+
+fn status_of(errno: i32, opcode: u8) -> Status {
+    const ENOSPC: i32 = 28;
+    const EROFS: i32 = 30;
+    const EDQUOT: i32 = 122;
+    match (errno, opcode) {
+        (ENOSPC | EDQUOT, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
+        (EROFS, _) => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
+        (crate::device::EIO, READ | COMPARE) => Status::UNRECOVERED_READ_ERROR,
+        (crate::device::EIO, WRITE | WRITE_ZEROES) => Status::WRITE_FAULT,
+        _ => Status::INTERNAL_ERROR,
+    }
+}
+
+/// Answers the command.
+#[inline]
+pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
+    count(conn, core, index, status);
+    let slot = &mut conn.slots[index];
+    let cid = slot.cid;
+    if slot.opcode != READ || !status.is_ok() {
+        release(conn, core, index);
+        return conn.respond(core, cid, status, 0);
+    }
+    slot.stage = Stage::Sending;
+    let (length, zeros) = (slot.data_len, slot.zeros);
+    let buffer = slot.buffer.take();
+    // No response follows where the host needs none to know how far its queue has been read.
+    let success = conn.no_flow_control;
+    let agreement = conn.receiver.agreement;
+    let header = C2hData { cid, offset: 0, length, last: true, success };
+    conn.out.head(MAX_HEADER_BYTES, |out| header.write(&agreement, out));
+    let mut data_digest = 0;
+    match buffer {
+        Some(buffer) if !zeros => {
+            if agreement.data_digest {
+                data_digest = digest::of(&buffer.as_slice()[..length as usize]);
+            }
+            conn.out.data(buffer, length as usize);
+        }
+        unused => {
+            core.free.extend(unused);
+            if agreement.data_digest {
+                data_digest = conn.digest_of_zeros(length);
+            }
+            conn.out.zeros(length as usize);
+        }
+    }
+    if agreement.data_digest {
+        conn.out.bytes(&data_digest.to_le_bytes());
+    }
+    if success {
+        conn.mark_dirty(core);
+    } else {
+        conn.respond(core, cid, status, 0);
+    }
+    conn.out.end(index);
+}
+
+#[inline]
+fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
+    let slot = &conn.slots[index];
+    let (opcode, len, arrived_ns) = (slot.opcode, slot.len, slot.arrived_ns);
+    let (channel, uid) = (slot.channel, slot.device_uid);
+    let latency_ns = core.now_ns.saturating_sub(arrived_ns);
+    core.completed_io += 1;
+    let tenant = conn.tenant;
+    let mine = core.channels.get(channel).filter(|open| open.uid == uid);
+    let row = mine.and_then(|open| open.row);
+    if let Some(board) = &core.shared.board {
+        let op = match opcode {
+            READ => ::live::Op::Read,
+            WRITE => ::live::Op::Write,
+            _ => ::live::Op::Other,
+        };
+        match status.is_ok() {
+            true => core.rows.count(board, op, row, tenant, len, latency_ns),
+            false => core.rows.error(board, op, row, tenant),
+        }
+    }
+    if !status.is_ok() {
+        core.host(tenant).errors += 1;
+        return;
+    }
+    if matches!(opcode, READ | WRITE | COMPARE) {
+        core.bytes += len;
+    }
+    let host: &mut HostStats = core.host(tenant);
+    match opcode {
+        READ | COMPARE => {
+            host.reads += 1;
+            host.read_bytes += len;
+            host.latency_ns += latency_ns;
+        }
+        WRITE | WRITE_ZEROES => {
+            host.writes += 1;
+            host.write_bytes += len;
+            host.latency_ns += latency_ns;
+        }
+        _ => {}
+    }
+    let Some(open) = core.channels.get_mut(channel).filter(|open| open.uid == uid) else { return };
+    match opcode {
+        READ | COMPARE => {
+            open.stats.reads += 1;
+            open.stats.read_bytes += len;
+        }
+        WRITE | WRITE_ZEROES => {
+            open.stats.writes += 1;
+            open.stats.write_bytes += len;
+        }
+        FLUSH => open.stats.flushes += 1,
+        _ => open.stats.deallocates += 1,
+    }
+}
+
+/// The command is over: what it held is given back.
+#[inline]
+pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
+    let slot = &mut conn.slots[index];
+    core.free.extend(slot.buffer.take());
+    core.free.extend(slot.expected.take());
+    core.give_free();
+    core.reserve_used -= u64::from(std::mem::take(&mut slot.reserved));
+    let (admitted, held, op) = (slot.admitted, slot.stage == Stage::Held, slot.op);
+    let charged = u64::from(slot.charged);
+    conn.slots.give(index);
+    core.pending_io -= 1;
+    if admitted {
+        core.complete(op);
+    }
+    if admitted || held {
+        core.host(conn.tenant).in_flight_bytes -= charged;
+    }
+}
+
+/// Takes a command back that the pacer still holds; whether it was so.
+pub(super) fn abort_held(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
+    let held = |(index, slot): (u16, &mut Slot)| (slot.cid == cid && slot.stage == Stage::Held).then_some(index);
+    let Some(index) = conn.slots.iter_mut().find_map(held) else { return false };
+    forget_held(conn, core, index);
+    conn.respond(core, cid, Status::ABORTED_BY_REQUEST, 0);
+    true
+}
+
+/// Commands that have been held for too long go back to their host, to be sent again.
+pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64) {
+    let now_ns = core.now_ns;
+    let late = |(index, slot): (u16, &mut Slot)| {
+        let is_late = slot.stage == Stage::Held && now_ns.saturating_sub(slot.arrived_ns) > longest_ns;
+        is_late.then_some((index, slot.cid))
+    };
+    let late: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(late).collect();
+    for (index, cid) in late {
+        forget_held(conn, core, index);
+        conn.respond(core, cid, Status::COMMAND_INTERRUPTED, 0);
+    }
+}
+
+/// Held commands whose namespace is no longer what it was when they came fail now, not when their turn comes.
+pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
+    let orphan = |(index, slot): (u16, &mut Slot)| {
+        (slot.stage == Stage::Held && !core.reaches(slot.channel, slot.device_uid)).then_some((index, slot.cid))
+    };
+    let orphans: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(orphan).collect();
+    for (index, cid) in orphans {
+        forget_held(conn, core, index);
+        conn.respond(core, cid, Status::INVALID_NAMESPACE.do_not_retry(), 0);
+    }
+}
+
+/// A held command is no more: neither the pacer nor the connection remembers it.
+pub(super) fn forget_held(conn: &mut Connection, core: &mut Core, index: u16) {
+    let op = conn.slots[index].op;
+    core.pacer.abort(core.now_ns, op);
+    core.host(conn.tenant).held_now -= 1;
+    release(conn, core, index);
+}
+
+/// Everything of a connection that ends: held commands are forgotten, buffers given back. What is in a device stays there; its end
+/// finds nobody, and gives back what it held.
+pub(super) fn drop_all(conn: &mut Connection, core: &mut Core, but_what_is_being_sent: bool) {
+    if !but_what_is_being_sent {
+        conn.out.abandon(&mut core.free);
+        core.give_free();
+    }
+    let all: Vec<(u16, Stage)> = conn.slots.iter_mut().map(|(index, slot)| (index, slot.stage)).collect();
+    for (index, stage) in all {
+        if conn.slots[index].admin.is_some() {
+            conn.slots[index].buffer = None;
+            conn.slots.give(index);
+            continue;
+        }
+        match stage {
+            Stage::Held => forget_held(conn, core, index),
+            Stage::Sending if but_what_is_being_sent => {}
+            Stage::Device => {
+                // The flight owns the op now.
+                conn.slots[index].admitted = false;
+                let charged = u64::from(conn.slots[index].charged);
+                core.host(conn.tenant).in_flight_bytes -= charged;
+                release(conn, core, index);
+            }
+            _ => release(conn, core, index),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Log pages.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::connection::Connection;
+use super::controller::{Controller, Service};
+use super::core::Core;
+use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
+use crate::spec::opcode::{admin, io};
+use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn, Status, Text, namespace_list};
+
+/// Above it a drive would warn: no drive is that hot here.
+pub(super) const WARNING_KELVINS: u16 = 343;
+pub(super) const CRITICAL_KELVINS: u16 = 373;
+const ROOM_KELVINS: u16 = 298;
+
+/// The whole page.
+///
+/// # Errors
+/// Invalid Log Page for those that the controller does not have.
+pub(super) fn page(
+    core: &Core,
+    conn: &Connection,
+    controller: &Arc<Controller>,
+    nsid: u32,
+    asked: &GetLogPage,
+) -> Result<Vec<u8>, Status> {
+    match (asked.lid, controller.service) {
+        (log::DISCOVERY, Service::Discovery) => Ok(discovery(core, conn, controller)),
+        (log::ERROR, Service::Subsystem(_)) => Ok(vec![0; 64]),
+        (log::SMART, Service::Subsystem(uid)) => match nsid {
+            // Of the controller: LPA says that there is none per namespace.
+            0 | 0xffff_ffff => Ok(smart(core, uid)),
+            _ => Err(Status::INVALID_NAMESPACE.do_not_retry()),
+        },
+        (log::FIRMWARE, Service::Subsystem(_)) => {
+            let frs1 = Text::new(&core.shared.options.firmware);
+            Ok(Firmware { afi: 1, frs1 }.write().to_vec())
+        }
+        (log::CHANGED_NAMESPACES, Service::Subsystem(_)) => {
+            let mut state = controller.lock();
+            let changed = if asked.retain { state.changed.clone() } else { std::mem::take(&mut state.changed) };
+            Ok(match changed.len() {
+                0..=1024 => namespace_list(changed, 0).to_vec(),
+                _ => namespace_list([u32::MAX], 0).to_vec(),
+            })
+        }
+        (log::EFFECTS, Service::Subsystem(_)) => Ok(effects().write().to_vec()),
+        _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
+    }
+}
+
+/// What this reactor has seen of the subsystem's devices.
+fn smart(core: &Core, subsystem: u64) -> Vec<u8> {
+    let mut page = Smart {
+        temperature: ROOM_KELVINS,
+        available_spare: 100,
+        spare_threshold: 10,
+        power_cycles: 1,
+        power_on_hours: u128::from(core.shared.uptime_ns() / 3_600_000_000_000),
+        ..Smart::default()
+    };
+    let (mut read, mut written) = (0u128, 0u128);
+    let namespaces = core.configuration.subsystems.iter().filter(|other| other.uid == subsystem);
+    for namespace in namespaces.flat_map(|subsystem| subsystem.namespaces.values()) {
+        for (_, open) in core.channels.iter().filter(|(_, open)| open.uid == namespace.entry.uid) {
+            page.host_reads += u128::from(open.stats.reads);
+            page.host_writes += u128::from(open.stats.writes);
+            page.media_errors += u128::from(open.stats.errors);
+            read += u128::from(open.stats.read_bytes);
+            written += u128::from(open.stats.write_bytes);
+        }
+    }
+    page.data_units_read = read.div_ceil(512_000);
+    page.data_units_written = written.div_ceil(512_000);
+    page.write().to_vec()
+}
+
+fn effects() -> Effects {
+    let mut effects = Effects::default();
+    for opcode in [
+        admin::GET_LOG_PAGE,
+        admin::IDENTIFY,
+        admin::ABORT,
+        admin::SET_FEATURES,
+        admin::GET_FEATURES,
+        admin::ASYNC_EVENT_REQUEST,
+        admin::KEEP_ALIVE,
+    ] {
+        effects.admin[usize::from(opcode)] = Effects::SUPPORTED;
+    }
+    for opcode in [io::FLUSH, io::READ, io::COMPARE] {
+        effects.io[usize::from(opcode)] = Effects::SUPPORTED;
+    }
+    for opcode in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT] {
+        effects.io[usize::from(opcode)] = Effects::SUPPORTED | Effects::CHANGES_BLOCKS;
+    }
+    effects
+}
+
+/// The subsystems that the host may connect to, each at every address; and this service itself.
+fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8> {
+    let entry = |nqn: &Nqn, address: SocketAddr, subtype: u8| {
+        // A host that came by a name of ours for "any address" is sent where it came to.
+        let ip = match (address.ip().is_unspecified(), conn.stream.local_addr()) {
+            (true, Ok(local)) => local.ip(),
+            _ => address.ip(),
+        };
+        DiscoveryEntry {
+            trtype: DiscoveryEntry::TCP,
+            adrfam: DiscoveryEntry::address_family(ip),
+            subtype,
+            treq: 1 << 2 | 0b10, // no secure channel needed; flow control can be disabled
+            portid: address.port(),
+            cntlid: 0xffff,
+            asqsz: 32,
+            trsvcid: Text::new(&address.port().to_string()),
+            subnqn: nqn.field(),
+            traddr: Text::new(&ip.to_string()),
+            ..DiscoveryEntry::default()
+        }
+    };
+    let mut entries = Vec::new();
+    if let Ok(nqn) = DISCOVERY_NQN.parse::<Nqn>() {
+        entries.push(entry(&nqn, conn.listener, DiscoveryEntry::CURRENT_DISCOVERY));
+    }
+    for subsystem in core.configuration.subsystems.iter().filter(|it| it.admits(&controller.host_nqn)) {
+        let listeners = subsystem.listeners.iter();
+        entries.extend(listeners.map(|address| entry(&subsystem.nqn, *address, DiscoveryEntry::NVM)));
+    }
+    let header = DiscoveryHeader { genctr: core.configuration.generation, numrec: entries.len() as u64, recfmt: 0 };
+    let mut page = header.write().to_vec();
+    entries.iter().for_each(|entry| page.extend_from_slice(&entry.write()));
+    page
+}

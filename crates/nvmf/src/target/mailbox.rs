@@ -1,0 +1,71 @@
+//! How other threads speak to a reactor: a queue and an event that ends its sleep.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, mpsc};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::Error;
+use super::auth::Examination;
+use super::configuration::Configuration;
+use super::stats::ReactorReport;
+
+/// Names a connection of a reactor, also after it has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Token {
+    pub reactor: u32,
+    pub index: u32,
+    /// Distinguishes connections that had the same index one after another.
+    pub generation: u32,
+}
+
+pub(super) enum Message {
+    /// The configuration changed; answer when it is in force, or why it cannot be.
+    Configure(Arc<Configuration>, mpsc::Sender<Result<(), Error>>),
+    /// Accept here from now on.
+    Listen(SocketAddr, TcpListener, mpsc::Sender<()>),
+    /// Accept there no longer.
+    Unlisten(SocketAddr, mpsc::Sender<()>),
+    /// Serve this connection, which came in on that address.
+    Serve(TcpStream, SocketAddr),
+    /// Close it: its controller is gone.
+    Close(Token),
+    /// Its controller has events for the host.
+    Events(Token),
+    /// Take a held command back: queue, command, who asked with which command.
+    Abort { queue: Token, cid: u16, asked_by: Token, asked_cid: u16 },
+    /// The answer: whether it was taken back.
+    Aborted { asked_by: Token, asked_cid: u16, aborted: bool },
+    /// A message of an authentication has been examined.
+    Examined(Examination),
+    /// Say what has been done.
+    Report(mpsc::Sender<ReactorReport>),
+    /// Take no new commands, end what is under way, close; then answer.
+    Drain(mpsc::Sender<()>),
+    /// End now.
+    Stop,
+}
+
+/// Where to put messages for a reactor.
+pub(super) struct Mailbox {
+    sender: mpsc::Sender<Message>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Mailbox {
+    /// A mailbox, its other end, and the event that becomes readable when something is in it.
+    pub fn new() -> std::io::Result<(Mailbox, mpsc::Receiver<Message>, Arc<OwnedFd>)> {
+        let (sender, receiver) = mpsc::channel();
+        let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        Ok((Mailbox { sender, wake: Arc::clone(&wake) }, receiver, wake))
+    }
+
+    /// Puts a message there. One that nobody reads any more is lost, as the reactor's connections are.
+    pub fn send(&self, message: Message) {
+        if self.sender.send(message).is_ok() {
+            // EAGAIN only if 2^64 - 1 events are unread: then it is awake anyway.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+}

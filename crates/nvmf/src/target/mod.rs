@@ -1,0 +1,557 @@
+//! The target: subsystems of namespaces, served over NVMe/TCP by reactors, with pacing in front of the devices.
+//!
+//! ```text
+//!  control thread ── Target ── Shared { configuration, controllers } ── mailboxes ─┐
+//!                                                                                   ▼
+//!  socket ─► connection (units) ─► command ─► pacing (Admission) ─► device channel ─► response ─► socket
+//!            └────────────────────────── one reactor thread ──────────────────────────┘
+//! ```
+//!
+//! A [`Target`] is a handle: every method may be called from any thread while reactors run. A change is in force on all
+//! reactors when the method returns.
+
+mod admin;
+mod auth;
+mod command;
+mod configuration;
+mod connection;
+mod controller;
+mod core;
+mod fabrics;
+mod identify;
+mod io;
+mod live;
+mod logs;
+mod mailbox;
+mod options;
+mod output;
+mod pacing;
+mod reactor;
+mod stats;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use crate::device::{Error, ErrorKind};
+use auth::Examiner;
+pub use auth::{Authenticator, Closed, Exchange, ExchangeState};
+pub use configuration::{NamespaceSpec, SubsystemSpec};
+pub use options::{Limits, Options};
+pub use stats::{
+    ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, ReactorStats, Stats, SubsystemInfo,
+};
+
+use crate::device::{DeviceSpec, Fault, Latency};
+use crate::spec::AsyncEvent;
+use configuration::Configuration;
+use controller::{Controllers, Service};
+use mailbox::{Mailbox, Message};
+use reactor::Reactor;
+
+/// The discovery service's NQN: every listener answers to it.
+pub use crate::spec::DISCOVERY_NQN;
+
+/// Connections that the kernel may hold for us before they are accepted.
+const BACKLOG: i32 = 4096;
+
+/// A running target. Clones are handles to the same one; it runs until [`Target::shutdown`].
+#[derive(Clone)]
+pub struct Target {
+    shared: Arc<Shared>,
+}
+
+/// What the control side and all reactors share.
+struct Shared {
+    options: Options,
+    /// Held while a change is made and taken up by all reactors; reactors never take it.
+    configuration: Mutex<Arc<Configuration>>,
+    controllers: Mutex<Controllers>,
+    authenticator: RwLock<Option<Arc<dyn Authenticator>>>,
+    examiner: Examiner,
+    mailboxes: Vec<Mailbox>,
+    /// Connections of each reactor.
+    connections: Vec<AtomicU32>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    started: Instant,
+    /// What `plimsoll top` looks at.
+    board: Option<::live::Board>,
+}
+
+impl Shared {
+    fn controllers(&self) -> MutexGuard<'_, Controllers> {
+        self.controllers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn configuration(&self) -> MutexGuard<'_, Arc<Configuration>> {
+        self.configuration.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn authenticator(&self) -> Option<Arc<dyn Authenticator>> {
+        self.authenticator.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn send(&self, reactor: u32, message: Message) {
+        if let Some(mailbox) = self.mailboxes.get(reactor as usize) {
+            mailbox.send(message);
+        }
+    }
+
+    /// Sends each reactor a message with a way to answer, and waits for the answers; those of reactors that have ended are missing.
+    fn ask_all<T>(&self, message: impl Fn(mpsc::Sender<T>) -> Message) -> Vec<T> {
+        let ask = |mailbox: &Mailbox| {
+            let (sender, answer) = mpsc::channel();
+            mailbox.send(message(sender));
+            answer
+        };
+        let answers: Vec<_> = self.mailboxes.iter().map(ask).collect();
+        answers.into_iter().filter_map(|answer| answer.recv().ok()).collect()
+    }
+
+    fn ask(&self, reactor: u32, message: impl Fn(mpsc::Sender<()>) -> Message) {
+        let (sender, answer) = mpsc::channel();
+        self.send(reactor, message(sender));
+        let _ = answer.recv();
+    }
+
+    /// The reactor that a new connection goes to, counted there; `None` at the limit.
+    fn place_connection(&self) -> Option<u32> {
+        let counts = self.connections.iter().map(|count| count.load(Ordering::Relaxed));
+        let (total, least) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, least), (index, count)| {
+            (total.saturating_add(count), if count < least.1 { (index, count) } else { least })
+        });
+        if total >= self.options.limits.connections {
+            return None;
+        }
+        self.connections[least.0].fetch_add(1, Ordering::Relaxed);
+        Some(least.0 as u32)
+    }
+
+    fn connection_closed(&self, reactor: u32) {
+        self.connections[reactor as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn uptime_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+}
+
+fn check(options: &mut Options) -> Result<(), Error> {
+    let fail = |line: String| Err(Error::invalid(line));
+    if !(1..=256).contains(&options.reactors) {
+        return fail(format!("{} reactors: give 1 to 256", options.reactors));
+    }
+    if !options.cpus.is_empty() && options.cpus.len() != options.reactors {
+        let (cpus, reactors) = (options.cpus.len(), options.reactors);
+        return fail(format!("{cpus} processors for {reactors} reactors: give one for each, or none"));
+    }
+    if options.in_capsule_bytes > 64 << 10 || !options.in_capsule_bytes.is_multiple_of(16) {
+        let bytes = options.in_capsule_bytes;
+        return fail(format!("{bytes} bytes of in-capsule data: give a multiple of 16 up to 65536"));
+    }
+    let limits = &options.limits;
+    if !(1..=64).contains(&limits.queues) {
+        return fail(format!("{} I/O queues per controller: give 1 to 64", limits.queues));
+    }
+    if !(2..=4096).contains(&limits.queue_depth) {
+        return fail(format!("{} entries per queue: give 2 to 4096", limits.queue_depth));
+    }
+    options.max_io_bytes = pacing::largest_io(options)?;
+    Ok(())
+}
+
+impl Target {
+    /// A target without devices, subsystems or listeners, its reactors running.
+    ///
+    /// # Errors
+    /// Options that make no sense; threads, event descriptors or rings that the system refuses.
+    pub fn start(mut options: Options) -> Result<Target, Error> {
+        check(&mut options)?;
+        let share = pacing::share(&options)?;
+        // A descriptor for every connection, and some for files.
+        sys::file::raise_descriptor_limit(u64::from(options.limits.connections) + 1024);
+        let mut mailboxes = Vec::new();
+        let mut ends = Vec::new();
+        for _ in 0..options.reactors {
+            let (mailbox, messages, wake) = Mailbox::new().map_err(|e| Error::system("eventfd", e))?;
+            mailboxes.push(mailbox);
+            ends.push((messages, wake));
+        }
+        let shared = Arc::new(Shared {
+            configuration: Mutex::default(),
+            controllers: Mutex::default(),
+            authenticator: RwLock::default(),
+            examiner: Examiner::default(),
+            mailboxes,
+            connections: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
+            threads: Mutex::default(),
+            started: Instant::now(),
+            board: live::board(options.publish),
+            options,
+        });
+        let target = Target { shared };
+        for (index, (messages, wake)) in ends.into_iter().enumerate() {
+            let (shared, share) = (Arc::clone(&target.shared), share.clone());
+            let cpu = shared.options.cpus.get(index).copied();
+            let (started, outcome) = mpsc::channel();
+            // Made on the thread that will run it: rings and devices belong to a thread.
+            let body = move || {
+                let pinned = cpu.map_or(Ok(()), |cpu| sys::process::set_affinity(&[cpu]));
+                let reactor = pinned
+                    .map_err(|e| {
+                        Error::system(format!("reactor {index} cannot run on processor {}", cpu.unwrap_or(0)), e)
+                    })
+                    .and_then(|()| Reactor::new(shared, index as u32, share, messages, wake));
+                match reactor {
+                    Ok(reactor) => {
+                        let _ = started.send(Ok(()));
+                        reactor.run();
+                    }
+                    Err(error) => {
+                        let _ = started.send(Err(error));
+                    }
+                }
+            };
+            let thread = std::thread::Builder::new().name(format!("reactor_{index}")).spawn(body);
+            let outcome = match thread {
+                Ok(thread) => {
+                    target.threads().push(thread);
+                    outcome.recv().unwrap_or_else(|_| Err(Error::invalid("a reactor ended as it started")))
+                }
+                Err(error) => Err(Error::system("cannot start a thread", error)),
+            };
+            if let Err(error) = outcome {
+                target.stop();
+                return Err(error);
+            }
+        }
+        Ok(target)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.shared.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Message::Stop);
+        }
+        for thread in self.threads().drain(..) {
+            let _ = thread.join();
+        }
+    }
+
+    /// Changes a copy of the configuration and puts it in force everywhere, if `change` succeeds.
+    fn change<T>(&self, change: impl FnOnce(&mut Configuration) -> Result<T, Error>) -> Result<T, Error> {
+        let mut current = self.shared.configuration();
+        let mut new = Configuration::clone(&current);
+        let result = change(&mut new)?;
+        let discovery_changed = new.generation != current.generation;
+        let new = Arc::new(new);
+        let outcomes = self.shared.ask_all(|done| Message::Configure(Arc::clone(&new), done));
+        if let Some(error) = outcomes.into_iter().find_map(Result::err) {
+            // As before on all reactors, then: half a change is none.
+            self.shared.ask_all(|done| Message::Configure(Arc::clone(&current), done));
+            return Err(error);
+        }
+        *current = new;
+        drop(current);
+        if discovery_changed {
+            self.raise(Service::Discovery, AsyncEvent::DISCOVERY_CHANGED, &[]);
+        }
+        Ok(result)
+    }
+
+    /// Tells the hosts of a service that something happened.
+    fn raise(&self, service: Service, event: AsyncEvent, namespaces: &[u32]) {
+        for controller in self.shared.controllers().iter().filter(|controller| controller.service == service) {
+            if controller.raise(event, namespaces.iter().copied()) {
+                let admin = controller.lock().admin;
+                self.shared.send(admin.reactor, Message::Events(admin));
+            }
+        }
+    }
+
+    fn namespaces_changed(&self, namespaces: &[(u64, u32)]) {
+        for &(subsystem, nsid) in namespaces {
+            self.raise(Service::Subsystem(subsystem), AsyncEvent::NAMESPACE_CHANGED, &[nsid]);
+        }
+    }
+
+    /// The options it runs with, `max_io_bytes` as reduced by the budget.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// Creates a device.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` (the base), `Busy` (the base belongs to a namespace or is claimed whole), `Invalid` sizes, `System`.
+    pub fn create_device(&self, spec: DeviceSpec) -> Result<DeviceInfo, Error> {
+        self.change(|configuration| configuration.create_device(spec))
+    }
+
+    /// Deletes a device. Namespaces on it are removed first, as by [`Target::remove_namespace`].
+    ///
+    /// # Errors
+    /// `NotFound`; `Busy` while another device is stacked on it.
+    pub fn delete_device(&self, name: &str) -> Result<(), Error> {
+        let removed = self.change(|configuration| configuration.delete_device(name))?;
+        self.namespaces_changed(&removed);
+        Ok(())
+    }
+
+    /// Changes the capacity; hosts are told that the namespace changed. For files `bytes` of `None` takes up the file's present
+    /// size, and a number sets it.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` for sizes that are no whole number of blocks, and for slices; `System`.
+    pub fn resize_device(&self, name: &str, bytes: Option<u64>) -> Result<DeviceInfo, Error> {
+        let configuration = self.shared.configuration();
+        let entry = configuration.device(name)?;
+        if let Some(bytes) = bytes
+            && (bytes == 0 || !bytes.is_multiple_of(u64::from(entry.device.block_bytes())) || bytes > 1 << 60)
+        {
+            let block = entry.device.block_bytes();
+            return Err(Error::invalid(format!("device {name}: {bytes} bytes are not whole blocks of {block} bytes")));
+        }
+        entry.device.resize(bytes)?;
+        let (info, changed) = (configuration.device_info(entry), configuration.namespaces_on(name));
+        drop(configuration);
+        self.namespaces_changed(&changed);
+        Ok(info)
+    }
+
+    /// Changes the latencies of a delay device: for ops that arrive from now on.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` if it is of another kind.
+    pub fn set_latency(&self, name: &str, latency: Latency) -> Result<(), Error> {
+        let configuration = self.shared.configuration();
+        match configuration.device(name)?.device.set_latency(latency) {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("device {name} is no delay device"))),
+        }
+    }
+
+    /// Replaces the faults of a faulty device; an empty list clears them, and ends the ops that never end.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` if it is of another kind.
+    pub fn set_faults(&self, name: &str, faults: &[Fault]) -> Result<(), Error> {
+        let configuration = self.shared.configuration();
+        if !configuration.device(name)?.device.set_faults(faults) {
+            return Err(Error::invalid(format!("device {name} injects no faults: stack a faulty device on it")));
+        }
+        // Reactors look at their devices when a message comes.
+        self.shared.ask_all(|done| Message::Configure(Arc::clone(&configuration), done));
+        Ok(())
+    }
+
+    /// All devices in order of creation.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        let configuration = self.shared.configuration();
+        configuration.devices.iter().map(|entry| configuration.device_info(entry)).collect()
+    }
+
+    /// Creates a subsystem.
+    ///
+    /// # Errors
+    /// `Exists`; `Invalid` for an NQN, serial or model that the standard does not allow.
+    pub fn create_subsystem(&self, spec: SubsystemSpec) -> Result<(), Error> {
+        self.change(|configuration| configuration.create_subsystem(spec))
+    }
+
+    /// Deletes a subsystem; its hosts are disconnected. Ports on which nothing else is reached are closed.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn delete_subsystem(&self, nqn: &str) -> Result<(), Error> {
+        let listeners = self.shared.configuration().subsystem(nqn)?.listeners.clone();
+        for address in listeners {
+            self.remove_listener(nqn, address)?;
+        }
+        self.change(|configuration| configuration.delete_subsystem(nqn)).map(drop)
+    }
+
+    /// All subsystems in order of creation, without the discovery service.
+    pub fn subsystems(&self) -> Vec<SubsystemInfo> {
+        let configuration = self.shared.configuration();
+        let controllers = self.shared.controllers();
+        let of = |uid: u64| {
+            let mine = controllers.iter().filter(move |it| it.service == Service::Subsystem(uid));
+            mine.map(|controller| ControllerInfo {
+                id: controller.id,
+                host_nqn: controller.host_nqn.to_string(),
+                host_id: controller.host_id,
+                peer: controller.peer,
+                io_queues: controller.lock().queues.iter().map(|(&id, queue)| (id, queue.peer)).collect(),
+                keep_alive_ms: controller.keep_alive_ms.load(Ordering::Relaxed),
+            })
+        };
+        let info = |subsystem: &configuration::Subsystem| SubsystemInfo {
+            spec: subsystem.spec.clone(),
+            namespaces: subsystem.namespaces.values().map(|namespace| namespace.spec.clone()).collect(),
+            listeners: subsystem.listeners.clone(),
+            hosts: subsystem.hosts.iter().map(ToString::to_string).collect(),
+            controllers: of(subsystem.uid).collect(),
+        };
+        configuration.subsystems.iter().map(info).collect()
+    }
+
+    /// The number of the namespace that is now there; connected hosts are told.
+    ///
+    /// # Errors
+    /// `NotFound` (subsystem or device), `Exists` (the number), `Busy` (the device is claimed), `Full`.
+    pub fn add_namespace(&self, nqn: &str, namespace: NamespaceSpec) -> Result<u32, Error> {
+        let added = self.change(|configuration| configuration.add_namespace(nqn, namespace))?;
+        self.namespaces_changed(&[added]);
+        Ok(added.1)
+    }
+
+    /// Removes a namespace: what is held for it fails, what is in the device ends; connected hosts are told.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn remove_namespace(&self, nqn: &str, nsid: u32) -> Result<(), Error> {
+        let subsystem = self.change(|configuration| configuration.remove_namespace(nqn, nsid))?;
+        self.namespaces_changed(&[(subsystem, nsid)]);
+        Ok(())
+    }
+
+    /// The address on which the subsystem (and discovery) is now reachable: `address`, its port chosen if it was 0.
+    ///
+    /// # Errors
+    /// `NotFound`; `Exists` if the subsystem has it; `System` when the address cannot be bound.
+    pub fn add_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
+        let configuration = self.shared.configuration();
+        configuration.subsystem(nqn)?;
+        let is_new = !configuration.listens(address);
+        drop(configuration);
+        if !is_new {
+            self.change(|configuration| configuration.add_listener(nqn, address))?;
+            return Ok(address);
+        }
+        let listen = || -> std::io::Result<(TcpListener, SocketAddr)> {
+            let socket = TcpListener::bind(address)?;
+            rustix::net::listen(&socket, BACKLOG)?;
+            socket.set_nonblocking(true)?;
+            let address = socket.local_addr()?;
+            Ok((socket, address))
+        };
+        let (socket, address) = listen().map_err(|e| Error::system(format!("cannot listen on {address}"), e))?;
+        self.change(|configuration| configuration.add_listener(nqn, address))?;
+        let socket = Mutex::new(Some(socket));
+        self.shared.ask(0, |done| match socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(socket) => Message::Listen(address, socket, done),
+            None => Message::Unlisten(address, done),
+        });
+        Ok(address)
+    }
+
+    /// Makes the subsystem unreachable there; connections stay. The port is closed with its last subsystem.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn remove_listener(&self, nqn: &str, address: SocketAddr) -> Result<(), Error> {
+        let is_used = self.change(|configuration| configuration.remove_listener(nqn, address))?;
+        if !is_used {
+            self.shared.ask(0, |done| Message::Unlisten(address, done));
+        }
+        Ok(())
+    }
+
+    /// Lets a host in.
+    ///
+    /// # Errors
+    /// `NotFound` (the subsystem), `Exists`, `Invalid` NQN.
+    pub fn add_host(&self, nqn: &str, host_nqn: &str) -> Result<(), Error> {
+        self.change(|configuration| configuration.add_host(nqn, host_nqn))
+    }
+
+    /// Lets a host in no longer; its controllers are closed.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn remove_host(&self, nqn: &str, host_nqn: &str) -> Result<(), Error> {
+        let subsystem = self.change(|configuration| configuration.remove_host(nqn, host_nqn))?;
+        let any = self.shared.configuration().subsystem(nqn).is_ok_and(|subsystem| subsystem.spec.allow_any_host);
+        let controllers = self.shared.controllers();
+        let of_host = controllers.iter().filter(|controller| {
+            !any && controller.service == Service::Subsystem(subsystem) && controller.host_nqn.as_str() == host_nqn
+        });
+        for controller in of_host {
+            let admin = controller.lock().admin;
+            self.shared.send(admin.reactor, Message::Close(admin));
+        }
+        Ok(())
+    }
+
+    /// Lets every host in, or only those listed from now on; connections stay.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn allow_any_host(&self, nqn: &str, allow: bool) -> Result<(), Error> {
+        self.change(|configuration| configuration.allow_any_host(nqn, allow))
+    }
+
+    /// Who must authenticate, for connections from now on; `None` for nobody.
+    pub fn set_authenticator(&self, authenticator: Option<Arc<dyn Authenticator>>) {
+        *self.shared.authenticator.write().unwrap_or_else(PoisonError::into_inner) = authenticator;
+    }
+
+    /// All counters now. Costs each reactor some microseconds.
+    pub fn stats(&self) -> Stats {
+        let reports = self.shared.ask_all(Message::Report);
+        let configuration = Arc::clone(&self.shared.configuration());
+        let mut devices: Vec<DeviceStats> = configuration
+            .devices
+            .iter()
+            .map(|entry| DeviceStats { name: entry.spec.name.clone(), ..DeviceStats::default() })
+            .collect();
+        let mut hosts: Vec<HostStats> = self
+            .shared
+            .controllers()
+            .hosts()
+            .map(|(nqn, connections)| HostStats { nqn: nqn.to_string(), connections, ..HostStats::default() })
+            .collect();
+        let mut reactors = Vec::new();
+        for mut report in reports {
+            for (uid, stats) in &report.devices {
+                let index = configuration.devices.iter().position(|entry| entry.uid == *uid);
+                if let Some(index) = index {
+                    devices[index].add(stats);
+                }
+            }
+            for (host, stats) in hosts.iter_mut().zip(&report.hosts) {
+                host.add(stats);
+            }
+            for (drive, mut device) in report.drives {
+                let namespaces = configuration.subsystems.iter().flat_map(|subsystem| subsystem.namespaces.values());
+                if let Some(namespace) = namespaces.into_iter().find(|namespace| namespace.drive == drive) {
+                    device.name.clone_from(&namespace.spec.device);
+                    report.reactor.pacer.devices.push(device);
+                }
+            }
+            reactors.push(report.reactor);
+        }
+        Stats { at_ns: sys::clock::monotonic_ns(), uptime_ns: self.shared.uptime_ns(), reactors, devices, hosts }
+    }
+
+    /// True when all was ended in time: accepts nothing new, lets commands in progress finish (new ones are left to the host to
+    /// repeat elsewhere), closes connections, flushes devices. What is not done after `patience` is cut off.
+    pub fn shutdown(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let (sender, drained) = mpsc::channel();
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Message::Drain(sender.clone()));
+        }
+        drop(sender);
+        let in_time = (0..self.shared.mailboxes.len())
+            .all(|_| drained.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok());
+        self.stop();
+        in_time
+    }
+}

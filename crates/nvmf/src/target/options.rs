@@ -1,0 +1,86 @@
+//! How a target is set up. Everything has a default that serves.
+
+use std::time::Duration;
+
+/// What a [`Target`](super::Target) is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads that serve connections, each with an event loop and a pacer of its own; 1 to 256.
+    pub reactors: usize,
+    /// The processor of each reactor, in order; empty leaves them to the scheduler.
+    pub cpus: Vec<u32>,
+    /// Reactors never sleep: a few microseconds less latency for a whole processor each.
+    pub busy_poll: bool,
+    /// The admission method and the one memory budget of all reactors together.
+    pub pacing: pace::Config,
+    /// The largest read or write in bytes: a power of two, 4 KiB to 8 MiB. Reduced to what the budget holds twice.
+    pub max_io_bytes: u32,
+    /// Bytes of data that an I/O command may carry in its capsule; 0 to 64 KiB, a multiple of 16.
+    pub in_capsule_bytes: u32,
+    /// Bounds on what hosts may take.
+    pub limits: Limits,
+    /// The firmware revision that controllers report: at most 8 printable characters.
+    pub firmware: String,
+    /// Whether `plimsoll top` shows this target while it runs.
+    pub publish: bool,
+}
+
+/// Bounds on what hosts may take. What goes beyond is refused or waits; nobody else notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// TCP connections of all hosts together. One more is closed at once.
+    pub connections: u32,
+    /// TCP connections per host NQN.
+    pub connections_per_host: u32,
+    /// I/O queues per controller, 1 to 64.
+    pub queues: u16,
+    /// Entries per I/O queue, 2 to 4096.
+    pub queue_depth: u16,
+    /// Bytes of data in flight per host NQN and reactor; `None` leaves it to the pacer. A host beyond it is not read from.
+    pub bytes_per_host: Option<u64>,
+    /// Bytes that the kernel may hold for one connection on their way to its host (SO_SNDBUF; Linux grants twice as much,
+    /// socket(7)); `None` leaves them to the system.
+    pub send_buffer: Option<u64>,
+    /// How long a new connection may take to its ICReq, and then to its Connect.
+    pub handshake: Duration,
+    /// How long a host may stand in the middle of a unit, or of a transfer that was asked for with R2T.
+    pub stall: Duration,
+    /// How long the pacer may hold a command: then the host is told to send it again, long before it loses patience (Linux
+    /// waits for 30 s and then resets the controller).
+    pub hold: Duration,
+    /// How long a peer may take nothing of what is sent to it.
+    pub send_stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 16_384,
+            connections_per_host: 16_384,
+            queues: 64,
+            queue_depth: 1024,
+            bytes_per_host: None,
+            send_buffer: None,
+            handshake: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
+            hold: Duration::from_secs(10),
+            send_stall: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            reactors: 1,
+            cpus: Vec::new(),
+            busy_poll: false,
+            pacing: pace::Config::auto(None),
+            max_io_bytes: 1 << 20,
+            in_capsule_bytes: 4096,
+            limits: Limits::default(),
+            firmware: env!("CARGO_PKG_VERSION").to_string(),
+            publish: true,
+        }
+    }
+}

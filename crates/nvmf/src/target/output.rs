@@ -1,0 +1,231 @@
+//! What is to be sent on one connection, in order: headers gathered in one place, data where they are, all of it in as few
+//! calls as the kernel takes.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::net::TcpStream;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use sys::buffer::Buffer;
+
+/// What reads of zeros are sent from. Never written, so that the system backs all of it with its one page of zeros: it stays in
+/// the first-level cache, whatever the size of the reads.
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+
+/// Zeros from this many on are spliced: the kernel puts references to its page of zeros into the packets and copies nothing.
+/// Shorter ones are cheaper copied, many in one call.
+const SPLICE: usize = 32 << 10;
+
+/// A file of zeros that takes no memory, for [`Output::send`]; none where the system gives none, and zeros are copied.
+pub(super) fn zeros_file() -> Option<File> {
+    let file = rustix::fs::memfd_create("zeros", rustix::fs::MemfdFlags::CLOEXEC).ok()?;
+    rustix::fs::ftruncate(&file, 8 << 20).ok()?;
+    Some(file.into())
+}
+
+/// Parts handed to the kernel in one call (the kernel's own limit is 1024).
+const PARTS: usize = 256;
+/// Sent headers are dropped from the front once they are this many bytes.
+const COMPACT: usize = 64 << 10;
+
+enum Part {
+    Head { len: usize },
+    Zeros { len: usize },
+    Data { buffer: Buffer, start: usize, len: usize },
+}
+
+#[derive(Default)]
+pub(super) struct Output {
+    /// Bytes of all `Head` parts one after another; `sent_heads` of them are gone.
+    heads: Vec<u8>,
+    sent_heads: usize,
+    parts: VecDeque<Part>,
+    queued: u64,
+    sent: u64,
+    /// What ends when so many bytes have been sent: commands, by slot.
+    ends: VecDeque<(u64, u16)>,
+}
+
+impl Output {
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn len(&self) -> u64 {
+        self.queued - self.sent
+    }
+
+    /// Up to `most` bytes of header, written by `write`, which says how many they are.
+    #[inline]
+    pub fn head(&mut self, most: usize, write: impl FnOnce(&mut [u8]) -> usize) {
+        let at = self.heads.len();
+        self.heads.resize(at + most, 0);
+        let len = write(&mut self.heads[at..]);
+        self.heads.truncate(at + len);
+        self.queued += len as u64;
+        match self.parts.back_mut() {
+            Some(Part::Head { len: before }) => *before += len,
+            _ => self.parts.push_back(Part::Head { len }),
+        }
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.head(bytes.len(), |room| {
+            room.copy_from_slice(bytes);
+            bytes.len()
+        });
+    }
+
+    #[inline]
+    pub fn zeros(&mut self, len: usize) {
+        self.queued += len as u64;
+        self.parts.push_back(Part::Zeros { len });
+    }
+
+    /// The first `len` bytes of a buffer, which comes back from [`Output::send`] when they are sent.
+    pub fn data(&mut self, buffer: Buffer, len: usize) {
+        self.queued += len as u64;
+        self.parts.push_back(Part::Data { buffer, start: 0, len });
+    }
+
+    /// Everything queued so far being sent ends the command in that slot.
+    #[inline]
+    pub fn end(&mut self, slot: u16) {
+        self.ends.push_back((self.queued, slot));
+    }
+
+    /// Sends as much as the socket takes now; false when it takes no more although there is more. Buffers that are free and
+    /// commands that have ended are appended.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn send(
+        &mut self,
+        to: &TcpStream,
+        zeros: Option<&File>,
+        free: &mut Vec<Buffer>,
+        ended: &mut Vec<u16>,
+    ) -> io::Result<bool> {
+        while let Some(first) = self.parts.front() {
+            let (asked, sent) = match (first, zeros) {
+                (Part::Zeros { len }, Some(zeros)) if *len >= SPLICE => (*len, splice(to, zeros, *len)?),
+                _ => self.send_once(to, zeros.is_some())?,
+            };
+            self.advance(sent, free);
+            while self.ends.front().is_some_and(|(at, _)| *at <= self.sent) {
+                ended.extend(self.ends.pop_front().map(|(_, slot)| slot));
+            }
+            if sent < asked {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Bytes given to the kernel and bytes taken. Ends before zeros that are to be spliced.
+    fn send_once(&self, to: &TcpStream, splices: bool) -> io::Result<(usize, usize)> {
+        let mut slices = [IoSlice::new(&[]); PARTS];
+        let (mut count, mut asked, mut head) = (0, 0, self.sent_heads);
+        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        'parts: for part in &self.parts {
+            let slice = match part {
+                Part::Head { len } => {
+                    head += len;
+                    &self.heads[head - len..head]
+                }
+                Part::Data { buffer, start, len } => &buffer.as_slice()[*start..*start + *len],
+                Part::Zeros { len } if splices && *len >= SPLICE => {
+                    flags |= SendFlags::MORE;
+                    break;
+                }
+                Part::Zeros { len } => {
+                    let mut left = *len;
+                    while left > ZEROS.len() {
+                        if count == PARTS {
+                            break 'parts;
+                        }
+                        slices[count] = IoSlice::new(&ZEROS);
+                        (count, asked, left) = (count + 1, asked + ZEROS.len(), left - ZEROS.len());
+                    }
+                    &ZEROS[..left]
+                }
+            };
+            if count == PARTS {
+                break;
+            }
+            slices[count] = IoSlice::new(slice);
+            (count, asked) = (count + 1, asked + slice.len());
+        }
+        loop {
+            match sendmsg(to, &slices[..count], &mut SendAncillaryBuffer::default(), flags) {
+                Ok(sent) => return Ok((asked, sent)),
+                Err(rustix::io::Errno::AGAIN) => return Ok((asked, 0)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn advance(&mut self, mut sent: usize, free: &mut Vec<Buffer>) {
+        self.sent += sent as u64;
+        while sent > 0 {
+            let Some(part) = self.parts.front_mut() else { break };
+            let (Part::Head { len } | Part::Zeros { len } | Part::Data { len, .. }) = part;
+            let now = sent.min(*len);
+            *len -= now;
+            sent -= now;
+            let is_over = *len == 0;
+            match part {
+                Part::Head { .. } => self.sent_heads += now,
+                Part::Data { start, .. } => *start += now,
+                Part::Zeros { .. } => {}
+            }
+            if is_over && let Some(Part::Data { buffer, .. }) = self.parts.pop_front() {
+                free.push(buffer);
+            }
+        }
+        if self.parts.is_empty() {
+            self.heads.clear();
+            self.sent_heads = 0;
+        } else if self.sent_heads >= COMPACT {
+            self.heads.drain(..self.sent_heads);
+            self.sent_heads = 0;
+        }
+    }
+
+    /// Forgets what is not sent; buffers are appended.
+    pub fn abandon(&mut self, free: &mut Vec<Buffer>) {
+        for part in self.parts.drain(..) {
+            if let Part::Data { buffer, .. } = part {
+                free.push(buffer);
+            }
+        }
+        self.ends.clear();
+        self.heads = Vec::new();
+        (self.sent_heads, self.sent) = (0, self.queued);
+    }
+
+    /// Gives memory back that bursts have left, when nothing waits.
+    pub fn shrink(&mut self) {
+        if self.parts.is_empty() {
+            self.heads.shrink_to(0);
+            self.parts.shrink_to(0);
+            self.ends.shrink_to(0);
+        }
+    }
+}
+
+/// Bytes of zeros that the socket took.
+fn splice(to: &TcpStream, zeros: &File, len: usize) -> io::Result<usize> {
+    loop {
+        let mut at = 0;
+        match rustix::fs::sendfile(to, zeros, Some(&mut at), len) {
+            Ok(sent) => return Ok(sent),
+            Err(rustix::io::Errno::AGAIN) => return Ok(0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

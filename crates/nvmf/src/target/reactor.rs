@@ -1,0 +1,611 @@
+//! A reactor: one thread, its connections, and the loop that drives them.
+//!
+//! Each turn: sleep until something happens, receive from every connection that has something, then go round
+//! devices, pacer and sockets until nothing moves. Responses that came up meanwhile leave together.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, mpsc};
+
+use rustix::event::{Timespec, epoll};
+use slab::Slab;
+use sys::clock::Clock;
+
+use super::connection::{Connection, Ended, Phase};
+use super::controller::IoQueue;
+use super::core::Core;
+use super::mailbox::{Message, Token};
+use super::pacing::Share;
+use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
+use super::{Error, Shared, admin, fabrics, io};
+use crate::spec::Status;
+
+/// Bytes received in one call beyond those that go straight into a command's buffer.
+const SCRATCH: usize = 64 << 10;
+/// Rounds through devices, pacer and sockets before sockets are read again. More of them go on with what is held, for milliseconds,
+/// while small commands wait unread in their sockets.
+const ROUNDS: usize = 2;
+/// Between looks at time limits, and at memory that may be given back.
+const TICK_NS: u64 = 500_000_000;
+
+/// How long a reactor looks out for the next command before it goes to sleep: hosts that wait for each answer send again within
+/// this time, and a sleep and a wake-up cost more than it.
+const LOOKOUT_NS: u64 = 20_000;
+
+const WAKE: u64 = u64::MAX;
+const RING: u64 = u64::MAX - 1;
+/// Listeners have this bit and their number.
+const LISTENER: u64 = 1 << 63;
+
+struct Listener {
+    address: SocketAddr,
+    socket: TcpListener,
+    /// Out of descriptors: not listened to until the next tick.
+    is_paused: bool,
+}
+
+pub(super) struct Reactor {
+    core: Core,
+    connections: Slab<Connection>,
+    generation: u32,
+    messages: mpsc::Receiver<Message>,
+    wake: Arc<OwnedFd>,
+    epoll: OwnedFd,
+    listeners: HashMap<u64, Listener>,
+    next_listener: u64,
+    /// Whether the ring's descriptor is watched already.
+    watches_ring: bool,
+    scratch: Vec<u8>,
+    next_tick_ns: u64,
+    last_completed: u64,
+    drained: Option<mpsc::Sender<()>>,
+    loops: u64,
+    started_ns: u64,
+    asleep_ns: u64,
+    has_more: bool,
+    /// Until when it looks out.
+    lookout_ns: u64,
+    busy_poll: bool,
+    stops: bool,
+}
+
+impl Reactor {
+    pub fn new(
+        shared: Arc<Shared>,
+        index: u32,
+        share: Share,
+        messages: mpsc::Receiver<Message>,
+        wake: Arc<OwnedFd>,
+    ) -> Result<Reactor, Error> {
+        let clock = Clock::calibrated();
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::system("epoll_create1", e.into()))?;
+        epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
+            .map_err(|e| Error::system("epoll_ctl", e.into()))?;
+        let busy_poll = shared.options.busy_poll;
+        let core = Core::new(shared, index, share, clock)?;
+        Ok(Reactor {
+            started_ns: core.now_ns,
+            next_tick_ns: core.now_ns,
+            core,
+            connections: Slab::new(),
+            generation: 0,
+            messages,
+            wake,
+            epoll,
+            listeners: HashMap::new(),
+            next_listener: 0,
+            watches_ring: false,
+            scratch: vec![0; SCRATCH],
+            last_completed: 0,
+            drained: None,
+            loops: 0,
+            asleep_ns: 0,
+            has_more: false,
+            lookout_ns: 0,
+            busy_poll,
+            stops: false,
+        })
+    }
+
+    pub fn run(mut self) {
+        let mut events = Vec::with_capacity(256);
+        while !self.stops {
+            self.wait(&mut events);
+            self.loops += 1;
+            for event in events.drain(..) {
+                self.event(event);
+            }
+            self.go_round();
+            if self.core.now_ns >= self.next_tick_ns {
+                self.tick();
+            }
+        }
+        for index in self.all() {
+            self.close(index);
+        }
+    }
+
+    fn all(&self) -> Vec<usize> {
+        self.connections.iter().map(|(index, _)| index).collect()
+    }
+
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) {
+        let wake_ns = self.core.wake_ns().unwrap_or(u64::MAX).min(self.next_tick_ns);
+        let timeout_ns = match self.has_more || self.busy_poll || self.core.now_ns < self.lookout_ns {
+            true => 0,
+            false => wake_ns.saturating_sub(self.core.now_ns),
+        };
+        let before_ns = self.core.now_ns;
+        let timeout =
+            Timespec { tv_sec: (timeout_ns / 1_000_000_000) as i64, tv_nsec: (timeout_ns % 1_000_000_000) as i64 };
+        // EINTR: the loop comes back.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout));
+        self.core.tick();
+        if !events.is_empty() {
+            self.lookout_ns = self.core.now_ns + LOOKOUT_NS;
+        }
+        if timeout_ns > 0 {
+            self.asleep_ns += self.core.now_ns - before_ns;
+        }
+    }
+
+    fn event(&mut self, event: epoll::Event) {
+        match event.data.u64() {
+            WAKE => {
+                let mut count = [0; 8];
+                let _ = rustix::io::read(&self.wake, &mut count);
+                while let Ok(message) = self.messages.try_recv() {
+                    self.message(message);
+                }
+            }
+            // Reaped in every round.
+            RING => {
+                if let Some(ring) = &mut *self.core.local.uring.borrow_mut() {
+                    ring.woken();
+                }
+            }
+            data if data & LISTENER != 0 => self.accept(data),
+            data => {
+                let (index, generation) = (data as u32, (data >> 32) as u32);
+                self.serve(index as usize, generation, event.flags);
+            }
+        }
+    }
+
+    fn serve(&mut self, index: usize, generation: u32, flags: epoll::EventFlags) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if connection.token.generation != generation {
+            return; // of a connection that an earlier event of this batch has closed
+        }
+        if flags.contains(epoll::EventFlags::OUT) {
+            connection.mark_dirty(&mut self.core);
+        }
+        let readable =
+            epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR | epoll::EventFlags::RDHUP;
+        if flags.intersects(readable) {
+            let received = connection.receive(&mut self.core, &mut self.scratch);
+            self.judge(index, received);
+        }
+    }
+
+    /// Ends the connection if that is what came of it.
+    fn judge(&mut self, index: usize, outcome: Result<(), Ended>) {
+        match outcome {
+            Ok(()) => {
+                if self.connections.get(index).is_some_and(Connection::is_closing) {
+                    // Hung up: its place in the controller is free for another, whatever this one's host still does.
+                    self.leave_controller(index);
+                }
+                self.watch(index);
+            }
+            Err(Ended::Gone) => self.close(index),
+            Err(Ended::Fault(fault)) => {
+                self.core.protocol_errors += 1;
+
+                let Some(connection) = self.connections.get_mut(index) else { return };
+                if connection.is_closing() {
+                    return self.close(index);
+                }
+                connection.terminate(&mut self.core, &fault);
+                // Its controller cannot go on without an admin queue, nor believe one that breaks the protocol.
+                self.leave_controller(index);
+            }
+        }
+    }
+
+    /// Tells the kernel which events of a connection matter now.
+    fn watch(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let (reads, writes) = (!connection.is_stalled(), connection.wants_write);
+        if (reads, writes) == connection.watched {
+            return;
+        }
+        connection.watched = (reads, writes);
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, reads);
+        flags.set(epoll::EventFlags::OUT, writes);
+        let data = data_of(connection.token);
+        let _ = epoll::modify(&self.epoll, &connection.stream, data, flags);
+    }
+
+    /// Devices, pacer, sockets: round and round until nothing moves.
+    fn go_round(&mut self) {
+        self.has_more = true;
+        for _ in 0..ROUNDS {
+            self.core.tick();
+            self.core.poll_devices();
+            let mut moved = self.land();
+            moved |= self.release();
+            moved |= self.land();
+            moved |= self.send();
+            moved |= self.retry();
+            if !moved {
+                self.has_more = false;
+                break;
+            }
+        }
+        self.core.in_flight_peak = self.core.in_flight_peak.max(self.core.pacer.stats().total.in_flight_bytes);
+        if !self.watches_ring
+            && let Some(ring) = &*self.core.local.uring.borrow()
+        {
+            let data = epoll::EventData::new_u64(RING);
+            self.watches_ring = epoll::add(&self.epoll, ring.fd(), data, epoll::EventFlags::IN).is_ok();
+        }
+        if let Some(ring) = &mut *self.core.local.uring.borrow_mut() {
+            ring.submit();
+        }
+    }
+
+    /// Ops that have ended go back to their commands.
+    fn land(&mut self) -> bool {
+        let mut moved = false;
+        while !self.core.done.is_empty() {
+            moved = true;
+            // What a command does next may end at once: that is for the next round.
+            let mut batch = std::mem::take(&mut self.core.done);
+            for done in batch.drain(..) {
+                let flight = self.core.landed(&done);
+                let connection = self.connections.get_mut(flight.connection.index as usize);
+                match connection
+                    .filter(|connection| connection.token == flight.connection && connection.awaits(flight.slot))
+                {
+                    Some(connection) => io::device_done(connection, &mut self.core, flight.slot, done),
+                    None => {
+                        self.core.complete(flight.op);
+                        if let Some(buffer) = done.buffer {
+                            self.core.pool.give(buffer);
+                        }
+                    }
+                }
+            }
+            if self.core.done.is_empty() {
+                self.core.done = batch; // its memory
+            }
+        }
+        moved
+    }
+
+    /// Held commands whose turn has come.
+    fn release(&mut self) -> bool {
+        let mut moved = false;
+        while let Some(released) = self.core.pacer.poll(self.core.now_ns) {
+            moved = true;
+            let (index, slot) = ((released.cookie >> 16) as usize, released.cookie as u16);
+            match self.connections.get_mut(index) {
+                Some(connection) => io::released(connection, &mut self.core, slot),
+                None => self.core.complete(released.id),
+            }
+        }
+        moved
+    }
+
+    fn send(&mut self) -> bool {
+        let mut moved = false;
+        let mut dirty = std::mem::take(&mut self.core.dirty);
+        for index in dirty.drain(..) {
+            let Some(connection) = self.connections.get_mut(index as usize) else { continue };
+            if !connection.is_dirty {
+                continue;
+            }
+            let before = connection.out.len();
+            let sent = connection.send(&mut self.core);
+            moved |= connection.out.len() < before;
+            self.judge(index as usize, sent);
+        }
+        if self.core.dirty.is_empty() {
+            self.core.dirty = dirty;
+        }
+        moved
+    }
+
+    fn retry(&mut self) -> bool {
+        let mut moved = false;
+        for index in std::mem::take(&mut self.core.stalled) {
+            let Some(connection) = self.connections.get_mut(index as usize) else { continue };
+            let gone_on = connection.retry(&mut self.core);
+            moved |= !connection.is_stalled();
+            self.judge(index as usize, gone_on);
+        }
+        moved
+    }
+
+    fn accept(&mut self, data: u64) {
+        loop {
+            let Some(listener) = self.listeners.get_mut(&data) else { return };
+            match listener.socket.accept() {
+                Ok((stream, _)) => {
+                    let address = listener.address;
+                    match self.core.shared.place_connection() {
+                        None => drop(stream), // the limit: closed at once
+                        Some(reactor) if reactor == self.core.reactor => self.take(stream, address),
+                        Some(reactor) => self.core.shared.send(reactor, Message::Serve(stream, address)),
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                // The peer was gone before we looked.
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // No descriptor left: it would be reported again and again. Look later.
+                    listener.is_paused = true;
+                    let _ = epoll::delete(&self.epoll, &listener.socket);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, stream: TcpStream, listener: SocketAddr) {
+        self.generation = self.generation.wrapping_add(1);
+        let entry = self.connections.vacant_entry();
+        let token =
+            Token { reactor: self.core.reactor, index: entry.key() as u32, generation: self.generation & 0x7fff_ffff };
+        let connection = match self.core.draining {
+            true => None,
+            false => Connection::new(token, stream, listener, &self.core).ok(),
+        };
+        let watched = connection.filter(|connection| {
+            epoll::add(&self.epoll, &connection.stream, data_of(token), epoll::EventFlags::IN).is_ok()
+        });
+        match watched {
+            Some(connection) => {
+                entry.insert(connection);
+            }
+            None => self.core.shared.connection_closed(self.core.reactor),
+        }
+    }
+
+    /// Ends a connection at once.
+    fn close(&mut self, index: usize) {
+        if !self.connections.contains(index) {
+            return;
+        }
+        self.leave_controller(index);
+        let mut connection = self.connections.remove(index);
+        connection.forget(&mut self.core);
+        self.core.shared.connection_closed(self.core.reactor);
+    }
+
+    /// The queue no longer belongs to its controller; with its admin queue the controller goes, and all its queues.
+    fn leave_controller(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(controller) = connection.controller.take() else { return };
+        let (token, queue_id, tenant) = (connection.token, connection.queue_id, connection.tenant);
+        let shared = Arc::clone(&self.core.shared);
+        let mut controllers = shared.controllers();
+        controllers.host_disconnects(tenant);
+        let mut state = controller.lock();
+        if queue_id != 0 {
+            if state.queues.get(&queue_id).is_some_and(|queue| queue.token == token) {
+                state.queues.remove(&queue_id);
+            }
+            return;
+        }
+        controllers.remove(controller.id);
+        controller.enabled.store(false, std::sync::atomic::Ordering::Release);
+        for IoQueue { token: queue, .. } in std::mem::take(&mut state.queues).into_values() {
+            shared.send(queue.reactor, Message::Close(queue));
+        }
+    }
+
+    fn by_token(&mut self, token: Token) -> Option<&mut Connection> {
+        self.connections.get_mut(token.index as usize).filter(|connection| connection.token == token)
+    }
+
+    fn message(&mut self, message: Message) {
+        match message {
+            Message::Configure(configuration, done) => {
+                let _ = done.send(self.configure(configuration));
+            }
+            Message::Listen(address, socket, done) => {
+                let data = LISTENER | self.next_listener;
+                self.next_listener += 1;
+                let _ = epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(data), epoll::EventFlags::IN);
+                self.listeners.insert(data, Listener { address, socket, is_paused: false });
+                let _ = done.send(());
+            }
+            Message::Unlisten(address, done) => {
+                self.listeners.retain(|_, listener| listener.address != address);
+                let _ = done.send(());
+            }
+            Message::Serve(stream, listener) => self.take(stream, listener),
+            Message::Close(token) => {
+                if self.by_token(token).is_some() {
+                    self.close(token.index as usize);
+                }
+            }
+            Message::Events(token) => {
+                let index = token.index as usize;
+                if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == token) {
+                    admin::deliver_events(connection, &mut self.core);
+                }
+            }
+            Message::Abort { queue, cid, asked_by, asked_cid } => {
+                let index = queue.index as usize;
+                let connection = self.connections.get_mut(index).filter(|connection| connection.token == queue);
+                let aborted = connection.is_some_and(|connection| io::abort_held(connection, &mut self.core, cid));
+                self.core.shared.send(asked_by.reactor, Message::Aborted { asked_by, asked_cid, aborted });
+            }
+            Message::Aborted { asked_by, asked_cid, aborted } => {
+                let index = asked_by.index as usize;
+                if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == asked_by) {
+                    connection.respond(&mut self.core, asked_cid, Status::SUCCESS, u64::from(!aborted));
+                }
+            }
+            Message::Examined(examination) => {
+                let (index, queue) = (examination.queue.index as usize, examination.queue);
+                if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == queue) {
+                    fabrics::examined(connection, &mut self.core, examination);
+                }
+            }
+            Message::Report(to) => {
+                let _ = to.send(self.report());
+            }
+            Message::Drain(done) => {
+                self.core.draining = true;
+                self.listeners.clear();
+                self.drained = Some(done);
+                self.next_tick_ns = self.core.now_ns;
+            }
+            Message::Stop => self.stops = true,
+        }
+    }
+
+    fn configure(&mut self, configuration: Arc<super::configuration::Configuration>) -> Result<(), Error> {
+        let outcome = self.core.configure(configuration);
+        for index in self.all() {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            let Some(controller) = &connection.controller else { continue };
+            let (service, is_discovery) = (controller.service, controller.is_discovery());
+            connection.subsystem = self.core.subsystem(service);
+            if connection.subsystem.is_none() && !is_discovery {
+                self.close(index); // the subsystem is gone
+            } else {
+                io::fail_orphans(connection, &mut self.core);
+            }
+        }
+        outcome
+    }
+
+    /// Time limits, memory, the end of a drain.
+    fn tick(&mut self) {
+        let now = self.core.now_ns;
+        self.next_tick_ns = now + if self.core.draining { TICK_NS / 100 } else { TICK_NS };
+        let limits = self.core.shared.options.limits;
+        let handshake = limits.handshake.as_nanos() as u64;
+        let (stall, send_stall) = (limits.stall.as_nanos() as u64, limits.send_stall.as_nanos() as u64);
+        let busy_ns = now.saturating_sub(self.started_ns + self.asleep_ns);
+        self.core.publish(busy_ns, self.connections.len());
+        let is_quiet = self.core.completed_io == self.last_completed;
+        self.last_completed = self.core.completed_io;
+        for index in self.all() {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            let over = match connection.phase {
+                Phase::Handshake | Phase::Connect => {
+                    self.core.draining || now.saturating_sub(connection.opened_ns) > handshake
+                }
+                Phase::Closing { until_ns } => now > until_ns,
+                Phase::Ready => {
+                    let is_expired = connection.is_admin()
+                        && connection.controller.as_ref().is_some_and(|controller| controller.is_expired(now));
+                    is_expired
+                        || connection.awaits_since().is_some_and(|since| now.saturating_sub(since) > stall)
+                        || (!connection.out.is_empty() && now.saturating_sub(connection.sent_ns) > send_stall)
+                        || (self.core.draining && connection.is_idle())
+                }
+            };
+            if !over {
+                io::give_back(connection, &mut self.core, limits.hold.as_nanos() as u64);
+            }
+            if over {
+                self.close(index);
+            } else if is_quiet {
+                connection.shrink();
+            }
+        }
+        if is_quiet {
+            self.core.pool.trim();
+        }
+        for (data, listener) in &mut self.listeners {
+            if std::mem::take(&mut listener.is_paused) {
+                let data = epoll::EventData::new_u64(*data);
+                let _ = epoll::add(&self.epoll, &listener.socket, data, epoll::EventFlags::IN);
+            }
+        }
+        if self.core.draining && self.connections.is_empty() && self.core.flights.is_empty() && self.core.flushed() {
+            self.drained.take().into_iter().for_each(|done| {
+                let _ = done.send(());
+            });
+        }
+    }
+
+    fn report(&mut self) -> ReactorReport {
+        let core = &self.core;
+        let stats = core.pacer.stats();
+        let total = &stats.total;
+        let queues = |is_admin: bool| {
+            let connected = self.connections.iter().filter(|(_, connection)| connection.controller.is_some());
+            connected.filter(|(_, connection)| connection.is_admin() == is_admin).count() as u32
+        };
+        let pacer = PacerStats {
+            window_bytes: core.pacer.window_bytes().min(core.share.window_bytes),
+            budget_bytes: core.share.pool_bytes.unwrap_or(u64::MAX),
+            period_ns: core.pacer.period_ns(),
+            admitted: total.admitted,
+            held: total.held,
+            held_now: total.held_now,
+            held_bytes_now: total.held_bytes_now,
+            in_flight: total.in_flight,
+            in_flight_bytes: total.in_flight_bytes,
+            in_flight_bytes_peak: core.in_flight_peak,
+            hold_ns_mean: if total.hold_ns.is_empty() { 0.0 } else { total.hold_ns.mean() },
+            hold_ns_p99: if total.hold_ns.is_empty() { 0 } else { total.hold_ns.quantile(0.99) },
+            devices: Vec::new(),
+        };
+        let drives = stats.drives.iter().enumerate().filter(|(_, drive)| drive.admitted + drive.held > 0);
+        let drives = drives.map(|(id, drive)| {
+            let device = PacerDevice {
+                name: String::new(),
+                held_now: drive.held_now,
+                held: drive.held,
+                in_flight: drive.in_flight,
+                in_flight_bytes: drive.in_flight_bytes,
+            };
+            (id as u32, device)
+        });
+        ReactorReport {
+            reactor: ReactorStats {
+                name: format!("nvmf_tgt_poll_group_{:03}", core.reactor),
+                admin_qpairs: queues(true),
+                io_qpairs: queues(false),
+                total_admin_qpairs: core.queues_ever[0],
+                total_io_qpairs: core.queues_ever[1],
+                pending_io: core.pending_io,
+                completed_io: core.completed_io,
+                bytes: core.bytes,
+                loops: self.loops,
+                busy_ns: core.now_ns.saturating_sub(self.started_ns + self.asleep_ns),
+                buffer_bytes: core.pool.held_bytes(),
+                buffer_bytes_peak: core.pool.peak_bytes(),
+                protocol_errors: core.protocol_errors,
+                pacer,
+            },
+            devices: core
+                .channels
+                .iter()
+                .map(|(_, open)| {
+                    let mut stats = open.stats.clone();
+                    stats.in_device = open.inside.into();
+                    (open.uid, stats)
+                })
+                .collect(),
+            hosts: core.hosts.clone(),
+            drives: drives.collect(),
+        }
+    }
+}
+
+fn data_of(token: Token) -> epoll::EventData {
+    epoll::EventData::new_u64(u64::from(token.generation) << 32 | u64::from(token.index))
+}

@@ -1,0 +1,249 @@
+//! What the target has done, copied out of its reactors while they run.
+
+use std::net::SocketAddr;
+
+/// All counters at one moment (each reactor's own are consistent, reactors are read one after another).
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// `CLOCK_MONOTONIC` nanoseconds when the last reactor answered.
+    pub at_ns: u64,
+    /// Nanoseconds since the target started.
+    pub uptime_ns: u64,
+    /// One per reactor: SPDK's poll groups.
+    pub reactors: Vec<ReactorStats>,
+    /// Per device, in order of creation, all reactors together.
+    pub devices: Vec<DeviceStats>,
+    /// Per host that is connected or has been, all reactors together.
+    pub hosts: Vec<HostStats>,
+}
+
+/// One reactor.
+#[derive(Clone, Debug, Default)]
+pub struct ReactorStats {
+    /// `nvmf_tgt_poll_group_000` for reactor 0, as scripts that read SPDK's statistics expect.
+    pub name: String,
+    /// Connected admin queues now.
+    pub admin_qpairs: u32,
+    /// Connected I/O queues now.
+    pub io_qpairs: u32,
+    /// Admin queues that were ever connected.
+    pub total_admin_qpairs: u64,
+    /// I/O queues that were ever connected.
+    pub total_io_qpairs: u64,
+    /// I/O commands in progress: held, waiting for data, in devices, being sent.
+    pub pending_io: u64,
+    /// I/O commands completed.
+    pub completed_io: u64,
+    /// Payload bytes read and written by them.
+    pub bytes: u64,
+    /// Iterations of the event loop.
+    pub loops: u64,
+    /// Nanoseconds not spent asleep.
+    pub busy_ns: u64,
+    /// Bytes of data buffers in use, and kept for reuse.
+    pub buffer_bytes: u64,
+    /// The most `buffer_bytes` ever was.
+    pub buffer_bytes_peak: u64,
+    /// Connections closed for an error of protocol.
+    pub protocol_errors: u64,
+    /// The pacer.
+    pub pacer: PacerStats,
+}
+
+/// One reactor's pacer: the `io_pacer` object.
+#[derive(Clone, Debug, Default)]
+pub struct PacerStats {
+    /// Bytes in flight that it admits at most now; `u64::MAX` without a bound.
+    pub window_bytes: u64,
+    /// Its share of the memory budget; `u64::MAX` without one.
+    pub budget_bytes: u64,
+    /// Nanoseconds per credit of rate methods, else 0.
+    pub period_ns: u64,
+    /// Ops let through.
+    pub admitted: u64,
+    /// Ops that had to wait.
+    pub held: u64,
+    /// Ops waiting now.
+    pub held_now: u64,
+    /// Bytes waiting now.
+    pub held_bytes_now: u64,
+    /// Ops in flight now.
+    pub in_flight: u64,
+    /// Bytes in flight now.
+    pub in_flight_bytes: u64,
+    /// The most `in_flight_bytes` ever was.
+    pub in_flight_bytes_peak: u64,
+    /// Mean wait of released ops in nanoseconds.
+    pub hold_ns_mean: f64,
+    /// 99th percentile of it.
+    pub hold_ns_p99: u64,
+    /// Per device: name, ops held now, bytes in flight now.
+    pub devices: Vec<PacerDevice>,
+}
+
+/// What a pacer holds and lets through for one device.
+#[derive(Clone, Debug, Default)]
+pub struct PacerDevice {
+    /// The device's name.
+    pub name: String,
+    /// Ops waiting now.
+    pub held_now: u64,
+    /// Ops that had to wait.
+    pub held: u64,
+    /// Ops in flight now.
+    pub in_flight: u64,
+    /// Bytes in flight now.
+    pub in_flight_bytes: u64,
+}
+
+/// One device: `bdev_get_iostat`.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceStats {
+    /// Its name.
+    pub name: String,
+    /// Reads and compares completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes and write zeroes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Ranges deallocated.
+    pub deallocates: u64,
+    /// Bytes deallocated.
+    pub deallocate_bytes: u64,
+    /// Ops that failed.
+    pub errors: u64,
+    /// Nanoseconds that reads were in the device, added up.
+    pub read_ns: u64,
+    /// Nanoseconds that writes were in the device, added up.
+    pub write_ns: u64,
+    /// Longest read in nanoseconds.
+    pub read_ns_max: u64,
+    /// Longest write in nanoseconds.
+    pub write_ns_max: u64,
+    /// Ops in the device now.
+    pub in_device: u64,
+}
+
+/// One host, by its NQN.
+#[derive(Clone, Debug, Default)]
+pub struct HostStats {
+    /// Its NQN.
+    pub nqn: String,
+    /// TCP connections now.
+    pub connections: u32,
+    /// Reads and compares completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes and write zeroes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// I/O commands that ended with an error.
+    pub errors: u64,
+    /// Nanoseconds from a command's arrival to its response, added up over reads and writes.
+    pub latency_ns: u64,
+    /// Bytes of its commands in progress now, held or in flight.
+    pub in_flight_bytes: u64,
+    /// Ops held by pacers now.
+    pub held_now: u64,
+}
+
+/// What one reactor reports: its own counters by ids, to be put together under names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReactorReport {
+    pub reactor: ReactorStats,
+    /// By the device's uid.
+    pub devices: Vec<(u64, DeviceStats)>,
+    /// By tenant id.
+    pub hosts: Vec<HostStats>,
+    /// By drive id: held now, held ever, in flight, its bytes.
+    pub drives: Vec<(u32, PacerDevice)>,
+}
+
+impl DeviceStats {
+    pub(super) fn add(&mut self, other: &DeviceStats) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.write_bytes += other.write_bytes;
+        self.flushes += other.flushes;
+        self.deallocates += other.deallocates;
+        self.deallocate_bytes += other.deallocate_bytes;
+        self.errors += other.errors;
+        self.read_ns += other.read_ns;
+        self.write_ns += other.write_ns;
+        self.read_ns_max = self.read_ns_max.max(other.read_ns_max);
+        self.write_ns_max = self.write_ns_max.max(other.write_ns_max);
+        self.in_device += other.in_device;
+    }
+}
+
+impl HostStats {
+    pub(super) fn add(&mut self, other: &HostStats) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.write_bytes += other.write_bytes;
+        self.errors += other.errors;
+        self.latency_ns += other.latency_ns;
+        self.in_flight_bytes += other.in_flight_bytes;
+        self.held_now += other.held_now;
+    }
+}
+
+/// A device as it is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceInfo {
+    /// What it was made from.
+    pub spec: crate::device::DeviceSpec,
+    /// Bytes per logical block.
+    pub block_bytes: u32,
+    /// Logical blocks.
+    pub blocks: u64,
+    /// The UUID of namespaces on it.
+    pub uuid: [u8; 16],
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Whether I/O passes by the page cache (files opened with O_DIRECT; true for null and memory).
+    pub direct: bool,
+    /// Names of the devices stacked on it.
+    pub claimed_by: Vec<String>,
+}
+
+/// A subsystem as it is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubsystemInfo {
+    /// What it was made from, `allow_any_host` as it is now.
+    pub spec: super::SubsystemSpec,
+    /// Its namespaces by number.
+    pub namespaces: Vec<super::NamespaceSpec>,
+    /// Where it is reachable.
+    pub listeners: Vec<SocketAddr>,
+    /// NQNs that may connect.
+    pub hosts: Vec<String>,
+    /// Its controllers.
+    pub controllers: Vec<ControllerInfo>,
+}
+
+/// A controller: one host's association with a subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerInfo {
+    /// CNTLID.
+    pub id: u16,
+    /// The host's NQN.
+    pub host_nqn: String,
+    /// The host's 16-byte identifier.
+    pub host_id: [u8; 16],
+    /// Peer of its admin queue.
+    pub peer: Option<SocketAddr>,
+    /// Its connected I/O queues: number and peer.
+    pub io_queues: Vec<(u16, Option<SocketAddr>)>,
+    /// Keep-alive timeout in milliseconds, 0 for none.
+    pub keep_alive_ms: u32,
+}

@@ -1,0 +1,101 @@
+//! Hosts that have yet to prove themselves hold up nobody: what an exchange computes is computed beside the reactors.
+
+mod raw;
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+
+use nvmf::spec::fabrics::Authentication;
+use nvmf::spec::{Identify, Status, cns};
+use nvmf::target::{Authenticator, Exchange, ExchangeState};
+use raw::{Host, NQN, Served};
+
+const SLOW_HOST: &str = "nqn.2016-06.io.spdk:slow";
+
+/// Makes one host authenticate, and takes as long over each message as the test wants.
+struct Gate {
+    begun: Sender<()>,
+    open: Arc<Mutex<Receiver<()>>>,
+}
+
+struct Thinking {
+    begun: Sender<()>,
+    open: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Authenticator for Gate {
+    fn begin(&self, host_nqn: &str, _: &str, _: u16) -> Option<Box<dyn Exchange>> {
+        let thinking = Thinking { begun: self.begun.clone(), open: Arc::clone(&self.open) };
+        (host_nqn == SLOW_HOST).then(|| Box::new(thinking) as Box<dyn Exchange>)
+    }
+}
+
+impl Exchange for Thinking {
+    fn receive(&mut self, _: &[u8]) -> bool {
+        self.begun.send(()).unwrap();
+        self.open.lock().unwrap().recv().unwrap();
+        true
+    }
+
+    fn send(&mut self, capacity: usize) -> Vec<u8> {
+        vec![7; capacity.min(16)]
+    }
+
+    fn state(&self) -> ExchangeState {
+        ExchangeState::Pending
+    }
+}
+
+/// A connected admin queue of the host that must authenticate.
+fn unproven(served: &Served) -> Host {
+    let mut host = Host::open(served.address, false, false);
+    let connected = host.connect(0, 32, raw::dynamic(), NQN, SLOW_HOST);
+    assert!(connected.status.is_ok(), "{}", connected.status);
+    host
+}
+
+#[test]
+fn an_exchange_that_takes_long_holds_up_nobody() {
+    let served = Served::plain();
+    let (begun, has_begun) = mpsc::channel();
+    let (open, gate) = mpsc::channel();
+    served.target.set_authenticator(Some(Arc::new(Gate { begun, open: Arc::new(Mutex::new(gate)) })));
+    let message = [1; 64];
+    let send = || Authentication::send(message.len() as u32);
+
+    let mut host = unproven(&served);
+    let cid = host.send_command(send(), &message);
+    has_begun.recv().unwrap();
+    // The one reactor serves others meanwhile, and refuses this one's commands.
+    let (_admin, mut queue) = Host::pair(served.address);
+    assert_eq!(queue.write(1, 0, &[3; 4096]), Status::SUCCESS);
+    let identify = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 };
+    assert_eq!(host.fetch(identify.command(0)).unwrap_err(), Status::AUTHENTICATION_REQUIRED.do_not_retry());
+    open.send(()).unwrap();
+    let answer = host.response();
+    assert_eq!((answer.cid, answer.status), (cid, Status::SUCCESS));
+    assert_eq!(host.fetch(Authentication::receive(32)).unwrap()[..17], [[7; 16].as_slice(), &[0]].concat());
+
+    // A second message before the first is answered ends the connection.
+    host.send_command(send(), &message);
+    has_begun.recv().unwrap();
+    host.send_command(send(), &message);
+    // It has arrived when what was sent after it is answered.
+    assert_eq!(host.fetch(identify.command(0)).unwrap_err(), Status::AUTHENTICATION_REQUIRED.do_not_retry());
+    open.send(()).unwrap();
+    assert_eq!(host.response().status, Status::SUCCESS);
+    assert_eq!(host.response().status, Status::INVALID_FIELD.do_not_retry());
+    assert!(host.is_closed());
+
+    // One that goes away meanwhile leaves nothing, and its answer reaches nobody else.
+    let mut gone = unproven(&served);
+    gone.send_command(send(), &message);
+    has_begun.recv().unwrap();
+    drop(gone);
+    raw::until(|| served.connections() == 2);
+    let mut next = unproven(&served);
+    open.send(()).unwrap();
+    assert_eq!(next.fetch(identify.command(0)).unwrap_err(), Status::AUTHENTICATION_REQUIRED.do_not_retry());
+    assert_eq!(queue.read(1, 0, 1).unwrap()[0], 3);
+    served.assert_alive();
+}

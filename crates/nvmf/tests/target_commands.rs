@@ -1,0 +1,409 @@
+//! What a host that keeps to the standard gets: every command, with and without digests.
+
+mod raw;
+
+use nvmf::device::{Kind as DeviceKind, Latency};
+use nvmf::spec::opcode::{admin, io};
+use nvmf::spec::{
+    AsyncEvent, Command, DISCOVERY_NQN, GetLogPage, Identify, IdentifyController, IdentifyNamespace, NamespaceIds,
+    Range, Sgl, Status, cns, feature, log,
+};
+use nvmf::target::{NamespaceSpec, Options};
+use raw::{HOST, Host, NQN, Served};
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
+}
+
+#[test]
+fn what_is_written_is_read_with_and_without_digests() {
+    let served = Served::plain();
+    for digests in [false, true] {
+        let (_admin, mut queue) = Host::pair_with(served.address, digests);
+        for (index, len) in [512, 4096, 8192, 65_536, 131_072, 1 << 20].into_iter().enumerate() {
+            let data = pattern(len, index as u8 + u8::from(digests) * 100);
+            let lba = 4096 * index as u64 + 3;
+            assert_eq!(queue.send_data(Host::write_command(1, lba, len), &data, 4096 * 5), Status::SUCCESS);
+            assert_eq!(queue.read(1, lba, (len / 512) as u32).unwrap(), data);
+        }
+        let data = pattern(4096, 77);
+        let in_capsule = Command { sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 9, 4096) };
+        assert_eq!(queue.command(in_capsule, &data).status, Status::SUCCESS);
+        assert_eq!(queue.read(1, 9, 8).unwrap(), data);
+        assert_eq!(queue.read(2, 1 << 20, 256).unwrap(), vec![0; 131_072], "the null device");
+    }
+}
+
+#[test]
+fn compare_zeroes_deallocate_and_flush() {
+    let served = Served::plain();
+    let (_admin, mut queue) = Host::pair(served.address);
+    let data = pattern(16_384, 1);
+    assert_eq!(queue.write(1, 0, &data), Status::SUCCESS);
+    let compare = |len: u32| Command { sgl: Sgl::transport(len), ..Command::blocks(io::COMPARE, 1, 0, len / 512) };
+    assert_eq!(queue.send_data(compare(16_384), &data, 16_384), Status::SUCCESS);
+    let mut other = data.clone();
+    other[16_000] ^= 1;
+    assert!(queue.send_data(compare(16_384), &other, 16_384).is(Status::COMPARE_FAILURE));
+    let capsule = Command { sgl: Sgl::in_capsule(4096), ..Command::blocks(io::COMPARE, 1, 0, 8) };
+    assert_eq!(queue.command(capsule, &data[..4096]).status, Status::SUCCESS);
+
+    assert_eq!(queue.command(Command::blocks(io::WRITE_ZEROES, 1, 2, 4), &[]).status, Status::SUCCESS);
+    let mut expected = data;
+    expected[1024..3072].fill(0);
+    assert_eq!(queue.read(1, 0, 32).unwrap(), expected);
+
+    let ranges = [(16u64, 2u32), (0, 0), (30, 2)];
+    let mut bytes = Vec::new();
+    for (slba, blocks) in ranges {
+        bytes.extend_from_slice(&Range { attributes: 0, blocks, slba }.write());
+        expected[slba as usize * 512..][..blocks as usize * 512].fill(0);
+    }
+    bytes.resize(4096, 0); // as Linux does
+    let deallocate = Range::deallocate(1, ranges.len());
+    assert_eq!(queue.send_data(Command { sgl: Sgl::transport(4096), ..deallocate }, &bytes, 4096), Status::SUCCESS);
+    assert_eq!(queue.read(1, 0, 32).unwrap(), expected);
+    let in_capsule = Command { sgl: Sgl::in_capsule(4096), ..deallocate };
+    assert_eq!(queue.command(in_capsule, &bytes).status, Status::SUCCESS);
+    bytes[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+    assert!(queue.command(in_capsule, &bytes).status.is(Status::LBA_OUT_OF_RANGE));
+
+    assert_eq!(queue.command(Command::new(io::FLUSH, 1), &[]).status, Status::SUCCESS);
+    assert!(queue.command(Command::new(io::FLUSH, 7), &[]).status.is(Status::INVALID_NAMESPACE));
+}
+
+#[test]
+fn commands_that_make_no_sense_fail_and_leave_the_queue_as_it_was() {
+    let served = Served::plain();
+    let (mut admin, mut queue) = Host::pair(served.address);
+    let blocks = (64 << 20) / 512;
+    let read = |lba, blocks| Host::read_command(1, lba, blocks);
+    let cases = [
+        (read(blocks, 1), Status::LBA_OUT_OF_RANGE),
+        (read(blocks - 1, 2), Status::LBA_OUT_OF_RANGE),
+        (read(u64::MAX, 8), Status::LBA_OUT_OF_RANGE),
+        (read(0, 4096), Status::INVALID_FIELD), // 2 MiB, beyond MDTS
+        (Host::read_command(9, 0, 8), Status::INVALID_NAMESPACE),
+        (Host::read_command(0, 0, 8), Status::INVALID_NAMESPACE),
+        (Host::read_command(u32::MAX, 0, 8), Status::INVALID_NAMESPACE),
+        (Command { sgl: Sgl::transport(512), ..read(0, 8) }, Status::DATA_SGL_LENGTH_INVALID),
+        (
+            Command { sgl: Sgl { address: 0, length: 4096, id: 0x30 }, ..read(0, 8) },
+            Status::SGL_DESCRIPTOR_TYPE_INVALID,
+        ),
+        (Command { flags: 0x41, ..read(0, 8) }, Status::INVALID_FIELD), // fused
+        (Command::new(0x7e, 1), Status::INVALID_OPCODE),
+        (Command::new(0x0d, 1), Status::INVALID_OPCODE),
+        (Command { sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 0, 4096) }, Status::DATA_SGL_LENGTH_INVALID),
+    ];
+    for (command, status) in cases {
+        let done = queue.command(command, &[]);
+        assert!(done.status.is(status), "{command:?}: {}", done.status);
+    }
+    let beyond = Command { sgl: Sgl { address: 512, length: 4096, id: 1 }, ..Host::write_command(1, 0, 4096) };
+    assert!(queue.command(beyond, &[0; 4096]).status.is(Status::SGL_OFFSET_INVALID));
+    let unannounced = Host::write_command(1, 0, 4096);
+    assert!(queue.command(unannounced, &[0; 4096]).status.is(Status::INVALID_FIELD));
+    for opcode in [0x00, 0x01, 0x04, 0x05, 0x80, 0x81, 0xff] {
+        assert!(admin.command(Command::new(opcode, 0), &[]).status.is(Status::INVALID_OPCODE), "{opcode:#x}");
+    }
+    assert_eq!(queue.read(1, 0, 8).unwrap(), vec![0; 4096]);
+}
+
+#[test]
+fn identify_passes_the_gates_of_the_linux_initiator() {
+    let served = Served::plain();
+    let mut admin = Host::admin(served.address);
+    let identify = |cns, csi| Identify { cns, cntid: 0, csi };
+    let page = admin.fetch(identify(cns::CONTROLLER, 0).command(0)).unwrap();
+    let it = IdentifyController::read(page.first_chunk().unwrap());
+    assert_eq!(it.cntlid, admin.cntlid);
+    assert!(it.kas != 0 && it.ioccsz >= 4 && it.iorcsz >= 1 && it.icdoff == 0 && it.sgls != 0 && it.maxcmd != 0);
+    assert_eq!((it.sqes, it.cqes, it.cntrltype, it.mdts), (0x66, 0x44, 1, 8));
+    assert_eq!(it.ioccsz * 16 - 64, 4096);
+    let list = admin.fetch(identify(cns::ACTIVE_NAMESPACES, 0).command(0)).unwrap();
+    assert_eq!(list[..12], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    let list = admin.fetch(identify(cns::ACTIVE_NAMESPACES, 0).command(1)).unwrap();
+    assert_eq!(list[..8], [2, 0, 0, 0, 0, 0, 0, 0]);
+    let page = admin.fetch(identify(cns::NAMESPACE, 0).command(1)).unwrap();
+    let namespace = IdentifyNamespace::read(page.first_chunk().unwrap());
+    assert_eq!((namespace.nsze, namespace.block_bytes()), ((64 << 20) / 512, Some(512)));
+    let page = admin.fetch(identify(cns::NAMESPACE_IDS, 0).command(1)).unwrap();
+    let own = served.target.devices()[0].uuid;
+    assert_eq!(NamespaceIds::read(page.first_chunk().unwrap()).uuid, Some(own));
+    for (which, nsid) in [(cns::NAMESPACE_CSI, 1), (cns::CONTROLLER_CSI, 0), (cns::NAMESPACE_INDEPENDENT, 2)] {
+        assert_eq!(admin.fetch(identify(which, 0).command(nsid)).unwrap().len(), 4096);
+    }
+    assert_eq!(admin.fetch(identify(cns::NAMESPACE, 0).command(5)).unwrap(), vec![0; 4096], "valid, not active");
+    assert!(admin.fetch(identify(cns::NAMESPACE, 0).command(0)).unwrap_err().is(Status::INVALID_NAMESPACE));
+    assert!(admin.fetch(identify(cns::NAMESPACE_IDS, 0).command(5)).unwrap_err().is(Status::INVALID_NAMESPACE));
+    assert!(admin.fetch(identify(0x77, 0).command(1)).unwrap_err().is(Status::INVALID_FIELD));
+}
+
+#[test]
+fn logs_and_features() {
+    let served = Served::plain();
+    let (mut admin, mut queue) = Host::pair(served.address);
+    queue.write(1, 0, &[1; 4096]);
+    let page = |lid, length, offset| GetLogPage { lid, lsp: 0, retain: false, length, offset };
+    let smart = admin.fetch(page(log::SMART, 512, 0).command(u32::MAX)).unwrap();
+    assert_eq!(log::Smart::read(smart.first_chunk().unwrap()).host_writes, 1);
+    let part = admin.fetch(page(log::SMART, 64, 64).command(0)).unwrap();
+    assert_eq!(part, smart[64..128]);
+    assert_eq!(admin.fetch(page(log::ERROR, 64, 0).command(0)).unwrap(), vec![0; 64]);
+    assert_eq!(admin.fetch(page(log::FIRMWARE, 512, 0).command(0)).unwrap()[0], 1);
+    let effects = admin.fetch(page(log::EFFECTS, 4096, 0).command(0)).unwrap();
+    assert_eq!(effects[1024 + 4 * usize::from(io::WRITE)], 3);
+    assert!(admin.fetch(page(log::DISCOVERY, 1024, 0).command(0)).unwrap_err().is(Status::INVALID_LOG_PAGE));
+    assert!(admin.fetch(page(0x99, 64, 0).command(0)).unwrap_err().is(Status::INVALID_LOG_PAGE));
+    assert!(admin.fetch(page(log::SMART, 64, 4096).command(0)).unwrap_err().is(Status::INVALID_FIELD));
+
+    let get = |id: u8| Command { cdw10: id.into(), ..Command::new(admin::GET_FEATURES, 0) };
+    let set = |id: u8, value| Command { cdw10: id.into(), cdw11: value, ..Command::new(admin::SET_FEATURES, 0) };
+    let done = admin.command(set(feature::NUMBER_OF_QUEUES, feature::queues_value(200)), &[]);
+    assert_eq!(feature::queues(done.result as u32), 64);
+    let done = admin.command(set(feature::NUMBER_OF_QUEUES, feature::queues_value(3)), &[]);
+    assert_eq!(feature::queues(done.result as u32), 3);
+    assert_eq!(admin.command(get(feature::VOLATILE_WRITE_CACHE), &[]).result, 1);
+    assert_eq!(admin.command(set(feature::KEEP_ALIVE_TIMER, 7000), &[]).status, Status::SUCCESS);
+    assert_eq!(admin.command(get(feature::KEEP_ALIVE_TIMER), &[]).result, 7000);
+    assert!(admin.command(get(0x33), &[]).status.is(Status::INVALID_FIELD));
+    let save = Command { cdw10: 1 << 31 | 0x0b, ..set(feature::ASYNC_EVENT_CONFIGURATION, 0) };
+    assert!(admin.command(save, &[]).status.is(Status::FEATURE_NOT_SAVEABLE));
+    let behaviour: Vec<u8> = (0..512).map(|i| (i % 7) as u8).collect();
+    let by_capsule = Command { sgl: Sgl::in_capsule(512), ..set(feature::HOST_BEHAVIOR, 0) };
+    assert_eq!(admin.command(by_capsule, &behaviour).status, Status::SUCCESS);
+    let fetch = |id, len| Command { sgl: Sgl::transport(len), ..get(id) };
+    assert_eq!(admin.fetch(fetch(feature::HOST_BEHAVIOR, 512)).unwrap(), behaviour);
+    let by_transfer = Command { sgl: Sgl::transport(512), ..set(feature::HOST_BEHAVIOR, 0) };
+    assert_eq!(admin.send_data(by_transfer, &[9; 512], 512), Status::SUCCESS);
+    assert_eq!(admin.fetch(fetch(feature::HOST_BEHAVIOR, 512)).unwrap(), vec![9; 512]);
+    let id = admin.fetch(fetch(feature::HOST_IDENTIFIER, 16)).unwrap();
+    assert_eq!(id, (0..16).collect::<Vec<u8>>());
+    assert_eq!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status, Status::SUCCESS);
+}
+
+#[test]
+fn hosts_hear_of_namespaces_that_come_go_and_grow() {
+    let served = Served::plain();
+    let (mut admin, mut queue) = Host::pair(served.address);
+    let enable = Command {
+        cdw10: feature::ASYNC_EVENT_CONFIGURATION.into(),
+        cdw11: feature::EVENT_NAMESPACE,
+        ..Command::new(admin::SET_FEATURES, 0)
+    };
+    assert_eq!(admin.command(enable, &[]).status, Status::SUCCESS);
+    let request = Command::new(admin::ASYNC_EVENT_REQUEST, 0);
+    let changed = GetLogPage { lid: log::CHANGED_NAMESPACES, lsp: 0, retain: false, length: 4096, offset: 0 };
+    let first = admin.send_command(request, &[]);
+
+    served.target.resize_device("mem", Some(128 << 20)).unwrap();
+    let done = admin.response();
+    assert_eq!((done.cid, AsyncEvent::of(done.result)), (first, AsyncEvent::NAMESPACE_CHANGED));
+    // Masked until the page is read; then told again.
+    let second = admin.send_command(request, &[]);
+    served.target.remove_namespace(NQN, 2).unwrap();
+    assert_eq!(admin.fetch(changed.command(0)).unwrap()[..12], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(queue.read(2, 0, 8).unwrap_err().is(Status::INVALID_NAMESPACE));
+    assert_eq!(queue.read(1, 200_000, 8).unwrap(), vec![0; 4096], "beyond the old end");
+    let again = NamespaceSpec { nsid: 5, ..NamespaceSpec::new("null") };
+    assert_eq!(served.target.add_namespace(NQN, again).unwrap(), 5);
+    assert_eq!(admin.response().cid, second);
+    assert_eq!(admin.fetch(changed.command(0)).unwrap()[..8], [5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(queue.read(5, 0, 8).unwrap().len(), 4096);
+
+    let aborted = admin.send_command(request, &[]);
+    let abort = Command { cdw10: u32::from(aborted) << 16, ..Command::new(admin::ABORT, 0) };
+    let abort_cid = admin.send_command(abort, &[]);
+    let done = admin.response();
+    assert!(done.cid == aborted && done.status.is(Status::ABORTED_BY_REQUEST));
+    let done = admin.response();
+    assert_eq!((done.cid, done.result), (abort_cid, 0));
+    for _ in 0..4 {
+        admin.send_command(request, &[]);
+    }
+    assert!(admin.command(request, &[]).status.is(Status::ASYNC_EVENT_LIMIT_EXCEEDED));
+}
+
+#[test]
+fn discovery_shows_each_host_what_it_may_connect_to() {
+    let served = Served::plain();
+    let private = "nqn.2016-06.io.spdk:private";
+    served.target.create_subsystem(nvmf::target::SubsystemSpec::new(private)).unwrap();
+    served.target.add_listener(private, served.address).unwrap();
+    let mut discovery = Host::admin_of(served.address, DISCOVERY_NQN, HOST, true);
+    let whole = GetLogPage { lid: log::DISCOVERY, lsp: 0, retain: true, length: 1024 * 4, offset: 0 };
+    let entries = |discovery: &mut Host| {
+        let page = discovery.fetch(whole.command(0)).unwrap();
+        let header = log::DiscoveryHeader::read(page.first_chunk().unwrap());
+        let names: Vec<String> = page[1024..]
+            .chunks_exact(1024)
+            .take(header.numrec as usize)
+            .map(|entry| log::DiscoveryEntry::read(entry.try_into().unwrap()))
+            .inspect(|entry| assert_eq!(entry.trsvcid.to_string(), served.address.port().to_string()))
+            .map(|entry| entry.subsystem().unwrap().to_string())
+            .collect();
+        (header.genctr, names)
+    };
+    let (before, names) = entries(&mut discovery);
+    assert_eq!(names, [DISCOVERY_NQN, NQN]);
+    let enable = Command {
+        cdw10: feature::ASYNC_EVENT_CONFIGURATION.into(),
+        cdw11: feature::EVENT_DISCOVERY,
+        ..Command::new(admin::SET_FEATURES, 0)
+    };
+    assert_eq!(discovery.command(enable, &[]).status, Status::SUCCESS);
+    let request = discovery.send_command(Command::new(admin::ASYNC_EVENT_REQUEST, 0), &[]);
+    served.target.add_host(private, HOST).unwrap();
+    let done = discovery.response();
+    assert_eq!((done.cid, AsyncEvent::of(done.result)), (request, AsyncEvent::DISCOVERY_CHANGED));
+    let (after, names) = entries(&mut discovery);
+    assert_eq!(names, [DISCOVERY_NQN, NQN, private]);
+    assert!(after > before);
+    let mut refused = Host::open(served.address, false, false);
+    let done = refused.connect(0, 32, 0xffff, private, "nqn.2016-06.io.spdk:stranger");
+    assert!(done.status.is(Status::CONNECT_INVALID_HOST));
+    served.target.remove_host(private, HOST).unwrap();
+    assert_eq!(entries(&mut discovery).1, [DISCOVERY_NQN, NQN]);
+}
+
+#[test]
+fn connect_is_refused_for_the_right_reasons() {
+    let served = Served::plain();
+    let mut admin = Host::admin(served.address);
+    let at = |done: nvmf::spec::Completion| {
+        assert!(done.status.is(Status::CONNECT_INVALID_PARAMETERS), "{}", done.status);
+        nvmf::spec::fabrics::Connect::invalid_parameter(done.result)
+    };
+    let open = || Host::open(served.address, false, false);
+    assert_eq!(at(open().connect(0, 32, 0xffff, "nqn.2016-06.io.spdk:none", HOST)), (true, 256));
+    assert_eq!(at(open().connect(0, 32, 5, NQN, HOST)), (true, 16));
+    assert_eq!(at(open().connect(1, 32, 0x7777, NQN, HOST)), (true, 16));
+    assert_eq!(at(open().connect(65, 32, admin.cntlid, NQN, HOST)), (false, 42));
+    assert_eq!(at(open().connect(1, 1, admin.cntlid, NQN, HOST)), (false, 44));
+    assert_eq!(at(open().connect(1, 2000, admin.cntlid, NQN, HOST)), (false, 44));
+    assert_eq!(at(open().connect(1, 32, 0xffff, DISCOVERY_NQN, HOST)), (false, 42));
+    let done = open().connect(1, 32, admin.cntlid, NQN, "nqn.2016-06.io.spdk:other");
+    assert!(done.status.is(Status::CONNECT_INVALID_HOST));
+    let _queue = admin.queue(served.address, 1, false);
+    assert!(open().connect(1, 32, admin.cntlid, NQN, HOST).status.is(Status::COMMAND_SEQUENCE_ERROR));
+    assert!(admin.connect(0, 32, 0xffff, NQN, HOST).status.is(Status::COMMAND_SEQUENCE_ERROR));
+    // Not enabled: no I/O queues.
+    let mut fresh = open();
+    let done = fresh.connect(0, 32, 0xffff, NQN, HOST);
+    assert!(open().connect(1, 32, done.result as u16, NQN, HOST).status.is(Status::COMMAND_SEQUENCE_ERROR));
+    let identify = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0);
+    assert_eq!(fresh.fetch(identify).unwrap().len(), 4096, "what may be asked before it is enabled");
+    // Other commands before Connect are refused, and Connect is still possible.
+    let mut early = open();
+    assert!(early.command(Host::read_command(1, 0, 8), &[]).status.is(Status::COMMAND_SEQUENCE_ERROR));
+    assert!(early.connect(0, 32, 0xffff, NQN, HOST).status.is_ok());
+}
+
+#[test]
+fn shutdown_and_reset_end_the_io_queues() {
+    use nvmf::spec::fabrics::PropertyAccess;
+    use nvmf::spec::property::{self, Configuration, ControllerStatus};
+    let served = Served::plain();
+    for value in [Configuration::ENABLED.with_shutdown().0, 0] {
+        let (mut admin, mut queue) = Host::pair(served.address);
+        assert!(admin.command(PropertyAccess::set(property::CC, 4, value.into()), &[]).status.is_ok());
+        assert!(queue.is_closed());
+        let status = admin.command(PropertyAccess::get(property::CSTS, 4), &[]).result as u32;
+        let status = ControllerStatus::of(status);
+        assert_eq!((status.shutdown, status.ready), if value == 0 { (0, false) } else { (2, true) });
+    }
+    let (admin, mut queue) = Host::pair(served.address);
+    drop(admin);
+    assert!(queue.is_closed(), "with the admin queue the controller goes");
+    raw::until(|| served.connections() == 0);
+    // Disconnect ends one queue.
+    let (mut admin, mut queue) = Host::pair(served.address);
+    assert!(queue.command(raw::fabrics_command(nvmf::spec::fabrics::DISCONNECT), &[]).status.is_ok());
+    let mut again = admin.queue(served.address, 1, false);
+    assert_eq!(again.read(1, 0, 8).unwrap().len(), 4096, "its number is free at once");
+    assert!(queue.is_closed());
+    assert!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status.is_ok());
+}
+
+#[test]
+fn two_reactors_serve_the_queues_of_one_controller() {
+    let options = Options { reactors: 2, ..Options::default() };
+    let served = Served::with(options, &[("mem", DeviceKind::Memory { bytes: 8 << 20 })]);
+    let admin = Host::admin(served.address);
+    let mut queues: Vec<Host> = (1..=6).map(|qid| admin.queue(served.address, qid, false)).collect();
+    for (index, queue) in queues.iter_mut().enumerate() {
+        assert_eq!(queue.write(1, index as u64 * 256, &pattern(131_072, index as u8)), Status::SUCCESS);
+    }
+    for (index, queue) in queues.iter_mut().rev().enumerate() {
+        let index = 5 - index;
+        let other = (index + 3) % 6;
+        assert_eq!(queue.read(1, other as u64 * 256, 256).unwrap(), pattern(131_072, other as u8));
+    }
+    let stats = served.target.stats();
+    assert_eq!(stats.reactors.len(), 2);
+    assert!(stats.reactors.iter().all(|reactor| reactor.io_qpairs == 3 || reactor.admin_qpairs == 1));
+    assert_eq!((stats.devices[0].reads, stats.devices[0].writes), (6, 6));
+    assert_eq!(stats.hosts[0].connections, 7);
+    drop(admin);
+    assert!(queues.iter_mut().all(Host::is_closed), "on both reactors");
+}
+
+#[test]
+fn a_delay_device_delays_and_nothing_else() {
+    let latency = Latency { avg_read_us: 20_000, p99_read_us: 20_000, avg_write_us: 0, p99_write_us: 0 };
+    let served = Served::with(
+        Options::default(),
+        &[
+            ("mem", DeviceKind::Memory { bytes: 1 << 20 }),
+            ("slow", DeviceKind::Delay { base: "mem".into(), latency }),
+            ("fast", DeviceKind::Null { bytes: 1 << 20 }),
+        ],
+    );
+    let (_admin, mut queue) = Host::pair(served.address);
+    assert_eq!(queue.write(1, 0, &pattern(4096, 3)), Status::SUCCESS);
+    let began = std::time::Instant::now();
+    let slow = queue.send_command(Host::read_command(1, 0, 8), &[]);
+    let fast = queue.send_command(Host::read_command(2, 0, 8), &[]);
+    let mut order = Vec::new();
+    while order.len() < 2 {
+        if let nvmf::pdu::Pdu::CapsuleResp(done) = queue.unit().unwrap().pdu {
+            order.push(done.cid);
+        }
+    }
+    assert_eq!(order, [fast, slow]);
+    assert!(began.elapsed().as_millis() >= 20);
+}
+
+#[test]
+fn a_file_is_served_grows_and_is_served_by_one_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("disk.img");
+    let file = |create_bytes| DeviceKind::File { path: path.clone(), create_bytes, direct: true, read_only: false };
+    let served = Served::with(Options::default(), &[("file", file(Some(4 << 20)))]);
+    let block = served.target.devices()[0].block_bytes;
+    let blocks = |bytes: u32| bytes / block;
+    let (_admin, mut queue) = Host::pair(served.address);
+    let data = pattern(131_072, 5);
+    let write = |lba: u32| {
+        let command = Command::blocks(io::WRITE, 1, lba.into(), blocks(131_072));
+        Command { sgl: Sgl::transport(131_072), cdw12: command.cdw12 | Command::FUA, ..command }
+    };
+    assert_eq!(queue.send_data(write(blocks(8192)), &data, 50_000), Status::SUCCESS);
+    assert_eq!(std::fs::read(&path).unwrap()[8192..8192 + 131_072], data);
+    let read = Command::blocks(io::READ, 1, blocks(8192).into(), blocks(131_072));
+    assert_eq!(queue.fetch(Command { sgl: Sgl::transport(131_072), ..read }).unwrap(), data);
+    let beyond = write(blocks(5 << 20));
+    assert!(queue.command(beyond, &[]).status.is(Status::LBA_OUT_OF_RANGE));
+    assert_eq!(served.target.resize_device("file", Some(8 << 20)).unwrap().blocks, u64::from(blocks(8 << 20)));
+    assert_eq!(queue.send_data(beyond, &data, 131_072), Status::SUCCESS);
+    // A second writer, of this target or another, would destroy it.
+    let spec = nvmf::device::DeviceSpec { name: "again".into(), block_bytes: None, uuid: None, kind: file(None) };
+    let error = served.target.create_device(spec).unwrap_err();
+    assert_eq!(error.kind, nvmf::target::ErrorKind::Busy, "{error}");
+    // A file that is cut off under the target: errors, not zeros and not the end.
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+    let read = Command::blocks(io::READ, 1, blocks(4 << 20).into(), blocks(131_072));
+    let error = queue.fetch(Command { sgl: Sgl::transport(131_072), ..read }).unwrap_err();
+    assert!(error.is(Status::UNRECOVERED_READ_ERROR), "{error}");
+}

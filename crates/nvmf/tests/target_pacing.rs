@@ -1,0 +1,197 @@
+//! Pacing in front of the devices: what is bounded, what is never held, what becomes of held commands.
+
+mod raw;
+
+use nvmf::device::{Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
+use nvmf::pdu::Pdu;
+use nvmf::spec::opcode::admin;
+use nvmf::spec::{Command, Sgl, Status};
+use nvmf::target::Options;
+use raw::{Host, Served};
+
+fn delayed(pacing: &str, budget: Option<u64>, read_us: u64, write_us: u64) -> Served {
+    let mut config: pace::Config = pacing.parse().unwrap();
+    config.budget_bytes = config.budget_bytes.or(budget);
+    let latency =
+        Latency { avg_read_us: read_us, p99_read_us: read_us, avg_write_us: write_us, p99_write_us: write_us };
+    Served::with(
+        Options { pacing: config, max_io_bytes: 128 << 10, ..Options::default() },
+        &[("mem", DeviceKind::Memory { bytes: 64 << 20 }), ("slow", DeviceKind::Delay { base: "mem".into(), latency })],
+    )
+}
+
+fn held(served: &Served) -> u64 {
+    served.target.stats().reactors[0].pacer.held_now
+}
+
+#[test]
+fn an_abort_finds_a_held_command_and_admin_commands_are_never_held() {
+    let served = delayed("buffers:2", None, 200_000, 0);
+    let (mut admin, mut queue) = Host::pair(served.address);
+    let cids: Vec<u16> = (0..4).map(|_| queue.send_command(Host::read_command(1, 0, 256), &[])).collect();
+    raw::until(|| held(&served) == 2);
+    assert!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status.is_ok(), "while all buffers are taken");
+    let abort = |cid: u16| Command { cdw10: u32::from(cid) << 16 | 1, ..Command::new(admin::ABORT, 0) };
+    assert_eq!(admin.command(abort(cids[3]), &[]).result, 0, "aborted");
+    let done = queue.response();
+    assert!(done.cid == cids[3] && done.status.is(Status::ABORTED_BY_REQUEST));
+    assert_eq!(admin.command(abort(cids[0]), &[]).result, 1, "in the device: not aborted");
+    assert_eq!(admin.command(abort(cids[3]), &[]).result, 1, "gone");
+    let other_queue = Command { cdw10: u32::from(cids[2]) << 16 | 7, ..Command::new(admin::ABORT, 0) };
+    assert_eq!(admin.command(other_queue, &[]).result, 1, "no such queue");
+    let mut done = Vec::new();
+    while done.len() < 3 {
+        if let Pdu::CapsuleResp(completion) = queue.unit().unwrap().pdu {
+            assert!(completion.status.is_ok());
+            done.push(completion.cid);
+        }
+    }
+    assert_eq!(done, cids[..3]);
+}
+
+#[test]
+fn a_write_is_held_before_its_r2t_and_never_reaches_the_device_once_its_host_is_gone() {
+    let served = delayed("buffers:1", None, 150_000, 0);
+    let (_admin, mut queue) = Host::pair(served.address);
+    assert_eq!(queue.write(1, 0, &[1; 4096]), Status::SUCCESS);
+    {
+        let (_admin, mut queue) = Host::pair(served.address);
+        queue.send_command(Host::read_command(1, 0, 8), &[]);
+        queue.send_command(Host::write_command(1, 0, 4096), &[]);
+        let in_capsule = Command { sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 0, 4096) };
+        queue.send_command(in_capsule, &[2; 4096]);
+        raw::until(|| held(&served) == 2);
+        queue.stream.set_nonblocking(true).unwrap();
+        let peeked = queue.stream.peek(&mut [0; 24]);
+        assert_eq!(peeked.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "no R2T while it is held");
+    }
+    raw::until(|| held(&served) == 0);
+    raw::until(|| served.target.stats().reactors[0].pacer.in_flight == 0);
+    assert_eq!(queue.read(1, 0, 8).unwrap(), vec![1; 4096]);
+    assert_eq!(served.target.stats().devices[1].writes, 1);
+}
+
+#[test]
+fn bytes_in_flight_and_buffers_stay_within_the_budget() {
+    const BUDGET: u64 = 1 << 20;
+    for (pacing, budget) in [("auto", Some(BUDGET)), ("none", Some(BUDGET)), ("buffers:7", None)] {
+        let served = delayed(pacing, budget, 2_000, 2_000);
+        let (admin, queue) = Host::pair(served.address);
+        let mut queues: Vec<Host> = vec![queue];
+        queues.extend((2..5).map(|qid| admin.queue(served.address, qid, false)));
+        let mut expected = 0;
+        for (index, queue) in queues.iter_mut().enumerate() {
+            let mut bytes = Vec::new();
+            for cid in 0..100u16 {
+                let command = match (cid as usize + index) % 4 {
+                    0 => Host::read_command(1, 512, 8),
+                    1 => Host::read_command(1, 0, 256),
+                    2 => Host::read_command(1, 0, 40),
+                    _ => Command { sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 8 * u64::from(cid), 4096) },
+                };
+                let data = vec![cid as u8; if command.opcode == 1 { 4096 } else { 0 }];
+                bytes.extend_from_slice(&queue.capsule(&Command { cid, ..command }, &data));
+                expected += 1;
+            }
+            // The target may stop reading: send from a thread of its own.
+            let mut stream = queue.stream.try_clone().unwrap();
+            std::thread::spawn(move || std::io::Write::write_all(&mut stream, &bytes));
+        }
+        let mut done = 0;
+        for queue in &mut queues {
+            for _ in 0..100 {
+                loop {
+                    if let Pdu::CapsuleResp(completion) = queue.unit().unwrap().pdu {
+                        assert!(completion.status.is_ok(), "{}", completion.status);
+                        break;
+                    }
+                }
+                done += 1;
+            }
+        }
+        assert_eq!(done, expected);
+        let reactor = served.target.stats().reactors.remove(0);
+        assert!(reactor.pacer.in_flight_bytes_peak <= BUDGET, "{pacing}: {reactor:?}");
+        assert!(reactor.buffer_bytes_peak <= BUDGET + (4 << 20) * u64::from(budget.is_none()), "{pacing}: {reactor:?}");
+        assert!(reactor.pacer.held > 0, "{pacing}: nothing was ever held");
+        assert_eq!((reactor.pacer.in_flight, reactor.pacer.held_now, reactor.pending_io), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_namespace_that_goes_takes_its_held_commands_with_it() {
+    let served = delayed("buffers:1", None, 100_000, 0);
+    let (_admin, mut queue) = Host::pair(served.address);
+    let cids: Vec<u16> = (0..3).map(|_| queue.send_command(Host::read_command(1, 0, 8), &[])).collect();
+    raw::until(|| held(&served) == 2);
+    served.target.delete_device("slow").unwrap();
+    let mut outcomes = Vec::new();
+    while outcomes.len() < 3 {
+        if let Pdu::CapsuleResp(done) = queue.unit().unwrap().pdu {
+            outcomes.push((done.cid, done.status.code()));
+        }
+    }
+    outcomes.sort_unstable();
+    let gone = Status::INVALID_NAMESPACE.code();
+    assert_eq!(outcomes, [(cids[0], 0), (cids[1], gone), (cids[2], gone)]);
+    served.target.delete_device("mem").unwrap();
+}
+
+#[test]
+fn faults_of_devices_become_statuses_and_short_transfers_are_continued() {
+    let served = Served::with(
+        Options::default(),
+        &[("mem", DeviceKind::Memory { bytes: 8 << 20 }), ("bad", DeviceKind::Faulty { base: "mem".into(), seed: 1 })],
+    );
+    let (admin, mut queue) = Host::pair(served.address);
+    let fault = |on, effect| Fault { on, effect, one_in: 1, count: None };
+    let data: Vec<u8> = (0..131_072u32).map(|i| ((i * 7) >> 3) as u8).collect();
+    let set = |faults: &[Fault]| served.target.set_faults("bad", faults).unwrap();
+
+    set(&[fault(FaultOn::All, Effect::Short)]);
+    assert_eq!(queue.write(1, 0, &data), Status::SUCCESS);
+    assert_eq!(queue.read(1, 0, 256).unwrap(), data);
+    set(&[fault(FaultOn::Reads, Effect::Fail)]);
+    assert!(queue.read(1, 0, 8).unwrap_err().is(Status::UNRECOVERED_READ_ERROR));
+    assert_eq!(queue.write(1, 0, &data), Status::SUCCESS);
+    set(&[fault(FaultOn::Writes, Effect::Fail)]);
+    assert!(queue.write(1, 0, &data).is(Status::WRITE_FAULT));
+    set(&[Fault { count: Some(1), ..fault(FaultOn::Flushes, Effect::Fail) }]);
+    let flush = Command::new(nvmf::spec::opcode::io::FLUSH, 1);
+    assert!(queue.command(flush, &[]).status.is(Status::INTERNAL_ERROR));
+    assert!(queue.command(flush, &[]).status.is_ok());
+    set(&[fault(FaultOn::All, Effect::Slow { us: 3_000 })]);
+    assert_eq!(queue.read(1, 0, 256).unwrap(), data);
+
+    // Never: the connection goes, the op stays; cleared, nothing is left of it.
+    set(&[fault(FaultOn::All, Effect::Never)]);
+    queue.send_command(Host::read_command(1, 0, 256), &[]);
+    raw::until(|| served.target.stats().devices[1].in_device == 1);
+    drop((admin, queue));
+    raw::until(|| served.connections() == 0);
+    assert_eq!(served.target.stats().reactors[0].pacer.in_flight, 1);
+    set(&[]);
+    raw::until(|| served.target.stats().reactors[0].pacer.in_flight == 0);
+    served.assert_alive();
+}
+
+#[test]
+fn a_command_that_is_held_for_too_long_goes_back_to_its_host() {
+    let mut options = Options { pacing: "buffers:2".parse().unwrap(), max_io_bytes: 128 << 10, ..Options::default() };
+    options.limits.hold = std::time::Duration::from_millis(200);
+    let served = Served::with(
+        options,
+        &[("mem", DeviceKind::Memory { bytes: 1 << 20 }), ("bad", DeviceKind::Faulty { base: "mem".into(), seed: 1 })],
+    );
+    let never = Fault { on: FaultOn::All, effect: Effect::Never, one_in: 1, count: None };
+    served.target.set_faults("bad", &[never]).unwrap();
+    let (_admin, mut queue) = Host::pair(served.address);
+    let cids: Vec<u16> = (0..3).map(|_| queue.send_command(Host::read_command(1, 0, 256), &[])).collect();
+    let done = queue.response();
+    assert!(done.cid == cids[2] && done.status.is(Status::COMMAND_INTERRUPTED) && !done.status.is_do_not_retry());
+    served.target.set_faults("bad", &[]).unwrap();
+    for _ in 0..2 {
+        assert!(queue.response().status.is(Status::UNRECOVERED_READ_ERROR));
+    }
+    assert_eq!(queue.read(1, 0, 256).unwrap().len(), 131_072);
+}
