@@ -1,0 +1,47 @@
+//! Whether this process is one of many that mpirun or srun has started, told from the environment.
+
+/// What the launcher says of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launched {
+    /// Its rank.
+    pub rank: u32,
+    /// All ranks, at least 2.
+    pub ranks: u32,
+}
+
+/// Pairs of variables, rank and number of ranks: Open MPI's mpirun, srun, MPICH's and Intel's hydra.
+///
+/// Slurm's variables are those of a step: a batch script that runs the program itself has none of them.
+const VARIABLES: [(&str, &str); 3] = [
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("PMI_RANK", "PMI_SIZE"),
+];
+
+/// This process's place among many; None when it is alone. `get` reads a variable of the environment.
+pub fn launched(get: impl Fn(&str) -> Option<String>) -> Option<Launched> {
+    let number = |name: &str| get(name)?.parse::<u32>().ok();
+    VARIABLES.iter().find_map(|(rank, ranks)| {
+        let (rank, ranks) = (number(rank)?, number(ranks)?);
+        (ranks > 1).then_some(Launched { rank, ranks })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_known_by_their_variables() {
+        let told = |variables: &'static [(&str, &str)]| {
+            launched(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string()))
+        };
+        assert_eq!(told(&[]), None);
+        let mpirun = &[("OMPI_COMM_WORLD_RANK", "3"), ("OMPI_COMM_WORLD_SIZE", "8")];
+        assert_eq!(told(mpirun), Some(Launched { rank: 3, ranks: 8 }));
+        assert_eq!(told(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")]), None, "alone");
+        let srun = &[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_NTASKS", "2")];
+        assert_eq!(told(srun), Some(Launched { rank: 1, ranks: 2 }));
+        assert_eq!(told(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "16")]), None, "a batch script itself");
+    }
+}
