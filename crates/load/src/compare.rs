@@ -122,8 +122,9 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2]) -> Result<Compa
     let effects = match documents {
         [Document::Run(a), Document::Run(b)] => effect::unpaired(a, b),
         [Document::Sweep(a), Document::Sweep(b)] => of_sweeps(a, b),
+        [Document::Files(a), Document::Files(b)] => effect::of_files(a, b),
         _ => {
-            let hint = "give two results of `run --save`, or two of `sweep`";
+            let hint = "give two results of `run --save`, two of `sweep`, or two of `files`";
             return Err(Error::usage("cannot compare", names.join(" with "), hint));
         }
     };
@@ -133,6 +134,7 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2]) -> Result<Compa
                 "noise is told from change by the intervals of a run, and these have none, or too few: fio's JSON keeps \
                  only sums, so keep results of runs of some seconds with --save"
             }
+            [Document::Files(_), Document::Files(_)] => "the results have no phase in common: give both the same --op",
             _ => "the results have no figure in common: sweeps need a load line for the same engine",
         };
         return Err(Error::usage("nothing to compare in", names.join(" and "), hint));
@@ -161,13 +163,16 @@ fn of_estimates(figure: String, larger_is_better: bool, a: Estimate, b: Estimate
     let relative = |side: Estimate| (side.high - side.low) / 2.0 / side.mean.max(f64::MIN_POSITIVE);
     let half = relative(a).hypot(relative(b)) * (1.0 + mean);
     let change = Estimate { mean, low: (mean - half).max(-1.0), high: mean + half };
-    Effect { figure, larger_is_better, a, b, change }
+    Effect { figure, larger_is_better, a, b, change, no_interval: false }
 }
 
 /// Whether B is worse than A in this figure by more than `tolerance` (0.03: three percent), with an interval
 /// that excludes that nothing has changed.
 pub fn is_slower(effect: &Effect, tolerance: f64) -> bool {
     let Estimate { mean, low, high } = effect.change;
+    if effect.no_interval {
+        return false;
+    }
     if effect.larger_is_better { mean < -tolerance && high < 0.0 } else { mean > tolerance && low > 0.0 }
 }
 

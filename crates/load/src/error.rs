@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use nvmf::initiator::Error as NvmeError;
+
 /// A failure: what, where, why, what to do.
 #[derive(Debug)]
 pub struct Error {
@@ -58,7 +60,9 @@ impl Error {
     /// The error number: that of the system, EIO where there is none, EILSEQ for verification.
     pub fn errno(&self) -> i32 {
         let fallback = if self.kind == ErrorKind::Verify { libc::EILSEQ } else { libc::EIO };
-        self.source.as_ref().and_then(std::io::Error::raw_os_error).unwrap_or(fallback)
+        let of_initiator = |error: &std::io::Error| Some(error.get_ref()?.downcast_ref::<NvmeError>()?.errno);
+        let of = |error: &std::io::Error| error.raw_os_error().or_else(|| of_initiator(error));
+        self.source.as_ref().and_then(of).unwrap_or(fallback)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use measure::schema::{CpuUsage, DiskUtil, Machine};
+use measure::schema::{CpuUsage, DiskUtil, Machine, Provenance, SCHEMA_VERSION};
 use sys::clock::{Clock, monotonic_ns};
 use sys::disk::{self, Counters};
 use sys::process::{self, Who};
@@ -18,6 +18,17 @@ pub fn machine(clock: &Clock) -> Machine {
         cpus: host.cpus,
         memory_bytes: host.memory_bytes,
         clock: clock.name().to_owned(),
+    }
+}
+
+/// Who measured, where and when: this program, on this machine.
+pub fn provenance(clock: &Clock, started_unix_ms: u64) -> Provenance {
+    Provenance {
+        schema: SCHEMA_VERSION,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args().collect(),
+        started_unix_ms,
+        machine: machine(clock),
     }
 }
 

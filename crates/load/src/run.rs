@@ -8,6 +8,7 @@ use measure::PerDirection;
 use measure::schema::RunResult;
 
 use crate::Error;
+use crate::peers::Peers;
 
 /// What the caller keeps in hand while a plan runs.
 #[derive(Default)]
@@ -24,6 +25,8 @@ pub struct Control<'a> {
     pub interval_histograms: bool,
     /// Clones are threads whatever the job says: for callers that have threads of their own.
     pub threads_only: bool,
+    /// Those that carry out the same plan elsewhere, and begin together with this run.
+    pub peers: Option<&'a mut dyn Peers>,
 }
 
 /// What a run is doing.

@@ -14,6 +14,8 @@ use job::Job;
 use job::workload::OpKind;
 use load::engine::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots};
 use measure::Direction;
+use nvmf::device::{DeviceSpec, Kind as DeviceKind};
+use nvmf::target::{NamespaceSpec, SubsystemSpec, Target};
 use sys::buffer::Memory;
 
 const READ: OpKind = OpKind::Io(Direction::Read);
@@ -33,8 +35,10 @@ struct Subject {
     flags: i32,
     /// Several ops at once.
     asynchronous: bool,
-    /// The engine is handed descriptors. Others open their files themselves: on a Gluster volume.
+    /// The engine is handed descriptors. Others open their files themselves.
     descriptors: bool,
+    /// Those are namespaces of an NVMe/TCP target in this process; otherwise files on a Gluster volume.
+    namespaces: bool,
 }
 
 /// The volume of rigs/gluster-volume.sh, in which such engines are tested: a directory of the volume, as the program
@@ -52,6 +56,7 @@ const BLOCKING: Subject = Subject {
     flags: 0,
     asynchronous: false,
     descriptors: true,
+    namespaces: false,
 };
 
 const ASYNCHRONOUS: Subject = Subject { engine: "io_uring", asynchronous: true, ..BLOCKING };
@@ -63,7 +68,7 @@ impl Place {
     fn new(subject: &Subject) -> Place {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("conformance-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = if subject.descriptors {
+        let path = if subject.descriptors || subject.namespaces {
             std::env::current_exe().unwrap().with_file_name(name)
         } else {
             volume().join(name)
@@ -79,7 +84,7 @@ impl Place {
         let _ = fs::remove_file(&path);
         fs::write(&path, content).unwrap();
         let file = File::options().read(true).write(true).custom_flags(subject.flags).open(&path).unwrap();
-        if subject.descriptors {
+        if subject.descriptors || subject.namespaces {
             return (file, path);
         }
         // Mounts cache: the brick itself has what the engine has written.
@@ -103,6 +108,27 @@ struct Rig {
     combined: bool,
     /// Where an engine that opens its files by itself has them: `0`, `1`, ..., made when they are opened.
     own: Option<Place>,
+    /// What an engine connects to whose files are namespaces.
+    target: Option<Target>,
+}
+
+/// The subsystem of such a target.
+const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:conformance";
+
+/// A target with a subsystem, and where it listens.
+fn target() -> (Target, std::net::SocketAddr) {
+    let target = Target::start(nvmf::target::Options::default()).unwrap();
+    target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(SUBSYSTEM) }).unwrap();
+    let address = target.add_listener(SUBSYSTEM, "127.0.0.1:0".parse().unwrap()).unwrap();
+    (target, address)
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(target) = &self.target {
+            target.shutdown(Duration::from_secs(1));
+        }
+    }
 }
 
 impl Rig {
@@ -114,8 +140,15 @@ impl Rig {
         let (slots, free) = Slots::new(depth + 2, SLOT_BYTES, 0, &Memory::Anonymous).unwrap();
         let kind = Kind::find(subject.engine).unwrap();
         assert_eq!(kind.synchronous, !subject.asynchronous);
-        let own = (!subject.descriptors).then(|| Place::new(subject));
+        let own = (!subject.descriptors && !subject.namespaces).then(|| Place::new(subject));
         let mut names = Vec::new();
+        let mut running = None;
+        if subject.namespaces {
+            let (target, address) = target();
+            let place = format!("traddr={} trsvcid={} subnqn={SUBSYSTEM}", address.ip(), address.port());
+            names.extend((1..=files).map(|nsid| format!("{place} ns={nsid}")));
+            running = Some(target);
+        }
         if let Some(Place(directory)) = &own {
             let server = std::env::var("GLUSTER_SERVER").unwrap();
             let directory = directory.strip_prefix(volume()).unwrap().display();
@@ -124,7 +157,7 @@ impl Rig {
         }
         let setup = Setup { job: &job, slots: Arc::clone(&slots), depth, files, names: &names };
         match (kind.make)(&setup) {
-            Ok(engine) => Some(Rig { engine, slots, free, combined: false, own }),
+            Ok(engine) => Some(Rig { engine, slots, free, combined: false, own, target: running }),
             Err(error) => {
                 eprintln!("skipped: {error}");
                 None
@@ -141,6 +174,17 @@ impl Rig {
             if !name.exists() {
                 fs::hard_link(fs::read_link(format!("/proc/self/fd/{fd}")).unwrap(), name).unwrap();
             }
+        }
+        if let Some(target) = &self.target {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let path = fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+            let kind = DeviceKind::File { path, create_bytes: None, direct: false, read_only: false };
+            let name = format!("file{}", NEXT.fetch_add(1, Ordering::Relaxed));
+            let device = DeviceSpec { name: name.clone(), block_bytes: Some(512), uuid: None, kind };
+            target.create_device(device).unwrap();
+            let _ = target.remove_namespace(SUBSYSTEM, file + 1); // there is none the first time
+            let namespace = NamespaceSpec { nsid: file + 1, ..NamespaceSpec::new(name) };
+            assert_eq!(target.add_namespace(SUBSYSTEM, namespace).unwrap(), file + 1);
         }
         self.engine.open(file, fd).unwrap();
     }
@@ -241,9 +285,11 @@ fn written_data_is_read_back_exactly_where_it_was_written(subject: &Subject) {
 fn short_reads_at_the_end_are_results(subject: &Subject) {
     let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
     let place = Place::new(subject);
-    let (file, _) = place.file("short", &[7; 5000], subject);
+    // Namespaces end with a block.
+    let size = if subject.namespaces { 5120 } else { 5000 };
+    let (file, _) = place.file("short", &vec![7; size], subject);
     rig.open(0, &file);
-    assert_eq!(rig.op(READ, 0, 4096, 8192), 904);
+    assert_eq!(rig.op(READ, 0, 4096, 8192), size as i64 - 4096);
     assert_eq!(rig.op(READ, 0, 8192, 4096), 0);
     assert_eq!(rig.op(READ, 0, 0, 4096), 4096);
 }
@@ -623,6 +669,9 @@ const AIO: Subject = Subject { engine: "libaio", any_descriptor: false, ..ASYNCH
 const DIRECT_AIO: Subject = Subject { align: 4096, flags: libc::O_DIRECT, ..AIO };
 const DIRECT: Subject = Subject { align: 4096, flags: libc::O_DIRECT, ..ASYNCHRONOUS };
 
+const NAMESPACES: Subject =
+    Subject { descriptors: false, namespaces: true, any_descriptor: false, align: 512, ..ASYNCHRONOUS };
+
 suite! {
     psync: BLOCKING;
     sync: Subject { engine: "sync", any_descriptor: false, ..BLOCKING };
@@ -642,6 +691,9 @@ suite! {
     io_uring_forced: Subject { options: |job| job.ring.force_async = 2, ..ASYNCHRONOUS };
     #[ignore = "run by gfapi_on_a_volume, which sets up a volume"]
     gfapi: Subject { engine: "gfapi", descriptors: false, any_descriptor: false, ..ASYNCHRONOUS };
+    nvme_tcp: Subject { engine: "nvme_tcp", ..NAMESPACES };
+    nvme_tcp_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "BOTH".into())), ..NAMESPACES };
+    nvme_tcp_queues: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("nr_io_queues".into(), "3".into())), ..NAMESPACES };
     io_uring_sqpoll: Subject { options: |job| job.ring.sq_poll = true, ..ASYNCHRONOUS };
 }
 

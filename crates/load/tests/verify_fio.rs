@@ -8,16 +8,10 @@ use job::Job;
 use job::job::{Verify, VerifyKind, VerifyPattern};
 use load::verify::{Expected, Stamp, Verifier};
 
-const FILE_BYTES: u64 = 64 << 10;
+#[path = "../../job/tests/common/mod.rs"]
+mod common;
 
-fn have_fio() -> bool {
-    let have = Command::new("fio").arg("--version").output().is_ok_and(|output| output.status.success());
-    assert!(have || std::env::var("CI").as_deref() != Ok("true"), "fio is not installed: apt-get install fio");
-    if !have {
-        eprintln!("skipped: fio is not installed");
-    }
-    have
-}
+const FILE_BYTES: u64 = 64 << 10;
 
 struct Scratch(PathBuf);
 
@@ -119,7 +113,7 @@ fn combinations() -> Vec<(String, Vec<String>, Verifier)> {
 
 #[test]
 fn what_fio_wrote_passes_here_and_a_flipped_byte_does_not() {
-    if !have_fio() {
+    if common::fio().is_none() {
         return;
     }
     let scratch = Scratch::new("theirs");
@@ -145,7 +139,7 @@ fn what_fio_wrote_passes_here_and_a_flipped_byte_does_not() {
 
 #[test]
 fn what_we_wrote_passes_with_fio_and_a_flipped_byte_does_not() {
-    if !have_fio() {
+    if common::fio().is_none() {
         return;
     }
     let scratch = Scratch::new("ours");

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::schema::{
-    DirectionResult, DiskUtil, Interval, JobResult, LatencyTarget, Provenance, RunResult, SteadyState, Unified,
+    DirectionResult, DiskUtil, HostsResult, Interval, JobResult, LatencyTarget, Provenance, RunResult, SteadyState,
+    Unified,
 };
 use measure::{Direction, Histogram, stats};
 
@@ -49,6 +50,9 @@ pub fn render(run: &RunResult, plus: bool) -> String {
         top.push(("global options".into(), options(&run.global_options)));
     }
     top.push(("jobs".into(), Array(run.jobs.iter().map(|entry| Object(job(entry, run, plus))).collect())));
+    if let Some(hosts) = &run.hosts {
+        top.push(("client_stats".into(), Array(client_stats(hosts, run, plus))));
+    }
     if !run.disks.is_empty() {
         top.push(("disk_util".into(), Array(run.disks.iter().map(|entry| Object(disk(entry))).collect())));
     }
@@ -56,6 +60,31 @@ pub fn render(run: &RunResult, plus: bool) -> String {
     write_value(&mut out, &Object(top), 0);
     out.push('\n');
     out
+}
+
+/// The jobs of each host with its name, and the sum over all as the last: what fio's client writes of its servers.
+fn client_stats(hosts: &HostsResult, run: &RunResult, plus: bool) -> Vec<Json> {
+    let mut all = Vec::new();
+    for host in &hosts.hosts {
+        // Shares of a group are those of the host's own jobs.
+        let mut of_host = RunResult { jobs: host.jobs.clone(), ..RunResult::default() };
+        of_host.provenance.clone_from(&run.provenance);
+        for entry in &host.jobs {
+            let mut entry = job(entry, &of_host, plus);
+            entry.push(("hostname".into(), Text(host.host.clone())));
+            all.push(Object(entry));
+        }
+    }
+    let mut jobs = run.jobs.iter();
+    if let Some(first) = jobs.next() {
+        let mut sum = first.clone();
+        jobs.for_each(|job| sum.merge(job));
+        sum.name = "All clients".into();
+        (sum.group, sum.options, sum.description) = (0, Vec::new(), None);
+        let of_all = RunResult { jobs: vec![sum], ..RunResult::default() };
+        all.push(Object(job(&of_all.jobs[0], &of_all, plus)));
+    }
+    all
 }
 
 fn options(options: &[(String, String)]) -> Json {

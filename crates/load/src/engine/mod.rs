@@ -23,6 +23,7 @@ mod io_uring;
 mod libaio;
 mod locked;
 mod null;
+mod nvme_tcp;
 mod offload;
 mod paced;
 mod psync;
@@ -131,6 +132,19 @@ pub trait Storage {
     /// As stat(2).
     fn bytes(&self, file: u32) -> io::Result<Option<u64>>;
 
+    /// Whether writing beyond a file's end makes it longer.
+    fn can_grow(&self) -> bool {
+        true
+    }
+
+    /// Bytes that every offset and length is a multiple of.
+    ///
+    /// # Errors
+    /// As stat(2).
+    fn block_bytes(&self, _file: u32) -> io::Result<u64> {
+        Ok(1)
+    }
+
     /// Opens a file as the job asks, and makes it if the job writes and may make files.
     ///
     /// # Errors
@@ -209,5 +223,6 @@ pub static ENGINES: &[Kind] = &[
     psync::PVSYNC,
     psync::PVSYNC2,
     gfapi::GFAPI,
+    nvme_tcp::NVME_TCP,
     null::NULL,
 ];

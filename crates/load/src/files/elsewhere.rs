@@ -4,6 +4,7 @@
 //! The engine works in a process of its own. What it connects with does not survive a fork, and the clones are forked
 //! later; and a connection that hangs is ended with its process.
 
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,15 @@ use job::workload::OpKind;
 use measure::Direction;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sys::block;
 use sys::buffer::Memory;
 use sys::child::{self, Outcome};
 use sys::shared::SharedWords;
 
 use super::layout::{CHUNK_BYTES, Layout, no_space, stopped};
+use super::open::check_multiples;
 use super::size::{self, Existing};
-use super::{Context, names};
+use super::{Context, names, safety};
 use crate::engine::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots, Storage};
 use crate::{Error, ErrorKind};
 
@@ -35,6 +38,8 @@ pub struct Found {
     pub bytes: Vec<u64>,
     /// Whether each was made.
     pub made: Vec<bool>,
+    /// Whether they can be made larger.
+    pub growable: bool,
 }
 
 /// Shared with the process that works: whether it shall stop, and bytes that it has laid out.
@@ -80,6 +85,8 @@ pub fn remove(job: &Job, paths: &[String]) -> Result<(), Error> {
 struct Failure {
     usage: bool,
     errno: Option<i32>,
+    /// What an error says that has no number.
+    said: Option<String>,
     message: String,
     hint: String,
 }
@@ -93,9 +100,10 @@ fn in_process<T: Serialize + DeserializeOwned>(
     let words = SharedWords::new(2).map_err(|error| Error::system("cannot share memory", "", error))?;
     let started = child::spawn(|| {
         let outcome = work(&words).map_err(|error| {
-            let errno = error.source.as_ref().and_then(std::io::Error::raw_os_error);
+            let errno = error.source.as_ref().and_then(io::Error::raw_os_error);
+            let said = error.source.as_ref().filter(|_| errno.is_none()).map(io::Error::to_string);
             let message = format!("{} {}", error.what, error.place).trim_end().to_owned();
-            Failure { usage: error.kind != ErrorKind::System, errno, message, hint: error.hint }
+            Failure { usage: error.kind != ErrorKind::System, errno, said, message, hint: error.hint }
         });
         serde_json::to_vec(&outcome).unwrap_or_default()
     });
@@ -135,7 +143,7 @@ fn in_process<T: Serialize + DeserializeOwned>(
         what: failure.message,
         place: String::new(),
         hint: failure.hint,
-        source: failure.errno.map(std::io::Error::from_raw_os_error),
+        source: failure.errno.map(io::Error::from_raw_os_error).or(failure.said.map(io::Error::other)),
     })
 }
 
@@ -174,7 +182,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    fn failed(&self, what: &str, file: u32, error: std::io::Error) -> Error {
+    fn failed(&self, what: &str, file: u32, error: io::Error) -> Error {
         Error::system(what, &self.paths[file as usize], error)
     }
 
@@ -187,13 +195,28 @@ impl<'a> Worker<'a> {
                 let hint = "it does not exist, and allow_file_create=0 forbids to create it";
                 return Err(Error::usage("cannot use", &self.paths[file as usize], hint));
             }
+            let unit = self.storage()?.block_bytes(file).map_err(|error| self.failed("cannot look at", file, error))?;
+            check_multiples(unit, self.job, 0).map_err(|odd| {
+                let hint = format!("its blocks are of {unit} bytes: {odd} is not a multiple");
+                Error::usage("cannot use", &self.paths[file as usize], hint)
+            })?;
+            if !self.storage()?.can_grow() {
+                self.check_content(file, bytes.unwrap_or(0), unit)?;
+            }
             found.bytes.push(bytes.unwrap_or(0));
             found.made.push(bytes.is_none() && !self.job.files.create_on_open);
         }
-        let existing: Vec<Existing> = found.bytes.iter().map(|&bytes| Existing { bytes, growable: true }).collect();
+        found.growable = self.storage()?.can_grow();
+        let growable = found.growable;
+        let existing: Vec<Existing> = found.bytes.iter().map(|&bytes| Existing { bytes, growable }).collect();
         let sizes = size::sizes(self.job, clone, self.paths, &existing, 0)?;
         for file in 0..files {
             let (index, extent) = (file as usize, sizes.extents[file as usize]);
+            let unit = self.storage()?.block_bytes(file).unwrap_or(1);
+            if !extent.offset.is_multiple_of(unit) {
+                let hint = format!("its blocks are of {unit} bytes: the offset {} is not a multiple", extent.offset);
+                return Err(Error::usage("cannot use", &self.paths[index], hint));
+            }
             let end = extent.offset + extent.size;
             if end <= found.bytes[index] && !found.made[index] || self.job.files.create_on_open {
                 continue;
@@ -208,9 +231,45 @@ impl<'a> Worker<'a> {
         Ok(found)
     }
 
+    /// Whether the job may write over what a device of `bytes` bytes carries.
+    fn check_content(&mut self, file: u32, bytes: u64, unit: u64) -> Result<(), Error> {
+        let (place, job) = (&self.paths[file as usize], self.job);
+        safety::check_content(place, job, || {
+            self.storage().map_err(io::Error::other)?.open(file)?;
+            let found = block::signatures(bytes, |piece, offset| self.read_exact_at(file, unit, piece, offset));
+            self.storage().map_err(io::Error::other)?.close(file)?;
+            found
+        })
+    }
+
+    /// Reads a piece of an open file, in whole blocks of `unit` bytes.
+    fn read_exact_at(&mut self, file: u32, unit: u64, piece: &mut [u8], offset: u64) -> io::Result<()> {
+        let begin = offset / unit * unit;
+        let len = (offset + piece.len() as u64).next_multiple_of(unit) - begin;
+        let slot = self.free.pop().ok_or(io::ErrorKind::ResourceBusy)?;
+        let kind = OpKind::Io(Direction::Read);
+        let mut done = Vec::new();
+        match self.engine.queue(Request { slot, kind, file, offset: begin, len: len as u32, skip: 0 }) {
+            Queued::Later => {
+                self.engine.submit_and_reap(1, 1, None, &mut done)?;
+            }
+            Queued::Done(completion) => done.push(completion),
+            Queued::Full(request) => self.free.push(request.slot),
+        }
+        let Completion { slot, result } = done.pop().ok_or(io::ErrorKind::ResourceBusy)?;
+        let skip = (offset - begin) as usize;
+        piece.copy_from_slice(&self.slots.bytes(&slot)[skip..skip + piece.len()]);
+        self.free.push(slot);
+        match result {
+            errno if errno < 0 => Err(io::Error::from_raw_os_error(-errno as i32)),
+            short if (short as u64) < len => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
     fn lay_out(&mut self, file: u32, old: u64, end: u64, fill: &mut dyn FnMut(&mut [u8], u64)) -> Result<(), Error> {
         self.storage()?.open(file).map_err(|error| {
-            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            let missing = error.kind() == io::ErrorKind::NotFound;
             let error = self.failed("cannot create", file, error);
             if missing { error.hint("its directory does not exist in the volume") } else { error }
         })?;
@@ -268,7 +327,7 @@ impl<'a> Worker<'a> {
                 if result != len as i64 && outcome.is_ok() {
                     // A write that is cut short says why when it is repeated: here it is the same failure.
                     let errno = if result < 0 { -result as i32 } else { libc::ENOSPC };
-                    let error = std::io::Error::from_raw_os_error(errno);
+                    let error = io::Error::from_raw_os_error(errno);
                     outcome = Err(Error::system("cannot write", &self.paths[file as usize], error));
                 }
             }
@@ -280,7 +339,7 @@ impl<'a> Worker<'a> {
         for file in files {
             match self.storage()?.unlink(file) {
                 // Another clone that shares the file was first.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => outcome = outcome.and(Err(self.failed("cannot remove", file, error))),
                 Ok(()) => {}
             }

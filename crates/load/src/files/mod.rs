@@ -379,9 +379,11 @@ impl Entry {
 fn existing(paths: &[String], job: &Job, backing: Backing) -> Result<Vec<(EntryKind, Existing)>, Error> {
     match backing {
         Backing::Nowhere => Ok(vec![(EntryKind::Elsewhere, Existing { bytes: 0, growable: true }); paths.len()]),
-        Backing::Engine(found) => {
-            Ok(found.bytes.iter().map(|&bytes| (EntryKind::Elsewhere, Existing { bytes, growable: true })).collect())
-        }
+        Backing::Engine(found) => Ok(found
+            .bytes
+            .iter()
+            .map(|&bytes| (EntryKind::Elsewhere, Existing { bytes, growable: found.growable }))
+            .collect()),
         Backing::Host => {
             let precious = Precious::look();
             paths.iter().map(|path| precious.check(path, job).and_then(|()| existing_file(path, job))).collect()

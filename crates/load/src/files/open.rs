@@ -11,7 +11,7 @@ use measure::PerDirection;
 use sys::block;
 use sys::file::{self, Advice};
 
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// Opens `path` for the job's ops.
 ///
@@ -111,31 +111,32 @@ pub(super) fn check_direct(file: &File, path: &str, job: &Job, first: u64) -> Re
         }
         None => u64::from(block::logical_block_bytes(file).unwrap_or(1)),
     };
-    let misaligned = |what: &str, bytes: u64| {
-        let hint =
-            format!("O_DIRECT needs multiples of {offset} bytes: {what}={bytes} is not; change it or use direct=0");
-        Err(Error {
-            kind: ErrorKind::Usage,
-            what: "cannot use direct=1 on".into(),
-            place: path.into(),
-            hint,
-            source: None,
-        })
-    };
+    check_multiples(offset, job, first).map_err(|odd| {
+        let hint = format!("O_DIRECT needs multiples of {offset} bytes: {odd} is not; change it or use direct=0");
+        Error::usage("cannot use direct=1 on", path, hint)
+    })
+}
+
+/// Whether the job's blocks, and offsets from `first` on, are multiples of `unit` bytes.
+///
+/// # Errors
+/// The option that is not, as `bs=1000`.
+pub(super) fn check_multiples(unit: u64, job: &Job, first: u64) -> Result<(), String> {
+    let misaligned = |what: &str, bytes: u64| Err(format!("{what}={bytes}"));
     for (direction, &used) in job.rw.directions.iter() {
         let (low, high) = job.blocks.range[direction];
         let sizes = [low, high].into_iter().chain(job.blocks.split[direction].iter().map(|&(bytes, _)| bytes));
         for bytes in sizes.filter(|_| used) {
-            if !bytes.is_multiple_of(offset) {
+            if !bytes.is_multiple_of(unit) {
                 return misaligned("bs", bytes);
             }
         }
         let align = job.blocks.align[direction];
-        if used && job.rw.random && !align.is_multiple_of(offset) {
+        if used && job.rw.random && !align.is_multiple_of(unit) {
             return misaligned("blockalign", align);
         }
     }
-    if !first.is_multiple_of(offset) {
+    if !first.is_multiple_of(unit) {
         return misaligned("offset", first);
     }
     Ok(())

@@ -2,7 +2,8 @@
 //! stands on.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use job::Job;
@@ -37,7 +38,7 @@ impl Precious {
     /// # Errors
     /// [`ErrorKind::Refused`], with the reason and what would override it.
     pub(super) fn check(&self, path: &str, job: &Job) -> Result<(), Error> {
-        if !(job.rw.directions.write || job.rw.directions.trim) {
+        if !destroys(job) {
             return Ok(());
         }
         let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
@@ -72,22 +73,33 @@ fn check_device(path: &str, job: &Job) -> Result<(), Error> {
             return Err(refused(path, format!("it is {}; --allow-mounted-write insists", users.join(", and "))));
         }
     }
-    if !job.allow.signature_write {
-        let found = File::open(path).and_then(|file| {
-            let bytes = block::bytes(&file)?;
-            block::signatures(&file, bytes)
-        });
-        match found {
-            Ok(found) if found.is_empty() => {}
-            Ok(found) => {
-                return Err(refused(path, format!("it carries {}; --allow-signature insists", found.join(", "))));
-            }
-            Err(error) => {
-                return Err(refused(path, format!("what is on it cannot be read: {error}; --allow-signature insists")));
-            }
-        }
+    check_content(path, job, || {
+        let file = File::open(path)?;
+        block::signatures(block::bytes(&file)?, |piece, offset| file.read_exact_at(piece, offset))
+    })
+}
+
+/// Whether the job may write over what is on a device of this host or of another, given by `signatures`.
+///
+/// # Errors
+/// [`ErrorKind::Refused`]: it carries something, or that cannot be told.
+pub(super) fn check_content(
+    place: &str,
+    job: &Job,
+    signatures: impl FnOnce() -> io::Result<Vec<&'static str>>,
+) -> Result<(), Error> {
+    if job.allow.signature_write || !destroys(job) {
+        return Ok(());
     }
-    Ok(())
+    match signatures() {
+        Ok(found) if found.is_empty() => Ok(()),
+        Ok(found) => Err(refused(place, format!("it carries {}; --allow-signature insists", found.join(", ")))),
+        Err(error) => Err(refused(place, format!("what is on it cannot be read: {error}; --allow-signature insists"))),
+    }
+}
+
+fn destroys(job: &Job) -> bool {
+    job.rw.directions.write || job.rw.directions.trim
 }
 
 fn refused(path: &str, hint: String) -> Error {

@@ -85,6 +85,7 @@ const OPS: usize = 4;
 const BYTES: usize = 7;
 const LAT_SUM: usize = 10;
 const DONE: usize = 11;
+const STARTED: usize = 12;
 
 impl Seat<'_> {
     /// The clone's side of the gate: ready to start.
@@ -105,6 +106,16 @@ impl Seat<'_> {
     /// When to start; None while the gate is closed.
     pub fn gate(&self) -> Option<u64> {
         Some(self.words[GO_AT].load(Acquire)).filter(|&at| at != 0)
+    }
+
+    /// Publishes when the clone began, on `CLOCK_MONOTONIC`.
+    pub fn began(&self, at_ns: u64) {
+        self.words[STARTED].store(at_ns, Relaxed);
+    }
+
+    /// When the clone began; None if it has not.
+    pub fn began_at(&self) -> Option<u64> {
+        Some(self.words[STARTED].load(Relaxed)).filter(|&at| at != 0)
     }
 
     /// Tells this clone to end.

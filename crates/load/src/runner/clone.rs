@@ -251,6 +251,7 @@ fn wait_at_gate(orders: &Orders) -> u64 {
     loop {
         if let Some(at) = seat.gate() {
             sleep_until_ns(at);
+            seat.began(monotonic_ns());
             return orders.clock.now_ns();
         }
         sleep_until_ns(monotonic_ns() + orders.board.gate_poll_ns());
@@ -355,6 +356,7 @@ fn facts(job: &Job, kind: &Kind) -> Facts {
         iodepth: job.queue.depth,
         numjobs: job.process.clones,
         direct: job.files.direct,
+        elsewhere: kind.opens_files,
         rw: rw_name(job),
         block_bytes: job.blocks.range,
         rate_iops: PerDirection::from_fn(|d| job.rate.iops[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)),

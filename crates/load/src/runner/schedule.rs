@@ -8,7 +8,7 @@ use std::time::Duration;
 use job::Job;
 use job::iolog::Summary;
 use job::job::{ExitWhat, Plan};
-use measure::schema::{Ended, JobResult, Provenance, RunResult, SCHEMA_VERSION};
+use measure::schema::{Ended, JobResult, RunResult};
 use measure::{PerDirection, verdict};
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
@@ -23,7 +23,8 @@ use crate::Error;
 use crate::content::Filler;
 use crate::engine::Kind;
 use crate::files::{self, Backing, Context, Target, elsewhere};
-use crate::machine::{DiskWatch, machine};
+use crate::machine::{DiskWatch, provenance};
+use crate::peers::{self, Peers, Stage};
 use crate::run::{Control, Phase, Progress};
 
 /// How often the runner looks at its clones.
@@ -61,12 +62,22 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     trial::trial(plan, &kinds)?;
     let clock = clock_for(plan);
     let stopped = Arc::clone(&control.stop);
+    let may_be_shared = |job: &Job| !job.files.names.is_empty() || job.files.opendir.is_some();
+    if let Some(peers) = control.peers.as_deref_mut()
+        && plan.jobs.iter().any(may_be_shared)
+    {
+        peers::await_turn(peers, &stopped);
+    }
     let clones = match prepare(plan, &logs, &kinds, control) {
         Ok(clones) => clones,
         // Stopped while files were made: what was made is gone, and the result says that nothing ran.
         Err(_) if stopped.load(Relaxed) => Vec::new(),
         Err(error) => return Err(error),
     };
+    if let Some(peers) = control.peers.as_deref_mut() {
+        // If it never opens, `stop` is set, and no clone is started.
+        peers::wait(peers, Stage::LaidOut, &stopped, &mut |_| {});
+    }
     let no_memory = |error| Error::system("cannot share memory", "", error);
     let board = Board::new(clones.len()).map_err(no_memory)?;
     let statements = control
@@ -80,18 +91,13 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     let places = places(plan);
     let describe = |results: Vec<JobResult>, ended: Ended| {
         let mut result = RunResult {
-            provenance: Provenance {
-                schema: SCHEMA_VERSION,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                command: std::env::args().collect(),
-                started_unix_ms,
-                machine: machine(&clock),
-            },
+            provenance: provenance(&clock, started_unix_ms),
             global_options: plan.global_options.clone(),
             jobs: merge(plan, &places, results),
             disks: disks.so_far(),
             verdicts: Vec::new(),
             ended,
+            hosts: None,
         };
         for job in &mut result.jobs {
             job.verdicts = verdict::for_job(job);
@@ -120,6 +126,8 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             next_sample_ns: monotonic_ns() + steady::SAMPLE_NS,
             started_ns,
             closing: false,
+            aligned: Vec::new(),
+            failure: None,
         };
         schedule.run(control, scope)
     });
@@ -276,6 +284,10 @@ struct Schedule<'scope, 'run> {
     started_ns: u64,
     /// Nothing more is to be started.
     closing: bool,
+    /// Clones that began together with those of the peers, and when that was agreed to be.
+    aligned: Vec<(usize, u64)>,
+    /// A failure that the peers do not know yet.
+    failure: Option<String>,
 }
 
 impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
@@ -292,6 +304,9 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
                 self.start(&due, control, scope);
             }
             self.collect();
+            if let Some(peers) = control.peers.as_deref_mut() {
+                self.tell_failure(peers);
+            }
             self.watch(now_ns);
             if now_ns >= next_progress_ns {
                 next_progress_ns = now_ns + PROGRESS_NS;
@@ -306,6 +321,12 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             std::thread::sleep(POLL);
         }
         self.report_progress(control, monotonic_ns());
+        if let Some(peers) = control.peers.as_deref_mut() {
+            let began = |index: usize| self.board.seat(index).began_at();
+            self.aligned.iter().for_each(|&(index, agreed_ns)| {
+                began(index).into_iter().for_each(|actual_ns| peers.started(agreed_ns, actual_ns));
+            });
+        }
         let mut reports = Vec::new();
         for (index, stand) in std::mem::take(&mut self.stands).into_iter().enumerate() {
             let mut report = match stand {
@@ -370,10 +391,10 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     }
 
     /// Starts clones together: all set up, then one gate opens for all.
-    fn start<'env>(&mut self, due: &[usize], control: &Control, scope: &'scope Scope<'scope, 'env>) {
-        if due.is_empty() {
-            return;
-        }
+    fn start<'env>(&mut self, due: &[usize], control: &mut Control, scope: &'scope Scope<'scope, 'env>) {
+        let Some(&first) = due.first() else { return };
+        // What starts while other clones run starts when its own side says so.
+        let together = !self.stands.iter().any(|stand| matches!(stand, Stand::Running(_)));
         // Children first: a fork carries over no thread that might hold a lock.
         let as_thread = |index: &usize| control.threads_only || self.plan.jobs[self.clones[*index].job].process.thread;
         let (threads, processes): (Vec<usize>, Vec<usize>) = due.iter().partition(|index| as_thread(index));
@@ -394,9 +415,30 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             std::thread::sleep(Duration::from_micros(200));
         }
         // Near enough not to be noticed, far enough for every clone to be asleep on it.
-        let start_at_ns = monotonic_ns() + self.board.gate_poll_ns() + 500_000;
+        let mut start_at_ns = monotonic_ns() + self.board.gate_poll_ns() + 500_000;
+        if let Some(peers) = control.peers.as_deref_mut().filter(|_| together) {
+            let stage = Stage::Start(self.clones[first].job as u32);
+            let agreed = peers::wait(peers, stage, &control.stop, &mut |peers| {
+                self.collect_some(due);
+                self.tell_failure(peers);
+            });
+            match agreed {
+                Some(at_ns) => {
+                    start_at_ns = at_ns;
+                    self.aligned.extend(due.iter().map(|&index| (index, at_ns)));
+                }
+                // They are let go, and end at once.
+                None => self.board.stop_all(),
+            }
+        }
         for &index in due {
             self.board.seat(index).open_gate(start_at_ns);
+        }
+    }
+
+    fn tell_failure(&mut self, peers: &mut dyn Peers) {
+        if let Some(failure) = self.failure.take() {
+            peers.failed(&failure);
         }
     }
 
@@ -458,6 +500,10 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         let clone = &self.clones[index];
         let time = &self.plan.jobs[clone.job].time;
         let failed = report.ended == Ended::Failed;
+        if failed {
+            self.failure =
+                report.result.error.as_ref().map(|error| format!("job {}: {}", report.result.name, error.message));
+        }
         if failed && time.exit_all_on_error {
             self.closing = true;
             self.board.stop_all();

@@ -10,8 +10,12 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use measure::schema::Work;
 use sys::shared::SharedWords;
 
-/// Words of a phase or of a seat: a cache line, so that none is shared.
+use super::listing::Holdings;
+
+/// Words of a phase: a cache line, so that none is shared.
 const LINE: usize = 8;
+/// Words of a seat: a line for what changes with each file, two for what changes with each phase.
+const SEAT: usize = 3 * LINE;
 
 /// The shared words.
 pub(super) struct Board {
@@ -25,11 +29,15 @@ const STOP: usize = 0;
 const GO_AT: usize = 0;
 const WALL_NS: usize = 1;
 const THROUGH: usize = 2;
+const FIRST_NS: usize = 3;
+const LAST_NS: usize = 4;
 /// Of a seat.
 const REACHED: usize = 0;
 const FILES: usize = 1;
 const RECORDS: usize = 2;
 const BYTES: usize = 3;
+const FLAGS: usize = LINE;
+const RANGES: usize = LINE + 1;
 
 /// Why threads are to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +55,7 @@ pub(super) const LEFT: u64 = u64::MAX;
 
 impl Board {
     pub fn new(phases: usize, workers: usize) -> io::Result<Board> {
-        Ok(Board { words: SharedWords::new(LINE * (1 + phases + workers))?, phases, workers })
+        Ok(Board { words: SharedWords::new(LINE * (1 + phases) + SEAT * workers)?, phases, workers })
     }
 
     fn phase(&self, phase: usize) -> &[AtomicU64] {
@@ -55,7 +63,7 @@ impl Board {
     }
 
     fn seat(&self, worker: usize) -> &[AtomicU64] {
-        &self.words[LINE * (1 + self.phases + worker)..][..LINE]
+        &self.words[LINE * (1 + self.phases) + SEAT * worker..][..SEAT]
     }
 
     /// Tells everybody to stop; a failure outranks the user.
@@ -93,6 +101,19 @@ impl Board {
         self.phase(phase)[GO_AT].store(at_ns, Release);
     }
 
+    /// A thread has begun the phase.
+    pub fn begin(&self, phase: usize, now_ns: u64) {
+        let line = self.phase(phase);
+        let _ = line[FIRST_NS].compare_exchange(0, now_ns, AcqRel, Acquire); // the first counts
+        line[LAST_NS].fetch_max(now_ns, AcqRel);
+    }
+
+    /// When the first and the last thread had begun the phase; None before.
+    pub fn began(&self, phase: usize) -> Option<(u64, u64)> {
+        let word = |index: usize| self.phase(phase)[index].load(Acquire);
+        (word(FIRST_NS) != 0).then(|| (word(FIRST_NS), word(LAST_NS)))
+    }
+
     /// When the phase begins; None while its gate is closed.
     pub fn gate(&self, phase: usize) -> Option<u64> {
         Some(self.phase(phase)[GO_AT].load(Acquire)).filter(|&at| at != 0)
@@ -126,6 +147,23 @@ impl Board {
         seat[FILES].store(work.files + work.failed, Relaxed);
         seat[RECORDS].store(work.records, Relaxed);
         seat[BYTES].store(work.bytes, Relaxed);
+    }
+
+    /// Publishes what a worker has made so far, before it comes to the next gate.
+    pub fn publish_holdings(&self, worker: usize, holdings: &Holdings) {
+        let seat = self.seat(worker);
+        seat[FLAGS].store(u64::from(holdings.renamed) | u64::from(holdings.certain) << 1, Relaxed);
+        for (index, (first, end)) in holdings.ranges.iter().enumerate() {
+            seat[RANGES + 2 * index].store(*first, Relaxed);
+            seat[RANGES + 2 * index + 1].store(*end, Relaxed);
+        }
+    }
+
+    /// What a worker had made when it came to the gate that is open.
+    pub fn holdings(&self, worker: usize) -> Holdings {
+        let word = |index: usize| self.seat(worker)[index].load(Relaxed);
+        let ranges = std::array::from_fn(|index| (word(RANGES + 2 * index), word(RANGES + 2 * index + 1)));
+        Holdings { ranges, renamed: word(FLAGS) & 1 != 0, certain: word(FLAGS) & 2 != 0 }
     }
 
     /// What all have published.

@@ -2,7 +2,7 @@
 //!
 //! Names, sizes and contents are computed from numbers: a million files take no more memory than one.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 
 use job::workload::permutation::Permutation;
@@ -10,7 +10,8 @@ use job::workload::random::{Random, mix};
 use sys::buffer::{Buffer, Memory};
 
 use super::content::{Content, FileId};
-use super::fs::{FileSystem, Handle, Kind};
+use super::fs::{FileSystem, Handle, Kind, Stat};
+use super::listing::{Holdings, Listing};
 use super::operation::{Operation, Population};
 use super::plan::Plan;
 use super::tally::{Call, Failure, Tally};
@@ -71,6 +72,11 @@ pub(super) struct Files<'a> {
     made: Vec<u64>,
     /// Set where waiting must end.
     stopped: &'a dyn Fn() -> bool,
+    /// An operation failed: what is there is not known any more.
+    pub uncertain: bool,
+    listing: Listing,
+    /// What another thread had made when the phase began.
+    others: &'a dyn Fn(u32) -> Holdings,
 }
 
 const FILE_MODE: u32 = 0o666;
@@ -85,6 +91,7 @@ impl<'a> Files<'a> {
         thread: u32,
         tally: Tally,
         stopped: &'a dyn Fn() -> bool,
+        others: &'a dyn Fn(u32) -> Holdings,
     ) -> Result<Files<'a>, Error> {
         let largest = plan.record_bytes.min(plan.sizes.largest().max(1)).max(plan.xattr_bytes as u64);
         let buffer = Buffer::zeroed(largest as usize, &Memory::Anonymous)
@@ -108,6 +115,9 @@ impl<'a> Files<'a> {
             written: Written { here: false, newest: u32::MAX, everywhere: 0, appended: 0, truncated: false },
             made,
             stopped,
+            uncertain: false,
+            listing: Listing::default(),
+            others,
         })
     }
 
@@ -412,18 +422,32 @@ impl<'a> Files<'a> {
                 self.tally.time(Call::Rmdir, || self.fs.rmdir(path))
             }
             Operation::Readdir => {
-                let mut entries = 0;
+                let (mut entries, verify) = (0, self.plan.verify);
                 let path = self.names.directory(number);
-                self.tally.time(Call::Readdir, || self.fs.readdir(path, &mut |_, _| entries += 1))?;
+                self.listing.clear();
+                let mut entry = |name: &CStr, kind: Kind| {
+                    entries += 1;
+                    if verify {
+                        self.listing.push(name, kind, None);
+                    }
+                };
+                self.tally.time(Call::Readdir, || self.fs.readdir(path, &mut entry))?;
                 self.tally.work.records += entries;
-                Ok(())
+                self.check_listing(Call::Readdir, number, mixed)
             }
             Operation::LsL => {
-                let mut entries = 0;
+                let (mut entries, verify) = (0, self.plan.verify);
                 let path = self.names.directory(number);
-                self.tally.time(Call::ReaddirStat, || self.fs.readdir_stat(path, &mut |_, _| entries += 1))?;
+                self.listing.clear();
+                let mut entry = |name: &CStr, stat: &Stat| {
+                    entries += 1;
+                    if verify {
+                        self.listing.push(name, stat.kind, Some(stat.len));
+                    }
+                };
+                self.tally.time(Call::ReaddirStat, || self.fs.readdir_stat(path, &mut entry))?;
                 self.tally.work.records += entries;
-                Ok(())
+                self.check_listing(Call::ReaddirStat, number, mixed)
             }
             Operation::Cleanup => self.clean(number),
         }
@@ -431,9 +455,7 @@ impl<'a> Files<'a> {
 
     /// Bytes of a file that can be counted on.
     fn readable(&self, number: u64) -> u64 {
-        let size = self.size(number);
-        let whole = size * (1 + self.written.appended);
-        if self.written.truncated { whole.min(size / 2) } else { whole }
+        self.written.readable(self.size(number))
     }
 
     fn check_stat(&mut self, is_file: bool, len: u64, number: u64) -> Result<(), Failure> {
@@ -445,6 +467,41 @@ impl<'a> Files<'a> {
         let what = if is_file { format!("{len} bytes long, not {expected}") } else { "not a file".to_string() };
         let error = io::Error::other(Bad::Differs { offset: 0, what });
         Err(Failure { call: Call::Stat, error, path: String::new() })
+    }
+
+    /// What this thread has made and not removed.
+    pub fn holdings(&self) -> Holdings {
+        let of = |range: Range| (range.first, range.end);
+        let ranges = [of(self.files), of(self.directories), of(self.symlinks), of(self.links)];
+        Holdings { ranges, renamed: self.renamed, certain: !self.uncertain }
+    }
+
+    /// Holds the directory that was just listed against what was made in it.
+    fn check_listing(&mut self, call: Call, directory: u64, mixed: bool) -> Result<(), Failure> {
+        if !self.plan.verify {
+            return Ok(());
+        }
+        // In directories that are shared, a mix of the other threads goes on in between: their files come and go.
+        let threads: Vec<(u32, Holdings)> = match self.plan.layout.shared && !mixed {
+            true => (0..self.plan.workers()).map(|thread| (thread, (self.others)(thread))).collect(),
+            false => vec![(self.thread, self.holdings())],
+        };
+        let (own, written, plan) = (self.thread, self.written, self.plan);
+        let least = |thread: u32, number: u64| match thread == own {
+            true => written.readable(plan.sizes.of(plan.seed, thread, number)),
+            false => 0,
+        };
+        match self.listing.check(&mut self.names, directory, &threads, least) {
+            Ok(entries) => {
+                self.tally.entries += entries;
+                Ok(())
+            }
+            Err(what) => {
+                self.tally.mismatches += 1;
+                let path = self.names.directory(directory).to_string_lossy().into_owned();
+                Err(Failure { call, error: io::Error::other(Bad::Listing { what }), path })
+            }
+        }
     }
 
     fn rename(&mut self, number: u64, mixed: bool) -> Result<(), Failure> {
@@ -614,6 +671,12 @@ impl<'a> Files<'a> {
                         "{path} ends at byte {at} instead of {of} (was it made with another --size, --seed or --threads?)"
                     ),
                 ),
+                Bad::Listing { what } => (
+                    libc::EILSEQ,
+                    format!(
+                        "{path}: {what} (files of another --files, --threads or --files-per-dir, or a wrong listing)"
+                    ),
+                ),
                 Bad::Differs { offset, what } => (
                     libc::EILSEQ,
                     format!(
@@ -645,6 +708,12 @@ impl Written {
     fn known_newest(&self) -> u32 {
         if self.here { self.newest } else { 0 }
     }
+
+    /// Bytes that can be counted on of a file that was made with `size`.
+    fn readable(&self, size: u64) -> u64 {
+        let whole = size * (1 + self.appended);
+        if self.truncated { whole.min(size / 2) } else { whole }
+    }
 }
 
 fn is_gone(outcome: Result<(), Failure>) -> Result<(), Failure> {
@@ -659,6 +728,7 @@ fn is_gone(outcome: Result<(), Failure>) -> Result<(), Failure> {
 enum Bad {
     Short { at: u64, of: u64 },
     Differs { offset: u64, what: String },
+    Listing { what: String },
 }
 
 impl std::fmt::Display for Bad {
@@ -666,6 +736,7 @@ impl std::fmt::Display for Bad {
         match self {
             Bad::Short { at, of } => write!(f, "the file ends at byte {at} instead of {of}"),
             Bad::Differs { offset, what } => write!(f, "byte {offset}: {what}"),
+            Bad::Listing { what } => f.write_str(what),
         }
     }
 }

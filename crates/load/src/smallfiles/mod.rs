@@ -11,6 +11,7 @@ mod files;
 pub mod fs;
 pub mod gluster;
 pub mod gun;
+mod listing;
 pub mod operation;
 pub mod perf_tool;
 pub mod plan;

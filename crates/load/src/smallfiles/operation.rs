@@ -46,7 +46,7 @@ pub enum Walk {
 }
 
 /// The kinds of object that a thread keeps count of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "said by their names")]
 pub enum Population {
     Files,

@@ -59,6 +59,8 @@ pub struct Plan {
     pub seed: u64,
     /// What was asked for, as written.
     pub options: Vec<(String, String)>,
+    /// The directory is made if it is not there (the one above it must be), and with `cleanup` removed again.
+    pub makes_base: bool,
 }
 
 /// One phase.
@@ -305,6 +307,7 @@ pub(super) mod tests {
             xattr_count: 1,
             seed: 1,
             options: Vec::new(),
+            makes_base: false,
         }
     }
 

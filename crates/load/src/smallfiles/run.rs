@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use measure::schema::{Ended, FilesFacts, FilesResult, JobError, PhaseResult, Provenance, SCHEMA_VERSION, Work};
+use measure::schema::{Ended, FilesFacts, FilesResult, JobError, PhaseInterval, PhaseResult, Work};
 use measure::verdict;
 use sys::child::{self, Child, Outcome};
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
@@ -16,7 +16,8 @@ use super::fs::{FileSystem, Kind};
 use super::plan::Plan;
 use super::target::Target;
 use super::worker::{self, Orders, Report};
-use crate::machine::{DiskWatch, machine};
+use crate::machine::{DiskWatch, provenance};
+use crate::peers::{self, Peers, Stage};
 use crate::{Error, ErrorKind};
 
 /// What the caller keeps in hand while a plan runs.
@@ -28,6 +29,8 @@ pub struct Control<'a> {
     pub progress: Option<&'a mut dyn FnMut(&Moment)>,
     /// Called when all threads are ready, before the first phase: false if it was told to stop. One process only.
     pub gate: Option<&'a mut Gate<'a>>,
+    /// Those that carry out the same plan elsewhere: every phase begins on all of them together.
+    pub peers: Option<&'a mut dyn Peers>,
 }
 
 /// What holds back a run that is ready: see [`Control::gate`].
@@ -77,10 +80,23 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     let disks = DiskWatch::start(local_path(plan));
 
     let orders = Orders { plan, board: &board, content: &content, clock, process: 0, thread: 0 };
-    let reports = if in_children { processes(orders, control)? } else { one_process(orders, control)? };
+    let mut pulse = Pulse::of(plan);
+    let reports = match in_children {
+        true => processes(orders, control, &mut pulse)?,
+        false => one_process(orders, control, &mut pulse)?,
+    };
+
+    if plan.makes_base && plan.cleanup {
+        // What is still in it was not made by this run.
+        let _ = match (in_children, &plan.target) {
+            (true, Target::Gluster(_)) => in_child(|| Ok(plan.target.open()?.rmdir(&plan.layout.base).is_ok())),
+            _ => plan.target.open().map(|fs| fs.rmdir(&plan.layout.base).is_ok()),
+        };
+    }
 
     let disks = disks.so_far();
-    let error = reports.iter().find_map(|report| report.error.clone());
+    // A process that was lost explains what followed.
+    let error = reports.error.or_else(|| reports.of.iter().find_map(|report| report.error.clone()));
     let facts = FilesFacts {
         access: seen.access,
         target: plan.target.to_string(),
@@ -97,22 +113,18 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         shared: plan.layout.shared,
         pause_ns: plan.pause_ns,
         continue_on_error: plan.continue_on_error,
+        lost_processes: reports.lost,
     };
     let failed = error.is_some();
     let mut result = FilesResult {
-        provenance: Provenance {
-            schema: SCHEMA_VERSION,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: std::env::args().collect(),
-            started_unix_ms,
-            machine: machine(&clock),
-        },
+        provenance: provenance(&clock, started_unix_ms),
         options: plan.options.clone(),
         facts,
-        phases: merged(reports),
+        phases: merged(reports.of, pulse),
         disks,
         error,
         verdicts: Vec::new(),
+        hosts: None,
         ended: match (failed, control.stop.load(Relaxed)) {
             (true, _) => Ended::Failed,
             (_, true) => Ended::Interrupted,
@@ -127,7 +139,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
 }
 
 /// The phases of all threads, each merged into one.
-fn merged(reports: Vec<Report>) -> Vec<PhaseResult> {
+fn merged(reports: Vec<Report>, pulse: Pulse) -> Vec<PhaseResult> {
     let mut phases: Vec<PhaseResult> = Vec::new();
     for report in reports {
         for (index, phase) in report.phases.into_iter().enumerate() {
@@ -137,12 +149,52 @@ fn merged(reports: Vec<Report>) -> Vec<PhaseResult> {
             }
         }
     }
-    for phase in &mut phases {
+    for (phase, intervals) in phases.iter_mut().zip(pulse.phases) {
+        phase.intervals = intervals;
         phase.threads.sort_unstable_by_key(|thread| thread.thread);
         // Most of the time first.
         phase.calls.sort_by_key(|call| std::cmp::Reverse(call.lat_ns.sum()));
     }
     phases
+}
+
+/// What all threads together had done, at even intervals of each phase.
+struct Pulse {
+    phases: Vec<Vec<PhaseInterval>>,
+    /// Nanoseconds between beats of the phase that runs: doubled when there are too many of them.
+    every_ns: u64,
+    running: usize,
+}
+
+const BEAT_NS: u64 = 50_000_000;
+const MOST_BEATS: usize = 512;
+
+impl Pulse {
+    fn of(plan: &Plan) -> Pulse {
+        Pulse { phases: vec![Vec::new(); plan.phases.len()], every_ns: BEAT_NS, running: 0 }
+    }
+
+    /// Takes down what was done until now if it is time to.
+    fn beat(&mut self, phase: usize, elapsed_ns: u64, total: impl FnOnce() -> Work) {
+        if phase != self.running {
+            (self.running, self.every_ns) = (phase, BEAT_NS);
+        }
+        let Some(beats) = self.phases.get_mut(phase) else { return };
+        let last_ns = beats.last().map_or(0, |beat| beat.end_ns);
+        if elapsed_ns < last_ns + self.every_ns {
+            return;
+        }
+        let done = total();
+        beats.push(PhaseInterval { end_ns: elapsed_ns, files: done.files, bytes: done.bytes });
+        if beats.len() >= MOST_BEATS {
+            self.every_ns *= 2;
+            let mut index = 0;
+            beats.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+        }
+    }
 }
 
 /// What a look at the file system said.
@@ -156,6 +208,15 @@ struct Seen {
 fn look(plan: &Plan, fs: &dyn FileSystem) -> Result<Seen, Error> {
     let base = &plan.layout.base;
     let place = base.to_string_lossy();
+    if plan.makes_base {
+        match fs.mkdir(base, 0o777) {
+            Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
+                let hint = "the directory above it must exist, and be writable";
+                return Err(Error::system("cannot make directory", place.clone(), error).hint(hint));
+            }
+            _ => {}
+        }
+    }
     let found = fs.stat(base).map_err(|error| {
         let hint = match error.raw_os_error() {
             Some(libc::ENOENT) => "it must exist: make it, or look for a typing error",
@@ -240,7 +301,7 @@ fn internal(what: String) -> Error {
 }
 
 /// All threads in this process.
-fn one_process(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Error> {
+fn one_process(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result<Reports, Error> {
     let fs = orders.plan.target.open()?;
     std::thread::scope(|scope| {
         let threads = start_threads(orders, &*fs, scope)?;
@@ -254,9 +315,10 @@ fn one_process(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Err
             }
             begins
         });
-        conduct(orders, control, || true);
-        let reports = threads.into_iter().map(join).collect();
-        held.transpose().and(reports)
+        conduct(orders, control, pulse, || true);
+        let reports: Result<Vec<Report>, Error> = threads.into_iter().map(join).collect();
+        held.transpose()?;
+        Ok(Reports { of: reports?, lost: Vec::new(), error: None })
     })
 }
 
@@ -294,7 +356,7 @@ fn join(thread: Thread) -> Result<Report, Error> {
 }
 
 /// Threads in processes of their own.
-fn processes(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Error> {
+fn processes(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result<Reports, Error> {
     let plan = orders.plan;
     type Reported = Result<Vec<Report>, Error>;
     let mut children: Vec<(u32, Child, Option<Reported>)> = Vec::new();
@@ -318,8 +380,12 @@ fn processes(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Error
                 Ok(Some(Outcome::Answer(bytes))) => serde_json::from_slice::<Result<Vec<Report>, Sent>>(&bytes)
                     .map_err(|error| internal(format!("a process's report cannot be read: {error}")))
                     .and_then(|outcome| outcome.map_err(Sent::error)),
-                Ok(Some(Outcome::Signal(signal))) => Err(died(format!("was killed by signal {signal}"))),
-                Ok(Some(Outcome::Status(status))) => Err(died(format!("ended with status {status}"))),
+                Ok(Some(Outcome::Signal(signal))) => {
+                    Err(died(plan, *process, child.id(), format!("was killed by signal {signal}")))
+                }
+                Ok(Some(Outcome::Status(status))) => {
+                    Err(died(plan, *process, child.id(), format!("ended with status {status}")))
+                }
                 Err(error) => Err(Error::system("cannot wait for", "a process", error)),
             };
             if ended.is_err() {
@@ -332,38 +398,51 @@ fn processes(orders: Orders, control: &mut Control) -> Result<Vec<Report>, Error
         }
         children.iter().all(|(_, _, outcome)| outcome.is_some())
     };
-    conduct(orders, control, &mut look_after);
+    conduct(orders, control, pulse, &mut look_after);
     while !look_after() {
         std::thread::sleep(POLL);
     }
-    let (mut reports, mut failure) = (Vec::new(), None);
-    for (_, _, outcome) in children {
+    let (mut reports, mut lost, mut failure) = (Vec::new(), Vec::new(), None);
+    for (process, _, outcome) in children {
         match outcome {
             Some(Ok(report)) => reports.extend(report),
-            Some(Err(error)) => failure = Some(error),
+            Some(Err(error)) => {
+                lost.push(process);
+                failure.get_or_insert(error);
+            }
             None => {}
         }
     }
-    match failure {
+    let error = match failure {
         // Nothing was done: as if it had been seen before the start.
-        Some(error) if reports.iter().all(|report| report.phases.is_empty()) => Err(error),
-        Some(error) => {
-            reports.push(Report {
-                error: Some(JobError { errno: error.errno(), message: error.to_string() }),
-                ..Report::default()
-            });
-            Ok(reports)
-        }
-        None => Ok(reports),
-    }
+        Some(error) if reports.iter().all(|report| report.phases.is_empty()) => return Err(error),
+        Some(error) => Some(JobError { errno: error.errno(), message: error.to_string() }),
+        None => None,
+    };
+    Ok(Reports { of: reports, lost, error })
 }
 
-fn died(how: String) -> Error {
+/// What the threads reported.
+struct Reports {
+    of: Vec<Report>,
+    /// Processes that ended without a report.
+    lost: Vec<u32>,
+    /// Why the first of them did.
+    error: Option<JobError>,
+}
+
+fn died(plan: &Plan, process: u32, id: i32, how: String) -> Error {
+    let first = process * plan.threads;
+    let threads = match plan.threads {
+        1 => format!("thread {first}"),
+        threads => format!("threads {first} to {}", first + threads - 1),
+    };
     Error {
         kind: ErrorKind::System,
-        what: format!("a process {how} before it could report"),
+        what: format!("process {process} ({threads}, id {id}) {how}: nothing of what it did is in the figures"),
         place: String::new(),
-        hint: "was it killed from outside, or by the kernel for lack of memory?".into(),
+        hint: "was it killed from outside, or by the kernel for lack of memory? `--op cleanup` removes what it left"
+            .into(),
         source: None,
     }
 }
@@ -374,20 +453,30 @@ fn in_this_process(orders: Orders) -> Result<Vec<Report>, Error> {
     std::thread::scope(|scope| start_threads(orders, &*fs, scope)?.into_iter().map(join).collect())
 }
 
+/// How long to sleep between looks at a phase: short phases are followed by the next without delay, and long ones are
+/// not disturbed, whose threads may want every processor there is.
+fn pause(elapsed_ns: u64) -> Duration {
+    Duration::from_nanos((elapsed_ns / 64).clamp(200_000, 10_000_000))
+}
+
 /// Opens gate after gate, hands on the wish to stop, tells of progress. `look_after` sees to the processes.
-fn conduct(orders: Orders, control: &mut Control, mut look_after: impl FnMut() -> bool) {
+fn conduct(orders: Orders, control: &mut Control, pulse: &mut Pulse, mut look_after: impl FnMut() -> bool) {
     let Orders { plan, board, .. } = orders;
     let mut next_progress_ns = 0;
     let mut began_ns = monotonic_ns();
+    let Control { stop, progress, peers, .. } = control;
     let mut wait_for = |gate: u64, phase: usize, began_ns: u64| {
         while !board.have_reached(gate) {
             look_after();
-            if control.stop.load(Relaxed) {
+            if stop.load(Relaxed) {
                 board.stop(Stop::Interrupted);
             }
             let now_ns = monotonic_ns();
+            if let Some(running) = phase.checked_sub(1) {
+                pulse.beat(running, now_ns.saturating_sub(began_ns), || board.total());
+            }
             if now_ns >= next_progress_ns
-                && let Some(progress) = &mut control.progress
+                && let Some(progress) = progress
             {
                 next_progress_ns = now_ns + PROGRESS_NS;
                 let work = board.total();
@@ -404,7 +493,7 @@ fn conduct(orders: Orders, control: &mut Control, mut look_after: impl FnMut() -
                     done: (work.files as f64 / all.max(1.0)).max(by_time).min(1.0),
                 });
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(pause(now_ns.saturating_sub(began_ns)));
         }
     };
     for phase in 0..plan.phases.len() {
@@ -414,7 +503,25 @@ fn conduct(orders: Orders, control: &mut Control, mut look_after: impl FnMut() -
         }
         // Near enough not to be noticed, far enough for every thread to be asleep on it.
         began_ns = monotonic_ns() + 2 * board.poll_ns() + 200_000;
+        if let Some(peers) = peers.as_deref_mut() {
+            let before = if phase == 0 { peers::wait(peers, Stage::LaidOut, stop, &mut |_| {}) } else { Some(0) };
+            match before.and_then(|_| peers::wait(peers, Stage::Start(phase as u32), stop, &mut |_| {})) {
+                Some(at_ns) => began_ns = at_ns,
+                None => {
+                    board.stop(Stop::Interrupted);
+                    break;
+                }
+            }
+        }
         board.open_gate(phase, began_ns);
     }
     wait_for(LEFT, plan.phases.len(), began_ns);
+    for phase in 0..plan.phases.len() {
+        if let (Some(peers), Some(agreed_ns), Some((first, last))) =
+            (peers.as_deref_mut(), board.gate(phase), board.began(phase))
+        {
+            peers.started(agreed_ns, first);
+            peers.started(agreed_ns, last);
+        }
+    }
 }

@@ -86,6 +86,8 @@ pub(super) struct Tally {
     /// Files that were not there to be removed, where that is no failure.
     pub missing: u64,
     pub blocks: u64,
+    /// Directory entries that were looked for and found.
+    pub entries: u64,
     pub mismatches: u64,
     pub errors: Vec<CallErrors>,
 }
@@ -100,6 +102,7 @@ impl Tally {
             work: Work::default(),
             missing: 0,
             blocks: 0,
+            entries: 0,
             mismatches: 0,
             errors: Vec::new(),
         }

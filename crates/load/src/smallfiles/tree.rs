@@ -95,16 +95,56 @@ impl Names {
 
     /// The number of the directory of file `file`.
     pub fn directory_of(&self, file: u64) -> u64 {
+        self.directory_of_thread(self.thread, file)
+    }
+
+    /// The number of the directory of file `file` of any thread.
+    pub fn directory_of_thread(&self, thread: u32, file: u64) -> u64 {
         let place = match self.layout.shared {
-            true => file * u64::from(self.threads) + u64::from(self.thread),
+            true => file * u64::from(self.threads) + u64::from(thread),
             false => file,
         };
         if self.layout.hashed { mix(place) % self.dirs } else { place / self.layout.files_per_dir }
     }
 
+    /// Those of the numbers `first..end` of a thread that may lie in that directory: exactly those that do, unless
+    /// directories are drawn.
+    pub fn numbers_in(&self, thread: u32, directory: u64, first: u64, end: u64) -> std::ops::Range<u64> {
+        if self.layout.hashed {
+            return first..end;
+        }
+        let (step, offset) = if self.layout.shared { (u64::from(self.threads), u64::from(thread)) } else { (1, 0) };
+        let from = |place: u64| place.saturating_sub(offset).div_ceil(step);
+        let place = directory.saturating_mul(self.layout.files_per_dir);
+        first.max(from(place))..end.min(from(place.saturating_add(self.layout.files_per_dir)))
+    }
+
+    /// What a name in a directory stands for: the object, its thread and number. None for names of another form.
+    pub fn parse(&self, name: &[u8]) -> Option<(Object, u32, u64)> {
+        let rest = name.strip_prefix(self.layout.prefix.as_bytes())?;
+        let all = [Object::Renamed, Object::Temporary, Object::File, Object::Directory, Object::Symlink, Object::Link];
+        all.into_iter().find_map(|object| {
+            let (between, after) = object.marks();
+            let digits = rest.strip_prefix(between)?.strip_suffix(after)?;
+            let (thread, digits) = match self.layout.shared {
+                true => {
+                    let dash = digits.iter().position(|&byte| byte == b'-')?;
+                    (u32::try_from(number_of(&digits[..dash], 3)?).ok()?, &digits[dash + 1..])
+                }
+                false => (self.thread, digits),
+            };
+            Some((object, thread, number_of(digits, 7)?))
+        })
+    }
+
     /// The path of an object.
     pub fn path(&mut self, object: Object, number: u64) -> &CStr {
-        let directory = self.directory_of(number);
+        self.path_of_thread(self.thread, object, number)
+    }
+
+    /// The path of an object of any thread, where directories are shared.
+    pub fn path_of_thread(&mut self, thread: u32, object: Object, number: u64) -> &CStr {
+        let directory = self.directory_of_thread(thread, number);
         if self.in_buffer != Some(directory) {
             self.write_directory(directory);
         }
@@ -113,7 +153,7 @@ impl Names {
         self.buffer.extend_from_slice(self.layout.prefix.as_bytes());
         self.buffer.extend_from_slice(between);
         if self.layout.shared {
-            push_number(&mut self.buffer, u64::from(self.thread), 3);
+            push_number(&mut self.buffer, u64::from(thread), 3);
             self.buffer.push(b'-');
         }
         push_number(&mut self.buffer, number, 7);
@@ -198,6 +238,13 @@ fn push_number(buffer: &mut Vec<u8>, mut number: u64, width: usize) {
     buffer.extend_from_slice(&digits[at..]);
 }
 
+/// What [`push_number`] wrote.
+fn number_of(digits: &[u8], width: usize) -> Option<u64> {
+    let padded = digits.len() == width || (digits.len() > width && digits[0] != b'0');
+    let all = padded && digits.iter().all(u8::is_ascii_digit);
+    if all { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,5 +321,39 @@ mod tests {
         let all: std::collections::HashSet<CString> =
             objects.iter().map(|&object| names.path(object, 7).to_owned()).collect();
         assert_eq!(all.len(), objects.len());
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        use Object::*;
+        for shared in [false, true] {
+            let mut names = Names::new(&Layout { shared, ..layout() }, 2, 2000, 10_000_000);
+            let thread = if shared { 1234 } else { 2 };
+            for object in [File, Renamed, Temporary, Directory, Symlink, Link] {
+                for number in [0, 7, 9_999_999, 12_345_678] {
+                    let path = names.path_of_thread(thread, object, number).to_bytes().to_vec();
+                    let name = path.rsplit(|&byte| byte == b'/').next().unwrap();
+                    assert_eq!(names.parse(name), Some((object, thread, number)), "{}", String::from_utf8_lossy(name));
+                }
+            }
+            for name in ["f", "f.", "f.123", "f.00000012", "g.0000001", "f.0000001.x", "f-dir.000001x", "f.1-0000001"] {
+                assert_eq!(names.parse(name.as_bytes()), None, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_directory_are_those_that_lie_in_it() {
+        for (shared, hashed) in [(false, false), (true, false), (true, true)] {
+            let names = Names::new(&Layout { shared, hashed, ..layout() }, 0, 3, 100);
+            for (thread, directory) in (0..3).flat_map(|thread| (0..names.directories()).map(move |dir| (thread, dir)))
+            {
+                let range = names.numbers_in(thread, directory, 5, 95);
+                for number in 5..95 {
+                    let lies = names.directory_of_thread(thread, number) == directory;
+                    assert!(if hashed { !lies || range.contains(&number) } else { lies == range.contains(&number) });
+                }
+            }
+        }
     }
 }

@@ -54,7 +54,8 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
     let mut report = Report::default();
     let stopped = || orders.board.stopped() != Stop::No;
     let tally = Tally::new(orders.clock, orders.plan.latency);
-    let files = Files::new(orders.plan, fs, orders.content, orders.thread, tally, &stopped);
+    let others = |thread: u32| orders.board.holdings(thread as usize);
+    let files = Files::new(orders.plan, fs, orders.content, orders.thread, tally, &stopped, &others);
     let mut worker = match files {
         Ok(files) => Worker { orders, files, sure: [false; 4] },
         Err(error) => {
@@ -67,6 +68,7 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
         report.error.get_or_insert(worker.give_up(&failure));
     }
     for (index, phase) in orders.plan.phases.iter().enumerate() {
+        worker.declare(phase);
         if worker.wait(index as u64, index).is_none() {
             break;
         }
@@ -75,13 +77,11 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
         report.error = report.error.or(error);
     }
     if orders.plan.cleanup {
-        // Others may still have files in directories that are shared.
+        // Others may still be measured, or list directories that are shared.
+        worker.meet(orders.plan.phases.len() as u64 + 1);
         let removed = worker.files.remove_made();
-        let gates = orders.plan.phases.len() as u64;
-        orders.board.reach(orders.thread as usize, gates + 1);
-        while !orders.board.have_reached(gates + 1) {
-            std::thread::sleep(std::time::Duration::from_nanos(orders.board.poll_ns()));
-        }
+        // Others may still have files in directories that are shared.
+        worker.meet(orders.plan.phases.len() as u64 + 2);
         worker.files.remove_directories(false);
         if let Err(failure) = removed {
             report.error.get_or_insert(worker.give_up(&failure));
@@ -119,6 +119,26 @@ impl<'a> Worker<'a> {
         JobError { errno, message }
     }
 
+    /// Tells the others what there is, for those that list directories of all threads.
+    fn declare(&mut self, phase: &Phase) {
+        let lists = phase.operations.iter().any(|(operation, _)| operation.row().walk == Walk::Directories);
+        // A run that does nothing but list takes it that the files of an earlier one are there.
+        if lists && self.orders.plan.verify && !self.sure.contains(&true) {
+            self.files.assume(Population::Files);
+            self.sure[Population::Files as usize] = true;
+        }
+        self.orders.board.publish_holdings(self.orders.thread as usize, &self.files.holdings());
+    }
+
+    /// Waits until all threads have come this far or left.
+    fn meet(&self, gate: u64) {
+        let Orders { board, thread, .. } = self.orders;
+        board.reach(thread as usize, gate);
+        while !board.have_reached(gate) {
+            std::thread::sleep(std::time::Duration::from_nanos(board.poll_ns()));
+        }
+    }
+
     /// Waits at a gate; None if the run ends before it opens.
     fn wait(&self, gate: u64, phase: usize) -> Option<u64> {
         let Orders { board, thread, .. } = self.orders;
@@ -135,6 +155,7 @@ impl<'a> Worker<'a> {
         while monotonic_ns() < at_ns {
             sleep_until_ns(at_ns);
         }
+        board.begin(phase, monotonic_ns());
         Some(at_ns)
     }
 
@@ -202,8 +223,8 @@ impl<'a> Worker<'a> {
             tally.note_missing();
         }
         let runtime_ns = end_ns.saturating_sub(start_ns);
-        let verified = (plan.verify && (tally.blocks > 0 || tally.mismatches > 0))
-            .then_some(Verified { blocks: tally.blocks, mismatches: tally.mismatches });
+        let verified = Verified { blocks: tally.blocks, entries: tally.entries, mismatches: tally.mismatches };
+        let verified = (plan.verify && verified != Verified::default()).then_some(verified);
         let result = PhaseResult {
             name: phase.name.clone(),
             start_unix_ms,
@@ -223,6 +244,7 @@ impl<'a> Worker<'a> {
                 .map(|done| OperationResult { operation: done.operation.row().name.into(), lat_ns: done.lat_ns })
                 .collect(),
             calls: tally.take_calls(),
+            intervals: Vec::new(),
             cpu,
             errors: std::mem::take(&mut tally.errors),
             verified,
@@ -375,6 +397,7 @@ impl<'a> Worker<'a> {
             // A wait that the end of the run broke off.
             Err(failure) if failure.error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(failure) => {
+                self.files.uncertain = true;
                 let (errno, message) = self.files.explain(&failure);
                 self.files.tally.fail(failure.call, errno, message.clone());
                 if state.error.is_none() {

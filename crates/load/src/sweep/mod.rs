@@ -6,6 +6,7 @@
 //!
 //! Curves take turns, a point each: whatever drifts, drifts through all of them.
 
+mod crew;
 mod depths;
 mod scratch;
 mod workload;
@@ -18,12 +19,14 @@ use std::time::{Duration, Instant};
 use job::job::Plan;
 use measure::load_line;
 use measure::refine::{self, Limits, Step, Why};
-use measure::schema::{Curve, Ended, Estimate, JobResult, Point, Provenance, SweepResult};
+use measure::schema::{Curve, Ended, Estimate, JobError, JobResult, Point, Provenance, SweepResult};
 use measure::verdict::{self, Verdict};
 
+use crate::peers::Peers;
 use crate::run::{Control, Progress};
 use crate::{Error, ErrorKind};
 
+pub use crew::{Crew, Order};
 pub use depths::Depths;
 pub use scratch::Doomed;
 use workload::Workload;
@@ -94,6 +97,8 @@ pub struct Watch<'a> {
     pub doomed: Doomed,
     /// Called a few times a second.
     pub progress: &'a mut dyn FnMut(&Moment),
+    /// Those that sweep together with this one, who leads.
+    pub crew: Option<&'a mut dyn Crew>,
 }
 
 /// The curves of all engines over the depth, with their load lines and verdicts. The advice is left to the caller.
@@ -105,11 +110,12 @@ pub struct Watch<'a> {
 /// What is wrong with the request; a system that fails before the first point.
 pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<SweepResult, Error> {
     let began = Instant::now();
+    let mut crew = watch.crew.take();
     let mut workload = Workload::prepare(request, &watch.doomed)?;
     let spent = |began: Instant| began.elapsed().as_secs_f64() / effort.total.as_secs_f64().max(1e-9);
     let mut provenance = Provenance::default();
     if let Some(plan) = workload.layout()? {
-        let (job, _) = run(&plan, &watch.stop, &mut |now| {
+        let (job, _) = run(&plan, &watch.stop, None, &mut |now| {
             (watch.progress)(&Moment { doing: Doing::Layout, done: spent(began).min(1.0), run: now });
         })?;
         if !watch.stop.load(Ordering::Relaxed) {
@@ -118,11 +124,20 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     }
     let left = effort.total.saturating_sub(began.elapsed()).saturating_sub(Duration::from_nanos(2 * CEILING_NS));
     let mut measure = |engine: &str, depth: u32, why: Why, runtime_ns: u64| {
-        let plan = workload.plan(engine, depth, runtime_ns)?;
-        let (job, by) = run(&plan, &watch.stop, &mut |now| {
+        let order = Order { engine: engine.into(), depth, runtime_ns, ceiling: false };
+        let mut shown = |now: &Progress| {
             let doing = Doing::Point(engine, depth, why);
             (watch.progress)(&Moment { doing, done: spent(began).min(1.0), run: now });
-        })?;
+        };
+        let (job, by) = match crew.as_deref_mut() {
+            None => run(&workload.plan(engine, depth, runtime_ns)?, &watch.stop, None, &mut shown)?,
+            Some(crew) => {
+                if !crew.tell(Some(&order)) {
+                    return Err(stopped());
+                }
+                together(&workload, &order, &watch.stop, crew, &mut shown)?.ok_or_else(stopped)?
+            }
+        };
         if provenance.schema == 0 {
             provenance = by; // that of the first point: when the measurement began
         }
@@ -130,12 +145,19 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     };
     let (curves, mut verdicts) = curves(&workload.engines, effort, left, &watch.stop, &mut measure)?;
 
-    let target = workload.name.clone();
-    let mut result = SweepResult { provenance, target, axis: "iodepth".into(), curves, ..SweepResult::default() };
+    let mut target = workload.name.clone();
+    let ranks = crew.as_deref().map(Crew::hosts).unwrap_or_default();
+    target.extend(crew.as_deref().map(|crew| format!(", {}", crew.described())));
+    let mut result =
+        SweepResult { provenance, target, axis: "iodepth".into(), curves, ranks, ..SweepResult::default() };
     if !watch.stop.load(Ordering::Relaxed) {
-        result.ceiling_iops = ceiling(&workload, &result.curves, &watch.stop, &mut |doing, now| {
+        let crew = crew.as_mut().map(|crew| &mut **crew as &mut dyn Crew);
+        result.ceiling_iops = ceiling(&workload, &result.curves, &watch.stop, crew, &mut |doing, now| {
             (watch.progress)(&Moment { doing, done: spent(began).min(1.0), run: now });
         })?;
+    }
+    if let Some(crew) = crew {
+        crew.tell(None);
     }
     if watch.stop.load(Ordering::Relaxed) {
         result.ended = Ended::Interrupted;
@@ -151,10 +173,77 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     Ok(result)
 }
 
+/// Sweeps as the leader of `watch.crew` tells.
+///
+/// # Errors
+/// What is wrong with the request on this one's side.
+pub fn follow(request: &Request, watch: &mut Watch) -> Result<(), Error> {
+    let Some(crew) = watch.crew.take() else { return Ok(()) };
+    let mut workload = Workload::prepare(request, &watch.doomed)?;
+    let mut shown = |now: &Progress| (watch.progress)(&Moment { doing: Doing::Layout, done: 0.0, run: now });
+    if let Some(plan) = workload.layout()? {
+        let (job, _) = run(&plan, &watch.stop, None, &mut shown)?;
+        if !watch.stop.load(Ordering::Relaxed) {
+            workload.laid_out(job.directions.write.bytes)?;
+        }
+    }
+    while let Some(order) = crew.listen() {
+        together(&workload, &order, &watch.stop, crew, &mut shown)?;
+    }
+    Ok(())
+}
+
+/// One point, run by all: the sum at the leader, None at the others.
+fn together(
+    workload: &Workload,
+    order: &Order,
+    stop: &Arc<AtomicBool>,
+    crew: &mut dyn Crew,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Option<(JobResult, Provenance)>, Error> {
+    let Order { engine, depth, runtime_ns, ceiling } = order;
+    let share = crew.share(*depth);
+    let (mut mine, mut by) = (None, Provenance::default());
+    if share > 0 {
+        let plan = match ceiling {
+            true => workload.ceiling(engine, share, *runtime_ns),
+            false => workload.plan(engine, share, *runtime_ns),
+        };
+        let outcome = plan.and_then(|mut plan| {
+            crew.own(&mut plan);
+            run(&plan, stop, Some(crew.peers()), progress)
+        });
+        // A depth that one of them cannot run is a point that there is not: all learn it with the sum.
+        mine = Some(match outcome {
+            Ok((job, provenance)) => {
+                by = provenance;
+                job
+            }
+            Err(error) => {
+                let error = JobError { errno: error.errno(), message: error.to_string() };
+                JobResult { error: Some(error), ..JobResult::default() }
+            }
+        });
+    }
+    match crew.sum(mine) {
+        Some(JobResult { error: Some(error), .. }) => Err(failure(ErrorKind::System, &error.message)),
+        sum => Ok(sum.map(|job| (job, by))),
+    }
+}
+
+fn failure(kind: ErrorKind, what: &str) -> Error {
+    Error { kind, what: what.into(), place: String::new(), hint: String::new(), source: None }
+}
+
+fn stopped() -> Error {
+    failure(ErrorKind::System, "the sweep was stopped")
+}
+
 /// One job, run, and by whom; its failure is an error.
 fn run(
     plan: &Plan,
     stop: &Arc<AtomicBool>,
+    peers: Option<&mut dyn Peers>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(JobResult, Provenance), Error> {
     let mut control = Control {
@@ -162,11 +251,10 @@ fn run(
         progress: Some(progress),
         interval_ns: Some(INTERVAL_NS),
         threads_only: true,
+        peers: peers.map(|peers| peers as _),
         ..Control::default()
     };
     let result = crate::run(plan, &mut control)?;
-    let failure =
-        |kind, what: &str| Error { kind, what: what.into(), place: String::new(), hint: String::new(), source: None };
     let job =
         result.jobs.into_iter().next().ok_or_else(|| failure(ErrorKind::Internal, "a run of one job has no result"))?;
     match &job.error {
@@ -257,15 +345,26 @@ fn ceiling(
     workload: &Workload,
     curves: &[Curve],
     stop: &Arc<AtomicBool>,
+    crew: Option<&mut dyn Crew>,
     progress: &mut dyn FnMut(Doing, &Progress),
 ) -> Result<Option<Estimate>, Error> {
     let plateau = |curve: &Curve| curve.points.iter().map(|point| point.iops.mean).fold(0.0, f64::max);
     let Some(best) = curves.iter().max_by(|a, b| plateau(a).total_cmp(&plateau(b))) else { return Ok(None) };
     let deepest = best.points.last().map_or(1.0, |point| point.x);
     let depth = best.line.as_ref().map_or(deepest, |line| line.load_line.mean.ceil()) as u32;
-    let plan = workload.ceiling(&best.label, depth.max(1), CEILING_NS)?;
-    let (job, _) = run(&plan, stop, &mut |now| progress(Doing::Ceiling(&best.label, depth), now))?;
-    Ok(Some(Point::of(f64::from(depth), job).iops))
+    let mut shown = |now: &Progress| progress(Doing::Ceiling(&best.label, depth), now);
+    let job = match crew {
+        None => {
+            let plan = workload.ceiling(&best.label, depth.max(1), CEILING_NS)?;
+            Some(run(&plan, stop, None, &mut shown)?)
+        }
+        Some(crew) => {
+            let engine = best.label.clone();
+            let order = Order { engine, depth: depth.max(1), runtime_ns: CEILING_NS, ceiling: true };
+            if crew.tell(Some(&order)) { together(workload, &order, stop, crew, &mut shown)? } else { None }
+        }
+    };
+    Ok(job.map(|(job, _)| Point::of(f64::from(depth), job).iops))
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -31,7 +31,9 @@ impl Scratch {
     /// # Errors
     /// What creating a file there says; too little space.
     pub fn create(directory: &Path, wanted: Option<u64>, doomed: &Doomed) -> Result<(Scratch, u64), Error> {
-        let path = directory.join(format!("plimsoll-scratch.{}", std::process::id()));
+        // Others may sweep in the same directory, from other hosts.
+        let host = sys::process::host().name.replace('/', "_");
+        let path = directory.join(format!("plimsoll-scratch.{host}.{}", std::process::id()));
         let hint = "a scratch file is laid out there; give another TARGET: a directory, a file or a device";
         let system = |what: &str, error| Error::system(what, path.display().to_string(), error).hint(hint);
         let mut options = OpenOptions::new();
@@ -95,7 +97,7 @@ mod tests {
 
         let unwound = std::panic::catch_unwind(|| {
             let (_scratch, _) = Scratch::create(directory.path(), None, &doomed).unwrap();
-            panic!("in the middle of a sweep");
+            std::panic::resume_unwind(Box::new("in the middle of a sweep"));
         });
         assert!(unwound.is_err() && !path.exists());
     }

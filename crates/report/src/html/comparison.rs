@@ -7,7 +7,7 @@ use measure::schema::{ComparisonResult, Effect, JobResult, RunResult};
 
 use super::{Table, cards, percentile_chart};
 use crate::svg::{Axis, Chart, Format, Kind, Series, escape};
-use crate::text::{named, word};
+use crate::text::{interval, named, word};
 
 /// One comparison; its sentence too, where it is not the page's headline.
 pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> String {
@@ -25,11 +25,11 @@ pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> Str
             table.row(
                 "",
                 &[
-                    ("", name.to_string()),
+                    ("", name),
                     ("", write(effect.a.mean)),
                     ("", write(effect.b.mean)),
                     ("", change(effect.change.mean)),
-                    ("", format!("{} to {}", change(effect.change.low), change(effect.change.high))),
+                    ("", interval(effect)),
                     (word(effect), word(effect).to_string()),
                 ],
             );
@@ -64,7 +64,8 @@ pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> Str
 
 /// A forest plot: each effect's change and interval around zero, coloured by whether it is better or worse.
 fn forest(effects: &[Effect], side: &str) -> String {
-    const LEFT: f64 = 130.0;
+    // Figures of runs on files have the phase before them.
+    let left = if effects.iter().any(|effect| effect.figure.contains(':')) { 300.0 } else { 130.0 };
     const RIGHT: f64 = 150.0;
     const WIDTH: f64 = 1160.0;
     const ROW: f64 = 30.0;
@@ -75,7 +76,7 @@ fn forest(effects: &[Effect], side: &str) -> String {
         .map(|value| finite(value).abs())
         .fold(0.01, f64::max)
         * 1.1;
-    let at = |value: f64| LEFT + (finite(value) / reach + 1.0) / 2.0 * (WIDTH - LEFT - RIGHT);
+    let at = |value: f64| left + (finite(value) / reach + 1.0) / 2.0 * (WIDTH - left - RIGHT);
     let height = ROW * effects.len() as f64 + 62.0;
     let mut out = format!(
         "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"changes\"><text class=\"chart-title\" x=\"8\" y=\"18\">Change with {}</text>",
@@ -105,17 +106,16 @@ fn forest(effects: &[Effect], side: &str) -> String {
         let _ = write!(
             out,
             "<text class=\"legend\" x=\"8\" y=\"{:.1}\">{}</text><line class=\"line {colour}\" x1=\"{:.1}\" y1=\"{y}\" x2=\"{:.1}\" y2=\"{y}\"/>\
-             <circle class=\"dot {colour}\" cx=\"{:.1}\" cy=\"{y}\" r=\"5.5\"><title>{}: {} ({} to {})</title></circle>\
+             <circle class=\"dot {colour}\" cx=\"{:.1}\" cy=\"{y}\" r=\"5.5\"><title>{}: {} ({})</title></circle>\
              <text class=\"mark {colour}\" x=\"{:.1}\" y=\"{:.1}\">{} {}</text>",
             y + 4.0,
-            escape(name),
+            escape(&name),
             at(effect.change.low),
             at(effect.change.high),
             at(effect.change.mean),
-            escape(name),
+            escape(&name),
             change(effect.change.mean),
-            change(effect.change.low),
-            change(effect.change.high),
+            interval(effect),
             WIDTH - RIGHT + 18.0,
             y + 4.0,
             change(effect.change.mean),

@@ -34,6 +34,9 @@ pub(super) fn section(result: &FilesResult) -> String {
         );
     }
     out.push_str(&table.end());
+    if let Some(hosts) = &result.hosts {
+        out.push_str(&super::hosts::section(hosts, (&[], &result.phases)));
+    }
     result.phases.iter().for_each(|phase| out.push_str(&one_phase(phase)));
     out
 }

@@ -8,6 +8,7 @@
 mod comparison;
 mod files;
 mod frame;
+mod hosts;
 mod run;
 mod sweep;
 

@@ -17,6 +17,9 @@ pub(super) fn section(run: &RunResult) -> String {
         out.push_str("<h2>All jobs</h2>");
         out.push_str(&overview(run.jobs.iter().map(|job| (job.name.clone(), job))));
     }
+    if let Some(hosts) = &run.hosts {
+        out.push_str(&super::hosts::section(hosts, (&run.jobs, &[])));
+    }
     for job in &run.jobs {
         out.push_str(&one(job));
     }

@@ -10,14 +10,30 @@ use super::table::Table;
 use super::{Style, Tone, machine, verdicts, wrap};
 
 /// An effect's figure as people call it, and how its values are written.
-pub(crate) fn named(effect: &Effect) -> (&str, fn(f64) -> String) {
-    match effect.figure.as_str() {
-        "iops" => ("IOPS", count as fn(f64) -> String),
+pub(crate) fn named(effect: &Effect) -> (String, fn(f64) -> String) {
+    // Of runs on files: the phase, what of it.
+    if let Some((phase, figure)) = effect.figure.rsplit_once(':') {
+        return match figure {
+            "lat_p99" => (format!("{phase}: latency, p99"), nanoseconds),
+            _ => (format!("{phase}: files/s"), count),
+        };
+    }
+    let (name, write): (&str, fn(f64) -> String) = match effect.figure.as_str() {
+        "iops" => ("IOPS", count),
         "bw" => ("bandwidth", bytes_per_second),
         "lat_mean" => ("latency, mean", nanoseconds),
         "lat_p99" => ("latency, p99", nanoseconds),
         "cpu_per_op" => ("CPU an op", nanoseconds),
         other => (other, count),
+    };
+    (name.to_owned(), write)
+}
+
+/// The interval of an effect's change, as far as there is one.
+pub(crate) fn interval(effect: &Effect) -> String {
+    match effect.no_interval {
+        true => "-".into(),
+        false => format!("{} to {}", change(effect.change.low), change(effect.change.high)),
     }
 }
 
@@ -38,11 +54,11 @@ pub fn comparison(comparison: &ComparisonResult, style: Style) -> String {
     for effect in &comparison.effects {
         let (name, write) = named(effect);
         table.row(vec![
-            name.to_string(),
+            name,
             write(effect.a.mean),
             write(effect.b.mean),
             change(effect.change.mean),
-            format!("{} to {}", change(effect.change.low), change(effect.change.high)),
+            interval(effect),
             word(effect).to_string(),
         ]);
     }

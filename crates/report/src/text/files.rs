@@ -47,11 +47,17 @@ pub fn files(result: &FilesResult, style: Style) -> String {
         let text = format!("error {}: {}", error.errno, error.message);
         let _ = writeln!(out, "{}", style.paint(Tone::Bad, &text));
     }
+    if let Some(hosts) = &result.hosts {
+        out.push_str(&super::hosts::hosts(hosts, (&[], &result.phases), style));
+    }
     out.push_str(&verdicts(&result.verdicts, style, 0));
     match result.ended {
         Ended::Complete => {}
         Ended::Interrupted => {
             out.push_str(&style.paint(Tone::Warning, "Interrupted: the figures are of the part that ran.\n"));
+        }
+        Ended::Failed if !result.facts.lost_processes.is_empty() => {
+            out.push_str(&style.paint(Tone::Bad, "Failed: the figures are of the processes that could report.\n"));
         }
         Ended::Failed => out.push_str(&style.paint(Tone::Bad, "Failed: at least one operation ended with an error.\n")),
     }
@@ -147,7 +153,12 @@ fn one_phase(phase: &PhaseResult, style: Style) -> String {
         grouped(phase.cpu.context_switches),
     );
     if let Some(verified) = phase.verified {
-        let _ = writeln!(out, "  verify {} blocks, {} differ", grouped(verified.blocks), grouped(verified.mismatches));
+        let entries = match verified.entries {
+            0 => String::new(),
+            entries => format!(", {} directory entries", grouped(entries)),
+        };
+        let (blocks, differ) = (grouped(verified.blocks), grouped(verified.mismatches));
+        let _ = writeln!(out, "  verify {blocks} blocks{entries}, {differ} differ");
     }
     for errors in &phase.errors {
         let text = format!("  failed {} x {}: {}", grouped(errors.count), errors.call, errors.first);

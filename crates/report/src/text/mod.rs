@@ -2,18 +2,22 @@
 
 mod comparison;
 mod files;
+mod hosts;
 mod plot;
 mod run;
 mod sweep;
-mod table;
+pub mod table;
 
 pub use comparison::comparison;
 pub use files::files;
 pub use run::run;
 pub use sweep::sweep;
 
-pub(crate) use comparison::{named, word};
+pub(crate) use comparison::{interval, named, word};
 pub(crate) use files::described as described_files;
+pub(crate) use hosts::{
+    COLUMNS as HOST_COLUMNS, figures as host_figures, skew as host_skew, together as hosts_together, work as host_work,
+};
 pub(crate) use run::{described, grouped};
 pub(crate) use sweep::{cpus, depth};
 

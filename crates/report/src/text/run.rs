@@ -34,6 +34,9 @@ pub fn run(run: &RunResult, style: Style) -> String {
         out.push_str(&table.render(style, 0));
         out.push('\n');
     }
+    if let Some(hosts) = &run.hosts {
+        out.push_str(&super::hosts::hosts(hosts, (&run.jobs, &[]), style));
+    }
     out.push_str(&verdicts(&run.verdicts, style, 0));
     match run.ended {
         Ended::Complete => {}
@@ -42,7 +45,7 @@ pub fn run(run: &RunResult, style: Style) -> String {
         }
         Ended::Failed => out.push_str(&style.paint(Tone::Bad, "Failed: at least one job ended with an error.\n")),
     }
-    let on = machine(&run.provenance.machine);
+    let on = if run.hosts.is_some() { String::new() } else { machine(&run.provenance.machine) };
     if !on.is_empty() {
         let _ = writeln!(out, "{}", style.paint(Tone::Soft, &format!("on {on}")));
     }
@@ -69,7 +72,7 @@ pub(crate) fn described(job: &JobResult) -> String {
     if job.clones > 1 {
         parts.push(format!("{} clones", job.clones));
     }
-    parts.push(if facts.direct { "direct" } else { "buffered" }.to_string());
+    parts.push(facts.caching().to_string());
     parts.retain(|part| !part.is_empty());
     parts.join(", ")
 }

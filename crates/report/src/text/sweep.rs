@@ -60,7 +60,8 @@ fn described(sweep: &SweepResult, curve: &Curve) -> String {
         let facts = &point.job.facts;
         let sizes = facts.block_bytes.iter().map(|(_, range)| range.1).max().unwrap_or(0);
         let size = if sizes > 0 { format!(" {}", measure::figures::bytes(sizes as f64)) } else { String::new() };
-        format!("{}{size}, {}", facts.rw, if facts.direct { "direct" } else { "buffered" })
+        let caching = Some(facts.caching()).filter(|caching| !caching.is_empty());
+        format!("{}{size}{}", facts.rw, caching.map(|caching| format!(", {caching}")).unwrap_or_default())
     });
     format!("{} on {}", what.unwrap_or_default(), sweep.target)
 }

@@ -3,7 +3,7 @@
 use super::{Style, Tone};
 
 /// Rows of cells; all rows have the header's number of cells.
-pub(super) struct Table {
+pub struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
     /// Columns whose cells start at the left.
@@ -11,23 +11,30 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new<const N: usize>(header: [&str; N]) -> Table {
+    /// A table with this header and no rows.
+    pub fn new<const N: usize>(header: [&str; N]) -> Table {
+        Table::of(&header)
+    }
+
+    /// The same for a header of any length.
+    pub fn of(header: &[&str]) -> Table {
         Table { header: header.iter().map(ToString::to_string).collect(), rows: Vec::new(), left: vec![0] }
     }
 
     /// Aligns one more column to the left.
-    pub(super) fn left(mut self, column: usize) -> Table {
+    pub fn left(mut self, column: usize) -> Table {
         self.left.push(column);
         self
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    /// Adds a row, which has as many cells as the header.
+    pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.header.len());
         self.rows.push(cells);
     }
 
     /// The table, each line behind `indent` spaces.
-    pub(super) fn render(&self, style: Style, indent: usize) -> String {
+    pub fn render(&self, style: Style, indent: usize) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| &row[column]).chain([&self.header[column]]);
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -10,6 +10,7 @@ use job::workload::Op;
 use measure::Direction;
 
 use crate::content::Filler;
+use crate::engine::Kind;
 use crate::runner::traffic::{Next, Traffic};
 use crate::verify::Mismatch;
 use crate::{Error, ErrorKind};
@@ -41,12 +42,16 @@ impl Replay {
     }
 }
 
-/// What a log amounts to, its files checked: those that it writes are made if they are missing.
+/// What a log amounts to, its files checked: those that it writes are made if they are missing. Files that an engine opens
+/// are looked at by that.
 ///
 /// # Errors
 /// A log that cannot be read; a file that it reads and that does not have the bytes.
 pub(in crate::runner) fn survey(job: &Job) -> Result<Summary, Error> {
     let summary = open(job)?.summarise().map_err(unreadable)?;
+    if Kind::find(&job.engine).is_some_and(|kind| kind.opens_files) {
+        return Ok(summary); // they are not of this host
+    }
     for file in &summary.files {
         let there = std::fs::metadata(&file.name);
         let is_device = there.as_ref().is_ok_and(|metadata| !metadata.is_file());

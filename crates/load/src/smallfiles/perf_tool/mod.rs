@@ -35,5 +35,5 @@ pub fn run(of: &Variables, stop: Arc<AtomicBool>, say: &mut dyn FnMut(&str)) -> 
             gun.wait(fs, &host, of.threads, &stopped)
         }
     };
-    run::run(&plan, &mut Control { stop, progress: None, gate: Some(&mut gate) })
+    run::run(&plan, &mut Control { stop, gate: Some(&mut gate), ..Control::default() })
 }

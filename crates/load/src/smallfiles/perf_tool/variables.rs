@@ -277,6 +277,7 @@ impl Variables {
             xattr_count: 1,
             seed: 1,
             options: options.collect(),
+            makes_base: false,
         })
     }
 }

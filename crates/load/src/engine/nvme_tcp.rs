@@ -1,0 +1,594 @@
+//! Namespaces of NVMe/TCP subsystems through the project's own initiator: a real depth, without the kernel's.
+//!
+//! One controller a clone and subsystem, with as many I/O queues as its depth needs. Requests become commands when they
+//! are queued, and leave in one system call when they are submitted; data move between socket and slot. When the
+//! connection is lost, what is outstanding is issued again on the next one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, RawFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use job::Job;
+use job::workload::OpKind;
+use measure::Direction;
+use nvmf::auth::Secret;
+use nvmf::initiator::{
+    Address, Broken, Buffers, Controller, Done, Error as NvmeError, IoQueue, Namespace, Options, Renewal, Transfer,
+};
+use nvmf::spec::{Command, Range, opcode};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use sys::clock::monotonic_ns;
+
+use super::{Completion, Engine, Kind, Queued, Request, Setup, Slots, Storage};
+use crate::Error;
+
+pub(super) const NVME_TCP: Kind = Kind {
+    name: "nvme_tcp",
+    aliases: &[],
+    summary: "namespaces over NVMe/TCP: trtype=tcp traddr= trsvcid= subnqn= ns= in filename",
+    synchronous: false,
+    opens_files: true,
+    diskless: false,
+    make: |setup| Ok(Box::new(NvmeTcp::new(setup)?)),
+};
+
+/// Commands on one connection where the user does not say: what controllers take by default.
+const QUEUE_DEPTH: u32 = 128;
+/// How long a wait looks again and again before it sleeps: an answer over loopback takes less, waking up more.
+const SPIN_NS: u64 = 20_000;
+/// How long to wait at once for a controller that is lost.
+const RENEWAL_WAIT: Duration = Duration::from_millis(5);
+/// Commands that leave together at the most: the controller works on them while more are made.
+const BATCH: usize = 8;
+/// How soon a controller that was lost is noticed while nothing comes from its queues.
+const NOTICE_NS: u64 = 100_000_000;
+const NS_PER_S: u64 = 1_000_000_000;
+/// The tag of a Flush that is waited for; ops have the numbers of their slots.
+const FLUSH: u32 = u32::MAX;
+
+struct NvmeTcp {
+    remotes: Vec<Remote>,
+    files: Vec<File>,
+    ops: Ops,
+    /// Queued and not yet submitted.
+    queued: usize,
+    /// Submitted and not yet sent.
+    unsent: usize,
+    /// Commands that leave together.
+    batch: usize,
+    /// Taken by [`Engine::queue`] and not yet given back by [`Engine::reap`].
+    in_flight: usize,
+    depth: usize,
+    /// Commands that ended, on their way into `ops`.
+    ended: Vec<Done>,
+}
+
+/// A file: a namespace.
+struct File {
+    remote: usize,
+    nsid: u32,
+    /// Once it is open.
+    namespace: Option<Namespace>,
+}
+
+/// A command of an op.
+#[derive(Clone, Copy)]
+struct Part {
+    tag: u32,
+    command: Command,
+    transfer: Transfer,
+}
+
+/// The ops in flight.
+struct Ops {
+    slots: Arc<Slots>,
+    /// By slot.
+    table: Vec<Option<Op>>,
+    /// Ended, to be given back.
+    finished: VecDeque<Completion>,
+    /// How a Flush went that was waited for: the errno.
+    flushed: Option<i32>,
+}
+
+struct Op {
+    request: Request,
+    /// Commands that have not ended.
+    left: u32,
+    /// Bytes if all goes well; a negative errno after a failure.
+    result: i64,
+    /// What Dataset Management sends.
+    range: [u8; Range::BYTES],
+}
+
+impl Ops {
+    fn insert(&mut self, op: Op) {
+        let index = op.request.slot.index() as usize;
+        self.table[index] = Some(op);
+    }
+
+    /// Notes that a command has ended: with that errno, 0 for success.
+    #[inline]
+    fn end(&mut self, tag: u32, errno: i32) {
+        if tag == FLUSH {
+            self.flushed = Some(errno);
+            return;
+        }
+        let entry = &mut self.table[tag as usize];
+        let Some(op) = entry else { return };
+        if errno != 0 && op.result >= 0 {
+            op.result = -i64::from(errno);
+        }
+        op.left -= 1;
+        if op.left == 0
+            && let Some(Op { request, result, .. }) = entry.take()
+        {
+            self.finished.push_back(Completion { slot: request.slot, result });
+        }
+    }
+}
+
+impl Buffers for Ops {
+    #[inline]
+    fn bytes(&self, tag: u32) -> &[u8] {
+        match self.table.get(tag as usize) {
+            Some(Some(op)) if op.request.kind == OpKind::Io(Direction::Trim) => &op.range,
+            Some(Some(op)) => self.slots.bytes(&op.request.slot),
+            _ => &[],
+        }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self, tag: u32) -> &mut [u8] {
+        match self.table.get_mut(tag as usize) {
+            Some(Some(op)) => self.slots.bytes_mut(&mut op.request.slot),
+            _ => &mut [],
+        }
+    }
+}
+
+/// A controller with its queues. Connections end before the controller is told goodbye.
+struct Remote {
+    queues: Vec<IoQueue>,
+    /// The association that the queues belong to.
+    generation: u64,
+    /// The queue that the next command goes to.
+    next: usize,
+    /// Commands that wait for room, or for the controller to come back.
+    parked: VecDeque<Part>,
+    /// The errno with which everything fails, once the controller stays lost.
+    lost: Option<i32>,
+    max_transfer_bytes: u32,
+    address: Address,
+    controller: Controller,
+}
+
+impl Remote {
+    fn connect(address: &Address, options: &Options) -> Result<Remote, NvmeError> {
+        let (controller, queues) = Controller::connect(address, options)?;
+        Ok(Remote {
+            queues,
+            generation: controller.generation(),
+            next: 0,
+            parked: VecDeque::new(),
+            lost: None,
+            max_transfer_bytes: controller.max_transfer_bytes(),
+            address: address.clone(),
+            controller,
+        })
+    }
+
+    /// Has a command on its way, or parks it.
+    #[inline]
+    fn issue(&mut self, part: Part, ops: &Ops) {
+        if !self.parked.is_empty() || !self.has_issued(part, ops) {
+            self.parked.push_back(part);
+        }
+    }
+
+    #[inline]
+    fn has_issued(&mut self, part: Part, ops: &Ops) -> bool {
+        for _ in 0..self.queues.len() {
+            self.next = if self.next + 1 < self.queues.len() { self.next + 1 } else { 0 };
+            if self.queues[self.next].queue.issue(part.tag, part.command, part.transfer, ops) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sends what is to be sent, parked commands included.
+    fn send(&mut self, ops: &Ops) {
+        while let Some(&part) = self.parked.front()
+            && self.has_issued(part, ops)
+        {
+            self.parked.pop_front();
+        }
+        let sent = |IoQueue { queue, stream }: &mut IoQueue| !queue.has_unsent() || queue.send(stream, ops).is_ok();
+        if !self.queues.iter_mut().all(sent) {
+            self.break_off();
+        }
+    }
+
+    /// Takes in what has come; whether more may be there.
+    fn receive(&mut self, ops: &mut Ops, ended: &mut Vec<Done>) -> bool {
+        let (mut more, mut broken) = (false, self.generation != self.controller.generation());
+        for IoQueue { queue, stream } in &mut self.queues {
+            // A queue on which nothing is outstanding has nothing to say but that it is closed, which the next command
+            // finds out.
+            if queue.outstanding() == 0 {
+                continue;
+            }
+            match queue.receive(stream, ops, ended) {
+                Ok(full) => more |= full,
+                Err(why) => {
+                    if let Broken::Fault(fault) = why {
+                        queue.terminate(&fault, stream);
+                    }
+                    broken = true;
+                }
+            }
+        }
+        // What has ended leaves the table before what is outstanding is issued again.
+        for done in ended.drain(..) {
+            ops.end(done.tag, done.status.errno());
+        }
+        if broken {
+            self.break_off();
+        }
+        more && !broken
+    }
+
+    /// Gives up the association: what is outstanding is parked.
+    fn break_off(&mut self) {
+        for IoQueue { queue, .. } in self.queues.drain(..) {
+            let parts = queue.outstanding_commands();
+            self.parked.extend(parts.map(|(tag, command, transfer)| Part { tag, command, transfer }));
+        }
+        self.controller.lost(self.generation);
+    }
+
+    /// Looks whether the controller is back, or never will be: then what is parked has failed.
+    fn renew(&mut self, ops: &mut Ops, wait: Duration) {
+        if !self.queues.is_empty() || self.lost.is_some() {
+            return;
+        }
+        match self.controller.renewed(wait) {
+            None => {}
+            Some(Renewal::Queues(generation, queues)) => (self.generation, self.queues) = (generation, queues),
+            Some(Renewal::Lost(error)) => {
+                self.lost = Some(error.errno);
+                for part in self.parked.drain(..) {
+                    ops.end(part.tag, error.errno);
+                }
+            }
+        }
+    }
+}
+
+impl NvmeTcp {
+    fn new(setup: &Setup) -> Result<NvmeTcp, Error> {
+        let options = options(setup)?;
+        let mut remotes: Vec<Remote> = Vec::new();
+        let mut files = Vec::new();
+        for name in setup.names {
+            let address = locate(setup.job, name)?;
+            let known = remotes.iter().position(|remote| remote.address.is_same_subsystem(&address));
+            let remote = match known {
+                Some(known) => known,
+                None => {
+                    remotes.push(Remote::connect(&address, &options).map_err(|error| refused(setup.job, error))?);
+                    remotes.len() - 1
+                }
+            };
+            files.push(File { remote, nsid: address.nsid, namespace: None });
+        }
+        let depth = setup.depth.max(1) as usize;
+        Ok(NvmeTcp {
+            remotes,
+            files,
+            ops: Ops {
+                slots: Arc::clone(&setup.slots),
+                table: (0..setup.slots.count()).map(|_| None).collect(),
+                finished: VecDeque::with_capacity(depth),
+                flushed: None,
+            },
+            queued: 0,
+            unsent: 0,
+            batch: (depth / 4).clamp(1, BATCH),
+            in_flight: 0,
+            depth,
+            ended: Vec::with_capacity(depth),
+        })
+    }
+
+    fn namespace(&self, file: u32) -> io::Result<Namespace> {
+        let File { remote, nsid, .. } = self.files[file as usize];
+        Ok(self.remotes[remote].controller.namespace(nsid)?)
+    }
+
+    /// Makes commands of a request. A request that has ended already is given back with its result.
+    #[inline]
+    fn begin(&mut self, request: Request) -> Option<Completion> {
+        let ended = |request: Request, result: i64| Some(Completion { slot: request.slot, result });
+        let file = self.files.get(request.file as usize);
+        let Some((remote, namespace)) = file.and_then(|file| Some((file.remote, file.namespace?))) else {
+            return ended(request, -i64::from(libc::EBADF));
+        };
+        let remote = &mut self.remotes[remote];
+        if let Some(errno) = remote.lost {
+            return ended(request, -i64::from(errno));
+        }
+        let Namespace { nsid, block_bytes, blocks } = namespace;
+        let (offset, tag) = (request.offset, request.slot.index());
+        let size = blocks * u64::from(block_bytes);
+        let OpKind::Io(direction) = request.kind else {
+            self.ops.insert(Op { request, left: 1, result: 0, range: [0; Range::BYTES] });
+            let command = Command::new(opcode::io::FLUSH, nsid);
+            remote.issue(Part { tag, command, transfer: Transfer::None }, &self.ops);
+            return None;
+        };
+        let len = u64::from(request.len).min(size.saturating_sub(offset)) as u32;
+        if len == 0 || !offset.is_multiple_of(block_bytes.into()) || !len.is_multiple_of(block_bytes) {
+            return match direction {
+                Direction::Read if len == 0 => ended(request, 0),
+                // As writes beyond the end of a block device.
+                Direction::Write if len == 0 && offset == size => ended(request, -i64::from(libc::ENOSPC)),
+                _ => ended(request, -i64::from(libc::EINVAL)),
+            };
+        }
+        let (slba, count, skip) = (offset / u64::from(block_bytes), len / block_bytes, request.skip);
+        let mut op = Op { left: 1, result: len.into(), range: [0; Range::BYTES], request };
+        if direction == Direction::Trim {
+            op.range = Range { attributes: 0, blocks: count, slba }.write();
+            self.ops.insert(op);
+            let transfer = Transfer::Out { at: 0, len: Range::BYTES as u32 };
+            remote.issue(Part { tag, command: Range::deallocate(nsid, 1), transfer }, &self.ops);
+            return None;
+        }
+        assert!(skip as usize + len as usize <= self.ops.slots.slot_bytes(), "a request is larger than its buffer");
+        // A command has at most 65536 blocks.
+        let most = (remote.max_transfer_bytes / block_bytes).clamp(1, 1 << 16);
+        op.left = count.div_ceil(most);
+        self.ops.insert(op);
+        let write = direction == Direction::Write;
+        let opcode = if write { opcode::io::WRITE } else { opcode::io::READ };
+        let mut done = 0;
+        while done < count {
+            let part = (count - done).min(most);
+            let command = Command::blocks(opcode, nsid, slba + u64::from(done), part);
+            let (at, len) = (skip + done * block_bytes, part * block_bytes);
+            let transfer = if write { Transfer::Out { at, len } } else { Transfer::In { at, len } };
+            remote.issue(Part { tag, command, transfer }, &self.ops);
+            done += part;
+        }
+        None
+    }
+
+    /// Sends what is to be sent.
+    fn send(&mut self) {
+        for remote in &mut self.remotes {
+            remote.send(&self.ops);
+        }
+        self.unsent = 0;
+    }
+
+    /// Sends what is to be sent and takes in what has come, until `enough` ops have ended or there is no more. Not more than
+    /// is needed: a target that answers as fast as it is listened to would be drained of all it has before it is given anew.
+    fn exchange(&mut self, enough: usize) {
+        self.send();
+        for remote in &mut self.remotes {
+            while remote.receive(&mut self.ops, &mut self.ended) && self.ops.finished.len() < enough {}
+            remote.renew(&mut self.ops, Duration::ZERO);
+            // Data that were asked for, and commands for which there is room now.
+            remote.send(&self.ops);
+        }
+    }
+
+    /// Sleeps until there is something to do, at most so long; false if it was interrupted.
+    fn wait(&mut self, timeout_ns: Option<u64>) -> bool {
+        if let Some(remote) = self.remotes.iter_mut().find(|remote| remote.queues.is_empty() && remote.lost.is_none()) {
+            let patience = timeout_ns.map_or(RENEWAL_WAIT, Duration::from_nanos).min(RENEWAL_WAIT);
+            remote.renew(&mut self.ops, patience);
+            return true;
+        }
+        let queues = self.remotes.iter().flat_map(|remote| &remote.queues);
+        let mut fds: Vec<PollFd> = queues
+            .map(|IoQueue { queue, stream }| {
+                let out = if queue.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
+                PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN | out)
+            })
+            .collect();
+        // A controller that is lost while its queues are silent is looked for now and then.
+        let timeout_ns = timeout_ns.unwrap_or(u64::MAX).min(NOTICE_NS);
+        let timeout = Timespec { tv_sec: (timeout_ns / NS_PER_S) as i64, tv_nsec: (timeout_ns % NS_PER_S) as i64 };
+        rustix::event::poll(&mut fds, Some(&timeout)) != Err(rustix::io::Errno::INTR)
+    }
+}
+
+impl Engine for NvmeTcp {
+    fn open(&mut self, file: u32, _fd: RawFd) -> io::Result<()> {
+        Storage::open(self, file)
+    }
+
+    fn close(&mut self, file: u32) {
+        self.files[file as usize].namespace = None;
+    }
+
+    #[inline]
+    fn queue(&mut self, request: Request) -> Queued {
+        if self.in_flight >= self.depth {
+            return Queued::Full(request);
+        }
+        match self.begin(request) {
+            Some(completion) => Queued::Done(completion),
+            None => {
+                self.queued += 1;
+                self.in_flight += 1;
+                Queued::Later
+            }
+        }
+    }
+
+    /// Commands leave when a batch of them is there, or with the next [`Engine::reap`]: what comes one by one would cost
+    /// a system call each.
+    #[inline]
+    fn submit(&mut self) -> io::Result<usize> {
+        let taken = std::mem::take(&mut self.queued);
+        self.unsent += taken;
+        if self.unsent >= self.batch {
+            self.send();
+        }
+        Ok(taken)
+    }
+
+    fn reap(&mut self, min: usize, max: usize, timeout_ns: Option<u64>, done: &mut Vec<Completion>) -> io::Result<()> {
+        let deadline = timeout_ns.map(|timeout| monotonic_ns().saturating_add(timeout));
+        let min = min.min(max).min(self.in_flight - self.queued);
+        let (mut taken, mut spin_until) = (0, None);
+        loop {
+            if self.ops.finished.len() < min - taken || min == 0 {
+                self.exchange((min - taken).max(1));
+            }
+            let there = self.ops.finished.len().min(max - taken);
+            done.extend(self.ops.finished.drain(..there));
+            self.in_flight -= there;
+            taken += there;
+            if taken >= min {
+                return Ok(());
+            }
+            let now = monotonic_ns();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(());
+            }
+            if there > 0 || spin_until.is_none() {
+                spin_until = Some(now + SPIN_NS);
+            }
+            if spin_until.is_some_and(|until| now >= until)
+                && !self.wait(deadline.map(|deadline| deadline.saturating_sub(now)))
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    fn storage(&mut self) -> Option<&mut dyn Storage> {
+        Some(self)
+    }
+}
+
+impl Storage for NvmeTcp {
+    fn bytes(&self, file: u32) -> io::Result<Option<u64>> {
+        let Namespace { block_bytes, blocks, .. } = self.namespace(file)?;
+        Ok(Some(blocks * u64::from(block_bytes)))
+    }
+
+    fn block_bytes(&self, file: u32) -> io::Result<u64> {
+        Ok(self.namespace(file)?.block_bytes.into())
+    }
+
+    fn can_grow(&self) -> bool {
+        false
+    }
+
+    fn open(&mut self, file: u32) -> io::Result<()> {
+        self.files[file as usize].namespace = Some(self.namespace(file)?);
+        Ok(())
+    }
+
+    fn close(&mut self, file: u32) -> io::Result<()> {
+        self.files[file as usize].namespace = None;
+        Ok(())
+    }
+
+    fn sync(&mut self, file: u32) -> io::Result<()> {
+        let File { remote, namespace, .. } = self.files[file as usize];
+        let Some(Namespace { nsid, .. }) = namespace else { return Ok(()) };
+        let remote = &mut self.remotes[remote];
+        if let Some(errno) = remote.lost {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let command = Command::new(opcode::io::FLUSH, nsid);
+        remote.issue(Part { tag: FLUSH, command, transfer: Transfer::None }, &self.ops);
+        loop {
+            self.exchange(usize::MAX);
+            match self.ops.flushed.take() {
+                Some(0) => return Ok(()),
+                Some(errno) => return Err(io::Error::from_raw_os_error(errno)),
+                None => self.wait(None),
+            };
+        }
+    }
+
+    /// Namespaces are the controller's: they are not removed from here.
+    fn unlink(&mut self, _file: u32) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(libc::EPERM))
+    }
+}
+
+/// Where a file's name points to, with what the job's options add.
+fn locate(job: &Job, name: &str) -> Result<Address, Error> {
+    let option = |key: &str| option(job, key);
+    let mut text = match name.trim().parse::<u32>() {
+        Ok(number) => format!("ns={number}"),
+        Err(_) => name.to_string(),
+    };
+    for (key, from) in [("traddr", "hostname"), ("trsvcid", "port"), ("subnqn", "subnqn")] {
+        let is_there = text.split_whitespace().any(|pair| pair.to_ascii_lowercase().starts_with(key));
+        if let Some(value) = option(from).filter(|_| !is_there) {
+            text.push_str(&format!(" {key}={value}"));
+        }
+    }
+    let place = format!("in job {}", job.name);
+    Address::parse(&text).map_err(|error| Error::usage(format!("ioengine=nvme_tcp: {error}"), place, ""))
+}
+
+fn option<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
+    job.ring.other.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+}
+
+/// How the job wants to connect.
+fn options(setup: &Setup) -> Result<Options, Error> {
+    let job = setup.job;
+    let wrong = |what: String| Error::usage(what, format!("in job {}", job.name), "");
+    let number = |key: &str| option(job, key).and_then(|value| value.parse::<u64>().ok());
+    let mut options = Options::default();
+    if let Some(name) = option(job, "hostnqn") {
+        options.set_host(name.parse().map_err(|error| wrong(format!("hostnqn={name}: {error}")))?);
+    }
+    if let Some(uuid) = option(job, "hostid") {
+        options.set_host_id(uuid).map_err(|error| wrong(format!("hostid={error}")))?;
+    }
+    (options.header_digest, options.data_digest) =
+        match option(job, "digest_enable").unwrap_or("NONE").to_ascii_uppercase().as_str() {
+            "NONE" => (false, false),
+            "HEADER" => (true, false),
+            "DATA" => (false, true),
+            "BOTH" => (true, true),
+            other => return Err(wrong(format!("digest_enable={other} is none of NONE, HEADER, DATA, BOTH"))),
+        };
+    let secret = |key: &str| {
+        let read = |path: &str| Secret::read(Path::new(path)).map_err(|error| wrong(format!("{key}={path}: {error}")));
+        option(job, key).map(read).transpose()
+    };
+    (options.secret, options.controller_secret) = (secret("dhchap_key")?, secret("dhchap_ctrlr_key")?);
+    if options.controller_secret.is_some() && options.secret.is_none() {
+        return Err(wrong("dhchap_ctrlr_key= needs dhchap_key=: hosts prove themselves first".into()));
+    }
+    if let Some(seconds) = number("keep_alive_tmo") {
+        options.keep_alive = Duration::from_secs(seconds);
+    }
+    if let Some(seconds) = number("ctrl_loss_tmo") {
+        options.controller_loss = Duration::from_secs(seconds);
+    }
+    let depth = setup.depth.max(1);
+    let queues = number("nr_io_queues").unwrap_or(depth.div_ceil(QUEUE_DEPTH).into()).clamp(1, 1024) as u32;
+    (options.queues, options.depth) = (queues as u16, depth.div_ceil(queues));
+    Ok(options)
+}
+
+fn refused(job: &Job, error: NvmeError) -> Error {
+    Error::system(format!("job {}", job.name), "", error.into())
+}
