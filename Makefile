@@ -20,6 +20,15 @@ test: ## install what is missing, build everything, run every test
 test-loom: ## every interleaving of the queues of guasi
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --locked -p guasi --release --lib
 
+.PHONY: test-auth
+test-auth: ## authentication against a Linux kernel that is compiled for it: 140 MB and some minutes the first time
+	RIG_KERNEL=$$(rigs/nvme-auth-kernel.sh) PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel authentication -- --ignored
+
+.PHONY: test-slurm
+test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian's slurmctld slurmd slurm-client munge)
+	$(CARGO) build --release --locked --features mpi
+	rigs/slurm.sh target/release/plimsoll
+
 .PHONY: lint
 lint: ## what a change must pass beside the tests
 	$(CARGO) fmt --all --check
@@ -39,6 +48,7 @@ bench: ## measure against the peers, both sides in one run, on a quiet machine
 docs: ## write docs/options.md, manual pages and completions (target/docs) from the tables of the program
 	$(CARGO) build --release --locked
 	target/release/plimsoll man --options > docs/options.md
+	target/release/plimsoll rpc --markdown > docs/rpc.md
 	target/release/plimsoll man --dir target/docs
 	for shell in bash zsh fish; do target/release/plimsoll completions $$shell > target/docs/plimsoll.$$shell; done
 
@@ -47,9 +57,12 @@ libguasi: ## libguasi.so.0 with its headers, ready to link against, in target/gu
 	crates/guasi/link-shared.sh target/guasi release
 
 .PHONY: install
-install: docs ## the program, its manual pages and completions, below PREFIX
+install: docs ## the program, its interposer, manual pages and completions, below PREFIX
 	install -Dm755 target/release/plimsoll $(DESTDIR)$(PREFIX)/bin/plimsoll
 	ln -sf plimsoll $(DESTDIR)$(PREFIX)/bin/gfapi_perf_tool
+	ln -sf plimsoll $(DESTDIR)$(PREFIX)/bin/fsperf
+	install -Dm755 target/release/libiotrap.so $(DESTDIR)$(PREFIX)/lib/libiotrap.so
+	ln -sf libiotrap.so $(DESTDIR)$(PREFIX)/lib/iotrap.so
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m644 target/docs/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -Dm644 target/docs/plimsoll.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/plimsoll

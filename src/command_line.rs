@@ -4,6 +4,7 @@
 //! arguments are a clap table, from which help, man pages and completions are made too.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use anyhow::bail;
 use clap::{Arg, ArgMatches, Command};
@@ -96,6 +97,16 @@ pub fn job_options(words: &[OsString]) -> anyhow::Result<Invocation> {
         bail!("a flag of `plimsoll run` has no effect here (--help lists the arguments)");
     }
     Ok(invocation)
+}
+
+/// The arguments with a subcommand's name, where the program itself was called by that name (through a link).
+pub fn called_as(names: &[&str], mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let program = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    let program = program.to_string_lossy().into_owned();
+    if let Some(name) = names.iter().find(|name| program.ends_with(**name)) {
+        arguments.insert(1, name.into());
+    }
+    arguments
 }
 
 /// The arguments that `command` knows, and all others in their order.

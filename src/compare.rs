@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use job::Invocation;
 use load::compare::{self, Repeats, Side};
 use measure::effect;
-use measure::schema::{ComparisonResult, Document};
+use measure::schema::{ComparisonResult, Document, Effect};
 
 use crate::command_line::{self, Arguments, Subcommand};
 use crate::exit::Exit;
@@ -25,7 +25,7 @@ fn command() -> Command {
     Command::new("compare")
         .about("Compare two job files, two engines or two results")
         .long_about(
-            "Runs two job files, or one job with two engines, in turns A B A B, or takes two results; says how much B \
+            "Runs two job files, or one job with two engines, in turns A B A B, or takes two results (of run, sweep or files); says how much B \
              differs from A with a 95 % confidence interval, and ends with status 3 if it is slower than allowed.",
         )
         .override_usage(
@@ -49,7 +49,7 @@ fn command() -> Command {
         )
         .arg(
             Arg::new("figure").long("figure").value_name("NAME").default_value("iops").help(
-                "What --fail-if-slower looks at: iops, bw, lat_mean, lat_p99, cpu_per_op; of sweeps plateau_iops",
+                "What --fail-if-slower looks at: iops, bw, lat_mean, lat_p99, cpu_per_op; of sweeps plateau_iops; of files PHASE:files_per_s [default: every phase], PHASE:lat_p99",
             ),
         )
         .arg(Arg::new("pairs").long("pairs").value_name("N").value_parser(value_parser!(u32).range(2..=1000)).help(
@@ -144,19 +144,25 @@ fn exit(matches: &ArgMatches, result: &ComparisonResult) -> anyhow::Result<Exit>
     let exit = Exit::from(result.ended);
     let Some(&tolerance) = matches.get_one::<f64>("fail-if-slower") else { return Ok(exit) };
     let figure = matches.get_one::<String>("figure").expect("has a default");
-    // Of sweeps, the plateau is what iops is of runs.
-    let figure = if figure == "iops" && !result.effects.iter().any(|effect| effect.figure == "iops") {
-        "plateau_iops"
-    } else {
-        figure
+    // What iops is of runs is the plateau of sweeps, and the rate of each phase on files.
+    let stands_for_iops = |name: &str| name == "iops" || name == "plateau_iops" || name.ends_with(":files_per_s");
+    let asked = |effect: &&Effect| match figure.as_str() {
+        "iops" => stands_for_iops(&effect.figure),
+        figure => effect.figure == figure,
     };
-    let effect = result.effects.iter().find(|effect| effect.figure == figure);
-    match effect {
-        None if exit == Exit::Ok => {
-            let known: Vec<&str> = result.effects.iter().map(|effect| effect.figure.as_str()).collect();
-            bail!("--figure={figure}: these results have no such figure, only {}", known.join(", "))
-        }
-        Some(effect) if exit == Exit::Ok && compare::is_slower(effect, tolerance) => Ok(Exit::Slower),
-        _ => Ok(exit),
+    let effects: Vec<&Effect> = result.effects.iter().filter(asked).collect();
+    if exit != Exit::Ok {
+        return Ok(exit);
     }
+    if effects.is_empty() {
+        let known: Vec<&str> = result.effects.iter().map(|effect| effect.figure.as_str()).collect();
+        bail!("--figure={figure}: these results have no such figure, only {}", known.join(", "))
+    }
+    if effects.iter().all(|effect| effect.no_interval) {
+        bail!(
+            "--fail-if-slower: {} took too short to tell a difference from noise: let it run for a second or more",
+            effects[0].figure
+        )
+    }
+    Ok(if effects.iter().any(|effect| compare::is_slower(effect, tolerance)) { Exit::Slower } else { exit })
 }

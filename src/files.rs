@@ -1,18 +1,24 @@
 //! `plimsoll files`: metadata-heavy work on many small files.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use ::hosts::part::Part;
+use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use job::Rank;
 use load::smallfiles::operation::OPERATIONS;
 use load::smallfiles::tree::Layout;
 use load::smallfiles::{self, Control, Moment, Phase, Plan, Sizes, Target};
 use measure::figures;
-use measure::schema::Document;
+use measure::schema::{Document, FilesResult, Work};
 use measure::units::{self, TimeUnit};
 
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
+use crate::hosts::{self, Crew, Joined};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::{Bar, Show};
@@ -85,6 +91,10 @@ fn command() -> Command {
                 .value_parser(values::duration),
         )
         .arg(flag("continue-on-error", "Count failed operations and go on; the exit status is 1 all the same"))
+        .arg(
+            value("start-when", "FILE", "Begin when this file appears: to start several runs with one gun")
+                .value_parser(clap::value_parser!(PathBuf)),
+        )
         .arg(flag("cleanup", "Remove what this run made when it ends, however it ends"))
         .arg(value("seed", "N", "Seed of sizes, contents and random choices").value_parser(number).default_value("1"))
         .arg(flag("no-latency", "Record no latencies"))
@@ -164,19 +174,106 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
         xattr_count: u32::try_from(number("xattr-count")).unwrap_or(u32::MAX),
         seed: number("seed"),
         options: options.map(written).collect(),
+        makes_base: false,
     })
 }
 
 fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
-    let plan = plan(matches)?;
     let interrupt = Interrupt::listen()?;
-    let mut bar = Bar::new(Show::Auto);
-    let mut progress = |now: &Moment| bar.show(&doing(now), Some(now.done), &load::Progress::default());
-    let result =
-        smallfiles::run(&plan, &mut Control { stop: interrupt.stop, progress: Some(&mut progress), gate: None })?;
-    drop(bar);
+    let crew = match hosts::join(&interrupt)? {
+        Joined::Alone => {
+            let plan = plan(matches)?;
+            if let Some(gun) = matches.get_one::<PathBuf>("start-when") {
+                while !gun.exists() && !interrupt.stop.load(Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            let mut bar = Bar::new(Show::Auto);
+            let mut progress = |now: &Moment| bar.show(&doing(now), Some(now.done), &load::Progress::default());
+            let mut control = Control { stop: interrupt.stop, progress: Some(&mut progress), ..Control::default() };
+            let result = smallfiles::run(&plan, &mut control)?;
+            drop(bar);
+            let ended = result.ended;
+            report(matches, result)?;
+            return Ok(ended.into());
+        }
+        Joined::Among(mut crew) => {
+            crew.awaits = matches.get_one("start-when").cloned();
+            crew
+        }
+        Joined::Mute(status) => return Ok(status),
+    };
+    let status = match crew.agree(plan(matches).and_then(|plan| of_rank(plan, &crew.rank))) {
+        Ok(plan) => together(matches, &crew, &plan, interrupt),
+        Err(status) => Ok(status),
+    };
+    Ok(crew.part(hosts::said(status)))
+}
 
-    let ended = result.ended;
+/// The plan of one of many ranks: files of its own, in a directory of its own: one that `--dir` names with `$rank` or
+/// `$host`, or one below it.
+fn of_rank(mut plan: Plan, rank: &Rank) -> anyhow::Result<Plan> {
+    let base = plan.layout.base.to_str().context("--dir is not UTF-8")?;
+    let own = rank.fill_in(base);
+    let own = if own == base { format!("{}/rank{}", base.trim_end_matches('/'), rank.rank) } else { own };
+    plan.layout.base = CString::new(own)?;
+    plan.makes_base = true;
+    plan.seed = plan.seed.wrapping_add(u64::from(rank.rank) << 32);
+    Ok(plan)
+}
+
+/// This rank's share of a run on many hosts; at the leader, its result.
+fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
+    let mut bar = Bar::new(crew.show());
+    let mut progress = |now: &Moment| {
+        let running = (now.busy as u32, plan.workers());
+        let mut mine = load::Progress { phase: load::Phase::Run, running, done: Some(now.done), ..Default::default() };
+        (mine.ops.read, mine.bytes.read, mine.elapsed_ns) = (now.work.files, now.work.bytes, now.elapsed_ns);
+        let all = crew.share(&mine);
+        let work = Work { files: all.ops.read, bytes: all.bytes.read, ..now.work };
+        let now = Moment { work, busy: all.running.0 as usize, elapsed_ns: all.elapsed_ns, ..*now };
+        bar.show(&doing(&now), all.done, &load::Progress::default());
+    };
+    let mut peers = crew;
+    let mut control =
+        Control { stop: interrupt.stop, progress: Some(&mut progress), peers: Some(&mut peers), ..Control::default() };
+    let outcome = smallfiles::run(plan, &mut control);
+    drop(bar);
+    let (mut described, part) = match outcome {
+        Ok(mut result) => {
+            for thread in result.phases.iter_mut().flat_map(|phase| &mut phase.threads) {
+                thread.thread += crew.rank.rank * plan.workers();
+                thread.process += crew.rank.rank * plan.processes;
+            }
+            if let Some(error) = &result.error {
+                crew.report(&error.message);
+            }
+            let part = Part::of_files(crew.rank.rank, &result, crew.describe());
+            (result, part)
+        }
+        Err(error) => (FilesResult::default(), crew.failed(&error.to_string())),
+    };
+    let Some((whole, failures)) = crew.conclude(&part) else { return Ok(Exit::Ok) };
+    described.facts.processes *= crew.rank.ranks;
+    if let Some(above) = described.facts.directory.rfind("/rank") {
+        described.facts.directory.truncate(above);
+    }
+    let measured = whole.phases.iter().any(|phase| phase.total.files > 0);
+    let mut result = whole.into_files(crew.rank.ranks, described);
+    crew.enter(failures, &mut result.hosts, &mut result.ended);
+    let status = hosts::status(result.ended, result.hosts.as_deref(), measured);
+    let said = if status == Exit::BadInput {
+        hosts::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
+        Ok(())
+    } else {
+        report(matches, result)
+    };
+    crew.farewell();
+    said.map(|()| status)
+}
+
+/// Says what was measured, and leaves it behind.
+fn report(matches: &ArgMatches, result: FilesResult) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
     if !json {
         output::print(&report::text::files(&result, output::style()))?;
@@ -185,8 +282,7 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
     if json {
         output::print(&output::json(&document)?)?;
     }
-    output::save_as_asked(matches, None, document)?;
-    Ok(ended.into())
+    output::save_as_asked(matches, None, document)
 }
 
 fn doing(now: &Moment) -> String {

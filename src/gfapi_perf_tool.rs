@@ -14,7 +14,7 @@ use crate::interrupt::Interrupt;
 use crate::output;
 
 /// The name that the program may be called by.
-const NAME: &str = "gfapi_perf_tool";
+pub const NAME: &str = "gfapi_perf_tool";
 
 /// The row of the table. Its arguments are left to itself: `-h` prints the variables.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Job, run };
@@ -29,15 +29,6 @@ fn command() -> Command {
         )
         .override_usage("GFAPI_FUSE=1 GFAPI_BASEDIR=/mnt/v GFAPI_LOAD=seq-wr ... gfapi_perf_tool")
         .after_help(lines::usage())
-}
-
-/// The arguments with the subcommand's name, where the program itself was called by it.
-pub fn renamed(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let program = arguments.first().map(std::path::Path::new).and_then(|path| path.file_name()).unwrap_or_default();
-    if program.to_string_lossy().ends_with(NAME) {
-        arguments.insert(1, NAME.into());
-    }
-    arguments
 }
 
 fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {

@@ -17,8 +17,10 @@ const ECHO: Duration = Duration::from_millis(250);
 /// What SIGINT, SIGTERM and SIGHUP have done so far.
 #[derive(Clone, Default)]
 pub struct Interrupt {
-    /// Set by the first signal.
+    /// Set by the first signal, and by whoever else wants the run to end.
     pub stop: Arc<AtomicBool>,
+    /// Set by the first signal alone.
+    pub signalled: Arc<AtomicBool>,
     /// Removed by the second one before it ends the program.
     pub doomed: Doomed,
 }
@@ -31,7 +33,7 @@ impl Interrupt {
     pub fn listen() -> anyhow::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
-        let Interrupt { stop, doomed } = interrupt.clone();
+        let Interrupt { stop, signalled, doomed } = interrupt.clone();
         let listen = move || {
             let mut first: Option<Instant> = None;
             for _ in signals.forever() {
@@ -40,7 +42,8 @@ impl Interrupt {
                     continue;
                 }
                 first.get_or_insert_with(Instant::now);
-                if stop.swap(true, Ordering::Relaxed) {
+                stop.store(true, Ordering::Relaxed);
+                if signalled.swap(true, Ordering::Relaxed) {
                     for path in doomed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                         let _ = std::fs::remove_file(path); // it may be gone already
                     }

@@ -5,20 +5,28 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod boards;
 mod command_line;
 mod compare;
 mod completions;
 mod exit;
 mod files;
+mod fsperf;
 mod gfapi_perf_tool;
+mod hosts;
 mod interrupt;
+mod lanes;
 mod man;
 mod output;
 mod progress;
 mod report;
+mod rpc;
 mod run;
+mod serve;
 mod sim;
 mod sweep;
+mod top;
+mod trap;
 mod values;
 
 use std::process::ExitCode;
@@ -32,12 +40,19 @@ static SUBCOMMANDS: &[Subcommand] = &[
     compare::SUBCOMMAND,
     files::SUBCOMMAND,
     gfapi_perf_tool::SUBCOMMAND,
+    fsperf::SUBCOMMAND,
     report::SUBCOMMAND,
+    serve::SUBCOMMAND,
+    rpc::SUBCOMMAND,
+    trap::SUBCOMMAND,
+    lanes::SUBCOMMAND,
+    top::SUBCOMMAND,
     sim::SUBCOMMAND,
     man::SUBCOMMAND,
     completions::SUBCOMMAND,
 ];
 
 fn main() -> ExitCode {
-    exit::code(command_line::dispatch(SUBCOMMANDS, gfapi_perf_tool::renamed(std::env::args_os().collect())))
+    let arguments = command_line::called_as(&[gfapi_perf_tool::NAME, fsperf::NAME], std::env::args_os().collect());
+    exit::code(command_line::dispatch(SUBCOMMANDS, arguments))
 }

@@ -13,6 +13,10 @@ use report::text::Style;
 /// The style of standard output: coloured and as wide as the terminal, plain where it is none or NO_COLOR is set.
 pub fn style() -> Style {
     let terminal = console::Term::stdout();
+    // mpirun gives its ranks a terminal of its own making, whatever its own output is.
+    if hosts::launch::launched(|name| std::env::var(name).ok()).is_some() {
+        return Style::default();
+    }
     let width = terminal.size_checked().map_or(Style::default().width, |(_rows, columns)| usize::from(columns));
     Style { colour: terminal.is_term() && console::colors_enabled(), width }
 }

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
+use ::hosts::part::Part;
 use anyhow::{Context, bail};
 use clap::{Arg, ArgMatches, Command};
 use job::Invocation;
+use job::Rank;
 use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes};
 use job::job::Plan;
 use load::Control;
@@ -15,6 +17,7 @@ use measure::schema::{Document, RunResult};
 
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
+use crate::hosts::{self, Crew, Joined};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::{Bar, Show, phase_name};
@@ -49,46 +52,103 @@ pub fn flags() -> impl Iterator<Item = Arg> {
 }
 
 fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
-    let help = words.iter().any(|word| word == "-h"); // fio's short form; all others are names of options
-    let invocation = if help {
-        Invocation { action: Action::Help, ..Invocation::default() }
-    } else {
-        job::parse_command_line(&words)?
+    let interrupt = Interrupt::listen()?;
+    let crew = match hosts::join(&interrupt)? {
+        Joined::Alone => return alone(words, interrupt),
+        Joined::Among(crew) => crew,
+        Joined::Mute(status) => return Ok(status),
     };
-    if let Some(text) = invocation.help_text()? {
-        output::print(&text)?;
-        return Ok(Exit::Ok);
-    }
-    match invocation.action {
-        Action::Version => output::print(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"))?,
-        Action::ShowCommand => output::print(&invocation.show_command()?)?,
-        Action::Check => return check(&planned(&invocation)?, true),
-        Action::ParseOnly => return check(&planned(&invocation)?, false),
-        _ => return measure(&invocation, &planned(&invocation)?),
-    }
-    Ok(Exit::Ok)
+    let status = match crew.agree(Asked::read(words, &crew.rank)) {
+        Ok(Asked::Load(invocation, plan)) => together(&crew, &invocation, &plan, interrupt),
+        Ok(asked) if crew.is_leader() => asked.say(),
+        Ok(_) => Ok(Exit::Ok),
+        Err(status) => Ok(status),
+    };
+    Ok(crew.part(hosts::said(status)))
 }
 
-fn planned(invocation: &Invocation) -> anyhow::Result<Plan> {
+fn alone(words: Vec<OsString>, interrupt: Interrupt) -> anyhow::Result<Exit> {
+    match Asked::read(words, &hosts::alone())? {
+        Asked::Load(invocation, plan) => measure(&invocation, &plan, interrupt),
+        asked => asked.say(),
+    }
+}
+
+/// What the command line asks for.
+enum Asked {
+    /// A text: of help, of the version.
+    Text(String),
+    /// An opinion of jobs, aloud or silent.
+    Opinion(Plan, bool),
+    /// Load.
+    Load(Box<Invocation>, Box<Plan>),
+}
+
+impl Asked {
+    fn read(words: Vec<OsString>, rank: &Rank) -> anyhow::Result<Asked> {
+        let words = rank.fill_in_words(words);
+        let help = words.iter().any(|word| word == "-h"); // fio's short form; all others are names of options
+        let invocation = if help {
+            Invocation { action: Action::Help, ..Invocation::default() }
+        } else {
+            job::parse_command_line(&words)?
+        };
+        if let Some(text) = invocation.help_text()? {
+            return Ok(Asked::Text(text));
+        }
+        Ok(match invocation.action {
+            Action::Version => Asked::Text(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n").into()),
+            Action::ShowCommand => Asked::Text(invocation.show_command()?),
+            Action::Check => Asked::Opinion(planned(&invocation, rank)?, true),
+            Action::ParseOnly => Asked::Opinion(planned(&invocation, rank)?, false),
+            _ => {
+                let plan = planned(&invocation, rank)?;
+                Asked::Load(Box::new(invocation), Box::new(plan))
+            }
+        })
+    }
+
+    /// Says it, where it is no load.
+    fn say(self) -> anyhow::Result<Exit> {
+        match self {
+            Asked::Text(text) => output::print(&text)?,
+            Asked::Opinion(plan, aloud) => return check(&plan, aloud),
+            Asked::Load(..) => {}
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// The plan of this rank.
+fn planned(invocation: &Invocation, rank: &Rank) -> anyhow::Result<Plan> {
     if invocation.files.is_empty() && invocation.command_line.sections.is_empty() {
         bail!("nothing to run: give a job file, or a job as --name=NAME --rw=... (`plimsoll run --help`)");
     }
-    Ok(invocation.plan()?)
+    let mut plan = rank.in_surroundings(|surroundings| invocation.plan_in(surroundings))?;
+    rank.take_share(&mut plan, &invocation.run)?;
+    Ok(plan)
 }
 
-fn measure(invocation: &Invocation, plan: &Plan) -> anyhow::Result<Exit> {
-    output::warn(&plan.warnings);
-    let interrupt = Interrupt::listen()?;
-    let mut bar = Bar::new(match invocation.run.eta {
+/// The progress of a run, as the flags want it shown.
+fn bar(run: &RunOptions) -> Bar {
+    let mut bar = Bar::new(match run.eta {
         Eta::Auto => Show::Auto,
         Eta::Always => Show::Always,
         Eta::Never => Show::Never,
     });
-    bar.every(invocation.run.eta_interval_ns);
-    bar.newline_every(invocation.run.eta_newline_ns);
-    let mut tick = |now: &load::Progress| {
-        bar.show(&format!("{} {}/{}", phase_name(now.phase), now.running.0, now.running.1), now.done, now);
-    };
+    bar.every(run.eta_interval_ns);
+    bar.newline_every(run.eta_newline_ns);
+    bar
+}
+
+fn show(bar: &mut Bar, now: &load::Progress) {
+    bar.show(&format!("{} {}/{}", phase_name(now.phase), now.running.0, now.running.1), now.done, now);
+}
+
+fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
+    output::warn(&plan.warnings);
+    let mut bar = bar(&invocation.run);
+    let mut tick = |now: &load::Progress| show(&mut bar, now);
     let mut out = Reports::new(&invocation.run);
     let mut status = |result: RunResult| out.add(&result);
     let status = invocation.run.status_interval_ns.map(|interval_ns| (interval_ns, &mut status as _));
@@ -98,18 +158,69 @@ fn measure(invocation: &Invocation, plan: &Plan) -> anyhow::Result<Exit> {
 
     out.add(&result);
     out.finish()?;
-    if invocation.run.bandwidth_log {
+    let ended = result.ended;
+    leave_behind(&invocation.run, result)?;
+    Ok(ended.into())
+}
+
+/// This rank's share of a run on many hosts; at the leader, its result.
+fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
+    let leads = crew.is_leader();
+    if leads {
+        output::warn(&plan.warnings);
+    }
+    let eta = match (crew.show(), invocation.run.eta) {
+        (Show::Never, _) => Eta::Never,
+        (Show::Always, Eta::Auto) => Eta::Always,
+        (_, asked) => asked,
+    };
+    let mut bar = bar(&RunOptions { eta, ..invocation.run.clone() });
+    let mut out = Reports::new(&invocation.run);
+    let mut tick = |now: &load::Progress| {
+        show(&mut bar, &crew.share(now));
+        crew.take_statement().iter().for_each(|result| out.add(result));
+    };
+    let mut state = |result: RunResult| crew.state(result);
+    let status = invocation.run.status_interval_ns.map(|interval_ns| (interval_ns, &mut state as _));
+    let (mut peers, stop) = (crew, interrupt.stop);
+    let mut control =
+        Control { stop, progress: Some(&mut tick), status, peers: Some(&mut peers), ..Control::default() };
+    let outcome = load::run(plan, &mut control);
+    drop(bar);
+    let part = match outcome {
+        Ok(result) => Part::of_run(crew.rank.rank, result, crew.describe()),
+        Err(error) => crew.failed(&error.to_string()),
+    };
+    if invocation.run.status_interval_ns.is_some() {
+        crew.state_last(&part);
+    }
+    let Some((whole, failures)) = crew.conclude(&part) else { return Ok(Exit::Ok) };
+    let mut result = whole.into_run(crew.rank.ranks);
+    crew.enter(failures, &mut result.hosts, &mut result.ended);
+    let status = hosts::status(result.ended, result.hosts.as_deref(), hosts::measured(&result.jobs));
+    let said = if status == Exit::BadInput {
+        hosts::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
+        Ok(())
+    } else {
+        out.add(&result);
+        out.finish().and_then(|()| leave_behind(&invocation.run, result))
+    };
+    crew.farewell();
+    said.map(|()| status)
+}
+
+/// What a run leaves behind beside its report.
+fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
+    if run.bandwidth_log {
         for (direction, log) in report::bandwidth_log::render(&result).iter() {
             output::write(Path::new(&format!("agg-{}_bw.log", direction.name())), log)?;
         }
     }
-    let ended = result.ended;
-    if !invocation.run.formats.is_empty() && !invocation.run.formats.contains(&Format::Normal) {
+    if !run.formats.is_empty() && !run.formats.contains(&Format::Normal) {
         output::complain(&result); // fio's schema has room for a number only
+        hosts::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
     }
-    let (save, html) = (invocation.run.save.as_deref(), invocation.run.html.as_deref());
-    output::save(save, html, Document::Run(result))?;
-    Ok(ended.into())
+    output::save(run.save.as_deref(), run.html.as_deref(), Document::Run(result))
 }
 
 /// Reports one after another: on standard output at once, in a file when all are there.

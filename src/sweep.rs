@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use ::hosts::part::Part;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use job::Rank;
 use load::sweep::{Depths, Doing, Effort, Moment, Request, Watch};
 use measure::refine::Why;
-use measure::schema::Document;
+use measure::schema::{Document, Ended, SweepResult};
 
 use crate::command_line::{self, Arguments, Subcommand};
 use crate::exit::Exit;
+use crate::hosts::{self, Crew, Joined, Sweepers};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::{Bar, Show};
@@ -35,6 +38,14 @@ fn command() -> Command {
                 .value_parser(|text: &str| text.parse::<Depths>())
                 .default_value("1..1024")
                 .help("Depths: a range, searched for its knee, or a list as 1,8,32"),
+        )
+        .arg(
+            Arg::new("total-depths")
+                .long("total-iodepth")
+                .value_name("FIRST..LAST|LIST")
+                .value_parser(|text: &str| text.parse::<Depths>())
+                .conflicts_with("depths")
+                .help("The same, of all ranks together, in a sweep from many hosts"),
         )
         .arg(
             Arg::new("engines")
@@ -89,28 +100,102 @@ fn command() -> Command {
 }
 
 fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
+    let interrupt = Interrupt::listen()?;
+    let crew = match hosts::join(&interrupt)? {
+        Joined::Alone => {
+            let (request, effort) = asked(matches, words, &hosts::alone())?;
+            let result = sweep(&request, &effort, interrupt, None)?;
+            let ended = result.ended;
+            report(matches, result)?;
+            return Ok(ended.into());
+        }
+        Joined::Among(crew) => crew,
+        Joined::Mute(status) => return Ok(status),
+    };
+    let status = match crew.agree(asked(matches, words, &crew.rank)) {
+        Ok((request, effort)) => together(matches, &crew, &request, &effort, interrupt),
+        Err(status) => Ok(status),
+    };
+    Ok(crew.part(hosts::said(status)))
+}
+
+/// What the arguments ask of this rank.
+fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Result<(Request, Effort)> {
     let request = Request {
-        job: command_line::job_options(&words)?,
+        job: command_line::job_options(&rank.fill_in_words(words))?,
         engines: matches.get_many("engines").into_iter().flatten().cloned().collect(),
         allow_writes: matches.get_flag("allow-writes"),
     };
     let duration = |name| *matches.get_one::<Duration>(name).expect("has a default");
+    let depths = matches.get_one::<Depths>("total-depths").or_else(|| matches.get_one("depths"));
     let effort = Effort {
-        depths: matches.get_one::<Depths>("depths").expect("has a default").clone(),
+        depths: depths.expect("has a default").clone(),
         bound: *matches.get_one("bound").expect("has a default"),
         point_cap: duration("point-time"),
         total: duration("time"),
         ..Effort::default()
     };
-    let interrupt = Interrupt::listen()?;
-    let mut bar = Bar::new(Show::Auto);
-    let mut progress = |now: &Moment| bar.show(&doing(&now.doing), Some(now.done), now.run);
-    let mut watch = Watch { stop: interrupt.stop, doomed: interrupt.doomed, progress: &mut progress };
-    let mut result = load::sweep::sweep(&request, &effort, &mut watch)?;
-    drop(bar);
-    result.advice = report::advice::advice(&result.axis, &result.curves, result.ceiling_iops);
+    Ok((request, effort))
+}
 
-    let ended = result.ended;
+fn sweep(
+    request: &Request,
+    effort: &Effort,
+    interrupt: Interrupt,
+    mut sweepers: Option<&mut Sweepers>,
+) -> Result<SweepResult, load::Error> {
+    let crew = sweepers.as_ref().map(|sweepers| sweepers.crew);
+    let leads = crew.is_none_or(Crew::is_leader);
+    let mut bar = Bar::new(crew.map_or(Show::Auto, Crew::show));
+    let mut progress = |now: &Moment| {
+        let all = crew.map(|crew| crew.share(now.run));
+        bar.show(&doing(&now.doing), Some(now.done), all.as_ref().unwrap_or(now.run));
+    };
+    let mut watch = Watch {
+        stop: interrupt.stop,
+        doomed: interrupt.doomed,
+        progress: &mut progress,
+        crew: sweepers.as_mut().map(|sweepers| &mut **sweepers as _),
+    };
+    if !leads {
+        return load::sweep::follow(request, &mut watch).map(|()| SweepResult::default());
+    }
+    let mut result = load::sweep::sweep(request, effort, &mut watch)?;
+    result.advice = report::advice::advice(&result.axis, &result.curves, result.ceiling_iops);
+    Ok(result)
+}
+
+/// This rank's share of a sweep on many hosts; at the leader, its result.
+fn together(
+    matches: &ArgMatches,
+    crew: &Crew,
+    request: &Request,
+    effort: &Effort,
+    interrupt: Interrupt,
+) -> anyhow::Result<Exit> {
+    let mut sweepers = Sweepers::new(crew, matches.contains_id("total-depths"));
+    let outcome = sweep(request, effort, interrupt, Some(&mut sweepers));
+    let (result, part) = match outcome {
+        Ok(result) => (Some(result), Part { first_rank: crew.rank.rank, ranks: 1, ..Part::default() }),
+        Err(error) => (None, crew.failed(&error.to_string())),
+    };
+    let Some((_, failures)) = crew.conclude(&part) else { return Ok(Exit::Ok) };
+    hosts::complain(&failures);
+    let mut status = if failures.is_empty() { Exit::Ok } else { Exit::BadInput };
+    let mut said = Ok(());
+    if let Some(mut result) = result.filter(|result| !result.curves.is_empty()) {
+        if !failures.is_empty() {
+            result.ended = Ended::Failed;
+        }
+        status = result.ended.into();
+        said = report(matches, result);
+    }
+    crew.farewell();
+    said.map(|()| status)
+}
+
+/// Says what was found, and leaves it behind.
+fn report(matches: &ArgMatches, result: SweepResult) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
     if !json {
         output::print(&report::text::sweep(&result, output::style()))?;
@@ -120,8 +205,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         output::print(&output::json(&document)?)?;
     }
     let default = (!json && !matches.get_flag("no-files")).then(|| output::free_name("sweep"));
-    output::save_as_asked(matches, default.as_deref(), document)?;
-    Ok(ended.into())
+    output::save_as_asked(matches, default.as_deref(), document)
 }
 
 fn doing(doing: &Doing) -> String {

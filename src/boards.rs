@@ -1,0 +1,122 @@
+//! What boards hold, as JSON and as the summary that `trap --stats` prints.
+
+use live::{Gauge, Op, OpCounts, ReasonCount, RowCounts, RowKind, Snapshot};
+use report::figures;
+use report::text::Style;
+use report::text::table::Table;
+use serde_json::{Map, Value, json};
+
+/// A row, with rates over `seconds` if it is given: then `row` is what has happened in that time.
+pub fn row_json(row: &RowCounts, rates: Option<(&[OpCounts; 3], f64)>) -> Value {
+    let mut object = Map::new();
+    object.insert("kind".into(), row.kind.name().into());
+    object.insert("group".into(), row.group.as_str().into());
+    object.insert("name".into(), row.name.as_str().into());
+    object.insert("state".into(), row.state().name().into());
+    for (name, gauge) in GAUGES {
+        object.insert((*name).into(), row.gauge(*gauge).into());
+    }
+    for op in Op::ALL {
+        let mut counts = op_json(row.op(op));
+        if let (Some((since, seconds)), Some(counts)) = (rates, counts.as_object_mut()) {
+            let since = &since[op as usize];
+            counts.insert("iops".into(), json!(since.ops as f64 / seconds));
+            counts.insert("bytes_per_s".into(), json!(since.bytes as f64 / seconds));
+        }
+        object.insert(op.name().into(), counts);
+    }
+    Value::Object(object)
+}
+
+/// Names of the gauges in JSON: the unit last.
+const GAUGES: &[(&str, Gauge)] = &[
+    ("outstanding_ops", Gauge::OutstandingOps),
+    ("outstanding_bytes", Gauge::OutstandingBytes),
+    ("held_ops", Gauge::HeldOps),
+    ("held_bytes", Gauge::HeldBytes),
+    ("window_ops", Gauge::WindowOps),
+    ("window_bytes", Gauge::WindowBytes),
+    ("rate_bytes_per_s", Gauge::RateBytesPerSecond),
+    ("losses", Gauge::Losses),
+    ("busy_ns", Gauge::BusyNs),
+    ("connections", Gauge::Connections),
+];
+
+fn op_json(counts: &OpCounts) -> Value {
+    let latencies = counts.latencies();
+    let mean = if counts.ops == 0 { 0.0 } else { counts.lat_sum_ns as f64 / counts.ops as f64 };
+    let quantile = |q: f64| latencies.quantile(q);
+    json!({
+        "ops": counts.ops, "bytes": counts.bytes, "errors": counts.errors,
+        "lat_ns": { "mean": mean, "p50": quantile(0.5), "p90": quantile(0.9), "p99": quantile(0.99), "p99.9": quantile(0.999) },
+    })
+}
+
+/// Reasons and their counts.
+pub fn reasons_json(reasons: &[ReasonCount]) -> Value {
+    reasons.iter().map(|reason| json!({ "reason": reason.text, "count": reason.count })).collect()
+}
+
+/// What programs counted, each for itself.
+pub fn json(snapshots: &[Snapshot]) -> Value {
+    let program = |snapshot: &Snapshot| {
+        json!({
+            "kind": snapshot.kind.name(), "program": snapshot.title, "pid": snapshot.pid,
+            "rows": snapshot.rows.iter().map(|row| row_json(row, None)).collect::<Value>(),
+            "reasons": reasons_json(&snapshot.reasons),
+        })
+    };
+    json!({ "programs": snapshots.iter().map(program).collect::<Value>() })
+}
+
+/// What all of them counted together, as a table, and why something was not spread.
+pub fn summary(snapshots: &[Snapshot]) -> String {
+    let (rows, reasons) = live::together(snapshots);
+    if snapshots.is_empty() {
+        return "iotrap: no file of a pool was opened\n".into();
+    }
+    let names: Vec<&str> = {
+        let mut names: Vec<&str> = snapshots.iter().map(|snapshot| snapshot.title.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let processes = match snapshots.len() {
+        1 => String::new(),
+        count => format!(", {count} processes"),
+    };
+    let mut out = format!("iotrap: {}{processes}\n", names.join(", "));
+    let all = |row: &RowCounts| Op::ALL.map(|op| row.op(op).bytes).iter().sum::<u64>();
+    let total: u64 = rows.iter().map(all).sum();
+    let mut table = Table::new(["lane", "share", "read", "written", "ops", "lat", "p99", "errors", "lost"]);
+    for row in rows.iter().filter(|row| row.kind == RowKind::Lane) {
+        let ops: u64 = Op::ALL.map(|op| row.op(op).ops).iter().sum();
+        let errors: u64 = Op::ALL.map(|op| row.op(op).errors).iter().sum();
+        let lat_sum: u64 = Op::ALL.map(|op| row.op(op).lat_sum_ns).iter().sum();
+        let mut latencies = row.op(Op::Read).latencies();
+        latencies.merge(&row.op(Op::Write).latencies());
+        latencies.merge(&row.op(Op::Other).latencies());
+        let amount = |op: Op| figures::bytes(row.op(op).bytes as f64);
+        let time = |ns: f64| if ops == 0 { "-".into() } else { figures::nanoseconds(ns) };
+        table.row(vec![
+            format!("{} {}", row.group, row.name),
+            if total == 0 { "-".into() } else { figures::percent(all(row) as f64 / total as f64) },
+            amount(Op::Read),
+            amount(Op::Write),
+            ops.to_string(),
+            time(lat_sum as f64 / ops.max(1) as f64),
+            time(latencies.quantile(0.99) as f64),
+            errors.to_string(),
+            row.gauge(Gauge::Losses).to_string(),
+        ]);
+    }
+    out += &table.render(Style::default(), 2);
+    if !reasons.is_empty() {
+        out += "  stayed on the lane that the program opened:\n";
+        let width = reasons.iter().map(|reason| reason.count.to_string().len()).max().unwrap_or(0);
+        for ReasonCount { text, count } in &reasons {
+            out += &format!("  {count:>width$}  {text}\n");
+        }
+    }
+    out
+}

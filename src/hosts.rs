@@ -1,0 +1,471 @@
+//! Runs on many hosts as the program sees them: one of many ranks, and what it does together with the others.
+//!
+//! ```text
+//! join ─► agree (everyone can take part) ─► load, through the gates of all ─► conclude ─► the leader reports ─► part
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::path::PathBuf;
+
+use hosts::clock::Offset;
+use hosts::part::Part;
+use hosts::team::{Flags, Identity};
+use hosts::wire::Wire;
+use hosts::{Conclusion, Team, launch};
+use job::Rank;
+use load::peers::{Gate, Peers, Stage};
+use load::{Phase, Progress};
+use measure::schema::{ClockComparison, Ended, HostResult, HostsResult, JobResult, RankFailure, RunResult, WireUse};
+use measure::{Direction, PerDirection};
+use sys::clock::{Clock, monotonic_ns};
+
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::progress::Show;
+
+/// How this process was started.
+pub enum Joined {
+    /// On its own.
+    Alone,
+    /// As one of many.
+    Among(Box<Crew>),
+    /// As one of many that cannot run: another rank has said why.
+    Mute(Exit),
+}
+
+/// What runs on many hosts need, where this build has it not.
+#[cfg(not(feature = "mpi"))]
+const NO_MPI: &str = "this build of plimsoll runs on one host: for mpirun and srun, build it with `cargo build --release \
+                      --features mpi` (Debian: apt-get install libopenmpi-dev openmpi-bin) and install it on all hosts";
+
+/// Joins the ranks that mpirun or srun has started together with this process.
+///
+/// # Errors
+/// A build that cannot; ranks of different versions. Only the first rank says so.
+pub fn join(interrupt: &Interrupt) -> anyhow::Result<Joined> {
+    let Some(launched) = launch::launched(|name| std::env::var(name).ok()) else { return Ok(Joined::Alone) };
+    match team(interrupt) {
+        Ok(team) => Ok(Joined::Among(Box::new(Crew::new(team)))),
+        Err(error) if launched.rank == 0 => Err(anyhow::Error::msg(error)),
+        // mpirun ends all ranks as soon as one ends badly: the one that speaks must come first.
+        Err(_) if hosts::HAS_MPI => Ok(Joined::Mute(Exit::Ok)),
+        Err(_) => Ok(Joined::Mute(Exit::BadInput)),
+    }
+}
+
+#[cfg(feature = "mpi")]
+fn team(interrupt: &Interrupt) -> Result<Team, String> {
+    let host = sys::process::host().name;
+    let machine = hosts::team::machine(&host);
+    let identity = Identity { host, machine, version: version().into() };
+    let flags = Flags { signalled: interrupt.signalled.clone(), stop: interrupt.stop.clone() };
+    let connect = || hosts::mpi::Mpi::join().map_err(|error| format!("MPI cannot be initialised: error {error}"));
+    Team::join(connect, identity, flags, monotonic_ns)
+}
+
+#[cfg(not(feature = "mpi"))]
+fn team(_interrupt: &Interrupt) -> Result<Team, String> {
+    let _ = (Flags::default(), Identity { host: String::new(), machine: 1, version: version().into() });
+    Err(NO_MPI.into())
+}
+
+/// What all ranks must have in common. The tests change it in copies of the program: it can be found in them.
+fn version() -> &'static str {
+    static MARKED: &str = concat!("version of all ranks: ", env!("CARGO_PKG_VERSION"));
+    std::hint::black_box(MARKED).trim_start_matches("version of all ranks: ")
+}
+
+/// This process's place alone.
+pub fn alone() -> Rank {
+    Rank { rank: 0, ranks: 1, host: sys::process::host().name }
+}
+
+/// This rank and its way to the others.
+pub struct Crew {
+    /// Which rank this is.
+    pub rank: Rank,
+    team: Team,
+    clock: RefCell<ClockComparison>,
+    compared: Cell<bool>,
+    started_ns: Cell<Option<(i64, i64)>>,
+    wire: Cell<(Wire, u64)>,
+    stated: Cell<u64>,
+    /// The leader waits for this file before it lets anybody begin.
+    pub awaits: Option<PathBuf>,
+}
+
+impl Crew {
+    fn new(team: Team) -> Crew {
+        let rank = Rank { rank: team.rank(), ranks: team.size(), host: team.host(team.rank()).to_owned() };
+        Crew {
+            rank,
+            team,
+            clock: RefCell::default(),
+            compared: Cell::new(false),
+            started_ns: Cell::new(None),
+            wire: Cell::new((Wire::now(), monotonic_ns())),
+            stated: Cell::new(0),
+            awaits: None,
+        }
+    }
+
+    /// Whether this rank speaks for all.
+    pub fn is_leader(&self) -> bool {
+        self.team.is_leader()
+    }
+
+    /// How this rank shows progress: one does, for all. mpirun hands on what is written, not what it is written to: on its
+    /// terminal the line does not move, it is written anew.
+    pub fn show(&self) -> Show {
+        let terminal = |link: PathBuf| link.starts_with("/dev/pts") || link.starts_with("/dev/tty");
+        let mpirun = format!("/proc/{}/fd/2", std::os::unix::process::parent_id());
+        match self.is_leader() {
+            true if std::fs::read_link(mpirun).is_ok_and(terminal) => Show::Always,
+            true => Show::Auto,
+            false => Show::Never,
+        }
+    }
+
+    /// The hosts of all ranks.
+    pub fn hosts(&self) -> Vec<String> {
+        (0..self.rank.ranks).map(|rank| self.team.host(rank).to_owned()).collect()
+    }
+
+    /// What this rank was asked for, if all ranks can do what they were asked for. Otherwise the leader has said who
+    /// cannot and why; this rank then has to [`Crew::part`] with that status.
+    pub fn agree<T>(&self, mine: anyhow::Result<T>) -> Result<T, Exit> {
+        let objection = mine.as_ref().err().map(|error| format!("{error:#}"));
+        let objections = self.team.objections(objection).unwrap_or_else(|_| self.troubles());
+        match mine {
+            Ok(mine) if objections.is_empty() => Ok(mine),
+            _ => {
+                self.complain(&objections);
+                Err(if self.is_leader() { Exit::BadInput } else { Exit::Ok })
+            }
+        }
+    }
+
+    fn troubles(&self) -> Vec<(u32, String)> {
+        self.team.troubles().into_iter().map(|trouble| (trouble.rank, trouble.what)).collect()
+    }
+
+    /// At the leader: what is wrong, on standard error; once where it is the same on all ranks.
+    fn complain(&self, wrong: &[(u32, String)]) {
+        let mut err = std::io::stderr();
+        let Some((_, first)) = wrong.first().filter(|_| self.is_leader()) else { return };
+        if wrong.len() as u32 == self.rank.ranks && wrong.iter().all(|(_, what)| what == first) {
+            let _ = writeln!(err, "plimsoll: {first}"); // a closed standard error: the status still tells
+            return;
+        }
+        for (rank, what) in wrong {
+            let _ = writeln!(err, "plimsoll: rank {rank} on {}: {what}", self.team.host(*rank));
+        }
+    }
+
+    /// Something went wrong here: the others are to stop.
+    pub fn report(&self, what: &str) {
+        self.team.report(what);
+    }
+
+    /// Tells the others what this rank is doing, and what all are doing as far as this one knows.
+    pub fn share(&self, now: &Progress) -> Progress {
+        let three = |values: &PerDirection<u64>| [values.read, values.write, values.trim];
+        self.team.tell(hosts::Moment {
+            phase: now.phase as u8,
+            clones: now.running,
+            elapsed_ns: now.elapsed_ns,
+            done: now.done.unwrap_or(f64::NAN),
+            ranks: 1,
+            ops: three(&now.ops),
+            bytes: three(&now.bytes),
+            lat_sum_ns: now.lat_sum_ns,
+        });
+        let all = self.team.moment();
+        let done = Some(all.done / f64::from(all.ranks.max(1))).filter(|done| done.is_finite());
+        let each = |values: [u64; 3]| PerDirection { read: values[0], write: values[1], trim: values[2] };
+        Progress {
+            phase: [Phase::Layout, Phase::Ramp, Phase::Run, Phase::Verify][usize::from(all.phase.min(3))],
+            running: all.clones,
+            elapsed_ns: all.elapsed_ns,
+            done,
+            remaining_ns: now.remaining_ns,
+            ops: each(all.ops),
+            bytes: each(all.bytes),
+            lat_sum_ns: all.lat_sum_ns,
+        }
+    }
+
+    /// Tells the others what this rank has measured so far (`--status-interval`).
+    pub fn state(&self, result: RunResult) {
+        self.stated.set(self.stated.get() + 1);
+        let part = Part::of_run(self.rank.rank, result, self.so_far());
+        self.team.state(self.stated.get(), part.written(), Part::merge_written);
+    }
+
+    /// Tells the others that this rank will state nothing more.
+    pub fn state_last(&self, part: &Part) {
+        self.team.state(hosts::member::LAST, part.written(), Part::merge_written);
+    }
+
+    /// At the leader: what all ranks have measured so far, where there is news of it.
+    pub fn take_statement(&self) -> Option<RunResult> {
+        let whole = Part::read_all(vec![self.team.take_statement()?])?;
+        Some(whole.into_run(self.rank.ranks))
+    }
+
+    /// How this host and its clock did, after the load: for the result.
+    pub fn describe(&self) -> HostResult {
+        let so_far = self.so_far();
+        if self.compared.get() && self.team.troubles().is_empty() {
+            let before = *self.clock.borrow();
+            if let Ok(after) = self.team.compare_clocks() {
+                self.clock.borrow_mut().drift_ns = Some(after.ahead_ns - before.ahead_ns);
+            }
+        }
+        HostResult { clock: *self.clock.borrow(), ..so_far }
+    }
+
+    fn so_far(&self) -> HostResult {
+        let (before, since_ns) = self.wire.get();
+        let (used, length_ns) = (Wire::now().since(&before), monotonic_ns().saturating_sub(since_ns));
+        HostResult {
+            host: self.rank.host.clone(),
+            machine: load::machine::machine(&Clock::monotonic()),
+            wire: WireUse { received: used.received, sent: used.sent, length_ns },
+            started_ns: self.started_ns.get(),
+            clock: *self.clock.borrow(),
+            ..HostResult::default()
+        }
+    }
+
+    /// The part of a rank that has measured nothing.
+    pub fn failed(&self, what: &str) -> Part {
+        self.report(what);
+        let rank = self.rank.rank;
+        let host = self.rank.host.clone();
+        let failure = RankFailure { rank, host: host.clone(), what: what.to_owned(), lost: false };
+        Part::failed(failure, HostResult { host, started_ns: self.started_ns.get(), ..HostResult::default() })
+    }
+
+    /// Hands over what this rank has measured. At the one rank that speaks for all: what all have, and what went wrong.
+    pub fn conclude(&self, part: &Part) -> Option<(Part, Vec<RankFailure>)> {
+        let Conclusion::Speak(whole, missing) = self.team.conclude(part.written(), Part::merge_written) else {
+            return None;
+        };
+        let mut whole = Part::read_all(vec![whole]).unwrap_or_default();
+        let mut failures = std::mem::take(&mut whole.failures);
+        let mut add = |rank: u32, what: String, lost: bool| {
+            if !failures.iter().any(|known| known.rank == rank) {
+                failures.push(RankFailure { rank, host: self.team.host(rank).to_owned(), what, lost });
+            }
+        };
+        for trouble in self.team.troubles() {
+            add(trouble.rank, trouble.what, trouble.lost);
+        }
+        for rank in missing {
+            add(rank, "was lost: killed, its host is down, or its I/O did not end when the run was ended".into(), true);
+        }
+        let there = whole.ranks + failures.iter().filter(|failure| failure.lost).count() as u32;
+        if there < self.rank.ranks {
+            let what = format!(
+                "the results of {} ranks cannot be read: this is a defect of plimsoll, please report it",
+                self.rank.ranks - there
+            );
+            failures.push(RankFailure { rank: self.rank.rank, host: self.rank.host.clone(), what, lost: false });
+        }
+        failures.sort_by_key(|failure| failure.rank);
+        Some((whole, failures))
+    }
+
+    /// Enters what went wrong into the result, and whether the run was whole.
+    pub fn enter(&self, failures: Vec<RankFailure>, hosts: &mut Option<Box<HostsResult>>, ended: &mut Ended) {
+        if !failures.is_empty() {
+            *ended = Ended::Failed;
+        }
+        if let Some(hosts) = hosts {
+            hosts.failures = failures;
+        }
+    }
+
+    /// At the one that speaks for all, when everything is said: the others may go.
+    pub fn farewell(&self) {
+        self.team.farewell();
+    }
+
+    /// Leaves the others, with the status that is right for this rank: a bad one ends all ranks that are still there.
+    pub fn part(self, status: Exit) -> Exit {
+        match self.team.leave() {
+            true => status,
+            false if status == Exit::Ok => Exit::Interrupted,
+            false => status,
+        }
+    }
+
+    /// The order of the leader, or at the leader itself what it orders.
+    ///
+    /// # Errors
+    /// Everyone was told to stop.
+    pub fn order<T: serde::Serialize + serde::de::DeserializeOwned>(
+        &self,
+        mine: Option<T>,
+    ) -> Result<T, hosts::Stopped> {
+        self.team.announce(mine)
+    }
+
+    /// The sum of the jobs that ranks give, at the leader; None at the others, and if everyone was told to stop.
+    fn sum(&self, job: Option<JobResult>) -> Option<JobResult> {
+        let sum = self.team.gather(&job, |parts| {
+            let mut jobs = parts.iter().filter_map(|bytes| hosts::part::read::<Option<JobResult>>(bytes)).flatten();
+            let mut all = jobs.next();
+            if let Some(all) = &mut all {
+                jobs.for_each(|job| all.merge(&job));
+            }
+            hosts::part::written(&all)
+        });
+        sum.ok().flatten().flatten()
+    }
+}
+
+/// A crew that sweeps.
+pub struct Sweepers<'a> {
+    /// It.
+    pub crew: &'a Crew,
+    /// Depths are those of all ranks together.
+    pub total: bool,
+    /// Its gates.
+    gates: Quiet<'a>,
+}
+
+impl<'a> Sweepers<'a> {
+    /// The crew as the sweep sees it.
+    pub fn new(crew: &'a Crew, total: bool) -> Sweepers<'a> {
+        Sweepers { crew, total, gates: Quiet(crew) }
+    }
+}
+
+impl load::sweep::Crew for Sweepers<'_> {
+    fn peers(&mut self) -> &mut dyn Peers {
+        &mut self.gates
+    }
+
+    fn share(&self, depth: u32) -> u32 {
+        if self.total { self.crew.rank.share_of(depth.into()) as u32 } else { depth }
+    }
+
+    fn own(&self, plan: &mut job::Plan) {
+        self.crew.rank.seed_apart(plan);
+    }
+
+    fn described(&self) -> String {
+        let ranks = self.crew.rank.ranks;
+        let mut hosts = self.hosts();
+        hosts.sort();
+        hosts.dedup();
+        let whose = if self.total { "of all together" } else { "of each" };
+        let on = if hosts.len() > 8 { format!("{} hosts", hosts.len()) } else { hosts.join(", ") };
+        format!("from {ranks} ranks on {on}; iodepth {whose}")
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.crew.hosts()
+    }
+
+    fn tell(&mut self, order: Option<&load::sweep::Order>) -> bool {
+        self.crew.order(Some(order.cloned())).is_ok()
+    }
+
+    fn listen(&mut self) -> Option<load::sweep::Order> {
+        self.crew.order::<Option<load::sweep::Order>>(None).ok().flatten()
+    }
+
+    fn sum(&mut self, job: Option<JobResult>) -> Option<JobResult> {
+        self.crew.sum(job)
+    }
+}
+
+/// A crew to which the failure of one point is no reason to stop: it is told with the point.
+struct Quiet<'a>(&'a Crew);
+
+impl Peers for Quiet<'_> {
+    fn turn(&self) -> u32 {
+        self.0.turn()
+    }
+
+    fn gate(&mut self, stage: Stage) -> Gate {
+        Peers::gate(&mut self.0, stage)
+    }
+
+    fn started(&mut self, agreed_ns: u64, actual_ns: u64) {
+        Peers::started(&mut self.0, agreed_ns, actual_ns);
+    }
+
+    fn failed(&mut self, _what: &str) {}
+}
+
+impl Peers for &Crew {
+    fn turn(&self) -> u32 {
+        self.team.turn()
+    }
+
+    fn gate(&mut self, stage: Stage) -> Gate {
+        if stage == Stage::LaidOut && self.is_leader() && self.awaits.as_ref().is_some_and(|gun| !gun.exists()) {
+            return Gate::Wait;
+        }
+        match self.team.gate(stage.number()) {
+            hosts::Gate::Wait => Gate::Wait,
+            hosts::Gate::Closed => Gate::Closed,
+            hosts::Gate::Open(at_ns) => {
+                if stage == Stage::LaidOut {
+                    match self.team.compare_clocks() {
+                        Ok(Offset { ahead_ns, bound_ns }) => {
+                            *self.clock.borrow_mut() = ClockComparison { ahead_ns, bound_ns, drift_ns: None };
+                            self.compared.set(true);
+                        }
+                        Err(_) => return Gate::Closed,
+                    }
+                    self.wire.set((Wire::now(), monotonic_ns()));
+                }
+                Gate::Open(at_ns)
+            }
+        }
+    }
+
+    fn started(&mut self, agreed_ns: u64, actual_ns: u64) {
+        let after = actual_ns.wrapping_sub(agreed_ns) as i64;
+        let (first, last) = self.started_ns.get().unwrap_or((after, after));
+        self.started_ns.set(Some((first.min(after), last.max(after))));
+    }
+
+    fn failed(&mut self, what: &str) {
+        self.report(what);
+    }
+}
+
+/// The status of a run of which not every rank is there, or of one that measured nothing at all.
+pub fn status(ended: Ended, hosts: Option<&HostsResult>, measured: bool) -> Exit {
+    match ended {
+        Ended::Failed if !measured && hosts.is_some_and(|hosts| !hosts.failures.is_empty()) => Exit::BadInput,
+        ended => ended.into(),
+    }
+}
+
+/// What went wrong on which rank, a line each, on standard error.
+pub fn complain<'a>(failures: impl IntoIterator<Item = &'a RankFailure>) {
+    for failure in failures {
+        let _ = writeln!(std::io::stderr(), "plimsoll: rank {} on {}: {}", failure.rank, failure.host, failure.what);
+    }
+}
+
+/// The status of an outcome, its error said: mpirun ends whoever is left when one rank ends, and with it its words.
+pub fn said(outcome: anyhow::Result<Exit>) -> Exit {
+    outcome.unwrap_or_else(|error| {
+        let _ = writeln!(std::io::stderr(), "plimsoll: {error:#}");
+        Exit::BadInput
+    })
+}
+
+/// Whether anything was transferred.
+pub fn measured(jobs: &[JobResult]) -> bool {
+    jobs.iter().any(|job| Direction::ALL.iter().any(|&direction| job.directions[direction].ops > 0))
+}

@@ -1,0 +1,183 @@
+//! `plimsoll rpc`: calls to a target's control socket, in the language of SPDK's rpc.py.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use nvmf::control::client;
+use nvmf::control::params::from_words;
+use nvmf::control::{self, DEFAULT_PATH, Step, find_method};
+use serde_json::{Value, json};
+
+use crate::command_line::{Arguments, Subcommand};
+use crate::exit::Exit;
+use crate::{output, values};
+
+/// The row of the table.
+pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
+
+fn command() -> Command {
+    Command::new("rpc")
+        .about("Call a method of a running target")
+        .long_about(
+            "Calls a method of a running `plimsoll serve` (or SPDK target) through its control socket and prints the \
+             answer as SPDK's rpc.py does: a text as it is, anything else as JSON.",
+        )
+        .after_help(
+            "plimsoll rpc                                    lists the methods\n\
+             plimsoll rpc bdev_null_create --help            explains one\n\
+             plimsoll rpc bdev_null_create name=Null1 num_blocks=2097152 block_size=4096\n\
+             plimsoll rpc nvmf_subsystem_add_ns nqn=nqn.2016-06.io.spdk:cnode1 namespace.bdev_name=Null1\n\
+             plimsoll rpc save_config > target.json          the configuration, for serve -c\n\
+             plimsoll rpc load_config < target.json          into a running target",
+        )
+        .arg(
+            Arg::new("socket")
+                .short('s')
+                .long("socket")
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .default_value(DEFAULT_PATH)
+                .help("The control socket"),
+        )
+        .arg(
+            Arg::new("timeout")
+                .short('t')
+                .long("timeout")
+                .value_name("TIME")
+                .value_parser(values::duration)
+                .default_value("60s")
+                .help("How long to wait for the answer"),
+        )
+        .arg(
+            Arg::new("markdown")
+                .long("markdown")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("method")
+                .help("Print all methods as Markdown instead"),
+        )
+        .disable_help_flag(true)
+        .arg(
+            Arg::new("help")
+                .short('h')
+                .long("help")
+                .action(ArgAction::SetTrue)
+                .help("Print help: of METHOD if one is given"),
+        )
+        .arg(Arg::new("method").value_name("METHOD").help("What to call"))
+        .arg(
+            Arg::new("params")
+                .value_name("NAME=VALUE")
+                .num_args(0..)
+                .allow_hyphen_values(true)
+                .trailing_var_arg(true)
+                .help("Its parameters: values are JSON or text; NAME.MEMBER=VALUE sets a member of an object"),
+        )
+}
+
+fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
+    if matches.get_flag("markdown") {
+        output::print(&control::markdown())?;
+        return Ok(Exit::Ok);
+    }
+    let help = matches.get_flag("help");
+    let Some(name) = matches.get_one::<String>("method") else {
+        if help {
+            output::print(&format!("{}\n", command().bin_name("plimsoll rpc").render_long_help()))?;
+            return Ok(Exit::Ok);
+        }
+        output::print(&control::help(None))?;
+        return Ok(Exit::Ok);
+    };
+    let words: Vec<&str> = matches.get_many::<String>("params").into_iter().flatten().map(String::as_str).collect();
+    let target = Connection {
+        path: matches.get_one::<PathBuf>("socket").expect("it has a default"),
+        timeout: *matches.get_one("timeout").expect("it has a default"),
+    };
+    let method = find_method(name);
+    if help || words.iter().any(|word| ["-h", "--help"].contains(word)) {
+        let method = method.with_context(|| format!("there is no method {name} (`plimsoll rpc` lists them)"))?;
+        output::print(&control::help(Some(method)))?;
+        return Ok(Exit::Ok);
+    }
+    match name.as_str() {
+        "save_config" => target.save(&words),
+        "load_config" => target.load(&words),
+        _ => {
+            let table = method.filter(|method| !method.params.is_empty()).map(|method| method.params);
+            let params = from_words(table, words.into_iter()).map_err(anyhow::Error::msg)?;
+            let answer = target.call(name, params.as_ref())?;
+            let text = match answer {
+                Value::String(text) => text,
+                answer => serde_json::to_string_pretty(&answer)?,
+            };
+            output::print(&(text + "\n"))?;
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+struct Connection<'a> {
+    path: &'a Path,
+    timeout: Duration,
+}
+
+impl Connection<'_> {
+    fn call(&self, method: &str, params: Option<&Value>) -> anyhow::Result<Value> {
+        let answer =
+            client::call(self.path, method, params, self.timeout).map_err(|error| self.explain(method, &error))?;
+        answer.map_err(|error| anyhow::anyhow!("{method}: {error} (code {})", error.code))
+    }
+
+    fn explain(&self, method: &str, error: &io::Error) -> anyhow::Error {
+        let path = self.path.display();
+        let nobody = "no target is listening there: start `plimsoll serve`, or give its --socket";
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => anyhow::anyhow!("{path}: {nobody}"),
+            io::ErrorKind::PermissionDenied => {
+                anyhow::anyhow!("{path}: only the user who started the target (and root) may control it")
+            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                anyhow::anyhow!("{path}: no answer to {method} within {:?} (--timeout)", self.timeout)
+            }
+            _ => anyhow::anyhow!("{path}: {method}: {error}"),
+        }
+    }
+
+    /// Prints the configuration as a file.
+    fn save(&self, words: &[&str]) -> anyhow::Result<Exit> {
+        if let Some(word) = words.first() {
+            bail!("save_config takes no {word:?}: it prints the configuration");
+        }
+        let parts = self.call("framework_get_subsystems", None)?;
+        let mut subsystems = Vec::new();
+        for part in parts.as_array().into_iter().flatten().filter_map(|part| part["subsystem"].as_str()) {
+            let config = self.call("framework_get_config", Some(&json!({ "name": part })))?;
+            subsystems.push(json!({ "subsystem": part, "config": config }));
+        }
+        output::print(&(serde_json::to_string_pretty(&json!({ "subsystems": subsystems }))? + "\n"))?;
+        Ok(Exit::Ok)
+    }
+
+    /// Carries out a configuration: of a file, or of standard input.
+    fn load(&self, words: &[&str]) -> anyhow::Result<Exit> {
+        let (name, text) = match words {
+            [] => {
+                let mut text = String::new();
+                io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+                ("standard input", text)
+            }
+            [path] => (*path, std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?),
+            _ => bail!("load_config takes one file, or none for standard input"),
+        };
+        let steps =
+            control::parse_configuration(&text).map_err(anyhow::Error::msg).with_context(|| name.to_string())?;
+        for Step { method, params, .. } in &steps {
+            self.call(method, params.as_ref()).with_context(|| name.to_string())?;
+        }
+        Ok(Exit::Ok)
+    }
+}

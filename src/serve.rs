@@ -1,0 +1,443 @@
+//! `plimsoll serve`: an NVMe/TCP target with pacing, controlled as SPDK's.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use measure::figures;
+use measure::units;
+use nvmf::control::http::Http;
+use nvmf::control::{self, Control, DEFAULT_PATH, Ending, Server, Settings, pacing};
+use nvmf::target::{Limits, Options, SubsystemInfo};
+use serde_json::{Value, json};
+
+use crate::command_line::{Arguments, Subcommand};
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::{output, values};
+
+/// The row of the table.
+pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
+
+/// NVMe/TCP's port.
+const PORT: u16 = 4420;
+/// The subsystem of a target given in one line: the one of SPDK's examples, so that their scripts find it.
+const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
+/// Block size of null and memory devices given in one line.
+const BLOCK_BYTES: u64 = 4096;
+/// How often signals are looked for, and warnings printed.
+const TICK: Duration = Duration::from_millis(100);
+/// Exit status after `spdk_kill_instance SIGKILL`: that of a program which the signal has ended.
+const KILLED: i32 = 128 + 9;
+
+fn command() -> Command {
+    let sizes = "8g, 512m, ...";
+    let many = |name: &'static str, value: &'static str, help: String| {
+        Arg::new(name).long(name).value_name(value).action(ArgAction::Append).conflicts_with("config").help(help)
+    };
+    let one = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    Command::new("serve")
+        .about("Serve devices over NVMe/TCP, with pacing")
+        .long_about(
+            "An NVMe/TCP target in user space: any NVMe/TCP initiator (Linux, SPDK, `plimsoll run --ioengine=nvme_tcp`) \
+             connects to it. Configured in one line, by a configuration file of SPDK, or through its control socket with \
+             `plimsoll rpc` or SPDK's own scripts. docs/serve.md tells it all.",
+        )
+        .after_help(
+            "plimsoll serve --null 8g\n\
+             plimsoll serve --file disk.img --create 8g --memory 64m\n\
+             plimsoll serve -c configs/null_16.json --cores 0-3\n\
+             plimsoll serve --file /dev/nvme1n1 --listen 10.0.0.1 --allow-host nqn.2014-08.org.nvmexpress:uuid:...",
+        )
+        .arg(
+            Arg::new("config")
+                .short('c')
+                .long("config")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("A configuration in SPDK's JSON"),
+        )
+        .arg(many("null", "SIZE", format!("A namespace whose reads are zeros and whose writes are forgotten: {sizes}")))
+        .arg(many("mem", "SIZE", format!("A namespace of memory: {sizes}")))
+        .arg(many("file", "PATH", "A namespace on a regular file or block device".into()))
+        .arg(one("create", "SIZE").requires("file").help("Create files that do not exist, with this size"))
+        .arg(
+            one("block-size", "BYTES")
+                .conflicts_with("config")
+                .help("Bytes of a block [default: 4096; of files their own]"),
+        )
+        .arg(many(
+            "listen",
+            "ADDRESS[:PORT]",
+            format!("Where hosts connect to; several times for several [default: 127.0.0.1:{PORT}]"),
+        ))
+        .arg(one("nqn", "NQN").conflicts_with("config").help(format!("Name of the subsystem [default: {NQN}]")))
+        .arg(many("allow-host", "NQN", "Let this host in, and only those that are named".into()))
+        .arg(
+            one("dhchap-key", "FILE")
+                .requires("allow-host")
+                .help("The hosts of --allow-host must prove that they have this key (nvme gen-dhchap-key makes one)"),
+        )
+        .arg(
+            one("dhchap-ctrlr-key", "FILE")
+                .requires("dhchap-key")
+                .help("Prove to hosts that ask for it that this target has this key"),
+        )
+        .arg(
+            flag("allow-any-host", "Let every host in; the default where only this machine can connect")
+                .conflicts_with_all(["config", "allow-host"]),
+        )
+        .arg(
+            one("reactors", "N")
+                .value_parser(value_parser!(u16).range(1..=256))
+                .conflicts_with("cores")
+                .help("Threads that serve, each with a pacer [default: 1]"),
+        )
+        .arg(one("cores", "LIST").help("Pin a reactor to each of these processors: 0-3,8"))
+        .arg(one("pacing", "METHOD").help(format!("Method of pacing, one of {} [default: auto]", pacing::SYNTAX)))
+        .arg(one("memory", "SIZE").help("Bytes of data in flight, at most [default: what pacing finds best]"))
+        .arg(flag("busy-poll", "Reactors never sleep: less latency for a whole processor each"))
+        .arg(
+            one("rpc-socket", "PATH")
+                .help(format!("The control socket; none for none [default: {DEFAULT_PATH}, as SPDK's]")),
+        )
+        .arg(
+            one("metrics", "[ADDRESS:]PORT")
+                .help("Answer Prometheus at http://ADDRESS:PORT/metrics [address: 127.0.0.1]"),
+        )
+        .arg(flag("wait-for-rpc", "Configure nothing until framework_start_init is called").conflicts_with("config"))
+        .arg(flag("allow-mounted-write", "Serve devices and files that this system uses itself"))
+        .arg(
+            one("connections", "N")
+                .value_parser(value_parser!(u32).range(1..))
+                .help("TCP connections at most [default: 16384]"),
+        )
+        .arg(
+            one("connections-per-host", "N")
+                .value_parser(value_parser!(u32).range(1..))
+                .help("TCP connections of one host at most [default: 16384]"),
+        )
+        .arg(
+            one("queues", "N")
+                .value_parser(value_parser!(u16).range(1..=64))
+                .help("I/O queues of a controller at most [default: 64]"),
+        )
+        .arg(
+            one("memory-per-host", "SIZE")
+                .help("Bytes of data in flight of one host on each reactor at most [default: pacing decides]"),
+        )
+        .arg(one("send-buffer", "SIZE").help(
+            "Bytes in the kernel's send buffer of each connection [default: the system decides]",
+        ))
+        .arg(
+            one("drain", "TIME")
+                .value_parser(values::duration)
+                .help("How long I/O in progress may take at the end [default: 10s]"),
+        )
+}
+
+fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
+    let settings = settings(matches)?;
+    let calls = one_line(matches)?;
+    let configuration = matches.get_one::<PathBuf>("config").map(|path| read(path)).transpose()?;
+    let socket = matches.get_one::<String>("rpc-socket").map_or(DEFAULT_PATH, String::as_str);
+    if calls.is_empty() && configuration.is_none() && socket == "none" {
+        bail!("nothing to serve: give --null SIZE, --mem SIZE, --file PATH or -c FILE (plimsoll serve --help)");
+    }
+    let metrics = matches.get_one::<String>("metrics").map(|text| metrics_address(text)).transpose()?;
+    let interrupt = Interrupt::listen()?;
+    let on_end = {
+        let interrupt = interrupt.clone();
+        move |ending| match ending {
+            Ending::Drain => interrupt.stop.store(true, Ordering::Relaxed),
+            Ending::Now => {
+                for path in interrupt.doomed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                    let _ = std::fs::remove_file(path); // it may be gone already
+                }
+                std::process::exit(KILLED)
+            }
+        }
+    };
+    let control = Control::start(settings, Box::new(on_end))?;
+    let configured = configure(&control, &calls, configuration.as_deref(), matches.get_one::<PathBuf>("config"));
+    output::warn(&control.warnings());
+    if let Err(error) = configured {
+        control.target().shutdown(Duration::from_secs(1));
+        return Err(error);
+    }
+    let server = control_socket(&control, socket, matches.contains_id("rpc-socket"))?;
+    if let Some(server) = &server {
+        interrupt.doomed.lock().unwrap_or_else(PoisonError::into_inner).push(server.path().to_path_buf());
+    }
+    let http = metrics.map(|address| serve_metrics(&control, address)).transpose()?;
+    output::print(&ready(&control, server.as_ref(), http.as_ref()))?;
+
+    while !interrupt.stop.load(Ordering::Relaxed) {
+        std::thread::sleep(TICK);
+        output::warn(&control.warnings());
+    }
+    let patience = matches.get_one::<Duration>("drain").copied().unwrap_or(Duration::from_secs(10));
+    if !control.target().shutdown(patience) {
+        let after = figures::nanoseconds(patience.as_nanos() as f64);
+        output::warn(&[format!("I/O in progress did not end within {after} and was cut off (--drain)")]);
+    }
+    drop((server, http));
+    Ok(Exit::Ok)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn size(matches: &ArgMatches, name: &str) -> anyhow::Result<Option<u64>> {
+    let text = matches.get_one::<String>(name);
+    text.map(|text| bytes(name, text)).transpose()
+}
+
+fn bytes(name: &str, text: &str) -> anyhow::Result<u64> {
+    match units::parse_bytes(text, 1024) {
+        Ok(0) => bail!("--{name} {text}: give at least a block"),
+        Ok(bytes) => Ok(bytes),
+        Err(error) => bail!("--{name}: {error}"),
+    }
+}
+
+fn settings(matches: &ArgMatches) -> anyhow::Result<Settings> {
+    let cpus = matches.get_one::<String>("cores").map(|list| cores(list)).transpose()?.unwrap_or_default();
+    let reactors = match matches.get_one::<u16>("reactors") {
+        Some(&reactors) => reactors.into(),
+        None => cpus.len().max(1),
+    };
+    let asked = matches.get_one::<String>("pacing").map(|text| pacing::parse(text).map_err(anyhow::Error::msg));
+    let asked = asked.transpose()?;
+    let mut pacing = asked.clone().unwrap_or_else(|| pace::Config::auto(None));
+    if let Some(budget) = size(matches, "memory")? {
+        pacing.budget_bytes = Some(budget);
+        pacing.build(pace::Limits::default()).map_err(|error| anyhow::anyhow!("--memory: {error}"))?;
+    }
+    let default = Limits::default();
+    let limits = Limits {
+        connections: matches.get_one("connections").copied().unwrap_or(default.connections),
+        connections_per_host: matches.get_one("connections-per-host").copied().unwrap_or(default.connections_per_host),
+        queues: matches.get_one("queues").copied().unwrap_or(default.queues),
+        bytes_per_host: size(matches, "memory-per-host")?,
+        send_buffer: size(matches, "send-buffer")?,
+        ..default
+    };
+    let options =
+        Options { reactors, cpus, busy_poll: matches.get_flag("busy-poll"), pacing, limits, ..Options::default() };
+    Ok(Settings {
+        options,
+        pacing_is_fixed: asked.is_some(),
+        allow_in_use: matches.get_flag("allow-mounted-write"),
+        wait_for_init: matches.get_flag("wait-for-rpc"),
+    })
+}
+
+/// `0-3,8` as processors.
+fn cores(list: &str) -> anyhow::Result<Vec<u32>> {
+    let there = sys::process::affinity().context("cannot see which processors there are")?;
+    let mut cpus = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < 4096);
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => cpus.extend(first..=last),
+            _ => bail!("--cores {list}: {part:?} is no processor and no range: give numbers as 0-3,8"),
+        }
+    }
+    match cpus.iter().find(|cpu| !there.contains(cpu)) {
+        Some(missing) => bail!("--cores {list}: this program may not run on processor {missing}; it may on {there:?}"),
+        None => Ok(cpus),
+    }
+}
+
+/// The calls that configure what the command line names.
+fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> {
+    let texts = |name: &str| matches.get_many::<String>(name).into_iter().flatten().map(String::as_str);
+    let mut calls = Vec::new();
+    let mut namespaces = Vec::new();
+    let block = size(matches, "block-size")?;
+    for (option, method, prefix) in [("null", "bdev_null_create", "Null"), ("mem", "bdev_malloc_create", "Malloc")] {
+        for (number, text) in texts(option).enumerate() {
+            let (bytes, block) = (bytes(option, text)?, block.unwrap_or(BLOCK_BYTES));
+            let name = format!("{prefix}{number}");
+            calls.push((method, json!({ "name": name, "num_blocks": bytes / block, "block_size": block })));
+            namespaces.push(name);
+        }
+    }
+    let create = size(matches, "create")?;
+    for (number, path) in texts("file").enumerate() {
+        let name = format!("File{number}");
+        let mut params = json!({ "name": name, "filename": path });
+        if let Some(block) = block {
+            params["block_size"] = json!(block);
+        }
+        match create {
+            Some(create) => params["create_size"] = json!(create),
+            None if !Path::new(path).exists() => {
+                bail!("--file {path}: it does not exist; --create SIZE creates it, or correct the path")
+            }
+            None => {}
+        }
+        calls.push(("bdev_uring_create", params));
+        namespaces.push(name);
+    }
+    if namespaces.is_empty() {
+        if let Some(useless) = ["listen", "nqn", "allow-host"].into_iter().find(|name| matches.contains_id(name)) {
+            bail!("--{useless} has no effect without --null, --mem or --file");
+        }
+        return Ok(calls);
+    }
+    calls.insert(0, ("nvmf_create_transport", json!({ "trtype": "TCP" })));
+    let mut listeners = texts("listen").map(address).collect::<anyhow::Result<Vec<_>>>()?;
+    if listeners.is_empty() {
+        listeners.push((Ipv4Addr::LOCALHOST, PORT).into());
+    }
+    let hosts: Vec<&str> = texts("allow-host").collect();
+    let outside = listeners.iter().find(|address| !address.ip().is_loopback());
+    let any = matches.get_flag("allow-any-host") || (outside.is_none() && hosts.is_empty());
+    if let Some(outside) = outside.filter(|_| !any && hosts.is_empty()) {
+        bail!(
+            "--listen {outside}: other machines can reach it, so say who may connect: --allow-host NQN (of a Linux host, \
+             /etc/nvme/hostnqn), or --allow-any-host"
+        );
+    }
+    let nqn = matches.get_one::<String>("nqn").map_or(NQN, String::as_str);
+    let most = namespaces.len().max(32);
+    calls.push(("nvmf_create_subsystem", json!({ "nqn": nqn, "allow_any_host": any, "max_namespaces": most })));
+    let mut keys = serde_json::Map::new();
+    for (option, param) in [("dhchap-key", "dhchap_key"), ("dhchap-ctrlr-key", "dhchap_ctrlr_key")] {
+        if let Some(path) = matches.get_one::<String>(option) {
+            calls.push(("keyring_file_add_key", json!({ "name": param, "path": path })));
+            keys.insert(param.into(), json!(param));
+        }
+    }
+    for host in &hosts {
+        let mut params = json!({ "nqn": nqn, "host": host });
+        keys.iter().for_each(|(param, key)| params[param] = key.clone());
+        calls.push(("nvmf_subsystem_add_host", params));
+    }
+    let namespace = |name| ("nvmf_subsystem_add_ns", json!({ "nqn": nqn, "namespace": { "bdev_name": name } }));
+    calls.extend(namespaces.iter().map(namespace));
+    calls.extend(listeners.iter().map(|address| {
+        let to = json!({ "trtype": "TCP", "traddr": address.ip().to_string(), "trsvcid": address.port().to_string() });
+        ("nvmf_subsystem_add_listener", json!({ "nqn": nqn, "listen_address": to }))
+    }));
+    Ok(calls)
+}
+
+/// `10.0.0.1`, `10.0.0.1:4420`, `[::1]:4420`.
+fn address(text: &str) -> anyhow::Result<SocketAddr> {
+    let bare = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
+    text.parse().ok().or_else(bare).with_context(|| {
+        format!("--listen {text}: no IP address: give one as 127.0.0.1, 127.0.0.1:{PORT} or [::1]:{PORT}")
+    })
+}
+
+fn metrics_address(text: &str) -> anyhow::Result<SocketAddr> {
+    let port = || text.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    text.parse().ok().or_else(port).with_context(|| format!("--metrics {text}: give a port, or ADDRESS:PORT"))
+}
+
+fn configure(
+    control: &Control,
+    calls: &[(&str, Value)],
+    configuration: Option<&str>,
+    path: Option<&PathBuf>,
+) -> anyhow::Result<()> {
+    for (method, params) in calls {
+        control.call(method, Some(params))?;
+    }
+    if let (Some(text), Some(path)) = (configuration, path) {
+        control.load(text).map_err(anyhow::Error::msg).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// The control socket; none if the default one is taken, with a warning: what was asked for in one line is served.
+fn control_socket(control: &Control, path: &str, explicit: bool) -> anyhow::Result<Option<Server>> {
+    if path == "none" {
+        return Ok(None);
+    }
+    let call = {
+        let control = control.clone();
+        Box::new(move |method: &str, params: Option<&Value>| control.call(method, params))
+    };
+    match Server::start(Path::new(path), call) {
+        Ok(server) => Ok(Some(server)),
+        Err(error) if explicit => Err(error).with_context(|| format!("--rpc-socket {path}")),
+        Err(error) => {
+            output::warn(&[format!("no control socket at {path}: {error}; --rpc-socket PATH takes another place")]);
+            Ok(None)
+        }
+    }
+}
+
+fn serve_metrics(control: &Control, address: SocketAddr) -> anyhow::Result<Http> {
+    let control = control.clone();
+    let page = move || control::metrics(&control.target().stats());
+    Http::start(address, Box::new(page)).with_context(|| format!("--metrics {address}"))
+}
+
+/// What is there, and what to type to use it.
+fn ready(control: &Control, server: Option<&Server>, http: Option<&Http>) -> String {
+    let target = control.target();
+    let devices = target.devices();
+    let mut lines = vec![format!("plimsoll serve: ready, process {}", std::process::id())];
+    for subsystem in target.subsystems() {
+        let on: Vec<String> = subsystem.listeners.iter().map(SocketAddr::to_string).collect();
+        let on = if on.is_empty() { "no address yet".to_string() } else { on.join(", ") };
+        lines.push(format!("{} on {on}, for {}", subsystem.spec.nqn, who(&subsystem)));
+        for namespace in &subsystem.namespaces {
+            if let Some(device) = devices.iter().find(|device| device.spec.name == namespace.device) {
+                let size = figures::bytes(device.blocks as f64 * f64::from(device.block_bytes));
+                let (nsid, name, kind) = (namespace.nsid, &namespace.device, device.spec.kind.name());
+                lines.push(format!("  {nsid:>3}  {name:<12} {size:>10}, blocks of {}, {kind}", device.block_bytes));
+            }
+        }
+        if let Some(listener) = subsystem.listeners.first() {
+            lines.extend(how_to_connect(&subsystem, *listener));
+        }
+    }
+    if let Some(server) = server {
+        let path = server.path().display().to_string();
+        let place = if path == DEFAULT_PATH { String::new() } else { format!(" --socket {path}") };
+        lines.push(format!("Control: plimsoll rpc{place} nvmf_get_stats"));
+    }
+    if let Some(http) = http {
+        lines.push(format!("Metrics: http://{}/metrics", http.address()));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn who(subsystem: &SubsystemInfo) -> String {
+    match (subsystem.spec.allow_any_host, subsystem.hosts.as_slice()) {
+        (true, _) => "any host".into(),
+        (false, []) => "no host yet".into(),
+        (false, hosts) => hosts.join(", "),
+    }
+}
+
+fn how_to_connect(subsystem: &SubsystemInfo, listener: SocketAddr) -> Vec<String> {
+    let ip = match listener.ip() {
+        ip if !ip.is_unspecified() => ip.to_string(),
+        _ => "ADDRESS".into(), // all of them: which one the host sees is not known here
+    };
+    let (port, nqn) = (listener.port(), &subsystem.spec.nqn);
+    let family = if listener.is_ipv4() { "ipv4" } else { "ipv6" };
+    let nsid = subsystem.namespaces.first().map_or(1, |namespace| namespace.nsid);
+    vec![
+        format!("Linux:   nvme connect -t tcp -a {ip} -s {port} -n {nqn}"),
+        format!(
+            "Here:    plimsoll run --name=try --ioengine=nvme_tcp --rw=randread --bs=4k --iodepth=32 --time_based \
+             --runtime=10 --filename='trtype=tcp adrfam={family} traddr={ip} trsvcid={port} subnqn={nqn} ns={nsid}'"
+        ),
+    ]
+}

@@ -1,0 +1,133 @@
+//! `plimsoll top`: what every running program of ours does at this moment.
+
+mod screen;
+mod table;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use live::{BoardKind, Op, OpCounts, RowCounts, Snapshot};
+use serde_json::{Value, json};
+
+use crate::boards;
+use crate::command_line::{Arguments, Subcommand};
+use crate::exit::Exit;
+use crate::output;
+use crate::values;
+
+/// The row of the table.
+pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
+
+fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    Command::new("top")
+        .about("Show what running programs do: lanes, namespaces, hosts, reactors")
+        .long_about(
+            "Shows, once a second, what every program under `plimsoll trap` (or libiotrap.so) and every `plimsoll serve` \
+             on this machine does. On a terminal q ends it; elsewhere it prints one table after another.",
+        )
+        .arg(flag("once", "One look, over one interval, and no more"))
+        .arg(flag("json", "JSON, one object a look"))
+        .arg(
+            Arg::new("interval")
+                .long("interval")
+                .value_name("TIME")
+                .default_value("1s")
+                .value_parser(values::duration)
+                .help("Time between looks, over which rates are counted"),
+        )
+}
+
+fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
+    let interval = *matches.get_one::<Duration>("interval").expect("it has a default");
+    let (once, as_json) = (matches.get_flag("once"), matches.get_flag("json"));
+    let mut before = Look::now();
+    let screen = if once || as_json { screen::Screen::plain() } else { screen::Screen::new()? };
+    if screen.is_drawn() {
+        screen.show(&table::draw(&[], screen.style()))?;
+    }
+    loop {
+        if screen.wait(interval) {
+            return Ok(Exit::Ok);
+        }
+        let now = Look::now();
+        let programs = now.since(&before);
+        if as_json {
+            output::print(&format!("{}\n", as_value(&programs)))?;
+        } else {
+            screen.show(&table::draw(&programs, screen.style()))?;
+        }
+        if once {
+            return Ok(Exit::Ok);
+        }
+        before = now;
+    }
+}
+
+/// All boards at one moment.
+struct Look {
+    at: Instant,
+    boards: Vec<Snapshot>,
+}
+
+/// What a program did between two looks.
+struct Program {
+    board: Snapshot,
+    /// For each row of the board, what has happened.
+    since: Vec<Since>,
+    seconds: f64,
+}
+
+/// What happened to a row.
+struct Since {
+    ops: [OpCounts; 3],
+    busy_ns: u64,
+}
+
+impl Look {
+    fn now() -> Look {
+        Look { at: Instant::now(), boards: live::all() }
+    }
+
+    /// What has happened since an earlier look. What was not there then has begun at nothing.
+    fn since(&self, before: &Look) -> Vec<Program> {
+        let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-9);
+        let mut rows: BTreeMap<_, &RowCounts> = BTreeMap::new();
+        for board in &before.boards {
+            rows.extend(board.rows.iter().map(|row| (row_of(board, row), row)));
+        }
+        let busy = |row: &RowCounts| row.gauge(live::Gauge::BusyNs);
+        let program = |board: &Snapshot| {
+            let since = |row: &RowCounts| {
+                let then = rows.get(&row_of(board, row));
+                Since {
+                    ops: Op::ALL
+                        .map(|op| then.map_or_else(|| row.op(op).clone(), |then| row.op(op).since(then.op(op)))),
+                    busy_ns: busy(row).saturating_sub(then.map_or(0, |then| busy(then))),
+                }
+            };
+            Program { since: board.rows.iter().map(since).collect(), board: board.clone(), seconds }
+        };
+        self.boards.iter().map(program).collect()
+    }
+}
+
+/// By what a row of one look is found again in another.
+fn row_of(board: &Snapshot, row: &RowCounts) -> (BoardKind, u64, u64, (usize, u64)) {
+    (board.kind, board.pid, board.created_ns, row.identity)
+}
+
+fn as_value(programs: &[Program]) -> Value {
+    let program = |program: &Program| {
+        let rows = program.board.rows.iter().zip(&program.since);
+        json!({
+            "kind": program.board.kind.name(), "program": program.board.title, "pid": program.board.pid,
+            "rows": rows.map(|(row, since)| boards::row_json(row, Some((&since.ops, program.seconds)))).collect::<Value>(),
+            "reasons": boards::reasons_json(&program.board.reasons),
+        })
+    };
+    let seconds = programs.first().map_or(0.0, |program| program.seconds);
+    json!({ "seconds": seconds, "programs": programs.iter().map(program).collect::<Value>() })
+}
