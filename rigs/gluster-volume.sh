@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real GlusterFS volume on hosts of its own (network namespaces), and a command on the client's side of it.
 #
-#   [REPLICAS=2] [LANES=4] rigs/gluster-volume.sh COMMAND...
+#   [REPLICAS=2] [LANES=4] [OPTIONS="performance.strict-o-direct=on ..."] rigs/gluster-volume.sh COMMAND...
 #
 # COMMAND runs on the client host with:
 #   GLUSTER_SERVER  address of the server          GLUSTER_VOLUME  gv0
@@ -53,6 +53,7 @@ ip link add name "s$id" netns "$server" type veth peer name "c$id" netns "$clien
 ip -n "$server" addr add "$address/24" dev "s$id"; ip -n "$client" addr add 10.77.0.2/24 dev "c$id"
 for host in "$server" "$client"; do ip -n "$host" link set lo up; done
 ip -n "$server" link set "s$id" up; ip -n "$client" link set "c$id" up
+ip -n "$server" route add default via 10.77.0.2 # to hosts behind the client: rigs/hosts.sh with UPLINK=1
 
 # Gluster's programs share directories for sockets, process ids and logs: each rig gets some that only it sees.
 on_server() { ip netns exec "$server" "$work/enter" "$@"; }
@@ -71,7 +72,9 @@ bricks=()
 for n in $(seq "$replicas"); do bricks+=("$address:$work/bricks/$n"); done
 replica=(); [ "$replicas" = 1 ] || replica=(replica "$replicas")
 gluster volume create gv0 "${replica[@]}" "${bricks[@]}" force > "$work/out" || fail "$(cat "$work/out")"
-gluster volume set gv0 network.ping-timeout 5 > "$work/out" || fail "$(cat "$work/out")"
+for option in network.ping-timeout=5 ${OPTIONS:-}; do
+  gluster volume set gv0 "${option%%=*}" "${option#*=}" > "$work/out" || fail "$option: $(cat "$work/out")"
+done
 gluster volume start gv0 > "$work/out" || fail "$(cat "$work/out")"
 
 cat > "$work/rig" << RIG

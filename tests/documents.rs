@@ -5,7 +5,8 @@ use common::*;
 use std::path::Path;
 use std::process::Command;
 
-const SUBCOMMANDS: [&str; 7] = ["run", "sweep", "compare", "files", "report", "man", "completions"];
+const SUBCOMMANDS: [&str; 12] =
+    ["run", "sweep", "compare", "files", "trap", "lanes", "top", "serve", "rpc", "report", "man", "completions"];
 
 #[test]
 fn every_subcommand_has_help_and_a_page() {

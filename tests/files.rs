@@ -310,3 +310,142 @@ fn memory_does_not_grow_with_the_number_of_files() {
     let (few, many) = (peak("2000"), peak("40000"));
     assert!(many < few + 2048, "{few} KiB with 2,000 links, {many} KiB with 40,000");
 }
+
+#[test]
+fn listings_are_held_against_what_there_should_be() {
+    for layout in ["", "--shared", "--shared --hash-into-dirs", "--dirs-per-dir 3", "--shared --processes 2"] {
+        let place = directory();
+        let common = format!("--files 40 --threads 2 --size 100 --files-per-dir 9 --verify {layout}");
+        let all = if layout.contains("processes") { 160 } else { 80 };
+        let operations = "create,readdir,mkdir,symlink,link,readdir,ls-l,rename,readdir,ls-l,rmdir,readdir";
+        let result = files(place.path(), &format!("--op {operations} {common}"));
+        let entries: Vec<u64> = result["phases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|phase| phase["verified"]["entries"].as_u64().unwrap_or(0))
+            .collect();
+        let of = |times: u64| times * all;
+        assert_eq!(entries, [0, of(1), 0, 0, 0, of(4), of(4), 0, of(4), of(4), 0, of(3)], "{layout}");
+        // Renamed back, with a stranger among them: a later run takes it that all is there.
+        files(place.path(), &format!("--op delete-renamed {common}"));
+        files(place.path(), &format!("--op create {common} --continue-on-error"));
+        let found = tree(place.path());
+        let victim = found.iter().find(|path| path.to_str().unwrap().contains("/f.")).unwrap();
+        std::fs::write(victim.with_file_name("stranger"), "").unwrap();
+        let listed = files(place.path(), &format!("--op readdir {common}"));
+        assert_eq!(phase(&listed, "readdir")["verified"]["entries"], all, "{layout}");
+        std::fs::remove_file(victim).unwrap();
+        let line = format!("files --json --op readdir {common}");
+        let output = run(place.path(), &line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(1), "{layout}");
+        let result = json(&output);
+        let message = result["error"]["message"].as_str().unwrap();
+        let name = victim.file_name().unwrap().to_str().unwrap();
+        assert!(message.contains(&format!("{name} is not listed")), "{layout}: {message}");
+        assert_eq!(phase(&result, "readdir")["verified"]["mismatches"], 1, "{layout}");
+    }
+}
+
+#[test]
+fn mixes_in_shared_directories_know_what_is_theirs() {
+    for layout in ["", "--hash-into-dirs", "--dirs-per-dir 3", "--processes 2"] {
+        let place = directory();
+        let mix =
+            "create:20+read:20+stat:10+append:10+overwrite:10+unlink:15+rename:10+readdir:5+ls-l:5+mkdir:3+symlink:2";
+        let line = format!(
+            "--op create,{mix},read,readdir,ls-l --files 600 --threads 3 --size exp:1k --files-per-dir 50 --shared --verify --cleanup {layout}"
+        );
+        let result = files(place.path(), &line);
+        let (mix, processes) = (&result["phases"][1], if layout.contains("processes") { 2 } else { 1 });
+        assert_eq!((count(mix, "files"), count(mix, "failed")), (1800 * processes, 0), "{layout}");
+        assert!(
+            mix["verified"]["entries"].as_u64().unwrap() > 0 && mix["verified"]["mismatches"] == 0,
+            "{layout}: {mix}"
+        );
+        let done = |name: &str| {
+            let operations = mix["operations"].as_array().unwrap();
+            operations.iter().find(|operation| operation["operation"] == name).unwrap()["lat_ns"]["count"]
+                .as_u64()
+                .unwrap()
+        };
+        let left = 1800 * processes + done("create") - done("unlink");
+        assert_eq!(count(phase(&result, "read"), "files"), left, "{layout}");
+        // All threads' files together, whoever lists the directory.
+        let links = done("mkdir") + done("symlink");
+        for name in ["readdir", "ls-l"] {
+            let listed = result["phases"].as_array().unwrap().iter().rfind(|phase| phase["name"] == name).unwrap();
+            assert!(listed["verified"]["entries"].as_u64().unwrap() <= left + links, "{layout}");
+            assert_eq!(listed["verified"]["mismatches"], 0, "{layout}");
+        }
+        assert!(names(place.path()).is_empty(), "{layout}: {:?}", names(place.path()));
+    }
+}
+
+/// The children of a process.
+fn children(of: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+#[test]
+fn a_process_that_is_killed_is_named_and_the_rest_is_partial() {
+    let place = directory();
+    let child = plimsoll(place.path())
+        .args(["files", "--op", "create,stat", "--files", "300000", "--size", "1", "--pause", "100us"])
+        .args(["--processes", "2", "--threads", "2", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !(0..4).all(|thread| place.path().join(format!("thrd00{thread}-d0000/f.0000020")).exists()) {
+        std::thread::yield_now();
+    }
+    let workers = children(child.id());
+    assert_eq!(workers.len(), 2, "{workers:?}");
+    tool("kill", &["-s", "KILL", &workers[1].to_string()], Path::new("/"));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let result = json(&output);
+    let message = result["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains(&format!("process 1 (threads 2 to 3, id {}) was killed by signal 9", workers[1])),
+        "{message}"
+    );
+    assert_eq!((&result["ended"], &result["facts"]["lost_processes"]), (&"failed".into(), &serde_json::json!([1])));
+    assert!(result["verdicts"].to_string().contains("process-lost"), "{}", result["verdicts"]);
+    let create = phase(&result, "create");
+    assert_eq!(create["threads"].as_array().unwrap().len(), 2, "those of the other process");
+    assert!(count(create, "files") >= 40);
+    assert_eq!(result["phases"].as_array().unwrap().len(), 1, "what follows was not begun");
+}
+
+#[test]
+fn two_results_are_compared_phase_by_phase() {
+    let place = directory();
+    let save = |name: &str, pause: &str, files: &str| {
+        let arguments =
+            ["files", "--op", "create,stat", "--size", "1", "--pause", pause, "--files", files, "--save", name];
+        succeed(place.path(), &[&arguments[..], &["--cleanup"]].concat());
+    };
+    save("fast.json", "1ms", "500");
+    save("slow.json", "4ms", "200");
+    let text = stdout(&succeed(place.path(), &["compare", "fast.json", "slow.json"]));
+    assert!(text.contains("create: files/s") && text.contains("stat: files/s") && text.contains("worse"), "{text}");
+    let output = run(place.path(), &["compare", "fast.json", "slow.json", "--fail-if-slower=10%", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let effects = json(&output)["effects"].clone();
+    let create = effects.as_array().unwrap().iter().find(|effect| effect["figure"] == "create:files_per_s").unwrap();
+    assert!(
+        create["change"]["mean"].as_f64().unwrap() < -0.3 && create["change"]["high"].as_f64().unwrap() < 0.0,
+        "{create}"
+    );
+    succeed(place.path(), &["compare", "slow.json", "fast.json", "--fail-if-slower=10%"]);
+    // What was over in no time has ratios without intervals, and nothing is concluded from them.
+    save("short.json", "0", "20");
+    let text = stdout(&succeed(place.path(), &["compare", "short.json", "short.json"]));
+    assert!(text.contains("too short to tell"), "{text}");
+    let error = refused(place.path(), &["compare", "short.json", "short.json", "--fail-if-slower=10%"]);
+    assert!(error.contains("too short"), "{error}");
+    succeed(place.path(), &["report", "fast.json", "slow.json", "-o", "page.html"]);
+}

@@ -1,5 +1,5 @@
-//! Block jobs on real Gluster volumes: through libgfapi, through FUSE and on the brick's own file system, with the
-//! same contents; and what becomes of them when a brick dies, comes back, or falls silent.
+//! Block jobs and small files on real Gluster volumes: through libgfapi, through FUSE and on the brick's own file
+//! system, with the same contents; and what becomes of them when a brick dies, comes back, or falls silent.
 //!
 //! Each test sets up a volume on hosts of its own (rigs/gluster-volume.sh) and runs the test of the same name with
 //! `inside_` before it there.
@@ -72,6 +72,41 @@ impl Volume {
         let result = json(&output);
         assert_eq!(result["jobs"][0]["error"], 0, "{way} {job:?}");
         result["jobs"][0].clone()
+    }
+
+    /// `plimsoll files` that way, in a directory of the volume (or of the local file system).
+    fn files(&self, way: &str, place: &str, line: &str) -> Command {
+        let mut command = plimsoll(&self.local);
+        command.args(["files", "--json"]).args(line.split_whitespace());
+        match way {
+            "gfapi" => command.args(["--fs", &self.url, "--dir", &format!("/{place}")]),
+            "fuse" => command.arg("--dir").arg(self.mount.join(place)),
+            "brick" => command.arg("--dir").arg(self.brick.join(place)),
+            _ => command.arg("--dir").arg(self.local.join(place)),
+        };
+        command
+    }
+
+    /// The result of a run on files that succeeds.
+    fn on_files(&self, way: &str, place: &str, line: &str) -> Value {
+        let output = self.files(way, place, line).output().unwrap();
+        let result = json(&output);
+        assert!(output.status.success(), "{way}: {line}: {} {}", result["error"], stderr(&output));
+        for phase in result["phases"].as_array().unwrap() {
+            assert_eq!(phase["total"]["failed"], 0, "{way}: {}", phase["name"]);
+            assert_eq!(phase["verified"]["mismatches"].as_u64().unwrap_or(0), 0, "{way}: {}", phase["name"]);
+        }
+        result
+    }
+
+    /// Makes a directory of the volume by its mount, which looks for a brick that has come back every few seconds.
+    fn make(&self, place: &str) {
+        let mut tries = 0;
+        while let Err(error) = std::fs::create_dir(self.mount.join(place)) {
+            tries += 1;
+            assert!(error.kind() == std::io::ErrorKind::NotConnected && tries < 600, "{place}: {error}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
     }
 
     /// Bytes that the brick has of a file.
@@ -269,6 +304,20 @@ fn inside_a_replica_carries_on_without_one_of_its_bricks() {
     assert!(output.status.success(), "{}\n{}", stdout(&output), stderr(&output));
     assert_eq!(json(&output)["jobs"][0]["error"], 0);
 
+    // Small files go on with one brick, and are whole.
+    let what = "--files 300 --threads 2 --size exp:4k";
+    volume.make("small");
+    rig("start-brick", 2);
+    let mut command =
+        volume.files("gfapi", "small", &format!("--op create,overwrite,read {what} --verify --pause 2ms"));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    rig("kill-brick", 2);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}\n{}", json(&output)["error"], stderr(&output));
+    for reader in ["gfapi", "fuse", "brick"] {
+        volume.on_files(reader, "small", &format!("--op read,readdir {what} --verify"));
+    }
+
     // Written with one brick, healed onto the other, read through libgfapi.
     volume.job("gfapi", "later", &job);
     rig("start-brick", 2);
@@ -284,4 +333,165 @@ fn inside_a_replica_carries_on_without_one_of_its_bricks() {
     for reader in ["gfapi", "fuse", "brick"] {
         volume.job(reader, "later", &[&job[..], &["--verify_only"]].concat());
     }
+}
+
+const ALL_OPERATIONS: &str = "create,append,overwrite,read,stat,chmod,setxattr,getxattr,rename,read,symlink,readlink,link,\
+                              mkdir,readdir,ls-l,rmdir,truncate,truncate-overwrite,await-create,unlink,swift-put,swift-get,cleanup";
+
+#[test]
+fn small_files_are_the_same_every_way() {
+    on_a_volume("inside_small_files_are_the_same_every_way", 1);
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_small_files_are_the_same_every_way() {
+    let volume = Volume::new();
+    std::fs::create_dir(volume.local.join("operations")).unwrap();
+    volume.make("operations");
+    for layout in ["--threads 2", "--threads 2 --shared", "--processes 2 --dirs-per-dir 2"] {
+        let line =
+            format!("--op {ALL_OPERATIONS} --files 15 --size exp:6k --record 5000 --files-per-dir 7 --verify {layout}");
+        let work = |way: &str| {
+            let result = volume.on_files(way, "operations", &line);
+            let phases = result["phases"].as_array().unwrap().iter();
+            phases
+                .map(|phase| (phase["name"].clone(), phase["total"].clone(), phase["verified"].clone()))
+                .collect::<Vec<_>>()
+        };
+        let local = work("local");
+        assert_eq!(local.len(), ALL_OPERATIONS.split(',').count());
+        for way in ["gfapi", "fuse"] {
+            for (here, there) in local.iter().zip(work(way)) {
+                // How many names cleanup tries depends on what it finds.
+                assert!(*here == there || here.0 == "cleanup", "{way} {layout}: {here:?} {there:?}");
+            }
+            assert!(names(&volume.brick.join("operations")).is_empty(), "{way} {layout}");
+        }
+    }
+    // Mixes, in directories of all threads too.
+    for layout in ["", "--shared"] {
+        for way in ["gfapi", "fuse"] {
+            let mix = "create:20+read:30+stat:10+append:10+overwrite:10+unlink:10+rename:5+readdir:3+ls-l:2";
+            let line = format!(
+                "--op create,{mix},read,readdir --files 120 --threads 3 --size 2k --files-per-dir 50 --verify --cleanup {layout}"
+            );
+            volume.on_files(way, "operations", &line);
+        }
+    }
+
+    // Written one way, verified all others.
+    let what = "--files 40 --threads 2 --size exp:20k --record 8k --files-per-dir 15";
+    for writer in ["gfapi", "fuse"] {
+        volume.make(writer);
+        volume.on_files(writer, writer, &format!("--op create,overwrite {what} --fsync"));
+        for reader in ["gfapi", "fuse", "brick"] {
+            let result =
+                volume.on_files(reader, writer, &format!("--op read,stat,readdir,ls-l {what} --verify --random"));
+            let phase = |index: usize| &result["phases"][index];
+            assert_eq!(phase(0)["total"]["files"], 80, "{writer}, {reader}");
+            assert!(phase(0)["verified"]["blocks"].as_u64().unwrap() >= 80, "{writer}, {reader}");
+            assert_eq!((&phase(2)["verified"]["entries"], &phase(3)["verified"]["entries"]), (&80.into(), &80.into()));
+        }
+        // A flipped byte is found by all.
+        let victim = volume.mount.join(writer).join("thrd001-d0001/f.0000020");
+        let mut bytes = std::fs::read(&victim).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&victim, bytes).unwrap();
+        for reader in ["gfapi", "fuse", "brick"] {
+            let output = volume
+                .files(reader, writer, &format!("--op read {what} --verify --continue-on-error"))
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(1), "{writer}, {reader}");
+            let message = json(&output)["error"]["message"].to_string();
+            assert!(message.contains("thrd001-d0001/f.0000020 at byte"), "{writer}, {reader}: {message}");
+        }
+    }
+    // What there is no volume or directory for is one line.
+    let output = volume.files("gfapi", "nowhere", "--op create").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("cannot use directory /nowhere"), "{}", stderr(&output));
+    let server = variable("GLUSTER_SERVER");
+    let output =
+        run(&volume.local, &["files", "--op", "create", "--fs", &format!("gluster://{}/none", server.display())]);
+    assert_eq!((output.status.code(), stderr(&output).trim_end().lines().count()), (Some(2), 1), "{}", stderr(&output));
+}
+
+/// Files of that size on the brick below a directory.
+fn files_on_brick(volume: &Volume, place: &str, size: u64) -> u64 {
+    let directories = std::fs::read_dir(volume.brick.join(place)).into_iter().flatten();
+    let files = directories.flat_map(|directory| std::fs::read_dir(directory.unwrap().path()).unwrap());
+    files.filter(|file| file.as_ref().unwrap().metadata().unwrap().len() == size).count() as u64
+}
+
+/// A run on files that has begun.
+fn start_files(volume: &Volume, way: &str, place: &str, line: &str) -> Child {
+    volume.make(place);
+    let mut command = volume.files(way, place, line);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while files_on_brick(volume, place, 4096) < 50 {
+        assert!(child.try_wait().unwrap().is_none(), "{way}: ended before it made files");
+        std::thread::yield_now();
+    }
+    child
+}
+
+#[test]
+fn small_files_on_a_brick_that_dies_are_counted_as_what_they_are() {
+    on_a_volume("inside_small_files_on_a_brick_that_dies_are_counted_as_what_they_are", 1);
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_small_files_on_a_brick_that_dies_are_counted_as_what_they_are() {
+    let volume = Volume::new();
+    let create = "--op create --files 300000 --threads 2 --size 4k --pause 1ms";
+    for way in ["gfapi", "fuse"] {
+        // The first error ends the run and is named.
+        let place = format!("ends-{way}");
+        let child = start_files(&volume, way, &place, create);
+        rig("kill-brick", 1);
+        let output = child.wait_with_output().unwrap();
+        let result = json(&output);
+        assert_eq!((output.status.code(), &result["ended"]), (Some(1), &"failed".into()), "{way}: {}", stderr(&output));
+        assert!(result["error"]["message"].as_str().unwrap().contains("/f.0"), "{way}: {}", result["error"]);
+        rig("start-brick", 1);
+        let done = result["phases"][0]["total"]["files"].as_u64().unwrap();
+        assert!(done <= files_on_brick(&volume, &place, 4096), "{way}: {done} files are called done");
+
+        // Going on: failures are counted by what failed, and what comes after the restart succeeds again.
+        let place = format!("goes-on-{way}");
+        let mut child = start_files(&volume, way, &place, &format!("{create} --continue-on-error"));
+        rig("kill-brick", 1);
+        let before = files_on_brick(&volume, &place, 4096);
+        rig("start-brick", 1);
+        while files_on_brick(&volume, &place, 4096) < before + 20 {
+            assert!(child.try_wait().unwrap().is_none(), "{way}: it ended instead of going on");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        tool("kill", &["-s", "INT", &child.id().to_string()], Path::new("/"));
+        let output = child.wait_with_output().unwrap();
+        let (result, after) = (json(&output), files_on_brick(&volume, &place, 4096));
+        assert_eq!(result["ended"], "failed", "{way}: failures outrank the interruption");
+        let total = &result["phases"][0]["total"];
+        assert_eq!(output.status.code(), Some(1), "{way}: {}", stderr(&output));
+        assert!(total["failed"].as_u64().unwrap() > 0, "{way}: {total}");
+        let errors = result["phases"][0]["errors"].as_array().unwrap();
+        let counted: u64 = errors.iter().map(|error| error["count"].as_u64().unwrap()).sum();
+        assert_eq!(
+            counted,
+            total["failed"].as_u64().unwrap(),
+            "{way}: every failure has its call and number: {errors:?}"
+        );
+        assert!(errors.iter().any(|error| error["errno"] == 107), "{way}: ENOTCONN: {errors:?}");
+        assert!(total["files"].as_u64().unwrap() <= after, "{way}: {total}, {after} on the brick");
+    }
+
+    // A silent brick: the client gives up after network.ping-timeout (5 s in this rig).
+    let child = start_files(&volume, "gfapi", "silent", create);
+    rig("silence", 1);
+    let output = child.wait_with_output().unwrap();
+    rig("resume", 1);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }

@@ -2,8 +2,8 @@
 
 mod common;
 use common::*;
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 fn start(directory: &Path, arguments: &[&str]) -> Child {
     plimsoll(directory).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -25,6 +25,12 @@ fn signal(child: &Child, name: &str) {
 fn has_written(path: &Path, bytes: u64) -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).is_ok_and(|data| data.blocks() * 512 >= bytes)
+}
+
+/// Where a sweep keeps its scratch file.
+fn scratch(directory: &Path, sweep: &Child) -> PathBuf {
+    let host = stdout(&Command::new("uname").arg("-n").output().unwrap());
+    directory.join(format!("plimsoll-scratch.{}.{}", host.trim(), sweep.id()))
 }
 
 const ENDLESS: [&str; 8] = [
@@ -58,7 +64,7 @@ fn a_run_that_is_interrupted_prints_what_it_has() {
 fn an_interrupted_sweep_removes_its_scratch_file() {
     let directory = directory();
     let mut child = start(directory.path(), &["sweep", "--time=1000s", "--point-time=1000s", "--size=8m", "--json"]);
-    let scratch = directory.path().join(format!("plimsoll-scratch.{}", child.id()));
+    let scratch = scratch(directory.path(), &child);
     wait_until(&mut child, "the scratch file was laid out", || has_written(&scratch, 8 << 20));
     signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
@@ -71,7 +77,7 @@ fn an_interrupted_sweep_removes_its_scratch_file() {
 fn a_second_signal_ends_it_at_once_and_still_removes_the_scratch_file() {
     let directory = directory();
     let mut child = start(directory.path(), &["sweep", "--time=1000s", "--size=64m"]);
-    let scratch = directory.path().join(format!("plimsoll-scratch.{}", child.id()));
+    let scratch = scratch(directory.path(), &child);
     wait_until(&mut child, "there was a scratch file", || scratch.exists());
     signal(&child, "TERM");
     signal(&child, "INT");

@@ -24,7 +24,10 @@ fn the_sweep_prints_the_curve_and_leaves_results_a_report_and_nothing_else() {
     for point in points {
         let estimate = |end: &str| point["iops"][end].as_f64().unwrap();
         assert!(
-            estimate("low") > 0.0 && estimate("low") <= estimate("mean") && estimate("mean") <= estimate("high"),
+            estimate("low") >= 0.0
+                && estimate("mean") > 0.0
+                && estimate("low") <= estimate("mean")
+                && estimate("mean") <= estimate("high"),
             "{}",
             point["iops"]
         );

@@ -1,6 +1,9 @@
 //! What the end-to-end tests share: the built program, a directory of its own each, and reasons to skip.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod hosts;
+pub mod served;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -1,0 +1,176 @@
+//! A `plimsoll serve` of a test's own, ended with it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{plimsoll, run, stderr, succeed};
+
+/// The subsystem of targets given in one line.
+pub const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
+
+/// A target that is ready; ended when dropped.
+pub struct Served {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    socket: PathBuf,
+    /// What it was started with.
+    arguments: Vec<String>,
+    /// Where it listened when it was killed.
+    killed_at: Option<u16>,
+    /// Lines that it printed until its control socket was named.
+    pub said: Vec<String>,
+}
+
+impl Served {
+    /// `plimsoll serve` with these arguments and a control socket in `directory`, once it is ready.
+    pub fn start(directory: &Path, arguments: &[&str]) -> Served {
+        let number = std::fs::read_dir(directory).expect("a directory").count();
+        let socket = directory.join(format!("{number}.sock"));
+        let arguments: Vec<String> = arguments.iter().map(|argument| argument.to_string()).collect();
+        let mut command = plimsoll(directory);
+        command.arg("serve").args(&arguments).arg("--rpc-socket").arg(&socket);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        Served::ready(child, socket, arguments)
+    }
+
+    fn ready(mut child: Child, socket: PathBuf, arguments: Vec<String>) -> Served {
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut said = Vec::new();
+        loop {
+            let mut line = String::new();
+            if stdout.read_line(&mut line).unwrap_or(0) == 0 {
+                let output = child.wait_with_output().expect("it has ended");
+                panic!("serve {arguments:?} did not get ready: {}", stderr(&output));
+            }
+            said.push(line.trim_end().to_string());
+            if line.starts_with("Control: ") {
+                return Served { child, stdout, socket, arguments, killed_at: None, said };
+            }
+        }
+    }
+
+    /// Ends it as a crash does: kill -9.
+    pub fn kill(&mut self) {
+        self.killed_at = Some(self.port());
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("its end");
+    }
+
+    /// Starts one that was killed again, on the same port.
+    pub fn restart(&mut self) {
+        let port = self.killed_at.expect("it was killed");
+        let arguments: Vec<String> =
+            self.arguments.iter().map(|word| word.replace("127.0.0.1:0", &format!("127.0.0.1:{port}"))).collect();
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        *self = Served::start(self.socket.parent().expect("a directory"), &words);
+    }
+
+    /// One device or several given in one line, on a free port of loopback.
+    pub fn one_line(directory: &Path, arguments: &[&str]) -> Served {
+        Served::start(directory, &[arguments, &["--listen", "127.0.0.1:0"]].concat())
+    }
+
+    /// Its control socket.
+    pub fn socket(&self) -> &str {
+        self.socket.to_str().expect("text")
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What `plimsoll rpc` does with these words.
+    pub fn try_rpc(&self, words: &[&str]) -> Output {
+        run(self.socket.parent().expect("a directory"), &[&["rpc", "-s", self.socket()], words].concat())
+    }
+
+    /// What it prints, which must succeed.
+    pub fn rpc_text(&self, words: &[&str]) -> String {
+        let directory = self.socket.parent().expect("a directory");
+        super::stdout(&succeed(directory, &[&["rpc", "-s", self.socket()], words].concat()))
+    }
+
+    /// The same as JSON.
+    pub fn rpc(&self, words: &[&str]) -> Value {
+        let text = self.rpc_text(words);
+        serde_json::from_str(&text).unwrap_or_else(|_| json!(text.trim_end()))
+    }
+
+    /// The one line with which it refuses.
+    pub fn refused(&self, words: &[&str]) -> String {
+        let output = self.try_rpc(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}{}", super::stdout(&output), stderr(&output));
+        assert_eq!(stderr(&output).trim_end().lines().count(), 1, "{}", stderr(&output));
+        stderr(&output)
+    }
+
+    /// All answers to bytes that are written to the socket as they are.
+    pub fn say(&self, bytes: &[u8]) -> Vec<Value> {
+        let mut stream = UnixStream::connect(&self.socket).expect("it listens");
+        stream.write_all(bytes).expect("it reads");
+        stream.shutdown(std::net::Shutdown::Write).expect("open");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("answers");
+        serde_json::Deserializer::from_str(&text).into_iter().map(|answer| answer.expect("JSON")).collect()
+    }
+
+    /// The port of its first listener.
+    pub fn port(&self) -> u16 {
+        let subsystems = self.rpc(&["nvmf_get_subsystems"]);
+        let port = subsystems[0]["listen_addresses"][0]["trsvcid"].as_str().expect("a listener");
+        port.parse().expect("a port")
+    }
+
+    /// A namespace of the subsystem [`NQN`], as `--filename` takes it.
+    pub fn namespace(&self, nsid: u32) -> String {
+        let port = self.port();
+        format!("trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={port} subnqn={NQN} ns={nsid}")
+    }
+
+    /// The same as an argument.
+    pub fn filename(&self, nsid: u32) -> String {
+        format!("--filename={}", self.namespace(nsid))
+    }
+
+    /// The next line that it prints.
+    pub fn read_line(&mut self, line: &mut String) {
+        self.stdout.read_line(line).expect("text");
+    }
+
+    /// Sends a signal: TERM, INT, ...
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// How it ends, and what it said on both outputs since it was ready.
+    pub fn wait(mut self) -> (ExitStatus, String, String) {
+        let mut out = String::new();
+        self.stdout.read_to_string(&mut out).expect("text");
+        let mut err = String::new();
+        self.child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
+        (self.child.wait().expect("it ends"), out, err)
+    }
+
+    /// Ends it with SIGTERM, which must work in good order.
+    pub fn end(self) -> String {
+        self.signal("TERM");
+        let socket = self.socket.clone();
+        let (status, _, err) = self.wait();
+        assert_eq!(status.code(), Some(0), "{err}");
+        assert!(!socket.exists(), "the control socket goes with it");
+        err
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,214 @@
+//! Small files, sweeps and Gluster volumes on several hosts, and the driver of gfapi_perf_tool's users.
+
+mod common;
+use common::hosts::*;
+use common::{directory, file, has_program, names, stderr, stdout};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+#[test]
+fn a_directory_that_all_hosts_share() {
+    if possible() {
+        on_hosts(rig(), "a_directory_that_all_hosts_share");
+    }
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_a_directory_that_all_hosts_share() {
+    let place = directory();
+    let place = place.path();
+    many_files(place);
+    sweeps(place);
+    driver(place);
+}
+
+fn phase<'a>(result: &'a Value, name: &str) -> &'a Value {
+    result["phases"].as_array().unwrap().iter().find(|phase| phase["name"] == name).unwrap_or_else(|| panic!("{name}"))
+}
+
+fn many_files(place: &Path) {
+    let shared = place.join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    let dir = format!("--dir={}", shared.display());
+    let files = ["files", &dir, "--files=50", "--threads=2", "--size=4k", "--verify", "--json"];
+    let result = json(&succeed(place, 4, &[&files[..], &["--op=create,read"]].concat()));
+    assert_eq!(names(&shared), ["rank0", "rank1", "rank2", "rank3"], "each rank has a directory of its own");
+    for name in ["create", "read"] {
+        let phase = phase(&result, name);
+        assert_eq!((&phase["total"]["files"], &phase["total"]["failed"]), (&400.into(), &0.into()));
+        let threads: Vec<u64> =
+            phase["threads"].as_array().unwrap().iter().map(|one| one["thread"].as_u64().unwrap()).collect();
+        assert_eq!(threads, (0..8).collect::<Vec<_>>(), "threads are numbered through all ranks");
+        // The distribution of all is that of every host's put together.
+        let hosts = result["hosts"]["hosts"].as_array().unwrap();
+        let whole = |of: &Value| -> measure::Histogram {
+            serde_json::from_value(of["operations"][0]["lat_ns"].clone()).unwrap()
+        };
+        let mut sum = measure::Histogram::new();
+        let at = if name == "create" { 0 } else { 1 };
+        hosts.iter().for_each(|host| sum.merge(&whole(&host["phases"][at])));
+        assert_eq!((whole(phase), sum.count()), (sum.clone(), 400));
+    }
+    // The next run finds what this one has made.
+    let text =
+        stdout(&succeed(place, 4, &["files", &dir, "--files=50", "--threads=2", "--op=stat,unlink", "--cleanup"]));
+    assert!(text.contains("kfiles/s") && text.lines().any(|line| line.starts_with("All ")), "{text}");
+    for rank in names(&shared) {
+        let rank = shared.join(rank);
+        let left: Vec<String> = names(&rank).iter().flat_map(|thread| names(&rank.join(thread))).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    // A host without the directory.
+    std::fs::create_dir(place.join("of-a")).unwrap();
+    let output = run(place, 4, &["files", "--dir=of-$host/x", "--op=create", "--files=10"]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("rank 2 on c: cannot make directory of-c/x"), "{said}");
+}
+
+fn sweeps(place: &Path) {
+    let job = ["sweep", "--ioengine=null", "--total-iodepth=2,4,16", "--time=5s", "--json"];
+    let result = json(&succeed(place, 4, &job));
+    assert_eq!(result["ranks"], serde_json::json!(["a", "b", "c", "d"]));
+    let target = result["target"].as_str().unwrap();
+    assert!(target.contains("4 ranks on a, b, c, d; iodepth of all together"), "{target}");
+    let points = result["curves"][0]["points"].as_array().unwrap();
+    let clones: Vec<(f64, u64)> =
+        points.iter().map(|point| (point["x"].as_f64().unwrap(), point["job"]["clones"].as_u64().unwrap())).collect();
+    assert_eq!(clones, [(2.0, 2), (4.0, 4), (16.0, 4)], "with a depth of 2, two ranks sit the point out");
+    let asked: Vec<u64> = points.iter().map(|point| point["job"]["facts"]["iodepth"].as_u64().unwrap()).collect();
+    assert_eq!(asked, [1, 1, 4], "each rank has its share");
+
+    // On a file that all share, and with a scratch file on each host.
+    file(place, "data", vec![7; 1 << 20]);
+    let result =
+        json(&succeed(place, 4, &["sweep", "--ioengine=psync", "--iodepth=1,2", "--time=3s", "--json", "data"]));
+    let clones: Vec<&Value> =
+        result["curves"][0]["points"].as_array().unwrap().iter().map(|point| &point["job"]["clones"]).collect();
+    assert_eq!(clones, [&Value::from(4), &Value::from(8)], "stated for each rank");
+    let scratch = ["sweep", "--ioengine=psync", "--iodepth=1,2", "--size=4m", "--time=3s", "--no-files", "."];
+    let output = succeed(place, 4, &scratch);
+    assert!(stdout(&output).contains("iodepth of each"), "{}", stdout(&output));
+    assert!(!names(place).iter().any(|name| name.contains("scratch")), "{:?}", names(place));
+
+    let output = run(place, 4, &["sweep", "--ioengine=psync", "--iodepth=1", "none-$host"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("none-"), "{}", stderr(&output));
+}
+
+fn parallel_gfapi(place: &Path, variables: &[(&str, &str)]) -> Output {
+    file(place, "clients.list", std::env::var("HOSTS").unwrap().replace(',', "\n") + "\n");
+    let mut driver = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/compat/parallel_gfapi"));
+    driver.current_dir(place).env("PLIMSOLL", program()).env("TMPDIR", place).envs(variables.iter().copied());
+    driver.output().unwrap()
+}
+
+/// A closing line's number.
+fn closing(text: &str, name: &str) -> f64 {
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{text}"));
+    line[name.len()..].split_whitespace().next().unwrap().parse().unwrap_or_else(|_| panic!("{line}"))
+}
+
+/// The driver of gfapi_perf_tool's users on a mount, here the directory that all hosts share.
+fn driver(place: &Path) {
+    if !has_program("python3") {
+        return;
+    }
+    let mount = place.join("mount");
+    std::fs::create_dir(&mount).unwrap();
+    let common = [
+        ("PGFAPI_FUSE", "1"),
+        ("PGFAPI_MOUNTPOINT", mount.to_str().unwrap()),
+        ("PGFAPI_PROCESSES", "2"),
+        ("PGFAPI_THREADS_PER_PROC", "3"),
+        ("PGFAPI_FILES", "20"),
+        ("PGFAPI_USEC_DELAY_PER_FILE", "0"),
+    ];
+    let with = |more: &[(&'static str, &'static str)]| parallel_gfapi(place, &[&common[..], more].concat());
+    let output = with(&[("PGFAPI_LOAD", "seq-wr"), ("PGFAPI_FILESIZE", "8"), ("PGFAPI_RECORDSIZE", "4")]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}\n{}", stderr(&output));
+    let made = names(&mount.join("gfapi-test"));
+    let expected: Vec<String> =
+        ["a", "b", "c", "d"].iter().flat_map(|host| ["01", "02"].map(|n| format!("smf-gfapi-{host}.{n}"))).collect();
+    assert_eq!(made, expected, "the original's directories");
+    assert!(text.contains("\n24 threads finished out of 24 \ntransfer-rate: "), "{text}");
+    let (mbps, fps, iops) = (closing(&text, "transfer-rate:"), closing(&text, "file-rate:"), closing(&text, "IOPS:"));
+    assert!((iops / fps - 2.0).abs() < 0.01 && (fps * 8.0 / 1024.0 / mbps - 1.0).abs() < 0.01, "{text}");
+
+    // What was made is read, overwritten and removed; a gun of one's own starts it.
+    let gun = mount.join("gun");
+    std::fs::write(&gun, "").unwrap();
+    let sizes = [("PGFAPI_FILESIZE", "8"), ("PGFAPI_RECORDSIZE", "4")];
+    for more in [
+        &[("PGFAPI_LOAD", "seq-rd"), ("PGFAPI_EXTERNAL_START", "gun")][..],
+        &[("PGFAPI_LOAD", "rnd-rd")],
+        &[("PGFAPI_LOAD", "seq-wr"), ("PGFAPI_OVERWRITE", "1")],
+        &[("PGFAPI_LOAD", "unlink")],
+    ] {
+        let output = with(&[more, &sizes].concat());
+        let text = stdout(&output);
+        assert!(
+            output.status.success() && text.contains("24 threads finished out of 24"),
+            "{text}\n{}",
+            stderr(&output)
+        );
+    }
+    for (variables, part) in [
+        (&[("PGFAPI_LOAD", "what")][..], "PGFAPI_LOAD is 'what'"),
+        (&[("PGFAPI_FUSE", "0")], "GFAPI_VOLNAME and GFAPI_HOSTNAME"),
+        (&[("PGFAPI_SIZE", "1")], "PGFAPI_SIZE=1 is not known"),
+        (&[("PGFAPI_FILES", "many"), ("PGFAPI_PROCESSES", "x")], "give a number"),
+    ] {
+        let output = parallel_gfapi(place, &[&common[..], variables].concat());
+        assert_eq!(output.status.code(), Some(2), "{variables:?}: {}", stdout(&output));
+        assert!(stderr(&output).contains(part) && stderr(&output).trim().lines().count() == 1, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_gluster_volume_from_four_hosts() {
+    if !possible() || !["glusterd", "glusterfs"].into_iter().all(has_program) {
+        return;
+    }
+    // The volume's rig runs the rig of hosts on its client's side, which runs this test.
+    let mut both = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/rigs/gluster-volume.sh"));
+    both.env("PLIMSOLL_MPI", program()).env("UPLINK", "1").arg(rig().get_program());
+    on_hosts(both, "a_gluster_volume_from_four_hosts");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_a_gluster_volume_from_four_hosts() {
+    let place = directory();
+    let place = place.path();
+    let variable = |name: &str| std::env::var(name).unwrap();
+    let (server, brick) = (variable("GLUSTER_SERVER"), Path::new(&variable("GLUSTER_BRICKS")).join("1"));
+    // Blocks, through libgfapi: each rank a file of its own in the volume.
+    let url = format!("--filename=gluster://{server}/gv0/blocks.$rank");
+    let job = ["run", "--name=j", "--rw=randwrite", "--bs=64k", "--size=2m", "--ioengine=gfapi", "--verify=crc32c"];
+    let output = succeed(place, 4, &[&job[..], &[&url, "--output-format=json", "--thread"]].concat());
+    let result = json(&output);
+    assert_eq!(result["jobs"][0]["write"]["io_bytes"], 4 * (2 << 20));
+    let made: Vec<String> = names(&brick).into_iter().filter(|name| name.starts_with("blocks")).collect();
+    assert_eq!(made, ["blocks.0", "blocks.1", "blocks.2", "blocks.3"]);
+    let hosts: Vec<&str> =
+        result["client_stats"].as_array().unwrap().iter().filter_map(|client| client["hostname"].as_str()).collect();
+    assert_eq!(hosts, ["a", "b", "c", "d"]);
+    // Small files, through the driver of gfapi_perf_tool's users.
+    std::fs::create_dir(Path::new(&variable("GLUSTER_MOUNTS")).join("1/gfapi-test")).unwrap();
+    let variables = [
+        ("GFAPI_VOLNAME", "gv0"),
+        ("GFAPI_HOSTNAME", &server),
+        ("PGFAPI_PROCESSES", "1"),
+        ("PGFAPI_FILES", "30"),
+        ("PGFAPI_USEC_DELAY_PER_FILE", "0"),
+    ];
+    let output = parallel_gfapi(place, &variables);
+    let text = stdout(&output);
+    assert!(output.status.success() && text.contains("4 threads finished out of 4"), "{text}\n{}", stderr(&output));
+    assert!(closing(&text, "file-rate:") > 0.0 && brick.join("gfapi-test/smf-gfapi-c.01").is_dir());
+}

@@ -1,0 +1,145 @@
+//! Real programs under the interposer on real NFS: a server and its client in a kernel of their own, four connections.
+//!
+//! Each test boots the rig once (rigs/nfs-lanes.sh) and runs the test of the same name with `inside_` before it there.
+
+mod common;
+#[path = "common/nfs.rs"]
+mod nfs;
+#[path = "common/trapped.rs"]
+mod trapped;
+use common::*;
+use nfs::*;
+use std::path::Path;
+use std::process::Command;
+use trapped::{PROGRAMS, Pool};
+
+/// MiB/s of fio's jobs together.
+fn fio_rate(jobs: &[String]) -> f64 {
+    let common = ["--ioengine=libaio", "--direct=1", "--bs=64k", "--iodepth=32", "--output-format=json"];
+    let mut fio = Command::new("fio");
+    let output = fio.current_dir("/run/tmp").args(common).args(["--group_reporting", "--thread"]).args(jobs).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{jobs:?}: {}", stderr(&output));
+    let text = stdout(&output);
+    let result: serde_json::Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
+    ["read", "write"].map(|way| result["jobs"][0][way]["bw_bytes"].as_f64().unwrap()).iter().sum::<f64>() / 1048576.0
+}
+
+/// What four mounts give compared with one, without the interposer: the rig itself.
+fn mounts_against_one(pool: &Pool) -> f64 {
+    let job = |lane: &Path, rw: &str| {
+        let file = lane.join(format!("f{}", number(lane)));
+        [
+            format!("--name=j{}", number(lane)),
+            format!("--filename={}", file.display()),
+            format!("--rw={rw}"),
+            "--size=2m".into(),
+        ]
+    };
+    cap(pool, "8mbit");
+    let ratios = ["write", "read"].map(|rw| {
+        let one = fio_rate(&job(&pool.lanes[0], rw));
+        let all: Vec<String> = pool.lanes.iter().flat_map(|lane| job(lane, rw)).collect();
+        fio_rate(&all) / one
+    });
+    println!("four mounts against one, write and read: {ratios:.2?}");
+    cap(pool, "10gbit");
+    ratios[0].min(ratios[1])
+}
+
+/// What fio and fsperf do goes over all lanes, in equal parts where these are equal.
+fn spreads(pool: &Pool) {
+    let make = "dd if=/dev/zero of=f bs=1M count=8 oflag=direct 2> /dev/null";
+    assert!(pool.bash(make, "", false).status.success());
+    let fio = "fio --name=f --filename=f --size=8m --bs=64k --iodepth=32 --direct=1 --thread --minimal --overwrite=1";
+    let fsperf = "\"$PLIMSOLL\" fsperf -t read -m throughput -f 8m -b 64k -o short --noinit .";
+    cap(pool, "80mbit");
+    for script in [
+        format!("{fio} --ioengine=libaio --rw=read"),
+        format!("{fio} --ioengine=libaio --rw=write"),
+        format!("{make}; mv f fsperf.dat; {fsperf}; mv fsperf.dat f"),
+    ] {
+        let before: Vec<(u64, u64)> = pool.lanes.iter().map(|lane| served(lane)).collect();
+        let output = pool.bash(&script, "", true);
+        assert!(output.status.success(), "{script}: {}", stderr(&output));
+        let served = pool.lanes.iter().zip(before).map(|(lane, before)| {
+            let after = served(lane);
+            (after.0 - before.0) + (after.1 - before.1)
+        });
+        let served: Vec<u64> = served.collect();
+        let least = *served.iter().skip(1).min().unwrap();
+        assert!(least > 1 << 20, "{script}: bytes of the lanes: {served:?}");
+        println!("{}: bytes of the lanes: {served:?}", script.split(' ').next_back().unwrap());
+    }
+    cap(pool, "10gbit");
+}
+
+/// A file is recognised on other lanes while somebody else writes it without end: no two of its attributes hold still.
+fn spreads_while_written(pool: &Pool) {
+    let write = "import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+while True:
+    os.pwrite(fd, os.urandom(512), 0)";
+    let make = "dd if=/dev/urandom of=g bs=1M count=8 oflag=direct 2> /dev/null";
+    assert!(pool.bash(make, "", false).status.success());
+    let mut writer = Command::new("python3").args(["-IS", "-c", write]).arg(pool.view.join("g")).spawn().unwrap();
+    // Once is enough: nothing is tried again.
+    let pool = Pool { more: "probe-after = \"1h\"".into(), ..self::pool() };
+    let before: Vec<u64> = pool.lanes.iter().map(|lane| served(lane).0).collect();
+    let read = "fio --name=g --filename=g --size=8m --bs=64k --iodepth=16 --direct=1 --thread --minimal --readonly \
+                --ioengine=libaio --rw=read";
+    let output = pool.bash(read, "", true);
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let read: Vec<u64> = pool.lanes.iter().zip(before).map(|(lane, before)| served(lane).0 - before).collect();
+    assert!(read.iter().all(|&bytes| bytes > 1 << 19), "bytes of the lanes: {read:?}");
+}
+
+#[test]
+fn version_3() {
+    on_nfs("version_3", &[("VERS", "3")]);
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_version_3() {
+    let pool = pool();
+    assert!(mounts_against_one(&pool) > 3.5, "four connections");
+    for (name, script) in PROGRAMS {
+        pool.same(name, script);
+    }
+    pool.fio(|_| true, "1m");
+    spreads(&pool);
+}
+
+#[test]
+fn version_4_0() {
+    on_nfs("version_4_0", &[("VERS", "4.0")]);
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_version_4_0() {
+    let pool = pool();
+    assert!(mounts_against_one(&pool) > 3.5, "four connections");
+    for (name, script) in PROGRAMS.iter().filter(|(name, _)| ["sqlite3", "python", "dd"].contains(name)) {
+        pool.same(name, script);
+    }
+    pool.fio(|name| ["libaio", "libaio-mixed", "psync", "posixaio"].contains(&name), "1m");
+    spreads(&pool);
+    spreads_while_written(&pool);
+}
+
+#[test]
+fn version_4_1_is_one_connection() {
+    on_nfs("version_4_1_is_one_connection", &[("VERS", "4.1")]);
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_version_4_1_is_one_connection() {
+    let pool = pool();
+    let ratio = mounts_against_one(&pool);
+    assert!(ratio < 1.5, "the client trunks all mounts: {ratio}");
+}

@@ -1,0 +1,300 @@
+//! The control socket, through `plimsoll rpc` and as bytes: SPDK's methods, names, results and errors.
+
+mod common;
+use common::served::{NQN, Served};
+use common::*;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+fn empty(directory: &Path) -> Served {
+    Served::start(directory, &[])
+}
+
+fn nqn() -> String {
+    format!("nqn={NQN}")
+}
+
+#[test]
+fn a_target_is_made_call_by_call_and_taken_apart_again() {
+    let place = directory();
+    let served = empty(place.path());
+    assert_eq!(served.rpc(&["nvmf_create_transport", "trtype=tcp", "max_io_size=131072"]), json!(true));
+    assert_eq!(served.rpc_text(&["bdev_null_create", "name=Null0", "num_blocks=2048", "block_size=4096"]), "Null0\n");
+    assert_eq!(served.rpc_text(&["bdev_malloc_create", "num_blocks=16384", "block_size=512"]), "Malloc0\n");
+    assert_eq!(
+        served.rpc(&["bdev_split_create", "base_bdev=Malloc0", "split_count=2"]),
+        json!(["Malloc0p0", "Malloc0p1"])
+    );
+    let slow = ["avg_read_latency=100", "p99_read_latency=100", "avg_write_latency=0", "p99_write_latency=0"];
+    let delay = [&["bdev_delay_create", "name=Slow", "base_bdev_name=Malloc0p1"], &slow[..]].concat();
+    assert_eq!(served.rpc(&delay), json!("Slow"));
+    assert_eq!(served.rpc(&["bdev_error_create", "base_name=Null0"]), json!(true));
+
+    assert_eq!(served.rpc(&["nvmf_create_subsystem", &nqn(), "allow_any_host=true", "serial_number=S1"]), json!(true));
+    for (device, nsid) in [("Malloc0p0", 1), ("Slow", 2), ("EE_Null0", 3)] {
+        let bdev = format!("namespace.bdev_name={device}");
+        assert_eq!(served.rpc(&["nvmf_subsystem_add_ns", &nqn(), &bdev]), json!(nsid));
+    }
+    let listen = ["listen_address.trtype=TCP", "listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
+    assert_eq!(served.rpc(&[&["nvmf_subsystem_add_listener", &nqn()], &listen[..]].concat()), json!(true));
+
+    let devices = served.rpc(&["bdev_get_bdevs"]);
+    let names: Vec<&str> = devices.as_array().expect("devices").iter().filter_map(|d| d["name"].as_str()).collect();
+    assert_eq!(names, ["Null0", "Malloc0", "Malloc0p0", "Malloc0p1", "Slow", "EE_Null0"]);
+    let slow = &served.rpc(&["bdev_get_bdevs", "name=Slow"])[0];
+    assert_eq!((&slow["num_blocks"], &slow["block_size"]), (&json!(8192), &json!(512)));
+    assert_eq!(slow["driver_specific"]["delay"]["avg_read_latency"], 100);
+    let subsystem = &served.rpc(&["nvmf_get_subsystems", &nqn()])[0];
+    assert_eq!((&subsystem["serial_number"], &subsystem["namespaces"][1]["bdev_name"]), (&json!("S1"), &json!("Slow")));
+
+    // Used, counted, changed while connected.
+    let load = ["run", "--name=x", "--ioengine=nvme_tcp", "--rw=read", "--bs=4k", "--number_ios=50", "--eta=never"];
+    succeed(place.path(), &[&load[..], &["--output-format=json", &served.filename(2)]].concat());
+    let stats = served.rpc(&["bdev_get_iostat", "name=Slow"]);
+    let slow = &stats["bdevs"][0];
+    assert_eq!((&slow["num_read_ops"], &slow["bytes_read"]), (&json!(50), &json!(204_800)));
+    let (ticks, rate) =
+        (slow["read_latency_ticks"].as_f64().expect("ticks"), stats["tick_rate"].as_f64().expect("a rate"));
+    assert!(ticks / 50.0 / rate >= 100e-6, "each read took at least the delay");
+    let update = ["delay_bdev_name=Slow", "latency_type=avg_read", "latency_us=2000"];
+    assert_eq!(served.rpc(&[&["bdev_delay_update_latency"], &update[..]].concat()), json!(true));
+    succeed(place.path(), &[&load[..], &[&served.filename(2)]].concat());
+    let later = served.rpc(&["bdev_get_iostat", "name=Slow"])["bdevs"][0]["read_latency_ticks"].as_f64();
+    assert!((later.expect("ticks") - ticks) / 50.0 / rate >= 1e-3, "99 of 100 take the new one");
+
+    let groups = served.rpc(&["nvmf_get_stats"]);
+    let pacer = &groups["poll_groups"][0]["transports"][0]["io_pacer"];
+    assert!(pacer["ios"].as_u64() >= Some(100), "{groups}");
+    for member in ["total_ticks", "polls", "bytes", "calls", "no_ios", "period_ticks", "window_bytes", "held_now"] {
+        assert!(!pacer[member].is_null(), "{member}: {pacer}");
+    }
+
+    assert_eq!(served.rpc(&["nvmf_subsystem_remove_ns", &nqn(), "nsid=2"]), json!(true));
+    assert!(served.refused(&["bdev_malloc_delete", "name=Malloc0"]).contains("(code -16)"), "parts stand on it");
+    for (method, name) in [
+        ("bdev_delay_delete", "name=Slow"),
+        ("bdev_split_delete", "base_bdev=Malloc0"),
+        ("bdev_malloc_delete", "name=Malloc0"),
+    ] {
+        assert_eq!(served.rpc(&[method, name]), json!(true), "{method}");
+    }
+    let subsystem = &served.rpc(&["nvmf_get_subsystems", &nqn()])[0];
+    let left: Vec<&Value> = subsystem["namespaces"].as_array().expect("some").iter().map(|n| &n["nsid"]).collect();
+    assert_eq!(left, [&json!(3)], "namespaces of deleted devices are gone");
+    assert_eq!(served.rpc(&["nvmf_delete_subsystem", &nqn()]), json!(true));
+    served.end();
+}
+
+#[test]
+fn errors_say_what_is_wrong_under_spdks_codes() {
+    let place = directory();
+    let served = empty(place.path());
+    let null = ["bdev_null_create", "name=N", "num_blocks=100", "block_size=512"];
+    assert!(served.refused(&null[..2]).contains("num_blocks is missing (capacity in blocks) (code -32602)"));
+    served.rpc(&null);
+    for (words, part) in [
+        (&["bdev_nvme_attach_controller", "name=x"][..], "Method not found: bdev_nvme_attach_controller"),
+        (&null[..], "(code -17)"),
+        (&["bdev_null_create", "nam=x"], "there is no parameter nam; there are name, num_blocks"),
+        (&["bdev_null_create", "name=x", "num_blocks=-1", "block_size=512"], "num_blocks takes a whole number, not -1"),
+        (&["bdev_null_create", "name=x", "num_blocks=1", "block_size=1000"], "block_size 1000 is no power of two"),
+        (&["bdev_null_create", "name=x", "num_blocks=0", "block_size=512"], "num_blocks must be at least 1"),
+        (&["bdev_null_create", "name=x", "num_blocks=1", "block_size=512", "md_size=8"], "md_size must be 0"),
+        (&["bdev_malloc_delete", "name=N"], "N was made by bdev_null_create"),
+        (&["bdev_null_delete", "name=M"], "No such device: M; there are N (code -19)"),
+        (&["bdev_aio_create", "name=x", "filename=/nowhere/x"], "/nowhere/x"),
+        (&["bdev_split_create", "base_bdev=N", "split_count=200"], "1 to 100 parts"),
+        (&["nvmf_create_transport", "trtype=RDMA"], "Invalid transport type 'RDMA': this target speaks TCP"),
+        (&["nvmf_get_subsystems", "nqn=nqn.2016-06.io.spdk:none"], "No such subsystem"),
+        (&["nvmf_subsystem_add_ns", "nqn=nqn.2016-06.io.spdk:none", "namespace.bdev_name=N"], "(code -19)"),
+        (&["framework_get_config", "name=vhost"], "there are keyring, bdev and nvmf"),
+        (&["framework_start_init"], "(code -1)"),
+        (&["nvmf_subsystem_add_ns", "namespace=N"], "namespace takes an object with bdev_name"),
+        (&["spdk_kill_instance", "sig_name=SIGSTOP"], "sig_name takes one of"),
+    ] {
+        let told = served.refused(words);
+        assert!(told.contains(part), "{words:?}: {told}");
+    }
+    let told = refused(place.path(), &["rpc", "-s", "nowhere.sock", "rpc_get_methods"]);
+    assert!(told.contains("nowhere.sock: no target is listening there: start `plimsoll serve`"), "{told}");
+    let told = refused(place.path(), &["rpc", "-s", "nowhere.sock", "bdev_null_create", "Null0"]);
+    assert!(told.contains("\"Null0\" is no parameter: give NAME=VALUE"), "{told}");
+    served.end();
+}
+
+#[test]
+fn the_socket_takes_requests_as_spdks_clients_send_them() {
+    let place = directory();
+    let served = empty(place.path());
+    let two = b"{\"jsonrpc\":\"2.0\",\"method\":\"spdk_get_version\",\"id\":1}{\n  \"method\": \"framework_wait_init\",\n  \"id\": \"b\"\n}";
+    let answers = served.say(two);
+    assert_eq!(answers.len(), 2, "without a delimiter, one of them over several lines");
+    assert_eq!(answers[0]["result"]["version"], concat!("plimsoll ", env!("CARGO_PKG_VERSION")));
+    assert_eq!((&answers[1]["id"], &answers[1]["result"]), (&json!("b"), &json!(true)));
+
+    let batch =
+        br#"[{"method":"framework_wait_init","id":1},{"method":"framework_wait_init"},{"method":"none","id":2},7]"#;
+    let answers = served.say(batch);
+    let codes: Vec<&Value> = answers[0].as_array().expect("one array").iter().map(|a| &a["error"]["code"]).collect();
+    assert_eq!(codes, [&Value::Null, &json!(-32601), &json!(-32600)], "a notification has no answer");
+
+    let answers = served.say(b"{oops}{\"method\":\"framework_wait_init\",\"id\":3}");
+    assert_eq!((&answers[0]["error"]["code"], &answers[1]["id"]), (&json!(-32700), &json!(3)));
+    for lost in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"{\"method\":", b"}"] {
+        assert_eq!(served.say(lost)[0]["error"]["code"], -32700);
+    }
+    assert_eq!(served.rpc(&["framework_wait_init"]), json!(true), "bad clients harm nobody else");
+    served.end();
+}
+
+#[test]
+fn a_saved_configuration_makes_the_same_target_again() {
+    let place = directory();
+    let key = file(place.path(), "key", "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:\n");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("it is ours");
+    let served = Served::one_line(place.path(), &["--null", "1g", "--file", "disk.img", "--create", "8m"]);
+    served.rpc(&["keyring_file_add_key", "name=k", &format!("path={}", key.display())]);
+    let host = "host=nqn.2016-06.io.spdk:ours";
+    served.rpc(&["nvmf_subsystem_add_host", &nqn(), host, "dhchap_key=k"]);
+    served.rpc(&["bdev_null_resize", "name=Null0", "new_size=2048"]);
+    served.rpc(&["nvmf_subsystem_allow_any_host", &nqn(), "allow_any_host=false"]);
+    served.rpc(&["bdev_malloc_create", "name=M", "num_blocks=1024", "block_size=512"]);
+    served.rpc(&["bdev_split_create", "base_bdev=M", "split_count=2"]);
+    let saved = served.rpc(&["save_config"]);
+    let subsystems = served.rpc(&["nvmf_get_subsystems"]);
+    let devices = served.rpc(&["bdev_get_bdevs"]);
+    assert!(served.refused(&["keyring_file_remove_key", "name=k"]).contains("authenticates with the key k"));
+    served.end();
+
+    let config = file(place.path(), "saved.json", saved.to_string());
+    let served = Served::start(place.path(), &["-c", config.to_str().expect("text")]);
+    assert_eq!(served.rpc(&["save_config"]), saved);
+    assert_eq!(served.rpc(&["nvmf_get_subsystems"]), subsystems);
+    assert_eq!(served.rpc(&["bdev_get_bdevs"]), devices);
+    served.end();
+
+    // And into a target that runs already, through a pipe.
+    let served = empty(place.path());
+    let mut load = plimsoll(place.path())
+        .args(["rpc", "-s", served.socket(), "load_config"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    load.stdin.take().expect("a pipe").write_all(saved.to_string().as_bytes()).expect("it reads");
+    assert!(load.wait().expect("it ends").success());
+    assert_eq!(served.rpc(&["nvmf_get_subsystems"]), subsystems);
+    served.end();
+}
+
+#[test]
+fn keys_of_others_are_not_told_and_files_that_others_read_hold_none() {
+    let place = directory();
+    let served = empty(place.path());
+    let secret = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+    let key = file(place.path(), "key", secret);
+    let path = format!("path={}", key.display());
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("it is ours");
+    assert!(served.refused(&["keyring_file_add_key", "name=k", &path]).contains("chmod 600 it"));
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("it is ours");
+    served.rpc(&["keyring_file_add_key", "name=k", &path]);
+    assert!(!served.rpc_text(&["keyring_get_keys"]).contains("AAEC"));
+    file(place.path(), "key", secret.replace("AAEC", "AAED"));
+    let told = served.refused(&["keyring_file_add_key", "name=l", &path]);
+    assert!(told.contains("its checksum is wrong") && !told.contains("AAED"), "{told}");
+    served.end();
+}
+
+#[test]
+fn a_target_may_wait_to_be_configured_and_be_ended_by_a_call() {
+    let place = directory();
+    let served = Served::start(place.path(), &["--wait-for-rpc"]);
+    let null = ["bdev_null_create", "name=N", "num_blocks=100", "block_size=512"];
+    assert!(served.refused(&null).contains("after framework is initialized"));
+    let now = served.rpc(&["rpc_get_methods", "current=true"]);
+    assert!(now.as_array().expect("names").iter().all(|name| name != "bdev_null_create"));
+    assert_eq!(served.rpc(&["iobuf_set_options", "small_pool_count=8192"]), json!(true));
+    assert_eq!(served.rpc(&["framework_start_init"]), json!(true));
+    assert_eq!(served.rpc(&["framework_wait_init"]), json!(true));
+    served.rpc(&null);
+    assert_eq!(served.rpc(&["spdk_kill_instance", "sig_name=SIGTERM"]), json!(true));
+    let (status, _, err) = served.wait();
+    assert_eq!(status.code(), Some(0), "{err}");
+    assert!(err.contains("accepted, without effect here: iobuf_set_options"), "{err}");
+
+    let served = empty(place.path());
+    let _ = served.try_rpc(&["spdk_kill_instance", "sig_name=SIGKILL"]);
+    let socket = served.socket().to_string();
+    assert_eq!(served.wait().0.code(), Some(137));
+    assert!(!Path::new(&socket).exists());
+}
+
+#[test]
+fn every_method_is_listed_explained_and_documented() {
+    let place = directory();
+    let served = empty(place.path());
+    let names = served.rpc(&["rpc_get_methods"]);
+    let help = stdout(&succeed(place.path(), &["rpc"]));
+    let made = stdout(&succeed(place.path(), &["rpc", "--markdown"]));
+    for name in names.as_array().expect("names").iter().filter_map(Value::as_str) {
+        assert!(help.contains(&format!("  {name} ")), "{name} in the help");
+        assert!(made.contains(name), "{name} in the page");
+        let one = stdout(&succeed(place.path(), &["rpc", name, "--help"]));
+        assert!(one.starts_with(&format!("{name}: ")), "{one}");
+    }
+    let committed =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rpc.md")).expect("the page");
+    assert!(made == committed, "docs/rpc.md is out of date: `make docs` writes it anew");
+    served.end();
+}
+
+/// Who is connected, queue by queue, while it is.
+#[test]
+fn each_queue_pair_has_its_peer() {
+    let place = directory();
+    let served = Served::one_line(place.path(), &["--null", "1g"]);
+    let mut load = plimsoll(place.path());
+    load.args(["run", "--name=x", "--ioengine=nvme_tcp", "--rw=read", "--bs=4k", "--time_based", "--runtime=600"]);
+    load.args(["--eta=never", "--nr_io_queues=3", "--iodepth=4", &served.filename(1)]);
+    let mut load = load.stdout(Stdio::null()).spawn().expect("it starts");
+    let queues = loop {
+        let queues = served.rpc(&["nvmf_subsystem_get_qpairs", &nqn()]);
+        // The files were looked at by another controller before.
+        if queues.as_array().is_some_and(|queues| queues.iter().any(|queue| queue["qid"] == 3)) {
+            break queues;
+        }
+        assert!(load.try_wait().expect("its status").is_none(), "it has ended");
+    };
+    load.kill().and_then(|()| load.wait()).expect("its end");
+    let last = queues.as_array().and_then(|queues| queues.last()).expect("one").clone();
+    let mine = queues.as_array().expect("an array").iter().filter(|queue| queue["cntlid"] == last["cntlid"]);
+    let (ids, ports): (Vec<_>, std::collections::BTreeSet<_>) = mine
+        .map(|queue| {
+            assert_eq!(queue["peer_address"]["traddr"], "127.0.0.1", "{queue}");
+            (queue["qid"].as_u64(), queue["peer_address"]["trsvcid"].as_str().expect("a port").to_string())
+        })
+        .unzip();
+    assert_eq!(ids, [Some(0), Some(1), Some(2), Some(3)]);
+    assert_eq!(ports.len(), 4, "a connection each");
+    served.end();
+}
+
+/// What hosts may authenticate with is SPDK's to set, and saved.
+#[test]
+fn digests_and_groups_of_authentication_can_be_narrowed() {
+    let place = directory();
+    let served = empty(place.path());
+    let narrow = ["nvmf_set_config", "dhchap_digests=[\"sha256\"]", "dhchap_dhgroups=[\"null\", \"ffdhe2048\"]"];
+    assert_eq!(served.rpc(&narrow), json!(true));
+    let line = served.refused(&["nvmf_set_config", "dhchap_digests=[\"md5\"]"]);
+    assert!(line.contains("sha256, sha384, sha512"), "{line}");
+    let saved = served.rpc_text(&["save_config"]);
+    assert!(saved.contains("nvmf_set_config") && saved.contains("ffdhe2048") && !saved.contains("sha512"), "{saved}");
+    // As SPDK saves it.
+    let whole = ["nvmf_set_config", "admin_cmd_passthru={\"identify_ctrlr\": false}", "discovery_filter=match_any"];
+    assert_eq!(served.rpc(&whole), json!(true));
+    served.end();
+}

@@ -1,0 +1,379 @@
+//! The target with the initiator that most hosts have: the NVMe/TCP driver of a stock Debian kernel, and nvme-cli, in
+//! QEMU (rigs/nvme-kernel-client.sh).
+
+mod common;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::served::{NQN, Served};
+use common::*;
+
+/// Programs of this machine that the guests use.
+const PROGRAMS: [&str; 4] = ["fio", "nvme", "mkfs.ext4", "e2fsck"];
+
+/// A program of the tests' own, once it is compiled into a test's directory.
+const MODEL: &str = "block_model";
+
+/// What every script of a guest begins with.
+const PRELUDE: &str = r#"
+failed() { echo "FAILED: $*"; dmesg | grep -iE 'nvme|I/O error|blk_' | tail -n 30; exit 1; }
+# Runs a command that must succeed.
+try() { "$@" > /tmp/said 2>&1 || { cat /tmp/said; failed "$*"; }; }
+# The same, and it must say something of this kind.
+says() { what=$1; shift; try "$@"; grep -qE -- "$what" /tmp/said || { cat /tmp/said; failed "$* does not say: $what"; }; }
+# Has this done outside of the guest.
+outside() { echo "outside: $*"; read -r answer < /dev/ttyS0; [ "$answer" = done ] || failed "outside: $*: $answer"; }
+# Waits until a command succeeds.
+wait_for() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 600 ] || failed "waited for: $*"; usleep 100000; done; }
+connect() { try nvme connect $AT -n $SUBSYSTEM "$@"; wait_for [ -b /dev/nvme0n1 ]; }
+disconnect() { says 'disconnected 1' nvme disconnect -n $SUBSYSTEM; }
+# Writes and reads back; every block has its checksum.
+verified() { try fio --name=v --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --group_reporting "$@"; }
+"#;
+
+/// Whether everything is there that the rig needs.
+fn has_rig() -> bool {
+    let needed = ["qemu-system-x86_64", "busybox", "cpio", "depmod"].iter().chain(&PROGRAMS);
+    needed.copied().all(|name| path_of(name).is_some() || has_program(name))
+}
+
+fn path_of(name: &str) -> Option<String> {
+    let places = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+    places.iter().map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists())
+}
+
+/// Boots a guest that runs `script`; `outside` does what it asks for. What the guest says, if all went well.
+fn guest(directory: &Path, port: u16, script: &str, mut outside: impl FnMut(&str)) -> String {
+    let head = format!("AT='-t tcp -a 10.0.2.2 -s {port}' SUBSYSTEM={NQN}\n{PRELUDE}");
+    let script = file(directory, "guest.sh", format!("{head}{script}"));
+    let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/rigs/nvme-kernel-client.sh"));
+    rig.arg(script).args(PROGRAMS.iter().filter_map(|name| path_of(name)));
+    // Programs of the test's own are at the same place in the guest.
+    rig.args(Some(directory.join(MODEL)).filter(|path| path.exists()));
+    rig.env("RIG_MODULES", "ext4 crc32c_generic").env("TMPDIR", directory);
+    let mut child = rig.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
+    let mut orders = child.stdin.take().expect("piped");
+    let mut said = String::new();
+    for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
+        let line = line.expect("text");
+        if let Some(action) = line.strip_prefix("outside: ") {
+            outside(action);
+            orders.write_all(b"done\n").expect("the guest listens");
+        }
+        said.push_str(&line);
+        said.push('\n');
+    }
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "the guest ends with {}:\n{said}\n{}", output.status, stderr(&output));
+    said
+}
+
+/// Every way to look at the target and to change it that nvme-cli has, data on the raw device and in a file system, with
+/// and without digests, over several queues, with namespaces that come, go and grow.
+#[test]
+fn a_stock_kernel_finds_uses_and_checks_the_target() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let target = Served::one_line(directory, &["--mem", "96m", "--file", "disk.img", "--create", "16m"]);
+    let script = r#"
+says "subnqn: +$SUBSYSTEM" nvme discover $AT
+says "current discovery subsystem" nvme discover $AT
+connect -i 2
+says 'Plimsoll.* 100.66 +MB' nvme list
+says "nvme0 tcp traddr=10.0.2.2,trsvcid=[0-9]*.* live" nvme list-subsys
+says "subnqn +: $SUBSYSTEM" nvme id-ctrl /dev/nvme0
+says 'nsze +: 0x6000$' nvme id-ns /dev/nvme0n1
+says 'uuid +: [0-9a-f]' nvme ns-descs /dev/nvme0n1
+says '0x2' nvme list-ns /dev/nvme0
+says 'critical_warning.*: 0' nvme smart-log /dev/nvme0
+says 'afi +: 0x1' nvme fw-log /dev/nvme0
+says 'error_count' nvme error-log /dev/nvme0
+# (effects-log and show-regs of nvme-cli 2.3 show nothing of fabrics controllers.)
+says '0400: 01 00 00 00 03 00 00 00 01 00 00 00' nvme get-log /dev/nvme0 -i 5 -l 4096
+says 'Controller Status.*value: 1$' nvme get-property /dev/nvme0 -o 0x1c
+for feature in 1 2 4 5 6 7 0xb 0xf 0x16 0x81; do try nvme get-feature /dev/nvme0 -f $feature; done
+says 'Number of Queues.*00010001' nvme get-feature /dev/nvme0 -f 7
+says 'Flush: success' nvme flush /dev/nvme0n1
+
+# Data: what nvme-cli writes it reads, compares, and finds gone after zeroes.
+dd if=/dev/urandom of=/tmp/data bs=4096 count=4 2> /dev/null
+try nvme write /dev/nvme0n1 -s 100 -c 3 -z 16384 -d /tmp/data
+try nvme read /dev/nvme0n1 -s 100 -c 3 -z 16384 -d /tmp/back
+try cmp /tmp/data /tmp/back
+try nvme compare /dev/nvme0n1 -s 100 -c 3 -z 16384 -d /tmp/data
+dd if=/dev/zero of=/tmp/zero bs=4096 count=4 2> /dev/null
+nvme compare /dev/nvme0n1 -s 100 -c 3 -z 16384 -d /tmp/zero > /tmp/said 2>&1 && failed 'unequal data compare as equal'
+grep -qi 'compare failure' /tmp/said || { cat /tmp/said; failed 'no Compare Failure'; }
+try nvme write-zeroes /dev/nvme0n1 -s 100 -c 1
+try nvme dsm /dev/nvme0n1 --ad -s 102 -b 2
+try nvme read /dev/nvme0n1 -s 100 -c 3 -z 16384 -d /tmp/back
+try cmp /tmp/zero /tmp/back
+nvme read /dev/nvme0n1 -s 24576 -c 0 -z 4096 -d /tmp/back > /tmp/said 2>&1 && failed 'read beyond the end'
+grep -qi 'range' /tmp/said || { cat /tmp/said; failed 'no LBA Out of Range'; }
+nvme admin-passthru /dev/nvme0 -o 0xc1 > /tmp/said 2>&1 && failed 'an opcode that is none'
+says 'live' nvme list-subsys
+
+verified --filename=/dev/nvme0n1 --rw=randwrite --bsrange=4k-256k --size=12m --iodepth=16
+try mkfs.ext4 -q -F /dev/nvme0n1
+try mount /dev/nvme0n1 /mnt
+verified --directory=/mnt --rw=randrw --bs=4k --size=2m --iodepth=8 --numjobs=2 --fsync=32
+try umount /mnt
+try e2fsck -fn /dev/nvme0n1
+
+# Namespaces grow, go and come while the host is connected.
+outside grow
+wait_for sh -c '[ "$(cat /sys/block/nvme0n2/size)" = 65536 ]'
+verified --filename=/dev/nvme0n2 --rw=write --bs=64k --offset=16m --size=16m --iodepth=4
+outside remove
+wait_for [ ! -e /dev/nvme0n2 ]
+outside add
+wait_for [ -b /dev/nvme0n2 ]
+try nvme reset /dev/nvme0
+disconnect
+
+# Every mix of digests, over what was written without.
+for digests in -g -G '-g -G'; do
+  connect $digests -i 1 -k 2
+  try e2fsck -fn /dev/nvme0n1
+  verified --filename=/dev/nvme0n2 --rw=randwrite --bsrange=512-128k --size=2m --iodepth=8
+  disconnect
+done
+nvme connect $AT -n nqn.2016-06.io.spdk:other > /tmp/said 2>&1 && failed 'connected to no subsystem'
+dmesg | grep -iE 'nvme.*(timeout|I/O error|reset|digest)' | grep -v 'resetting controller' && failed 'errors'
+echo "all of it"
+"#;
+    let said = guest(directory, target.port(), script, |action| match action {
+        "grow" => {
+            let image = std::fs::File::options().write(true).open(directory.join("disk.img")).unwrap();
+            image.set_len(32 << 20).unwrap();
+            target.rpc(&["bdev_uring_rescan", "name=File0"]);
+        }
+        "remove" => drop(target.rpc(&["nvmf_subsystem_remove_ns", &format!("nqn={NQN}"), "nsid=2"])),
+        "add" => {
+            let namespace = "namespace={\"bdev_name\": \"File0\", \"nsid\": 2}";
+            target.rpc(&["nvmf_subsystem_add_ns", &format!("nqn={NQN}"), namespace]);
+        }
+        other => panic!("{other}"),
+    });
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
+/// A target that is killed while it writes, and started again: the host comes back, and not a block is lost or wrong, for
+/// it or for who looks at the file.
+#[test]
+fn a_target_killed_under_io_and_started_again_corrupts_nothing() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let mut target = Served::one_line(directory, &["--file", "disk.img", "--create", "16m"]);
+    let job = "--rw=randwrite --bsrange=4k-64k --size=16m --randseed=7 --verify=crc32c";
+    let script = format!(
+        r#"
+connect -i 2 -g -G -k 3 -c 1 -l 120
+fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 {job} --iodepth=16 --rate_iops=100 \
+  --verify_fatal=1 --verify_backlog=64 --end_fsync=1 > /tmp/fio 2>&1 &
+fio=$!
+written() {{ [ "$(awk '{{print $7}}' /sys/block/nvme0c0n1/stat)" -gt "$1" ]; }}
+for sectors in 3000 16000; do
+  wait_for written $sectors
+  outside kill
+  sleep 1
+  outside restart
+  wait_for grep -q live /sys/class/nvme/nvme0/state
+done
+wait $fio || {{ cat /tmp/fio; failed fio; }}
+dmesg | grep -q 'Successfully reconnected' || failed 'the target was not lost'
+disconnect
+echo "all of it"
+"#
+    );
+    let port = target.port();
+    let said = guest(directory, port, &script, |action| match action {
+        "kill" => target.kill(),
+        "restart" => target.restart(),
+        other => panic!("{other}"),
+    });
+    assert!(said.contains("all of it"), "{said}");
+    target.kill();
+    // What was acknowledged after the last flush is in the file, now that the target was killed once more.
+    let job: Vec<&str> = ["--name=v", "--ioengine=psync", "--filename=disk.img", "--verify_only"]
+        .into_iter()
+        .chain(job.split(' '))
+        .collect();
+    let seen = tool("fio", &job, directory);
+    assert!(seen.contains("err= 0"), "{seen}");
+}
+
+/// Random reads, writes, discards, zeroings and flushes of several threads through Linux, held against a map of what each
+/// block may hold: with digests, and with a device that is late, falls short, fails, or never answers so that Linux gives up
+/// and connects anew.
+#[test]
+fn what_linux_reads_is_what_it_wrote_whatever_the_device_does() {
+    if !has_rig() || !has_program("cc") {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/block_model.c");
+    tool("cc", &["-Wall", "-Wextra", "-Werror", "-O2", "-pthread", "-o", MODEL, source], directory);
+    let target = Served::one_line(directory, &["--null", "1g"]);
+    target.rpc(&["bdev_malloc_create", "name=Malloc0", "num_blocks=4096", "block_size=4096"]);
+    target.rpc(&["bdev_error_create", "base_name=Malloc0"]);
+    target.rpc(&["nvmf_subsystem_add_ns", &format!("nqn={NQN}"), "namespace.bdev_name=EE_Malloc0", "namespace.nsid=2"]);
+    let model = directory.join(MODEL);
+    let script = r#"
+dmesg -n 1 # of the errors that are made, nothing on the console
+connect -i 4 -g -G -c 1 -k 10
+wait_for [ -b /dev/nvme0n2 ]
+echo 64 > /sys/block/nvme0n2/queue/max_sectors_kb # most requests become several commands
+until_said() { wait_for sh -c "grep -q '^$1 ' /tmp/model || ! kill -0 $model"; grep -q "^$1 " /tmp/model || { cat /tmp/model; failed "the model, $trouble"; }; }
+seed=0
+for trouble in none slow short failure pending; do
+  seed=$((seed + 1))
+  rm -f /tmp/go; mkfifo /tmp/go; : > /tmp/model
+  $MODEL /dev/nvme0n2 8 200 $seed < /tmp/go >> /tmp/model 2>&1 &
+  model=$!
+  exec 8> /tmp/go
+  until_said ready
+  # What fails is tried once more, and may fail again; what is lost with a connection is to be tried until it ends.
+  if [ $trouble = failure ]; then retries=1; else retries=100; fi
+  echo $retries > /sys/module/nvme_core/parameters/max_retries
+  [ $trouble != pending ] || echo 3000 > /sys/block/nvme0c0n2/queue/io_timeout
+  [ $trouble = none ] || outside $trouble
+  echo >&8
+  until_said done
+  [ $trouble = none ] || outside clear
+  echo >&8; exec 8>&-
+  wait $model || { cat /tmp/model; failed "the model, $trouble"; }
+  grep -q 'all right' /tmp/model || failed 'no verdict'
+  lost=$(sed -n 's/done \(.*\) failed/\1/p' /tmp/model)
+  echo "$trouble: $lost failed, after $(cut -d. -f1 /proc/uptime) s"
+  case $trouble in
+    failure) [ "$lost" -gt 0 ] || failed 'nothing failed' ;;
+    *) [ "$lost" = 0 ] || { cat /tmp/model; failed "$lost ops failed, $trouble"; } ;;
+  esac
+done
+dmesg | grep -q 'Successfully reconnected' || failed 'what never ends was not given up'
+dmesg | grep -i 'digest error' && failed 'digests'
+disconnect
+echo "all of it"
+"#;
+    let script = format!("MODEL={}\n{script}", model.display());
+    let said = guest(directory, target.port(), &script, |action| {
+        let trouble: &[&str] = match action {
+            "slow" => &["io_type=all", "num=0", "one_in=9", "slow_us=20000"],
+            "short" => &["io_type=all", "num=0", "one_in=5"],
+            "failure" => &["io_type=all", "num=0", "one_in=4"],
+            "pending" => &["io_type=all", "num=1", "one_in=50"],
+            "clear" => &["io_type=clear"],
+            other => panic!("{other}"),
+        };
+        let kind = if action == "clear" { "failure" } else { action };
+        let call = ["bdev_error_inject_error", "name=EE_Malloc0", &format!("error_type={kind}")];
+        target.rpc(&[&call[..], trouble].concat());
+    });
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
+/// A key as nvme-cli makes it, for a hash function by its number (0: as it is) and so many bytes.
+fn key(directory: &Path, name: &str, hmac: u32, host: &str) -> (String, String) {
+    let (hmac, nqn) = (hmac.to_string(), format!("--nqn={host}"));
+    let made = tool("nvme", &["gen-dhchap-key", "/dev/nvme-fabrics", "--hmac", &hmac, &nqn], directory);
+    let made = made.trim().to_string();
+    let path = file(directory, name, &made);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its owner");
+    (made, path.display().to_string())
+}
+
+/// Linux and the target prove to each other who they are, with every hash function, group and kind of key. Debian's kernels
+/// are built without it: `make test-auth` compiles one that has it.
+#[test]
+#[ignore = "needs a kernel with NVMe authentication: make test-auth"]
+fn a_kernel_with_authentication_and_the_target_prove_themselves() {
+    const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:2cc3c3a1-7d5d-4d4c-8a5e-0c8f6a9b1d10";
+    if !has_rig() {
+        return;
+    }
+    assert!(std::env::var_os("RIG_KERNEL").is_some(), "RIG_KERNEL is to be a kernel with CONFIG_NVME_AUTH");
+    let directory = directory();
+    let directory = directory.path();
+    let target = Served::one_line(directory, &["--mem", "64m", "--allow-host", "nqn.2016-06.io.spdk:nobody"]);
+    let nqn = format!("nqn={NQN}");
+    let mut keys = String::new();
+    for hmac in 0..=3 {
+        let (host, host_path) = key(directory, &format!("host{hmac}.key"), hmac, HOST);
+        let (back, back_path) = key(directory, &format!("back{hmac}.key"), hmac, NQN);
+        target.rpc(&["keyring_file_add_key", &format!("name=host{hmac}"), &format!("path={host_path}")]);
+        target.rpc(&["keyring_file_add_key", &format!("name=back{hmac}"), &format!("path={back_path}")]);
+        keys.push_str(&format!("HOST{hmac}='{host}' BACK{hmac}='{back}'\n"));
+    }
+    let script = r#"
+join() { nvme connect $AT -n $SUBSYSTEM -q $HOST "$@" > /tmp/said 2>&1; }
+leave() { wait_for [ -b /dev/nvme0n1 ]; dd if=/dev/nvme0n1 of=/dev/null bs=64k count=16 2> /dev/null || failed read; disconnect; }
+refused() { join "$@" && failed "connected: $*"; dmesg -c > /tmp/log; }
+# The kernel tells of the admin queue; that the others authenticate too is seen from their use, which is refused without.
+met() { dmesg -c > /tmp/log; for line in "$@"; do grep -qF "$line" /tmp/log || { cat /tmp/log; failed "not said: $line"; }; done; }
+BOTH='qid 0: controller authenticated'
+how() { echo "authenticated with hash hmac($1) dhgroup $2"; }
+dmesg -c > /dev/null
+
+outside keys 0
+refused
+refused -S "$BACK0"
+refused -S "$HOST0" -C "$HOST1"
+join -S "$HOST0" -i 2 || { cat /tmp/said; failed 'with its key'; }
+met "$(how sha512 ffdhe3072)" 'creating 2 I/O queues'
+leave
+
+for hash in sha256 sha384 sha512; do
+  for group in null ffdhe2048 ffdhe3072 ffdhe4096 ffdhe6144 ffdhe8192; do
+    outside policy $hash $group
+    join -S "$HOST0" -i 2 || { cat /tmp/said; dmesg | tail; failed "$hash $group"; }
+    met "$(how $hash $group)"
+    leave
+    join -S "$HOST0" -C "$BACK0" -i 2 || { cat /tmp/said; dmesg | tail; failed "$hash $group, both ways"; }
+    met "$(how $hash $group)" "$BOTH"
+    leave
+  done
+done
+
+for kind in 1 2 3; do
+  outside keys $kind
+  eval "host=\$HOST$kind back=\$BACK$kind"
+  refused -S "$HOST0" -C "$back"
+  refused -S "$host" -C "$BACK0"
+  join -S "$host" -C "$back" -i 2 || { cat /tmp/said; dmesg | tail; failed "keys for hash $kind"; }
+  met "$BOTH"
+  leave
+done
+echo "all of it"
+"#;
+    let script = format!("HOST={HOST}\n{keys}{script}");
+    let said = guest(directory, target.port(), &script, |action| {
+        let words: Vec<&str> = action.split(' ').collect();
+        match words[..] {
+            ["keys", kind] => {
+                let (host, back) = (format!("dhchap_key=host{kind}"), format!("dhchap_ctrlr_key=back{kind}"));
+                let host_nqn = format!("host={HOST}");
+                target.try_rpc(&["nvmf_subsystem_remove_host", &nqn, &host_nqn]); // the first time there is none
+                target.rpc(&["nvmf_subsystem_add_host", &nqn, &host_nqn, &host, &back]);
+            }
+            ["policy", hash, group] => {
+                let (digests, groups) =
+                    (format!("dhchap_digests=[\"{hash}\"]"), format!("dhchap_dhgroups=[\"{group}\"]"));
+                target.rpc(&["nvmf_set_config", &digests, &groups]);
+            }
+            _ => panic!("{action}"),
+        }
+    });
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}

@@ -1,0 +1,171 @@
+//! `plimsoll top`: what other processes count is seen while they run, and gone when they are.
+
+mod common;
+use common::*;
+use live::{Board, BoardKind, Gauge, Op, RowKind, State};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// This test binary as a program that keeps a board in `directory` until its standard input ends.
+struct Busy(Child);
+
+impl Busy {
+    fn start(directory: &Path) -> Busy {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["inside_a_program_with_a_board", "--exact", "--ignored", "--nocapture"])
+            .env("PLIMSOLL_RUNTIME_DIR", directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("counting")), "the program starts to count");
+        Busy(child)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+#[test]
+#[ignore = "a program for the tests in this file"]
+fn inside_a_program_with_a_board() {
+    let board = Board::create(BoardKind::Trap, "busy", 8).unwrap();
+    let lane = board.add(RowKind::Lane, "e4a", "/mnt/v32").unwrap();
+    let reactor = board.add(RowKind::Reactor, "", "0").unwrap();
+    board.counters(lane).set_state(State::Suspect);
+    board.counters(lane).set(Gauge::OutstandingOps, 7);
+    board.counters(lane).error(Op::Write);
+    board.counters(reactor).set(Gauge::BusyNs, 1_000_000);
+    board.count(board.reason("opened with O_APPEND"));
+    let (mut ended, mut said) = (false, false);
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| std::io::stdin().read_line(&mut String::new()));
+        while !ended {
+            board.counters(lane).count(Op::Read, 65536, 200_000);
+            ended = end.is_finished();
+            if !std::mem::replace(&mut said, true) {
+                println!("\ncounting");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1)); // a rate, not a race
+        }
+    });
+}
+
+#[test]
+#[ignore = "a program for the tests in this file"]
+fn inside_a_program_that_becomes_another() {
+    let board = Board::create(BoardKind::Trap, "before", 1).unwrap();
+    let error = std::os::unix::process::CommandExt::exec(&mut Command::new("cat"));
+    drop(board);
+    panic!("{error}");
+}
+
+#[test]
+fn a_program_that_has_become_another_counts_no_more() {
+    let place = directory();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["inside_a_program_that_becomes_another", "--exact", "--ignored", "--nocapture"])
+        .env("PLIMSOLL_RUNTIME_DIR", place.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // cat answers: the other program has begun, with the same process id.
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"there\n").unwrap();
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "there"));
+    assert_eq!(names(place.path()).len(), 1);
+    let text = stdout(&top(place.path(), &["--once", "--interval", "10ms"]));
+    assert!(text.contains("No program of ours is running"), "{text}");
+    assert!(names(place.path()).is_empty());
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+fn top(directory: &Path, arguments: &[&str]) -> std::process::Output {
+    let output =
+        plimsoll(directory).env("PLIMSOLL_RUNTIME_DIR", directory).arg("top").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+#[test]
+fn several_programs_are_seen_and_gone_when_they_end() {
+    let place = directory();
+    let (one, two) = (Busy::start(place.path()), Busy::start(place.path()));
+    let seen = json(&top(place.path(), &["--once", "--json", "--interval", "300ms"]));
+    let programs = seen["programs"].as_array().unwrap();
+    assert_eq!(programs.len(), 2, "{seen:#}");
+    for program in programs {
+        assert_eq!((&program["kind"], &program["program"]), (&"trap".into(), &"busy".into()));
+        let lane = &program["rows"][0];
+        assert_eq!((&lane["kind"], &lane["group"], &lane["name"]), (&"lane".into(), &"e4a".into(), &"/mnt/v32".into()));
+        assert_eq!((&lane["state"], &lane["outstanding_ops"]), (&"suspect".into(), &7.into()));
+        assert_eq!(lane["write"]["errors"], 1);
+        let read = &lane["read"];
+        assert_eq!(read["bytes"].as_u64().unwrap(), read["ops"].as_u64().unwrap() * 65536);
+        assert!(read["iops"].as_f64().unwrap() > 1.0, "rates are of the interval: {read:#}");
+        assert_eq!(read["lat_ns"]["mean"], 200_000.0);
+        assert_eq!(program["reasons"][0]["reason"], "opened with O_APPEND");
+    }
+    one.end();
+    let seen = json(&top(place.path(), &["--once", "--json", "--interval", "10ms"]));
+    assert_eq!(seen["programs"].as_array().unwrap().len(), 1);
+    two.end();
+    assert!(names(place.path()).is_empty(), "nothing is left: {:?}", names(place.path()));
+}
+
+#[test]
+fn a_killed_program_is_not_shown_and_what_it_left_is_removed() {
+    let place = directory();
+    let mut killed = Busy::start(place.path());
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    assert_eq!(names(place.path()).len(), 1, "it had no time to clean up");
+    let text = stdout(&top(place.path(), &["--once", "--interval", "10ms"]));
+    assert!(text.contains("No program of ours is running"), "{text}");
+    assert!(names(place.path()).is_empty());
+}
+
+#[test]
+fn the_table_has_only_columns_that_say_something() {
+    let place = directory();
+    let busy = Busy::start(place.path());
+    let text = stdout(&top(place.path(), &["--once", "--interval", "200ms"]));
+    busy.end();
+    let line = |start: &str| {
+        text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"))
+    };
+    assert!(text.starts_with("busy (process "), "{text}");
+    assert!(line("lane ").contains("state") && line("lane ").contains("errors") && !line("lane ").contains("held"));
+    assert!(line("e4a /mnt/v32").contains("suspect") && line("e4a /mnt/v32").contains("/s"), "{text}");
+    assert!(line("reactor").contains("busy"));
+    assert!(line("1  opened with O_APPEND").ends_with("O_APPEND"));
+    assert!(!text.contains('\x1b'), "no escapes in a pipe");
+}
+
+#[test]
+fn in_a_pipe_one_table_follows_the_other_until_the_reader_has_enough() {
+    let place = directory();
+    std::fs::write(place.path().join("garbage.board"), "garbage").unwrap();
+    let mut child = plimsoll(place.path())
+        .env("PLIMSOLL_RUNTIME_DIR", place.path())
+        .args(["top", "--interval", "10ms"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines: Vec<String> =
+        BufReader::new(child.stdout.take().unwrap()).lines().take(5).map_while(Result::ok).collect();
+    assert_eq!(lines.iter().filter(|line| line.contains("No program of ours")).count(), 3, "{lines:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(0), "a closed pipe is the end");
+}
+
+#[test]
+fn a_bad_interval_is_refused() {
+    let place = directory();
+    assert!(refused(place.path(), &["top", "--interval", "0"]).contains("--interval"));
+}

@@ -1,0 +1,257 @@
+//! `plimsoll trap`: the program runs as it would by itself, its I/O goes over all lanes, and what was counted is told.
+
+mod common;
+use common::*;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// libiotrap.so, built beside the program: `cargo test` builds a cdylib only for those who link to it, and nobody does.
+fn library() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
+        let release = target.ends_with("release");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--locked", "-p", "iotrap"]).args(release.then_some("--release"));
+        cargo.arg("--target-dir").arg(target.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let output = cargo.output().expect("cargo runs");
+        assert!(output.status.success(), "{}", stderr(&output));
+        target.join("libiotrap.so")
+    })
+}
+
+/// One directory in two places, and one file in it.
+struct Lanes {
+    place: tempfile::TempDir,
+}
+
+impl Lanes {
+    fn new() -> Option<Lanes> {
+        if !is_root("mount a directory in a second place") {
+            return None;
+        }
+        library();
+        let lanes = Lanes { place: directory() };
+        for name in ["one", "two", "boards"] {
+            std::fs::create_dir(lanes.path(name)).unwrap();
+        }
+        std::fs::write(lanes.path("one/data"), vec![7; 4 << 20]).unwrap();
+        let mounted =
+            Command::new("mount").args(["--bind", "one", "two"]).current_dir(lanes.place.path()).output().unwrap();
+        if mounted.status.success() {
+            return Some(lanes);
+        }
+        skip(&format!("bind mounts are not possible: {}", stderr(&mounted).trim()), false);
+        None
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn pool(&self) -> String {
+        format!("p={0}/one,{0}/two", self.place.path().display())
+    }
+
+    /// `plimsoll trap` with the pool, boards being kept in the test's own directory.
+    fn trap(&self, arguments: &[&str]) -> Command {
+        let mut command = plimsoll(self.place.path());
+        command.env("PLIMSOLL_RUNTIME_DIR", self.path("boards")).args(["trap", "--pool", &self.pool()]).args(arguments);
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.trap(arguments).output().unwrap()
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.path("two")).status(); // it goes with the directory
+    }
+}
+
+/// Direct reads of all of the file, 64 at a time.
+const READ: &[&str] = &[
+    "fio",
+    "--name=j",
+    "--filename=one/data",
+    "--rw=randread",
+    "--bs=16k",
+    "--size=4m",
+    "--direct=1",
+    "--ioengine=libaio",
+    "--iodepth=16",
+    "--output-format=json",
+];
+
+fn lanes_of(said: &Value) -> Vec<&Value> {
+    let programs = said["programs"].as_array().unwrap();
+    programs
+        .iter()
+        .flat_map(|program| program["rows"].as_array().unwrap())
+        .filter(|row| row["kind"] == "lane")
+        .collect()
+}
+
+#[test]
+fn a_programs_reads_go_over_both_lanes_and_are_counted() {
+    let Some(lanes) = Lanes::new() else { return };
+    if !has_program("fio") {
+        return;
+    }
+    let output = lanes.output(&[&["--stats", "--stats-json", "stats.json", "--"], READ].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(json(&output)["jobs"][0]["read"]["io_bytes"], 4 << 20, "standard output is the program's alone");
+    let said = json_file(&lanes.path("stats.json"));
+    let read: Vec<u64> = lanes_of(&said).iter().map(|lane| lane["read"]["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(read.iter().sum::<u64>(), 4 << 20, "every byte, once: {said:#}");
+    assert_eq!(read.iter().filter(|bytes| **bytes > 0).count(), 2, "over both lanes: {said:#}");
+    let text = stderr(&output);
+    assert!(text.contains("iotrap: fio") && text.contains("p99") && text.contains("one "), "{text}");
+    assert!(names(&lanes.path("boards")).is_empty(), "nothing is left: {:?}", names(&lanes.path("boards")));
+}
+
+#[test]
+fn a_trace_is_replayed_by_us_and_by_fio() {
+    let Some(lanes) = Lanes::new() else { return };
+    if !has_program("fio") {
+        return;
+    }
+    let output = lanes.output(&[&["--trace", "trace.log", "--"], READ].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let log = std::fs::read_to_string(lanes.path("trace.log")).unwrap();
+    assert!(log.starts_with("fio version 3 iolog\n"), "{log}");
+    assert_eq!(log.lines().filter(|line| line.contains(" read ")).count(), 256);
+    let replay = ["--name=r", "--read_iolog=trace.log", "--replay_no_stall=1", "--output-format=json"];
+    let ours = json(&succeed(lanes.place.path(), &[&["run"], &replay[..]].concat()));
+    let text = tool("fio", &replay, lanes.place.path());
+    let fios: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
+    for (who, result) in [("we", ours), ("fio", fios)] {
+        assert_eq!(result["jobs"][0]["read"]["total_ios"], 256, "{who}: {result:#}");
+        assert_eq!(result["jobs"][0]["read"]["io_bytes"], 4 << 20, "{who}");
+    }
+}
+
+#[test]
+fn top_shows_a_trapped_program_while_it_runs() {
+    let Some(lanes) = Lanes::new() else { return };
+    if !has_program("fio") {
+        return;
+    }
+    // With and without a summary, boards lie in different directories.
+    for stats in [&["--stats", "--"][..], &["--"]] {
+        let run = [stats, READ, &["--time_based", "--runtime=60"]].concat();
+        let mut child = lanes.trap(&run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let look = || {
+            let mut top = plimsoll(lanes.place.path());
+            top.env("PLIMSOLL_RUNTIME_DIR", lanes.path("boards")).args([
+                "top",
+                "--once",
+                "--json",
+                "--interval",
+                "100ms",
+            ]);
+            json(&top.output().unwrap())
+        };
+        let busy =
+            |said: &Value| lanes_of(said).iter().filter(|lane| lane["read"]["iops"].as_f64().unwrap() > 0.0).count();
+        let seen = (0..500).map(|_| look()).find(|said| busy(said) == 2);
+        let signal = rustix::process::Signal::TERM;
+        rustix::process::kill_process(rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap(), signal)
+            .unwrap();
+        child.wait().unwrap();
+        let seen = seen.expect("both lanes are at work");
+        assert!(seen["programs"].as_array().unwrap().iter().any(|program| program["program"] == "fio"), "{seen:#}");
+    }
+}
+
+#[test]
+fn status_output_and_arguments_are_the_programs() {
+    let Some(lanes) = Lanes::new() else { return };
+    for stats in [&["--"][..], &["--stats", "--"], &[]] {
+        let output =
+            lanes.output(&[stats, &["bash", "-c", "cat; echo \"$0 $*\"; exit 7", "--stats", "-x", "--", "y"]].concat());
+        assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "--stats -x -- y\n");
+        let output = lanes.output(&[stats, &["bash", "-c", "kill -KILL $$"]].concat());
+        assert_eq!(output.status.signal(), Some(9), "{stats:?}: it ends as the program does");
+        let output = lanes.output(&[stats, &["no-such-program"]].concat());
+        assert_eq!(output.status.code(), Some(127));
+        assert!(stderr(&output).contains("cannot start no-such-program: No such file"), "{}", stderr(&output));
+        let output = lanes.output(&[stats, &["/etc/passwd"]].concat());
+        assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+    }
+    assert!(names(&lanes.path("boards")).is_empty());
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let Some(lanes) = Lanes::new() else { return };
+    let script = "trap 'echo told; exit 5' TERM USR1; echo ready; while :; do sleep 0.05; done";
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::USR1] {
+        let mut child = lanes.trap(&["--stats", "bash", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert_eq!(lines.next().as_deref(), Some("ready"));
+        rustix::process::kill_process(rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap(), signal)
+            .unwrap();
+        assert_eq!(lines.next().as_deref(), Some("told"));
+        assert_eq!(child.wait().unwrap().code(), Some(5));
+    }
+}
+
+#[test]
+fn what_was_to_be_loaded_still_is_and_the_pools_arrive() {
+    let Some(lanes) = Lanes::new() else { return };
+    let show = ["bash", "-c", "echo \"$LD_PRELOAD\"; echo \"$IOTRAP_POOLS\"; echo \"$IOTRAP_ASYNC$IOTRAP_TRACE\""];
+    let output = lanes.trap(&[&["--policy", "round-robin", "--async", "--"], &show[..]].concat());
+    let output = { output }.env("LD_PRELOAD", "libm.so.6").output().unwrap();
+    let text = stdout(&output);
+    let library = std::fs::canonicalize(library()).unwrap();
+    assert_eq!(text.lines().next(), Some(&*format!("{}:libm.so.6", library.display())), "{text}{}", stderr(&output));
+    assert!(text.contains("policy = \"round-robin\"") && text.ends_with("1\n"), "{text}");
+    // A pool file, with what only a file can say.
+    let pools = format!(
+        "[[pool]]\nname = \"f\"\nlanes = [{{ path = \"{}\", weight = 3 }}, {:?}]\ndepth = 4\n",
+        lanes.path("one").display(),
+        lanes.path("two")
+    );
+    file(lanes.place.path(), "pools.toml", pools);
+    let output = run(lanes.place.path(), &[&["trap", "--pool-file", "pools.toml"], &show[..]].concat());
+    assert!(stdout(&output).contains("weight = 3") && stdout(&output).contains("depth = 4"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_keeps_a_program_from_being_spread_is_one_line_and_it_runs_all_the_same() {
+    let Some(lanes) = Lanes::new() else { return };
+    let missing = format!("p={0}/one,{0}/none", lanes.place.path().display());
+    let output = run(lanes.place.path(), &["trap", "--pool", &missing, "--", "echo", "done"]);
+    assert_eq!(stdout(&output), "done\n");
+    assert!(stderr(&output).contains("none is no directory"), "{}", stderr(&output));
+    if has_program("cc") {
+        file(lanes.place.path(), "static.c", "int main(void) { return 3; }");
+        tool("cc", &["-static", "-o", "static", "static.c"], lanes.place.path());
+        let output = lanes.output(&["./static"]);
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        assert!(stderr(&output).contains("nothing is spread: ./static is linked statically"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_started() {
+    let place = directory();
+    let said = |arguments: &[&str]| refused(place.path(), &[&["trap"], arguments].concat());
+    assert!(said(&["touch", "started"]).contains("no pool"));
+    assert!(said(&["--pool", "p=a", "touch", "started"]).contains("not an absolute path"));
+    assert!(
+        said(&["--pool", "p=/a,/b", "--policy", "best", "touch", "started"]).contains("least-loaded or round-robin")
+    );
+    assert!(said(&["--pool", "p=/a,/b", "--library", "none.so", "touch", "started"]).contains("cannot find none.so"));
+    assert!(said(&["--pool", "p=/a,/b"]).contains("PROGRAM"));
+    assert!(names(place.path()).is_empty());
+}
