@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plimsoll on a Gluster volume against fio and gfapi_perf_tool, interleaved in one run.
 
-    rigs/gluster-volume.sh bench/gluster/run.py [--repeats 5] [--runtime 3]
+    rigs/gluster-volume.sh bench/gluster/run.py [--repeats 5] [--runtime 3] [CASE...]
 
 Needs fio with the engines gfapi and gfapi_async (Debian's has them; `fio --enghelp` tells). gfapi_perf_tool is measured
 if PERF_TOOL names its program; its rates on this rig's kind of machine stand in the table of bars otherwise. Prints,
@@ -58,10 +58,52 @@ def creates(way, threads=1, program=None):
 creates.count = 0
 
 
+def four(how):
+    """files/s of 4 KiB creates by four threads: in one process, on one connection; or in four, with four."""
+    directory = f"/four-{os.getpid()}-{creates.count}"
+    creates.count += 1
+    os.mkdir(MOUNT + directory)
+    before, brick = processors(), brick_ns()
+    text = output([PLIMSOLL, "files", "--json", "--fs", f"gluster://{SERVER}/gv0", "--dir", directory, "--op", "create",
+                   "--files", "1000", "--size", "4k", *how])
+    after = processors()
+    busy, idle = (b - a for a, b in zip(before, after))
+    four.busy.append(busy / (busy + idle))
+    four.brick.append((brick_ns() - brick) / 1e9 * os.sysconf("SC_CLK_TCK") / (busy + idle))
+    phase = json.loads(text)["phases"][0]
+    return phase["total"]["files"] * 1e9 / phase["runtime_ns"]
+
+
+four.busy, four.brick = [], []
+
+
+def processors():
+    """Ticks that all processors of this machine were busy and idle."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        ticks = [int(word) for word in stat.readline().split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], ticks[3] + ticks[4]
+
+
+def brick_ns():
+    """Nanoseconds of processor time of the brick's process."""
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as line:
+                words = line.read().split(b"\0")
+            if words[0].endswith(b"glusterfsd") and os.fsencode(os.environ["GLUSTER_BRICKS"] + "/1") in words:
+                with open(f"/proc/{name}/stat", encoding="ascii") as stat:
+                    user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
+                return (int(user) + int(system)) * 1e9 / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError):
+            continue
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--runtime", type=int, default=3)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="only cases that have one of these words")
     given = parser.parse_args()
     if not SERVER:
         sys.exit("run me inside a rig: rigs/gluster-volume.sh bench/gluster/run.py")
@@ -76,6 +118,8 @@ def main():
          lambda: block(ours, "gfapi", given.runtime), lambda: block(fio, "fuse", given.runtime)),
         ("4 KiB creates, four threads in one process / one thread, gfapi", None, "files/s",
          lambda: creates("gfapi", 4), lambda: creates("gfapi")),
+        ("4 KiB creates, four threads in one process / four processes with a connection each", 0.95, "files/s",
+         lambda: four(["--threads", "4"]), lambda: four(["--processes", "4"])),
         ("4 KiB creates, gfapi / FUSE", None, "files/s", lambda: creates("gfapi"), lambda: creates("fuse")),
     ]
     if tool:
@@ -83,11 +127,16 @@ def main():
                    lambda way=way: creates(way), lambda way=way: creates(way, program=[tool])) for way in ("gfapi", "fuse")]
     print("| case | ours | theirs | ratio (range) | bar |\n|---|---|---|---|---|")
     for name, bar, unit, a, b in cases:
+        if given.cases and not any(word in name for word in given.cases):
+            continue
         pairs = [(a(), b()) for _ in range(given.repeats)]
         ratios = sorted(x / y for x, y in pairs)
         medians = [statistics.median(side) for side in zip(*pairs)]
         print(f"| {name} | {medians[0]:,.0f} {unit} | {medians[1]:,.0f} {unit} | {statistics.median(ratios):.2f}"
               f" ({ratios[0]:.2f} .. {ratios[-1]:.2f}) | {bar or ''} |", flush=True)
+    if four.busy:
+        print(f"\nWhile four threads made files, this machine's {os.cpu_count()} processors were busy for"
+              f" {statistics.median(four.busy):.0%} of the time, the brick's process for {statistics.median(four.brick):.0%}.")
 
 
 if __name__ == "__main__":
