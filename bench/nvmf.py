@@ -34,6 +34,7 @@ import time
 
 PORT = 4471
 NQN = "nqn.2016-06.io.spdk:cnode1"
+ADDRESS = f"trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={PORT} subnqn={NQN}"
 MIB = 1 << 20
 SMALL_BUFFERS = ["--send-buffer", "256k"]
 LINES = []
@@ -116,10 +117,9 @@ class Target:
 def load(options, jobs, seconds=None):
     """The jobs' results, by name; all run at the same time on the initiator's processor."""
     seconds = seconds or options.seconds
-    address = f"trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={PORT} subnqn={NQN}"
     text = ["[global]", "ioengine=nvme_tcp", "thread=1", "time_based=1", f"runtime={seconds}", "ramp_time=1"]
     for name, parameters in jobs.items():
-        text += [f"[{name}]", f"filename={address} ns={parameters.pop('ns', 1)}"]
+        text += [f"[{name}]", f"filename={ADDRESS} ns={parameters.pop('ns', 1)}"]
         text += [f"{key}={value}" for key, value in parameters.items()]
     with tempfile.NamedTemporaryFile("w", suffix=".fio") as file:
         file.write("\n".join(text) + "\n")
@@ -254,10 +254,9 @@ def depths_of(options, name, device):
 
 def by_size(options, outstanding):
     """Bytes a second, and of each block size its latencies in us, sorted."""
-    address = f"trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={PORT} subnqn={NQN} ns=1"
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as place:
         command = ["taskset", "-c", str(options.host_cpu), options.plimsoll, "run", "--name=mix", "--ioengine=nvme_tcp",
-                   f"--filename={address}", "--thread", "--time_based", f"--runtime={options.seconds}", "--ramp_time=1",
+                   f"--filename={ADDRESS} ns=1", "--thread", "--time_based", f"--runtime={options.seconds}", "--ramp_time=1",
                    "--rw=randread", "--norandommap", "--bssplit=128k/80:4k/20", f"--iodepth={outstanding}",
                    "--nr_io_queues=8", "--write_lat_log=log", "--output-format=json"]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)

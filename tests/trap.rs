@@ -1,28 +1,15 @@
 //! `plimsoll trap`: the program runs as it would by itself, its I/O goes over all lanes, and what was counted is told.
 
 mod common;
+#[path = "common/trapped.rs"]
+mod trapped;
 use common::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
-
-/// libiotrap.so, built beside the program: `cargo test` builds a cdylib only for those who link to it, and nobody does.
-fn library() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
-        let release = target.ends_with("release");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--locked", "-p", "iotrap"]).args(release.then_some("--release"));
-        cargo.arg("--target-dir").arg(target.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
-        let output = cargo.output().expect("cargo runs");
-        assert!(output.status.success(), "{}", stderr(&output));
-        target.join("libiotrap.so")
-    })
-}
+use trapped::library;
 
 /// One directory in two places, and one file in it.
 struct Lanes {

@@ -1,6 +1,7 @@
 //! The initiator against a controller of the test's own: what no real target does is answered as it must be.
 
 mod double;
+mod memory;
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -9,9 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use double::{BLOCK, Double, Mood, Server, Style, Whim};
-use nvmf::initiator::{
-    Address, Broken, Buffers, Controller, Done, IoQueue, Options, Queue, Renewal, Transfer, discover,
-};
+use memory::Memory;
+use nvmf::initiator::{Address, Broken, Controller, Done, IoQueue, Options, Queue, Renewal, Transfer, discover};
 use nvmf::pdu::{self, Agreement, C2hData, Fault, IcReq, R2t};
 use nvmf::spec::{Command, Completion, Range, Status, opcode::io as op};
 use proptest::prelude::*;
@@ -20,19 +20,6 @@ const BYTES: usize = 256 << 10;
 
 fn serve() -> Whim {
     Arc::new(|_| Mood::Serve)
-}
-
-/// Memory of ops, by tag.
-#[derive(Default)]
-struct Memory(HashMap<u32, Vec<u8>>);
-
-impl Buffers for Memory {
-    fn bytes(&self, tag: u32) -> &[u8] {
-        self.0.get(&tag).map_or(&[], |bytes| bytes)
-    }
-    fn bytes_mut(&mut self, tag: u32) -> &mut [u8] {
-        self.0.get_mut(&tag).map_or(&mut [], |bytes| bytes)
-    }
 }
 
 /// A connection without a network: bytes come and go in pieces of any size.

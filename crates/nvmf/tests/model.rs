@@ -2,14 +2,17 @@
 //! model allows. With digests and without, several queues, devices that fail, fall short, are slow or never end, and
 //! connections that break: an op whose end nobody heard of may have been carried out or not, and is issued again.
 
+mod memory;
+
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
+use memory::Memory;
 use nvmf::auth::{Credentials, Group, Hash, Keys, Policy, Secret};
 use nvmf::device::{DeviceSpec, Effect, Fault, FaultOn, Kind, Latency};
-use nvmf::initiator::{Address, Buffers, Controller, Done, IoQueue, Options, Renewal, Transfer};
+use nvmf::initiator::{Address, Controller, Done, IoQueue, Options, Renewal, Transfer};
 use nvmf::spec::opcode::io;
 use nvmf::spec::{Command, Range, Status};
 use nvmf::target::{self, NamespaceSpec, SubsystemSpec, Target};
@@ -95,18 +98,6 @@ impl Model {
     fn known(&self, at: u64, count: u64) -> Option<Vec<u32>> {
         let blocks = &self.blocks[at as usize..(at + count) as usize];
         blocks.iter().map(|block| if let [only] = block[..] { Some(only) } else { None }).collect()
-    }
-}
-
-#[derive(Default)]
-struct Memory(HashMap<u32, Vec<u8>>);
-
-impl Buffers for Memory {
-    fn bytes(&self, tag: u32) -> &[u8] {
-        self.0.get(&tag).map_or(&[], |bytes| bytes)
-    }
-    fn bytes_mut(&mut self, tag: u32) -> &mut [u8] {
-        self.0.get_mut(&tag).map_or(&mut [], |bytes| bytes)
     }
 }
 
