@@ -295,7 +295,8 @@ fn curves(
             }
             let (label, curve) = (engines[index].as_str(), &mut curves[index]);
             let spent = spent_ns.entry(label).or_default();
-            let Step::Measure { x, runtime_ns, why } = refine::next(&asked, &curve.points, *spent, &limits) else {
+            let counted = reserve(&asked, &curve.points, *spent, &limits);
+            let Step::Measure { x, runtime_ns, why } = refine::next(&asked, &curve.points, counted, &limits) else {
                 return false;
             };
             let began = Instant::now();
@@ -330,6 +331,13 @@ fn curves(
     }
     curves.retain(|curve| !curve.points.is_empty());
     Ok((curves, verdicts))
+}
+
+/// Of the time spent on a curve what counts: depths that were asked for and not visited yet keep their least, however
+/// long those before them took.
+fn reserve(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> u64 {
+    let missing = asked.iter().filter(|&&x| !points.iter().any(|point| point.x == x)).count() as u64;
+    spent_ns.min(limits.curve_cap_ns.saturating_sub(missing * LEAST_NS))
 }
 
 /// Puts a point in its place, or adds it to the one that is there.
@@ -429,6 +437,22 @@ mod tests {
         let line = curves[0].line.as_ref().expect("seven points give a load line");
         assert!((line.plateau_iops.mean / 20_000.0 - 1.0).abs() < 0.02, "{line:?}");
         assert!((18.0..=21.0).contains(&line.load_line.mean), "97 % of 20 ops in flight: {line:?}");
+    }
+
+    #[test]
+    fn every_asked_depth_is_visited_however_long_the_first_one_took() {
+        let asked = [1.0, 2.0, 8.0];
+        let cap_ns = asked.len() as u64 * LEAST_NS;
+        let limits = Limits { first_ns: 800_000_000, ..Limits::within(cap_ns, asked.len()) };
+        let (mut points, mut spent_ns) = (Vec::new(), 0);
+        while let Step::Measure { x, runtime_ns, .. } =
+            refine::next(&asked, &points, reserve(&asked, &points, spent_ns, &limits), &limits)
+        {
+            assert!(points.len() < 3 && runtime_ns >= LEAST_NS.min(limits.first_ns), "{x}: {runtime_ns}");
+            points.push(Point::of(x, ran(x as u32, runtime_ns)));
+            spent_ns += 10 * cap_ns; // the machine stood still
+        }
+        assert_eq!(points.iter().map(|point| point.x).collect::<Vec<_>>(), asked);
     }
 
     #[test]
