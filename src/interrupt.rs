@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use load::sweep::Doomed;
@@ -11,7 +11,8 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
 
-/// A second signal within this time is the first one once more.
+/// A signal within this time after the first is the first one once more: timeout(1) and shells send it to the process
+/// and again to its group, and nobody insists so fast.
 const ECHO: Duration = Duration::from_millis(250);
 
 /// What SIGINT, SIGTERM and SIGHUP have done so far.
@@ -35,21 +36,17 @@ impl Interrupt {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
         let Interrupt { stop, signalled, doomed } = interrupt.clone();
         let listen = move || {
-            let mut first: Option<Instant> = None;
-            for _ in signals.forever() {
-                // timeout(1) and shells send a signal to the process and again to its group: nobody insists so fast.
-                if first.is_some_and(|first| first.elapsed() < ECHO) {
-                    continue;
-                }
-                first.get_or_insert_with(Instant::now);
-                stop.store(true, Ordering::Relaxed);
-                if signalled.swap(true, Ordering::Relaxed) {
-                    for path in doomed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                        let _ = std::fs::remove_file(path); // it may be gone already
-                    }
-                    std::process::exit(Exit::Interrupted as i32);
-                }
+            while signals.wait().next().is_none() {}
+            stop.store(true, Ordering::Relaxed);
+            signalled.store(true, Ordering::Relaxed);
+            // Taken together afterwards: what came at once is one signal, however late this thread looked.
+            std::thread::sleep(ECHO);
+            signals.pending().for_each(drop);
+            while signals.wait().next().is_none() {}
+            for path in doomed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                let _ = std::fs::remove_file(path); // it may be gone already
             }
+            std::process::exit(Exit::Interrupted as i32);
         };
         std::thread::Builder::new()
             .name("signals".into())
