@@ -41,10 +41,12 @@ fn its_lines_are_those_that_scripts_read() {
     assert!(text.contains(&format!("thread   0:   files written = 30\n{counts}")), "{text}");
     assert!(text.contains(&format!("thread   1:   files written = 30\n{counts}")), "{text}");
     assert!(text.contains("aggregate:   files written = 60\n  files done = 60\n"), "{text}");
-    let (rate, throughput, iops) = (awk(&text, "file rate"), awk(&text, "throughput"), awk(&text, "IOPS"));
-    let rate = rate.unwrap();
-    assert!((throughput.unwrap() / (rate / 4.0) - 1.0).abs() < 0.01, "four files a MiB");
-    assert!((iops.unwrap() / (rate * 4.0) - 1.0).abs() < 0.01, "four records a file");
+    let figure = |key: &str| awk(&text, key).unwrap();
+    let rate = figure("file rate");
+    // Figures have two decimals: those of a slow run are coarse.
+    let close = |a: f64, b: f64| (a - b).abs() < 0.01 * b + 0.05;
+    assert!(close(figure("throughput") * 4.0, rate), "four files a MiB: {text}");
+    assert!(close(figure("IOPS"), rate * 4.0), "four records a file: {text}");
     assert!(awk(&text, "elapsed time").is_some());
     assert!(text.contains("(sequential write)") && text.contains(" sec\n") && text.contains(" MB/sec\n"));
     let first = place.path().join("thrd001-d0000/f.0000029");
@@ -153,6 +155,7 @@ fn the_starting_gun_starts_all_processes() {
             ("GFAPI_FSZ", "4"),
             ("GFAPI_THREADS_PER_PROC", "2"),
             ("GFAPI_STARTING_GUN", gun.to_str().unwrap()),
+            ("GFAPI_STARTING_GUN_TIMEOUT", "600"),
             ("GFAPI_PREFIX", prefix),
         ];
         tool_command(place.path(), &variables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

@@ -31,8 +31,8 @@ fn files_and_columns_are_those_of_fio() {
     }
     let job = ["--name=a", "--filename=x", "--size=256k", "--bs=4k", "--write_bw_log=B"];
     let more = ["--write_iops_log=I", "--write_lat_log=L"];
-    // A rate for a fixed time: windows are filled whatever the machine does meanwhile.
-    let windows = ["--rw=randrw", "--log_avg_msec=200", "--rate_iops=1000", "--runtime=1", "--time_based"];
+    // So much work at a rate: seconds of windows, however long the machine takes and wherever it stands still.
+    let windows = ["--rw=randrw", "--log_avg_msec=200", "--rate_iops=1000", "--io_size=32m"];
     let histogram = ["--write_hist_log=H", "--log_hist_msec=500"];
     let coarse = ["--log_hist_coarseness=3"];
     let cases: [&[&[&str]]; 5] = [
@@ -42,7 +42,8 @@ fn files_and_columns_are_those_of_fio() {
         &[&windows, &histogram],
         &[&windows, &histogram, &coarse],
     ];
-    for case in cases {
+    // Each takes its time, and no processor.
+    let compare = |case: &[&[&str]]| {
         let options = [&job[..], &more[..], &case.concat()].concat();
         let (here, there) = (directory(), directory());
         succeed(here.path(), &[&["run"], &options[..]].concat());
@@ -52,5 +53,10 @@ fn files_and_columns_are_those_of_fio() {
         for (name, lines) in &theirs {
             assert_eq!(&ours[name], lines, "{name} of {options:?}");
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || compare(case));
+        }
+    });
 }

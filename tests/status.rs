@@ -3,42 +3,62 @@
 mod common;
 use common::*;
 use serde_json::Value;
+use std::io::BufReader;
+use std::process::Stdio;
 
-/// A job that goes on for a while at a known rate, on no storage.
-const STEADY: [&str; 6] =
-    ["--name=a", "--ioengine=null", "--size=1g", "--rate_iops=2000", "--runtime=1", "--time_based"];
+/// A job at a known rate, on no storage.
+const STEADY: [&str; 4] = ["--name=a", "--ioengine=null", "--size=1g", "--rate_iops=2000"];
 
 fn documents(text: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().expect("JSON after JSON")
+}
+
+/// Reads of each job.
+fn reads(report: &Value) -> Vec<u64> {
+    report["jobs"].as_array().unwrap().iter().map(|job| job["read"]["total_ios"].as_u64().unwrap()).collect()
 }
 
 #[test]
 fn a_status_is_a_whole_report_of_what_was_measured_so_far() {
     for clones in ["--thread=0", "--thread=1"] {
         let directory = directory();
-        let options = [&["run", "--output-format=json", "--status-interval=0.1", "--numjobs=2", clones], &STEADY[..]];
-        let reports = documents(&stdout(&succeed(directory.path(), &options.concat())));
-        assert!(reports.len() >= 3, "{clones}: {} reports", reports.len());
-        let ops = |report: &Value| -> Vec<u64> {
-            let jobs = report["jobs"].as_array().unwrap();
-            jobs.iter().map(|job| job["read"]["total_ios"].as_u64().unwrap()).collect()
+        // Ended when enough was seen; otherwise after this time.
+        let endless = ["--numjobs=2", clones, "--time_based", "--runtime=600"];
+        let mut command = plimsoll(directory.path());
+        command.args(["run", "--output-format=json", "--status-interval=0.1"]).args(STEADY).args(endless);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut said = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>().map_while(Result::ok);
+        let mut reports = Vec::new();
+        let all_moved = |reports: &[Value]| {
+            let (first, last) = (reads(&reports[0]), reads(reports.last().unwrap()));
+            reports.len() >= 3 && first.iter().zip(&last).all(|(first, last)| first < last)
         };
+        while reports.is_empty() || !all_moved(&reports) {
+            reports.push(said.next().unwrap_or_else(|| panic!("{clones}: it ended after {} reports", reports.len())));
+        }
+        tool("kill", &["-s", "INT", &child.id().to_string()], directory.path());
+        reports.extend(said);
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{clones}");
         for pair in reports.windows(2) {
-            let (earlier, later) = (ops(&pair[0]), ops(&pair[1]));
-            assert_eq!(earlier.len(), 2, "{clones}: a report has every job");
+            let (earlier, later) = (reads(&pair[0]), reads(&pair[1]));
+            assert_eq!((earlier.len(), later.len()), (2, 2), "{clones}: a report has every job");
             assert!(earlier.iter().zip(&later).all(|(earlier, later)| earlier <= later), "{clones}");
         }
-        let first = &reports[0]["jobs"][0];
-        assert!(ops(&reports[0]) < ops(reports.last().unwrap()), "{clones}: the first is not the last");
-        assert_eq!(first["read"]["clat_ns"]["N"], first["read"]["total_ios"], "{clones}: latencies are in it");
-        assert_eq!(first["read"]["io_bytes"].as_u64().unwrap(), 4096 * ops(&reports[0])[0], "{clones}");
+        for report in &reports {
+            let first = &report["jobs"][0]["read"];
+            assert_eq!(first["clat_ns"]["N"], first["total_ios"], "{clones}: latencies are in it");
+            assert_eq!(first["io_bytes"].as_u64().unwrap(), 4096 * reads(report)[0], "{clones}");
+        }
     }
 }
 
 #[test]
 fn a_status_goes_where_the_report_goes() {
     let directory = directory();
-    let options = [&["run", "--output=out", "--output-format=json", "--status-interval=300ms"], &STEADY[..]].concat();
+    let status = ["run", "--output=out", "--output-format=json", "--status-interval=100ms"];
+    // The file is written at the end: long enough for a status, whatever holds the machine up.
+    let options = [&status[..], &STEADY, &["--time_based", "--runtime=5"]].concat();
     assert_eq!(stdout(&succeed(directory.path(), &options)), "");
     let text = std::fs::read_to_string(directory.path().join("out")).unwrap();
     assert!(documents(&text).len() >= 2);
@@ -47,14 +67,23 @@ fn a_status_goes_where_the_report_goes() {
 #[test]
 fn the_bandwidth_log_is_of_all_jobs_together() {
     let directory = directory();
-    succeed(directory.path(), &[&["run", "--bandwidth-log", "--numjobs=2"], &STEADY[..]].concat());
+    // Ended by its work, not by time: 2 clones read 2000 blocks of 4 KiB each, in a second or later.
+    let job = ["run", "--bandwidth-log", "--numjobs=2", "--number_ios=2000", "--save=result.json"];
+    succeed(directory.path(), &[&job[..], &STEADY].concat());
     let names = names(directory.path());
-    assert_eq!(names, ["agg-read_bw.log", "agg-trim_bw.log", "agg-write_bw.log"]);
+    assert_eq!(names, ["agg-read_bw.log", "agg-trim_bw.log", "agg-write_bw.log", "result.json"]);
     let log = std::fs::read_to_string(directory.path().join("agg-read_bw.log")).unwrap();
     let rows: Vec<Vec<f64>> = log.lines().map(|line| line.split(", ").map(|v| v.parse().unwrap()).collect()).collect();
-    // Bandwidth times time is what was read: 2 clones, 2000 ops of 4 KiB each in the one second.
+    // Bandwidth times time is what was read in the jobs' intervals. Only a last part of less than half an interval is
+    // in none: with nothing in the way, they hold everything.
     let (_, kib) = rows.iter().fold((0.0, 0.0), |(at, sum), row| (row[0], sum + row[1] * (row[0] - at) / 1000.0));
-    assert!((kib - 16_000.0).abs() < 160.0, "{kib} KiB\n{log}");
+    let result = json_file(&directory.path().join("result.json"));
+    let jobs = result["jobs"].as_array().unwrap();
+    let intervals = jobs.iter().flat_map(|job| job["intervals"].as_array().unwrap());
+    let read_kib = intervals.map(|interval| interval["bytes"]["read"].as_f64().unwrap()).sum::<f64>() / 1024.0;
+    assert!(read_kib > 0.0 && read_kib <= 16_000.0, "{read_kib}");
+    assert!((kib / read_kib - 1.0).abs() < 0.05, "{kib} KiB of {read_kib}\n{log}");
+    assert!(jobs.iter().all(|job| job["directions"]["read"]["ops"] == 2000));
 }
 
 #[test]

@@ -37,6 +37,8 @@ impl Work {
     /// Runs fio; the result of its first job as JSON text.
     fn fio(&self, flags: u32, arguments: &[&str]) -> serde_json::Value {
         let mut command = Command::new("fio");
+        // It leaves the state of its verification in its directory.
+        command.current_dir(env!("CARGO_TARGET_TMPDIR"));
         command.arg("--name=job").arg(format!("--filename={}", self.file.display()));
         command.arg(format!("--ioengine=external:{}", self.engine.display())).arg(format!("--guasi_flags={flags}"));
         command.args(["--size=16m", "--bs=4k", "--output-format=json"]).args(arguments);
@@ -99,6 +101,7 @@ fn verification_through_guasi_finds_a_flipped_bit() {
     bytes[5 << 20 | 1000] ^= 1;
     std::fs::write(&work.file, bytes).unwrap();
     let output = Command::new("fio")
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
         .args(["--name=job", "--rw=write", "--verify=crc32c", "--verify_only", "--size=16m", "--bs=4k", "--iodepth=16"])
         .arg(format!("--filename={}", work.file.display()))
         .arg(format!("--ioengine=external:{}", work.engine.display()))

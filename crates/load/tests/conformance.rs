@@ -715,6 +715,7 @@ fn gfapi_on_a_volume() {
     }
     let rig = concat!(env!("CARGO_MANIFEST_DIR"), "/../../rigs/gluster-volume.sh");
     let mut suite = std::process::Command::new(rig);
+    suite.env("OPTIONS", "network.ping-timeout=60"); // nobody falls silent here: who answers late is only busy
     suite.arg(std::env::current_exe().unwrap()).args(["gfapi::", "--ignored", "--test-threads=2"]);
     let output = suite.output().unwrap();
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -131,7 +131,7 @@ static void sockets(guasi_t h, int extra)
 	accepting = guasi__accept(h, (void *) 1, NULL, 0, listener, (struct sockaddr *) &peer, &length, -1);
 	client = socket(AF_INET, SOCK_STREAM | extra, 0);
 	CHECK(accepting != NULL);
-	CHECK(guasi__connect(h, (void *) 2, NULL, 0, client, (struct sockaddr *) &address, sizeof(address), 5000) != NULL);
+	CHECK(guasi__connect(h, (void *) 2, NULL, 0, client, (struct sockaddr *) &address, sizeof(address), 60000) != NULL);
 	CHECK(guasi_fetch(h, fetched, 2, 2, -1) == 2);
 	server = -1;
 	for (int i = 0; i < 2; i++) {
@@ -161,10 +161,17 @@ static void sockets(guasi_t h, int extra)
 	close(client);
 	close(server);
 	close(listener);
+	/* A port that is taken, so that nobody else listens there, and at which nobody listens. */
+	listener = socket(AF_INET, SOCK_STREAM | extra, 0);
+	address.sin_port = 0;
+	length = sizeof(address);
+	CHECK(bind(listener, (struct sockaddr *) &address, sizeof(address)) == 0);
+	CHECK(getsockname(listener, (struct sockaddr *) &address, &length) == 0);
 	client = socket(AF_INET, SOCK_STREAM | extra, 0);
-	CHECK(result_of(h, guasi__connect(h, P, client, (struct sockaddr *) &address, sizeof(address), 1000)) == -1);
+	CHECK(result_of(h, guasi__connect(h, P, client, (struct sockaddr *) &address, sizeof(address), 60000)) == -1);
 	CHECK(errno == ECONNREFUSED);
 	close(client);
+	close(listener);
 
 	/* Datagrams carry addresses. */
 	pair[0] = socket(AF_INET, SOCK_DGRAM | extra, 0);
@@ -176,8 +183,8 @@ static void sockets(guasi_t h, int extra)
 	length = sizeof(peer);
 	memset(&peer, 0, sizeof(peer));
 	CHECK(result_of(h, guasi__sendto(h, P, pair[1], "datagram", 8, 0, (struct sockaddr *) &address, sizeof(address),
-					 100)) == 8);
-	CHECK(result_of(h, guasi__recvfrom(h, P, pair[0], buffer, 100, 0, (struct sockaddr *) &peer, &length, 1000)) == 8);
+					 60000)) == 8);
+	CHECK(result_of(h, guasi__recvfrom(h, P, pair[0], buffer, 100, 0, (struct sockaddr *) &peer, &length, 60000)) == 8);
 	CHECK(length == sizeof(peer) && peer.sin_family == AF_INET && peer.sin_port != 0);
 	CHECK(result_of(h, guasi__recvfrom(h, P, pair[0], buffer, 100, 0, (struct sockaddr *) &peer, &length, 0)) == -1);
 	CHECK(errno == ETIMEDOUT);

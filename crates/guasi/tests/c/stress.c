@@ -100,11 +100,12 @@ static void *fetcher(void *argument)
 /* A thread of the program that gets the program's signals. */
 static void *annoyer(void *argument)
 {
-	while (__atomic_load_n(&done, __ATOMIC_ACQUIRE) < total) {
+	/* Once at least, even if everything is done before it is run. */
+	do {
 		kill(getpid(), SIGUSR1);
 		pthread_kill(*(pthread_t *) argument, SIGUSR2);
 		usleep(500);
-	}
+	} while (__atomic_load_n(&done, __ATOMIC_ACQUIRE) < total);
 	return NULL;
 }
 
@@ -214,12 +215,13 @@ int main(int argc, char **argv)
 	CHECK(data_fd >= 0 && ftruncate(data_fd, 256 * 512) == 0);
 
 	if (!(flags & GUASI_ONE_THREAD)) {
-		/* The second and third round may not need more memory than the first: nothing leaks. */
+		/* The second and third round may not need more memory than the first: nothing leaks. What threads keep
+		 * in their caches depends on who ran when; a leak of every request would be tens of megabytes. */
 		one_round(flags);
 		before = mallinfo2().uordblks;
 		one_round(flags);
 		one_round(flags);
-		CHECK(mallinfo2().uordblks < before + 64 * 1024);
+		CHECK(mallinfo2().uordblks < before + 1024 * 1024);
 		CHECK(__atomic_load_n(&signals_seen, __ATOMIC_RELAXED));
 	}
 	cancel_race(flags, total / 200);

@@ -270,6 +270,7 @@ mod tests {
         let setup = Setup { job: &job, slots, depth: 4, files: 1, names: &[] };
         let mut paced = Paced::make("iops:1000", Box::new(Slow::default()), &setup, Clock::monotonic()).unwrap();
         let (mut done, mut completed) = (Vec::new(), 0);
+        let began_ns = sys::clock::monotonic_ns();
         while completed < 40 {
             while let Some(slot) = free.pop() {
                 let kind = OpKind::Io(Direction::Read);
@@ -280,6 +281,9 @@ mod tests {
             completed += done.len();
             free.extend(done.drain(..).map(|completion| completion.slot));
         }
+        let took_ns = sys::clock::monotonic_ns() - began_ns;
+        // The first ten go at once: the burst.
+        assert!(took_ns >= 20_000_000, "40 ops at 1000 a second in {took_ns} ns");
         let wrong = Paced::make("often", Box::new(Slow::default()), &setup, Clock::monotonic()).map(drop).unwrap_err();
         assert!(wrong.to_string().contains("not a pacing method"), "{wrong}");
     }
