@@ -67,7 +67,7 @@ sed "s#working-directory .*#working-directory $work/glusterd#" /etc/glusterfs/gl
 gluster() { on_server gluster --mode=script "$@"; }
 
 on_server glusterd --volfile="$work/glusterd.vol" --pid-file="$work/glusterd.pid" --log-file="$work/glusterd.log"
-wait_for 20 "waited for glusterd" gluster volume info
+wait_for 120 "waited for glusterd" gluster volume info
 bricks=()
 for n in $(seq "$replicas"); do bricks+=("$address:$work/bricks/$n"); done
 replica=(); [ "$replicas" = 1 ] || replica=(replica "$replicas")
@@ -89,7 +89,7 @@ listening() { ip netns exec $server "$work/enter" gluster --mode=script volume s
 case \$1 in
   kill-brick) p=\$(pid); kill -KILL "\$p"; while kill -0 "\$p" 2> /dev/null; do sleep .05; done ;;
   start-brick) ip netns exec $server "$work/enter" gluster --mode=script volume start gv0 force > /dev/null
-    for _ in \$(seq 100); do listening "\$@" && exit 0; sleep .1; done; echo "brick \$2 does not come back" >&2; exit 1 ;;
+    for _ in \$(seq 600); do listening "\$@" && exit 0; sleep .1; done; echo "brick \$2 does not come back" >&2; exit 1 ;;
   silence) kill -STOP "\$(pid)" ;;
   resume) kill -CONT "\$(pid)" ;;
   *) echo "usage: rig kill-brick|start-brick|silence|resume N" >&2; exit 2 ;;
@@ -98,7 +98,7 @@ RIG
 chmod +x "$work/rig"
 bricks_online() { local n; for n in $(seq "$replicas"); do
   gluster volume status gv0 | grep -A1 "bricks/$n" | grep -qE ' Y +[0-9]+ *$' || return 1; done; }
-wait_for 20 "waited for the bricks" bricks_online
+wait_for 120 "waited for the bricks" bricks_online
 
 for n in $(seq "$lanes"); do mkdir -p "$GLUSTER_MOUNTS/$n"; done
 # `ip netns exec` gives its command a mount table of its own: the mounts are made inside, and end with it.
@@ -108,7 +108,7 @@ ip netns exec "$client" bash -c '
   for at in "$GLUSTER_MOUNTS"/*; do
     glusterfs --volfile-server="$GLUSTER_SERVER" --volfile-id="$GLUSTER_VOLUME" --direct-io-mode=enable \
       --log-file="$GLUSTER_MOUNTS/../mount.log" "$at" || exit 99
-    for _ in $(seq 100); do grep -q " $at fuse" /proc/mounts && break; sleep .1; done
+    for _ in $(seq 1200); do grep -q " $at fuse" /proc/mounts && break; sleep .1; done
     grep -q " $at fuse" /proc/mounts || { echo "gluster-volume.sh: $at is not mounted" >&2; exit 99; }
   done
   status=0; "$@" || status=$?
