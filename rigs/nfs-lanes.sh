@@ -28,7 +28,8 @@
 # Output is COMMAND's, and so is the exit status; 99 if the rig itself fails, with the reason.
 #
 # Nothing on this machine changes, and no right is needed that the files of COMMAND do not ask for.
-# Needs of Debian: user-mode-linux nfs-kernel-server rpcbind kmod iproute2, and dmsetup e2fsprogs for FS=ext4.
+# Needs of Debian: user-mode-linux nfs-kernel-server rpcbind kmod iproute2; dmsetup e2fsprogs for FS=ext4; gcc on processors
+# with AMX.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -67,7 +68,12 @@ outside() {
   # The kernel keeps its memory in a file: in memory if it fits there, else on disk.
   local memory=/dev/shm
   [ "$(available_kb $memory)" -gt "$(to_kb "$RIG_MEM")" ] || memory=$work
-  TMPDIR=$memory linux.uml mem="$RIG_MEM" root=/dev/root rootfstype=hostfs rootflags=/ ro init="$work/bin/boot" \
+  local preload=
+  if grep -qw amx_tile /proc/cpuinfo; then
+    preload=$work/xstate.so
+    cc -O1 -shared -fPIC -o "$preload" "$(dirname "$(realpath "$0")")/uml-xstate.c" || refuse "cc cannot build uml-xstate.c"
+  fi
+  LD_PRELOAD=$preload TMPDIR=$memory linux.uml mem="$RIG_MEM" root=/dev/root rootfstype=hostfs rootflags=/ ro init="$work/bin/boot" \
     con=null con0=null,fd:1 quiet < /dev/null > "$work/console" 2>&1 &
   uml=$!
   local deadline=$((SECONDS + ${RIG_TIMEOUT:-300})) late=
