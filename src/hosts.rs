@@ -58,7 +58,8 @@ pub fn join(interrupt: &Interrupt) -> anyhow::Result<Joined> {
 fn team(interrupt: &Interrupt) -> Result<Team, String> {
     let host = sys::process::host().name;
     let machine = hosts::team::machine(&host);
-    let identity = Identity { host, machine, version: version().into() };
+    let grace = launch::grace(|name| std::env::var(name).ok());
+    let identity = Identity { host, machine, version: version().into(), grace };
     let flags = Flags { signalled: interrupt.signalled.clone(), stop: interrupt.stop.clone() };
     let connect = || hosts::mpi::Mpi::join().map_err(|error| format!("MPI cannot be initialised: error {error}"));
     Team::join(connect, identity, flags, monotonic_ns)
@@ -66,7 +67,8 @@ fn team(interrupt: &Interrupt) -> Result<Team, String> {
 
 #[cfg(not(feature = "mpi"))]
 fn team(_interrupt: &Interrupt) -> Result<Team, String> {
-    let _ = (Flags::default(), Identity { host: String::new(), machine: 1, version: version().into() });
+    let grace = launch::grace(|_| None);
+    let _ = (Flags::default(), Identity { host: String::new(), machine: 1, version: version().into(), grace });
     Err(NO_MPI.into())
 }
 

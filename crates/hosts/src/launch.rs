@@ -1,5 +1,7 @@
 //! Whether this process is one of many that mpirun or srun has started, told from the environment.
 
+use std::time::Duration;
+
 /// What the launcher says of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
@@ -27,6 +29,13 @@ pub fn launched(get: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     })
 }
 
+/// How long the launcher leaves its processes between SIGTERM and SIGKILL: Open MPI's parameter, or its default of a second.
+/// `get` reads a variable of the environment.
+pub fn grace(get: impl Fn(&str) -> Option<String>) -> Duration {
+    let seconds = get("OMPI_MCA_odls_base_sigkill_timeout").and_then(|text| text.parse::<u32>().ok());
+    Duration::from_secs(seconds.unwrap_or(1).max(1).into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +52,13 @@ mod tests {
         let srun = &[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_NTASKS", "2")];
         assert_eq!(told(srun), Some(Launched { rank: 1, ranks: 2 }));
         assert_eq!(told(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "16")]), None, "a batch script itself");
+    }
+
+    #[test]
+    fn the_time_between_the_signals_is_a_second_or_what_mpirun_was_told() {
+        for (value, seconds) in [(None, 1), (Some("5"), 5), (Some("0"), 1), (Some("soon"), 1)] {
+            let get = |name: &str| value.filter(|_| name == "OMPI_MCA_odls_base_sigkill_timeout").map(str::to_owned);
+            assert_eq!(grace(get), Duration::from_secs(seconds), "{value:?}");
+        }
     }
 }

@@ -7,8 +7,8 @@
 //!   tells everyone, the tree closes over the gap, and an exchange under way begins again without it.
 //! - **Partition.** Whoever has lost its way to the root asks all ranks before it whether they are there. If none is, it is
 //!   the root of those who still hear it: a side that is cut off ends as well, and only one that counts reports.
-//! - **Urgency.** mpirun ends a run by SIGTERM, and a second later by SIGKILL. There is no time to find out who still
-//!   lives: everyone sends what it has to the two lowest ranks, and the lower one that lives makes the best of it.
+//! - **Urgency.** mpirun ends a run by SIGTERM, and a second later (its default) by SIGKILL. There is no time to find out who
+//!   still lives: everyone sends what it has to the two lowest ranks, and the lower one that lives makes the best of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,10 +28,10 @@ const ASLEEP_NS: u64 = 1_000_000_000;
 const CALLED_NS: u64 = 1_500_000_000;
 /// Round trips of a comparison of clocks.
 const ROUND_TRIPS: u32 = 40;
-/// How long after the signal the root waits for what the others have: the rest of mpirun's second is for writing it.
-const URGENT_NS: u64 = 600_000_000;
+/// How much of the time between the two signals the root waits for what the others have: the rest is for writing it.
+const URGENT_PERCENT: u64 = 60;
 /// The same for the next rank, should the root be the one that is lost.
-const UNDERSTUDY_NS: u64 = 700_000_000;
+const UNDERSTUDY_PERCENT: u64 = 70;
 
 /// Beyond so many ranks nobody keeps a way to each of them open, for want of descriptors (`ulimit -n` is often 1024).
 const STAR: u32 = 900;
@@ -90,6 +90,8 @@ pub struct Member {
     troubles: Vec<Trouble>,
     stopped: bool,
     urgent_ns: Option<u64>,
+    /// Between the two signals that end a run.
+    grace_ns: u64,
     partials: BTreeMap<u32, Vec<u8>>,
     partial_sent: bool,
 
@@ -164,10 +166,16 @@ impl Member {
             troubles: Vec::new(),
             stopped: false,
             urgent_ns: None,
+            grace_ns: 1_000_000_000,
             partials: BTreeMap::new(),
             partial_sent: false,
             out,
         }
+    }
+
+    /// The same rank, whose launcher sends SIGKILL so long after SIGTERM; a second unless this is called.
+    pub fn with_grace(self, grace_ns: u64) -> Member {
+        Member { grace_ns, ..self }
     }
 
     /// Whether this rank speaks for all: it is the lowest one that is left.
@@ -571,19 +579,19 @@ impl Member {
         let lost = |rank: &u32| self.suspects.contains(rank);
         let known = (0..self.size).all(|rank| self.partials.contains_key(&rank) || lost(&rank));
         let my_turn = match self.me {
-            0 => all || known || since_ns >= URGENT_NS,
+            0 => all || known || since_ns >= self.grace_ns / 100 * URGENT_PERCENT,
             1 => {
                 let enough = self.is_enough(self.partials.keys().copied());
-                enough && !self.partials.contains_key(&0) && since_ns >= UNDERSTUDY_NS
+                enough && !self.partials.contains_key(&0) && since_ns >= self.grace_ns / 100 * UNDERSTUDY_PERCENT
             }
             _ => false,
         };
         my_turn.then(|| std::mem::take(&mut self.partials))
     }
 
-    /// Whether nothing more is to be expected from anybody: the others have had more than their second.
+    /// Whether nothing more is to be expected from anybody: the others have had more than their time.
     pub fn is_past_hope(&self, now_ns: u64) -> bool {
-        self.urgent_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > 2_000_000_000)
+        self.urgent_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > 2 * self.grace_ns)
     }
 
     // ---- what comes in ----

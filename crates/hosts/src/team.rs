@@ -52,6 +52,8 @@ pub struct Identity {
     pub machine: u64,
     /// The program's version: all ranks must have the same.
     pub version: String,
+    /// How long its launcher leaves it between SIGTERM and SIGKILL: see [`grace`](crate::launch::grace).
+    pub grace: Duration,
 }
 
 /// The flags that the courier shares with the rest of the program.
@@ -107,13 +109,13 @@ impl Team {
         now_ns: impl Fn() -> u64 + Send + std::marker::Sync + 'static,
     ) -> Result<Team, String> {
         let (tell, told) = sync_channel(1);
-        let machine = identity.machine;
+        let (machine, grace_ns) = (identity.machine, identity.grace.as_nanos() as u64);
         let courier = std::thread::Builder::new().name("courier".into()).spawn(move || {
             let mut link = match connect() {
                 Ok(link) => link,
                 Err(error) => return drop(tell.send(Err(error))),
             };
-            let member = Member::new(link.rank(), link.size(), machine, now_ns());
+            let member = Member::new(link.rank(), link.size(), machine, now_ns()).with_grace(grace_ns);
             let shared =
                 Shared { member: Mutex::new(member), now_ns: Box::new(now_ns), flags, leaving: AtomicU8::new(STAYS) };
             let shared = Arc::new(shared);
