@@ -104,9 +104,10 @@ wire_bytes() { # wire_bytes HOST ADDRESS: received and sent by the interface tow
   on "$1" cat "/sys/class/net/$device/statistics/rx_bytes" "/sys/class/net/$device/statistics/tx_bytes" 2> /dev/null |
     tr '\n' ' ' | sed "s/^/$device /"
 }
-wire_gbps() { # wire_gbps BEFORE AFTER SECONDS: what carried data, in its direction; on lo all is sent and received
-  awk -v before="$1" -v after="$2" -v seconds="$3" -v rw="$RW" 'BEGIN {
-    if (split(before, a, " ") < 3 || split(after, b, " ") < 3 || seconds <= 0) { print "-"; exit }
+# What carried data of a whole load, ramp included, in its direction; on lo all is sent and received.
+wire_gbps() { # wire_gbps BEFORE AFTER
+  awk -v before="$1" -v after="$2" -v seconds=$((FIO_RAMP_TIME + TEST_TIME)) -v rw="$RW" 'BEGIN {
+    if (split(before, a, " ") < 3 || split(after, b, " ") < 3) { print "-"; exit }
     rx = b[2] - a[2]; tx = b[3] - a[3]
     bytes = a[1] == "lo" ? tx : rw ~ /read$/ ? rx : rw ~ /write$/ ? tx : rx + tx
     printf "%.1f", bytes * 8 / 1e9 / seconds
@@ -138,12 +139,31 @@ pacer_period() { # the mean of the reactors' periods, where the method has one
     END { if (sum) printf "%.2f", sum / n / 1000; else printf "-" }' "$out/stats"
 }
 
+# What the target has carried out. A load is looked at once it has begun, which may take as long as it likes: its own time is
+# counted from there. A target that cannot be asked is not waited for.
+completed() {
+  rpc nvmf_get_stats 2>> "$out/rpc.log" |
+    awk '/"completed_nvme_io"/ { gsub(/[^0-9]/, ""); sum += $0 } END { print sum + 0 }'
+}
+await_load() { # await_load COMPLETED-BEFORE
+  local pid now
+  while now=$(completed) && [ "$now" = "$1" ]; do
+    for pid in "${loads[@]}"; do kill -0 "$pid" 2> /dev/null || return 0; done
+    sleep .1
+  done
+}
+
 pause() { local left; for ((left = $1; left > 0; left--)); do sleep 1; echo -n . >&2; done; }
 
 run_test() {
-  local host address addresses=() at=0 pid failed= args
+  local host address addresses=() at=0 pid failed= args before
   read -ra addresses <<< "$TARGET_ADDRS"
   : > "$out/stats"; : > "$out/rpc.log"; loads=()
+  for host in $HOSTS; do
+    wire_bytes "$host" "${addresses[$((at % ${#addresses[@]}))]}" > "$out/wire-before-$host"; at=$((at + 1))
+  done
+  before=$(completed) || before=
+  at=0
   for host in $HOSTS; do
     address=${addresses[$((at % ${#addresses[@]}))]}; at=$((at + 1))
     mapfile -t args < <(jobs_for "$address")
@@ -153,22 +173,17 @@ run_test() {
       > "$out/fio-$host.terse" 2> "$out/fio-$host.log" &
     loads+=($!)
   done
+  await_load "$before"
   pause "$FIO_RAMP_TIME"
   watch_l3 $((TEST_TIME > 2 ? TEST_TIME / 2 : 1))
-  at=0
-  for host in $HOSTS; do
-    wire_bytes "$host" "${addresses[$((at % ${#addresses[@]}))]}" > "$out/wire-before-$host"; at=$((at + 1))
-  done
-  local began=$EPOCHREALTIME third=$((TEST_TIME / 5)) rest
+  local third=$((TEST_TIME / 5)) rest
   for _ in 1 2 3; do pause "$third"; sample; done
   rest=$((TEST_TIME - 3 * third - 1)); pause $((rest > 0 ? rest : 0))
-  at=0
+  for pid in "${loads[@]}"; do wait "$pid" || failed=1; done
+  loads=() at=0
   for host in $HOSTS; do
     wire_bytes "$host" "${addresses[$((at % ${#addresses[@]}))]}" > "$out/wire-after-$host"; at=$((at + 1))
   done
-  seconds=$(awk "BEGIN { print ${EPOCHREALTIME/,/.} - ${began/,/.} }")
-  for pid in "${loads[@]}"; do wait "$pid" || failed=1; done
-  loads=()
   echo '!' >&2
   [ -z "$failed" ] || { cat "$out"/fio-*.log >&2; fail "a load failed"; }
 }
@@ -195,7 +210,7 @@ print_report() {
   for host in $HOSTS; do
     read -r kiops gbps lat dev <<< "$(figures_of "$out/fio-$host.terse")" || true
     [ -n "$dev" ] || fail "$host did no I/O: $(tail -n 1 "$out/fio-$host.log")"
-    wire=$(wire_gbps "$(cat "$out/wire-before-$host")" "$(cat "$out/wire-after-$host")" "$seconds")
+    wire=$(wire_gbps "$(cat "$out/wire-before-$host")" "$(cat "$out/wire-after-$host")")
     row "$host" "$kiops" "$gbps" "$lat" "$wire"
     total_lat=$(calc "($total_lat * $total_kiops + $lat * $kiops) / ($total_kiops + $kiops + 1e-9)")
     total_kiops=$(calc "$total_kiops + $kiops"); total_bw=$(calc "$total_bw + $gbps")

@@ -1,24 +1,27 @@
 //! compat/test.sh: the prototype's driver and its tables, on a target of its own.
 
 mod common;
+use common::served::free_port;
 use common::*;
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A configuration on an address, and a port that is free there now.
-fn configuration_on(directory: &Path, address: &str) -> (String, String) {
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(root.join("configs/null_16_num_buffers.json")).expect("a configuration");
-    let path =
-        file(directory, "config.json", text.replace("\"4420\"", &format!("\"{port}\"")).replace("127.0.0.1", address));
-    (path.display().to_string(), port.to_string())
+/// A shipped configuration with other texts in it, and on a port of its own.
+fn changed(directory: &Path, name: &str, changes: &[(&str, &str)]) -> (String, String) {
+    let port = free_port().to_string();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(name);
+    let mut text = std::fs::read_to_string(shipped).expect("a configuration");
+    for (from, to) in changes.iter().chain(&[("\"4420\"", format!("\"{port}\"").as_str())]) {
+        assert!(text.contains(from), "{from} is not in {name}");
+        text = text.replace(from, to);
+    }
+    (file(directory, "config.json", text).display().to_string(), port)
 }
 
 fn configuration(directory: &Path) -> (String, String) {
-    configuration_on(directory, "127.0.0.1")
+    changed(directory, "null_16_num_buffers.json", &[])
 }
 
 fn test_sh(directory: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
@@ -31,7 +34,8 @@ fn drive(command: &mut Command, directory: &Path, variables: &[(&str, &str)]) ->
     command
         .env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll"))
         .env("RPC_SOCKET", directory.join("rpc.sock"))
-        .envs([("TEST_TIME", "1"), ("FIO_RAMP_TIME", "0"), ("IO_SIZE", "128k"), ("RW", "randread")])
+        // Long enough that some of it is I/O wherever the machine stands still for a while.
+        .envs([("TEST_TIME", "3"), ("FIO_RAMP_TIME", "0"), ("IO_SIZE", "128k"), ("RW", "randread")])
         .envs(variables.iter().copied())
         .output()
         .expect("bash runs it")
@@ -61,7 +65,7 @@ fn one_load_prints_the_prototypes_table() {
         &lines[..6],
         [
             "Test parameters",
-            "Time        : 1",
+            "Time        : 3",
             "Read/write  : randread",
             "Queue depth : 32",
             "IO size     : 128k",
@@ -84,8 +88,16 @@ fn the_basic_test_prints_a_line_for_each_depth() {
         return;
     }
     let place = directory();
-    let (config, port) = configuration(place.path());
-    let variables = [("CONFIG", config.as_str()), ("TARGET_PORT", &port), ("QD_LIST", "4 256"), ("TEST_TIME", "5")];
+    // On drives most of which are slow, so that what is in flight there is seen whenever one looks.
+    let slow = [("_latency\": 1000", "_latency\": 50000")];
+    let (config, port) = changed(place.path(), "split3_delay_num_buffers.json", &slow);
+    let variables = [
+        ("CONFIG", config.as_str()),
+        ("TARGET_PORT", &port),
+        ("FIO_JOB", "fio-48ns"),
+        ("QD_LIST", "4 256"),
+        ("TEST_TIME", "6"),
+    ];
     let output = test_sh(place.path(), &variables, &["basic_test"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
@@ -96,11 +108,9 @@ fn the_basic_test_prints_a_line_for_each_depth() {
     assert_eq!(lines.iter().skip(1).map(|cells| cells[0]).collect::<Vec<_>>(), ["4", "256"]);
     let buffers = |row: &[&str]| row[6].split(' ').next().and_then(|number| number.parse::<f64>().ok());
     assert!(lines[1..].iter().all(|row| positive(row[1]) && positive(row[3])), "{text}");
-    assert!(buffers(&lines[1]).is_some_and(|buffers| buffers <= 4.0), "no more than the depth: {text}");
-    assert!(
-        buffers(&lines[2]).is_some_and(|buffers| (1.0..=96.0).contains(&buffers)),
-        "no more than there are: {text}"
-    );
+    let within = |row: &[&str], range: RangeInclusive<f64>| buffers(row).is_some_and(|mean| range.contains(&mean));
+    assert!(within(&lines[1], 1.0..=12.0), "no more than the depth of three jobs: {text}");
+    assert!(within(&lines[2], 12.0..=96.0), "no more than there are: {text}");
 }
 
 /// What perf prints on machines that count, hybrid ones too, and on such as do not.
@@ -143,7 +153,7 @@ fn hosts_are_driven_by_ssh() {
         return;
     }
     let place = directory();
-    let (config, port) = configuration_on(place.path(), "10.78.0.1");
+    let (config, port) = changed(place.path(), "null_16_num_buffers.json", &[("127.0.0.1", "10.78.0.1")]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let on_hosts = |hosts: &str| {
         let mut rig = Command::new(root.join("rigs/ssh-hosts.sh"));
@@ -163,8 +173,8 @@ fn hosts_are_driven_by_ssh() {
     let (h1, h2, total) = (row("h1"), row("h2"), row("Total"));
     for host in [&h1, &h2] {
         assert!(host.iter().all(|&number| number > 0.0), "{text}");
-        // The counters are read at moments of their own: of a load that was slow to begin they see a part.
-        assert!(host[3] < 3.0 * host[1], "what its interface has carried: {text}");
+        // As much as the load, and what carries it; the load's own time may be longer than it was asked for.
+        assert!((0.5..3.0).contains(&(host[3] / host[1])), "what its interface has carried: {text}");
     }
     assert!((total[1] - h1[1] - h2[1]).abs() < 0.2 && (total[3] - h1[3] - h2[3]).abs() < 0.2, "{text}");
 

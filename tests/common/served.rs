@@ -1,9 +1,11 @@
 //! A `plimsoll serve` of a test's own, ended with it.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
@@ -12,6 +14,25 @@ use super::{plimsoll, run, stderr, succeed};
 /// The subsystem of targets given in one line.
 pub const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
 
+/// A free port for what listens later, or again: below those that the system hands out, so that nobody gets it unasked.
+pub fn free_port() -> u16 {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let at = std::process::id().wrapping_mul(97).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + (at % 10_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A port where nobody listens or can begin to: a connection comes from it, for as long as what is returned lives.
+pub fn closed_port() -> (u16, impl Sized) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let stream = TcpStream::connect(listener.local_addr().expect("its port")).expect("it listens");
+    (stream.local_addr().expect("its port").port(), (listener, stream))
+}
+
 /// A target that is ready; ended when dropped.
 pub struct Served {
     child: Child,
@@ -19,8 +40,6 @@ pub struct Served {
     socket: PathBuf,
     /// What it was started with.
     arguments: Vec<String>,
-    /// Where it listened when it was killed.
-    killed_at: Option<u16>,
     /// Lines that it printed until its control socket was named.
     pub said: Vec<String>,
 }
@@ -48,23 +67,20 @@ impl Served {
             }
             said.push(line.trim_end().to_string());
             if line.starts_with("Control: ") {
-                return Served { child, stdout, socket, arguments, killed_at: None, said };
+                return Served { child, stdout, socket, arguments, said };
             }
         }
     }
 
     /// Ends it as a crash does: kill -9.
     pub fn kill(&mut self) {
-        self.killed_at = Some(self.port());
         self.child.kill().expect("it runs");
         self.child.wait().expect("its end");
     }
 
-    /// Starts one that was killed again, on the same port.
+    /// Starts one that was killed again: where it was, if it was one to [restart](Served::one_to_restart).
     pub fn restart(&mut self) {
-        let port = self.killed_at.expect("it was killed");
-        let arguments: Vec<String> =
-            self.arguments.iter().map(|word| word.replace("127.0.0.1:0", &format!("127.0.0.1:{port}"))).collect();
+        let arguments = std::mem::take(&mut self.arguments);
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
         *self = Served::start(self.socket.parent().expect("a directory"), &words);
     }
@@ -72,6 +88,12 @@ impl Served {
     /// One device or several given in one line, on a free port of loopback.
     pub fn one_line(directory: &Path, arguments: &[&str]) -> Served {
         Served::start(directory, &[arguments, &["--listen", "127.0.0.1:0"]].concat())
+    }
+
+    /// The same on a port that it finds free when it comes again.
+    pub fn one_to_restart(directory: &Path, arguments: &[&str]) -> Served {
+        let listen = format!("127.0.0.1:{}", free_port());
+        Served::start(directory, &[arguments, &["--listen", &listen]].concat())
     }
 
     /// Its control socket.
