@@ -98,7 +98,7 @@ case \$command in
   unshape) on_switch tc qdisc del dev "\$(port)" root; ip netns exec "\$space" tc qdisc del dev eth0 root ;;
   cut) on_switch ip link set "\$(port)" down ;;
   plug) on_switch ip link set "\$(port)" up
-    for _ in \$(seq 100); do # the link is up some time after it was told to be
+    for _ in \$(seq 600); do # the link is up some time after it was told to be
       case \$(ip -n "\$space" link show eth0) in *"state UP"*) exit ;; esac
       sleep .1
     done ;;

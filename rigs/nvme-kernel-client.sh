@@ -10,7 +10,7 @@
 #   RIG_MODULES more modules of the kernel: RIG_MODULES="ext4 dm-mod"
 #   RIG_KERNEL  a kernel (bzImage) with everything built in, in place of Debian's: rigs/nvme-auth-kernel.sh makes one
 #   RIG_ACCEL=tcg    software emulation, which works everywhere; or kvm
-#   RIG_TIMEOUT=300   seconds, then the guest is ended and the status is 124
+#   RIG_TIMEOUT=1200  seconds, then the guest is ended and the status is 124
 #   RIG_CACHE   where the kernel is kept, which is downloaded once: /var/cache/plimsoll-rigs, or ~/.cache/plimsoll-rigs
 #
 # Output is SCRIPT's, as it comes, and so is the exit status; 99 if the guest itself fails, with its last words. What is
@@ -112,7 +112,7 @@ esac
 mkfifo "$work/console"
 status=99
 # The background takes no standard input of its own accord.
-timeout --foreground "${RIG_TIMEOUT:-300}" qemu-system-x86_64 "${accelerate[@]}" -smp "${RIG_CPUS:-2}" -m "${RIG_MEM:-768}" \
+timeout --foreground "${RIG_TIMEOUT:-1200}" qemu-system-x86_64 "${accelerate[@]}" -smp "${RIG_CPUS:-2}" -m "${RIG_MEM:-768}" \
   -display none -monitor none -serial stdio -no-reboot -kernel "$kernel" -initrd "$work/initrd" \
   -append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check" \
   -netdev user,id=n0 -device virtio-net-pci,netdev=n0,romfile= <&0 > "$work/console" 2>&1 &
@@ -125,6 +125,6 @@ while IFS= read -r line; do
     *) if [ -n "${begun:-}" ]; then printf '%s\n' "$line"; else printf '%s\n' "$line" >> "$work/before"; fi ;;
   esac
 done < "$work/console"
-wait "$guest" || { ended=$?; [ "$ended" != 124 ] || { echo "nvme-kernel-client.sh: ended after ${RIG_TIMEOUT:-300} s" >&2; exit 124; }; }
+wait "$guest" || { ended=$?; [ "$ended" != 124 ] || { echo "nvme-kernel-client.sh: ended after ${RIG_TIMEOUT:-1200} s" >&2; exit 124; }; }
 [ "$status" != 99 ] || { echo "nvme-kernel-client.sh: the guest failed:" >&2; tail -n 20 "$work/before" >&2; }
 exit "$status"

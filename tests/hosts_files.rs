@@ -70,7 +70,7 @@ fn many_files(place: &Path) {
 }
 
 fn sweeps(place: &Path) {
-    let job = ["sweep", "--ioengine=null", "--total-iodepth=2,4,16", "--time=5s", "--json"];
+    let job = ["sweep", "--ioengine=null", "--total-iodepth=2,4,16", "--time=8s", "--json"];
     let result = json(&succeed(place, 4, &job));
     assert_eq!(result["ranks"], serde_json::json!(["a", "b", "c", "d"]));
     let target = result["target"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn sweeps(place: &Path) {
     // On a file that all share, and with a scratch file on each host.
     file(place, "data", vec![7; 1 << 20]);
     let result =
-        json(&succeed(place, 4, &["sweep", "--ioengine=psync", "--iodepth=1,2", "--time=3s", "--json", "data"]));
+        json(&succeed(place, 4, &["sweep", "--ioengine=psync", "--iodepth=1,2", "--time=6s", "--json", "data"]));
     let clones: Vec<&Value> =
         result["curves"][0]["points"].as_array().unwrap().iter().map(|point| &point["job"]["clones"]).collect();
     assert_eq!(clones, [&Value::from(4), &Value::from(8)], "stated for each rank");
@@ -137,7 +137,9 @@ fn driver(place: &Path) {
     assert_eq!(made, expected, "the original's directories");
     assert!(text.contains("\n24 threads finished out of 24 \ntransfer-rate: "), "{text}");
     let (mbps, fps, iops) = (closing(&text, "transfer-rate:"), closing(&text, "file-rate:"), closing(&text, "IOPS:"));
-    assert!((iops / fps - 2.0).abs() < 0.01 && (fps * 8.0 / 1024.0 / mbps - 1.0).abs() < 0.01, "{text}");
+    // Printed with two decimals, of which rates of a slow machine lose more.
+    let same = |a: f64, b: f64| (a - b).abs() < 0.01 * b + 0.02;
+    assert!(same(iops, 2.0 * fps) && same(mbps, fps * 8.0 / 1024.0), "{text}");
 
     // What was made is read, overwritten and removed; a gun of one's own starts it.
     let gun = mount.join("gun");

@@ -1,7 +1,7 @@
 //! What users of `ioengine=nvme_tcp` are told when a namespace cannot be reached, or would be destroyed.
 
 mod common;
-use common::served::{NQN, Served};
+use common::served::{NQN, Served, closed_port};
 use common::*;
 
 const HOST: &str = "nqn.2016-06.io.spdk:host1";
@@ -16,8 +16,7 @@ fn what_cannot_be_reached_is_one_line_that_says_what_there_is() {
     let place = directory();
     let served = Served::one_line(place.path(), &["--mem", "8m", "--null", "1g", "--allow-host", HOST]);
     let port = served.port();
-    let closed =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|bound| bound.local_addr()).expect("a port").port();
+    let (closed, _taken) = closed_port();
     let at = |port: u16, rest: &str| format!("--filename=trtype=tcp traddr=127.0.0.1 trsvcid={port} {rest}");
     let other = "nqn.2016-06.io.spdk:other";
     for (filename, host, parts) in [

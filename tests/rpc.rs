@@ -260,18 +260,20 @@ fn each_queue_pair_has_its_peer() {
     load.args(["run", "--name=x", "--ioengine=nvme_tcp", "--rw=read", "--bs=4k", "--time_based", "--runtime=600"]);
     load.args(["--eta=never", "--nr_io_queues=3", "--iodepth=4", &served.filename(1)]);
     let mut load = load.stdout(Stdio::null()).spawn().expect("it starts");
-    let queues = loop {
+    let mine = loop {
         let queues = served.rpc(&["nvmf_subsystem_get_qpairs", &nqn()]);
-        // The files were looked at by another controller before.
-        if queues.as_array().is_some_and(|queues| queues.iter().any(|queue| queue["qid"] == 3)) {
-            break queues;
+        let queues = queues.as_array().expect("an array");
+        // The files were looked at by another controller before, which may be on its way out: this is the last one.
+        let of_last = |queue: &&Value| queue["cntlid"] == queues[queues.len() - 1]["cntlid"];
+        let mine: Vec<Value> = queues.iter().filter(of_last).cloned().collect();
+        if mine.len() == 4 {
+            break mine;
         }
         assert!(load.try_wait().expect("its status").is_none(), "it has ended");
     };
     load.kill().and_then(|()| load.wait()).expect("its end");
-    let last = queues.as_array().and_then(|queues| queues.last()).expect("one").clone();
-    let mine = queues.as_array().expect("an array").iter().filter(|queue| queue["cntlid"] == last["cntlid"]);
     let (ids, ports): (Vec<_>, std::collections::BTreeSet<_>) = mine
+        .iter()
         .map(|queue| {
             assert_eq!(queue["peer_address"]["traddr"], "127.0.0.1", "{queue}");
             (queue["qid"].as_u64(), queue["peer_address"]["trsvcid"].as_str().expect("a port").to_string())

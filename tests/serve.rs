@@ -39,12 +39,13 @@ fn what_is_given_in_one_line_is_served_and_says_how_to_use_it() {
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
-    // What it says to type here works as it stands.
+    // What it says to type here works as it stands, if not for ten seconds.
     let line = served.said.iter().find_map(|line| line.strip_prefix("Here:")).expect("a line to type");
-    let short = format!("{line} --runtime=1 --output-format=json").replace("plimsoll", env!("CARGO_BIN_EXE_plimsoll"));
+    let short = format!("{line} --time_based=0 --number_ios=1000 --output-format=json")
+        .replace("plimsoll", env!("CARGO_BIN_EXE_plimsoll"));
     let output = Command::new("bash").args(["-c", &short]).current_dir(place.path()).output().expect("bash");
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(json(&output)["jobs"][0]["read"]["total_ios"].as_u64() > Some(0));
+    assert_eq!(json(&output)["jobs"][0]["read"]["total_ios"], 1000);
 
     for nsid in [2, 3] {
         succeed(place.path(), &[&VERIFY[..], &[&served.filename(nsid)]].concat());
@@ -69,17 +70,18 @@ fn a_file_keeps_what_was_written_when_the_target_ends() {
 fn an_end_under_load_waits_for_what_is_in_progress() {
     let place = directory();
     let served = Served::one_line(place.path(), &["--null", "1g"]);
-    let load = plimsoll(place.path())
+    let mut load = plimsoll(place.path())
         .args(["run", "--name=load", "--ioengine=nvme_tcp", "--rw=randread", "--bs=64k", "--iodepth=32", "--eta=never"])
-        .args(["--time_based", "--runtime=30", &served.filename(1)])
+        .args(["--time_based", "--runtime=600", &served.filename(1)])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("the load starts");
-    while served.rpc(&["bdev_get_iostat"])["bdevs"][0]["num_read_ops"].as_u64() < Some(1000) {}
+    while served.rpc(&["bdev_get_iostat"])["bdevs"][0]["num_read_ops"].as_u64() < Some(1000) {
+        assert!(load.try_wait().expect("its status").is_none(), "it has ended");
+    }
     let said = served.end();
     assert_eq!(said, "", "nothing was cut off");
-    let mut load = load;
     load.kill().expect("it is still there: it tries to reconnect");
     load.wait().expect("it ends");
 }
@@ -100,9 +102,15 @@ fn a_second_signal_ends_it_at_once() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the load starts");
-    while served.rpc(&["nvmf_get_stats"])["poll_groups"][0]["pending_bdev_io"].as_u64() == Some(0) {}
+    while served.rpc(&["nvmf_get_stats"])["poll_groups"][0]["pending_bdev_io"].as_u64() == Some(0) {
+        assert!(load.try_wait().expect("its status").is_none(), "it has ended");
+    }
+    let port = served.port();
     served.signal("TERM");
-    // What follows within a quarter of a second counts as the same signal.
+    // What follows within a quarter of a second of its taking effect counts as the same signal.
+    while TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     std::thread::sleep(Duration::from_millis(400));
     served.signal("TERM");
     let (status, ..) = served.wait();

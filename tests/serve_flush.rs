@@ -29,7 +29,8 @@ fn write(block: u64, lbas: u64) -> Command {
 fn what_was_flushed_survives_a_kill_in_the_middle_of_writes() {
     let place = directory();
     let disk = "disk.img";
-    let mut serving = Served::one_line(place.path(), &["--file", disk, "--create", "64m", "--block-size", "4096"]);
+    let mut serving =
+        Served::one_to_restart(place.path(), &["--file", disk, "--create", "64m", "--block-size", "4096"]);
     let lbas = 1;
     let mut durable: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut next = 0;

@@ -54,16 +54,17 @@ fn what_does_not_fit_is_refused_in_one_line() {
 #[test]
 fn a_job_outlives_a_target_that_is_killed_and_started_again() {
     let place = directory();
-    let mut target = Served::one_line(place.path(), &["--file", "disk.img", "--create", "16m"]);
+    let mut target = Served::one_to_restart(place.path(), &["--file", "disk.img", "--create", "16m"]);
     let name = target.filename(1);
     let job = ["run", "--name=j", "--ioengine=nvme_tcp", "--rw=randwrite", "--bsrange=4k-64k", "--iodepth=32"];
     let rest = ["--rate_iops=200", "--verify=crc32c", "--digest_enable=BOTH", "--output-format=json", &name];
-    let job = plimsoll(place.path()).args(job).args(rest).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut job = plimsoll(place.path()).args(job).args(rest).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let written = || {
         let stats: serde_json::Value = target.rpc(&["bdev_get_iostat"]);
         stats["bdevs"][0]["bytes_written"].as_u64().expect("what has been written")
     };
     while written() < 1 << 20 {
+        assert!(job.try_wait().unwrap().is_none(), "it has most of its writes to do yet");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     target.kill();

@@ -6,7 +6,7 @@ mod raw;
 use std::io::Write;
 use std::time::Duration;
 
-use nvmf::device::{Kind as DeviceKind, Latency};
+use nvmf::device::{Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
 use nvmf::pdu::{FatalStatus, H2cData, IcReq, Kind, R2t};
 use nvmf::spec::fabrics::Connect;
 use nvmf::spec::opcode::admin;
@@ -264,7 +264,12 @@ fn units_larger_than_agreed_on() {
 
 #[test]
 fn more_commands_than_the_queue_has_entries() {
-    let served = slow(Options::default(), 500);
+    let served = Served::with(
+        Options::default(),
+        &[("mem", DeviceKind::Memory { bytes: 1 << 20 }), ("bad", DeviceKind::Faulty { base: "mem".into(), seed: 1 })],
+    );
+    let never = Fault { on: FaultOn::All, effect: Effect::Never, one_in: 1, count: None };
+    served.target.set_faults("bad", &[never]).unwrap();
     let (_admin, mut queue) = Host::pair(served.address);
     let mut bytes = Vec::new();
     for cid in 0..129 {
@@ -272,6 +277,7 @@ fn more_commands_than_the_queue_has_entries() {
     }
     queue.send(&bytes);
     assert_eq!(queue.terminated(), (LIMIT, 0));
+    served.target.set_faults("bad", &[]).unwrap();
     served.assert_alive();
     drop((_admin, queue));
     assert_clean(&served);
@@ -372,17 +378,19 @@ fn a_flipped_bit_in_every_byte() {
     assert_clean(&served);
 }
 
+/// How long hosts may stand still here. Those that get on take less, even while they are kept from a processor.
+const SOON: Duration = Duration::from_secs(5);
+
 fn hasty(change: impl FnOnce(&mut Limits)) -> Served {
     let mut options = Options::default();
     change(&mut options.limits);
     slow(options, 100)
 }
 
+/// Slow-loris: nothing, or not enough, within the time for a handshake.
 #[test]
-fn hosts_that_do_not_get_on_are_cut_off() {
-    let soon = Duration::from_millis(300);
-    // Slow-loris: nothing, or not enough, within the time for a handshake.
-    let served = hasty(|limits| limits.handshake = soon);
+fn hosts_that_do_not_get_on_with_the_handshake_are_cut_off() {
+    let served = hasty(|limits| limits.handshake = SOON);
     let mut silent = Host::tcp(served.address);
     let mut hesitant = Host::tcp(served.address);
     hesitant.send(&[0, 0, 128]);
@@ -392,25 +400,33 @@ fn hosts_that_do_not_get_on_are_cut_off() {
     assert!(closed);
     served.assert_alive();
     assert_clean(&served);
-    drop(served);
-    // In the middle of a header, of data in a capsule, of a transfer.
-    let served = hasty(|limits| limits.stall = soon);
+}
+
+/// In the middle of a header, of data in a capsule, of a transfer.
+#[test]
+fn hosts_that_stop_in_the_middle_are_cut_off() {
+    let served = hasty(|limits| limits.stall = SOON);
     let (_admin, mut queue) = Host::pair(served.address);
     let capsule = queue.capsule(&Command { sgl: Sgl::in_capsule(512), ..Host::write_command(1, 0, 512) }, &[3; 512]);
-    for end in [5, 72, 100] {
-        let (mut admin, mut queue) = Host::pair(served.address);
+    let stopped = [5, 72, 100].map(|end| {
+        let (admin, mut queue) = Host::pair(served.address);
         queue.send(&capsule[..end]);
+        (admin, queue)
+    });
+    let _ready = queue.ready(1, 0, 4096);
+    for (mut admin, mut queue) in stopped {
         assert!(queue.is_closed());
         assert!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status.is_ok(), "only that queue");
     }
-    let _ready = queue.ready(1, 0, 4096);
     assert!(queue.is_closed(), "an R2T that is never answered");
     served.assert_alive();
     drop((_admin, queue));
     assert_clean(&served);
-    drop(served);
-    // A host that asks and never reads.
-    let served = hasty(|limits| limits.send_stall = soon);
+}
+
+#[test]
+fn a_host_that_asks_and_never_reads_is_cut_off() {
+    let served = hasty(|limits| limits.send_stall = SOON);
     let (admin, mut queue) = Host::pair(served.address);
     for cid in 0..100 {
         let command = Host::read_command(1, 0, 2048);
@@ -428,7 +444,7 @@ fn a_host_that_falls_silent_loses_its_controller() {
     let served = Served::plain();
     let mut admin = Host::open(served.address, false, false);
     let data = Host::connect_data(0xffff, NQN, HOST).write();
-    let connect = Connect { recfmt: 0, qid: 0, sqsize: 31, cattr: 0, kato_ms: 1 };
+    let connect = Connect { recfmt: 0, qid: 0, sqsize: 31, cattr: 0, kato_ms: 4000 };
     let done = admin.command(connect.command(), &data);
     admin.cntlid = done.result as u16;
     admin.enable();

@@ -358,6 +358,6 @@ pub fn fabrics_command(fctype: u8) -> Command {
 /// Waits for something that another thread brings about; a test that waits for ever is ended by its runner.
 pub fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
