@@ -145,10 +145,14 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let keep =
         live::directories::Keep::new().context("no directory to keep counters in (PLIMSOLL_RUNTIME_DIR sets one)")?;
     child.env(live::directories::KEEP_VARIABLE, keep.path());
-    let status = wait_for(child.spawn().unwrap_or_else(|error| {
+    // From before there is a program: a signal that comes while it starts is the program's, too.
+    let signals =
+        Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).context("cannot handle signals")?;
+    let program = child.spawn().unwrap_or_else(|error| {
         drop(std::fs::remove_dir_all(keep.path()));
         not_started(name, &error)
-    }))?;
+    });
+    let status = wait_for(program, signals)?;
     let snapshots = live::kept_in(keep.path());
     drop(keep);
     if matches.get_flag("stats") {
@@ -247,13 +251,11 @@ fn not_started(name: &OsStr, error: &std::io::Error) -> ! {
 }
 
 /// Waits for the program; signals that are sent to us are passed on to it.
-fn wait_for(mut child: Child) -> anyhow::Result<ExitStatus> {
+fn wait_for(mut child: Child, mut signals: Signals) -> anyhow::Result<ExitStatus> {
     let pid = Pid::from_raw(child.id().cast_signed()).context("a child without an id")?;
     // Whether its id is still its own: it is until the child has been reaped.
     let there = Arc::new(Mutex::new(true));
     let still = Arc::clone(&there);
-    let mut signals =
-        Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).context("cannot handle signals")?;
     let pass_on = move || {
         for signal in signals.forever() {
             // What is typed on a terminal goes to the program by itself.
