@@ -8,7 +8,7 @@ mod trapped;
 use common::*;
 use std::path::PathBuf;
 use std::process::Command;
-use trapped::Pool;
+use trapped::{PATIENT, Pool};
 
 fn on_gluster(test: &str, options: &str) {
     if !is_root("make hosts for a Gluster volume") || !["glusterd", "glusterfs", "ip"].into_iter().all(has_program) {
@@ -24,7 +24,7 @@ fn pool(more: &str) -> Pool {
     let mounts = variable("GLUSTER_MOUNTS");
     Pool {
         lanes: (1..=4).map(|n| mounts.join(n.to_string())).collect(),
-        more: format!("policy = \"round-robin\"\n{more}"),
+        more: format!("policy = \"round-robin\"\n{PATIENT}\n{more}"),
         seeds: 0,
         view: variable("GLUSTER_BRICKS").join("1"),
         scratch: variable("GLUSTER_LOCAL"),

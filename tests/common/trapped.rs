@@ -44,6 +44,10 @@ pub fn inside(rig: &mut Command, test: &str) -> Output {
     output
 }
 
+/// A line of a pool file: a machine that stands still for a moment is no lane that does. For tests that look at which
+/// lanes are used, and freeze none.
+pub const PATIENT: &str = "suspect-after = \"5m\"";
+
 /// Lanes of one volume, as the interposer is told of them.
 pub struct Pool {
     /// The directories.
