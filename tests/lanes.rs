@@ -23,7 +23,10 @@ fn inside(rig: &str, variables: &[(&str, &str)], needed: &[&str], name: &str) {
 }
 
 fn on_nfs(version: &str, name: &str) {
-    let variables = [("VERS", version), ("RATE", "80mbit"), ("RIG_MEM", "600M"), ("SIZE", "128m")];
+    // A MiB/s for each lane: it is the connections that limit what a lane does, however busy the machine is. The rig ends
+    // what hangs.
+    let variables =
+        [("VERS", version), ("RATE", "8mbit"), ("RIG_MEM", "600M"), ("SIZE", "128m"), ("RIG_TIMEOUT", "1200")];
     inside("nfs-lanes.sh", &variables, &["linux.uml", "rpc.nfsd", "rpcbind", "modprobe", "tc"], name);
 }
 
@@ -54,10 +57,14 @@ fn text_of<'a>(said: &'a Value, kind: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no {kind}: {said:#}"))["text"].as_str().unwrap()
 }
 
-fn rates(said: &Value) -> (Vec<f64>, f64) {
+/// How long a rate is measured: a moment of standstill makes it lower, and not by half.
+const TIME: [&str; 2] = ["--seconds", "4s"];
+
+/// How many times as fast as the best of them alone all lanes are together: four, or one where they share a connection.
+fn gain(said: &Value) -> f64 {
     let pool = &said["pools"][0];
     let alone = pool["lanes"].as_array().unwrap().iter().map(|lane| lane["alone_bytes_per_s"].as_f64().unwrap());
-    (alone.collect(), pool["together_bytes_per_s"].as_f64().unwrap())
+    pool["together_bytes_per_s"].as_f64().unwrap() / alone.fold(0.0, f64::max)
 }
 
 #[test]
@@ -70,7 +77,7 @@ fn four_lanes_of_nfs_3_and_what_may_happen_to_them() {
 fn inside_four_lanes_of_nfs_3_and_what_may_happen_to_them() {
     let place = PathBuf::from(variable("TMPDIR"));
     let pool = nfs_pool();
-    let (said, status) = doctor(&place, &["--pool", &pool, "--seconds", "1s", "--program", "/bin/sh"]);
+    let (said, status) = doctor(&place, &[&["--pool", &pool, "--program", "/bin/sh"], &TIME[..]].concat());
     assert_eq!((kinds(&said), status), (vec![], 0), "{said:#}");
     assert_eq!(said["program"]["interceptable"], true);
     let lanes = said["pools"][0]["lanes"].as_array().unwrap();
@@ -78,9 +85,7 @@ fn inside_four_lanes_of_nfs_3_and_what_may_happen_to_them() {
     assert_eq!(distinct(|lane| lane["connections"].to_string()), 4, "a connection each: {said:#}");
     assert_eq!(distinct(|lane| lane["device"].to_string()), 4, "a superblock each: {said:#}");
     assert!(lanes.iter().all(|lane| lane["nfs_version"] == "3"));
-    let (alone, together) = rates(&said);
-    let best = alone.iter().copied().fold(0.0, f64::max);
-    assert!(together > 2.5 * best, "four capped lanes are faster than one: {alone:?}, {together}");
+    assert!(gain(&said) > 2.0, "four capped lanes are faster than one: {said:#}");
 
     // Nothing is left behind where something may be written, and all lanes see it.
     let (said, status) = doctor(&place, &["--pool", &pool, "--no-rate", "--write-probe"]);
@@ -88,8 +93,8 @@ fn inside_four_lanes_of_nfs_3_and_what_may_happen_to_them() {
     assert_eq!(names(Path::new(&variable("NFS_EXPORT"))), ["data"]);
 
     // A slow lane; a file of another name; one lane that says nothing.
-    tool("lane", &["cap", "34", "8mbit"], &place);
-    let (said, status) = doctor(&place, &["--pool", &pool, "--seconds", "1s"]);
+    tool("lane", &["cap", "34", "2500kbit"], &place);
+    let (said, status) = doctor(&place, &[&["--pool", &pool], &TIME[..]].concat());
     assert_eq!(status, 1);
     assert!(text_of(&said, "slow-lane").starts_with("/mnt/v34 is slow"));
     tool("lane", &["cap", "34"], &place);
@@ -113,10 +118,10 @@ fn four_lanes_of_nfs_4_0() {
 #[test]
 #[ignore = "run by the test of the same name"]
 fn inside_four_lanes_of_nfs_4_0() {
-    let (said, status) = doctor(Path::new(&variable("TMPDIR")), &["--pool", &nfs_pool(), "--seconds", "1s"]);
+    let pool = nfs_pool();
+    let (said, status) = doctor(Path::new(&variable("TMPDIR")), &[&["--pool", &pool], &TIME[..]].concat());
     assert_eq!((kinds(&said), status), (vec![], 0), "{said:#}");
-    let (alone, together) = rates(&said);
-    assert!(together > 2.5 * alone.iter().copied().fold(0.0, f64::max), "{said:#}");
+    assert!(gain(&said) > 2.0, "{said:#}");
 }
 
 #[test]
@@ -129,13 +134,12 @@ fn four_lanes_of_nfs_4_1_are_one() {
 fn inside_four_lanes_of_nfs_4_1_are_one() {
     let place = PathBuf::from(variable("TMPDIR"));
     let pool = nfs_pool();
-    let (said, status) = doctor(&place, &["--pool", &pool, "--seconds", "1s"]);
+    let (said, status) = doctor(&place, &[&["--pool", &pool], &TIME[..]].concat());
     assert_eq!((kinds(&said), status), (vec!["trunked"], 1), "{said:#}");
     let wanted =
         "these four mounts share ONE connection because the client trunks NFS 4.1: use vers=3, 4.0 or nconnect";
     assert!(text_of(&said, "trunked").starts_with(wanted));
-    let (alone, together) = rates(&said);
-    assert!(together < 1.5 * alone.iter().copied().fold(0.0, f64::max), "which is why: {said:#}");
+    assert!(gain(&said) < 2.0, "which is why: {said:#}");
     let text = stdout(&run(&place, &["lanes", "--pool", &pool, "--no-rate"]));
     assert!(text.contains(&format!("bad: {wanted}")), "{text}");
 }
