@@ -265,10 +265,10 @@ fn an_interrupted_run_prints_what_it_has_and_removes_what_it_made() {
 #[test]
 fn a_phase_ends_when_its_time_is_over() {
     let place = directory();
-    let result = files(place.path(), "--op create,stat --files 300000 --size 0 --runtime 50ms --pause 1ms --cleanup");
+    let result = files(place.path(), "--op create,stat --files 300000 --size 0 --runtime 3s --pause 10ms --cleanup");
     let create = phase(&result, "create");
-    assert!((1..=50).contains(&count(create, "files")), "{}", count(create, "files"));
-    assert!(create["runtime_ns"].as_u64().unwrap() >= 50_000_000);
+    assert!((1..=300).contains(&count(create, "files")), "{}", count(create, "files"));
+    assert!(create["runtime_ns"].as_u64().unwrap() >= 3_000_000_000);
     assert!(count(phase(&result, "stat"), "files") <= count(create, "files"));
 }
 
@@ -307,7 +307,9 @@ fn memory_does_not_grow_with_the_number_of_files() {
         }
         most
     };
-    let (few, many) = (peak("2000"), peak("40000"));
+    // What is seen of a short run may be less than its peak, never more.
+    let few = (0..5).map(|_| peak("2000")).max().unwrap();
+    let many = peak("40000");
     assert!(many < few + 2048, "{few} KiB with 2,000 links, {many} KiB with 40,000");
 }
 
@@ -423,13 +425,14 @@ fn a_process_that_is_killed_is_named_and_the_rest_is_partial() {
 #[test]
 fn two_results_are_compared_phase_by_phase() {
     let place = directory();
+    // So far apart that no load on the machine, and no moment of standstill, changes which of them is slower.
     let save = |name: &str, pause: &str, files: &str| {
         let arguments =
             ["files", "--op", "create,stat", "--size", "1", "--pause", pause, "--files", files, "--save", name];
         succeed(place.path(), &[&arguments[..], &["--cleanup"]].concat());
     };
-    save("fast.json", "1ms", "500");
-    save("slow.json", "4ms", "200");
+    save("fast.json", "1ms", "1500");
+    save("slow.json", "50ms", "40");
     let text = stdout(&succeed(place.path(), &["compare", "fast.json", "slow.json"]));
     assert!(text.contains("create: files/s") && text.contains("stat: files/s") && text.contains("worse"), "{text}");
     let output = run(place.path(), &["compare", "fast.json", "slow.json", "--fail-if-slower=10%", "--json"]);
@@ -442,9 +445,12 @@ fn two_results_are_compared_phase_by_phase() {
     );
     succeed(place.path(), &["compare", "slow.json", "fast.json", "--fail-if-slower=10%"]);
     // What was over in no time has ratios without intervals, and nothing is concluded from them.
-    save("short.json", "0", "20");
-    let text = stdout(&succeed(place.path(), &["compare", "short.json", "short.json"]));
-    assert!(text.contains("too short to tell"), "{text}");
+    let too_short = (0..20).find_map(|_| {
+        save("short.json", "0", "20"); // unless the disk takes its time
+        let text = stdout(&succeed(place.path(), &["compare", "short.json", "short.json"]));
+        text.contains("too short to tell").then_some(())
+    });
+    assert!(too_short.is_some(), "what is over in no time is said to be too short");
     let error = refused(place.path(), &["compare", "short.json", "short.json", "--fail-if-slower=10%"]);
     assert!(error.contains("too short"), "{error}");
     succeed(place.path(), &["report", "fast.json", "slow.json", "-o", "page.html"]);

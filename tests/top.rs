@@ -3,6 +3,7 @@
 mod common;
 use common::*;
 use live::{Board, BoardKind, Gauge, Op, RowKind, State};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -93,23 +94,38 @@ fn top(directory: &Path, arguments: &[&str]) -> std::process::Output {
     output
 }
 
+/// What `top` says when it is asked until it says what is wanted: a busy machine may give a program no time to count
+/// anything in the interval of a look.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> T, good: impl Fn(&T) -> bool) -> T {
+    let seen = (0..1000).map(|_| look()).find(|seen| good(seen));
+    seen.unwrap_or_else(|| panic!("never seen: {what}"))
+}
+
 #[test]
 fn several_programs_are_seen_and_gone_when_they_end() {
     let place = directory();
     let (one, two) = (Busy::start(place.path()), Busy::start(place.path()));
-    let seen = json(&top(place.path(), &["--once", "--json", "--interval", "300ms"]));
+    let read = |program: &Value, what: &str| program["rows"][0]["read"][what].as_f64().unwrap();
+    let seen = eventually(
+        "two programs at work, whose rates are of the interval",
+        || json(&top(place.path(), &["--once", "--json", "--interval", "300ms"])),
+        |seen| {
+            let programs = seen["programs"].as_array().unwrap();
+            assert_eq!(programs.len(), 2, "{seen:#}");
+            programs.iter().all(|program| read(program, "ops") > 100.0 && read(program, "iops") > 1.0)
+        },
+    );
     let programs = seen["programs"].as_array().unwrap();
-    assert_eq!(programs.len(), 2, "{seen:#}");
     for program in programs {
         assert_eq!((&program["kind"], &program["program"]), (&"trap".into(), &"busy".into()));
         let lane = &program["rows"][0];
         assert_eq!((&lane["kind"], &lane["group"], &lane["name"]), (&"lane".into(), &"e4a".into(), &"/mnt/v32".into()));
         assert_eq!((&lane["state"], &lane["outstanding_ops"]), (&"suspect".into(), &7.into()));
         assert_eq!(lane["write"]["errors"], 1);
-        let read = &lane["read"];
-        assert_eq!(read["bytes"].as_u64().unwrap(), read["ops"].as_u64().unwrap() * 65536);
-        assert!(read["iops"].as_f64().unwrap() > 1.0, "rates are of the interval: {read:#}");
-        assert_eq!(read["lat_ns"]["mean"], 200_000.0);
+        // One op may be half counted at that moment.
+        assert!((read(program, "bytes") / 65536.0 - read(program, "ops")).abs() <= 1.0, "{lane:#}");
+        let mean = lane["read"]["lat_ns"]["mean"].as_f64().unwrap();
+        assert!((mean / 200_000.0 - 1.0).abs() < 0.02, "{lane:#}");
         assert_eq!(program["reasons"][0]["reason"], "opened with O_APPEND");
     }
     one.end();
@@ -135,14 +151,16 @@ fn a_killed_program_is_not_shown_and_what_it_left_is_removed() {
 fn the_table_has_only_columns_that_say_something() {
     let place = directory();
     let busy = Busy::start(place.path());
-    let text = stdout(&top(place.path(), &["--once", "--interval", "200ms"]));
+    let rate = |text: &str| text.lines().any(|line| line.contains("e4a /mnt/v32") && line.contains("/s"));
+    let look = || stdout(&top(place.path(), &["--once", "--interval", "200ms"]));
+    let text = eventually("a rate of the lane", look, |text| rate(text));
     busy.end();
     let line = |start: &str| {
         text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"))
     };
     assert!(text.starts_with("busy (process "), "{text}");
     assert!(line("lane ").contains("state") && line("lane ").contains("errors") && !line("lane ").contains("held"));
-    assert!(line("e4a /mnt/v32").contains("suspect") && line("e4a /mnt/v32").contains("/s"), "{text}");
+    assert!(line("e4a /mnt/v32").contains("suspect"), "{text}");
     assert!(line("reactor").contains("busy"));
     assert!(line("1  opened with O_APPEND").ends_with("O_APPEND"));
     assert!(!text.contains('\x1b'), "no escapes in a pipe");

@@ -40,14 +40,23 @@ impl Lanes {
         self.place.path().join(name)
     }
 
-    fn pool(&self) -> String {
-        format!("p={0}/one,{0}/two", self.place.path().display())
-    }
-
     /// `plimsoll trap` with the pool, boards being kept in the test's own directory.
     fn trap(&self, arguments: &[&str]) -> Command {
+        let pool = format!("p={0}/one,{0}/two", self.place.path().display());
+        self.trap_with(&["--pool", &pool], arguments)
+    }
+
+    /// The same, whose lanes stay in service when the machine stands still for a moment.
+    fn trap_patiently(&self, arguments: &[&str]) -> Command {
+        let [one, two] = ["one", "two"].map(|name| self.path(name));
+        let text = format!("[[pool]]\nname = \"p\"\nlanes = [{one:?}, {two:?}]\nsuspect-after = \"5m\"\n");
+        file(self.place.path(), "patient.toml", text);
+        self.trap_with(&["--pool-file", "patient.toml"], arguments)
+    }
+
+    fn trap_with(&self, pool: &[&str], arguments: &[&str]) -> Command {
         let mut command = plimsoll(self.place.path());
-        command.env("PLIMSOLL_RUNTIME_DIR", self.path("boards")).args(["trap", "--pool", &self.pool()]).args(arguments);
+        command.env("PLIMSOLL_RUNTIME_DIR", self.path("boards")).arg("trap").args(pool).args(arguments);
         command
     }
 
@@ -91,7 +100,8 @@ fn a_programs_reads_go_over_both_lanes_and_are_counted() {
     if !has_program("fio") {
         return;
     }
-    let output = lanes.output(&[&["--stats", "--stats-json", "stats.json", "--"], READ].concat());
+    let command = [&["--stats", "--stats-json", "stats.json", "--"], READ].concat();
+    let output = lanes.trap_patiently(&command).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(json(&output)["jobs"][0]["read"]["io_bytes"], 4 << 20, "standard output is the program's alone");
     let said = json_file(&lanes.path("stats.json"));
@@ -132,8 +142,9 @@ fn top_shows_a_trapped_program_while_it_runs() {
     }
     // With and without a summary, boards lie in different directories.
     for stats in [&["--stats", "--"][..], &["--"]] {
-        let run = [stats, READ, &["--time_based", "--runtime=60"]].concat();
-        let mut child = lanes.trap(&run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // In turn, so that no lane is left out for having been slow a moment ago.
+        let run = [&["--policy", "round-robin"], stats, READ, &["--time_based", "--runtime=1000"]].concat();
+        let mut child = lanes.trap_patiently(&run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let look = || {
             let mut top = plimsoll(lanes.place.path());
             top.env("PLIMSOLL_RUNTIME_DIR", lanes.path("boards")).args([
@@ -147,7 +158,7 @@ fn top_shows_a_trapped_program_while_it_runs() {
         };
         let busy =
             |said: &Value| lanes_of(said).iter().filter(|lane| lane["read"]["iops"].as_f64().unwrap() > 0.0).count();
-        let seen = (0..500).map(|_| look()).find(|said| busy(said) == 2);
+        let seen = (0..1000).map(|_| look()).find(|said| busy(said) == 2);
         let signal = rustix::process::Signal::TERM;
         rustix::process::kill_process(rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap(), signal)
             .unwrap();

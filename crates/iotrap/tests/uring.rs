@@ -16,7 +16,8 @@ fn holds(name: &str) -> Option<Counted> {
         return None;
     }
     succeed(&mut Volume::new().plain(program(), &[name]));
-    let volume = Volume::new();
+    let mut volume = Volume::new();
+    volume.pool = "policy = \"round-robin\"".into(); // a lane that was held up once would get little for a while
     let output = succeed(&mut volume.trapped(program(), &[name]));
     assert_eq!(text(&output.stderr), "");
     Some(volume.counted())

@@ -688,7 +688,7 @@ static void both_versions_of_io_getevents(void)
 	io_context_t ctx = context(16);
 	struct iocb iocbs[4], *list[4] = {&iocbs[0], &iocbs[1], &iocbs[2], &iocbs[3]};
 	struct io_event events[4];
-	struct timespec long_time = {10, 0}, none = {0, 0};
+	struct timespec long_time = {600, 0}, none = {0, 0};
 	char *buffers = aligned(4 * BLOCK);
 	for (int at = 0; at < 4; at++)
 		io_prep_pread(&iocbs[at], fd, buffers + at * BLOCK, BLOCK, at * BLOCK);

@@ -8,6 +8,15 @@ enum { FILES = 4, BLOCKS = 64, THREADS = 6 };
 
 static atomic_int stop;
 
+/* What each thread has done. */
+static atomic_int rounds[THREADS];
+
+static int goes_on(void *argument)
+{
+	atomic_fetch_add(&rounds[(intptr_t)argument], 1);
+	return !atomic_load(&stop);
+}
+
 static uint64_t random_of(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -28,13 +37,18 @@ static char letter_of(const char *block)
 	return memcmp(block + 8, block + 9, BLOCK - 9) == 0 ? letter : '?';
 }
 
+/* For so long, and until each of them has done something, however busy the machine is. */
 static void for_a_while(void *(*thread)(void *), int threads, int tenths)
 {
+	enum { ENOUGH = 100 };
 	pthread_t ids[THREADS];
 	for (int index = 0; index < threads; index++)
 		CHECK_IS(pthread_create(&ids[index], NULL, thread, (void *)(intptr_t)index), 0);
 	for (int tick = 0; tick < tenths; tick++)
 		usleep(100000);
+	for (int index = 0; index < threads; index++)
+		while (atomic_load(&rounds[index]) < ENOUGH)
+			usleep(1000);
 	atomic_store(&stop, 1);
 	for (int index = 0; index < threads; index++)
 		CHECK_IS(pthread_join(ids[index], NULL), 0);
@@ -47,7 +61,7 @@ static void *descriptors(void *argument)
 {
 	uint64_t seed = 88172645463325252ULL + (uintptr_t)argument * 7919;
 	char *block = aligned(BLOCK);
-	while (!atomic_load(&stop)) {
+	while (goes_on(argument)) {
 		int slot = random_of(&seed) % 8, which = random_of(&seed) % FILES, fd;
 		switch (random_of(&seed) % 8) {
 		case 0: /* open: the slot's former descriptor is replaced in one step */
@@ -98,7 +112,7 @@ static void *owners(void *argument)
 	struct iocb iocbs[16], *list[16];
 	struct io_event events[16];
 	CHECK_IS(io_setup(16, &ctx), 0);
-	while (!atomic_load(&stop)) {
+	while (goes_on(argument)) {
 		int fd = open_direct(at(which % 4, file(which)), O_RDWR), copy = -1;
 		CHECK(fd >= 0);
 		for (int round = random_of(&seed) % 8; round >= 0; round--) {
@@ -152,7 +166,7 @@ static atomic_int in_flight;
 static void *submits(void *argument)
 {
 	uint64_t seed = 521288629 + (uintptr_t)argument;
-	while (!atomic_load(&stop)) {
+	while (goes_on(argument)) {
 		struct iocb *list[8];
 		int count = 1 + random_of(&seed) % 8;
 		if (atomic_load(&in_flight) > 200) {
@@ -176,10 +190,9 @@ static void *submits(void *argument)
 
 static void *reaps(void *argument)
 {
-	(void)argument;
 	struct io_event events[16];
 	struct timespec soon = {0, 1000000};
-	while (!atomic_load(&stop) || atomic_load(&in_flight) > 0) {
+	while (goes_on(argument) || atomic_load(&in_flight) > 0) {
 		int got = io_getevents(shared, 1, 16, events, &soon);
 		CHECK(got >= 0);
 		CHECK(atomic_load(&in_flight) >= got); /* what comes before io_submit there comes before this here */
@@ -213,7 +226,7 @@ static void *forks(void *argument)
 	char *block = aligned(BLOCK);
 	int which = (int)(intptr_t)argument % FILES;
 	int fd = open_direct(at(0, file(which)), O_RDWR);
-	while (!atomic_load(&stop)) {
+	while (goes_on(argument)) {
 		int way = random_of(&seed) % 4, status;
 		pid_t child = way == 3 ? vfork() : fork();
 		if (child == 0) {
@@ -251,7 +264,7 @@ static void *changes(void *argument)
 	uint64_t seed = 5783321 + (uintptr_t)argument;
 	int which = (int)(intptr_t)argument % FILES;
 	char *block = aligned(BLOCK);
-	while (!atomic_load(&stop)) {
+	while (goes_on(argument)) {
 		int fd = open_direct(at(which, file(which)), O_RDWR);
 		for (int round = 0; round < 30; round++) {
 			uint64_t number = random_of(&seed) % BLOCKS, found;
