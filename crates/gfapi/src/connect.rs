@@ -77,7 +77,8 @@ fn wait<T>(receiver: &mpsc::Receiver<T>, until: Instant, stop: &AtomicBool) -> W
             Ok(value) => return Waited::Value(value),
             Err(_) if stop.load(Ordering::Relaxed) => return Waited::Stopped,
             Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
-            Err(_) => return Waited::TimedOut,
+            // It may have come while this thread stood still.
+            Err(_) => return receiver.try_recv().map_or(Waited::TimedOut, Waited::Value),
         }
     }
 }
