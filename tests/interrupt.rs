@@ -4,6 +4,7 @@ mod common;
 use common::*;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 fn start(directory: &Path, arguments: &[&str]) -> Child {
     plimsoll(directory).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -13,7 +14,7 @@ fn start(directory: &Path, arguments: &[&str]) -> Child {
 fn wait_until(child: &mut Child, what: &str, mut is_true: impl FnMut() -> bool) {
     while !is_true() {
         assert!(child.try_wait().unwrap().is_none(), "the program ended before {what}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
