@@ -94,6 +94,31 @@ fn a_second_signal_ends_it_at_once_and_still_removes_the_scratch_file() {
 }
 
 #[test]
+fn a_second_signal_ends_what_the_first_could_not() {
+    let directory = directory();
+    let mut child = start(directory.path(), &[&ENDLESS[..], &["--thread=0"]].concat());
+    let data = directory.path().join("endless.0.0");
+    wait_until(&mut child, "it wrote everything once", || has_written(&data, 1 << 20));
+    // A clone that stands still does not end, and the run waits for it.
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+    let clone = children.trim().to_owned();
+    tool("kill", &["-s", "STOP", &clone], Path::new("/"));
+    signal(&child, "INT");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "the first signal waits for the clone");
+    // Whichever comes after the echo of the first.
+    let status = loop {
+        signal(&child, "INT");
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    assert_eq!(status.code(), Some(130));
+    let _ = Command::new("kill").args(["-s", "KILL", &clone]).stderr(Stdio::null()).status(); // may have gone with it
+}
+
+#[test]
 fn a_run_that_is_interrupted_while_files_are_made_says_so_in_json() {
     let directory = directory();
     let size = endless_layout(directory.path());
