@@ -78,7 +78,8 @@ fn a_program_that_has_become_another_counts_no_more() {
     // cat answers: the other program has begun, with the same process id.
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"there\n").unwrap();
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap() == "there"));
+    // Behind the name of the test, where tests run one by one: on a machine of one processor.
+    assert!(lines.any(|line| line.unwrap().ends_with("there")));
     assert_eq!(names(place.path()).len(), 1);
     let text = stdout(&top(place.path(), &["--once", "--interval", "10ms"]));
     assert!(text.contains("No program of ours is running"), "{text}");
