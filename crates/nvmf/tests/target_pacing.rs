@@ -6,7 +6,7 @@ use nvmf::device::{Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
 use nvmf::pdu::Pdu;
 use nvmf::spec::opcode::admin;
 use nvmf::spec::{Command, Sgl, Status};
-use nvmf::target::Options;
+use nvmf::target::{Limits, Options};
 use raw::{Host, Served};
 
 fn delayed(pacing: &str, budget: Option<u64>, read_us: u64, write_us: u64) -> Served {
@@ -139,6 +139,48 @@ fn bytes_in_flight_and_buffers_stay_within_the_budget() {
         assert!(reactor.buffer_bytes_peak <= BUDGET + (4 << 20) * u64::from(budget.is_none()), "{pacing}: {reactor:?}");
         assert!(reactor.pacer.held > 0, "{pacing}: nothing was ever held");
         assert_eq!((reactor.pacer.in_flight, reactor.pacer.held_now, reactor.pending_io), (0, 0, 0));
+    }
+}
+
+#[test]
+fn hosts_that_take_or_send_their_data_slowly_do_not_hold_the_others_up() {
+    const BYTES: usize = 128 << 10;
+    for budget in [None, Some(64 << 20)] {
+        let limits = Limits { send_buffer: Some(64 << 10), ..Limits::default() };
+        let options = Options { pacing: pace::Config::auto(budget), limits, ..Options::default() };
+        let served = Served::with(options, &[("mem", DeviceKind::Memory { bytes: 8 << 20 })]);
+        let (_admins, mut slow): (Vec<Host>, Vec<Host>) = (0..8).map(|_| Host::pair(served.address)).unzip();
+        for (index, host) in slow.iter_mut().enumerate() {
+            for _ in 0..120 {
+                match index {
+                    0 => host.send_command(Host::write_command(1, 0, BYTES), &[]),
+                    _ => host.send_command(Host::read_command(1, 0, (BYTES / 512) as u32), &[]),
+                };
+            }
+        }
+        // What they wanted is more than they get.
+        raw::until(|| served.target.stats().reactors[0].pending_io == 8 * 120);
+        raw::until(|| held(&served) > 100);
+        let (_admin, mut host) = Host::pair(served.address);
+        for turn in 0..50 {
+            assert_eq!(host.write(1, 4096, &vec![turn; BYTES]), Status::SUCCESS, "{budget:?}");
+            assert_eq!(host.read(1, 4096, (BYTES / 512) as u32).unwrap(), vec![turn; BYTES], "{budget:?}");
+        }
+        assert!(held(&served) > 100, "those that are slow still wait");
+        // Whoever goes on gets everything.
+        for host in &mut slow[1..] {
+            for _ in 0..120 {
+                loop {
+                    if let Pdu::CapsuleResp(completion) = host.unit().unwrap().pdu {
+                        assert!(completion.status.is_ok(), "{}", completion.status);
+                        break;
+                    }
+                }
+            }
+        }
+        drop(slow);
+        raw::until(|| served.target.stats().reactors[0].pacer.in_flight == 0);
+        assert_eq!(host.write(1, 0, &vec![1; BYTES]), Status::SUCCESS);
     }
 }
 

@@ -27,6 +27,18 @@ pub trait Admission: Send {
     /// The cookie of one held op that matches and is now forgotten: call until `None`. Costs a pass over all slots.
     fn purge(&mut self, now_ns: u64, which: Purge) -> Option<u64>;
 
+    /// The op in flight keeps its memory, but nothing moves, through no fault of its drive: from now on it counts in the budget and
+    /// no longer in the window and its drive's share. Complete it as ever. `auto` does this; the other methods go on counting it.
+    fn set_aside(&mut self, _now_ns: u64, _id: OpId) {}
+
+    /// Holds what is held of that queue, and what comes, until [`Admission::resume`]: whoever is behind it takes what it gets
+    /// slowly, and would fill the memory with what has not been taken. `auto` does; the methods of the prototype know no queues,
+    /// and go on.
+    fn pause(&mut self, _queue: u32) {}
+
+    /// Ends a pause; without one, nothing.
+    fn resume(&mut self, _queue: u32) {}
+
     /// Counters since construction, per drive and per tenant.
     fn stats(&self) -> &Stats;
 

@@ -10,6 +10,8 @@ pub(crate) enum State {
     Free,
     Held,
     InFlight,
+    /// In flight, and out of the window.
+    Aside,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -73,6 +73,9 @@ enum Step {
     CompleteTwice(usize),
     Abort(usize),
     Purge(Purge),
+    SetAside(usize),
+    Pause(u32),
+    Resume(u32),
     Wait(u32),
 }
 
@@ -86,6 +89,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::CompleteTwice),
         1 => any::<usize>().prop_map(Step::Abort),
         1 => (id(), id(), id()).prop_map(|(drive, tenant, queue)| Step::Purge(Purge { drive, tenant, queue })),
+        1 => any::<usize>().prop_map(Step::SetAside),
+        1 => (0u32..3).prop_map(Step::Pause),
+        1 => (0u32..3).prop_map(Step::Resume),
         4 => (1u32..200_000).prop_map(Step::Wait),
     ]
 }
@@ -100,6 +106,10 @@ struct World {
     held: BTreeMap<u64, OpId>,
     flying: BTreeMap<u64, OpId>,
     done: BTreeSet<u64>,
+    /// Whether the method has queues to pause and ops to set aside, and those that are.
+    is_auto: bool,
+    paused: BTreeSet<u32>,
+    aside: BTreeSet<u64>,
 }
 
 impl World {
@@ -117,6 +127,9 @@ impl World {
             held: BTreeMap::new(),
             flying: BTreeMap::new(),
             done: BTreeSet::new(),
+            is_auto: matches!(config.method, Method::Auto { .. }),
+            paused: BTreeSet::new(),
+            aside: BTreeSet::new(),
         }
     }
 
@@ -124,15 +137,20 @@ impl World {
         self.flying.keys().map(|c| u64::from(self.ops[c].bytes)).sum()
     }
 
+    /// Of these, what the window counts.
+    fn moving_bytes(&self) -> u64 {
+        self.flying.keys().filter(|c| !self.aside.contains(c)).map(|c| u64::from(self.ops[c].bytes)).sum()
+    }
+
     /// An op was let through just now.
     fn admitted(&mut self, cookie: u64, id: OpId) {
         assert!(!self.done.contains(&cookie), "cookie {cookie} came twice");
         assert!(self.flying.insert(cookie, id).is_none(), "cookie {cookie} admitted twice");
+        assert!(!self.paused.contains(&self.ops[&cookie].queue), "cookie {cookie} is of a paused queue");
         let bytes = self.flying_bytes();
         assert!(bytes <= self.budget, "budget {} exceeded: {bytes}", self.budget);
-        assert!(
-            bytes <= self.pacer.window_bytes() || self.flying.len() == 1 || bytes == u64::from(self.ops[&cookie].bytes)
-        );
+        let moving = self.moving_bytes();
+        assert!(moving <= self.pacer.window_bytes() || moving == u64::from(self.ops[&cookie].bytes));
     }
 
     fn drain_poll(&mut self) {
@@ -200,6 +218,23 @@ impl World {
                 }
                 assert!(!self.held.keys().any(|c| matches(&self.ops[c])), "all that match are gone");
             }
+            Step::SetAside(n) if !self.flying.is_empty() => {
+                let (&cookie, &id) = self.flying.iter().nth(n % self.flying.len()).unwrap();
+                self.pacer.set_aside(self.now, id);
+                if self.is_auto {
+                    self.aside.insert(cookie);
+                }
+            }
+            Step::Pause(queue) => {
+                self.pacer.pause(queue);
+                if self.is_auto {
+                    self.paused.insert(queue);
+                }
+            }
+            Step::Resume(queue) => {
+                self.pacer.resume(queue);
+                self.paused.remove(&queue);
+            }
             Step::Wait(ns) => self.now += u64::from(ns),
             _ => {}
         }
@@ -212,6 +247,10 @@ impl World {
 
     /// Completes everything, oldest first, until nothing is left: bounded, so nothing starves.
     fn finish(&mut self) {
+        for queue in std::mem::take(&mut self.paused) {
+            self.pacer.resume(queue);
+        }
+        self.drain_poll();
         for _ in 0..100_000 {
             if self.held.is_empty() && self.flying.is_empty() {
                 return;
@@ -262,9 +301,10 @@ proptest! {
                     other => other,
                 };
                 world.apply(step);
-                if !world.held.is_empty() {
-                    let largest = world.held.keys().map(|c| u64::from(world.ops[c].bytes)).max().unwrap();
-                    prop_assert!(world.flying_bytes() + largest > world.pacer.window_bytes());
+                let waiting = world.held.keys().map(|c| &world.ops[c]).filter(|op| !world.paused.contains(&op.queue));
+                if let Some(largest) = waiting.map(|op| u64::from(op.bytes)).max() {
+                    let is_full = world.moving_bytes() + largest > world.pacer.window_bytes();
+                    prop_assert!(is_full || world.flying_bytes() + largest > world.budget);
                 }
             }
             world.finish();
@@ -325,6 +365,45 @@ fn every_interleaving_of_three_ops_ends_well() {
         explore(&config, &mut Vec::new(), &mut leaves);
         assert!(leaves > 10, "{config:?} explored {leaves} endings only");
     }
+}
+
+/// A paused queue gives its turns to the others of its tenant, of its drive, and of other drives, and takes them again.
+#[test]
+fn a_paused_queue_gives_its_turns_away() {
+    let mut pacer = Config::auto(Some(1 << 20)).build(LIMITS).unwrap();
+    let of = |queue: u32, drive: u32, tenant: u32| Op { queue, ..op(drive, tenant, 128 << 10, queue.into()) };
+    let first: Vec<OpId> = (0..8)
+        .map(|_| match pacer.admit(0, of(0, 0, 0)) {
+            Admit::Go(id) => id,
+            other => panic!("there is room: {other:?}"),
+        })
+        .collect();
+    for _ in 0..4 {
+        for (queue, drive, tenant) in [(0, 0, 0), (0, 1, 0), (1, 0, 0), (2, 0, 1), (3, 1, 1)] {
+            assert!(matches!(pacer.admit(0, of(queue, drive, tenant)), Admit::Held(_)));
+        }
+    }
+    pacer.pause(0);
+    let mut flying: Vec<OpId> = first;
+    let mut turns = [0; 4];
+    for now in 1..13 {
+        assert!(pacer.complete(now * 1000, flying.remove(0)));
+        let released = pacer.poll(now * 1000).expect("others wait");
+        turns[released.cookie as usize] += 1;
+        flying.push(released.id);
+    }
+    assert_eq!(turns, [0, 4, 4, 4]);
+    for now in 13..21 {
+        assert!(pacer.complete(now * 1000, flying.remove(0)));
+        assert!(pacer.poll(now * 1000).is_none(), "only the paused queue's are left");
+    }
+    pacer.resume(0);
+    let mut left = 0;
+    while let Some(released) = pacer.poll(21_000) {
+        assert_eq!(released.cookie, 0);
+        left += 1;
+    }
+    assert_eq!(left, 8, "1 MiB of them");
 }
 
 #[test]

@@ -61,6 +61,9 @@ pub(super) struct Slot {
     pub progress_ns: u64,
     /// Bytes counted against the reserve for data in capsules.
     pub reserved: u32,
+    /// Bytes counted as being on the network, and whether they are set aside there.
+    pub afloat: u32,
+    pub is_aside: bool,
     /// An admin or Fabrics command that waits for its data.
     pub admin: Option<Box<Command>>,
 }
@@ -91,6 +94,8 @@ impl Slot {
             arrived_ns: 0,
             progress_ns: 0,
             reserved: 0,
+            afloat: 0,
+            is_aside: false,
             admin: None,
         }
     }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::afloat::{self, Afloat};
 use super::auth::{Exchange, ExchangeState};
 use super::command::{Slots, Stage};
 use super::controller::Controller;
@@ -116,6 +117,7 @@ pub(super) struct Connection {
     /// What the kernel has been told to report: readable, writable.
     pub watched: (bool, bool),
     pub slots: Slots,
+    pub afloat: Afloat,
     pub controller: Option<Arc<Controller>>,
     pub subsystem: Option<Rc<LocalSubsystem>>,
     pub tenant: u32,
@@ -170,6 +172,7 @@ impl Connection {
             wants_write: false,
             watched: (true, false),
             slots: Slots::default(),
+            afloat: Afloat::default(),
             controller: None,
             subsystem: None,
             tenant: 0,
@@ -309,6 +312,9 @@ impl Connection {
                 Err(error) => return Err(error.into()),
             };
             self.received_ns = core.now_ns;
+            if matches!(self.arriving, Some(Arriving { sink: Sink::Command(_), .. })) {
+                afloat::moved(self, core);
+            }
             if self.is_closing() {
                 continue; // nobody listens any more
             }
@@ -702,6 +708,9 @@ impl Connection {
         core.ended = ended;
         core.give_free();
         self.wants_write = !sent?;
+        if self.out.len() < before {
+            afloat::moved(self, core);
+        }
         if self.out.len() < before || before == 0 {
             self.sent_ns = core.now_ns;
         }

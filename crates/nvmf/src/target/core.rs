@@ -79,6 +79,9 @@ pub(super) struct Core {
     pub pool: BufferPool,
     /// Bytes of buffers with data that came in capsules of commands not yet admitted.
     pub reserve_used: u64,
+    /// Bytes of data on the network, of all connections, and of these those that are set aside.
+    pub afloat_bytes: u64,
+    pub aside_bytes: u64,
     pub channels: Slab<OpenChannel>,
     pub flights: Slab<Flight>,
     pub done: Vec<Done>,
@@ -118,6 +121,8 @@ impl Core {
             now_ns: clock.now_ns(),
             configuration: Arc::default(),
             reserve_used: 0,
+            afloat_bytes: 0,
+            aside_bytes: 0,
             channels: Slab::new(),
             flights: Slab::new(),
             done: Vec::new(),
@@ -286,6 +291,12 @@ impl Core {
     pub fn wake_ns(&self) -> Option<u64> {
         let busy = self.channels.iter().filter(|(_, open)| open.inside > 0);
         busy.filter_map(|(_, open)| open.channel.wake_ns()).chain(self.pacer.wakeup_ns()).min()
+    }
+
+    /// Bytes that may be in flight at this moment.
+    #[inline]
+    pub fn window_bytes(&self) -> u64 {
+        self.pacer.window_bytes().min(self.share.window_bytes)
     }
 
     /// Gives the bytes of an admitted op back.

@@ -10,6 +10,7 @@
 
 use pace::{Admit, Op, Refusal};
 
+use super::afloat;
 use super::command::{Slot, Stage};
 use super::connection::{Connection, Sink};
 use super::core::{Core, Flight};
@@ -248,6 +249,7 @@ fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
             let ready = R2t { cid: slot.cid, ttag: index, offset: 0, length: slot.data_len };
             let agreement = conn.receiver.agreement;
             conn.out.head(MAX_HEADER_BYTES, |out| ready.write(&agreement, out));
+            afloat::begin(conn, core, index);
             return conn.mark_dirty(core);
         }
     }
@@ -257,6 +259,7 @@ fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
 /// All that the host sends for the command is here.
 #[inline]
 pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) {
+    afloat::end(conn, core, index);
     let slot = &mut conn.slots[index];
     if !slot.status.is_ok() {
         let status = slot.status;
@@ -432,6 +435,7 @@ pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status:
         conn.respond(core, cid, status, 0);
     }
     conn.out.end(index);
+    afloat::begin(conn, core, index);
 }
 
 #[inline]
@@ -494,6 +498,7 @@ fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
 /// The command is over: what it held is given back.
 #[inline]
 pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
+    afloat::end(conn, core, index);
     let slot = &mut conn.slots[index];
     core.free.extend(slot.buffer.take());
     core.free.extend(slot.expected.take());

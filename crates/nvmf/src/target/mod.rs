@@ -11,6 +11,7 @@
 //! reactors when the method returns.
 
 mod admin;
+mod afloat;
 mod auth;
 mod command;
 mod configuration;

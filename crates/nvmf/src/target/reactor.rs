@@ -18,7 +18,7 @@ use super::core::Core;
 use super::mailbox::{Message, Token};
 use super::pacing::Share;
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
-use super::{Error, Shared, admin, fabrics, io};
+use super::{Error, Shared, admin, afloat, fabrics, io};
 use crate::spec::Status;
 
 /// Bytes received in one call beyond those that go straight into a command's buffer.
@@ -58,6 +58,7 @@ pub(super) struct Reactor {
     watches_ring: bool,
     scratch: Vec<u8>,
     next_tick_ns: u64,
+    next_look_ns: u64,
     last_completed: u64,
     drained: Option<mpsc::Sender<()>>,
     loops: u64,
@@ -87,6 +88,7 @@ impl Reactor {
         Ok(Reactor {
             started_ns: core.now_ns,
             next_tick_ns: core.now_ns,
+            next_look_ns: core.now_ns,
             core,
             connections: Slab::new(),
             generation: 0,
@@ -117,6 +119,9 @@ impl Reactor {
                 self.event(event);
             }
             self.go_round();
+            if self.core.now_ns >= self.next_look_ns {
+                self.look();
+            }
             if self.core.now_ns >= self.next_tick_ns {
                 self.tick();
             }
@@ -227,6 +232,16 @@ impl Reactor {
         flags.set(epoll::EventFlags::OUT, writes);
         let data = data_of(connection.token);
         let _ = epoll::modify(&self.epoll, &connection.stream, data, flags);
+    }
+
+    /// Looks for connections that are stuck. While anything is held the pacer has the reactor awake often enough.
+    fn look(&mut self) {
+        self.next_look_ns = self.core.now_ns + afloat::LOOK_NS;
+        if self.core.afloat_bytes > 0 {
+            for (_, connection) in &mut self.connections {
+                afloat::look(connection, &mut self.core);
+            }
+        }
     }
 
     /// Devices, pacer, sockets: round and round until nothing moves.
@@ -549,7 +564,7 @@ impl Reactor {
             connected.filter(|(_, connection)| connection.is_admin() == is_admin).count() as u32
         };
         let pacer = PacerStats {
-            window_bytes: core.pacer.window_bytes().min(core.share.window_bytes),
+            window_bytes: core.window_bytes(),
             budget_bytes: core.share.pool_bytes.unwrap_or(u64::MAX),
             period_ns: core.pacer.period_ns(),
             admitted: total.admitted,

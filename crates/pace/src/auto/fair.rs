@@ -2,7 +2,8 @@
 //!
 //! Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin" (1996), nested three deep. Each op costs its bytes plus
 //! 4 KiB, so that a flood of tiny ops is not free. Two lanes, small and large ops, each with a ring of drives; a drive that may
-//! not send at present leaves the ring and comes back when something of its own completes or shares change.
+//! not send at present leaves the ring and comes back when something of its own completes or shares change. A queue that
+//! is paused leaves its rings when its turn comes, and its parents leave theirs when nothing else is in them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -21,12 +22,14 @@ pub(crate) enum Lane {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum In {
-    /// In no ring: empty or blocked.
+    /// In no ring: empty, blocked, or with nobody below it who may send.
     Nothing,
     /// In its parent's ring; for drives the ring of those that may send.
     Ring,
     /// For drives: over its share, below its cap.
     Debt,
+    /// For queues: paused.
+    Pause,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +88,8 @@ pub(crate) struct FairQueues {
     /// Per lane: whose turn it is.
     ready: [u32; 2],
     debt: [u32; 2],
+    /// Queues that are paused, each with the ring of its nodes that have left theirs.
+    paused: HashMap<u32, u32, BuildHasherDefault<MixHasher>>,
     quantum: i64,
 }
 
@@ -105,6 +110,7 @@ impl FairQueues {
             drives,
             ready: [NONE; 2],
             debt: [NONE; 2],
+            paused: HashMap::default(),
             quantum: QUANTUM_BYTES,
         }
     }
@@ -127,12 +133,13 @@ impl FairQueues {
         self.ready != [NONE; 2] || self.debt != [NONE; 2]
     }
 
+    /// Whether ops of that drive wait that are not paused.
     #[inline]
     pub fn drive_waits(&self, drive: u32, lane: Lane) -> bool {
-        self.nodes[self.drive_node(drive, lane) as usize].held > 0
+        self.nodes[self.drive_node(drive, lane) as usize].turn != NONE
     }
 
-    /// The child of `parent` for `key`, made and put into its ring if it is not there.
+    /// The child of `parent` for `key`, made if it is not there; in no ring yet.
     fn child(&mut self, parent: u32, key: u32) -> u32 {
         let map_key = u64::from(parent) << 32 | u64::from(key);
         if let Some(&node) = self.index.get(&map_key) {
@@ -142,16 +149,12 @@ impl FairQueues {
         self.free = self.nodes[node as usize].next;
         self.nodes[node as usize] = Node { parent, key, ..EMPTY };
         self.index.insert(map_key, node);
-        let turn = self.nodes[parent as usize].turn;
-        let turn = self.link(turn, node, In::Ring);
-        self.nodes[parent as usize].turn = turn;
         node
     }
 
     fn drop_child(&mut self, node: u32) {
+        self.detach(node);
         let Node { parent, key, .. } = self.nodes[node as usize];
-        let turn = self.nodes[parent as usize].turn;
-        self.nodes[parent as usize].turn = self.unlink(turn, node);
         self.index.remove(&(u64::from(parent) << 32 | u64::from(key)));
         self.nodes[node as usize].next = self.free;
         self.free = node;
@@ -183,6 +186,72 @@ impl FairQueues {
         self.nodes[prev as usize].next = next;
         self.nodes[next as usize].prev = prev;
         if turn == node { next } else { turn }
+    }
+
+    /// Puts a tenant or queue into its parent's ring, and the parent into its own if that was empty.
+    fn attach(&mut self, node: u32) {
+        let parent = self.nodes[node as usize].parent;
+        let turn = self.nodes[parent as usize].turn;
+        self.nodes[parent as usize].turn = self.link(turn, node, In::Ring);
+        if turn == NONE {
+            match self.nodes[parent as usize].parent {
+                NONE => self.move_drive(parent, In::Ring),
+                _ => self.attach(parent),
+            }
+        }
+    }
+
+    /// Takes a tenant or queue out of the ring that it is in, and its parent out of its own if nobody is left.
+    fn detach(&mut self, node: u32) {
+        let Node { parent, key, place, .. } = self.nodes[node as usize];
+        match place {
+            In::Nothing | In::Debt => {}
+            In::Pause => {
+                let turn = self.paused.get(&key).copied().unwrap_or(NONE);
+                let turn = self.unlink(turn, node);
+                self.paused.insert(key, turn);
+            }
+            In::Ring => {
+                let turn = self.nodes[parent as usize].turn;
+                let turn = self.unlink(turn, node);
+                self.nodes[parent as usize].turn = turn;
+                if turn == NONE {
+                    match self.nodes[parent as usize].parent {
+                        NONE => self.move_drive(parent, In::Nothing),
+                        _ => self.detach(parent),
+                    }
+                }
+            }
+        }
+    }
+
+    /// From now on nothing of that queue has its turn.
+    pub fn pause(&mut self, queue: u32) {
+        self.paused.entry(queue).or_insert(NONE);
+    }
+
+    /// The queue takes its turns again, after those that wait already.
+    pub fn resume(&mut self, queue: u32) {
+        let Some(mut turn) = self.paused.remove(&queue) else { return };
+        while turn != NONE {
+            let leaf = turn;
+            turn = self.unlink(turn, leaf);
+            self.attach(leaf);
+        }
+    }
+
+    #[inline]
+    pub fn is_paused(&self, queue: u32) -> bool {
+        !self.paused.is_empty() && self.paused.contains_key(&queue)
+    }
+
+    /// Takes a paused queue's node out of its ring, until it is resumed.
+    fn park(&mut self, leaf: u32) {
+        self.detach(leaf);
+        let queue = self.nodes[leaf as usize].key;
+        let turn = self.paused.get(&queue).copied().unwrap_or(NONE);
+        let turn = self.link(turn, leaf, In::Pause);
+        self.paused.insert(queue, turn);
     }
 
     /// Where a drive's node is linked, as a ring's turn.
@@ -218,8 +287,8 @@ impl FairQueues {
         for node in [leaf, tenant, drive] {
             self.nodes[node as usize].held += 1;
         }
-        if self.nodes[drive as usize].held == 1 {
-            self.move_drive(drive, In::Ring);
+        if self.nodes[leaf as usize].held == 1 {
+            self.attach(leaf);
         }
     }
 
@@ -252,25 +321,31 @@ impl FairQueues {
             self.drop_child(tenant);
         }
         if self.nodes[drive as usize].held == 0 {
-            self.move_drive(drive, In::Nothing);
             // An idle flow saves up nothing (the paper, section 3).
             self.nodes[drive as usize].deficit = 0;
         }
     }
 
-    /// The op whose turn it is in a lane that has one, and its drive. Asking again gives the same answer until it is charged.
-    pub fn next(&mut self, slab: &Slab, lane: Lane) -> (u32, u32) {
-        let from_debt = !self.has_ready(lane);
+    /// The op whose turn it is among those of a lane that may send, or that may borrow, and its drive; none if all of them
+    /// turn out to be paused. Asking again gives the same answer until it is charged.
+    pub fn next(&mut self, slab: &Slab, lane: Lane, borrows: bool) -> Option<(u32, u32)> {
         loop {
-            let drive = if from_debt { self.debt[lane as usize] } else { self.ready[lane as usize] };
+            let drive = if borrows { self.debt[lane as usize] } else { self.ready[lane as usize] };
+            if drive == NONE {
+                return None;
+            }
             let tenant = self.turn_within(slab, drive);
             let leaf = self.turn_within(slab, tenant);
+            if self.is_paused(self.nodes[leaf as usize].key) {
+                self.park(leaf);
+                continue;
+            }
             let index = self.nodes[leaf as usize].ops.head;
             if self.has_turn(drive, slab, index) {
-                return (index, drive % self.drives);
+                return Some((index, drive % self.drives));
             }
             let next = self.nodes[drive as usize].next;
-            *(if from_debt { &mut self.debt[lane as usize] } else { &mut self.ready[lane as usize] }) = next;
+            *(if borrows { &mut self.debt[lane as usize] } else { &mut self.ready[lane as usize] }) = next;
         }
     }
 
@@ -318,7 +393,7 @@ impl FairQueues {
     pub fn unblock(&mut self, drive: u32) {
         for lane in [Lane::Small, Lane::Large] {
             let node = self.drive_node(drive, lane);
-            if self.nodes[node as usize].held > 0 && self.nodes[node as usize].place != In::Ring {
+            if self.nodes[node as usize].turn != NONE && self.nodes[node as usize].place != In::Ring {
                 self.move_drive(node, In::Ring);
             }
         }

@@ -29,6 +29,8 @@ pub struct AutoPacer {
     queues: FairQueues,
     /// Bytes of small ops in flight: what their priority is bounded by.
     small_bytes: u64,
+    /// Bytes in flight that are out of the window: only the budget bounds them.
+    aside_bytes: u64,
     /// Bytes sent from each lane, to alternate once the small lane has used its priority.
     lane_sent: [u64; 2],
     part: Part,
@@ -58,6 +60,7 @@ impl AutoPacer {
             shares: Shares::new(limits.drives),
             queues: FairQueues::new(limits.drives, limits.ops),
             small_bytes: 0,
+            aside_bytes: 0,
             lane_sent: [0; 2],
             part: Part::default(),
             tuning,
@@ -68,11 +71,11 @@ impl AutoPacer {
         if op.bytes <= self.tuning.small_op_bytes { Lane::Small } else { Lane::Large }
     }
 
-    /// Whether the window has room. An op larger than the window goes alone: the budget was checked on arrival.
+    /// Whether window and budget have room. An op larger than the window goes alone: the budget was checked on arrival.
     #[inline]
-    fn fits_window(&self, bytes: u32) -> bool {
-        let in_flight = self.core.stats.total.in_flight_bytes;
-        in_flight == 0 || in_flight + u64::from(bytes) <= self.window.bytes()
+    fn fits(&self, bytes: u32) -> bool {
+        let moving = self.core.stats.total.in_flight_bytes - self.aside_bytes;
+        (moving == 0 || moving + u64::from(bytes) <= self.window.bytes()) && self.core.in_budget(bytes)
     }
 
     #[inline]
@@ -82,6 +85,16 @@ impl AutoPacer {
             self.small_bytes += u64::from(op.bytes);
         }
         self.part.admitted_ops += 1;
+    }
+
+    /// The op no longer takes part in window and share.
+    #[inline]
+    fn leave(&mut self, now_ns: u64, op: &Op) {
+        if op.bytes <= self.tuning.small_op_bytes {
+            self.small_bytes -= u64::from(op.bytes);
+        }
+        self.shares.leave(now_ns, op, self.lane_of(op));
+        self.queues.unblock(op.drive);
     }
 
     /// The bound on small ops with priority: a part of the window, but always a few ops.
@@ -123,6 +136,14 @@ impl AutoPacer {
             self.lane_sent[other] = self.lane_sent[mine];
         }
         released
+    }
+
+    /// The end of an op that was aside: it left window, share and measurement long ago.
+    #[cold]
+    fn complete_aside(&mut self, id: OpId) -> bool {
+        let Some(op) = self.core.finish_aside(id) else { return false };
+        self.aside_bytes -= u64::from(op.bytes);
+        true
     }
 
     /// The periodic work, both parts off the per-op path.
@@ -187,8 +208,9 @@ impl Admission for AutoPacer {
         self.tick(now_ns);
         let lane = self.lane_of(&op);
         if !self.queues.any_ready()
+            && !self.queues.is_paused(op.queue)
             && !self.queues.drive_waits(op.drive, lane)
-            && self.fits_window(op.bytes)
+            && self.fits(op.bytes)
             && self.shares.eligible(now_ns, &op, lane)
         {
             let answer = self.core.go(now_ns, op);
@@ -209,17 +231,14 @@ impl Admission for AutoPacer {
 
     #[inline]
     fn complete(&mut self, now_ns: u64, id: OpId) -> bool {
-        let Some((op, latency_ns)) = self.core.finish(now_ns, id) else { return false };
+        let Some((op, latency_ns)) = self.core.finish(now_ns, id) else { return self.complete_aside(id) };
         if now_ns >= self.part.begins_ns {
             self.part.delivered_bytes += u64::from(op.bytes);
             self.part.delivered_ops += 1;
             self.part.latency_sum_ns += latency_ns;
         }
-        if op.bytes <= self.tuning.small_op_bytes {
-            self.small_bytes -= u64::from(op.bytes);
-        }
-        self.shares.complete(now_ns, &op, self.lane_of(&op), latency_ns);
-        self.queues.unblock(op.drive);
+        self.leave(now_ns, &op);
+        self.shares.learn(&op, latency_ns);
         self.tick(now_ns);
         true
     }
@@ -227,7 +246,7 @@ impl Admission for AutoPacer {
     fn poll(&mut self, now_ns: u64) -> Option<Released> {
         self.tick(now_ns);
         while let Some((lane, lending)) = self.next_lane() {
-            let (index, drive) = self.queues.next(&self.core.slab, lane);
+            let Some((index, drive)) = self.queues.next(&self.core.slab, lane, lending) else { continue };
             let op = self.core.slab[index].op;
             if lending {
                 // Nobody within its share waits: lend to whoever is below its cap, so that the window is not left idle.
@@ -243,7 +262,7 @@ impl Admission for AutoPacer {
                 }
                 continue;
             }
-            if !self.fits_window(op.bytes) {
+            if !self.fits(op.bytes) {
                 return None;
             }
             return Some(self.release(now_ns, index, lane));
@@ -267,6 +286,21 @@ impl Admission for AutoPacer {
     fn purge(&mut self, now_ns: u64, which: Purge) -> Option<u64> {
         let index = self.core.slab.find_held(which)?;
         self.abort(now_ns, self.core.slab.id(index))
+    }
+
+    fn set_aside(&mut self, now_ns: u64, id: OpId) {
+        if let Some(op) = self.core.set_aside(id) {
+            self.aside_bytes += u64::from(op.bytes);
+            self.leave(now_ns, &op);
+        }
+    }
+
+    fn pause(&mut self, queue: u32) {
+        self.queues.pause(queue);
+    }
+
+    fn resume(&mut self, queue: u32) {
+        self.queues.resume(queue);
     }
 
     fn stats(&self) -> &Stats {

@@ -154,7 +154,7 @@ impl Shares {
     }
 
     #[inline]
-    pub fn complete(&mut self, now_ns: u64, op: &Op, lane: Lane, latency_ns: u64) {
+    pub fn leave(&mut self, now_ns: u64, op: &Op, lane: Lane) {
         let bytes = u64::from(op.bytes);
         let drive = &mut self.drives[op.drive as usize];
         if self.contended {
@@ -164,7 +164,12 @@ impl Shares {
         if lane == Lane::Small {
             drive.small_in_flight -= bytes;
         }
-        let class = &mut drive.classes[class_of(op)];
+    }
+
+    /// How long an op of its drive took.
+    #[inline]
+    pub fn learn(&mut self, op: &Op, latency_ns: u64) {
+        let class = &mut self.drives[op.drive as usize].classes[class_of(op)];
         let latency = latency_ns as f32;
         if class.samples == 0 && class.p50_ns == 0.0 {
             class.p50_ns = latency.max(64.0);

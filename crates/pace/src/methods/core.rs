@@ -85,6 +85,22 @@ impl Core {
         op.cookie
     }
 
+    /// The op, in flight until now, that from now on is aside; `None` if it is not in flight.
+    pub fn set_aside(&mut self, id: OpId) -> Option<Op> {
+        let index = self.slab.find(id, State::InFlight)?;
+        self.slab[index].state = State::Aside;
+        Some(self.slab[index].op)
+    }
+
+    /// The op that was aside, and ends; `None` if it was not.
+    pub fn finish_aside(&mut self, id: OpId) -> Option<Op> {
+        let index = self.slab.find(id, State::Aside)?;
+        let op = self.slab[index].op;
+        self.slab.remove(index);
+        self.stats.complete(&op);
+        Some(op)
+    }
+
     /// The op and its time in flight; `None` for a stale handle.
     #[inline]
     pub fn finish(&mut self, now_ns: u64, id: OpId) -> Option<(Op, u64)> {

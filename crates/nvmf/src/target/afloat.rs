@@ -1,0 +1,113 @@
+//! Data afloat: what connections have on the network, reads being sent and writes being received.
+//!
+//! A host that takes its data slowly, or sends them slowly, keeps buffers as a slow drive does. Two things are done about it,
+//! so that it does not keep those that others need:
+//!
+//! What a connection may have afloat is as much as is left, of the window and of the memory: the dynamic threshold of switches
+//! with shared memory (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998). One
+//! alone gets half, n that want more than they get have 1/(n+1) each, and the last part is there for whoever comes next.
+//! Beyond it the connection's queue is paused in the pacer, where its commands hold no memory. What it has in the drives at
+//! that moment comes on top.
+//!
+//! Where nothing has moved for a while the connection is stuck: what it has afloat is no part of the load, and is set aside
+//! from the window, until it ends.
+
+use super::connection::Connection;
+use super::core::Core;
+
+/// How long nothing may move on a connection before it is stuck. Networks have round trips of less, or data under way all the
+/// time.
+const STUCK_NS: u64 = 10_000_000;
+/// Between looks for connections that are stuck.
+pub(super) const LOOK_NS: u64 = 5_000_000;
+
+/// What a connection has afloat.
+#[derive(Default)]
+pub(super) struct Afloat {
+    bytes: u64,
+    /// When some of them moved last.
+    moved_ns: u64,
+    is_stuck: bool,
+    is_paused: bool,
+}
+
+/// The command's data are on the network from now on.
+#[inline]
+pub(super) fn begin(conn: &mut Connection, core: &mut Core, index: u16) {
+    let bytes = conn.slots[index].charged;
+    conn.slots[index].afloat = bytes;
+    if conn.afloat.bytes == 0 {
+        conn.afloat.moved_ns = core.now_ns;
+    }
+    conn.afloat.bytes += u64::from(bytes);
+    core.afloat_bytes += u64::from(bytes);
+    if conn.afloat.is_stuck {
+        set_aside(conn, core, index);
+    }
+    judge(conn, core);
+}
+
+/// The command's data have arrived, or nobody waits for them any more.
+#[inline]
+pub(super) fn end(conn: &mut Connection, core: &mut Core, index: u16) {
+    let slot = &mut conn.slots[index];
+    let bytes = u64::from(std::mem::take(&mut slot.afloat));
+    if bytes == 0 {
+        return;
+    }
+    if std::mem::take(&mut slot.is_aside) {
+        core.aside_bytes -= bytes;
+    }
+    conn.afloat.bytes -= bytes;
+    core.afloat_bytes -= bytes;
+    (conn.afloat.moved_ns, conn.afloat.is_stuck) = (core.now_ns, false);
+    judge(conn, core);
+}
+
+/// Some of the data afloat have moved.
+#[inline]
+pub(super) fn moved(conn: &mut Connection, core: &mut Core) {
+    conn.afloat.moved_ns = core.now_ns;
+    if std::mem::take(&mut conn.afloat.is_stuck) {
+        judge(conn, core);
+    }
+}
+
+/// Finds out whether the connection is stuck.
+pub(super) fn look(conn: &mut Connection, core: &mut Core) {
+    let afloat = &mut conn.afloat;
+    if afloat.bytes == 0 || afloat.is_stuck || core.now_ns.saturating_sub(afloat.moved_ns) < STUCK_NS {
+        return;
+    }
+    afloat.is_stuck = true;
+    let all: Vec<u16> = conn.slots.iter_mut().filter_map(|(index, slot)| (slot.afloat > 0).then_some(index)).collect();
+    for index in all {
+        set_aside(conn, core, index);
+    }
+    judge(conn, core);
+}
+
+fn set_aside(conn: &mut Connection, core: &mut Core, index: u16) {
+    let slot = &mut conn.slots[index];
+    if !std::mem::replace(&mut slot.is_aside, true) {
+        core.aside_bytes += u64::from(slot.afloat);
+        core.pacer.set_aside(core.now_ns, slot.op);
+    }
+}
+
+#[inline]
+fn judge(conn: &mut Connection, core: &mut Core) {
+    let Afloat { bytes, is_stuck, is_paused, .. } = conn.afloat;
+    let of_window = core.window_bytes().saturating_sub(core.afloat_bytes - core.aside_bytes);
+    let of_memory = core.share.window_bytes.saturating_sub(core.afloat_bytes);
+    let pauses = bytes > 0 && (is_stuck || bytes > of_window.min(of_memory));
+    if pauses == is_paused {
+        return;
+    }
+    conn.afloat.is_paused = pauses;
+    let queue = conn.token.index;
+    match pauses {
+        true => core.pacer.pause(queue),
+        false => core.pacer.resume(queue),
+    }
+}
