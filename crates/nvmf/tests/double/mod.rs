@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -405,7 +405,8 @@ fn attend(mut double: Double, mut stream: TcpStream, down: &AtomicBool) {
         match stream.read(&mut bytes) {
             Ok(0) => return,
             Ok(read) => double.feed(&bytes[..read]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            // Interrupted: a process that was stopped and goes on, signal(7).
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => return,
         }
         double.release();

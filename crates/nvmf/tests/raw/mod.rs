@@ -201,6 +201,8 @@ impl Host {
                 }
                 Ok(read) => self.received.extend_from_slice(&chunk[..read]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                // A process that was stopped and goes on: signal(7), on sockets with a timeout.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("{error}"),
             }
         }
