@@ -12,9 +12,6 @@ Cases (all by default):
     mix       80 % 128k and 20 % 4k on the same eight connections, 512 and 4096 outstanding: latency of the small ones, unpaced and paced
     memory    1,000 connections of 4 queues, idle; 10,000 connects and disconnects
 
-Depth and mix bound the send buffers (serve --send-buffer 256k) on both sides: on loopback, what waits in a send buffer is sent
-by the acknowledgements of the receiver, on the receiver's processor, which is the one that limits here.
-
 Sides are interleaved (A B A B); medians of the repeats. Absolute figures belong to one machine, ratios do not.
 Results are appended to bench/nvmf.md with their command lines.
 """
@@ -36,7 +33,6 @@ PORT = 4471
 NQN = "nqn.2016-06.io.spdk:cnode1"
 ADDRESS = f"trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={PORT} subnqn={NQN}"
 MIB = 1 << 20
-SMALL_BUFFERS = ["--send-buffer", "256k"]
 LINES = []
 
 
@@ -228,7 +224,7 @@ def depth(options):
 
 def depths_of(options, name, device):
     """One thread drives all connections: what several would lose to each other on one processor is not the target's."""
-    sides = {"auto, 16 MiB": [*SMALL_BUFFERS, "--memory", "16m"], "no pacing": [*SMALL_BUFFERS, "--pacing", "none"]}
+    sides = {"auto, 16 MiB": ["--memory", "16m"], "no pacing": ["--pacing", "none"]}
     depths = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
     rates = {(side, outstanding): [] for side in sides for outstanding in depths}
     peaks = {}
@@ -274,7 +270,7 @@ def by_size(options, outstanding):
 def mix(options):
     say("| outstanding | pacing | total, GB/s | 4k: mean, us | 4k: p99, us | 128k: mean, us | 128k: p99, us |")
     say("| --- | --- | --- | --- | --- | --- | --- |")
-    sides = {"none": [*SMALL_BUFFERS, "--pacing", "none"], "auto, 8 MiB": [*SMALL_BUFFERS, "--memory", "8m"]}
+    sides = {"none": ["--pacing", "none"], "auto, 8 MiB": ["--memory", "8m"]}
     for outstanding in (512, 4096):
         runs = {side: [] for side in sides}
         for _ in range(options.repeats):

@@ -132,8 +132,8 @@ fn command() -> Command {
             one("memory-per-host", "SIZE")
                 .help("Bytes of data in flight of one host on each reactor at most [default: pacing decides]"),
         )
-        .arg(one("send-buffer", "SIZE").help(
-            "Bytes in the kernel's send buffer of each connection [default: the system decides]",
+        .arg(one("send-buffer", "SIZE|system").help(
+            "Bytes in the kernel's send buffer of each connection, or as many as the system likes [default: 256k]",
         ))
         .arg(
             one("drain", "TIME")
@@ -227,7 +227,11 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<Settings> {
         connections_per_host: matches.get_one("connections-per-host").copied().unwrap_or(default.connections_per_host),
         queues: matches.get_one("queues").copied().unwrap_or(default.queues),
         bytes_per_host: size(matches, "memory-per-host")?,
-        send_buffer: size(matches, "send-buffer")?,
+        send_buffer: match matches.get_one::<String>("send-buffer").map(String::as_str) {
+            None => default.send_buffer,
+            Some("system") => None,
+            Some(text) => Some(bytes("send-buffer", text)?),
+        },
         ..default
     };
     let options =

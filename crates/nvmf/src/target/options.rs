@@ -39,7 +39,7 @@ pub struct Limits {
     /// Bytes of data in flight per host NQN and reactor; `None` leaves it to the pacer. A host beyond it is not read from.
     pub bytes_per_host: Option<u64>,
     /// Bytes that the kernel may hold for one connection on their way to its host (SO_SNDBUF; Linux grants twice as much,
-    /// socket(7)); `None` leaves them to the system.
+    /// socket(7)); `None` leaves them to the system, which lets them grow to megabytes that no pacer counts.
     pub send_buffer: Option<u64>,
     /// How long a new connection may take to its ICReq, and then to its Connect.
     pub handshake: Duration,
@@ -60,7 +60,7 @@ impl Default for Limits {
             queues: 64,
             queue_depth: 1024,
             bytes_per_host: None,
-            send_buffer: None,
+            send_buffer: Some(256 << 10),
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
             hold: Duration::from_secs(10),

@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nvmf::device::{DeviceSpec, Kind as DeviceKind};
 use nvmf::pdu::{self, Agreement, End, H2cData, IcReq, IcResp, Limits, MAX_HEADER_BYTES, Next, Pdu, Receiver, digest};
@@ -357,9 +357,11 @@ pub fn fabrics_command(fctype: u8) -> Command {
     fabrics::command(fctype)
 }
 
-/// Waits for something that another thread brings about; a test that waits for ever is ended by its runner.
+/// Waits for something that another thread brings about. Panics if it does not, in five minutes.
 pub fn until(mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(300);
     while !holds() {
+        assert!(Instant::now() < limit, "waited in vain");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
