@@ -145,6 +145,7 @@ impl Part {
             jobs: self.jobs,
             disks: Vec::new(),
             verdicts: Vec::new(),
+            checks: Vec::new(),
             ended: self.ended,
             hosts: Some(Box::new(hosts)),
         };
@@ -188,6 +189,7 @@ impl Part {
             error,
             ended: self.ended,
             verdicts: Vec::new(),
+            checks: Vec::new(),
             hosts: Some(Box::new(hosts)),
             ..described
         };

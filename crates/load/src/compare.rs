@@ -152,7 +152,9 @@ fn of_sweeps(a: &SweepResult, b: &SweepResult) -> Vec<Effect> {
         let Some((line, other)) = lines else { continue };
         let name = |figure: &str| if alone { figure.to_string() } else { format!("{figure} of {}", curve.label) };
         effects.push(of_estimates(name("plateau_iops"), true, line.plateau_iops, other.plateau_iops));
-        effects.push(of_estimates(name("load_line"), false, line.load_line, other.load_line));
+        if let (Some(line), Some(other)) = (line.load_line, other.load_line) {
+            effects.push(of_estimates(name("load_line"), false, line, other));
+        }
     }
     effects
 }
@@ -237,7 +239,7 @@ mod tests {
 
     fn swept(label: &str, plateau: f64) -> SweepResult {
         let around = |mean: f64| Estimate { mean, low: mean * 0.99, high: mean * 1.01 };
-        let line = LoadLine { plateau_iops: around(plateau), load_line: around(16.0), ..LoadLine::default() };
+        let line = LoadLine { plateau_iops: around(plateau), load_line: Some(around(16.0)), ..LoadLine::default() };
         SweepResult {
             curves: vec![Curve { label: label.into(), line: Some(line), points: Vec::new() }],
             ..SweepResult::default()

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Histogram;
 use crate::hosts::HostsResult;
 use crate::schema::{CpuUsage, DiskUtil, Ended, JobError, Provenance, Verified};
-use crate::verdict::Verdict;
+use crate::verdict::{Check, Verdict};
 
 /// The result of `plimsoll files`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub struct FilesResult {
     pub error: Option<JobError>,
     /// Statements about the run as a whole; those on one phase are with the phase.
     pub verdicts: Vec<Verdict>,
+    /// Which statements were tried, and how each of them came out.
+    #[serde(default)]
+    pub checks: Vec<Check>,
     /// How it ended.
     pub ended: Ended,
     /// Of a run on several hosts: each of them. `phases` has the sum.
@@ -107,6 +110,9 @@ pub struct PhaseResult {
     pub reads_own_writes: bool,
     /// Statements about this phase's numbers.
     pub verdicts: Vec<Verdict>,
+    /// Which statements were tried, and how each of them came out.
+    #[serde(default)]
+    pub checks: Vec<Check>,
 }
 
 /// The end of an interval of a phase.

@@ -1,7 +1,7 @@
 //! One point of a curve: made from a run, extended by further runs at the same depth.
 
 use crate::Direction;
-use crate::schema::{Estimate, Interval, JobResult, Point};
+use crate::schema::{Estimate, Interval, JobResult, Point, Visit};
 use crate::stats;
 
 impl Point {
@@ -15,14 +15,17 @@ impl Point {
         let whole = |total: u64| if seconds > 0.0 { total as f64 / seconds } else { 0.0 };
         let (iops, ops) = estimated(ops, whole(job.total_ops()));
         let (bytes_per_second, _) = estimated(bytes, whole(job.total_bytes()));
-        Point { x, iops, bytes_per_second, samples: ops, job }
+        let visits = vec![Visit { samples: ops.len() as u32, ..Visit::default() }];
+        Point { x, iops, bytes_per_second, samples: ops, visits, job }
     }
 
     /// Adds a later run at the same `x`: samples, times and counts add up, intervals follow one another.
     pub fn extend(&mut self, later: Point) {
         let mut job = std::mem::take(&mut self.job);
+        let mut visits = std::mem::take(&mut self.visits);
+        visits.extend(later.visits);
         job.append(later.job);
-        *self = Point::of(self.x, job);
+        *self = Point { visits, ..Point::of(self.x, job) };
     }
 }
 

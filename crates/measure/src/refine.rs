@@ -118,7 +118,7 @@ fn between(asked: &[f64], points: &[Point], limits: &Limits) -> Option<(f64, Why
         (!fine && x > low && x < high).then_some(x)
     };
     // Were the curve still rising, the load line would be wherever the sweep ends.
-    let near_line = if line.still_rising { None } else { middle(line.load_line.mean) };
+    let near_line = if line.still_rising { None } else { line.load_line.and_then(|line| middle(line.mean)) };
     let near_overload = || middle(line.overload?.mean);
     near_line.map(|x| (x, Why::LoadLine)).or_else(|| near_overload().map(|x| (x, Why::Overload)))
 }
@@ -191,7 +191,7 @@ mod tests {
         assert!(xs[8..].iter().all(|x| (16.0..32.0).contains(x) && x.fract() == 0.0), "{xs:?}");
         assert_eq!(steps.last(), Some(&Step::Done(Done::Settled)));
         assert!(spent < limits.curve_cap_ns);
-        let line = load_line::find(&points).unwrap().load_line;
+        let line = load_line::find(&points).unwrap().load_line.unwrap();
         assert!((line.low..=line.high).contains(&24.25) && line.high / line.low <= 1.25, "{line:?}");
     }
 

@@ -10,7 +10,7 @@ pub use crate::files::{
     CallErrors, CallResult, FilesFacts, FilesResult, OperationResult, PhaseInterval, PhaseResult, ThreadResult, Work,
 };
 pub use crate::hosts::{ClockComparison, HostResult, HostsResult, RankFailure, Window, WireUse};
-use crate::verdict::Verdict;
+use crate::verdict::{Check, Verdict};
 use crate::{Histogram, PerDirection};
 
 /// The version of this schema; a reader refuses what is newer.
@@ -88,6 +88,9 @@ pub struct RunResult {
     pub disks: Vec<DiskUtil>,
     /// Statements about the run as a whole; those on one job are with the job.
     pub verdicts: Vec<Verdict>,
+    /// Which statements were tried on the run as a whole, and how each of them came out.
+    #[serde(default)]
+    pub checks: Vec<Check>,
     /// How it ended.
     pub ended: Ended,
     /// Of a run on several hosts: each of them. `jobs` has the sum.
@@ -148,6 +151,9 @@ pub struct JobResult {
     pub common_ns: Option<u64>,
     /// Statements about this job's numbers.
     pub verdicts: Vec<Verdict>,
+    /// Which statements were tried on this job's numbers, and how each of them came out.
+    #[serde(default)]
+    pub checks: Vec<Check>,
 }
 
 /// Facts about a job that were known or found out at run time, and that decide whether its numbers mean what
@@ -466,6 +472,9 @@ pub struct SweepResult {
     pub ended: Ended,
     /// Statements about the sweep as a whole.
     pub verdicts: Vec<Verdict>,
+    /// Which statements were tried on the sweep as a whole, and how each of them came out.
+    #[serde(default)]
+    pub checks: Vec<Check>,
 }
 
 /// Throughput over depth of one engine.
@@ -488,23 +497,57 @@ pub struct Point {
     pub iops: Estimate,
     /// Bytes per second.
     pub bytes_per_second: Estimate,
-    /// The samples that the estimate rests on, ops per second each.
+    /// The samples that the estimate rests on, ops per second each, in order of time.
     pub samples: Vec<f64>,
+    /// The visits to this depth, in order of time; empty in results of versions before 0.2, which kept no times.
+    #[serde(default)]
+    pub visits: Vec<Visit>,
     /// The merged job of this point.
     pub job: JobResult,
 }
 
+/// One measurement of a depth. A sweep returns to the depths that decide at other times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Visit {
+    /// Nanoseconds from the start of the curve to the start of this visit.
+    pub at_ns: u64,
+    /// 0 for the first look at a depth; 1, 2, ... for the round of the confirmation that this visit belongs to.
+    pub round: u32,
+    /// How many of the point's samples this visit took.
+    pub samples: u32,
+}
+
 /// The load line of a curve: see the vocabulary in docs/sweep.md.
+///
+/// [`LoadLine::answer`] is what tables, sentences, tiles and titles show.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadLine {
     /// The highest throughput, ops per second.
     pub plateau_iops: Estimate,
-    /// The smallest depth that reaches 97 % of the plateau.
-    pub load_line: Estimate,
-    /// The smallest depth beyond the plateau at which throughput has fallen 5 % below it; None if it never does.
+    /// The smallest measured depth that reaches 97 % of the plateau, and the 95 % interval of the smallest depth that
+    /// does; whole numbers where the depths are. None if none can be named: `unnamed` says why.
+    pub load_line: Option<Estimate>,
+    /// The smallest measured depth beyond the plateau at which throughput has fallen 5 % below it, and its 95 %
+    /// interval, whole numbers likewise; None if it never does or cannot be named.
     pub overload: Option<Estimate>,
     /// Whether the curve was still rising at the deepest point: then the load line is a lower bound.
     pub still_rising: bool,
+    /// Why no load line can be named, as the end of a sentence: "the machine changed during the sweep: ...".
+    #[serde(default)]
+    pub unnamed: Option<String>,
+}
+
+/// What a sweep says of the load line: one of four answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Answer<'a> {
+    /// It is at this depth, a measured one, with its interval.
+    At(Estimate),
+    /// It lies between these depths; the sweep cannot say more.
+    Between(f64, f64),
+    /// It lies beyond the deepest depth measured: throughput still rises there.
+    Beyond,
+    /// It cannot be named, for this reason.
+    Unnamed(&'a str),
 }
 
 /// The result of `plimsoll compare`.

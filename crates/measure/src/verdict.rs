@@ -49,6 +49,32 @@ pub struct Verdict {
     pub advice: String,
 }
 
+/// How one statement, tried on a result, came out. A statement that cannot apply (a rate that was not asked for) is not
+/// tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// The code of the verdict that this check gives when it fails.
+    pub code: String,
+    /// How it came out.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// The outcome of a check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Checked, and nothing speaks against the numbers.
+    Passed,
+    /// The result does not hold the facts that the check needs.
+    NotCheckable {
+        /// Which facts are missing, and why: "fio does not record what was in the page cache".
+        reason: String,
+    },
+    /// Checked, and found: the verdict of this code stands beside.
+    Failed,
+}
+
 /// The codes of all verdicts.
 pub const CODES: [&str; 27] = [
     "verify-mismatch",
@@ -721,7 +747,7 @@ fn still_rising(curve: &Curve) -> Option<Verdict> {
         Severity::Warning,
         format!("{}: throughput still rises at {}, the deepest measured", curve.label, plain(deepest)),
         "The plateau lies beyond: plateau and load line are lower bounds.",
-        if line.load_line.mean >= deepest / 4.0 {
+        if line.load_line.is_some_and(|line| line.mean >= deepest / 4.0) {
             "Sweep deeper: --iodepth 1..4096, or raise numjobs."
         } else {
             "Sweep deeper."

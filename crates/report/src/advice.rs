@@ -1,26 +1,21 @@
 //! The one sentence that a sweep ends with.
 
 use measure::figures::{count, nanoseconds, percent, plain};
-use measure::schema::{Curve, Estimate, LoadLine, Point};
+use measure::schema::{Answer, Curve, Estimate, LoadLine, Point};
 
 /// Curves whose plateaus differ by less than this are equally fast; the one with the lower latency is then better.
 const EQUAL: f64 = 0.03;
 
-/// Which engine, which depth, what it gives, and what deeper does: one sentence. Empty without a load line.
+/// Which engine, which depth, what it gives, and what deeper does: one sentence. Empty without a curve that was judged.
 ///
-/// The depth is that of [`Curve::at_load_line`]: what it gives was seen, not interpolated.
+/// The depth is the load line that tables and tiles show ([`LoadLine::answer`]). Where the sweep cannot name one, the
+/// sentence says why.
 pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> String {
-    let Some((curve, line, point)) = best(curves) else { return String::new() };
+    let Some((curve, line)) = best(curves) else { return String::new() };
     let axis = if axis.is_empty() { "iodepth" } else { axis };
-    let at = format!("{}, {axis} {}", curve.label, plain(point.x));
-    let (iops, latency) = (count(point.iops.mean), nanoseconds(point.job.lat_ns().mean()));
-    if line.still_rising {
-        return format!("{at}: {iops} IOPS at {latency}, and still rising: sweep deeper to find the line.");
-    }
-    let part = percent((point.iops.mean / line.plateau_iops.mean).min(1.0));
-    let gives = format!("{at}: {part} of {} IOPS at {latency}", count(line.plateau_iops.mean));
+    let plateau = count(line.plateau_iops.mean);
     let beyond = match &line.overload {
-        Some(overload) => format!("deeper adds latency, and beyond {} throughput falls", plain(overload.mean.round())),
+        Some(overload) => format!("deeper adds latency, and beyond {} throughput falls", plain(overload.mean)),
         None => "deeper only adds latency".to_string(),
     };
     let limit = match ceiling_iops {
@@ -29,20 +24,45 @@ pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> S
         }
         _ => String::new(),
     };
-    format!("{gives}; {beyond}{limit}.")
+    let label = &curve.label;
+    match (line.answer(), shown(curve)) {
+        (Answer::At(_), Some(point)) => {
+            let part = percent((point.iops.mean / line.plateau_iops.mean).min(1.0));
+            let latency = nanoseconds(point.job.lat_ns().mean());
+            format!("{label}, {axis} {}: {part} of {plateau} IOPS at {latency}; {beyond}{limit}.", plain(point.x))
+        }
+        (Answer::Between(low, high), _) => format!(
+            "{label}: {plateau} IOPS; the load line lies between {axis} {} and {}; {beyond}{limit}.",
+            plain(low),
+            plain(high)
+        ),
+        (Answer::Beyond, Some(point)) => format!(
+            "{label}, {axis} {}: {} IOPS at {}, and still rising: sweep deeper to find the line.",
+            plain(point.x),
+            count(point.iops.mean),
+            nanoseconds(point.job.lat_ns().mean())
+        ),
+        (Answer::Unnamed(reason), _) => format!("{label}: no load line can be named: {reason}."),
+        (Answer::At(_) | Answer::Beyond, None) => String::new(),
+    }
 }
 
-/// The curve with the highest plateau (among equals the one with the lowest latency at its line), and the point to use.
-fn best(curves: &[Curve]) -> Option<(&Curve, &LoadLine, &Point)> {
-    let candidates = || {
-        curves.iter().filter_map(|curve| {
-            let line = curve.line.as_ref()?;
-            Some((curve, line, curve.at_load_line()?))
-        })
-    };
-    let highest = candidates().map(|(_, line, _)| line.plateau_iops.mean).fold(0.0, f64::max);
-    let equals = candidates().filter(|(_, line, _)| line.plateau_iops.mean >= highest * (1.0 - EQUAL));
-    equals.min_by(|a, b| a.2.job.lat_ns().mean().total_cmp(&b.2.job.lat_ns().mean()))
+/// The point that the sentence gives the figures of: at the load line, else the deepest.
+fn shown(curve: &Curve) -> Option<&Point> {
+    curve.at_load_line().or(curve.points.last())
+}
+
+/// The curve with the highest plateau; among equals the one with the lowest latency at its line. A curve whose load
+/// line can be named goes before one whose cannot.
+fn best(curves: &[Curve]) -> Option<(&Curve, &LoadLine)> {
+    let all = || curves.iter().filter_map(|curve| Some((curve, curve.line.as_ref()?)));
+    let named = |line: &LoadLine| !matches!(line.answer(), Answer::Unnamed(_));
+    let any_named = all().any(|(_, line)| named(line));
+    let candidates = || all().filter(|(_, line)| named(line) || !any_named);
+    let highest = candidates().map(|(_, line)| line.plateau_iops.mean).fold(0.0, f64::max);
+    let equals = candidates().filter(|(_, line)| line.plateau_iops.mean >= highest * (1.0 - EQUAL));
+    let latency = |curve: &Curve| shown(curve).map_or(f64::INFINITY, |point| point.job.lat_ns().mean());
+    equals.min_by(|a, b| latency(a.0).total_cmp(&latency(b.0)))
 }
 
 #[cfg(test)]
@@ -59,7 +79,7 @@ mod tests {
             point.job.directions.read.lat_ns.record(latency_ns * (x as u64));
             point
         });
-        let line = LoadLine { plateau_iops: near(plateau), load_line: near(line), ..LoadLine::default() };
+        let line = LoadLine { plateau_iops: near(plateau), load_line: Some(near(line)), ..LoadLine::default() };
         Curve { label: label.into(), points: points.into(), line: Some(line) }
     }
 
@@ -70,9 +90,22 @@ mod tests {
             advice("iodepth", std::slice::from_ref(&one), Some(near(5e6))),
             "io_uring, iodepth 4: 100 % of 122k IOPS at 200 us; deeper only adds latency."
         );
-        one.line.as_mut().unwrap().overload = Some(near(12.2));
+        one.line.as_mut().unwrap().overload = Some(Estimate { mean: 12.0, low: 11.0, high: 14.0 });
         assert!(advice("", &[one.clone()], None).ends_with("; deeper adds latency, and beyond 12 throughput falls."));
         assert!(advice("", &[one.clone()], Some(near(130e3))).contains("the storage may do more"));
+        let line = one.line.as_mut().unwrap();
+        line.load_line = Some(Estimate { mean: 4.0, low: 1.0, high: 16.0 });
+        assert_eq!(
+            advice("iodepth", &[one.clone()], None),
+            "io_uring: 122k IOPS; the load line lies between iodepth 1 and 16; deeper adds latency, and beyond 12 throughput \
+             falls."
+        );
+        let line = one.line.as_mut().unwrap();
+        (line.load_line, line.unnamed) = (None, Some("the machine changed".into()));
+        assert_eq!(
+            advice("iodepth", &[one.clone()], None),
+            "io_uring: no load line can be named: the machine changed."
+        );
         one.line.as_mut().unwrap().still_rising = true;
         assert_eq!(
             advice("iodepth", &[one], None),

@@ -96,6 +96,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             jobs: merge(plan, &places, results),
             disks: disks.so_far(),
             verdicts: Vec::new(),
+            checks: Vec::new(),
             ended,
             hosts: None,
         };

@@ -124,6 +124,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         disks,
         error,
         verdicts: Vec::new(),
+        checks: Vec::new(),
         hosts: None,
         ended: match (failed, control.stop.load(Relaxed)) {
             (true, _) => Ended::Failed,

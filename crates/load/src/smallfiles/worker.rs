@@ -250,6 +250,7 @@ impl<'a> Worker<'a> {
             verified,
             reads_own_writes,
             verdicts: Vec::new(),
+            checks: Vec::new(),
         };
         (result, loop_state.error)
     }

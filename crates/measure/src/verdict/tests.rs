@@ -265,7 +265,7 @@ fn curves() {
     let sound = Curve {
         label: "io_uring".into(),
         points: vec![point(1.0, 0.01), point(2.0, 0.01), point(4.0, 0.02)],
-        line: Some(LoadLine { plateau_iops: near(1e5, 0.01), load_line: near(2.0, 0.1), ..LoadLine::default() }),
+        line: Some(LoadLine { plateau_iops: near(1e5, 0.01), load_line: Some(near(2.0, 0.1)), ..LoadLine::default() }),
     };
     let codes = |curve: &Curve, ceiling| -> Vec<String> {
         for_curve(curve, ceiling).into_iter().map(|verdict| verdict.code).collect()

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use measure::Histogram;
 use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
-use measure::schema::{Curve, Document, Point, SweepResult};
+use measure::schema::{Answer, Curve, Document, LoadLine, Point, SweepResult};
 use measure::stats::relative_half_width;
 
 use super::{NamedDocument, Table, cards, percentile_chart, tile};
 use crate::svg::{Axis, Chart, Format, Series, escape};
-use crate::text::{cpus, depth};
+use crate::text::cpus;
 
 fn axis_name(sweep: &SweepResult) -> &str {
     if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
@@ -44,26 +44,17 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
     let Some(line) = &curve.line else { return String::new() };
     let mut out = String::from("<div class=\"tiles\">");
     let deepest = curve.points.last().map_or(0.0, |point| point.x);
-    if line.still_rising {
-        out.push_str(&tile(
-            "Load line",
-            &format!("beyond {}", depth(deepest)),
-            "throughput still rises at the deepest point",
-            true,
-        ));
-    } else {
-        let more = format!("95 % interval {} to {}", depth(line.load_line.low), depth(line.load_line.high));
-        out.push_str(&tile("Load line", &format!("{axis} {}", depth(line.load_line.mean)), &more, true));
-    }
+    let (said, more) = answered(line, axis, deepest);
+    out.push_str(&tile("Load line", &said, &more, true));
     let more =
         format!("95 % interval {} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high));
     out.push_str(&tile("Plateau", &format!("{} IOPS", count(line.plateau_iops.mean)), &more, false));
     match &line.overload {
         Some(overload) => {
-            let more = format!("95 % interval {} to {}", depth(overload.low), depth(overload.high));
-            out.push_str(&tile("Overload from", &format!("{axis} {}", depth(overload.mean)), &more, false));
+            let more = format!("95 % interval {} to {}", plain(overload.low), plain(overload.high));
+            out.push_str(&tile("Overload from", &format!("{axis} {}", plain(overload.mean)), &more, false));
         }
-        None => out.push_str(&tile("Overload", "none", &format!("up to {axis} {}", depth(deepest)), false)),
+        None => out.push_str(&tile("Overload", "none", &format!("up to {axis} {}", plain(deepest)), false)),
     }
     if let Some(point) = curve.at_load_line() {
         let lat = point.job.lat_ns();
@@ -81,6 +72,22 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
         out.push_str(&tile("Generator's ceiling", &count(ceiling.mean), &more, false));
     }
     out + "</div>"
+}
+
+/// The load line in a few words, and what is to be said of it beside.
+fn answered(line: &LoadLine, axis: &str, deepest: f64) -> (String, String) {
+    let at = |depth: f64| format!("{axis} {}", plain(depth)).trim_start().to_string();
+    match line.answer() {
+        Answer::At(line) => (at(line.mean), format!("95 % interval {} to {}", plain(line.low), plain(line.high))),
+        Answer::Between(low, high) => (
+            format!("{} to {}", at(low), plain(high)),
+            "the sweep cannot say more precisely where the line is".to_string(),
+        ),
+        Answer::Beyond => {
+            (format!("beyond {}", plain(deepest)), "throughput still rises at the deepest point".to_string())
+        }
+        Answer::Unnamed(reason) => ("cannot be named".to_string(), reason.to_string()),
+    }
 }
 
 fn positive(curve: &Curve) -> impl Iterator<Item = &Point> {
@@ -113,15 +120,15 @@ fn depth_charts(axis: &str, curves: &[(String, &Curve)], ceiling: Option<f64>) -
             .series(Series::line(called("mean"), latencies(Histogram::mean)).colour(index))
             .series(Series::line(called("p99"), latencies(|lat| lat.quantile(0.99) as f64)).colour(index).dashed());
         cpu = cpu.series(Series::line(name, of(|point| cpus(point) * 100.0)).colour(index));
-        if let Some(line) = curve.line.as_ref().filter(|line| !line.still_rising) {
+        if let Some((line, Answer::At(at))) = curve.line.as_ref().map(|line| (line, line.answer())) {
             let prefix = if many { format!("{name}: ") } else { String::new() };
             let colour = many.then_some(index);
-            let interval = (line.load_line.low, line.load_line.high);
-            let label = format!("{prefix}load line {}", depth(line.load_line.mean));
-            iops = iops.mark_x(line.load_line.mean, Some(interval), &label, colour);
-            latency = latency.mark_x(line.load_line.mean, Some(interval), &label, colour);
+            let interval = (at.low, at.high);
+            let label = format!("{prefix}load line {}", plain(at.mean));
+            iops = iops.mark_x(at.mean, Some(interval), &label, colour);
+            latency = latency.mark_x(at.mean, Some(interval), &label, colour);
             if let Some(overload) = line.overload {
-                let label = format!("{prefix}overload {}", depth(overload.mean));
+                let label = format!("{prefix}overload {}", plain(overload.mean));
                 iops = iops.mark_x(overload.mean, Some((overload.low, overload.high)), &label, colour);
             }
         }
@@ -181,17 +188,19 @@ fn table(curve: &Curve, axis: &str) -> String {
         "in flight",
         "verdicts",
     ]);
-    let line = curve
-        .at_load_line()
-        .map(|point| point.x)
-        .filter(|_| curve.line.as_ref().is_some_and(|line| !line.still_rising));
+    let line = curve.at_load_line().map(|point| point.x);
+    let overload = curve.at_overload().map(|point| point.x);
     for point in &curve.points {
         let lat = point.job.lat_ns();
         let time = |ns: f64| if lat.is_empty() { "-".to_string() } else { nanoseconds(ns) };
         let quantile = |q: f64| time(lat.quantile(q) as f64);
         let codes =
             point.job.verdicts.iter().map(|verdict| verdict.code.as_str()).filter(|code| *code != "interval-too-short");
-        let at = if Some(point.x) == line { "\u{2002}\u{25c0} load line" } else { "" };
+        let at = match Some(point.x) {
+            x if x == line => "\u{2002}\u{25c0} load line",
+            x if x == overload => "\u{2002}\u{25c0} overload",
+            _ => "",
+        };
         table.row(
             if Some(point.x) == line { "at" } else { "" },
             &[
@@ -249,16 +258,15 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
                 ("", name.clone()),
                 ("", count(line.plateau_iops.mean)),
                 ("", format!("{} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high))),
-                ("", if line.still_rising { "beyond the sweep".into() } else { depth(line.load_line.mean) }),
+                ("", answered(line, "", curve.points.last().map_or(0.0, |point| point.x)).0),
                 (
                     "",
-                    if line.still_rising {
-                        "-".into()
-                    } else {
-                        format!("{} to {}", depth(line.load_line.low), depth(line.load_line.high))
+                    match line.answer() {
+                        Answer::At(at) => format!("{} to {}", plain(at.low), plain(at.high)),
+                        Answer::Between(..) | Answer::Beyond | Answer::Unnamed(_) => "-".into(),
                     },
                 ),
-                ("", line.overload.map_or("none".into(), |overload| depth(overload.mean))),
+                ("", line.overload.map_or("none".into(), |overload| plain(overload.mean))),
                 ("", nanoseconds(lat.mean())),
                 ("", nanoseconds(lat.quantile(0.99) as f64)),
             ],

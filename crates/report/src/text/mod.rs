@@ -19,7 +19,7 @@ pub(crate) use hosts::{
     COLUMNS as HOST_COLUMNS, figures as host_figures, skew as host_skew, together as hosts_together, work as host_work,
 };
 pub(crate) use run::{described, grouped};
-pub(crate) use sweep::{cpus, depth};
+pub(crate) use sweep::cpus;
 
 use measure::schema::Machine;
 use measure::verdict::{Severity, Verdict};

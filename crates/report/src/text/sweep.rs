@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
-use measure::schema::{Curve, Ended, Estimate, Point, SweepResult};
+use measure::schema::{Answer, Curve, Ended, Estimate, Point, SweepResult};
 use measure::stats::relative_half_width;
 use measure::verdict::Verdict;
 
@@ -104,10 +104,10 @@ fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
 /// What the point stands for, if anything.
 fn place(curve: &Curve, point: &Point) -> &'static str {
     let is = |other: Option<&Point>| other.is_some_and(|other| other.x == point.x);
-    match &curve.line {
-        Some(line) if !line.still_rising && is(curve.at_load_line()) => "<- load line",
-        _ if is(curve.at_overload()) => "<- overload",
-        _ => "",
+    match (is(curve.at_load_line()), is(curve.at_overload())) {
+        (true, _) => "<- load line",
+        (false, true) => "<- overload",
+        (false, false) => "",
     }
 }
 
@@ -117,8 +117,8 @@ fn charts(sweep: &SweepResult, style: Style) -> String {
     let side_by_side = style.width >= 92;
     let width = if side_by_side { (style.width - 28) / 2 } else { style.width.saturating_sub(14) }.clamp(20, 60);
     let marks = |curve: &Curve| {
-        let line = curve.line.as_ref().filter(|line| !line.still_rising);
-        line.map(|line| [Some(line.load_line.mean), line.overload.map(|overload| overload.mean)])
+        let at = [curve.at_load_line(), curve.at_overload()];
+        at.iter().any(Option::is_some).then(|| at.map(|point| point.map(|point| point.x)))
     };
     let iops = chart(sweep, "IOPS", width, HEIGHT, style, &|point| point.iops.mean, count, &marks);
     let latency =
@@ -214,11 +214,6 @@ fn interval(estimate: &Estimate, write: fn(f64) -> String) -> String {
     format!("{}, 95 % interval {} to {}", write(estimate.mean), write(estimate.low), write(estimate.high))
 }
 
-/// A depth as people set it: whole from 3 on.
-pub(crate) fn depth(x: f64) -> String {
-    if x < 3.0 { plain(x) } else { plain(x.round()) }
-}
-
 fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     let Some(line) = &curve.line else { return String::new() };
     let name = if sweep.curves.len() > 1 { format!("{}: ", curve.label) } else { String::new() };
@@ -226,29 +221,22 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     let mut out = String::new();
     let _ =
         writeln!(out, "{name}plateau    {}", interval(&line.plateau_iops, precise_count).replacen(',', " IOPS,", 1));
-    if line.still_rising {
-        let deepest = curve.points.last().map_or(0.0, |point| point.x);
-        let _ = writeln!(
-            out,
-            "{name}{}  beyond {axis} {}: throughput still rises",
-            style.paint(Tone::Good, "load line"),
-            depth(deepest)
-        );
-    } else {
-        let _ = writeln!(
-            out,
-            "{name}{}  {axis} {} (97 % of the plateau)",
-            style.paint(Tone::Good, "load line"),
-            interval(&line.load_line, depth)
-        );
-    }
+    let deepest = curve.points.last().map_or(0.0, |point| point.x);
+    let said = match line.answer() {
+        Answer::At(line) => format!("{axis} {} (97 % of the plateau)", interval(&line, plain)),
+        Answer::Between(low, high) => {
+            format!("between {axis} {} and {} (97 % of the plateau)", plain(low), plain(high))
+        }
+        Answer::Beyond => format!("beyond {axis} {}: throughput still rises", plain(deepest)),
+        Answer::Unnamed(reason) => format!("cannot be named: {reason}"),
+    };
+    let _ = writeln!(out, "{name}{}  {said}", style.paint(Tone::Good, "load line"));
     match &line.overload {
         Some(overload) => {
-            let _ = writeln!(out, "{name}overload   {axis} {} (5 % below the plateau)", interval(overload, depth));
+            let _ = writeln!(out, "{name}overload   {axis} {} (5 % below the plateau)", interval(overload, plain));
         }
         None => {
-            let _ =
-                writeln!(out, "{name}overload   none up to {axis} {}", depth(curve.points.last().map_or(0.0, |p| p.x)));
+            let _ = writeln!(out, "{name}overload   none up to {axis} {}", plain(deepest));
         }
     }
     out
