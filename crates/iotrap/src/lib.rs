@@ -18,12 +18,14 @@
 //! | libaio: iocbs changed and put back, what is in flight, rings | [`window`], [`inflight`], [`context`] |
 //! | libaio requests that would block, carried out by guasi | [`async_io`] |
 //! | fork, vfork, descriptor numbers | [`process`] |
+//! | the time, without libc | [`clock`] |
 //! | why not, how much, written down | [`reason`], [`stats`], [`trace`], [`said`] |
 //!
 //! Everything is static and atomic: hooks run in signal handlers, between vfork and exec, before constructors, after
 //! destructors, and in any number of threads. They take no lock, allocate nothing and cannot panic.
 
 mod async_io;
+mod clock;
 mod config;
 mod context;
 mod counted;
@@ -50,6 +52,7 @@ mod window;
 /// Runs when the library has been loaded, before the program's `main`.
 extern "C" fn begin() {
     real::find_all();
+    clock::prepare();
     config::begin();
 }
 

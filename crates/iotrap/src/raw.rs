@@ -9,47 +9,7 @@ use core::ffi::{CStr, c_int, c_long, c_void};
 /// What a system call returned, or the errno it failed with (positive).
 pub type Result<T> = core::result::Result<T, c_int>;
 
-/// The bare system call: its result, or `-errno`.
-///
-/// # Safety
-/// Whatever the call `number` demands of its arguments.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-    let result: isize;
-    // SAFETY: the kernel's convention on x86-64: rcx and r11 are clobbered; the arguments are the caller's.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// The bare system call: its result, or `-errno`.
-///
-/// # Safety
-/// Whatever the call `number` demands of its arguments.
-#[cfg(target_arch = "aarch64")]
-#[inline]
-pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-    let result: isize;
-    // SAFETY: the kernel's convention on AArch64: the number in x8, arguments and result from x0.
-    unsafe {
-        core::arch::asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") a as isize => result,
-            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
-            options(nostack),
-        );
-    }
-    result
-}
+pub use sys::raw::call;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("libiotrap knows the system calls of x86-64 and AArch64 only");
@@ -245,10 +205,10 @@ pub fn sleep_us(us: i64) {
     let _ = unsafe { call(libc::SYS_nanosleep, &raw const time as usize, 0, 0, 0, 0, 0) };
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds. libc's clock_gettime is the vDSO's: no system call, no hook of ours.
+/// `CLOCK_MONOTONIC` in nanoseconds, without libc and without a hook of anybody ([`crate::clock`]).
 #[inline]
 pub fn now_ns() -> u64 {
-    sys::clock::monotonic_ns()
+    crate::clock::monotonic_ns()
 }
 
 /// A short text with numbers, put together without allocating; what does not fit is left out.

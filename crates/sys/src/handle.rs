@@ -49,19 +49,20 @@ struct Room {
     bytes: [u8; BYTES_MAX],
 }
 
-/// The handle of an open file. Allocates nothing.
+/// The handle of an open file. Allocates nothing, and makes the system call without libc.
 ///
 /// # Errors
 /// EOPNOTSUPP where the file system has none, EOVERFLOW where one is too long for this interface.
 pub fn of(fd: RawFd) -> io::Result<FileHandle> {
     let mut room = Room { handle_bytes: BYTES_MAX as u32, handle_type: 0, bytes: [0; BYTES_MAX] };
-    let mut mount = 0;
-    let start = (&raw mut room).cast::<libc::file_handle>();
+    let mut mount: i32 = 0;
+    let (empty, start, mount) = (c"".as_ptr() as usize, &raw mut room as usize, &raw mut mount as usize);
+    let (file, flags) = (fd as isize as usize, libc::AT_EMPTY_PATH as usize);
     // SAFETY: an empty path with AT_EMPTY_PATH names the descriptor; room is a struct file_handle followed by as many
     // bytes as it says.
-    let status = unsafe { libc::name_to_handle_at(fd, c"".as_ptr(), start, &mut mount, libc::AT_EMPTY_PATH) };
-    if status != 0 {
-        return Err(io::Error::last_os_error());
+    let status = unsafe { crate::raw::call(libc::SYS_name_to_handle_at, file, empty, start, mount, flags, 0) };
+    if status < 0 {
+        return Err(io::Error::from_raw_os_error(-status as i32));
     }
     let bytes =
         room.bytes.get(..room.handle_bytes as usize).ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
