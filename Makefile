@@ -1,20 +1,38 @@
-# `make test` is what CI runs: it installs what the tests need where it can (root on Debian), and says what is
-# missing where it cannot. Anything that takes long or measures speed has a target of its own.
+# `make ci` is what CI runs. `make check` is for in between: it needs no root, no rig and no installation.
+# CONTRIBUTING.md explains when to run which.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
+.NOTPARALLEL:
 PREFIX ?= /usr/local
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: check
+check: ## the loop of a contributor: format and the tests that need no root, no rig and no installation
+	$(CARGO) fmt --all --check
+	tests/lint/language.py
+	$(CARGO) test --locked --workspace --quiet --lib --bins --test bad_input --test compare --test documents \
+		--test iolog --test layout --test logs --test report --test run_json --test sim --test verify
+
+.PHONY: lint
+lint: ## format, warnings, documentation, dependencies, scripts, language
+	tests/needs lint
+	tests/run-lint
 
 .PHONY: test
-test: ## install what is missing, build everything, run every test
-	tests/needs
+test: ## install the programs that are missing, build everything, run every test
+	tests/needs test
 	tests/run-all
+
+.PHONY: ci
+ci: ## lint and test; the last line counts both
+	tests/needs lint test
+	@failed=0; tests/run-lint || failed=$$?; LINT_FAILED=$$failed tests/run-all
 
 .PHONY: test-loom
 test-loom: ## every interleaving of the queues of guasi
@@ -29,11 +47,6 @@ test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian'
 	$(CARGO) build --release --locked --features mpi
 	rigs/slurm.sh target/release/plimsoll
 
-.PHONY: lint
-lint: ## what a change must pass beside the tests
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolchain)
 	@command -v cargo-fuzz > /dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }
@@ -45,35 +58,37 @@ bench: ## measure against the peers, both sides in one run, on a quiet machine
 	bench/versus_fio.py --plimsoll target/release/plimsoll
 
 .PHONY: docs
-docs: ## write docs/options.md, manual pages and completions (target/docs) from the tables of the program
+docs: ## write docs/options.md and docs/rpc.md from the tables of the program
+	$(CARGO) build --locked
+	target/debug/plimsoll man --options > docs/options.md
+	target/debug/plimsoll rpc --markdown > docs/rpc.md
+
+.PHONY: build
+build: ## the release build with its manual pages and completions: what `make install` installs
 	$(CARGO) build --release --locked
-	target/release/plimsoll man --options > docs/options.md
-	target/release/plimsoll rpc --markdown > docs/rpc.md
-	target/release/plimsoll man --dir target/docs
-	for shell in bash zsh fish; do target/release/plimsoll completions $$shell > target/docs/plimsoll.$$shell; done
+	packaging/pages target/release target/docs
+
+.PHONY: install
+install: ## install what `make build` has built, below PREFIX (DESTDIR is respected; FIO_LINK=1 adds a link named fio)
+	packaging/install target/release target/docs "$(DESTDIR)" "$(PREFIX)"
+
+.PHONY: uninstall
+uninstall: ## remove what `make install` and `make install-guasi` installed
+	packaging/uninstall "$(DESTDIR)" "$(PREFIX)"
+
+.PHONY: deb
+deb: build libguasi ## Debian packages in target/deb: plimsoll, libiotrap, libguasi0, libguasi-dev
+	packaging/deb target/release target/docs target/guasi target/deb
 
 .PHONY: libguasi
 libguasi: ## libguasi.so.0 with its headers, ready to link against, in target/guasi
 	crates/guasi/link-shared.sh target/guasi release
 
-.PHONY: install
-install: docs ## the program, its interposer, manual pages and completions, below PREFIX
-	install -Dm755 target/release/plimsoll $(DESTDIR)$(PREFIX)/bin/plimsoll
-	ln -sf plimsoll $(DESTDIR)$(PREFIX)/bin/gfapi_perf_tool
-	ln -sf plimsoll $(DESTDIR)$(PREFIX)/bin/fsperf
-	install -Dm755 target/release/libiotrap.so $(DESTDIR)$(PREFIX)/lib/libiotrap.so
-	ln -sf libiotrap.so $(DESTDIR)$(PREFIX)/lib/iotrap.so
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m644 target/docs/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	install -Dm644 target/docs/plimsoll.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/plimsoll
-	install -Dm644 target/docs/plimsoll.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_plimsoll
-	install -Dm644 target/docs/plimsoll.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/plimsoll.fish
+.PHONY: install-guasi
+install-guasi: ## install what `make libguasi` has built: the library, its headers, manual page and pkg-config file
+	@test -e target/guasi/libguasi.a || { echo "make install-guasi: nothing is built: run \`make libguasi\` first"; exit 1; }
+	crates/guasi/install.sh target/guasi $(PREFIX)
 
 .PHONY: fio-engine
 fio-engine: ## fio-guasi.so, the external engine for the installed fio, in target/guasi
 	compat/fio/build.sh target/guasi release
-
-PREFIX ?= /usr/local
-.PHONY: install-guasi
-install-guasi: libguasi ## libguasi, its headers, manual page and pkg-config file, under PREFIX
-	crates/guasi/install.sh target/guasi $(PREFIX)

@@ -31,19 +31,44 @@ def run(command, **more):
 
 def ours(program, place, operations, size, more=()):
     """Files per second of the phases."""
-    command = [program, "files", "--json", "--op", operations, "--files", str(FILES), "--size", size, "--dir", place,
-               "--cleanup", *more]
+    command = [
+        program,
+        "files",
+        "--json",
+        "--op",
+        operations,
+        "--files",
+        str(FILES),
+        "--size",
+        size,
+        "--dir",
+        place,
+        "--cleanup",
+        *more,
+    ]
     phases = json.loads(run(command))["phases"]
     return {phase["name"]: phase["total"]["files"] * 1e9 / phase["runtime_ns"] for phase in phases}, command
 
 
 def fios(fio, place, engine):
     """Files per second of one of fio's file engines; its files are made before, except by filecreate."""
-    command = [fio, "--name=files", f"--directory={place}", f"--ioengine={engine}", f"--nrfiles={FILES}",
-               "--filesize=4k", "--bs=4k", "--openfiles=1", "--file_service_type=sequential", "--fallocate=none",
-               f"--create_on_open={int(engine == 'filecreate')}", "--thread", "--output-format=json"]
+    command = [
+        fio,
+        "--name=files",
+        f"--directory={place}",
+        f"--ioengine={engine}",
+        f"--nrfiles={FILES}",
+        "--filesize=4k",
+        "--bs=4k",
+        "--openfiles=1",
+        "--file_service_type=sequential",
+        "--fallocate=none",
+        f"--create_on_open={int(engine == 'filecreate')}",
+        "--thread",
+        "--output-format=json",
+    ]
     text = run(command)
-    job = json.loads(text[text.index("{"):])["jobs"][0]
+    job = json.loads(text[text.index("{") :])["jobs"][0]
     count = job["read"]["total_ios"] + job["write"]["total_ios"]
     assert count == FILES, f"fio did {count} operations instead of {FILES}"
     # Whole milliseconds are what fio's JSON has: FILES is large enough for them.
@@ -52,8 +77,24 @@ def fios(fio, place, engine):
 
 def smallfiles(program, place, operation, size_kb):
     """Files per second of smallfile with one thread."""
-    command = [sys.executable, program, "--operation", operation, "--threads", "1", "--files", str(FILES),
-               "--file-size", str(size_kb), "--top", place, "--response-times", "N", "--output-json", f"{place}/out.json"]
+    command = [
+        sys.executable,
+        program,
+        "--operation",
+        operation,
+        "--threads",
+        "1",
+        "--files",
+        str(FILES),
+        "--file-size",
+        str(size_kb),
+        "--top",
+        place,
+        "--response-times",
+        "N",
+        "--output-json",
+        f"{place}/out.json",
+    ]
     run(command)
     with open(f"{place}/out.json", encoding="utf-8") as result:
         return float(json.load(result)["results"]["files-per-sec"]), command
@@ -87,9 +128,11 @@ def main():
     def report(name, bar, result):
         mine, theirs, ratios, our_command, their_command = result
         ratio = statistics.median(ratios)
-        line = (f"{name}: {ratio:.2f}x ({min(ratios):.2f} .. {max(ratios):.2f}), bar {bar}x"
-                f" {'holds' if ratio >= bar else 'MISSED'}; {statistics.median(mine):.0f} against"
-                f" {statistics.median(theirs):.0f} files/s")
+        line = (
+            f"{name}: {ratio:.2f}x ({min(ratios):.2f} .. {max(ratios):.2f}), bar {bar}x"
+            f" {'holds' if ratio >= bar else 'MISSED'}; {statistics.median(mine):.0f} against"
+            f" {statistics.median(theirs):.0f} files/s"
+        )
         print(line, flush=True)
         lines.append(f"- {line}\n  `{' '.join(our_command)}`\n  `{' '.join(their_command)}`\n")
 
@@ -113,18 +156,29 @@ def main():
                     ("filestat", "stat", "create,stat", "4k"),
                     ("filedelete", "unlink", "create,unlink", "4k"),
                 ]:
-                    result = pairs(options.repeats, lambda: one(phase, operations, size),
-                                   lambda: fios(options.fio, fresh(), engine))
+                    result = pairs(
+                        options.repeats,
+                        lambda: one(phase, operations, size),
+                        lambda: fios(options.fio, fresh(), engine),
+                    )
                     report(f"{kind}, {engine}", 1.0, result)
             if "latency" in cases:
                 # Recording against not recording, of the shortest operation: it may slow it by 5 %.
-                result = pairs(options.repeats, lambda: one("stat", "create,stat", "0"),
-                               lambda: one("stat", "create,stat", "0", ["--no-latency"]))
+                result = pairs(
+                    options.repeats,
+                    lambda: one("stat", "create,stat", "0"),
+                    lambda: one("stat", "create,stat", "0", ["--no-latency"]),
+                )
                 report(f"{kind}, stat with latencies against without", 0.95, result)
             if "smallfile" in cases and not smallfile:
                 print(f"{kind}, smallfile: skipped: {options.smallfile} is not here (--smallfile PATH)")
             elif "smallfile" in cases:
-                for operation, phase in [("create", "create"), ("read", "read"), ("stat", "stat"), ("delete", "unlink")]:
+                for operation, phase in [
+                    ("create", "create"),
+                    ("read", "read"),
+                    ("stat", "stat"),
+                    ("delete", "unlink"),
+                ]:
                     operations = phase if phase == "create" else f"create,{phase}"
 
                     def theirs():
@@ -133,8 +187,11 @@ def main():
                             smallfiles(smallfile, place, "create", 4)
                         return smallfiles(smallfile, place, operation, 4)
 
-                    report(f"{kind}, smallfile {operation}", 2.0,
-                           pairs(options.repeats, lambda: one(phase, operations, "4k"), theirs))
+                    report(
+                        f"{kind}, smallfile {operation}",
+                        2.0,
+                        pairs(options.repeats, lambda: one(phase, operations, "4k"), theirs),
+                    )
     with open(os.path.join(os.path.dirname(__file__), "files.md"), "a", encoding="utf-8") as record:
         record.writelines(lines)
 

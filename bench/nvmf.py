@@ -125,12 +125,17 @@ def load(options, jobs, seconds=None):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
     result = {}
-    for job in json.loads(done.stdout[done.stdout.index("{"):])["jobs"]:
+    for job in json.loads(done.stdout[done.stdout.index("{") :])["jobs"]:
         side = job["read"] if job["read"]["total_ios"] else job["write"]
         latency = side["clat_ns"]
         result.setdefault(job["jobname"], []).append(
-            {"iops": side["iops"], "bytes": side["bw_bytes"], "mean_us": latency["mean"] / 1e3,
-             "p99_us": latency.get("percentile", {}).get("99.000000", 0) / 1e3})
+            {
+                "iops": side["iops"],
+                "bytes": side["bw_bytes"],
+                "mean_us": latency["mean"] / 1e3,
+                "p99_us": latency.get("percentile", {}).get("99.000000", 0) / 1e3,
+            }
+        )
     return result
 
 
@@ -145,10 +150,12 @@ def median(values):
 def speed(options):
     say("| case | figure | initiator waits | processor time of the target per op |")
     say("| --- | --- | --- | --- |")
-    cases = [("null, 4k reads, depth 32", ["--null", "8g"], {"rw": "randread", "bs": "4k", "iodepth": 32}),
-             ("null, 4k reads, depth 1", ["--null", "8g"], {"rw": "randread", "bs": "4k", "iodepth": 1}),
-             ("null, 128k reads, depth 32", ["--null", "8g"], {"rw": "randread", "bs": "128k", "iodepth": 32}),
-             ("memory, 128k writes, depth 32", ["--mem", "512m"], {"rw": "write", "bs": "128k", "iodepth": 32})]
+    cases = [
+        ("null, 4k reads, depth 32", ["--null", "8g"], {"rw": "randread", "bs": "4k", "iodepth": 32}),
+        ("null, 4k reads, depth 1", ["--null", "8g"], {"rw": "randread", "bs": "4k", "iodepth": 1}),
+        ("null, 128k reads, depth 32", ["--null", "8g"], {"rw": "randread", "bs": "128k", "iodepth": 32}),
+        ("memory, 128k writes, depth 32", ["--mem", "512m"], {"rw": "write", "bs": "128k", "iodepth": 32}),
+    ]
     for name, arguments, job in cases:
         runs = []
         for _ in range(options.repeats):
@@ -175,24 +182,36 @@ def idle(options):
 
 
 def fast_and_slow():
-    delay = {"avg_read_latency": 10000, "p99_read_latency": 10000, "avg_write_latency": 10000, "p99_write_latency": 10000}
+    delay = {
+        "avg_read_latency": 10000,
+        "p99_read_latency": 10000,
+        "avg_write_latency": 10000,
+        "p99_write_latency": 10000,
+    }
     size = {"num_blocks": 1 << 21, "block_size": 4096}
     listen = {"trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(PORT)}
-    bdev = [{"method": "bdev_null_create", "params": {"name": "Fast", **size}},
-            {"method": "bdev_null_create", "params": {"name": "Base", **size}},
-            {"method": "bdev_delay_create", "params": {"name": "Slow", "base_bdev_name": "Base", **delay}}]
-    nvmf = [{"method": "nvmf_create_transport", "params": {"trtype": "TCP"}},
-            {"method": "nvmf_create_subsystem", "params": {"nqn": NQN, "allow_any_host": True, "serial_number": "1"}},
-            {"method": "nvmf_subsystem_add_ns", "params": {"nqn": NQN, "namespace": {"bdev_name": "Fast", "nsid": 1}}},
-            {"method": "nvmf_subsystem_add_ns", "params": {"nqn": NQN, "namespace": {"bdev_name": "Slow", "nsid": 2}}},
-            {"method": "nvmf_subsystem_add_listener", "params": {"nqn": NQN, "listen_address": listen}}]
+    bdev = [
+        {"method": "bdev_null_create", "params": {"name": "Fast", **size}},
+        {"method": "bdev_null_create", "params": {"name": "Base", **size}},
+        {"method": "bdev_delay_create", "params": {"name": "Slow", "base_bdev_name": "Base", **delay}},
+    ]
+    nvmf = [
+        {"method": "nvmf_create_transport", "params": {"trtype": "TCP"}},
+        {"method": "nvmf_create_subsystem", "params": {"nqn": NQN, "allow_any_host": True, "serial_number": "1"}},
+        {"method": "nvmf_subsystem_add_ns", "params": {"nqn": NQN, "namespace": {"bdev_name": "Fast", "nsid": 1}}},
+        {"method": "nvmf_subsystem_add_ns", "params": {"nqn": NQN, "namespace": {"bdev_name": "Slow", "nsid": 2}}},
+        {"method": "nvmf_subsystem_add_listener", "params": {"nqn": NQN, "listen_address": listen}},
+    ]
     return {"subsystems": [{"subsystem": "bdev", "config": bdev}, {"subsystem": "nvmf", "config": nvmf}]}
 
 
 def slow(options):
     job = {"rw": "randread", "bs": "128k", "iodepth": 128}
-    sides = {"auto, 6 MiB": ["--memory", "6m"], "48 buffers": ["--pacing", "buffers:48"],
-             "no pacing, no bound": ["--pacing", "none"]}
+    sides = {
+        "auto, 6 MiB": ["--memory", "6m"],
+        "48 buffers": ["--pacing", "buffers:48"],
+        "no pacing, no bound": ["--pacing", "none"],
+    }
     runs = {name: [] for name in sides}
     for _ in range(options.repeats):
         for name, arguments in sides.items():
@@ -201,10 +220,18 @@ def slow(options):
                 both = load(options, {"fast": dict(job), "slow": {**job, "ns": 2}})
                 pacers = [group["transports"][0]["io_pacer"] for group in target.rpc("nvmf_get_stats")["poll_groups"]]
             peak = sum(pacer.get("in_flight_bytes_peak", 0) for pacer in pacers)
-            runs[name].append((total(both, "bytes") / total(alone, "bytes"),
-                               both["fast"][0]["p99_us"] / alone["fast"][0]["p99_us"],
-                               total(alone, "bytes") / 1e9, both["slow"][0]["bytes"] / 1e9, peak / MIB))
-    say("| pacing | both / fast alone | p99 of fast: both / alone | fast alone, GB/s | slow, GB/s | most in flight, MiB |")
+            runs[name].append(
+                (
+                    total(both, "bytes") / total(alone, "bytes"),
+                    both["fast"][0]["p99_us"] / alone["fast"][0]["p99_us"],
+                    total(alone, "bytes") / 1e9,
+                    both["slow"][0]["bytes"] / 1e9,
+                    peak / MIB,
+                )
+            )
+    say(
+        "| pacing | both / fast alone | p99 of fast: both / alone | fast alone, GB/s | slow, GB/s | most in flight, MiB |"
+    )
     say("| --- | --- | --- | --- | --- | --- |")
     for name, values in runs.items():
         whole, p99, alone, slow_rate, peak = (median(column) for column in zip(*values))
@@ -230,14 +257,24 @@ def depths_of(options, name, device):
     peaks = {}
     for _ in range(options.repeats):
         for outstanding in depths:
-            job = {"rw": "randread", "norandommap": 1, "size": "512m", "bs": "128k", "iodepth": outstanding,
-                   "nr_io_queues": min(8, outstanding)}
+            job = {
+                "rw": "randread",
+                "norandommap": 1,
+                "size": "512m",
+                "bs": "128k",
+                "iodepth": outstanding,
+                "nr_io_queues": min(8, outstanding),
+            }
             for side, pacing in sides.items():
                 with Target(options, device + pacing) as target:
                     rates[side, outstanding].append(total(load(options, {"job": dict(job)}), "bytes") / 1e9)
-                    pacers = [group["transports"][0]["io_pacer"] for group in target.rpc("nvmf_get_stats")["poll_groups"]]
+                    pacers = [
+                        group["transports"][0]["io_pacer"] for group in target.rpc("nvmf_get_stats")["poll_groups"]
+                    ]
                     peaks[side, outstanding] = sum(pacer.get("in_flight_bytes_peak", 0) for pacer in pacers) / MIB
-    say(f"| {name}: depth | auto, 16 MiB: GB/s | of its best | most in flight, MiB | no pacing: GB/s | of its best | most in flight, MiB |")
+    say(
+        f"| {name}: depth | auto, 16 MiB: GB/s | of its best | most in flight, MiB | no pacing: GB/s | of its best | most in flight, MiB |"
+    )
     say("| --- | --- | --- | --- | --- | --- | --- |")
     best = {side: max(median(rates[side, outstanding]) for outstanding in depths) for side in sides}
     for outstanding in depths:
@@ -251,14 +288,31 @@ def depths_of(options, name, device):
 def by_size(options, outstanding):
     """Bytes a second, and of each block size its latencies in us, sorted."""
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as place:
-        command = ["taskset", "-c", str(options.host_cpu), options.plimsoll, "run", "--name=mix", "--ioengine=nvme_tcp",
-                   f"--filename={ADDRESS} ns=1", "--thread", "--time_based", f"--runtime={options.seconds}", "--ramp_time=1",
-                   "--rw=randread", "--norandommap", "--bssplit=128k/80:4k/20", f"--iodepth={outstanding}",
-                   "--nr_io_queues=8", "--write_lat_log=log", "--output-format=json"]
+        command = [
+            "taskset",
+            "-c",
+            str(options.host_cpu),
+            options.plimsoll,
+            "run",
+            "--name=mix",
+            "--ioengine=nvme_tcp",
+            f"--filename={ADDRESS} ns=1",
+            "--thread",
+            "--time_based",
+            f"--runtime={options.seconds}",
+            "--ramp_time=1",
+            "--rw=randread",
+            "--norandommap",
+            "--bssplit=128k/80:4k/20",
+            f"--iodepth={outstanding}",
+            "--nr_io_queues=8",
+            "--write_lat_log=log",
+            "--output-format=json",
+        ]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
-        rate = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]["bw_bytes"]
+        rate = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]["bw_bytes"]
         latencies = {}
         with open(os.path.join(place, "log_lat.1.log"), encoding="utf-8") as log:
             for line in log:
@@ -310,6 +364,7 @@ def enable(link):
 
 def memory(options):
     import resource
+
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with Target(options, ["--null", "8g"]) as target:
@@ -336,8 +391,10 @@ def memory(options):
 
         first, descriptors = cycles(1000)
         last, descriptors_after = cycles(9000)
-        say(f"connects and disconnects: {first:.1f} MiB and {descriptors} descriptors after 1,000 cycles, "
-            f"{last:.1f} MiB and {descriptors_after} after 10,000")
+        say(
+            f"connects and disconnects: {first:.1f} MiB and {descriptors} descriptors after 1,000 cycles, "
+            f"{last:.1f} MiB and {descriptors_after} after 10,000"
+        )
 
 
 CASES = {"speed": speed, "idle": idle, "slow": slow, "depth": depth, "mix": mix, "memory": memory}
@@ -364,8 +421,12 @@ def main():
     if not options.no_record:
         uname = platform.uname()
         with open(os.path.join(here, "nvmf.md"), "a", encoding="utf-8") as record:
-            record.write(f"\n## {time.strftime('%Y-%m-%d')}, Linux {uname.release.split('-')[0]}, {os.cpu_count()} processors\n\n")
-            record.write(f"`bench/nvmf.py --seconds {options.seconds} --repeats {options.repeats} {' '.join(options.cases)}`\n")
+            record.write(
+                f"\n## {time.strftime('%Y-%m-%d')}, Linux {uname.release.split('-')[0]}, {os.cpu_count()} processors\n\n"
+            )
+            record.write(
+                f"`bench/nvmf.py --seconds {options.seconds} --repeats {options.repeats} {' '.join(options.cases)}`\n"
+            )
             record.write("\n".join(LINES) + "\n")
 
 

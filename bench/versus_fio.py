@@ -82,8 +82,10 @@ def main():
                 theirs.append(figures([options.fio], arguments))
                 ours.append(figures([options.plimsoll, "run"], arguments))
                 ratios.append(ours[-1][figure] / theirs[-1][figure])
-            median = {side: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-                      for side, runs in (("ours", ours), ("theirs", theirs))}
+            median = {
+                side: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+                for side, runs in (("ours", ours), ("theirs", theirs))
+            }
             verdict = "holds" if statistics.median(ratios) >= bar else "MISSED"
             line = (
                 f"{name}: {statistics.median(ratios):.2f}x ({min(ratios):.2f} .. {max(ratios):.2f}), bar {bar}x {verdict};"

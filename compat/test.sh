@@ -31,7 +31,7 @@ number BUFFER_SIZE "$BUFFER_SIZE" 1
 for qd in $QD $QD_LIST; do number QD "$qd" 1; done
 [ -n "$HOSTS" ] && [ -n "$TARGET_ADDRS" ] || fail "HOSTS and TARGET_ADDRS must name at least one each"
 
-clean= target_pid= loads=()
+clean='' target_pid='' loads=()
 [ -n "$out" ] || { out=$(mktemp -d); clean=$out; }
 mkdir -p "$out"
 mkfifo "$out/hold.$$" && exec 7<> "$out/hold.$$" && rm "$out/hold.$$" # an input that neither says anything nor ends
@@ -156,7 +156,7 @@ await_load() { # await_load COMPLETED-BEFORE
 pause() { local left; for ((left = $1; left > 0; left--)); do sleep 1; echo -n . >&2; done; }
 
 run_test() {
-  local host address addresses=() at=0 pid failed= args before
+  local host address addresses=() at=0 pid failed='' args before
   read -ra addresses <<< "$TARGET_ADDRS"
   : > "$out/stats"; : > "$out/rpc.log"; loads=()
   for host in $HOSTS; do

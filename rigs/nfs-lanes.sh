@@ -98,7 +98,7 @@ outside() {
 }
 end() {
   set +e # what is gone already cannot be ended
-  [ -z "$uml" ] || { kill -TERM $uml; for _ in $(seq 30); do kill -0 $uml && sleep .1; done; kill -KILL $uml; } 2> /dev/null
+  [ -z "$uml" ] || { kill -TERM "$uml"; for _ in $(seq 30); do kill -0 "$uml" && sleep .1; done; kill -KILL "$uml"; } 2> /dev/null
   rm -rf "$work"
 }
 refuse() { echo "nfs-lanes.sh: $*" >&2; exit 99; }
@@ -139,6 +139,7 @@ boot() {
   mount -a -i -T "$RIG_WORK/fstab.lanes"
   trap - ERR; set +e
 
+  # shellcheck disable=SC2154 # the settings assign it
   "${command[@]}" > "$RIG_WORK/stdout" 2> "$RIG_WORK/stderr" < /dev/null
   echo $? > "$RIG_WORK/status"
   power_off

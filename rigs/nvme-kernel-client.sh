@@ -74,6 +74,7 @@ mkdir -p "$root"/{bin,dev,proc,sys,tmp,run,etc/nvme,mnt,modules}
 cp /bin/busybox "$root/bin/"
 cp "$1" "$root/script"
 modules=() # what is built in needs none
+# shellcheck disable=SC2206 # RIG_MODULES is a list of words
 [ -n "${RIG_KERNEL:-}" ] || modules=(virtio_pci virtio_net nvme-tcp crc32c-intel crc32c_generic ${RIG_MODULES:-})
 for module in "${modules[@]}"; do
   modprobe -d "$cache" -S "$release" --show-depends "$module" | awk '/^insmod/ {print $2}'

@@ -30,6 +30,7 @@ case ${SSH_HOSTS_STEP:-begin} in
     ;;
   first) # on the first host, where the names of all are known
     unset SSH_HOSTS_STEP
+    # shellcheck disable=SC2153 # hosts.sh sets it
     IFS=, read -r -a hosts <<< "$HOSTS"
     for host in "${hosts[@]}"; do
       log=$SSH_HOSTS_HOME/$host.log

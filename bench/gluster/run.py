@@ -38,7 +38,7 @@ def block(program, engine, runtime):
     }
     common = ["--name=j", "--rw=randread", "--bs=64k", "--size=256m", "--iodepth=16", "--time_based", "--norandommap"]
     text = output([*program, *common, f"--runtime={runtime}", *ways[engine], "--output-format=json"])
-    return json.loads(text[text.index("{"):])["jobs"][0]["read"]["bw_bytes"] / 2**20
+    return json.loads(text[text.index("{") :])["jobs"][0]["read"]["bw_bytes"] / 2**20
 
 
 def creates(way, threads=1, program=None):
@@ -47,8 +47,13 @@ def creates(way, threads=1, program=None):
     creates.count += 1
     os.mkdir(MOUNT + directory)
     environment = {
-        "GFAPI_VOLNAME": "gv0", "GFAPI_HOSTNAME": SERVER, "GFAPI_FILES": "1000", "GFAPI_FSZ": "4k", "GFAPI_LOAD": "seq-wr",
-        "GFAPI_THREADS_PER_PROC": str(threads), "GFAPI_FUSE": str(int(way == "fuse")),
+        "GFAPI_VOLNAME": "gv0",
+        "GFAPI_HOSTNAME": SERVER,
+        "GFAPI_FILES": "1000",
+        "GFAPI_FSZ": "4k",
+        "GFAPI_LOAD": "seq-wr",
+        "GFAPI_THREADS_PER_PROC": str(threads),
+        "GFAPI_FUSE": str(int(way == "fuse")),
         "GFAPI_BASEDIR": (MOUNT if way == "fuse" else "") + directory,
     }
     text = output(program or [PLIMSOLL, "gfapi_perf_tool"], **environment)
@@ -64,8 +69,24 @@ def four(how):
     creates.count += 1
     os.mkdir(MOUNT + directory)
     before, brick = processors(), brick_ns()
-    text = output([PLIMSOLL, "files", "--json", "--fs", f"gluster://{SERVER}/gv0", "--dir", directory, "--op", "create",
-                   "--files", "1000", "--size", "4k", *how])
+    text = output(
+        [
+            PLIMSOLL,
+            "files",
+            "--json",
+            "--fs",
+            f"gluster://{SERVER}/gv0",
+            "--dir",
+            directory,
+            "--op",
+            "create",
+            "--files",
+            "1000",
+            "--size",
+            "4k",
+            *how,
+        ]
+    )
     after = processors()
     busy, idle = (b - a for a, b in zip(before, after))
     four.busy.append(busy / (busy + idle))
@@ -110,21 +131,54 @@ def main():
     ours, fio = [PLIMSOLL, "run"], ["fio"]
     tool = os.environ.get("PERF_TOOL")
     cases = [
-        ("64k random reads, depth 16: gfapi / fio gfapi", 1.2, "MiB/s",
-         lambda: block(ours, "gfapi", given.runtime), lambda: block(fio, "gfapi", given.runtime)),
-        ("the same / fio gfapi_async", 1.0, "MiB/s",
-         lambda: block(ours, "gfapi", given.runtime), lambda: block(fio, "gfapi_async", given.runtime)),
-        ("the same / fio libaio through FUSE", None, "MiB/s",
-         lambda: block(ours, "gfapi", given.runtime), lambda: block(fio, "fuse", given.runtime)),
-        ("4 KiB creates, four threads in one process / one thread, gfapi", None, "files/s",
-         lambda: creates("gfapi", 4), lambda: creates("gfapi")),
-        ("4 KiB creates, four threads in one process / four processes with a connection each", 0.95, "files/s",
-         lambda: four(["--threads", "4"]), lambda: four(["--processes", "4"])),
+        (
+            "64k random reads, depth 16: gfapi / fio gfapi",
+            1.2,
+            "MiB/s",
+            lambda: block(ours, "gfapi", given.runtime),
+            lambda: block(fio, "gfapi", given.runtime),
+        ),
+        (
+            "the same / fio gfapi_async",
+            1.0,
+            "MiB/s",
+            lambda: block(ours, "gfapi", given.runtime),
+            lambda: block(fio, "gfapi_async", given.runtime),
+        ),
+        (
+            "the same / fio libaio through FUSE",
+            None,
+            "MiB/s",
+            lambda: block(ours, "gfapi", given.runtime),
+            lambda: block(fio, "fuse", given.runtime),
+        ),
+        (
+            "4 KiB creates, four threads in one process / one thread, gfapi",
+            None,
+            "files/s",
+            lambda: creates("gfapi", 4),
+            lambda: creates("gfapi"),
+        ),
+        (
+            "4 KiB creates, four threads in one process / four processes with a connection each",
+            0.95,
+            "files/s",
+            lambda: four(["--threads", "4"]),
+            lambda: four(["--processes", "4"]),
+        ),
         ("4 KiB creates, gfapi / FUSE", None, "files/s", lambda: creates("gfapi"), lambda: creates("fuse")),
     ]
     if tool:
-        cases += [(f"4 KiB creates, one thread, {way} / gfapi_perf_tool", 1.0, "files/s",
-                   lambda way=way: creates(way), lambda way=way: creates(way, program=[tool])) for way in ("gfapi", "fuse")]
+        cases += [
+            (
+                f"4 KiB creates, one thread, {way} / gfapi_perf_tool",
+                1.0,
+                "files/s",
+                lambda way=way: creates(way),
+                lambda way=way: creates(way, program=[tool]),
+            )
+            for way in ("gfapi", "fuse")
+        ]
     print("| case | ours | theirs | ratio (range) | bar |\n|---|---|---|---|---|")
     for name, bar, unit, a, b in cases:
         if given.cases and not any(word in name for word in given.cases):
@@ -132,11 +186,16 @@ def main():
         pairs = [(a(), b()) for _ in range(given.repeats)]
         ratios = sorted(x / y for x, y in pairs)
         medians = [statistics.median(side) for side in zip(*pairs)]
-        print(f"| {name} | {medians[0]:,.0f} {unit} | {medians[1]:,.0f} {unit} | {statistics.median(ratios):.2f}"
-              f" ({ratios[0]:.2f} .. {ratios[-1]:.2f}) | {bar or ''} |", flush=True)
+        print(
+            f"| {name} | {medians[0]:,.0f} {unit} | {medians[1]:,.0f} {unit} | {statistics.median(ratios):.2f}"
+            f" ({ratios[0]:.2f} .. {ratios[-1]:.2f}) | {bar or ''} |",
+            flush=True,
+        )
     if four.busy:
-        print(f"\nWhile four threads made files, this machine's {os.cpu_count()} processors were busy for"
-              f" {statistics.median(four.busy):.0%} of the time, the brick's process for {statistics.median(four.brick):.0%}.")
+        print(
+            f"\nWhile four threads made files, this machine's {os.cpu_count()} processors were busy for"
+            f" {statistics.median(four.busy):.0%} of the time, the brick's process for {statistics.median(four.brick):.0%}."
+        )
 
 
 if __name__ == "__main__":

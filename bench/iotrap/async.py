@@ -35,7 +35,7 @@ def run(arguments, library, drop):
     done = subprocess.run(["fio", *arguments, "--output-format=json"], env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"fio {' '.join(arguments)}: status {done.returncode}\n{done.stdout}{done.stderr}")
-    job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
+    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
     return job["read"]["iops"] + job["write"]["iops"], job["usr_cpu"] + job["sys_cpu"]
 
 
@@ -61,9 +61,12 @@ def main():
     if not library.exists():
         sys.exit(f"{library} is not there: cargo build --release -p iotrap, or give --library")
     version = subprocess.run(["fio", "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    lines = [f"\n## {version}, Linux {platform.release().partition('-')[0]}, {os.cpu_count()} processors\n",
-             f"File of {options.megabytes} MiB, median of {options.repeats}:\n",
-             "| job | plain IOPS | asynchronous IOPS | ratio (least to most) | bar |", "| --- | ---: | ---: | --- | --- |"]
+    lines = [
+        f"\n## {version}, Linux {platform.release().partition('-')[0]}, {os.cpu_count()} processors\n",
+        f"File of {options.megabytes} MiB, median of {options.repeats}:\n",
+        "| job | plain IOPS | asynchronous IOPS | ratio (least to most) | bar |",
+        "| --- | ---: | ---: | --- | --- |",
+    ]
     print("\n".join(lines), flush=True)
 
     def report(name, result, bar=None):
@@ -80,17 +83,43 @@ def main():
                 data.write(os.urandom(1 << 20))
             data.flush()
             os.fsync(data.fileno())
-        common = ["--name=j", f"--filename={path}", f"--size={options.megabytes}m", "--bs=4k", "--thread", "--randrepeat=0"]
+        common = [
+            "--name=j",
+            f"--filename={path}",
+            f"--size={options.megabytes}m",
+            "--bs=4k",
+            "--thread",
+            "--randrepeat=0",
+        ]
         for depth in (int(depth) for depth in options.depths.split(",")):
             # A shallow queue takes its time: fewer reads give the same figure.
             amount = options.megabytes // (8 if depth < 100 else 4)
             arguments = [*common, "--rw=randread", "--ioengine=libaio", f"--iodepth={depth}", f"--io_size={amount}m"]
-            report(f"cold reads, depth {depth}", pairs(arguments, library, options.repeats, True),
-                   BAR if depth == BAR_DEPTH else None)
-        arguments = [*common, "--rw=randwrite", "--ioengine=libaio", "--iodepth=100", f"--io_size={options.megabytes // 4}m",
-                     "--direct=1", "--fallocate=none", f"--filename={scratch}/new"]
+            report(
+                f"cold reads, depth {depth}",
+                pairs(arguments, library, options.repeats, True),
+                BAR if depth == BAR_DEPTH else None,
+            )
+        arguments = [
+            *common,
+            "--rw=randwrite",
+            "--ioengine=libaio",
+            "--iodepth=100",
+            f"--io_size={options.megabytes // 4}m",
+            "--direct=1",
+            "--fallocate=none",
+            f"--filename={scratch}/new",
+        ]
         report("O_DIRECT writes that allocate, depth 100", pairs(arguments, library, options.repeats, True))
-        arguments = [*common, "--rw=randread", "--ioengine=libaio", "--iodepth=32", "--direct=1", "--time_based", "--runtime=2"]
+        arguments = [
+            *common,
+            "--rw=randread",
+            "--ioengine=libaio",
+            "--iodepth=32",
+            "--direct=1",
+            "--time_based",
+            "--runtime=2",
+        ]
         report("O_DIRECT reads, left to the kernel, depth 32", pairs(arguments, library, options.repeats, False))
         arguments = [*common, "--rw=randread", "--ioengine=psync", "--time_based", "--runtime=2"]
         report("psync from the page cache, not intercepted", pairs(arguments, library, options.repeats, False))

@@ -18,11 +18,24 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-FIO = ["fio", "--name=f", "--filename=/mnt/v32/f", "--size=64m", "--bs=64k", "--iodepth=32", "--ioengine=libaio",
-       "--direct=1", "--overwrite=1", "--thread", "--verify_state_save=0", "--output-format=json"]
+FIO = [
+    "fio",
+    "--name=f",
+    "--filename=/mnt/v32/f",
+    "--size=64m",
+    "--bs=64k",
+    "--iodepth=32",
+    "--ioengine=libaio",
+    "--direct=1",
+    "--overwrite=1",
+    "--thread",
+    "--verify_state_save=0",
+    "--output-format=json",
+]
 
 
 # ---- inside the rig ----
+
 
 def environment(library, policy):
     """None as policy: without the interposer."""
@@ -39,15 +52,16 @@ def rate(output, what):
     text = output.stdout
     if output.returncode != 0 or "{" not in text:
         sys.exit(f"{what}: status {output.returncode}\n{text}{output.stderr}")
-    job = json.loads(text[text.index("{"):])["jobs"][0]
+    job = json.loads(text[text.index("{") :])["jobs"][0]
     if job["error"]:
         sys.exit(f"{what}: error {job['error']}")
     return (job["read"]["bw_bytes"] + job["write"]["bw_bytes"]) / 2**20
 
 
 def fio(library, policy, *options):
-    output = subprocess.run([*FIO, *options], capture_output=True, text=True, check=False, cwd="/run/tmp",
-                            env=environment(library, policy))
+    output = subprocess.run(
+        [*FIO, *options], capture_output=True, text=True, check=False, cwd="/run/tmp", env=environment(library, policy)
+    )
     return rate(output, f"{policy}, {' '.join(options)}")
 
 
@@ -68,8 +82,14 @@ def carried():
 
 def recovery(library):
     """Seconds from the freezing of a lane until the rate, over half a second, is 3/4 of what it was; and that part."""
-    with subprocess.Popen([*FIO, "--rw=read", "--time_based", "--runtime=12"], stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.PIPE, cwd="/run/tmp", env=environment(library, "least-loaded")) as load:
+    with subprocess.Popen(
+        [*FIO, "--rw=read", "--time_based", "--runtime=12"],
+        stdout=subprocess.PIPE,
+        text=True,
+        stderr=subprocess.PIPE,
+        cwd="/run/tmp",
+        env=environment(library, "least-loaded"),
+    ) as load:
         time.sleep(4)
         begin, first = time.monotonic(), carried()
         time.sleep(2)
@@ -92,21 +112,32 @@ def recovery(library):
 
 
 def inside(library, repeats):
-    subprocess.run(["dd", "if=/dev/zero", "of=/mnt/v32/f", "bs=1M", "count=64", "oflag=direct"], check=True,
-                   stderr=subprocess.DEVNULL)
+    subprocess.run(
+        ["dd", "if=/dev/zero", "of=/mnt/v32/f", "bs=1M", "count=64", "oflag=direct"],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
     for _ in range(repeats):
         for way in ["read", "write"]:
-            one, turns, least = (fio(library, policy, f"--rw={way}") for policy in [None, "round-robin", "least-loaded"])
-            print(json.dumps({"what": f"{way}, four lanes", "one": one, "round-robin": turns, "least-loaded": least}),
-                  flush=True)
+            one, turns, least = (
+                fio(library, policy, f"--rw={way}") for policy in [None, "round-robin", "least-loaded"]
+            )
+            print(
+                json.dumps({"what": f"{way}, four lanes", "one": one, "round-robin": turns, "least-loaded": least}),
+                flush=True,
+            )
     lane("cap", "34", "8mbit")
     for _ in range(repeats):
         for way in ["read", "write"]:
             options = [f"--rw={way}", "--time_based", "--runtime=8"]
             turns, least = (fio(library, policy, *options) for policy in ["round-robin", "least-loaded"])
             one = fio(library, None, f"--rw={way}", "--size=24m")
-            print(json.dumps({"what": f"{way}, a lane at a tenth", "one": one, "round-robin": turns,
-                              "least-loaded": least}), flush=True)
+            print(
+                json.dumps(
+                    {"what": f"{way}, a lane at a tenth", "one": one, "round-robin": turns, "least-loaded": least}
+                ),
+                flush=True,
+            )
     lane("cap", "34")
     for _ in range(repeats):
         seconds, part = recovery(library)
@@ -114,6 +145,7 @@ def inside(library, repeats):
 
 
 # ---- outside ----
+
 
 def start_up(library):
     """Milliseconds that a trapped /bin/true takes more than one that is not."""
@@ -152,31 +184,49 @@ def main():
         return statistics.median(found), f"{statistics.median(found):.2f} ({min(found):.2f} .. {max(found):.2f})"
 
     for vers in options.vers or ["3", "4.0"]:
-        command = [f"{ROOT}/rigs/nfs-lanes.sh", "python3", os.path.abspath(__file__), "--inside", "--library", library,
-                   "--repeats", str(options.repeats)]
+        command = [
+            f"{ROOT}/rigs/nfs-lanes.sh",
+            "python3",
+            os.path.abspath(__file__),
+            "--inside",
+            "--library",
+            library,
+            "--repeats",
+            str(options.repeats),
+        ]
         variables = dict(os.environ, VERS=vers, LANES="4", RATE="80mbit", RIG_TIMEOUT="1200")
         done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=False)
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode != 0:
             sys.exit(f"NFS {vers}: status {done.returncode}\n{done.stdout}")
-        by = lambda what: [row for row in rows if row["what"] == what]
+
+        def by(what, rows=rows):
+            return [row for row in rows if row["what"] == what]
+
         for way in ["read", "write"]:
             four, slow = by(f"{way}, four lanes"), by(f"{way}, a lane at a tenth")
             value, text = ratios(four, lambda row: row["least-loaded"] / row["one"])
             say(f"NFS {vers}, {way}, four lanes against one mount: {text}x, bar 3.9", value >= 3.9)
             value, text = ratios(four, lambda row: row["least-loaded"] / row["round-robin"])
-            say(f"NFS {vers}, {way}, four lanes, least-loaded against round-robin: {text}, bar 1.0 less 2 % of noise",
-                value >= 0.98)
+            say(
+                f"NFS {vers}, {way}, four lanes, least-loaded against round-robin: {text}, bar 1.0 less 2 % of noise",
+                value >= 0.98,
+            )
             # Three lanes and a tenth.
             value, text = ratios(slow, lambda row: row["least-loaded"] / (3.1 * row["one"]))
             _, turns = ratios(slow, lambda row: row["round-robin"] / (3.1 * row["one"]))
-            say(f"NFS {vers}, {way}, a lane at a tenth: {text} of the sum of the lanes, bar 0.90; round-robin {turns}",
-                value >= 0.9)
+            say(
+                f"NFS {vers}, {way}, a lane at a tenth: {text} of the sum of the lanes, bar 0.90; round-robin {turns}",
+                value >= 0.9,
+            )
         dying = by("a lane dies")
         slowest = max((row["seconds"] if row["seconds"] is not None else 99) for row in dying)
         _, text = ratios(dying, lambda row: row["part"])
-        say(f"NFS {vers}, reads, a lane dies: 3/4 of the rate again after {slowest:.1f} s at most, {text} of it over the"
-            " next 4 s, no error; bar 2 s", slowest <= 2)
+        say(
+            f"NFS {vers}, reads, a lane dies: 3/4 of the rate again after {slowest:.1f} s at most, {text} of it over the"
+            " next 4 s, no error; bar 2 s",
+            slowest <= 2,
+        )
     more = start_up(library)
     say(f"start-up of /bin/true: {more:.2f} ms more, bar 2 ms", more < 2)
     lines.append(f"\n  `{' '.join(FIO)}`, `--rw=read|write`, `--time_based --runtime=8` with a slow lane\n")

@@ -46,8 +46,18 @@ def main():
         script = """cd "$0"; mkdir volume lane0 lane1 lane2 lane3; mount -t tmpfs tmp volume
             for lane in 0 1 2 3; do mount --bind volume lane$lane; done
             head -c 16M /dev/urandom > volume/file; cp volume/file volume/outside; exec "$@" """
-        arguments = [sys.executable, __file__, "--library", str(library), "--inside", place, "--pairs", str(options.pairs),
-                     "--milliseconds", str(options.milliseconds)]
+        arguments = [
+            sys.executable,
+            __file__,
+            "--library",
+            str(library),
+            "--inside",
+            place,
+            "--pairs",
+            str(options.pairs),
+            "--milliseconds",
+            str(options.milliseconds),
+        ]
         sys.exit(subprocess.run(["unshare", "--mount", "sh", "-ec", script, place, *arguments]).returncode)
 
 
@@ -56,8 +66,12 @@ def measure(options, library, place):
     environment = dict(os.environ) | {"LD_PRELOAD": str(library), "IOTRAP_MOUNT_POOLS": f"p:{lanes}"}
 
     def call(trapped, *arguments):
-        done = subprocess.run([place / "overhead", *map(str, arguments), str(options.milliseconds)], capture_output=True, text=True,
-                              env=environment if trapped else None)
+        done = subprocess.run(
+            [place / "overhead", *map(str, arguments), str(options.milliseconds)],
+            capture_output=True,
+            text=True,
+            env=environment if trapped else None,
+        )
         if done.returncode:
             sys.exit(done.stderr)
         return float(done.stdout)
@@ -88,9 +102,12 @@ def measure(options, library, place):
         ("pread, O_DIRECT, spread over four lanes", lambda t: call(t, "psync", inside, 1, 1), "ns", None),
         ("starting /bin/true", start, "us", 2000),
     ]
-    lines = [f"\n## Linux {platform.release().partition('-')[0]}, {os.cpu_count()} processors\n",
-             f"tmpfs, {options.pairs} pairs of {options.milliseconds} ms, medians and quartiles:\n",
-             "| call | plain, ns | trapped, ns | more | bar |", "| --- | ---: | ---: | ---: | --- |"]
+    lines = [
+        f"\n## Linux {platform.release().partition('-')[0]}, {os.cpu_count()} processors\n",
+        f"tmpfs, {options.pairs} pairs of {options.milliseconds} ms, medians and quartiles:\n",
+        "| call | plain, ns | trapped, ns | more | bar |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
     print("\n".join(lines), flush=True)
     for name, side, unit, bar in rows:
         found = pairs(side)

@@ -22,6 +22,7 @@ command -v fio >/dev/null || skip "fio is not installed (apt-get install fio)"
 command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || skip "no apt-get: the headers come from Debian's source package of fio"
 command -v gcc >/dev/null && command -v make >/dev/null || skip "gcc and make are needed"
 version=$(dpkg-query -W -f '${Version}' fio 2>/dev/null) || skip "fio is not Debian's package: its headers are not known"
+# shellcheck source=/dev/null
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 [ -n "$suite" ] || skip "which release of Debian this is can't be told"
 
@@ -41,7 +42,10 @@ if [ ! -e "$source/config-host.h" ]; then
     (cd "$work" && fetch update && fetch --download-only source "fio=$version") >"$work/log" 2>&1 ||
         skip "apt-get source fio=$version failed: $(tail -n 1 "$work/log")"
     mkdir "$work/source"
-    archive=$(ls "$work"/fio_*.orig.tar.* | grep -v '\.asc$' | head -n 1)
+    archive=''
+    for found in "$work"/fio_*.orig.tar.*; do
+        case $found in *.asc) ;; *) archive=$found ;; esac
+    done
     tar -xf "$archive" -C "$work/source" --strip-components=1 || skip "the source package could not be unpacked"
     (cd "$work/source" && ./configure) >>"$work/log" 2>&1 || skip "fio's configure failed: see $work/log"
     rm -rf "$source"

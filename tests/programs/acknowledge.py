@@ -32,16 +32,33 @@ for turn in range(1000):
         if way == "aio":
             # A process of its own for each batch, which syncs nothing; the sync is ours.
             if part == 0:
-                subprocess.run(["fio", "--name=f", f"--filename={path}", f"--size={SIZE}", "--rw=randwrite", "--bs=16k",
-                                "--iodepth=8", "--ioengine=libaio", "--direct=1", "--thread", "--overwrite=1", "--minimal",
-                                f"--randseed={turn + 1}", f"--buffer_pattern=0x{turn % 200 + 17:02x}"],
-                               check=True, stdout=subprocess.DEVNULL, cwd=os.getcwd())
+                subprocess.run(
+                    [
+                        "fio",
+                        "--name=f",
+                        f"--filename={path}",
+                        f"--size={SIZE}",
+                        "--rw=randwrite",
+                        "--bs=16k",
+                        "--iodepth=8",
+                        "--ioengine=libaio",
+                        "--direct=1",
+                        "--thread",
+                        "--overwrite=1",
+                        "--minimal",
+                        f"--randseed={turn + 1}",
+                        f"--buffer_pattern=0x{turn % 200 + 17:02x}",
+                    ],
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                    cwd=os.getcwd(),
+                )
                 model[:] = bytes([turn % 200 + 17]) * SIZE
             continue
         use = direct if way == "direct" or way == "both" and part % 2 else fd
         if os.pwritev(use, [data], offset) != BLOCK:
             sys.exit("a short write")
-        model[offset:offset + BLOCK] = data[:]
+        model[offset : offset + BLOCK] = data[:]
     if turn % 3 == 2:
         os.fdatasync(direct if way == "direct" else fd)
     else:

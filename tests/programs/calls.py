@@ -34,11 +34,11 @@ def content(size):
 def write_model(offset, data):
     if offset > len(model):
         model.extend(bytes(offset - len(model)))
-    model[offset:offset + len(data)] = data
+    model[offset : offset + len(data)] = data
 
 
 def check(got, offset, size, what):
-    want = bytes(model[offset:offset + size])
+    want = bytes(model[offset : offset + size])
     if got != want:
         at = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
         fail(f"{what} of {size} at {offset}: {len(got)} bytes, expected {len(want)}, differs at {offset + at}")
@@ -67,7 +67,6 @@ class Files:
         if len(self.open) > 2:
             fd, _ = self.open.pop(rng.randrange(len(self.open)))
             os.close(fd)
-
 
 
 def direct_write():
@@ -153,7 +152,7 @@ def mapped():
         check(memory[:], 0, len(model), "map")
         offset = rng.randrange(len(model))
         data = content(min(rng.randint(1, BLOCK), len(model) - offset))
-        memory[offset:offset + len(data)] = data
+        memory[offset : offset + len(data)] = data
         memory.flush()
     os.close(fd)
     write_model(offset, data)
@@ -243,8 +242,11 @@ def copied():
     fd = files.any(False)
     done = 0
     while done < size:
-        part = os.copy_file_range(fd, target, size - done, offset + done, done) if rng.random() < 0.5 else \
-            os.sendfile(target, fd, offset + done, size - done)
+        part = (
+            os.copy_file_range(fd, target, size - done, offset + done, done)
+            if rng.random() < 0.5
+            else os.sendfile(target, fd, offset + done, size - done)
+        )
         if part == 0:
             break
         os.lseek(target, done + part, os.SEEK_SET)
@@ -269,9 +271,24 @@ def renamed():
     return "renamed: " + text
 
 
-STEPS = [(direct_write, 30), (direct_read, 30), (buffered_write, 8), (buffered_read, 10), (append, 4), (truncate, 3),
-         (allocate, 2), (mapped, 2), (duplicate, 8), (reopen, 4), (synced, 6), (locked, 2), (child, 1), (passed, 2),
-         (copied, 3), (renamed, 1)]
+STEPS = [
+    (direct_write, 30),
+    (direct_read, 30),
+    (buffered_write, 8),
+    (buffered_read, 10),
+    (append, 4),
+    (truncate, 3),
+    (allocate, 2),
+    (mapped, 2),
+    (duplicate, 8),
+    (reopen, 4),
+    (synced, 6),
+    (locked, 2),
+    (child, 1),
+    (passed, 2),
+    (copied, 3),
+    (renamed, 1),
+]
 for seed in seeds:
     rng, model, history = random.Random(seed), bytearray(), []
     if os.path.exists(path):

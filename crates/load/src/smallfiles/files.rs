@@ -83,7 +83,7 @@ const FILE_MODE: u32 = 0o666;
 const DIR_MODE: u32 = 0o755;
 
 impl<'a> Files<'a> {
-    /// Nothing made yet; whether files are there from before is found out by [`Files::look`].
+    /// A run that has made no file yet. [`Files::is_there`] finds files that an earlier run left behind.
     pub fn new(
         plan: &'a Plan,
         fs: &'a dyn FileSystem,
