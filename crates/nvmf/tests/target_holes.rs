@@ -465,11 +465,57 @@ fn limits_on_connections() {
     assert!(done.status.is(Status::CONNECT_CONTROLLER_BUSY));
     let other = "nqn.2016-06.io.spdk:other";
     assert!(third.connect(0, 32, 0xffff, NQN, other).status.is_ok(), "another host is another matter");
-    let _fourth = Host::open(served.address, false, false);
-    let _fifth = Host::open(served.address, false, false);
-    let mut sixth = Host::tcp(served.address);
-    assert!(sixth.is_closed(), "one more than all may have");
+    let mut fourth = Host::open(served.address, false, false);
+    let fifth = Host::open(served.address, false, false);
+    let _sixth = Host::open(served.address, false, false);
+    assert!(fourth.is_closed(), "the oldest that is not connected makes room for one more than all may have");
+    drop(fifth);
     drop(queue);
     raw::until(|| served.connections() == 2);
     let _queue = admin.queue(served.address, 1, false);
+}
+
+#[test]
+fn where_all_connections_are_used_one_more_is_closed_at_once() {
+    let mut options = Options::default();
+    options.limits.connections = 4;
+    let served = Served::with(options, &[("null", DeviceKind::Null { bytes: 1 << 30 })]);
+    served.target.add_host(NQN, HOST).unwrap();
+    let admin = Host::admin(served.address);
+    let _queues: Vec<Host> = (1..4).map(|qid| admin.queue(served.address, qid, false)).collect();
+    assert!(Host::tcp(served.address).is_closed());
+}
+
+/// Whoever is let in without being listed leaves connections to those who are.
+#[test]
+fn hosts_that_are_not_listed_do_not_lock_out_those_that_are() {
+    let mut options = Options::default();
+    options.limits.connections = 8;
+    let served = Served::with(options, &[("null", DeviceKind::Null { bytes: 1 << 30 })]);
+    let stranger = |number: usize| {
+        let mut host = Host::open(served.address, false, false);
+        let done = host.connect(0, 32, 0xffff, NQN, &format!("nqn.2016-06.io.spdk:stranger{number}"));
+        (host, done.status)
+    };
+    let strangers: Vec<_> = (0..8).map(stranger).collect();
+    let refused = strangers.iter().filter(|(_, status)| status.is(Status::CONNECT_CONTROLLER_BUSY)).count();
+    assert_eq!(refused, 2);
+    served.target.add_host(NQN, HOST).unwrap();
+    let admin = Host::admin(served.address);
+    let _queue = admin.queue(served.address, 1, false);
+}
+
+/// A flood of connections from one address makes room for others, and for its own newcomers.
+#[test]
+fn connections_that_say_nothing_give_way_to_newcomers() {
+    let mut options = Options::default();
+    options.limits.guests = 16;
+    let served = Served::with(options, &[("mem", DeviceKind::Memory { bytes: 1 << 20 })]);
+    let mut silent: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(served.address).unwrap()).collect();
+    served.assert_alive();
+    let closed = |stream: &mut std::net::TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!(std::io::Read::read(stream, &mut [0]), Ok(0))
+    };
+    raw::until(|| silent.iter_mut().map(closed).filter(|closed| *closed).count() >= 200 - 16);
 }

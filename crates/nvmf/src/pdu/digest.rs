@@ -14,3 +14,9 @@ pub fn of(bytes: &[u8]) -> u32 {
 pub fn extend(digest: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(digest, bytes)
 }
+
+/// The digest of what `digest` is of, followed by `len` zeros.
+pub fn extend_zeros(digest: u32, len: usize) -> u32 {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    (0..len).step_by(ZEROS.len()).fold(digest, |digest, at| extend(digest, &ZEROS[..(len - at).min(ZEROS.len())]))
+}

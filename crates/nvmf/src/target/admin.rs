@@ -3,29 +3,42 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::connection::Connection;
+use super::answer::Answer as HostData;
+use super::connection::{ADMIN_CAPSULE_BYTES, Connection, Phase};
 use super::controller::Controller;
 use super::core::Core;
 use super::mailbox::Message;
 use super::{identify, logs};
+use crate::spec::fabrics::ConnectData;
 use crate::spec::opcode::admin::{
     ABORT, ASYNC_EVENT_REQUEST, GET_FEATURES, GET_LOG_PAGE, IDENTIFY, KEEP_ALIVE, SET_FEATURES,
 };
 use crate::spec::{Command, Data, GetLogPage, Status, fabrics, feature};
 
+/// Abort commands that a host may have outstanding, less one: ACL.
+pub(super) const ABORTS_LESS_ONE: u8 = 3;
+/// A log page is followed by zeros up to the length that was asked for, as long as that is not more than this: what lies
+/// beyond a log page is undefined (Base specification 2.0, section 5.16.1).
+const ZEROS_AFTER_LOG_PAGE: usize = 16 << 10;
+/// Log pages of more bytes are in memory once, however many hosts are reading them.
+const LONG_PAGE: usize = 4096;
 /// Asynchronous Event Requests that a host may have outstanding, less one: AERL.
 pub(super) const EVENT_REQUESTS_LESS_ONE: u8 = 3;
 
-/// Bytes that the host has to send for an admin or Fabrics command that came without them.
-pub(super) fn data_from_host(command: &Command) -> u32 {
-    let sends = match command.opcode {
-        SET_FEATURES => {
-            matches!(feature::identifier(command.cdw10), feature::HOST_BEHAVIOR | feature::HOST_IDENTIFIER)
-        }
-        _ => command.is_fabrics() && command.fctype() == fabrics::AUTHENTICATION_SEND,
-    };
-    match command.sgl.data() {
-        Ok(Data::Transport { length }) if sends => length,
+/// The most bytes from the host that an admin or Fabrics command can use: no others are kept.
+pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
+    if conn.phase == Phase::Connect {
+        let is_connect = command.is_fabrics() && command.fctype() == fabrics::CONNECT;
+        // One more, so that data that are too long are seen to be.
+        return if is_connect { ConnectData::BYTES as u32 + 1 } else { 0 };
+    }
+    if command.is_fabrics() {
+        let is_awaited = command.fctype() == fabrics::AUTHENTICATION_SEND && conn.exchange.is_some();
+        return if is_awaited { ADMIN_CAPSULE_BYTES } else { 0 };
+    }
+    match (command.opcode, feature::identifier(command.cdw10)) {
+        (SET_FEATURES, feature::HOST_BEHAVIOR) if conn.is_admin() => 512,
+        (SET_FEATURES, feature::HOST_IDENTIFIER) if conn.is_admin() => 16,
         _ => 0,
     }
 }
@@ -71,20 +84,22 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
 /// What a command that succeeded gives.
 enum Answer {
     Result(u64),
-    Data(Vec<u8>),
+    Data(HostData),
+}
+
+/// Bytes that the host has room for.
+fn room(conn: &Connection, command: &Command) -> Result<usize, Status> {
+    match command.sgl.data()? {
+        Data::Transport { length } if length <= conn.max_io_bytes.max(64 << 10) => Ok(length as usize),
+        Data::Transport { .. } => Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry()),
+        Data::InCapsule { .. } => Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()),
+    }
 }
 
 /// A structure, as much of it as the host has room for.
-fn to_host(conn: &Connection, command: &Command, mut page: Vec<u8>) -> Result<Answer, Status> {
-    let room = match command.sgl.data()? {
-        Data::Transport { length } => length,
-        Data::InCapsule { .. } => return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()),
-    };
-    if room > conn.max_io_bytes.max(64 << 10) {
-        return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
-    }
-    page.truncate(room as usize);
-    Ok(Answer::Data(page))
+fn to_host(conn: &Connection, command: &Command, page: Vec<u8>) -> Result<Answer, Status> {
+    let len = page.len().min(room(conn, command)?);
+    Ok(Answer::Data(HostData::new(page, len)))
 }
 
 fn log_page(
@@ -97,7 +112,8 @@ fn log_page(
     if asked.length > u64::from(conn.max_io_bytes.max(64 << 10)) || !asked.offset.is_multiple_of(4) {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
-    let page = logs::page(core, conn, controller, command.nsid, &asked)?;
+    let room = room(conn, command)?;
+    let mut page = logs::page(core, conn, controller, command.nsid, &asked)?;
     if !asked.retain {
         controller.lock().unmask(asked.lid);
     }
@@ -105,10 +121,11 @@ fn log_page(
     if offset > page.len() {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
-    // What lies beyond the end of the page reads as zeros.
-    let mut part = page[offset..].to_vec();
-    part.resize(asked.length as usize, 0);
-    to_host(conn, command, part)
+    let len = (asked.length as usize).min(room).min((page.len() - offset).max(ZEROS_AFTER_LOG_PAGE));
+    Ok(Answer::Data(match page.len() {
+        0..=LONG_PAGE => HostData::new(page.split_off(offset), len),
+        _ => HostData::shared(core.pages.share(page), offset, len),
+    }))
 }
 
 fn get_features(
@@ -215,8 +232,12 @@ fn abort(conn: &mut Connection, core: &mut Core, controller: &Arc<Controller>, c
     }
     let queue = controller.lock().queues.get(&queue_id).map(|queue| queue.token);
     match queue {
+        Some(_) if conn.aborts > ABORTS_LESS_ONE => {
+            conn.respond(core, command.cid, Status::ABORT_LIMIT_EXCEEDED, 0);
+        }
         // That queue may be another reactor's, which answers when it has looked.
         Some(queue) => {
+            conn.aborts += 1;
             let (asked_by, asked_cid) = (conn.token, command.cid);
             core.shared.send(queue.reactor, Message::Abort { queue, cid, asked_by, asked_cid });
         }

@@ -5,28 +5,36 @@
 //! header.
 
 use std::io::{self, IoSliceMut, Read};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::afloat::{self, Afloat};
+use super::answer::Answer;
 use super::auth::{Exchange, ExchangeState};
 use super::command::{Slots, Stage};
 use super::controller::Controller;
 use super::core::{Core, LocalNamespace, LocalSubsystem};
 use super::mailbox::Token;
-use super::output::Output;
-use super::{admin, fabrics, io as io_command};
+use super::output::{NO_SLOT, Output};
+use super::progress::Progress;
+use super::{admin, fabrics, io as io_command, queued};
 use crate::pdu::{
     self, End, Fault, H2cData, IcReq, Kind, Layout, Limits, MAX_HEADER_BYTES, Next, Pdu, Receiver, digest,
 };
-use crate::spec::{Command, Completion, Status};
+use crate::spec::{Command, Completion, Data, Status};
 
 /// Data that admin and Fabrics commands may bring in their capsules, on any queue.
 pub(super) const ADMIN_CAPSULE_BYTES: u32 = 8192;
-/// Receive calls for one connection before others have their turn.
+/// Receive calls for one I/O queue before other connections have their turn; one call for any other connection.
 const RECEIVES: usize = 8;
+/// Commands outstanding on a connection that is not a queue yet. It needs one: Connect.
+const COMMANDS_BEFORE_CONNECT: u32 = 8;
+/// Admin and Fabrics commands of one connection whose data are asked for with R2T at the same time.
+const ADMIN_TRANSFERS: usize = 4;
+/// Bytes of the kernel's send buffer of connections that carry no I/O.
+const SMALL_SEND_BUFFER: u64 = 16 << 10;
 /// After a fatal error: how long the peer may take to read why.
 const LINGER_NS: u64 = 2_000_000_000;
 
@@ -105,12 +113,22 @@ pub(super) struct Connection {
     backlog: Vec<u8>,
     /// The command for which it cannot go on: no slot in the pacer, or no room for its data.
     stalled: Option<u16>,
+    /// It cannot go on before the peer has taken some of what is queued to be sent.
+    is_choked: bool,
     /// The admin or Fabrics command whose data are arriving in its capsule.
     admin_command: Option<Box<Command>>,
     admin_data: Vec<u8>,
+    /// How many of their first bytes the command can use: the others are not kept.
+    admin_data_most: u32,
     /// Header of the last unit, for a TermReq.
     last_header: Vec<u8>,
     pub out: Output,
+    /// What it has queued, as counted in [`Core::queued`].
+    pub queued: queued::Account,
+    /// Commands received whose responses have not been given to the kernel yet.
+    pub outstanding: u32,
+    /// Abort commands that other queues are still looking for.
+    pub aborts: u8,
     pub is_dirty: bool,
     /// The socket took no more: wait until it does.
     pub wants_write: bool,
@@ -124,6 +142,10 @@ pub(super) struct Connection {
     pub queue_id: u16,
     pub queue_entries: u16,
     pub no_flow_control: bool,
+    /// The host is in the subsystem's list, or the subsystem does not let any host in.
+    pub is_listed: bool,
+    /// Whether its reactor counts it as a guest.
+    pub counts_as_guest: bool,
     sq_head: u16,
     pub max_io_bytes: u32,
     pub in_capsule_bytes: u32,
@@ -131,9 +153,13 @@ pub(super) struct Connection {
     /// Asynchronous Event Requests that wait for an event.
     pub event_requests: Vec<u16>,
     pub exchange: Option<Box<dyn Exchange>>,
+    /// A message of the exchange is being examined.
+    pub is_examined: bool,
     pub opened_ns: u64,
-    pub received_ns: u64,
-    pub sent_ns: u64,
+    /// How fast the peer sends the unit that it has begun, the data that R2Ts have asked for, and takes what is sent to it.
+    unit_progress: Progress,
+    transfer_progress: Progress,
+    output_progress: Progress,
     /// Digest of that many zeros: reads of a null device mostly have one size.
     zeros_digest: (u32, u32),
 }
@@ -142,8 +168,9 @@ impl Connection {
     pub fn new(token: Token, stream: TcpStream, listener: SocketAddr, core: &Core) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        // Until it is an I/O queue: what a peer does not read lies in the kernel, too.
         if let Some(bytes) = core.shared.options.limits.send_buffer {
-            rustix::net::sockopt::set_socket_send_buffer_size(&stream, bytes as usize)?;
+            rustix::net::sockopt::set_socket_send_buffer_size(&stream, bytes.min(SMALL_SEND_BUFFER) as usize)?;
         }
         // A peer whose machine has vanished is noticed even if it asked for no keep-alive.
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
@@ -164,10 +191,15 @@ impl Connection {
             arriving: None,
             backlog: Vec::new(),
             stalled: None,
+            is_choked: false,
             admin_command: None,
             admin_data: Vec::new(),
+            admin_data_most: 0,
             last_header: Vec::new(),
             out: Output::default(),
+            queued: Default::default(),
+            outstanding: 0,
+            aborts: 0,
             is_dirty: false,
             wants_write: false,
             watched: (true, false),
@@ -179,15 +211,19 @@ impl Connection {
             queue_id: 0,
             queue_entries: 0,
             no_flow_control: false,
+            is_listed: false,
+            counts_as_guest: false,
             sq_head: 0,
             max_io_bytes: options.max_io_bytes,
             in_capsule_bytes: options.in_capsule_bytes,
             bytes_limit: options.limits.bytes_per_host,
             event_requests: Vec::new(),
             exchange: None,
+            is_examined: false,
             opened_ns: core.now_ns,
-            received_ns: core.now_ns,
-            sent_ns: core.now_ns,
+            unit_progress: Progress::default(),
+            transfer_progress: Progress::default(),
+            output_progress: Progress::default(),
             zeros_digest: (0, 0),
         })
     }
@@ -195,6 +231,43 @@ impl Connection {
     #[inline]
     pub fn is_admin(&self) -> bool {
         self.queue_id == 0
+    }
+
+    #[inline]
+    pub fn is_io_queue(&self) -> bool {
+        self.phase == Phase::Ready && self.queue_id != 0
+    }
+
+    /// Whether the peer has yet to show that it may use a subsystem: it is not connected, has not authenticated, or asks the
+    /// discovery service, which any peer may.
+    #[inline]
+    pub fn is_guest(&self) -> bool {
+        self.phase != Phase::Ready
+            || self.exchange.is_some()
+            || self.controller.as_ref().is_none_or(|controller| controller.is_discovery())
+    }
+
+    /// The network that the peer's address belongs to: an IPv4 address, or 64 bits of an IPv6 address.
+    pub fn source(&self) -> IpAddr {
+        match self.peer.map(|peer| peer.ip().to_canonical()) {
+            Some(IpAddr::V6(ip)) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+            Some(ip) => ip,
+            None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        }
+    }
+
+    /// Bytes of memory that the peer makes the connection hold, data buffers excepted.
+    pub fn queued_bytes(&self) -> u64 {
+        let received = self.backlog.capacity() + self.partial.capacity() + self.admin_data.capacity();
+        (self.out.memory() + received) as u64
+    }
+
+    /// Gives the kernel room for the output of an I/O queue.
+    pub fn widen_send_buffer(&self, core: &Core) {
+        if let Some(bytes) = core.shared.options.limits.send_buffer {
+            // The small one serves as well, if more slowly.
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.stream, bytes as usize);
+        }
     }
 
     pub fn is_closing(&self) -> bool {
@@ -218,13 +291,16 @@ impl Connection {
         self.slots.stage(slot) == Stage::Device
     }
 
-    /// Whether the host is awaited in the middle of something that it began, and since when.
-    pub fn awaits_since(&mut self) -> Option<u64> {
-        let is_amid = self.arriving.is_some() || !self.partial.is_empty();
-        let in_unit = (is_amid && self.stalled.is_none()).then_some(self.received_ns);
-        let data = self.slots.iter_mut().filter(|(_, slot)| slot.stage == Stage::Data);
-        let in_transfer = data.map(|(_, slot)| slot.progress_ns).min();
-        in_unit.into_iter().chain(in_transfer).min()
+    /// Whether the peer sends what it has begun, or takes what is sent to it, more slowly than the limits allow.
+    pub fn is_too_slow(&mut self, now_ns: u64, limits: &super::Limits) -> bool {
+        let (stall, send_stall) = (limits.stall.as_nanos() as u64, limits.send_stall.as_nanos() as u64);
+        let is_amid = (self.arriving.is_some() || !self.partial.is_empty()) && !self.is_stalled();
+        let is_asked = self.slots.iter_mut().any(|(_, slot)| slot.stage == Stage::Data);
+        let is_sending = !self.out.is_empty();
+        let rate = limits.bytes_per_s;
+        self.unit_progress.is_too_slow(now_ns, is_amid, stall, rate)
+            | self.transfer_progress.is_too_slow(now_ns, is_asked, stall, rate)
+            | self.output_progress.is_too_slow(now_ns, is_sending, send_stall, rate)
     }
 
     /// Nothing is in progress: it can be closed without anybody missing anything.
@@ -241,9 +317,16 @@ impl Connection {
         }
     }
 
-    /// Queues a response.
+    /// Queues a response to a command that has no slot, or has given it back.
     #[inline]
     pub fn respond(&mut self, core: &mut Core, cid: u16, status: Status, result: u64) {
+        self.complete(core, cid, status, result);
+        self.out.end(NO_SLOT);
+    }
+
+    /// Queues a response, as a part of more that ends the command ([`Output::end`]).
+    #[inline]
+    pub fn complete(&mut self, core: &mut Core, cid: u16, status: Status, result: u64) {
         let sqhd = if self.no_flow_control { 0 } else { self.sq_head };
         let completion = Completion { result, sqhd, sqid: 0, cid, status };
         let agreement = self.receiver.agreement;
@@ -251,16 +334,17 @@ impl Connection {
         self.mark_dirty(core);
     }
 
-    /// Queues data for the host and the successful response after them.
-    pub fn respond_data(&mut self, core: &mut Core, cid: u16, data: &[u8]) {
-        if !data.is_empty() {
+    /// Queues the data of an answer and the successful response after them.
+    pub fn respond_data(&mut self, core: &mut Core, cid: u16, data: &Answer) {
+        let length = data.len();
+        if length > 0 {
             let agreement = self.receiver.agreement;
-            let length = data.len() as u32;
-            let header = pdu::C2hData { cid, offset: 0, length, last: true, success: false };
+            let header = pdu::C2hData { cid, offset: 0, length: length as u32, last: true, success: false };
             self.out.head(MAX_HEADER_BYTES, |out| header.write(&agreement, out));
-            self.out.bytes(data);
+            let running = if agreement.data_digest { data.digest() } else { 0 };
+            data.queue(&mut self.out);
             if agreement.data_digest {
-                self.out.bytes(&digest::of(data).to_le_bytes());
+                self.out.bytes(&running.to_le_bytes());
             }
         }
         self.respond(core, cid, Status::SUCCESS, 0);
@@ -286,13 +370,38 @@ impl Connection {
         if !goes_on {
             return Ok(()); // stalled again
         }
+        self.take_in_backlog(core)
+    }
+
+    /// Goes on once the peer has taken enough of what is sent to it.
+    ///
+    /// # Errors
+    /// What the units that had been received already lead to.
+    pub fn resume(&mut self, core: &mut Core) -> Result<(), Ended> {
+        if !self.is_choked || queued::is_beyond(self, core) {
+            return Ok(());
+        }
+        self.is_choked = false;
+        self.take_in_backlog(core)
+    }
+
+    fn take_in_backlog(&mut self, core: &mut Core) -> Result<(), Ended> {
         let backlog = std::mem::take(&mut self.backlog);
-        self.take_in(core, &backlog)
+        let outcome = self.take_in(core, &backlog);
+        queued::count(self, core);
+        outcome
     }
 
     /// Whether it must not be read from now.
     pub fn is_stalled(&self) -> bool {
-        self.stalled.is_some()
+        self.stalled.is_some() || self.is_choked
+    }
+
+    /// Keeps bytes that cannot be acted on yet.
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        self.backlog.try_reserve_exact(bytes.len()).map_err(|_| Ended::Gone)?;
+        self.backlog.extend_from_slice(bytes);
+        Ok(())
     }
 
     /// Reads what has arrived and acts on it.
@@ -300,8 +409,19 @@ impl Connection {
     /// # Errors
     /// The peer has gone, or has broken the protocol.
     pub fn receive(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), Ended> {
-        for _ in 0..RECEIVES {
-            if self.stalled.is_some() {
+        let outcome = self.receive_some(core, scratch);
+        queued::count(self, core);
+        outcome
+    }
+
+    fn receive_some(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), Ended> {
+        let (calls, bytes) = match self.is_io_queue() {
+            true => (RECEIVES, core.queued.receive_bytes(true)),
+            false => (1, core.queued.receive_bytes(false)),
+        };
+        let scratch = &mut scratch[..bytes];
+        for _ in 0..calls {
+            if self.is_stalled() {
                 return Ok(());
             }
             let (received, direct, asked) = match self.read(scratch) {
@@ -311,7 +431,7 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.into()),
             };
-            self.received_ns = core.now_ns;
+            self.unit_progress.moved(received as u64);
             if matches!(self.arriving, Some(Arriving { sink: Sink::Command(_), .. })) {
                 afloat::moved(self, core);
             }
@@ -363,6 +483,7 @@ impl Connection {
         }
         arriving.at += bytes;
         arriving.left -= bytes;
+        self.transfer_progress.moved(bytes.into());
         if arriving.left == 0 && arriving.digest_left == 0 {
             self.data_over(core)?;
         }
@@ -375,12 +496,16 @@ impl Connection {
             if self.is_closing() {
                 return Ok(());
             }
-            if self.stalled.is_some() {
-                self.backlog.extend_from_slice(bytes);
-                return Ok(());
+            if self.is_stalled() {
+                return self.keep(bytes);
             }
             if self.arriving.is_some() {
                 bytes = self.more_data(core, bytes)?;
+                continue;
+            }
+            if queued::is_beyond(self, core) {
+                self.send(core)?; // the kernel may take it at once
+                self.is_choked = queued::is_beyond(self, core);
                 continue;
             }
             if self.partial.is_empty() {
@@ -485,10 +610,17 @@ impl Connection {
         if core.draining {
             return Ok(Sink::Nothing); // no answer: the host sends it again, elsewhere or later
         }
+        // A host knows of a free entry by a response alone: what lies in the queue of responses is not free yet.
+        self.outstanding += 1;
+        let most = if self.queue_entries > 0 { self.queue_entries.into() } else { COMMANDS_BEFORE_CONNECT };
+        if self.outstanding > most {
+            let (outstanding, why) = (self.outstanding.into(), "more than the queue has entries");
+            return Err(Fault::limit(Kind::CapsuleCmd, "outstanding commands", outstanding, why));
+        }
         if self.is_admin() || command.is_fabrics() || self.phase == Phase::Connect || self.exchange.is_some() {
             return self.admin_command(core, command, layout);
         }
-        io_command::start(self, core, command, layout)
+        Ok(io_command::start(self, core, command, layout))
     }
 
     /// An admin or Fabrics command: carried out once its data are here.
@@ -497,37 +629,32 @@ impl Connection {
             let bytes = layout.data_bytes.into();
             return Err(Fault::field(Kind::CapsuleCmd, "PLEN", 4, bytes, "admin commands have 8192 bytes at most"));
         }
+        let usable = admin::data_from_host(self, command);
         if layout.data_bytes > 0 {
             self.admin_command = Some(Box::new(*command));
-            self.admin_data.clear();
+            self.admin_data_most = usable;
             return Ok(Sink::Admin);
         }
-        let wanted = admin::data_from_host(command);
-        if wanted > 0 && self.phase == Phase::Ready {
-            return self.ask_for_admin_data(core, command, wanted);
+        match command.sgl.data() {
+            Ok(Data::Transport { length: 1.. }) if usable > 0 && self.phase == Phase::Ready => {
+                self.ask_for_admin_data(core, command);
+            }
+            _ => self.carry_out(core, command, &[]),
         }
-        self.carry_out(core, command, &[]);
         Ok(Sink::Nothing)
     }
 
-    fn ask_for_admin_data(&mut self, core: &mut Core, command: &Command, bytes: u32) -> Result<Sink, Fault> {
+    fn ask_for_admin_data(&mut self, core: &mut Core, command: &Command) {
+        let bytes = command.sgl.length;
         if bytes > ADMIN_CAPSULE_BYTES {
-            self.respond(core, command.cid, Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0);
-            return Ok(Sink::Nothing);
+            return self.respond(core, command.cid, Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0);
         }
-        if self.slots.used() >= usize::from(self.queue_entries) {
-            let used = self.slots.used() as u64;
-            return Err(Fault::limit(
-                Kind::CapsuleCmd,
-                "outstanding commands",
-                used,
-                "more than the queue has entries",
-            ));
+        if self.slots.iter_mut().filter(|(_, slot)| slot.admin.is_some()).count() >= ADMIN_TRANSFERS {
+            return self.respond(core, command.cid, Status::COMMAND_INTERRUPTED, 0);
         }
         // Not of the pool: admin commands go on when data buffers are short.
         let Ok(buffer) = sys::buffer::Buffer::zeroed(bytes as usize, &sys::buffer::Memory::Anonymous) else {
-            self.respond(core, command.cid, Status::INTERNAL_ERROR, 0);
-            return Ok(Sink::Nothing);
+            return self.respond(core, command.cid, Status::INTERNAL_ERROR, 0);
         };
         let index = self.slots.take();
         let slot = &mut self.slots[index];
@@ -545,7 +672,6 @@ impl Connection {
         let agreement = self.receiver.agreement;
         self.out.head(MAX_HEADER_BYTES, |out| ready.write(&agreement, out));
         self.mark_dirty(core);
-        Ok(Sink::Nothing)
     }
 
     fn carry_out(&mut self, core: &mut Core, command: &Command, data: &[u8]) {
@@ -606,7 +732,11 @@ impl Connection {
         let (data, bytes) = bytes.split_at(bytes.len().min(arriving.left as usize));
         match arriving.sink {
             Sink::Nothing => {}
-            Sink::Admin => self.admin_data.extend_from_slice(data),
+            Sink::Admin => {
+                let room = (self.admin_data_most as usize).saturating_sub(self.admin_data.len()).min(data.len());
+                self.admin_data.try_reserve_exact(room).map_err(|_| Ended::Gone)?;
+                self.admin_data.extend_from_slice(&data[..room]);
+            }
             Sink::Command(index) => {
                 if let Some(buffer) = self.slots.get(index).and_then(|slot| slot.buffer.as_mut()) {
                     buffer.as_mut_slice()[arriving.at as usize..][..data.len()].copy_from_slice(data);
@@ -618,6 +748,7 @@ impl Connection {
         }
         arriving.at += data.len() as u32;
         arriving.left -= data.len() as u32;
+        self.transfer_progress.moved(data.len() as u64);
         let (tail, bytes) = match arriving.left {
             0 => bytes.split_at(bytes.len().min(arriving.digest_left as usize)),
             _ => (&bytes[..0], bytes),
@@ -677,15 +808,7 @@ impl Connection {
     /// CRC-32C of `len` zeros.
     pub fn digest_of_zeros(&mut self, len: u32) -> u32 {
         if self.zeros_digest.0 != len {
-            let block = [0; 4096];
-            let mut left = len as usize;
-            let mut running = 0;
-            while left > 0 {
-                let now = left.min(block.len());
-                running = digest::extend(running, &block[..now]);
-                left -= now;
-            }
-            self.zeros_digest = (len, running);
+            self.zeros_digest = (len, digest::extend_zeros(0, len as usize));
         }
         self.zeros_digest.1
     }
@@ -700,8 +823,9 @@ impl Connection {
         let (mut free, mut ended) = (std::mem::take(&mut core.free), std::mem::take(&mut core.ended));
         let sent = self.out.send(&self.stream, core.zeros.as_ref(), &mut free, &mut ended);
         core.free = free;
+        self.outstanding = self.outstanding.saturating_sub(ended.len() as u32);
         for index in ended.drain(..) {
-            if self.slots.get(index).is_some() {
+            if index != NO_SLOT && self.slots.get(index).is_some() {
                 io_command::release(self, core, index);
             }
         }
@@ -711,9 +835,7 @@ impl Connection {
         if self.out.len() < before {
             afloat::moved(self, core);
         }
-        if self.out.len() < before || before == 0 {
-            self.sent_ns = core.now_ns;
-        }
+        self.output_progress.moved(before - self.out.len());
         if self.is_closing() && self.out.is_empty() {
             // What the host still sends is read and dropped: unread data would turn the goodbye into a reset.
             let _ = self.stream.shutdown(Shutdown::Write);
@@ -745,7 +867,7 @@ impl Connection {
     fn give_up(&mut self, core: &mut Core, but_what_is_being_sent: bool) {
         io_command::drop_all(self, core, but_what_is_being_sent);
         self.arriving = None;
-        self.stalled = None;
+        (self.stalled, self.is_choked) = (None, false);
         self.partial = Vec::new();
         self.backlog = Vec::new();
         self.admin_data = Vec::new();
@@ -758,8 +880,6 @@ impl Connection {
         self.slots.shrink();
         self.partial.shrink_to(0);
         self.admin_data.shrink_to(0);
-        if self.backlog.is_empty() {
-            self.backlog = Vec::new();
-        }
+        self.backlog.shrink_to(0);
     }
 }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Limits;
 use super::mailbox::Token;
 use crate::spec::property::{Configuration, ControllerStatus};
 use crate::spec::{AsyncEvent, Nqn, feature};
@@ -118,6 +119,8 @@ pub(super) struct Controllers {
     last_id: u16,
     /// Hosts by tenant id, as long as the target runs.
     hosts: Vec<Host>,
+    /// Connections of hosts that are let in without being listed.
+    unlisted: u32,
 }
 
 struct Host {
@@ -137,24 +140,32 @@ pub(super) struct NewController {
 }
 
 impl Controllers {
-    /// The tenant id of a host, with one connection more; `None` if it has `most` already.
-    pub fn host_connects(&mut self, nqn: &Nqn, most: u32) -> Option<u32> {
+    /// The tenant id of a host, with one connection more; `None` if it has as many as the limits allow. Hosts that are let in
+    /// without being listed leave connections, and ids, to those that are.
+    pub fn host_connects(&mut self, nqn: &Nqn, is_listed: bool, limits: &Limits) -> Option<u32> {
+        if !is_listed && self.unlisted >= limits.connections - limits.connections / 4 {
+            return None;
+        }
         let index = self.hosts.iter().position(|host| host.nqn == *nqn).unwrap_or_else(|| {
-            // The last id is shared by all that come after it.
-            if self.hosts.len() < super::pacing::MAX_TENANTS as usize {
+            // The last id for unlisted hosts is shared by all of them that come after it, and so is the last of all.
+            let most = super::pacing::MAX_TENANTS as usize;
+            let most = if is_listed { most } else { most - most / 4 };
+            if self.hosts.len() < most {
                 self.hosts.push(Host { nqn: nqn.clone(), connections: 0 });
             }
-            self.hosts.len() - 1
+            self.hosts.len().min(most) - 1
         });
         let host = &mut self.hosts[index];
-        if host.connections >= most {
+        if host.connections >= limits.connections_per_host {
             return None;
         }
         host.connections += 1;
+        self.unlisted += u32::from(!is_listed);
         Some(index as u32)
     }
 
-    pub fn host_disconnects(&mut self, tenant: u32) {
+    pub fn host_disconnects(&mut self, tenant: u32, is_listed: bool) {
+        self.unlisted -= u32::from(!is_listed);
         if let Some(host) = self.hosts.get_mut(tenant as usize) {
             host.connections = host.connections.saturating_sub(1);
         }

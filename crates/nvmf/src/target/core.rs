@@ -14,6 +14,8 @@ use super::controller::Service;
 use super::live::Rows;
 use super::mailbox::Token;
 use super::pacing::Share;
+use super::pages::Pages;
+use super::queued::Queued;
 use super::stats::{DeviceStats, HostStats};
 use super::{Error, Shared};
 use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
@@ -82,6 +84,12 @@ pub(super) struct Core {
     /// Bytes of data on the network, of all connections, and of these those that are set aside.
     pub afloat_bytes: u64,
     pub aside_bytes: u64,
+    /// What peers make it hold besides data buffers.
+    pub queued: Queued,
+    /// Log pages that are being sent.
+    pub pages: Pages,
+    /// Connections that have shown nothing yet ([`super::connection::Connection::is_guest`]).
+    pub guests: u32,
     pub channels: Slab<OpenChannel>,
     pub flights: Slab<Flight>,
     pub done: Vec<Done>,
@@ -123,6 +131,9 @@ impl Core {
             reserve_used: 0,
             afloat_bytes: 0,
             aside_bytes: 0,
+            queued: Queued::new(shared.options.reactors),
+            pages: Pages::default(),
+            guests: 0,
             channels: Slab::new(),
             flights: Slab::new(),
             done: Vec::new(),
@@ -320,10 +331,12 @@ impl Core {
         self.flights.is_empty()
     }
 
-    /// A connection has become a queue of that host.
-    pub fn connected(&mut self, is_admin: bool, tenant: u32, host: &str) {
+    /// A connection has become a queue: of that host, or of the discovery service.
+    pub fn connected(&mut self, is_admin: bool, tenant: Option<u32>, host: &str) {
         self.queues_ever[usize::from(!is_admin)] += 1;
-        self.rows.host(self.shared.board.as_ref(), tenant, host);
+        if let Some(tenant) = tenant {
+            self.rows.host(self.shared.board.as_ref(), tenant, host);
+        }
     }
 
     /// Shows what goes up and down.

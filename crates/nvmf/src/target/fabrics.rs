@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::answer::Answer;
 use super::auth::{Closed, Examination, Examiner, ExchangeState};
 use super::connection::{Connection, Phase};
 use super::controller::{IoQueue, NewController, Service};
@@ -50,6 +51,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     if asked.sqsize == 0 || entries > most {
         return Err(Connect::invalid(false, Connect::AT_SQSIZE));
     }
+    let mut is_listed = false;
     let service = if subsystem_nqn.is_discovery() {
         Service::Discovery
     } else {
@@ -60,6 +62,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         if !subsystem.admits(&host_nqn) {
             return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
         }
+        is_listed = subsystem.hosts.contains(&host_nqn);
         Service::Subsystem(subsystem.uid)
     };
     if service == Service::Discovery && asked.qid != 0 {
@@ -70,7 +73,11 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     }
     let shared = Arc::clone(&core.shared);
     let mut controllers = shared.controllers();
-    let tenant = controllers.host_connects(&host_nqn, limits.connections_per_host);
+    let tenant = match service {
+        // Any peer may ask it under any name: such hosts are guests, and are counted as those.
+        Service::Discovery => Some(0),
+        Service::Subsystem(_) => controllers.host_connects(&host_nqn, is_listed, &limits),
+    };
     let Some(tenant) = tenant else {
         return Err((Status::CONNECT_CONTROLLER_BUSY, 0));
     };
@@ -108,19 +115,26 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             },
         }
     };
-    let controller = controller.inspect_err(|_| controllers.host_disconnects(tenant))?;
+    let controller = controller.inspect_err(|_| {
+        if service != Service::Discovery {
+            controllers.host_disconnects(tenant, is_listed);
+        }
+    })?;
     drop(controllers);
     let authenticator = shared.authenticator();
     conn.exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), asked.qid));
     let id = controller.id;
-    conn.tenant = tenant;
+    (conn.tenant, conn.is_listed) = (tenant, is_listed);
     conn.queue_id = asked.qid;
     conn.queue_entries = entries as u16;
     conn.no_flow_control = asked.cattr & Connect::NO_FLOW_CONTROL != 0;
     conn.subsystem = core.subsystem(service);
     conn.controller = Some(controller);
     conn.phase = Phase::Ready;
-    core.connected(asked.qid == 0, tenant, host_nqn.as_str());
+    if asked.qid != 0 {
+        conn.widen_send_buffer(core);
+    }
+    core.connected(asked.qid == 0, (service != Service::Discovery).then_some(tenant), host_nqn.as_str());
     Ok(Connect::accepted(id, conn.exchange.is_some()))
 }
 
@@ -214,6 +228,11 @@ fn property_set(conn: &mut Connection, core: &mut Core, command: &Command) -> St
 fn authentication_send(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
     let asked = Authentication::of(command);
     let is_ours = asked.secp == Authentication::NVME && asked.spsp0 == 1 && asked.spsp1 == 1;
+    if conn.is_examined {
+        // One message at a time: the host must wait for the answer to its last one.
+        conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
+        return conn.hang_up(core);
+    }
     let Some(place) = &mut conn.exchange else {
         return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
     };
@@ -222,6 +241,7 @@ fn authentication_send(conn: &mut Connection, core: &mut Core, command: &Command
         return conn.hang_up(core);
     }
     let exchange = std::mem::replace(place, Box::new(Closed));
+    conn.is_examined = true;
     let message = data.to_vec();
     let examination = Examination { queue: conn.token, cid: command.cid, exchange, message, accepted: false };
     Examiner::examine(&core.shared, examination);
@@ -230,7 +250,7 @@ fn authentication_send(conn: &mut Connection, core: &mut Core, command: &Command
 /// Answers the command whose message has been examined.
 pub(super) fn examined(conn: &mut Connection, core: &mut Core, examination: Examination) {
     let status = if examination.accepted { Status::SUCCESS } else { Status::INVALID_FIELD.do_not_retry() };
-    conn.exchange = Some(examination.exchange);
+    (conn.exchange, conn.is_examined) = (Some(examination.exchange), false);
     conn.respond(core, examination.cid, status, 0);
     if !examination.accepted {
         conn.hang_up(core);
@@ -255,13 +275,12 @@ fn authentication_receive(conn: &mut Connection, core: &mut Core, command: &Comm
     if !is_ours || capacity == 0 || capacity > 64 << 10 || command.sgl.length as usize != capacity {
         return conn.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
     }
-    let mut message = exchange.send(capacity);
+    let message = exchange.send(capacity);
     let failed = exchange.state() == ExchangeState::Failed || message.len() > capacity;
     if message.len() > capacity {
         return conn.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
     }
-    message.resize(capacity, 0);
-    conn.respond_data(core, command.cid, &message);
+    conn.respond_data(core, command.cid, &Answer::new(message, capacity));
     if failed {
         conn.hang_up(core);
     }

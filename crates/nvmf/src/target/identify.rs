@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::admin::EVENT_REQUESTS_LESS_ONE;
+use super::admin::{ABORTS_LESS_ONE, EVENT_REQUESTS_LESS_ONE};
 use super::configuration::{Namespace, Subsystem};
 use super::controller::{Controller, Service};
 use super::core::Core;
@@ -105,7 +105,7 @@ fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> Identify
         ver: property::VERSION_1_4,
         ctratt: 1 | 1 << 6, // 128-bit host identifiers; any command keeps the controller alive
         aerl: EVENT_REQUESTS_LESS_ONE,
-        acl: 3,
+        acl: ABORTS_LESS_ONE,
         frmw: 0b11,
         lpa: 0b100,
         kas: 10,

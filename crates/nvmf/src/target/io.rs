@@ -14,9 +14,10 @@ use super::afloat;
 use super::command::{Slot, Stage};
 use super::connection::{Connection, Sink};
 use super::core::{Core, Flight};
+use super::pacing::OPS;
 use super::stats::HostStats;
 use crate::device::{Done, Io, IoKind, charged_bytes};
-use crate::pdu::{C2hData, Fault, Kind, Layout, MAX_HEADER_BYTES, R2t, digest};
+use crate::pdu::{C2hData, Layout, MAX_HEADER_BYTES, R2t, digest};
 use crate::spec::opcode::io::{COMPARE, DATASET_MANAGEMENT, FLUSH, READ, WRITE, WRITE_ZEROES};
 use crate::spec::{Command, Data, Range, Status};
 
@@ -28,22 +29,15 @@ struct Request {
 }
 
 /// Takes an I/O command that has just arrived; where the data of its capsule go.
-///
-/// # Errors
-/// More commands than the queue has entries.
 #[inline]
-pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Fault> {
-    if conn.slots.used() >= usize::from(conn.queue_entries) {
-        let used = conn.slots.used() as u64;
-        return Err(Fault::limit(Kind::CapsuleCmd, "outstanding commands", used, "more than the queue has entries"));
-    }
+pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Layout) -> Sink {
     match check(conn, core, command, layout) {
-        Ok(slot) => Ok(slot),
+        Ok(sink) => sink,
         Err(status) => {
             conn.respond(core, command.cid, status, 0);
             let tenant = conn.tenant;
             core.host(tenant).errors += 1;
-            Ok(Sink::Nothing)
+            Sink::Nothing
         }
     }
 }
@@ -197,7 +191,9 @@ pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool 
     let beyond = conn
         .bytes_limit
         .is_some_and(|limit| host.in_flight_bytes > 0 && host.in_flight_bytes + u64::from(op.bytes) > limit);
-    if beyond {
+    // A connection may have as many commands as the pacer has room for others: one that comes late finds room.
+    let crowds = conn.slots.used() as u64 > u64::from(OPS).saturating_sub(core.pending_io);
+    if beyond || crowds {
         conn.stall(core, index);
         return false;
     }
@@ -432,7 +428,7 @@ pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status:
     if success {
         conn.mark_dirty(core);
     } else {
-        conn.respond(core, cid, status, 0);
+        conn.complete(core, cid, status, 0);
     }
     conn.out.end(index);
     afloat::begin(conn, core, index);

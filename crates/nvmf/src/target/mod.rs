@@ -12,6 +12,7 @@
 
 mod admin;
 mod afloat;
+mod answer;
 mod auth;
 mod command;
 mod configuration;
@@ -27,6 +28,9 @@ mod mailbox;
 mod options;
 mod output;
 mod pacing;
+mod pages;
+mod progress;
+mod queued;
 mod reactor;
 mod stats;
 

@@ -28,8 +28,12 @@ pub struct Options {
 /// Bounds on what hosts may take. What goes beyond is refused or waits; nobody else notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// TCP connections of all hosts together. One more is closed at once.
+    /// TCP connections of all hosts together. One more takes the place of a guest, or is closed at once if there is none. Hosts
+    /// that are let in without being listed have three quarters of them at the most.
     pub connections: u32,
+    /// Guests at the most: connections that are not connected to a subsystem yet, have not authenticated yet, or ask the discovery
+    /// service. One more takes the place of the oldest from the address that most of them come from.
+    pub guests: u32,
     /// TCP connections per host NQN.
     pub connections_per_host: u32,
     /// I/O queues per controller, 1 to 64.
@@ -43,19 +47,24 @@ pub struct Limits {
     pub send_buffer: Option<u64>,
     /// How long a new connection may take to its ICReq, and then to its Connect.
     pub handshake: Duration,
-    /// How long a host may stand in the middle of a unit, or of a transfer that was asked for with R2T.
+    /// The period in which a host in the middle of a unit, or of transfers that were asked for with R2T, must send on: at least
+    /// `bytes_per_s` on average.
     pub stall: Duration,
     /// How long the pacer may hold a command: then the host is told to send it again, long before it loses patience (Linux
     /// waits for 30 s and then resets the controller).
     pub hold: Duration,
-    /// How long a peer may take nothing of what is sent to it.
+    /// The period in which a peer must take some of what is sent to it: at least `bytes_per_s` on average.
     pub send_stall: Duration,
+    /// The least rate of a peer that is awaited, in each direction. Any network is faster by orders of magnitude; a peer that
+    /// lets single bytes drip is not.
+    pub bytes_per_s: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections: 16_384,
+            guests: 4096,
             connections_per_host: 16_384,
             queues: 64,
             queue_depth: 1024,
@@ -65,6 +74,7 @@ impl Default for Limits {
             stall: Duration::from_secs(30),
             hold: Duration::from_secs(10),
             send_stall: Duration::from_secs(60),
+            bytes_per_s: 1024,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sys::buffer::Buffer;
@@ -26,13 +27,32 @@ pub(super) fn zeros_file() -> Option<File> {
 
 /// Parts handed to the kernel in one call (the kernel's own limit is 1024).
 const PARTS: usize = 256;
-/// Sent headers are dropped from the front once they are this many bytes.
-const COMPACT: usize = 64 << 10;
+/// Sent headers are dropped from the front once they are this many bytes, and at least half of all that are kept.
+const COMPACT: usize = 4 << 10;
+/// Room for headers grows by half, and by at least this many bytes.
+const GROWTH: usize = 512;
+
+/// In place of a slot: a response to a command that has none, or has given it back already.
+pub(super) const NO_SLOT: u16 = u16::MAX;
 
 enum Part {
-    Head { len: usize },
-    Zeros { len: usize },
-    Data { buffer: Buffer, start: usize, len: usize },
+    Head {
+        len: usize,
+    },
+    Zeros {
+        len: usize,
+    },
+    Data {
+        buffer: Buffer,
+        start: usize,
+        len: usize,
+    },
+    /// Of a page that several connections send.
+    Shared {
+        page: Arc<[u8]>,
+        start: usize,
+        len: usize,
+    },
 }
 
 #[derive(Default)]
@@ -43,8 +63,12 @@ pub(super) struct Output {
     parts: VecDeque<Part>,
     queued: u64,
     sent: u64,
-    /// What ends when so many bytes have been sent: commands, by slot.
+    /// Responses: each ends when so many bytes have been sent, and with it the command in its slot (or [`NO_SLOT`]).
     ends: VecDeque<(u64, u16)>,
+    /// The system had no memory for something to be sent: the connection cannot go on.
+    has_failed: bool,
+    /// Buffers that could not be queued for want of memory.
+    unsent: Vec<Buffer>,
 }
 
 impl Output {
@@ -57,10 +81,22 @@ impl Output {
         self.queued - self.sent
     }
 
+    /// Bytes of memory that the queue takes, data buffers excepted: those belong to a pool.
+    #[inline]
+    pub fn memory(&self) -> usize {
+        self.heads.len() + self.parts.len() * size_of::<Part>() + self.ends.len() * size_of::<(u64, u16)>()
+    }
+
     /// Up to `most` bytes of header, written by `write`, which says how many they are.
     #[inline]
     pub fn head(&mut self, most: usize, write: impl FnOnce(&mut [u8]) -> usize) {
         let at = self.heads.len();
+        if self.heads.capacity() - at < most && self.heads.try_reserve_exact(most.max(GROWTH).max(at / 2)).is_err()
+            || self.parts.try_reserve(1).is_err()
+        {
+            self.has_failed = true;
+            return;
+        }
         self.heads.resize(at + most, 0);
         let len = write(&mut self.heads[at..]);
         self.heads.truncate(at + len);
@@ -78,29 +114,48 @@ impl Output {
         });
     }
 
+    /// `len` zeros, which take no memory.
     #[inline]
     pub fn zeros(&mut self, len: usize) {
-        self.queued += len as u64;
-        self.parts.push_back(Part::Zeros { len });
+        self.push(Part::Zeros { len }, len);
     }
 
     /// The first `len` bytes of a buffer, which comes back from [`Output::send`] when they are sent.
     pub fn data(&mut self, buffer: Buffer, len: usize) {
-        self.queued += len as u64;
-        self.parts.push_back(Part::Data { buffer, start: 0, len });
+        self.push(Part::Data { buffer, start: 0, len }, len);
     }
 
-    /// Everything queued so far being sent ends the command in that slot.
+    /// `len` bytes of a page from `start` on. Pages that do not change are kept once, however many connections send them.
+    pub fn shared(&mut self, page: Arc<[u8]>, start: usize, len: usize) {
+        self.push(Part::Shared { page, start, len }, len);
+    }
+
+    #[inline]
+    fn push(&mut self, part: Part, len: usize) {
+        if self.parts.try_reserve(1).is_ok() {
+            self.queued += len as u64;
+            return self.parts.push_back(part);
+        }
+        self.has_failed = true;
+        if let Part::Data { buffer, .. } = part {
+            self.unsent.push(buffer);
+        }
+    }
+
+    /// Everything queued so far being sent ends the command in that slot ([`NO_SLOT`] for one without).
     #[inline]
     pub fn end(&mut self, slot: u16) {
-        self.ends.push_back((self.queued, slot));
+        match self.ends.try_reserve(1) {
+            Ok(()) => self.ends.push_back((self.queued, slot)),
+            Err(_) => self.has_failed = true,
+        }
     }
 
     /// Sends as much as the socket takes now; false when it takes no more although there is more. Buffers that are free and
     /// commands that have ended are appended.
     ///
     /// # Errors
-    /// The connection is broken.
+    /// The connection is broken, or there was no memory for what is to be sent.
     pub fn send(
         &mut self,
         to: &TcpStream,
@@ -108,6 +163,9 @@ impl Output {
         free: &mut Vec<Buffer>,
         ended: &mut Vec<u16>,
     ) -> io::Result<bool> {
+        if self.has_failed {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         while let Some(first) = self.parts.front() {
             let (asked, sent) = match (first, zeros) {
                 (Part::Zeros { len }, Some(zeros)) if *len >= SPLICE => (*len, splice(to, zeros, *len)?),
@@ -136,6 +194,7 @@ impl Output {
                     &self.heads[head - len..head]
                 }
                 Part::Data { buffer, start, len } => &buffer.as_slice()[*start..*start + *len],
+                Part::Shared { page, start, len } => &page[*start..*start + *len],
                 Part::Zeros { len } if splices && *len >= SPLICE => {
                     flags |= SendFlags::MORE;
                     break;
@@ -172,14 +231,14 @@ impl Output {
         self.sent += sent as u64;
         while sent > 0 {
             let Some(part) = self.parts.front_mut() else { break };
-            let (Part::Head { len } | Part::Zeros { len } | Part::Data { len, .. }) = part;
+            let (Part::Head { len } | Part::Zeros { len } | Part::Data { len, .. } | Part::Shared { len, .. }) = part;
             let now = sent.min(*len);
             *len -= now;
             sent -= now;
             let is_over = *len == 0;
             match part {
                 Part::Head { .. } => self.sent_heads += now,
-                Part::Data { start, .. } => *start += now,
+                Part::Data { start, .. } | Part::Shared { start, .. } => *start += now,
                 Part::Zeros { .. } => {}
             }
             if is_over && let Some(Part::Data { buffer, .. }) = self.parts.pop_front() {
@@ -189,7 +248,7 @@ impl Output {
         if self.parts.is_empty() {
             self.heads.clear();
             self.sent_heads = 0;
-        } else if self.sent_heads >= COMPACT {
+        } else if self.sent_heads >= COMPACT.max(self.heads.len() / 2) {
             self.heads.drain(..self.sent_heads);
             self.sent_heads = 0;
         }
@@ -202,6 +261,7 @@ impl Output {
                 free.push(buffer);
             }
         }
+        free.append(&mut self.unsent);
         self.ends.clear();
         self.heads = Vec::new();
         (self.sent_heads, self.sent) = (0, self.queued);

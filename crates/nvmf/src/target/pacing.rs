@@ -9,7 +9,7 @@ use super::configuration::MAX_DRIVES;
 use super::{Error, Options};
 
 /// Ops that a reactor's pacer remembers; beyond, connections are not read from until some have ended.
-const OPS: u32 = 16_384;
+pub(super) const OPS: u32 = 16_384;
 /// Hosts that are told apart; the later ones share the last.
 pub(super) const MAX_TENANTS: u32 = 256;
 

@@ -4,7 +4,7 @@
 //! devices, pacer and sockets until nothing moves. Responses that came up meanwhile leave together.
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 
@@ -18,7 +18,7 @@ use super::core::Core;
 use super::mailbox::{Message, Token};
 use super::pacing::Share;
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
-use super::{Error, Shared, admin, afloat, fabrics, io};
+use super::{Error, Shared, admin, afloat, fabrics, io, queued};
 use crate::spec::Status;
 
 /// Bytes received in one call beyond those that go straight into a command's buffer.
@@ -69,6 +69,8 @@ pub(super) struct Reactor {
     lookout_ns: u64,
     busy_poll: bool,
     stops: bool,
+    /// Guests at the most.
+    most_guests: u32,
 }
 
 impl Reactor {
@@ -84,8 +86,13 @@ impl Reactor {
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
             .map_err(|e| Error::system("epoll_ctl", e.into()))?;
         let busy_poll = shared.options.busy_poll;
+        let reactors = shared.options.reactors as u32;
+        // Where descriptors are scarce, guests leave half of them to hosts.
+        let descriptors = u32::try_from(sys::file::raise_descriptor_limit(0) / 2).unwrap_or(u32::MAX);
+        let most_guests = (shared.options.limits.guests.min(descriptors) / reactors).max(1);
         let core = Core::new(shared, index, share, clock)?;
         Ok(Reactor {
+            most_guests,
             started_ns: core.now_ns,
             next_tick_ns: core.now_ns,
             next_look_ns: core.now_ns,
@@ -196,6 +203,7 @@ impl Reactor {
 
     /// Ends the connection if that is what came of it.
     fn judge(&mut self, index: usize, outcome: Result<(), Ended>) {
+        self.count_guest(index);
         match outcome {
             Ok(()) => {
                 if self.connections.get(index).is_some_and(Connection::is_closing) {
@@ -326,6 +334,8 @@ impl Reactor {
             let before = connection.out.len();
             let sent = connection.send(&mut self.core);
             moved |= connection.out.len() < before;
+            let sent = sent.and_then(|()| connection.resume(&mut self.core));
+            queued::count(connection, &mut self.core);
             self.judge(index as usize, sent);
         }
         if self.core.dirty.is_empty() {
@@ -351,7 +361,12 @@ impl Reactor {
             match listener.socket.accept() {
                 Ok((stream, _)) => {
                     let address = listener.address;
-                    match self.core.shared.place_connection() {
+                    let shared = Arc::clone(&self.core.shared);
+                    let place = shared.place_connection().or_else(|| {
+                        self.evict_guests();
+                        shared.place_connection()
+                    });
+                    match place {
                         None => drop(stream), // the limit: closed at once
                         Some(reactor) if reactor == self.core.reactor => self.take(stream, address),
                         Some(reactor) => self.core.shared.send(reactor, Message::Serve(stream, address)),
@@ -361,17 +376,49 @@ impl Reactor {
                 // The peer was gone before we looked.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                // No descriptor left: a guest has one.
+                Err(_) if self.evict_guests() > 0 => {}
                 Err(_) => {
-                    // No descriptor left: it would be reported again and again. Look later.
-                    listener.is_paused = true;
-                    let _ = epoll::delete(&self.epoll, &listener.socket);
+                    // It would be reported again and again. Look later.
+                    if let Some(listener) = self.listeners.get_mut(&data) {
+                        listener.is_paused = true;
+                        let _ = epoll::delete(&self.epoll, &listener.socket);
+                    }
                     return;
                 }
             }
         }
     }
 
+    /// Counts the connection as a guest, or no longer as one.
+    fn count_guest(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let is_guest = connection.is_guest();
+        if std::mem::replace(&mut connection.counts_as_guest, is_guest) != is_guest {
+            self.core.guests = if is_guest { self.core.guests + 1 } else { self.core.guests - 1 };
+        }
+    }
+
+    /// Makes room for a guest: closes some of those that came first from the addresses that most guests come from. Whoever
+    /// opens connections by the thousand loses them to newcomers, and not newcomers their only one to them. How many were closed.
+    fn evict_guests(&mut self) -> usize {
+        let guests = self.connections.iter().filter(|(_, connection)| connection.counts_as_guest);
+        let guests: Vec<_> = guests.map(|(index, it)| (it.source(), it.opened_ns, index)).collect();
+        let mut crowds: HashMap<IpAddr, usize> = HashMap::new();
+        guests.iter().for_each(|(source, ..)| *crowds.entry(*source).or_default() += 1);
+        let Some((&most, _)) = crowds.iter().max_by_key(|(_, count)| **count) else { return 0 };
+        let mut crowd: Vec<_> = guests.into_iter().filter(|(source, ..)| *source == most).collect();
+        crowd.sort_unstable_by_key(|(_, opened_ns, _)| *opened_ns);
+        // Several at once: the search is not made for every newcomer of a flood.
+        crowd.truncate((crowd.len() / 16).max(1));
+        crowd.iter().for_each(|(.., index)| self.close(*index));
+        crowd.len()
+    }
+
     fn take(&mut self, stream: TcpStream, listener: SocketAddr) {
+        if self.core.guests >= self.most_guests {
+            self.evict_guests();
+        }
         self.generation = self.generation.wrapping_add(1);
         let entry = self.connections.vacant_entry();
         let token =
@@ -384,7 +431,9 @@ impl Reactor {
             epoll::add(&self.epoll, &connection.stream, data_of(token), epoll::EventFlags::IN).is_ok()
         });
         match watched {
-            Some(connection) => {
+            Some(mut connection) => {
+                connection.counts_as_guest = true;
+                self.core.guests += 1;
                 entry.insert(connection);
             }
             None => self.core.shared.connection_closed(self.core.reactor),
@@ -399,6 +448,8 @@ impl Reactor {
         self.leave_controller(index);
         let mut connection = self.connections.remove(index);
         connection.forget(&mut self.core);
+        queued::forget(&mut connection, &mut self.core);
+        self.core.guests -= u32::from(connection.counts_as_guest);
         self.core.shared.connection_closed(self.core.reactor);
     }
 
@@ -406,10 +457,13 @@ impl Reactor {
     fn leave_controller(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(controller) = connection.controller.take() else { return };
-        let (token, queue_id, tenant) = (connection.token, connection.queue_id, connection.tenant);
+        let (token, queue_id) = (connection.token, connection.queue_id);
+        let (tenant, is_listed) = (connection.tenant, connection.is_listed);
         let shared = Arc::clone(&self.core.shared);
         let mut controllers = shared.controllers();
-        controllers.host_disconnects(tenant);
+        if !controller.is_discovery() {
+            controllers.host_disconnects(tenant, is_listed);
+        }
         let mut state = controller.lock();
         if queue_id != 0 {
             if state.queues.get(&queue_id).is_some_and(|queue| queue.token == token) {
@@ -465,6 +519,7 @@ impl Reactor {
             Message::Aborted { asked_by, asked_cid, aborted } => {
                 let index = asked_by.index as usize;
                 if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == asked_by) {
+                    connection.aborts -= 1;
                     connection.respond(&mut self.core, asked_cid, Status::SUCCESS, u64::from(!aborted));
                 }
             }
@@ -509,7 +564,6 @@ impl Reactor {
         self.next_tick_ns = now + if self.core.draining { TICK_NS / 100 } else { TICK_NS };
         let limits = self.core.shared.options.limits;
         let handshake = limits.handshake.as_nanos() as u64;
-        let (stall, send_stall) = (limits.stall.as_nanos() as u64, limits.send_stall.as_nanos() as u64);
         let busy_ns = now.saturating_sub(self.started_ns + self.asleep_ns);
         self.core.publish(busy_ns, self.connections.len());
         let is_quiet = self.core.completed_io == self.last_completed;
@@ -524,10 +578,7 @@ impl Reactor {
                 Phase::Ready => {
                     let is_expired = connection.is_admin()
                         && connection.controller.as_ref().is_some_and(|controller| controller.is_expired(now));
-                    is_expired
-                        || connection.awaits_since().is_some_and(|since| now.saturating_sub(since) > stall)
-                        || (!connection.out.is_empty() && now.saturating_sub(connection.sent_ns) > send_stall)
-                        || (self.core.draining && connection.is_idle())
+                    is_expired || connection.is_too_slow(now, &limits) || (self.core.draining && connection.is_idle())
                 }
             };
             if !over {
@@ -535,8 +586,9 @@ impl Reactor {
             }
             if over {
                 self.close(index);
-            } else if is_quiet {
+            } else {
                 connection.shrink();
+                queued::count(connection, &mut self.core);
             }
         }
         if is_quiet {
