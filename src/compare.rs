@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use job::Invocation;
 use load::compare::{self, Repeats, Side};
 use measure::effect;
-use measure::schema::{ComparisonResult, Document, Effect};
+use measure::schema::{CannotTell, ComparisonResult, Document, Ended};
+use measure::verdict::Severity;
 
 use crate::command_line::{self, Arguments, Subcommand};
 use crate::exit::Exit;
@@ -26,7 +27,8 @@ fn command() -> Command {
         .about("Compare two job files, two engines or two results")
         .long_about(
             "Runs two job files, or one job with two engines, in turns A B A B, or takes two results (of run, sweep or files); says how much B \
-             differs from A with a 95 % confidence interval, and ends with status 3 if it is slower than allowed.",
+             differs from A with a 95 % confidence interval, and ends with status 3 if it is slower than allowed, with \
+             status 4 if a run is invalid or nothing can be told.",
         )
         .override_usage(
             "plimsoll compare [ARGUMENTS] A.fio B.fio [--JOB-OPTION=VALUE]...\n       \
@@ -49,7 +51,9 @@ fn command() -> Command {
         )
         .arg(
             Arg::new("figure").long("figure").value_name("NAME").default_value("iops").help(
-                "What --fail-if-slower looks at: iops, bw, lat_mean, lat_p99, cpu_per_op; of sweeps plateau_iops; of files PHASE:files_per_s [default: every phase], PHASE:lat_p99",
+                "The figure that the sentence, --bound and --fail-if-slower rest on: iops, bw, lat_mean, lat_p99, cpu_per_op; \
+                 of sweeps plateau_iops, load_line; of files PHASE:files_per_s, PHASE:lat_p99. iops of sweeps is their \
+                 plateau, of files the rate of every phase",
             ),
         )
         .arg(Arg::new("pairs").long("pairs").value_name("N").value_parser(value_parser!(u32).range(2..=1000)).help(
@@ -61,7 +65,7 @@ fn command() -> Command {
                 .value_name("PERCENT")
                 .value_parser(values::percent)
                 .default_value("2%")
-                .help("Go on with pairs until the interval of the change in iops is within this, up and down"),
+                .help("Run pairs until the interval of the change in the figure is within this, up and down"),
         )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the result as JSON"))
         .args(output::arguments("", ""))
@@ -70,23 +74,25 @@ fn command() -> Command {
 fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let invocation = command_line::job_options(&words)?;
     let engines: Vec<String> = matches.get_many("engines").into_iter().flatten().cloned().collect();
+    let figure = matches.get_one::<String>("figure").expect("has a default");
+    output::try_asked(matches)?;
     let mut result = match (&engines[..], &invocation.files[..]) {
-        ([a, b], _) => interleaved(matches, with_engine(&invocation, a)?, with_engine(&invocation, b)?)?,
+        ([a, b], _) => interleaved(matches, figure, with_engine(&invocation, a)?, with_engine(&invocation, b)?)?,
         ([], [a, b]) if is_result(a) && is_result(b) => {
             ensure!(
                 invocation.command_line.sections.is_empty(),
                 "results take no job options: they are already measured"
             );
             let names = [a, b].map(|path| path.display().to_string());
-            compare::of_documents(names.each_ref().map(String::as_str), [&output::read(a)?, &output::read(b)?])?
+            let names = names.each_ref().map(String::as_str);
+            compare::of_documents(names, [&output::read(a)?, &output::read(b)?], figure)?
         }
-        ([], [a, b]) => interleaved(matches, with_file(&invocation, a)?, with_file(&invocation, b)?)?,
+        ([], [a, b]) => interleaved(matches, figure, with_file(&invocation, a)?, with_file(&invocation, b)?)?,
         ([], _) => bail!("give two job files, two results, or --engine A,B with a job"),
         _ => bail!("--engine takes two engines as A,B: {} given", engines.len()),
     };
-    result.sentence = effect::sentence((&result.sides.0, &result.sides.1), &result.effects);
     result.provenance.command = std::env::args().collect();
-    let exit = exit(matches, &result)?;
+    let exit = exit(matches.get_one("fail-if-slower").copied(), &result);
     let json = matches.get_flag("json");
     if !json {
         output::print(&report::text::comparison(&result, output::style()))?;
@@ -96,10 +102,10 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         output::print(&output::json(&document)?)?;
     }
     output::save_as_asked(matches, None, document)?;
-    Ok(exit)
+    exit
 }
 
-fn interleaved(matches: &ArgMatches, a: Side, b: Side) -> anyhow::Result<ComparisonResult> {
+fn interleaved(matches: &ArgMatches, figure: &str, a: Side, b: Side) -> anyhow::Result<ComparisonResult> {
     let pairs = matches.get_one::<u32>("pairs").copied();
     let defaults = Repeats::default();
     let repeats = Repeats {
@@ -118,7 +124,7 @@ fn interleaved(matches: &ArgMatches, a: Side, b: Side) -> anyhow::Result<Compari
     let mut watch = |pair: u32, side: usize, now: &load::Progress| {
         bar.show(&format!("pair {} of {} at most, {}", pair + 1, repeats.most, sides[side].name), now.done, now);
     };
-    Ok(compare::interleaved(sides, repeats, &interrupt.stop, &mut watch)?)
+    Ok(compare::interleaved(sides, figure, repeats, &interrupt.stop, &mut watch)?)
 }
 
 fn with_file(invocation: &Invocation, file: &Path) -> anyhow::Result<Side> {
@@ -140,29 +146,36 @@ fn is_result(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{'))
 }
 
-fn exit(matches: &ArgMatches, result: &ComparisonResult) -> anyhow::Result<Exit> {
-    let exit = Exit::from(result.ended);
-    let Some(&tolerance) = matches.get_one::<f64>("fail-if-slower") else { return Ok(exit) };
-    let figure = matches.get_one::<String>("figure").expect("has a default");
-    // What iops is of runs is the plateau of sweeps, and the rate of each phase on files.
-    let stands_for_iops = |name: &str| name == "iops" || name == "plateau_iops" || name.ends_with(":files_per_s");
-    let asked = |effect: &&Effect| match figure.as_str() {
-        "iops" => stands_for_iops(&effect.figure),
-        figure => effect.figure == figure,
+/// The status that the comparison ends with; an error where the figure that `tolerance` is for says nothing.
+fn exit(tolerance: Option<f64>, result: &ComparisonResult) -> anyhow::Result<Exit> {
+    if result.ended != Ended::Complete {
+        return Ok(result.ended.into());
+    }
+    if result.verdicts.iter().any(|verdict| verdict.severity == Severity::Invalid) {
+        return Ok(Exit::CannotTell);
+    }
+    let Some(tolerance) = tolerance else { return Ok(Exit::Ok) };
+    let asked = effect::of_figure(&result.effects, &result.figure);
+    if asked.iter().any(|effect| compare::is_slower(effect, tolerance)) {
+        return Ok(Exit::Slower);
+    }
+    let why = |cannot_tell: CannotTell| match cannot_tell {
+        CannotTell::NoInterval => "nothing tells a difference from noise: let it run for some seconds",
+        CannotTell::LowerBound => "a curve still rose at its deepest point: sweep deeper",
+        CannotTell::BeyondSense => "the values scatter too much: run more --pairs, for longer",
     };
-    let effects: Vec<&Effect> = result.effects.iter().filter(asked).collect();
-    if exit != Exit::Ok {
-        return Ok(exit);
+    match asked.iter().find_map(|effect| Some((effect, effect.cannot_tell?))) {
+        Some((effect, cannot_tell)) => {
+            output::complain_of(&anyhow!("--fail-if-slower: {}: {}", effect.figure, why(cannot_tell)));
+            Ok(Exit::CannotTell)
+        }
+        None if asked.is_empty() => {
+            output::complain_of(&anyhow!(
+                "--fail-if-slower: no pair of runs has a value of {}: let the jobs run longer",
+                result.figure
+            ));
+            Ok(Exit::CannotTell)
+        }
+        None => Ok(Exit::Ok),
     }
-    if effects.is_empty() {
-        let known: Vec<&str> = result.effects.iter().map(|effect| effect.figure.as_str()).collect();
-        bail!("--figure={figure}: these results have no such figure, only {}", known.join(", "))
-    }
-    if effects.iter().all(|effect| effect.no_interval) {
-        bail!(
-            "--fail-if-slower: {} took too short to tell a difference from noise: let it run for a second or more",
-            effects[0].figure
-        )
-    }
-    Ok(if effects.iter().any(|effect| compare::is_slower(effect, tolerance)) { Exit::Slower } else { exit })
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-/// How the program ended, where that is no error of its own.
+/// The statuses that the program ends with, apart from its own defects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// All that was asked was done.
@@ -12,8 +12,10 @@ pub enum Exit {
     JobFailed = 1,
     /// The input cannot be carried out; nothing is left behind.
     BadInput = 2,
-    /// `compare --fail-if-slower`: the second side is slower.
+    /// `compare --fail-if-slower`: side B is slower.
     Slower = 3,
+    /// `compare`: nothing can be concluded, because a run is invalid or the figure says nothing.
+    CannotTell = 4,
     /// Ended by a signal; what was printed is partial.
     Interrupted = 130,
 }

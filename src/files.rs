@@ -183,6 +183,7 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
     let crew = match hosts::join(&interrupt)? {
         Joined::Alone => {
             let plan = plan(matches)?;
+            output::try_asked(matches)?;
             if let Some(gun) = matches.get_one::<PathBuf>("start-when") {
                 while !gun.exists() && !interrupt.stop.load(Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
@@ -203,7 +204,13 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
         }
         Joined::Mute(status) => return Ok(status),
     };
-    let status = match crew.agree(plan(matches).and_then(|plan| of_rank(plan, &crew.rank))) {
+    let plan = plan(matches).and_then(|plan| {
+        if crew.is_leader() {
+            output::try_asked(matches)?;
+        }
+        of_rank(plan, &crew.rank)
+    });
+    let status = match crew.agree(plan) {
         Ok(plan) => together(matches, &crew, &plan, interrupt),
         Err(status) => Ok(status),
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, value_parser};
-use measure::schema::{Document, RunResult};
+use measure::schema::{Document, Ended, RunResult};
 use report::html::{self, NamedDocument};
 use report::text::Style;
 
@@ -54,36 +54,89 @@ pub fn json(document: &Document) -> anyhow::Result<String> {
     Ok(serde_json::to_string(document)? + "\n")
 }
 
-/// Writes a file that appears under its name when it is complete. What is no regular file (a pipe, a device such as
-/// /dev/null) is written to as it is: renaming over it would replace it.
+/// An error that does not end the program, as a line on standard error.
+pub fn complain_of(error: &anyhow::Error) {
+    let _ = writeln!(io::stderr(), "plimsoll: {error:#}");
+}
+
+/// Writes a file that appears under its name when it is complete. A file that is not a regular one (a pipe, a device
+/// such as /dev/null) is written to as it is: renaming over it would replace it.
 ///
 /// # Errors
-/// What creating, writing or renaming it says.
+/// An error of creating, writing or renaming it.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let special = std::fs::metadata(path).is_ok_and(|there| !there.is_file());
-    let written = if special {
-        File::options().write(true).open(path).and_then(|file| put(file, text))
-    } else {
-        // A symbolic link stays one: the file behind it is replaced.
-        replace(&std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), text)
+    let written = match is_special(path) {
+        true => File::options().write(true).open(path).and_then(|file| put(&file, text)),
+        false => replace(&behind(path), text),
     };
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Tries a path that a result is to be written to, before anything runs: a result that took hours must not meet a
+/// directory that is not there. Leaves nothing behind.
+///
+/// # Errors
+/// The error that [`write`] would end with: a directory that is missing or cannot be written to.
+pub fn try_to_write(path: &Path) -> anyhow::Result<()> {
+    let tried = || -> io::Result<()> {
+        if is_special(path) {
+            // A pipe is opened when there is something to say: opening it waits for its reader.
+            return if path.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) };
+        }
+        let partial = partial(&behind(path));
+        File::create(&partial)?;
+        std::fs::remove_file(&partial)
+    };
+    tried().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether something is there that is not a regular file.
+fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|there| !there.is_file())
+}
+
+/// The file that a path leads to: a symbolic link stays one, the file behind it is replaced.
+fn behind(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The name of a file while it is written: two processes that write the same file do not share it.
+fn partial(path: &Path) -> PathBuf {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_extension(format!("{extension}.{}.part", std::process::id()))
+}
+
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let partial = path.with_extension(format!("{}.part", path.extension().unwrap_or_default().to_string_lossy()));
-    let written =
-        File::create(&partial).and_then(|file| put(file, text)).and_then(|()| std::fs::rename(&partial, path));
+    let partial = partial(path);
+    let written = File::create(&partial).and_then(|file| {
+        put(&file, text)?;
+        file.sync_all()?; // some filesystems find out here that they are full
+        std::fs::rename(&partial, path)
+    });
     if written.is_err() {
         let _ = std::fs::remove_file(&partial); // it may never have been there
     }
     written
 }
 
-fn put(file: File, text: &str) -> io::Result<()> {
+fn put(file: &File, text: &str) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// Writes the only copy of a result; where that fails, keeps it in the directory for temporary files and says so.
+///
+/// # Errors
+/// The error of [`write`].
+fn write_result(path: &Path, text: &str) -> anyhow::Result<()> {
+    let Err(error) = write(path, text) else { return Ok(()) };
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let rescued = std::env::temp_dir().join(format!("plimsoll-rescued-{}-{name}", std::process::id()));
+    match write(&rescued, text) {
+        Ok(()) => Err(error.context(format!("the result is in {} instead", rescued.display()))),
+        Err(_) => Err(error),
+    }
 }
 
 /// A saved result.
@@ -107,43 +160,113 @@ pub fn arguments(default_json: &str, default_html: &str) -> [Arg; 2] {
     ]
 }
 
-/// Writes the results as JSON, as a page, or not at all; a line says where they are.
+/// The default name of the results of a subcommand, without number and extension.
+#[derive(Clone, Copy, Debug)]
+pub struct DefaultName(pub &'static str);
+
+/// Tries the paths of `--save` and `--html` before anything runs, see [`try_to_write`].
 ///
 /// # Errors
-/// What writing says.
+/// The first path that cannot be written.
+pub fn try_asked(matches: &ArgMatches) -> anyhow::Result<()> {
+    ["save", "html"].iter().filter_map(|name| matches.get_one::<PathBuf>(name)).try_for_each(|path| try_to_write(path))
+}
+
+impl DefaultName {
+    /// Tries whether a file of this name can be written here, see [`try_to_write`].
+    ///
+    /// # Errors
+    /// The current directory cannot be written to.
+    pub fn try_to_write(self) -> anyhow::Result<()> {
+        try_to_write(Path::new(&format!("plimsoll-{}-0.json", self.0)))
+            .context("results are left here by default (--no-files leaves none, --save and --html name other places)")
+    }
+
+    /// The first name that is free, as `plimsoll-sweep-3`: its `.json` exists from now on, so that no other process
+    /// takes the same number.
+    fn claim(self) -> anyhow::Result<String> {
+        for number in 1.. {
+            let name = format!("plimsoll-{}-{number}", self.0);
+            if Path::new(&format!("{name}.html")).exists() {
+                continue;
+            }
+            match File::create_new(format!("{name}.json")) {
+                Ok(_) => return Ok(name),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| format!("cannot write {name}.json")),
+            }
+        }
+        unreachable!("some number is free")
+    }
+}
+
+/// Writes the results as JSON, as a page, or not at all; a line says where they are. A result in which nothing was
+/// measured is not written.
+///
+/// # Errors
+/// The error of writing; the other file is written all the same.
 pub fn save(data: Option<&Path>, web: Option<&Path>, document: Document) -> anyhow::Result<()> {
+    if data.is_none() && web.is_none() {
+        return Ok(());
+    }
+    if is_empty(&document) {
+        let _ = writeln!(io::stderr(), "plimsoll: nothing was measured, so no result is written");
+        return Ok(());
+    }
     let mut said = Vec::new();
+    let mut outcome = Ok(());
     if let Some(path) = data {
-        write(path, &json(&document)?)?;
-        said.push(format!("Results: {}", path.display()));
+        match write_result(path, &json(&document)?) {
+            Ok(()) => said.push(format!("Results: {}", path.display())),
+            Err(error) => outcome = Err(error),
+        }
     }
     if let Some(path) = web {
         let name = data.unwrap_or(path).display().to_string();
-        write(path, &html::render(&[NamedDocument { name, document }]))?;
-        said.push(format!("Report: {}", path.display()));
+        match write_result(path, &html::render(&[NamedDocument { name, document }])) {
+            Ok(()) => said.push(format!("Report: {}", path.display())),
+            Err(error) => outcome = outcome.and(Err(error)),
+        }
     }
     if !said.is_empty() {
         let _ = writeln!(io::stderr(), "{}", said.join("  ")); // standard output may be JSON
     }
-    Ok(())
+    outcome
+}
+
+/// Whether a signal came before there was anything to keep.
+fn is_empty(document: &Document) -> bool {
+    match document {
+        Document::Run(run) => {
+            run.ended == Ended::Interrupted && run.jobs.iter().all(|job| job.total_ops() == 0 && job.error.is_none())
+        }
+        Document::Sweep(sweep) => sweep.curves.iter().all(|curve| curve.points.is_empty()),
+        Document::Comparison(comparison) => comparison.ended == Ended::Interrupted && comparison.effects.is_empty(),
+        Document::Files(files) => {
+            files.ended == Ended::Interrupted
+                && files.phases.iter().all(|phase| phase.total.files == 0 && phase.total.failed == 0)
+        }
+    }
 }
 
 /// The same, as `--save` and `--html` ask for it; without them under the default name, if there is one.
 ///
 /// # Errors
 /// See [`save`].
-pub fn save_as_asked(matches: &ArgMatches, default_name: Option<&str>, document: Document) -> anyhow::Result<()> {
-    let path = |argument: &str, extension: &str| {
-        let given = matches.get_one::<PathBuf>(argument).cloned();
-        given.or_else(|| default_name.map(|name| PathBuf::from(format!("{name}.{extension}"))))
+pub fn save_as_asked(matches: &ArgMatches, default: Option<DefaultName>, document: Document) -> anyhow::Result<()> {
+    let asked = |argument: &str| matches.get_one::<PathBuf>(argument).cloned();
+    let (data, web) = (asked("save"), asked("html"));
+    let name = match default {
+        Some(default) if (data.is_none() || web.is_none()) && !is_empty(&document) => Some(default.claim()?),
+        _ => None,
     };
-    save(path("save", "json").as_deref(), path("html", "html").as_deref(), document)
-}
-
-/// The name, without extension, for results that were not given one: `plimsoll-sweep-3`, the first that is free.
-pub fn free_name(kind: &str) -> String {
-    (1..)
-        .map(|number| format!("plimsoll-{kind}-{number}"))
-        .find(|name| !["json", "html"].iter().any(|extension| Path::new(&format!("{name}.{extension}")).exists()))
-        .expect("some number is free")
+    let named = |extension: &str| name.as_ref().map(|name| PathBuf::from(format!("{name}.{extension}")));
+    let claimed = named("json");
+    let outcome =
+        save(data.clone().or_else(|| named("json")).as_deref(), web.or_else(|| named("html")).as_deref(), document);
+    // A claim that holds no result is taken back.
+    if let Some(claimed) = claimed.filter(|path| std::fs::metadata(path).is_ok_and(|there| there.len() == 0)) {
+        let _ = std::fs::remove_file(claimed);
+    }
+    outcome
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::hosts::part::Part;
 use anyhow::{Context, bail};
@@ -58,7 +58,9 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Joined::Among(crew) => crew,
         Joined::Mute(status) => return Ok(status),
     };
-    let status = match crew.agree(Asked::read(words, &crew.rank)) {
+    let asked = Asked::read(words, &crew.rank)
+        .and_then(|asked| if crew.is_leader() { asked.try_outputs().map(|()| asked) } else { Ok(asked) });
+    let status = match crew.agree(asked) {
         Ok(Asked::Load(invocation, plan)) => together(&crew, &invocation, &plan, interrupt),
         Ok(asked) if crew.is_leader() => asked.say(),
         Ok(_) => Ok(Exit::Ok),
@@ -68,7 +70,9 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
 }
 
 fn alone(words: Vec<OsString>, interrupt: Interrupt) -> anyhow::Result<Exit> {
-    match Asked::read(words, &hosts::alone())? {
+    let asked = Asked::read(words, &hosts::alone())?;
+    asked.try_outputs()?;
+    match asked {
         Asked::Load(invocation, plan) => measure(&invocation, &plan, interrupt),
         asked => asked.say(),
     }
@@ -108,7 +112,16 @@ impl Asked {
         })
     }
 
-    /// Says it, where it is no load.
+    /// Tries every place that results are to be written to, before anything runs.
+    fn try_outputs(&self) -> anyhow::Result<()> {
+        let Asked::Load(invocation, _) = self else { return Ok(()) };
+        let run = &invocation.run;
+        let logs = run.bandwidth_log.then(|| PathBuf::from("agg-read_bw.log"));
+        let paths = [&run.output, &run.save, &run.html, &logs];
+        paths.into_iter().flatten().try_for_each(|path| output::try_to_write(path))
+    }
+
+    /// Prints what was asked for, where that is not a load.
     fn say(self) -> anyhow::Result<Exit> {
         match self {
             Asked::Text(text) => output::print(&text)?,

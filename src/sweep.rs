@@ -104,6 +104,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let crew = match hosts::join(&interrupt)? {
         Joined::Alone => {
             let (request, effort) = asked(matches, words, &hosts::alone())?;
+            try_outputs(matches)?;
             let result = sweep(&request, &effort, interrupt, None)?;
             let ended = result.ended;
             report(matches, result)?;
@@ -112,7 +113,9 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Joined::Among(crew) => crew,
         Joined::Mute(status) => return Ok(status),
     };
-    let status = match crew.agree(asked(matches, words, &crew.rank)) {
+    let asked = asked(matches, words, &crew.rank)
+        .and_then(|asked| if crew.is_leader() { try_outputs(matches).map(|()| asked) } else { Ok(asked) });
+    let status = match crew.agree(asked) {
         Ok((request, effort)) => together(matches, &crew, &request, &effort, interrupt),
         Err(status) => Ok(status),
     };
@@ -204,8 +207,20 @@ fn report(matches: &ArgMatches, result: SweepResult) -> anyhow::Result<()> {
     if json {
         output::print(&output::json(&document)?)?;
     }
-    let default = (!json && !matches.get_flag("no-files")).then(|| output::free_name("sweep"));
-    output::save_as_asked(matches, default.as_deref(), document)
+    output::save_as_asked(matches, default_name(matches), document)
+}
+
+/// The name of the files that are left behind where the arguments name none.
+fn default_name(matches: &ArgMatches) -> Option<output::DefaultName> {
+    let named = matches.contains_id("save") && matches.contains_id("html");
+    let none = named || matches.get_flag("json") || matches.get_flag("no-files");
+    (!none).then_some(output::DefaultName("sweep"))
+}
+
+/// Tries every place that the result is to be written to.
+fn try_outputs(matches: &ArgMatches) -> anyhow::Result<()> {
+    output::try_asked(matches)?;
+    default_name(matches).map_or(Ok(()), output::DefaultName::try_to_write)
 }
 
 fn doing(doing: &Doing) -> String {

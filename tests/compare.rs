@@ -61,12 +61,106 @@ fn two_results_are_compared_without_running_anything() {
     assert!(-1.0 <= low && low <= mean && mean <= high && high < 0.0 && mean < -0.5, "{low} {mean} {high}");
 }
 
+/// Reads of a file that was just written, through the page cache: invalid as a statement on storage.
+const CACHED: &str = "[a]\nfilename=data\nioengine=psync\nsize=1m\nrw=read\ninvalidate=0\nthread=1\n";
+
+#[test]
+fn an_invalid_run_is_told_in_text_in_json_and_by_the_status() {
+    let place = directory();
+    file(place.path(), "data", vec![1; 1 << 20]);
+    file(place.path(), "a.fio", CACHED);
+    file(place.path(), "b.fio", CACHED.replace("rw=read", "rw=randread"));
+    for more in [&[][..], &["--fail-if-slower=3%"]] {
+        let output =
+            run(place.path(), &[&["compare", "a.fio", "b.fio", "--pairs=2", "--save=both.json"], more].concat());
+        assert_eq!(output.status.code(), Some(4), "{}{}", stdout(&output), stderr(&output));
+        let text = stdout(&output);
+        assert!(text.contains("invalid page-cache-read: A: ") && text.contains("Invalid (page-cache-read)"), "{text}");
+    }
+    let saved = json_file(&place.path().join("both.json"));
+    let told = |side: &str| {
+        let is_it = |verdict: &&Value| {
+            verdict["code"] == "page-cache-read" && verdict["what"].as_str().unwrap().starts_with(side)
+        };
+        saved["verdicts"].as_array().unwrap().iter().any(|verdict| is_it(&verdict))
+    };
+    assert!(told("A: ") && told("B: "), "{}", saved["verdicts"]);
+    // Two results that were measured apart carry theirs, too.
+    for name in ["a", "b"] {
+        let job = format!("{name}.fio");
+        succeed(place.path(), &["run", &job, "--bwavgtime=1", &format!("--save={name}.json"), "--output-format=json"]);
+    }
+    assert_eq!(run(place.path(), &["compare", "a.json", "b.json"]).status.code(), Some(4));
+}
+
+#[test]
+fn a_figure_is_checked_before_anything_runs() {
+    let place = directory();
+    let writes = "[a]\nfilename=data\nsize=64k\nrw=write\nthread=1\n";
+    file(place.path(), "a.fio", writes);
+    file(place.path(), "b.fio", writes);
+    let error = refused(place.path(), &["compare", "a.fio", "b.fio", "--figure=speed", "--fail-if-slower=3%"]);
+    assert!(error.contains("speed") && error.contains("lat_p99"), "{error}");
+    let error = refused(place.path(), &["compare", "a.fio", "b.fio", "--save=nowhere/result.json"]);
+    assert!(error.contains("nowhere/result.json"), "{error}");
+    assert_eq!(names(place.path()), ["a.fio", "b.fio"], "nothing was run");
+}
+
+#[test]
+fn the_sentence_and_the_status_follow_the_figure() {
+    let place = directory();
+    file(place.path(), "fast.fio", FAST);
+    file(place.path(), "slow.fio", SLOW);
+    let compare = ["compare", "slow.fio", "fast.fio", "--pairs=2", "--figure=bw", "--fail-if-slower=3%", "--json"];
+    let result = json(&succeed(place.path(), &compare));
+    assert_eq!(result["figure"], "bw");
+    assert!(result["sentence"].as_str().unwrap().contains("bandwidth"), "{}", result["sentence"]);
+    // Twenty ops a run have no 99th percentile.
+    let compare = ["compare", "slow.fio", "fast.fio", "--pairs=2", "--figure=lat_p99", "--fail-if-slower=3%"];
+    let output = run(place.path(), &compare);
+    assert_eq!(output.status.code(), Some(4), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("IOPS"), "the rest is shown all the same");
+}
+
+#[test]
+fn options_that_differ_are_listed_and_different_blocks_are_warned_of() {
+    let place = directory();
+    file(place.path(), "a.fio", FAST);
+    file(place.path(), "b.fio", FAST.replace("bs=4k", "bs=64k\niodepth=4"));
+    let text = stdout(&succeed(place.path(), &["compare", "a.fio", "b.fio", "--pairs=2"]));
+    for part in ["bs: A 4k, B 64k", "iodepth: A not given, B 4", "warning different-blocks: A moves blocks of 4 KiB"] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    assert!(!text.contains("rw: A"), "{text}");
+}
+
+#[test]
+fn results_of_fio_have_an_answer() {
+    if !has_program("fio") {
+        return;
+    }
+    let place = directory();
+    for (name, size) in [("a", "1m"), ("b", "2m")] {
+        let output = format!("--output={name}.json");
+        let job = ["--name=x", "--ioengine=null", "--rw=randread", "--size", size, "--output-format=json", &output];
+        tool("fio", &job, place.path());
+    }
+    let text = stdout(&succeed(place.path(), &["compare", "a.json", "b.json"]));
+    for part in ["IOPS", "cannot tell", "no course over time", "size: A 1m, B 2m"] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    let output = run(place.path(), &["compare", "a.json", "b.json", "--fail-if-slower=3%"]);
+    assert_eq!(output.status.code(), Some(4), "a gate that cannot tell does not open: {}", stderr(&output));
+}
+
 #[test]
 fn two_engines_run_the_same_job() {
     let place = directory();
     file(place.path(), "job.fio", "[a]\nfilename=data\nsize=1m\nrw=randread\nthread=1\n");
     let output = succeed(place.path(), &["compare", "--engine=psync,null", "job.fio", "--pairs=2", "--json"]);
     let result = json(&output);
+    let differ = serde_json::json!([{"job": "a", "option": "ioengine", "a": "psync", "b": "null"}]);
+    assert_eq!(result["differences"], differ);
     assert_eq!(result["sides"], serde_json::json!(["psync", "null"]));
     assert_eq!(result["runs"][0][1]["jobs"][0]["facts"]["engine"], "null");
 }

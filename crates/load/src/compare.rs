@@ -2,12 +2,17 @@
 //!
 //! A B A B ...: whatever drifts (temperature, free space, a neighbour) drifts through both sides alike.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use job::job::Plan;
-use measure::effect;
-use measure::schema::{ComparisonResult, Document, Effect, Ended, Estimate, RunResult, SweepResult};
+use measure::effect::{self, Outcome};
+use measure::figures;
+use measure::schema::{
+    CannotTell, ComparisonResult, Difference, Document, Effect, Ended, Estimate, JobResult, RunResult, SweepResult,
+};
+use measure::verdict::{self, Verdict};
 
 use crate::run::{Control, Progress};
 use crate::{Error, ErrorKind};
@@ -15,9 +20,9 @@ use crate::{Error, ErrorKind};
 /// One side of a comparison.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// What it is called.
+    /// The name of the side: that of its job file or engine.
     pub name: String,
-    /// What it runs.
+    /// The jobs that the side runs.
     pub plan: Plan,
 }
 
@@ -28,7 +33,7 @@ pub struct Repeats {
     pub fewest: u32,
     /// Pairs at the most.
     pub most: u32,
-    /// Half-width of the interval of the change in iops that ends it: 0.02 is two percent.
+    /// Half-width of the interval of the change in the figure that ends the comparison: 0.02 is two percent.
     pub bound: f64,
 }
 
@@ -41,39 +46,172 @@ impl Default for Repeats {
 /// What the caller of [`interleaved`] sees while it runs: the pair, the side (0 or 1), the run.
 pub type Watch<'a> = dyn FnMut(u32, usize, &Progress) + 'a;
 
-/// The effects of B against A from interleaved runs; partial (`Interrupted`) if `stop` was set on the way.
+/// The effects of B against A from interleaved runs; partial (`Interrupted`) if `stop` was set on the way. Pairs are run
+/// until the change in `figure`, one of [`effect::figures_of_runs`], is known to `repeats.bound`.
 ///
 /// # Errors
-/// What a run says before it starts; a job that failed.
+/// A figure that runs do not have. An error of a run before it starts; a job that failed.
 pub fn interleaved(
     sides: [&Side; 2],
+    figure: &str,
     repeats: Repeats,
     stop: &Arc<AtomicBool>,
     watch: &mut Watch,
 ) -> Result<ComparisonResult, Error> {
-    let runs = pairs(repeats, stop, |pair, side| {
+    if !effect::figures_of_runs().any(|known| known == figure) {
+        let known = effect::figures_of_runs().collect::<Vec<_>>().join(", ");
+        return Err(Error::usage("runs have no figure", figure, format!("expected one of {known}")));
+    }
+    let runs = pairs(figure, repeats, stop, |pair, side| {
         let mut tick = |now: &Progress| watch(pair, side, now);
         crate::run(
             &sides[side].plan,
             &mut Control { stop: stop.clone(), progress: Some(&mut tick), ..Control::default() },
         )
     })?;
+    let [a, b] = sides.map(|side| JobOptions::of_plan(&side.plan));
+    let verdicts = worst_first(
+        of_side('A', runs.iter().map(|(a, _)| of_run(a)))
+            .into_iter()
+            .chain(of_side('B', runs.iter().map(|(_, b)| of_run(b))))
+            .chain(runs.first().and_then(|(a, b)| different_blocks(&a.jobs, &b.jobs)))
+            .collect(),
+    );
+    let effects = effect::paired(&runs);
+    let names = sides.map(|side| side.name.clone());
     Ok(ComparisonResult {
         provenance: runs.first().map(|(a, _)| a.provenance.clone()).unwrap_or_default(),
-        effects: effect::paired(&runs),
+        sentence: effect::sentence((&names[0], &names[1]), &effects, figure, &verdicts),
+        sides: names.into(),
+        effects,
+        figure: figure.into(),
+        estimator:
+            "The values of A and B are geometric means of their runs; the change is the ratio of the two, and its \
+                    interval that of the ratios of the pairs."
+                .into(),
+        differences: differences(&a, &b),
+        verdicts,
         runs,
         ended: if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Complete },
-        ..named(sides.map(|side| side.name.as_str()))
     })
 }
 
-/// A comparison without content.
-fn named([a, b]: [&str; 2]) -> ComparisonResult {
-    ComparisonResult { sides: (a.into(), b.into()), ..ComparisonResult::default() }
+/// The options that a job was given, those of the global sections included.
+struct JobOptions {
+    name: String,
+    options: BTreeMap<String, String>,
 }
 
-/// Pairs of runs until the change in iops is known well enough.
+impl JobOptions {
+    fn new(name: &str, engine: &str, options: [&[(String, String)]; 2]) -> JobOptions {
+        let mut options: BTreeMap<String, String> = options.concat().into_iter().collect();
+        // The engine counts that runs, wherever it comes from.
+        options.insert("ioengine".into(), engine.into());
+        JobOptions { name: name.into(), options }
+    }
+
+    fn of_plan(plan: &Plan) -> Vec<JobOptions> {
+        let of = |job: &job::job::Job| JobOptions::new(&job.name, &job.engine, [&plan.global_options, &job.options]);
+        plan.jobs.iter().map(of).collect()
+    }
+
+    fn of_results(globals: &[(String, String)], jobs: &[JobResult]) -> Vec<JobOptions> {
+        jobs.iter().map(|job| JobOptions::new(&job.name, &job.facts.engine, [globals, &job.options])).collect()
+    }
+}
+
+/// What the first job of A is given otherwise than the first of B, the second than the second, and so on.
+fn differences(a: &[JobOptions], b: &[JobOptions]) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for index in 0..a.len().max(b.len()) {
+        let (Some(of_a), Some(of_b)) = (a.get(index), b.get(index)) else {
+            let [a, b] = [a, b].map(|jobs| jobs.get(index).map(|job| job.name.clone()));
+            let job = a.clone().or(b.clone()).unwrap_or_default();
+            found.push(Difference { job, option: "name".into(), a, b });
+            continue;
+        };
+        let names: BTreeSet<&String> = of_a.options.keys().chain(of_b.options.keys()).collect();
+        for option in names {
+            let (a, b) = (of_a.options.get(option), of_b.options.get(option));
+            if a != b {
+                let [a, b] = [a, b].map(|value| value.cloned());
+                found.push(Difference { job: of_a.name.clone(), option: option.clone(), a, b });
+            }
+        }
+    }
+    found
+}
+
+/// The verdict on sides whose jobs move blocks of different sizes.
+fn different_blocks(a: &[JobResult], b: &[JobResult]) -> Option<Verdict> {
+    let written = |job: &JobResult| {
+        let used = job.facts.block_bytes.iter().filter(|(_, range)| range.1 > 0);
+        let size = |&(low, high): &(u64, u64)| match low == high {
+            true => figures::bytes(low as f64),
+            false => format!("{} to {}", figures::bytes(low as f64), figures::bytes(high as f64)),
+        };
+        used.map(|(_, range)| size(range)).collect::<Vec<_>>().join(" / ")
+    };
+    let known = |(a, b): &(String, String)| !a.is_empty() && !b.is_empty() && a != b;
+    let (a, b) = a.iter().zip(b).map(|(a, b)| (written(a), written(b))).find(known)?;
+    Some(verdict::different_blocks(&a, &b))
+}
+
+/// The verdicts on a run and on its jobs.
+fn of_run(run: &RunResult) -> Vec<&Verdict> {
+    run.verdicts.iter().chain(run.jobs.iter().flat_map(|job| &job.verdicts)).collect()
+}
+
+/// The verdicts on a result and on its parts.
+fn of_document(document: &Document) -> Vec<&Verdict> {
+    match document {
+        Document::Run(run) => of_run(run),
+        Document::Sweep(sweep) => {
+            let points = sweep.curves.iter().flat_map(|curve| &curve.points).flat_map(|point| &point.job.verdicts);
+            // The points of a sweep are short on purpose.
+            sweep.verdicts.iter().chain(points.filter(|verdict| verdict.code != "interval-too-short")).collect()
+        }
+        Document::Files(files) => {
+            files.verdicts.iter().chain(files.phases.iter().flat_map(|phase| &phase.verdicts)).collect()
+        }
+        Document::Comparison(comparison) => comparison.verdicts.iter().collect(),
+    }
+}
+
+/// The verdicts of a side's runs, each code once: as severe as the worst, in the words of the first.
+fn of_side<'a>(side: char, runs: impl Iterator<Item = Vec<&'a Verdict>>) -> Vec<Verdict> {
+    let mut found: Vec<(Verdict, BTreeSet<usize>)> = Vec::new();
+    let mut count = 0;
+    for (run, verdicts) in runs.enumerate() {
+        count += 1;
+        for verdict in verdicts {
+            match found.iter_mut().find(|(known, _)| known.code == verdict.code) {
+                Some((known, runs)) => {
+                    runs.insert(run);
+                    if verdict.severity > known.severity {
+                        *known = verdict.clone();
+                    }
+                }
+                None => found.push((verdict.clone(), BTreeSet::from([run]))),
+            }
+        }
+    }
+    let located = |(mut verdict, runs): (Verdict, BTreeSet<usize>)| {
+        let of = if count > 1 { format!(" ({} of {count} runs)", runs.len()) } else { String::new() };
+        verdict.what = format!("{side}: {}{of}", verdict.what);
+        verdict
+    };
+    found.into_iter().map(located).collect()
+}
+
+fn worst_first(mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
+    verdicts.sort_by_key(|verdict| std::cmp::Reverse(verdict.severity));
+    verdicts
+}
+
+/// Pairs of runs until the change in the figure is known well enough.
 fn pairs(
+    figure: &str,
     repeats: Repeats,
     stop: &AtomicBool,
     mut run: impl FnMut(u32, usize) -> Result<RunResult, Error>,
@@ -89,16 +227,16 @@ fn pairs(
             break;
         }
         runs.push((a, b));
-        if pair + 1 >= repeats.fewest.max(2) && is_known(&effect::paired(&runs), repeats.bound) {
+        if pair + 1 >= repeats.fewest.max(2) && is_known(&effect::paired(&runs), figure, repeats.bound) {
             break;
         }
     }
     Ok(runs)
 }
 
-fn is_known(effects: &[Effect], bound: f64) -> bool {
-    let iops = effects.iter().find(|effect| effect.figure == "iops");
-    iops.is_some_and(|effect| (effect.change.high - effect.change.low) / 2.0 <= bound)
+fn is_known(effects: &[Effect], figure: &str, bound: f64) -> bool {
+    let asked = effects.iter().find(|effect| effect.figure == figure);
+    asked.is_some_and(|effect| (effect.change.high - effect.change.low) / 2.0 <= bound)
 }
 
 fn succeeded(result: RunResult) -> Result<RunResult, Error> {
@@ -114,15 +252,53 @@ fn succeeded(result: RunResult) -> Result<RunResult, Error> {
     }
 }
 
-/// The effects of B against A from two results of the same kind.
+/// The effects of B against A from two results of the same kind, in `figure` above all.
 ///
 /// # Errors
-/// Results of different kinds; comparisons, which cannot be compared again; sweeps without a common engine.
-pub fn of_documents(names: [&str; 2], documents: [&Document; 2]) -> Result<ComparisonResult, Error> {
-    let effects = match documents {
-        [Document::Run(a), Document::Run(b)] => effect::unpaired(a, b),
-        [Document::Sweep(a), Document::Sweep(b)] => of_sweeps(a, b),
-        [Document::Files(a), Document::Files(b)] => effect::of_files(a, b),
+/// Results of different kinds; comparisons, which cannot be compared again; sweeps without a common engine; results
+/// without `figure`.
+pub fn of_documents(names: [&str; 2], documents: [&Document; 2], figure: &str) -> Result<ComparisonResult, Error> {
+    let mut differing = Vec::new();
+    let mut blocks = None;
+    let (effects, estimator) = match documents {
+        [Document::Run(a), Document::Run(b)] => {
+            differing = differences(
+                &JobOptions::of_results(&a.global_options, &a.jobs),
+                &JobOptions::of_results(&b.global_options, &b.jobs),
+            );
+            blocks = different_blocks(&a.jobs, &b.jobs);
+            let effects = effect::unpaired(a, b);
+            let over_time = effects.iter().any(|effect| effect.cannot_tell != Some(CannotTell::NoInterval));
+            let estimator = match over_time {
+                true => {
+                    "The values of A and B are means over the intervals of one run each, that of the 99th percentile \
+                     too (the report of a run has the percentile of all its ops). The runs were made apart: whatever \
+                     changed between them is in the change."
+                }
+                false => {
+                    "The values of A and B are those of one run each. A result of fio keeps no course over time, so \
+                     nothing tells a difference from noise: run both job files in turns (`plimsoll compare A.fio \
+                     B.fio`), or keep results of some seconds with `plimsoll run --save`."
+                }
+            };
+            (effects, estimator)
+        }
+        [Document::Sweep(a), Document::Sweep(b)] => {
+            let first = |sweep: &SweepResult| -> Vec<JobResult> {
+                sweep
+                    .curves
+                    .first()
+                    .and_then(|curve| curve.points.first())
+                    .map(|point| point.job.clone())
+                    .into_iter()
+                    .collect()
+            };
+            blocks = different_blocks(&first(a), &first(b));
+            (of_sweeps(a, b), "The values of A and B are plateau and load line of one sweep each.")
+        }
+        [Document::Files(a), Document::Files(b)] => {
+            (effect::of_files(a, b), "The values of A and B are those of one run each, phase by phase.")
+        }
         _ => {
             let hint = "give two results of `run --save`, two of `sweep`, or two of `files`";
             return Err(Error::usage("cannot compare", names.join(" with "), hint));
@@ -130,16 +306,35 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2]) -> Result<Compa
     };
     if effects.is_empty() {
         let hint = match documents {
-            [Document::Run(_), Document::Run(_)] => {
-                "noise is told from change by the intervals of a run, and these have none, or too few: fio's JSON keeps \
-                 only sums, so keep results of runs of some seconds with --save"
-            }
+            [Document::Run(_), Document::Run(_)] => "at least one of the results has no completed op",
             [Document::Files(_), Document::Files(_)] => "the results have no phase in common: give both the same --op",
             _ => "the results have no figure in common: sweeps need a load line for the same engine",
         };
         return Err(Error::usage("nothing to compare in", names.join(" and "), hint));
     }
-    Ok(ComparisonResult { effects, ..named(names) })
+    if effect::of_figure(&effects, figure).is_empty() {
+        let known: Vec<&str> = effects.iter().map(|effect| effect.figure.as_str()).collect();
+        let hint = format!("expected one of {}", known.join(", "));
+        return Err(Error::usage("these results have no figure", figure, hint));
+    }
+    let [a, b] = documents;
+    let verdicts = worst_first(
+        of_side('A', std::iter::once(of_document(a)))
+            .into_iter()
+            .chain(of_side('B', std::iter::once(of_document(b))))
+            .chain(blocks)
+            .collect(),
+    );
+    Ok(ComparisonResult {
+        sides: (names[0].into(), names[1].into()),
+        sentence: effect::sentence((names[0], names[1]), &effects, figure, &verdicts),
+        effects,
+        figure: figure.into(),
+        estimator: estimator.into(),
+        differences: differing,
+        verdicts,
+        ..ComparisonResult::default()
+    })
 }
 
 /// Plateau and load line of each engine that both sweeps have; of the only engine of both, whatever its name.
@@ -151,31 +346,31 @@ fn of_sweeps(a: &SweepResult, b: &SweepResult) -> Vec<Effect> {
         let lines = curve.line.as_ref().zip(other.and_then(|other| other.line.as_ref()));
         let Some((line, other)) = lines else { continue };
         let name = |figure: &str| if alone { figure.to_string() } else { format!("{figure} of {}", curve.label) };
-        effects.push(of_estimates(name("plateau_iops"), true, line.plateau_iops, other.plateau_iops));
+        let bound = line.still_rising || other.still_rising;
+        effects.push(of_estimates(name("plateau_iops"), true, line.plateau_iops, other.plateau_iops, bound));
         if let (Some(line), Some(other)) = (line.load_line, other.load_line) {
-            effects.push(of_estimates(name("load_line"), false, line, other));
+            effects.push(of_estimates(name("load_line"), false, line, other, bound));
         }
     }
     effects
 }
 
-/// The change between two independent estimates: relative errors add in quadrature.
-fn of_estimates(figure: String, larger_is_better: bool, a: Estimate, b: Estimate) -> Effect {
+/// The change between two independent estimates: relative errors add in quadrature. `bound`: one of them is a lower
+/// bound.
+fn of_estimates(figure: String, larger_is_better: bool, a: Estimate, b: Estimate, bound: bool) -> Effect {
     let mean = if a.mean > 0.0 { b.mean / a.mean - 1.0 } else { 0.0 };
     let relative = |side: Estimate| (side.high - side.low) / 2.0 / side.mean.max(f64::MIN_POSITIVE);
     let half = relative(a).hypot(relative(b)) * (1.0 + mean);
     let change = Estimate { mean, low: (mean - half).max(-1.0), high: mean + half };
-    Effect { figure, larger_is_better, a, b, change, no_interval: false }
+    let cannot_tell = if bound { Some(CannotTell::LowerBound) } else { effect::beyond_sense(&change) };
+    Effect { figure, larger_is_better, a, b, change, cannot_tell }
 }
 
 /// Whether B is worse than A in this figure by more than `tolerance` (0.03: three percent), with an interval
 /// that excludes that nothing has changed.
 pub fn is_slower(effect: &Effect, tolerance: f64) -> bool {
-    let Estimate { mean, low, high } = effect.change;
-    if effect.no_interval {
-        return false;
-    }
-    if effect.larger_is_better { mean < -tolerance && high < 0.0 } else { mean > tolerance && low > 0.0 }
+    let by = if effect.larger_is_better { -effect.change.mean } else { effect.change.mean };
+    effect.outcome() == Outcome::Worse && by > tolerance
 }
 
 #[cfg(test)]
@@ -192,7 +387,7 @@ mod tests {
     }
 
     fn compared(a: [u64; 6], b: [u64; 6], repeats: Repeats) -> Vec<(RunResult, RunResult)> {
-        pairs(repeats, &AtomicBool::new(false), |pair, side| Ok(ran([a, b][side][pair as usize]))).unwrap()
+        pairs("iops", repeats, &AtomicBool::new(false), |pair, side| Ok(ran([a, b][side][pair as usize]))).unwrap()
     }
 
     #[test]
@@ -207,7 +402,7 @@ mod tests {
     #[test]
     fn a_pair_that_a_signal_cut_in_half_does_not_count() {
         let stop = AtomicBool::new(false);
-        let runs = pairs(Repeats::default(), &stop, |pair, side| {
+        let runs = pairs("iops", Repeats::default(), &stop, |pair, side| {
             stop.store((pair, side) == (1, 0), Ordering::Relaxed);
             Ok(ran(1000))
         });
@@ -218,7 +413,7 @@ mod tests {
     fn a_failed_job_ends_the_comparison() {
         let mut failed = ran(1);
         failed.jobs[0].error = Some(JobError { errno: 5, message: "write to x failed".into() });
-        let error = pairs(Repeats::default(), &AtomicBool::new(false), |_, _| Ok(failed.clone())).unwrap_err();
+        let error = pairs("iops", Repeats::default(), &AtomicBool::new(false), |_, _| Ok(failed.clone())).unwrap_err();
         assert!(error.to_string().contains("write to x failed"));
     }
 
@@ -249,7 +444,7 @@ mod tests {
     #[test]
     fn sweeps_are_compared_by_their_plateaus() {
         let documents = [swept("io_uring", 1000.0), swept("libaio", 900.0)].map(Document::Sweep);
-        let result = of_documents(["a", "b"], documents.each_ref()).unwrap();
+        let result = of_documents(["a", "b"], documents.each_ref(), "iops").unwrap();
         let plateau = &result.effects[0];
         assert_eq!(plateau.figure, "plateau_iops");
         assert!((plateau.change.mean + 0.1).abs() < 1e-9 && is_slower(plateau, 0.03), "{plateau:?}");
@@ -259,7 +454,59 @@ mod tests {
     #[test]
     fn results_that_have_nothing_in_common_are_refused() {
         let (run, sweep) = (Document::Run(RunResult::default()), Document::Sweep(SweepResult::default()));
-        assert!(of_documents(["a", "b"], [&run, &sweep]).unwrap_err().to_string().contains("a with b"));
-        assert!(of_documents(["a", "b"], [&sweep, &sweep]).unwrap_err().to_string().contains("a and b"));
+        assert!(of_documents(["a", "b"], [&run, &sweep], "iops").unwrap_err().to_string().contains("a with b"));
+        assert!(of_documents(["a", "b"], [&sweep, &sweep], "iops").unwrap_err().to_string().contains("a and b"));
+    }
+
+    #[test]
+    fn a_lower_bound_is_neither_better_nor_worse() {
+        let (mut rising, whole) = (swept("io_uring", 1000.0), swept("io_uring", 500.0));
+        rising.curves[0].line.as_mut().unwrap().still_rising = true;
+        let documents = [whole, rising].map(Document::Sweep);
+        let result = of_documents(["a", "b"], documents.each_ref(), "plateau_iops").unwrap();
+        for effect in &result.effects {
+            assert_eq!((effect.outcome(), effect.cannot_tell), (Outcome::Undecided, Some(CannotTell::LowerBound)));
+        }
+        assert!(result.sentence.contains("lower bound"), "{}", result.sentence);
+    }
+
+    #[test]
+    fn the_figure_of_a_sweep_stands_for_that_of_every_engine() {
+        let mut two = swept("io_uring", 1000.0);
+        two.curves.extend(swept("libaio", 900.0).curves);
+        let documents = [two.clone(), two].map(Document::Sweep);
+        let result = of_documents(["a", "b"], documents.each_ref(), "plateau_iops").unwrap();
+        assert_eq!(effect::of_figure(&result.effects, "plateau_iops").len(), 2);
+        let error = of_documents(["a", "b"], documents.each_ref(), "lat_p99").unwrap_err().to_string();
+        assert!(error.contains("lat_p99") && error.contains("plateau_iops of libaio"), "{error}");
+    }
+
+    #[test]
+    fn results_without_a_course_have_values_and_no_outcome() {
+        let documents = [ran(1000), ran(2000)].map(Document::Run);
+        let result = of_documents(["a", "b"], documents.each_ref(), "iops").unwrap();
+        let iops = &result.effects[0];
+        assert_eq!((iops.figure.as_str(), iops.cannot_tell), ("iops", Some(CannotTell::NoInterval)));
+        assert!((iops.change.mean - 1.0).abs() < 1e-9 && result.estimator.contains("no course over time"));
+    }
+
+    #[test]
+    fn verdicts_of_the_runs_and_differing_options_are_told() {
+        let (mut a, mut b) = (ran(1000), ran(1000));
+        a.global_options = vec![("bs".into(), "4k".into()), ("rw".into(), "read".into())];
+        b.global_options = vec![("bs".into(), "64k".into())];
+        b.jobs[0].options = vec![("rw".into(), "read".into()), ("iodepth".into(), "8".into())];
+        a.jobs[0].facts.block_bytes.read = (4096, 4096);
+        b.jobs[0].facts.block_bytes.read = (65536, 65536);
+        b.jobs[0].facts.cached_fraction = Some(1.0);
+        b.jobs[0].verdicts = verdict::for_job(&b.jobs[0]);
+        let result = of_documents(["a", "b"], [&Document::Run(a), &Document::Run(b)], "iops").unwrap();
+        let told: Vec<(&str, Option<&str>, Option<&str>)> =
+            result.differences.iter().map(|one| (one.option.as_str(), one.a.as_deref(), one.b.as_deref())).collect();
+        assert_eq!(told, [("bs", Some("4k"), Some("64k")), ("iodepth", None, Some("8"))]);
+        let cached = result.verdicts.iter().find(|verdict| verdict.code == "page-cache-read").unwrap();
+        assert!(cached.what.starts_with("B: "), "{cached:?}");
+        assert!(result.verdicts.iter().any(|verdict| verdict.code == "different-blocks"));
+        assert!(result.sentence.starts_with("Invalid (page-cache-read)"), "{}", result.sentence);
     }
 }

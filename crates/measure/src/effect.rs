@@ -4,8 +4,9 @@
 //! apart are compared by the samples of their intervals.
 
 use crate::figures;
-use crate::schema::{Effect, Estimate, FilesResult, Interval, JobResult, PhaseResult, RunResult};
+use crate::schema::{CannotTell, Effect, Estimate, FilesResult, Interval, JobResult, PhaseResult, RunResult};
 use crate::stats;
+use crate::verdict::{Severity, Verdict};
 use crate::{Direction, Histogram};
 
 /// One figure of a run that sides are compared by.
@@ -25,41 +26,84 @@ const FIGURES: [Figure; 5] = [
     Figure { name: "cpu_per_op", larger_is_better: false, of: cpu_per_op, samples: None },
 ];
 
+/// A change by more than this factor, up or down, is taken for a defect of the measurement: between the page cache and a
+/// single drive lie five powers of ten.
+const FURTHEST: f64 = 1e6;
+/// An interval whose ends are further apart than this factor, and that holds "no change", says nothing at all.
+const WIDEST: f64 = 100.0;
+
+/// The names of the figures that runs are compared by, in the order of the effects.
+pub fn figures_of_runs() -> impl Iterator<Item = &'static str> {
+    FIGURES.iter().map(|figure| figure.name)
+}
+
+/// The effects that `figure` stands for. `iops` also stands for the plateau of sweeps and for the rate of each phase on
+/// files; the name of a sweep's figure stands for that figure of every engine.
+pub fn of_figure<'a>(effects: &'a [Effect], figure: &str) -> Vec<&'a Effect> {
+    let is_asked = |effect: &&Effect| {
+        let name = effect.figure.split(" of ").next().unwrap_or_default();
+        let rate = name == "plateau_iops" || name.ends_with(":files_per_s");
+        effect.figure == figure || name == figure || (figure == "iops" && rate)
+    };
+    effects.iter().filter(is_asked).collect()
+}
+
 /// The effects of pairs of runs that were interleaved A B A B: each pair shares its drift. Figures that fewer than two
-/// pairs have are left out.
+/// pairs have are left out. The values of a side are geometric means, so that their ratio is the change.
 pub fn paired(runs: &[(RunResult, RunResult)]) -> Vec<Effect> {
     let effect = |figure: &Figure| {
         let pairs: Vec<(f64, f64)> =
             runs.iter().filter_map(|(a, b)| Some(((figure.of)(a)?, (figure.of)(b)?))).collect();
         let change = stats::paired_change(&pairs)?;
-        let side = |of: fn(&(f64, f64)) -> f64| stats::estimate(&pairs.iter().map(of).collect::<Vec<f64>>());
+        let side = |of: fn(&(f64, f64)) -> f64| geometric(&pairs.iter().map(of).collect::<Vec<f64>>());
         Some(Effect {
             figure: figure.name.into(),
             larger_is_better: figure.larger_is_better,
             a: side(|pair| pair.0),
             b: side(|pair| pair.1),
             change,
-            no_interval: false,
+            cannot_tell: beyond_sense(&change),
         })
     };
     FIGURES.iter().filter_map(effect).collect()
 }
 
-/// The effects of two results measured apart, from the samples of their intervals. Figures without samples over time
-/// are left out: nothing would tell a difference from noise.
+/// The geometric mean of positive values with its 95 % interval.
+fn geometric(values: &[f64]) -> Estimate {
+    // The values against one: the "change" of each is the value itself, less one.
+    let change = stats::paired_change(&values.iter().map(|&value| (1.0, value)).collect::<Vec<_>>());
+    change.map_or_else(Estimate::default, |Estimate { mean, low, high }| Estimate {
+        mean: mean + 1.0,
+        low: low + 1.0,
+        high: high + 1.0,
+    })
+}
+
+/// Whether a change is one that two measurements can have.
+pub fn beyond_sense(change: &Estimate) -> Option<CannotTell> {
+    let [mean, low, high] = [change.mean, change.low, change.high].map(|change| change + 1.0);
+    let sensible = mean.is_finite() && mean > 0.0 && (1.0 / FURTHEST..=FURTHEST).contains(&mean);
+    let blind = low <= 1.0 && high >= 1.0 && high > low.max(0.0) * WIDEST;
+    (!sensible || blind).then_some(CannotTell::BeyondSense)
+}
+
+/// The effects of two results measured apart, from the samples of their intervals. A figure without samples over time
+/// has its value over the whole run, and [`CannotTell::NoInterval`].
 pub fn unpaired(a: &RunResult, b: &RunResult) -> Vec<Effect> {
     let effect = |figure: &Figure| {
-        let samples = figure.samples?;
-        let (a, b) = (samples(a), samples(b));
-        let change = stats::unpaired_change(&a, &b)?;
-        Some(Effect {
-            figure: figure.name.into(),
-            larger_is_better: figure.larger_is_better,
-            a: stats::estimate(&a),
-            b: stats::estimate(&b),
-            change,
-            no_interval: false,
-        })
+        let of_samples = figure.samples.and_then(|samples| {
+            let (a, b) = (samples(a), samples(b));
+            let change = stats::unpaired_change(&a, &b)?;
+            Some(Effect {
+                figure: figure.name.into(),
+                larger_is_better: figure.larger_is_better,
+                a: stats::estimate(&a),
+                b: stats::estimate(&b),
+                change,
+                cannot_tell: beyond_sense(&change),
+            })
+        });
+        of_samples.or_else(|| of_values(figure.name.into(), figure.larger_is_better, (figure.of)(a)?, (figure.of)(b)?))
     };
     FIGURES.iter().filter_map(effect).collect()
 }
@@ -104,7 +148,8 @@ fn of_rates(figure: String, a: &PhaseResult, b: &PhaseResult) -> Option<Effect> 
         && of_b.len() >= FEWEST
         && let Some(change) = stats::unpaired_change(&of_a, &of_b)
     {
-        effect = Effect { a: stats::estimate(&of_a), b: stats::estimate(&of_b), change, no_interval: false, ..effect };
+        let cannot_tell = beyond_sense(&change);
+        effect = Effect { a: stats::estimate(&of_a), b: stats::estimate(&of_b), change, cannot_tell, ..effect };
     }
     Some(effect)
 }
@@ -112,7 +157,14 @@ fn of_rates(figure: String, a: &PhaseResult, b: &PhaseResult) -> Option<Effect> 
 fn of_values(figure: String, larger_is_better: bool, a: f64, b: f64) -> Option<Effect> {
     let alone = |value: f64| Estimate { mean: value, low: value, high: value };
     let change = alone(positive(b)? / positive(a)? - 1.0);
-    Some(Effect { figure, larger_is_better, a: alone(a), b: alone(b), change, no_interval: true })
+    Some(Effect {
+        figure,
+        larger_is_better,
+        a: alone(a),
+        b: alone(b),
+        change,
+        cannot_tell: Some(CannotTell::NoInterval),
+    })
 }
 
 /// Files per second in each interval of a phase.
@@ -126,7 +178,7 @@ fn rates_over_time(phase: &PhaseResult) -> Vec<f64> {
     phase.intervals.iter().map(rate).collect()
 }
 
-/// How sure an effect's direction is.
+/// Which side an effect speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The whole interval is on the better side of zero.
@@ -140,7 +192,7 @@ pub enum Outcome {
 impl Effect {
     /// Whether the second side is better or worse, as far as the interval tells.
     pub fn outcome(&self) -> Outcome {
-        if self.no_interval {
+        if self.cannot_tell.is_some() {
             return Outcome::Undecided;
         }
         match (self.change.low > 0.0, self.change.high < 0.0) {
@@ -150,52 +202,70 @@ impl Effect {
             _ => Outcome::Undecided,
         }
     }
+}
 
-    /// Whether the second side is surely worse by more than `fraction` (0.03 is three percent): the near end of the
-    /// interval is beyond it.
-    pub fn is_worse_by(&self, fraction: f64) -> bool {
-        if self.no_interval {
-            return false;
+/// A figure as a sentence names it.
+fn in_words(figure: &str) -> String {
+    let rate_of_phase = figure.strip_suffix(":files_per_s").map(|phase| format!("files/s of {phase}"));
+    match figure {
+        "iops" => "IOPS".into(),
+        "bw" => "bandwidth".into(),
+        "lat_mean" => "mean latency".into(),
+        "lat_p99" => "99th percentile of latency".into(),
+        "cpu_per_op" => "CPU time per op".into(),
+        other => {
+            rate_of_phase.unwrap_or_else(|| other.replace("plateau_iops", "plateau").replace("load_line", "load line"))
         }
-        if self.larger_is_better { self.change.high < -fraction } else { self.change.low > fraction }
     }
 }
 
-/// One plain sentence: which side is faster, by how much, how sure that is. Speaks of the first effect.
-pub fn sentence(sides: (&str, &str), effects: &[Effect]) -> String {
-    let (a, b) = sides;
-    let Some(effect) = effects.first() else {
-        return format!("{a} and {b} cannot be compared: neither two pairs of runs nor intervals to compare.");
+/// Plain sentences: which side is better in `figure`, by how much, how sure that is; first whether the numbers can be
+/// believed at all. `sides` are the names of A and B.
+pub fn sentence(sides: (&str, &str), effects: &[Effect], figure: &str, verdicts: &[Verdict]) -> String {
+    let mut invalid: Vec<&str> =
+        verdicts.iter().filter(|one| one.severity == Severity::Invalid).map(|one| one.code.as_str()).collect();
+    invalid.dedup();
+    let (a, b) = (format!("A ({})", sides.0), format!("B ({})", sides.1));
+    let asked = of_figure(effects, figure);
+    let told = match asked.as_slice() {
+        [] => format!("{a} and {b} cannot be compared in {}: they have no value of it in common.", in_words(figure)),
+        asked => asked.iter().map(|effect| told(&a, &b, effect)).collect::<Vec<_>>().join(" "),
     };
-    let of_phase = effect.figure.strip_suffix(":files_per_s").map(|phase| format!("files/s of {phase}"));
-    let name = match effect.figure.as_str() {
-        "iops" => "IOPS",
-        "bw" => "bandwidth",
-        "lat_mean" => "mean latency",
-        "lat_p99" => "99th percentile of latency",
-        "cpu_per_op" => "CPU time per op",
-        other => of_phase.as_deref().unwrap_or(other),
-    };
-    let Estimate { mean, low, high } = effect.change;
-    if effect.no_interval {
-        let more = if mean >= 0.0 { "more" } else { "fewer" };
-        return format!(
-            "{b} had {} {more} {name} than {a}; too short to tell that from noise: let each phase run for a second.",
-            figures::percent(mean.abs())
-        );
+    match invalid.as_slice() {
+        [] => told,
+        codes => format!("Invalid ({}): the numbers do not describe the storage. {told}", codes.join(", ")),
     }
+}
+
+fn told(a: &str, b: &str, effect: &Effect) -> String {
+    let name = in_words(&effect.figure);
+    let Estimate { mean, low, high } = effect.change;
     let range = format!("95 % interval {} to {}", figures::change(low), figures::change(high));
-    match effect.outcome() {
-        Outcome::Undecided => {
-            let widest = figures::percent(low.abs().max(high.abs()));
+    match (effect.cannot_tell, effect.outcome()) {
+        (Some(CannotTell::NoInterval), _) => format!(
+            "{b} has {} {name} against {a}, but nothing tells that from noise: each side has one value and no course \
+             over time.",
+            figures::change(mean)
+        ),
+        (Some(CannotTell::LowerBound), _) => format!(
+            "{name}: it cannot be told which of {a} and {b} is better; a curve still rose at its deepest point, so its \
+             value is a lower bound."
+        ),
+        (Some(CannotTell::BeyondSense), _) => format!(
+            "{name}: it cannot be told which of {a} and {b} is better; their values are further apart, or scatter \
+             more, than two measurements of the same thing can."
+        ),
+        (None, Outcome::Undecided) => {
+            let widest = figures::change(if low.abs() > high.abs() { low } else { high });
             format!(
-                "No difference in {name} between {a} and {b} can be told from noise ({range}); if there is one, it is below {widest}."
+                "No difference in {name} between {a} and {b} can be told from noise ({range}); if there is one, it is \
+                 within {}.",
+                widest.trim_start_matches(['+', '-'])
             )
         }
-        outcome => {
+        (None, outcome) => {
             let word = if outcome == Outcome::Better { "better" } else { "worse" };
-            let more = if mean >= 0.0 { "more" } else { "less" };
-            format!("{b} is {word} than {a}: {} {more} {name} ({range}).", figures::percent(mean.abs()))
+            format!("{b} is {word} than {a}: {name} {} ({range}).", figures::change(mean))
         }
     }
 }
@@ -321,15 +391,17 @@ mod tests {
         let create = of(&effects, "create:files_per_s");
         assert!(create.outcome() == Outcome::Worse && (create.change.mean + 0.1).abs() < 0.02, "{create:?}");
         let stat = of(&effects, "stat:files_per_s");
-        assert!(stat.no_interval && stat.outcome() == Outcome::Undecided && stat.change.mean == 1.0, "{stat:?}");
+        assert!(
+            stat.cannot_tell == Some(CannotTell::NoInterval)
+                && stat.outcome() == Outcome::Undecided
+                && stat.change.mean == 1.0,
+            "{stat:?}"
+        );
         assert!(of(&effects, "create#2:files_per_s").change.mean.abs() < 0.02);
         assert!(of(&effects, "stat:lat_p99").change.mean < -0.4);
-        assert!(
-            sentence(("a", "b"), &effects).starts_with("b is worse than a: "),
-            "{}",
-            sentence(("a", "b"), &effects)
-        );
-        assert!(sentence(("a", "b"), std::slice::from_ref(stat)).contains("too short to tell"));
+        let said = sentence(("a", "b"), &effects, "iops", &[]);
+        assert!(said.starts_with("B (b) is worse than A (a): files/s of create -"), "{said}");
+        assert!(said.contains("B (b) has +100 % files/s of stat against A (a), but nothing tells"), "{said}");
     }
 
     use crate::stats::test_noise::Noise;
@@ -369,7 +441,12 @@ mod tests {
         assert!(iops.outcome() == Outcome::Better && (iops.change.low..=iops.change.high).contains(&0.1), "{iops:?}");
         assert!(of(&effects, "lat_mean").outcome() == Outcome::Better);
         assert!(iops.a.high - iops.a.low > 0.2 * iops.a.mean, "the sides alone are drowned in drift");
-        assert!(sentence(("old", "new"), &effects).starts_with("new is better than old: 1"));
+        let said = sentence(("old", "new"), &effects, "iops", &[]);
+        assert!(said.starts_with("B (new) is better than A (old): IOPS +1"), "{said}");
+        for effect in &effects {
+            let ratio = effect.b.mean / effect.a.mean - 1.0;
+            assert!((ratio - effect.change.mean).abs() < 1e-9, "columns and change disagree: {effect:?}");
+        }
     }
 
     #[test]
@@ -378,9 +455,10 @@ mod tests {
         let (a, b) = (run(10_000.0, 100_000, &mut noise), run(9_000.0, 111_000, &mut noise));
         let effects = unpaired(&a, &b);
         let iops = of(&effects, "iops");
-        assert!(iops.outcome() == Outcome::Worse && iops.is_worse_by(0.03) && !iops.is_worse_by(0.2), "{iops:?}");
+        assert!(iops.outcome() == Outcome::Worse && (-0.2..-0.03).contains(&iops.change.mean), "{iops:?}");
         assert!(of(&effects, "lat_mean").outcome() == Outcome::Worse);
-        assert!(effects.iter().all(|effect| effect.figure != "cpu_per_op"), "one value each has no interval");
+        let cpu = of(&effects, "cpu_per_op");
+        assert!(cpu.cannot_tell == Some(CannotTell::NoInterval) && cpu.outcome() == Outcome::Undecided, "{cpu:?}");
     }
 
     #[test]
@@ -389,13 +467,36 @@ mod tests {
         let (a, b) = (run(10_000.0, 100_000, &mut noise), run(10_000.0, 100_000, &mut noise));
         let effects = unpaired(&a, &b);
         assert_eq!(of(&effects, "iops").outcome(), Outcome::Undecided);
-        assert!(sentence(("a", "b"), &effects).starts_with("No difference in IOPS"));
+        assert!(sentence(("a", "b"), &effects, "iops", &[]).starts_with("No difference in IOPS"));
     }
 
     #[test]
     fn nothing_to_compare_is_said() {
         assert_eq!(unpaired(&RunResult::default(), &RunResult::default()), []);
         assert_eq!(paired(&[]), []);
-        assert!(sentence(("a", "b"), &[]).contains("cannot be compared"));
+        assert!(sentence(("a", "b"), &[], "iops", &[]).contains("cannot be compared"));
+    }
+
+    #[test]
+    fn the_sentence_speaks_of_the_figure_that_was_asked_for() {
+        let mut noise = Noise::new(6);
+        let effects = unpaired(&run(10_000.0, 100_000, &mut noise), &run(9_000.0, 50_000, &mut noise));
+        let said = sentence(("a", "b"), &effects, "lat_mean", &[]);
+        assert!(said.starts_with("B (b) is better than A (a): mean latency -"), "{said}");
+    }
+
+    #[test]
+    fn two_pairs_that_scatter_wildly_say_nothing() {
+        let mut noise = Noise::new(7);
+        let mut at = |rate| run(rate, 100_000, &mut noise);
+        let runs = [(at(1_000.0), at(1_000.0)), (at(1_000.0), at(40_000.0))];
+        let effects = paired(&runs);
+        let iops = of(&effects, "iops");
+        assert_eq!((iops.cannot_tell, iops.outcome()), (Some(CannotTell::BeyondSense), Outcome::Undecided), "{iops:?}");
+        assert!(sentence(("a", "b"), &effects, "iops", &[]).contains("cannot be told"));
+        // A difference that is large and sure is one.
+        let change = Estimate { mean: -0.99999, low: -0.999995, high: -0.9999 };
+        assert_eq!(beyond_sense(&change), None);
+        assert_eq!(beyond_sense(&Estimate { mean: 2e7, low: 1e7, high: 3e7 }), Some(CannotTell::BeyondSense));
     }
 }

@@ -125,8 +125,11 @@ pub fn percent(fraction: f64) -> String {
     format!("{} %", plain(fraction * 100.0))
 }
 
-/// A change as a signed percentage: 0.123 -> `+12.3 %`.
+/// A change as a signed percentage, 0.123 -> `+12.3 %`; from ten times as much on as a factor, 11.5 -> `x 12.5`.
 pub fn change(fraction: f64) -> String {
+    if fraction >= 9.0 {
+        return format!("x {}", count(fraction + 1.0));
+    }
     let sign = if fraction >= 0.0 { "+" } else { "-" };
     format!("{sign}{} %", plain(fraction.abs() * 100.0))
 }

@@ -561,12 +561,46 @@ pub struct ComparisonResult {
     pub effects: Vec<Effect>,
     /// The sentence that says it all.
     pub sentence: String,
+    /// The figure that the sentence and the exit status rest on: `iops`, or what `--figure` names.
+    #[serde(default)]
+    pub figure: String,
+    /// How the values of a side were averaged, in one sentence.
+    #[serde(default)]
+    pub estimator: String,
+    /// Job options in which the two sides differ.
+    #[serde(default)]
+    pub differences: Vec<Difference>,
     /// Runs of each side, interleaved; empty when two result files were compared.
     pub runs: Vec<(RunResult, RunResult)>,
     /// How it ended.
     pub ended: Ended,
-    /// Statements about the comparison.
+    /// Statements about the comparison, and those about the runs of a side: these begin with `A: ` or `B: `.
     pub verdicts: Vec<Verdict>,
+}
+
+/// A job option that the two sides of a comparison give different values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The job's name on the first side that has it.
+    pub job: String,
+    /// The option, in fio's spelling.
+    pub option: String,
+    /// The value on side A; None where side A does not give the option.
+    pub a: Option<String>,
+    /// The value on side B.
+    pub b: Option<String>,
+}
+
+/// Why the two values of an [`Effect`] do not say which side is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CannotTell {
+    /// Each side has one value, and nothing tells a difference from noise. The ends of the intervals are the values.
+    NoInterval,
+    /// The value of a side is a lower bound: the curve of that side still rose at its deepest point.
+    LowerBound,
+    /// The ratio of the sides, or the ratio of the ends of its interval, is beyond what two measurements can mean.
+    BeyondSense,
 }
 
 /// How much the second side differs from the first in one figure.
@@ -582,8 +616,7 @@ pub struct Effect {
     pub b: Estimate,
     /// b / a - 1 with its interval: 0.1 is ten percent more.
     pub change: Estimate,
-    /// There was one value a side and nothing to tell a difference from noise by: the ends of the intervals are the
-    /// values themselves.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub no_interval: bool,
+    /// Why the change does not say which side is better; None where its interval decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_tell: Option<CannotTell>,
 }

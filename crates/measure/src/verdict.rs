@@ -76,7 +76,7 @@ pub enum Outcome {
 }
 
 /// The codes of all verdicts.
-pub const CODES: [&str; 27] = [
+pub const CODES: [&str; 28] = [
     "verify-mismatch",
     "page-cache-read",
     "unwritten-read",
@@ -104,6 +104,7 @@ pub const CODES: [&str; 27] = [
     "threads-uneven",
     "host-slow",
     "start-skew",
+    "different-blocks",
 ];
 
 fn verdict(code: &str, severity: Severity, what: String, means: &str, advice: &str) -> Verdict {
@@ -147,6 +148,18 @@ pub fn for_run(run: &RunResult) -> Vec<Verdict> {
 pub fn for_curve(curve: &Curve, ceiling_iops: Option<Estimate>) -> Vec<Verdict> {
     let found = [too_few_points(curve), still_rising(curve), generator_ceiling(curve, ceiling_iops), uncertain(curve)];
     worst_first(found.into_iter().flatten().collect())
+}
+
+/// The verdict on a comparison of sides `a` and `b` that move blocks of different sizes, each given as people write it.
+pub fn different_blocks(a: &str, b: &str) -> Verdict {
+    verdict(
+        "different-blocks",
+        Severity::Warning,
+        format!("A moves blocks of {a}, B of {b}"),
+        "An op of one side is not the same work as an op of the other: IOPS, latency and CPU time per op differ for that \
+         reason alone.",
+        "Give both sides the same bs, or compare them in bandwidth (--figure=bw).",
+    )
 }
 
 /// The verdicts on one phase of a run on files, worst first.

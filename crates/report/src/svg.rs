@@ -81,12 +81,13 @@ pub struct Axis {
     low: Option<f64>,
     high: Option<f64>,
     from_zero: bool,
+    whole: bool,
 }
 
 impl Axis {
     /// An axis of the given scale.
     pub fn new(label: impl Into<String>, scale: Scale) -> Axis {
-        Axis { label: label.into(), scale, format: Format::Plain, low: None, high: None, from_zero: true }
+        Axis { label: label.into(), scale, format: Format::Plain, low: None, high: None, from_zero: true, whole: false }
     }
 
     /// A linear axis.
@@ -116,6 +117,12 @@ impl Axis {
         self
     }
 
+    /// Puts the ticks of a linear axis at whole numbers only: numbers of runs, of threads.
+    pub fn whole(mut self) -> Axis {
+        self.whole = true;
+        self
+    }
+
     /// Lets a linear axis begin at the smallest value instead of zero.
     pub fn not_from_zero(mut self) -> Axis {
         self.from_zero = false;
@@ -125,7 +132,7 @@ impl Axis {
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Shape {
     /// Straight lines from point to point.
     Line,
     /// Each value holds until the next point.
@@ -142,20 +149,20 @@ pub struct Series {
     name: String,
     points: Vec<(f64, f64)>,
     band: Vec<(f64, f64, f64)>,
-    kind: Kind,
+    shape: Shape,
     colour: Option<usize>,
     dashed: bool,
 }
 
 impl Series {
-    /// A series drawn as `kind`; points by ascending x. Points that are not finite leave a gap.
-    pub fn new(name: impl Into<String>, kind: Kind, points: Vec<(f64, f64)>) -> Series {
-        Series { name: name.into(), points, band: Vec::new(), kind, colour: None, dashed: false }
+    /// A series drawn as `shape`; points by ascending x. Points that are not finite leave a gap.
+    pub fn new(name: impl Into<String>, shape: Shape, points: Vec<(f64, f64)>) -> Series {
+        Series { name: name.into(), points, band: Vec::new(), shape, colour: None, dashed: false }
     }
 
     /// A series drawn as a line.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
-        Series::new(name, Kind::Line, points)
+        Series::new(name, Shape::Line, points)
     }
 
     /// Adds a band: (x, low, high) by ascending x.
@@ -195,6 +202,8 @@ pub struct Chart {
     y: Axis,
     series: Vec<Series>,
     rules: Vec<Rule>,
+    links: Vec<(f64, f64, f64)>,
+    tooltips: bool,
     width: f64,
     height: f64,
 }
@@ -213,6 +222,8 @@ impl Chart {
             y: Axis::linear(""),
             series: Vec::new(),
             rules: Vec::new(),
+            links: Vec::new(),
+            tooltips: true,
             width: 640.0,
             height: 320.0,
         }
@@ -261,6 +272,18 @@ impl Chart {
         self
     }
 
+    /// Adds a thin line between two values at `x`, which shows that the two belong together.
+    pub fn link(mut self, x: f64, from: f64, to: f64) -> Chart {
+        self.links.push((x, from, to));
+        self
+    }
+
+    /// Leaves out the tooltips of the points, which a screen without a pointer cannot show.
+    pub fn without_tooltips(mut self) -> Chart {
+        self.tooltips = false;
+        self
+    }
+
     /// The size of the drawing's coordinate system; on a page it scales to the width it is given.
     pub fn size(mut self, width: f64, height: f64) -> Chart {
         (self.width, self.height) = (width, height);
@@ -275,23 +298,29 @@ impl Chart {
         // Rows of text come on top of the height that was asked for, so that the plot itself keeps its size.
         let height = self.height + top - 34.0;
         let frame = Frame {
-            x: Placed::new(&self.x, self.values(true), LEFT, self.width - RIGHT, 9),
+            x: Placed::new(&self.x, self.values(true), LEFT, self.width - RIGHT, (self.width / 70.0) as usize),
             y: Placed::new(&self.y, self.values(false), height - BOTTOM, top, 6),
         };
         let mut out = String::new();
         let _ = write!(
             out,
-            r#"<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}" xmlns="http://www.w3.org/2000/svg">"#,
+            r#"<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{title}" xmlns="http://www.w3.org/2000/svg"><title>{title}</title>"#,
             short(self.width),
             short(height),
-            escape(&self.title)
+            title = escape(&self.title)
         );
         let _ = write!(out, r#"<text class="chart-title" x="8" y="18">{}</text>"#, escape(&self.title));
         self.draw_legend(&mut out, &legend);
         frame.draw_axes(&mut out, &self.x, &self.y);
         self.draw_rules(&mut out, &frame, top - marker_rows * ROW);
+        for &(x, from, to) in &self.links {
+            if let (Some(x), Some(from), Some(to)) = (frame.x.place(x), frame.y.place(from), frame.y.place(to)) {
+                let (x, from, to) = (short(x), short(from), short(to));
+                let _ = write!(out, r#"<line class="link" x1="{x}" y1="{from}" x2="{x}" y2="{to}"/>"#);
+            }
+        }
         for (index, series) in self.series.iter().enumerate() {
-            frame.draw_series(&mut out, series, series.colour.unwrap_or(index) % COLOURS, &self.x, &self.y);
+            frame.draw_series(&mut out, series, series.colour.unwrap_or(index) % COLOURS, self);
         }
         out.push_str("</svg>");
         out
@@ -435,6 +464,7 @@ impl Placed {
                     1.0
                 };
                 let step = nice_step(rough / unit) * unit;
+                let step = if axis.whole { step.max(1.0).ceil() } else { step };
                 if axis.low.is_none() {
                     low = (low / step).floor() * step;
                 }
@@ -504,7 +534,7 @@ fn project(scale: Scale, value: f64) -> Option<f64> {
 }
 
 /// The smallest of 1, 2, 2.5, 5 times a power of ten that is not below `rough`.
-fn nice_step(rough: f64) -> f64 {
+pub(crate) fn nice_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0]
         .into_iter()
@@ -565,7 +595,8 @@ impl Frame {
         );
     }
 
-    fn draw_series(&self, out: &mut String, series: &Series, colour: usize, x_axis: &Axis, y_axis: &Axis) {
+    fn draw_series(&self, out: &mut String, series: &Series, colour: usize, chart: &Chart) {
+        let (x_axis, y_axis) = (&chart.x, &chart.y);
         let bottom = self.y.from;
         let band: Vec<_> = series
             .band
@@ -590,18 +621,23 @@ impl Frame {
                 continue;
             };
             let run = runs.last_mut().expect("there is always a run");
-            if series.kind == Kind::Steps
+            if series.shape == Shape::Steps
                 && let Some(&(_, before)) = run.last()
             {
                 run.push((px, before));
             }
             run.push((px, py));
+            let (cx, cy) = (short(px), short(py));
+            if !chart.tooltips {
+                if radius > 0.0 {
+                    let _ = write!(dots, r#"<circle class="dot s{colour}" cx="{cx}" cy="{cy}" r="{radius}"/>"#);
+                }
+                continue;
+            }
             let class = if radius > 0.0 { "dot" } else { "hit" };
             let _ = write!(
                 dots,
-                r#"<circle class="{class} s{colour}" cx="{}" cy="{}" r="{}"><title>{}: {} {}, {} {}</title></circle>"#,
-                short(px),
-                short(py),
+                r#"<circle class="{class} s{colour}" cx="{cx}" cy="{cy}" r="{}"><title>{}: {} {}, {} {}</title></circle>"#,
                 short(if radius > 0.0 { radius } else { 4.0 }),
                 escape(&series.name),
                 escape(&x_axis.label),
@@ -611,8 +647,8 @@ impl Frame {
             );
         }
         let dashed = if series.dashed { " dashed" } else { "" };
-        for run in runs.iter().filter(|run| !run.is_empty() && series.kind != Kind::Points) {
-            if series.kind == Kind::Area {
+        for run in runs.iter().filter(|run| !run.is_empty() && series.shape != Shape::Points) {
+            if series.shape == Shape::Area {
                 let ends = [(run[run.len() - 1].0, bottom), (run[0].0, bottom)];
                 let outline = coordinates(run.iter().copied().chain(ends));
                 let _ = write!(out, r#"<polygon class="band s{colour}" points="{outline}"/>"#);

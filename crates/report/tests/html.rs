@@ -90,7 +90,7 @@ fn verdicts_come_before_figures_and_figures_are_there() {
     at("Nothing speaks against them");
     at("Load line");
     at("IOPS over time");
-    at("load line</td>");
+    at("load line</th>");
 }
 
 #[test]

@@ -41,9 +41,23 @@ impl Frame<'_> {
     }
 }
 
+/// The widths that charts are drawn for: beside each other on a screen, and on a telephone.
+const BROAD: f64 = 640.0;
+const NARROW: f64 = 360.0;
+
+/// A drawing twice, for wide and for narrow screens: text keeps its size, and the style shows one of the two.
+pub fn wide_and_narrow(draw: impl Fn(f64) -> String) -> String {
+    format!("<div class=\"broad\">{}</div><div class=\"narrow\">{}</div>", draw(BROAD), draw(NARROW))
+}
+
 /// Charts side by side, as many as fit; nothing without charts.
 pub fn cards(charts: impl IntoIterator<Item = Chart>) -> String {
-    let cards: String = charts.into_iter().map(|chart| format!("<div class=\"card\">{}</div>", chart.svg())).collect();
+    let draw = |chart: &Chart, width: f64| match width < BROAD {
+        true => chart.clone().size(width, 300.0).without_tooltips().svg(),
+        false => chart.svg(),
+    };
+    let card = |chart: Chart| format!("<div class=\"card\">{}</div>", wide_and_narrow(|width| draw(&chart, width)));
+    let cards: String = charts.into_iter().map(card).collect();
     if cards.is_empty() { cards } else { format!("<div class=\"charts\">{cards}</div>") }
 }
 

@@ -18,9 +18,9 @@ use measure::Histogram;
 use measure::schema::{Document, Ended, Machine, Provenance};
 use measure::verdict::Verdict;
 
-use crate::svg::{Axis, Chart, Format, Kind, Scale, Series, escape};
+use crate::svg::{Axis, Chart, Format, Scale, Series, Shape, escape};
 use crate::time;
-pub use frame::{Frame, card, cards};
+pub use frame::{Frame, card, cards, wide_and_narrow};
 
 /// A document and what to call it: the file's name.
 #[derive(Clone, Debug)]
@@ -167,14 +167,6 @@ fn verdicts(documents: &[NamedDocument]) -> String {
             }
             Document::Comparison(comparison) => {
                 comparison.verdicts.iter().for_each(|verdict| add(verdict, "the comparison".into()));
-                for (index, (a, b)) in comparison.runs.iter().enumerate() {
-                    for (side, run) in [(&comparison.sides.0, a), (&comparison.sides.1, b)] {
-                        run.jobs
-                            .iter()
-                            .flat_map(|job| &job.verdicts)
-                            .for_each(|verdict| add(verdict, format!("{side}, run {}", index + 1)));
-                    }
-                }
             }
         }
     }
@@ -225,15 +217,25 @@ struct Table {
 impl Table {
     fn new(header: &[&str]) -> Table {
         // Words start at the left, as their cells do.
-        let class = |name: &str| if ["what", "verdicts"].contains(&name) { " class=\"left\"" } else { "" };
-        let cells: String = header.iter().map(|name| format!("<th{}>{}</th>", class(name), escape(name))).collect();
-        Table { html: format!("<div class=\"card scroll\"><table><thead><tr>{cells}</tr></thead><tbody>") }
+        let class = |name: &str| if ["what", "verdicts", "option"].contains(&name) { " class=\"left\"" } else { "" };
+        let cell = |name: &&str| match *name {
+            "" => "<td></td>".to_string(),
+            name => format!("<th scope=\"col\"{}>{}</th>", class(name), escape(name)),
+        };
+        let cells: String = header.iter().map(cell).collect();
+        Table {
+            html: format!("<div class=\"card scroll\" tabindex=\"0\"><table><thead><tr>{cells}</tr></thead><tbody>"),
+        }
     }
 
     fn row(&mut self, class: &str, cells: &[(&str, String)]) {
         let _ = write!(self.html, "<tr class=\"{class}\">");
-        for (class, text) in cells {
-            let _ = write!(self.html, "<td class=\"{class}\">{}</td>", escape(text));
+        for (index, (class, text)) in cells.iter().enumerate() {
+            let text = escape(text);
+            let _ = match index {
+                0 => write!(self.html, "<th scope=\"row\" class=\"{class}\">{text}</th>"),
+                _ => write!(self.html, "<td class=\"{class}\">{text}</td>"),
+            };
         }
         self.html.push_str("</tr>");
     }
@@ -265,7 +267,7 @@ fn distribution_chart(title: &str, distributions: &[(String, Histogram)]) -> Opt
         // Empty bins are zero, not missing; one on either side closes the outline.
         let share = |bin: i64| 100.0 * bins.get(&bin).copied().unwrap_or(0) as f64 / histogram.count() as f64;
         let points = (first - 1..=last + 1).map(|bin| (at(bin) * 10f64.powf(0.5 / A_DECADE), share(bin))).collect();
-        chart = chart.series(Series::new(name, Kind::Area, points));
+        chart = chart.series(Series::new(name, Shape::Area, points));
         any = true;
     }
     any.then_some(chart)

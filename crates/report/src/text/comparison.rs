@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use measure::effect::Outcome;
 use measure::figures::{bytes_per_second, change, count, nanoseconds};
-use measure::schema::{ComparisonResult, Effect, Ended};
+use measure::schema::{CannotTell, ComparisonResult, Difference, Effect, Ended};
 
 use super::table::Table;
 use super::{Style, Tone, machine, verdicts, wrap};
@@ -29,36 +29,60 @@ pub(crate) fn named(effect: &Effect) -> (String, fn(f64) -> String) {
     (name.to_owned(), write)
 }
 
-/// The interval of an effect's change, as far as there is one.
-pub(crate) fn interval(effect: &Effect) -> String {
-    match effect.no_interval {
-        true => "-".into(),
-        false => format!("{} to {}", change(effect.change.low), change(effect.change.high)),
+/// The change of an effect and its interval as written, as far as they mean anything.
+pub(crate) fn changed(effect: &Effect) -> (String, String) {
+    let range = || format!("{} to {}", change(effect.change.low), change(effect.change.high));
+    match effect.cannot_tell {
+        None => (change(effect.change.mean), range()),
+        Some(CannotTell::NoInterval) => (change(effect.change.mean), "-".into()),
+        Some(CannotTell::LowerBound | CannotTell::BeyondSense) => ("-".into(), "-".into()),
     }
 }
 
-/// `better`, `worse` or `undecided`.
-pub(crate) fn word(effect: &Effect) -> &'static str {
-    match effect.outcome() {
-        Outcome::Better => "better",
-        Outcome::Worse => "worse",
-        Outcome::Undecided => "undecided",
+/// The value of a side as written; that of a curve that still rises is a lower bound.
+pub(crate) fn value(effect: &Effect, mean: f64) -> String {
+    let (_, write) = named(effect);
+    match effect.cannot_tell {
+        Some(CannotTell::LowerBound) => format!(">= {}", write(mean)),
+        _ => write(mean),
     }
+}
+
+/// `better`, `worse`, `undecided` or `cannot tell`: side B against side A.
+pub(crate) fn word(effect: &Effect) -> &'static str {
+    match (effect.cannot_tell, effect.outcome()) {
+        (Some(_), _) => "cannot tell",
+        (None, Outcome::Better) => "better",
+        (None, Outcome::Worse) => "worse",
+        (None, Outcome::Undecided) => "undecided",
+    }
+}
+
+/// A differing option in one line: `iodepth: A 4, B 32`.
+fn difference(difference: &Difference) -> String {
+    let given = |value: &Option<String>| match value.as_deref() {
+        None => "not given".to_string(),
+        Some("") => "given".to_string(),
+        Some(value) => value.to_string(),
+    };
+    format!("{}: A {}, B {}", difference.option, given(&difference.a), given(&difference.b))
 }
 
 /// A comparison: effects with their intervals and a plain sentence.
 pub fn comparison(comparison: &ComparisonResult, style: Style) -> String {
     let (a, b) = &comparison.sides;
     let mut out = String::new();
-    let mut table = Table::new(["", a, b, "change", "95 % interval", "second side"]).left(5);
+    let _ = writeln!(out, "A  {a}\nB  {b}\n");
+    let mut table = Table::new(["", "A", "B", "change", "95 % interval", "B is"]).left(5);
     for effect in &comparison.effects {
-        let (name, write) = named(effect);
+        let (name, _) = named(effect);
+        let (change, interval) = changed(effect);
         table.row(vec![
             name,
-            write(effect.a.mean),
-            write(effect.b.mean),
-            change(effect.change.mean),
-            interval(effect),
+            value(effect, effect.a.mean),
+            value(effect, effect.b.mean),
+            change,
+            interval,
             word(effect).to_string(),
         ]);
     }
@@ -69,6 +93,15 @@ pub fn comparison(comparison: &ComparisonResult, style: Style) -> String {
     if !comparison.runs.is_empty() {
         let note = format!("{} runs a side, interleaved", comparison.runs.len());
         let _ = writeln!(out, "{}", style.paint(Tone::Soft, &note));
+    }
+    if !comparison.estimator.is_empty() {
+        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &wrap(&comparison.estimator, style.width, 0)));
+    }
+    let jobs = comparison.runs.first().map_or(1, |(a, b)| a.jobs.len().max(b.jobs.len()));
+    for (index, one) in comparison.differences.iter().enumerate() {
+        let head = if index == 0 { "differ" } else { "" };
+        let job = if jobs > 1 { format!("{}, ", one.job) } else { String::new() };
+        let _ = writeln!(out, "{head:<7}{}", wrap(&format!("{job}{}", difference(one)), style.width, 7));
     }
     let judged = verdicts(&comparison.verdicts, style, 0);
     if !judged.is_empty() {

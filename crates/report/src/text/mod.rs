@@ -13,7 +13,7 @@ pub use files::files;
 pub use run::run;
 pub use sweep::sweep;
 
-pub(crate) use comparison::{interval, named, word};
+pub(crate) use comparison::{changed, named, value, word};
 pub(crate) use files::described as described_files;
 pub(crate) use hosts::{
     COLUMNS as HOST_COLUMNS, figures as host_figures, skew as host_skew, together as hosts_together, work as host_work,

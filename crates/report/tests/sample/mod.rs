@@ -176,7 +176,15 @@ pub fn comparison() -> ComparisonResult {
     ComparisonResult {
         provenance: provenance(&["plimsoll", "compare", "job.fio", "--engine", "libaio,io_uring"]),
         sides: ("libaio".into(), "io_uring".into()),
-        sentence: effect::sentence(("libaio", "io_uring"), &effects),
+        figure: "iops".into(),
+        estimator: "The values of A and B are geometric means of their runs.".into(),
+        differences: vec![Difference {
+            job: "randread".into(),
+            option: "ioengine".into(),
+            a: Some("libaio".into()),
+            b: Some("io_uring".into()),
+        }],
+        sentence: effect::sentence(("libaio", "io_uring"), &effects, "iops", &[]),
         effects,
         runs,
         ..ComparisonResult::default()
