@@ -314,6 +314,12 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
         );
     }
     let nqn = matches.get_one::<String>("nqn").map_or(NQN, String::as_str);
+    if let Some(outside) = outside.filter(|_| !matches.contains_id("nqn")) {
+        output::warn(&[format!(
+            "other machines can reach {outside} under the NQN that every such target has by default ({NQN}): a host that uses \
+             two of them needs --nqn for each"
+        )]);
+    }
     let most = namespaces.len().max(32);
     calls.push(("nvmf_create_subsystem", json!({ "nqn": nqn, "allow_any_host": any, "max_namespaces": most })));
     let mut keys = serde_json::Map::new();

@@ -83,6 +83,11 @@ fn a_stock_kernel_finds_uses_and_checks_the_target() {
     let script = r#"
 says "subnqn: +$SUBSYSTEM" nvme discover $AT
 says "current discovery subsystem" nvme discover $AT
+# What connect-all finds by discovery it connects to; it asks for TLS only where discovery says so.
+try nvme connect-all $AT -k 20
+wait_for [ -b /dev/nvme0n1 ] || failed connect-all
+disconnect
+wait_for [ ! -e /dev/nvme0n1 ]
 connect -i 2
 says 'Plimsoll.* 100.66 +MB' nvme list
 says "nvme0 tcp traddr=10.0.2.2,trsvcid=[0-9]*.* live" nvme list-subsys
@@ -163,6 +168,73 @@ echo "all of it"
     });
     assert!(said.contains("all of it"), "{said}");
     target.end();
+}
+
+/// Linux with native multipath takes two targets that were started with the same words for two, even under one NQN: no
+/// block that it writes to one ever goes to the other.
+#[test]
+fn two_targets_with_defaults_are_never_one_disk() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let one = Served::one_line(directory, &["--mem", "16m"]);
+    let other = Served::one_line(directory, &["--mem", "16m"]);
+    let named = Served::one_line(directory, &["--mem", "16m", "--nqn", "nqn.2016-06.io.spdk:cnode2"]);
+    let script = r#"
+[ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || failed 'this kernel has no native multipath'
+OTHER="-t tcp -a 10.0.2.2 -s $OTHER_PORT" NAMED="-t tcp -a 10.0.2.2 -s $NAMED_PORT"
+disks() { cd /dev; echo $(ls -d nvme[0-9]n[0-9] nvme[0-9]n[0-9][0-9] 2> /dev/null | sort); cd /; }
+paths() { cd /sys/class/nvme-subsystem/nvme-subsys0; echo $(ls -d nvme[0-9] | sort); cd /; }
+uuid() { cat /sys/block/$1/uuid; }
+connect
+try nvme connect $OTHER -n $SUBSYSTEM -k 20
+# Both are controllers of one subsystem to Linux, because the NQN is the same; the namespaces are not one.
+wait_for [ "$(paths)" = 'nvme0 nvme1' ]
+wait_for sh -c "dmesg | grep -qE \"nvme1: IDs don't match for shared namespace 1|nvme1: ignoring nsid 1\""
+[ "$(disks)" = nvme0n1 ] || failed "disks: $(disks)"
+[ "$(ls -d /sys/class/nvme-subsystem/nvme-subsys0/nvme*/nvme*c*n1 | wc -l)" = 1 ] || failed 'a second path'
+verified --filename=/dev/nvme0n1 --rw=randwrite --bs=4k --size=4m --iodepth=8
+# Under another number, or another NQN, there are disks, each with one path.
+outside two
+wait_for sh -c 'ls /dev/nvme0n2'
+try nvme connect $NAMED -n nqn.2016-06.io.spdk:cnode2 -k 20
+wait_for sh -c 'ls /dev/nvme2n1'
+[ "$(disks)" = 'nvme0n1 nvme0n2 nvme2n1' ] || failed "disks: $(disks)"
+seen=$(for disk in $(disks); do uuid $disk; done | sort -u | wc -l)
+[ $seen = 3 ] || failed "$seen UUIDs of 3 disks"
+seed=0
+for disk in $(disks); do
+  seed=$((seed + 1))
+  fio --name=v --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --rw=randwrite --bs=4k --size=8m --iodepth=8 \
+    --randseed=$seed --verify_pattern=0x$seed$seed --filename=/dev/$disk > /tmp/fio$seed 2>&1 &
+  eval pid$seed=$!
+done
+for seed in 1 2 3; do eval wait \$pid$seed || { cat /tmp/fio$seed; failed "fio $seed"; }; done
+# And once more, now that all are written: what is on each is its own.
+seed=0
+for disk in $(disks); do
+  seed=$((seed + 1))
+  try fio --name=v --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --rw=randwrite --bs=4k --size=8m --iodepth=8 \
+    --randseed=$seed --verify_pattern=0x$seed$seed --filename=/dev/$disk --verify_only
+done
+echo "all of it"
+"#;
+    let ports = format!("OTHER_PORT={} NAMED_PORT={}\n{script}", other.port(), named.port());
+    let said = guest(directory, one.port(), &ports, |action| match action {
+        "two" => {
+            let device = ["bdev_malloc_create", "name=Malloc1", "num_blocks=4096", "block_size=4096"];
+            other.rpc(&device);
+            let namespace = ["namespace.bdev_name=Malloc1", "namespace.nsid=2"];
+            other.rpc(&[&["nvmf_subsystem_add_ns", &format!("nqn={NQN}")][..], &namespace].concat());
+        }
+        other => panic!("{other}"),
+    });
+    assert!(said.contains("all of it"), "{said}");
+    for target in [one, other, named] {
+        target.end();
+    }
 }
 
 /// A target that is killed while it writes, and started again: the host comes back, and not a block is lost or wrong, for

@@ -15,6 +15,7 @@ mod layout;
 pub mod auth;
 pub mod control;
 pub mod device;
+mod identity;
 pub mod initiator;
 pub mod pdu;
 pub mod spec;

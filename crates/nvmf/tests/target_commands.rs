@@ -278,7 +278,8 @@ fn connect_is_refused_for_the_right_reasons() {
     let open = || Host::open(served.address, false, false);
     assert_eq!(at(open().connect(0, 32, 0xffff, "nqn.2016-06.io.spdk:none", HOST)), (true, 256));
     assert_eq!(at(open().connect(0, 32, 5, NQN, HOST)), (true, 16));
-    assert_eq!(at(open().connect(1, 32, 0x7777, NQN, HOST)), (true, 16));
+    let unused = if admin.cntlid == 1 { 2 } else { 1 };
+    assert_eq!(at(open().connect(1, 32, unused, NQN, HOST)), (true, 16));
     assert_eq!(at(open().connect(65, 32, admin.cntlid, NQN, HOST)), (false, 42));
     assert_eq!(at(open().connect(1, 1, admin.cntlid, NQN, HOST)), (false, 44));
     assert_eq!(at(open().connect(1, 2000, admin.cntlid, NQN, HOST)), (false, 44));

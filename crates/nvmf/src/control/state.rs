@@ -136,6 +136,7 @@ impl Control {
     pub fn warnings(&self) -> Vec<String> {
         let mut state = self.lock();
         let mut warnings = std::mem::take(&mut state.warnings);
+        warnings.append(&mut state.target.take_warnings());
         let idle = std::mem::take(&mut state.without_effect);
         if !idle.is_empty() {
             warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));

@@ -22,6 +22,7 @@ pub(super) struct File {
     bytes: AtomicU64,
     direct: bool,
     read_only: bool,
+    identity: String,
 }
 
 /// How long a file may stay locked by a process that has been killed: its ring lets go of files, and of the writes that are
@@ -94,6 +95,7 @@ impl File {
                 at("")
             )));
         }
+        let identity = crate::identity::file(&file).map_err(|e| Error::system(at("cannot look at"), e))?;
         let device = File {
             path: path.to_path_buf(),
             file: Arc::new(file),
@@ -101,6 +103,7 @@ impl File {
             bytes: AtomicU64::new(0),
             direct,
             read_only,
+            identity,
         };
         device.rescan().map_err(|e| Error::system(at("cannot tell the size of"), e))?;
         if device.bytes() == 0 {
@@ -164,6 +167,10 @@ impl Device for File {
 
     fn read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(self.identity.clone())
     }
 
     fn direct(&self) -> bool {

@@ -115,6 +115,12 @@ pub trait Device: Send + Sync {
         true
     }
 
+    /// A text that tells its content from every other content of this machine, and stays the same as long as the content
+    /// is the same one. `None` for content that comes and goes with the device.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// Changes latencies; false if the device has none.
     fn set_latency(&self, _latency: Latency) -> bool {
         false

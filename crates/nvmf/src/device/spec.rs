@@ -10,7 +10,8 @@ pub struct DeviceSpec {
     /// Bytes per logical block: a power of two, 512 to 65536. `None` takes the lower device's, the file's own
     /// alignment for direct I/O, or else 512.
     pub block_bytes: Option<u32>,
-    /// 16 bytes that namespaces on it report as their UUID; `None` derives them from the name, so that a restart keeps them.
+    /// What namespaces on it report as their UUID. `None` gives it one: of files and block devices it follows from the
+    /// machine and the file, of stacked devices from the device below, and of null and memory devices it is random.
     pub uuid: Option<[u8; 16]>,
     /// What it is.
     pub kind: Kind,
@@ -71,6 +72,14 @@ impl Kind {
         match self {
             Kind::Delay { base, .. } | Kind::Slice { base, .. } | Kind::Faulty { base, .. } => Some(base),
             Kind::Null { .. } | Kind::Memory { .. } | Kind::File { .. } => None,
+        }
+    }
+
+    /// A text that tells what a stacked device makes of the device below from what any other would make of it.
+    pub(crate) fn layer(&self) -> String {
+        match self {
+            Kind::Slice { offset_bytes, bytes, .. } => format!("slice {offset_bytes} {bytes}"),
+            kind => kind.name().to_string(),
         }
     }
 

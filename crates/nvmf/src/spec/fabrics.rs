@@ -141,12 +141,9 @@ impl ConnectData {
         Nqn::from_field(&self.subnqn)
     }
 
-    /// The host's name.
-    ///
-    /// # Errors
-    /// It is none.
-    pub fn host(&self) -> Result<Nqn, NqnError> {
-        Nqn::from_field(&self.hostnqn)
+    /// The host's name as it gives it: see [`Nqn::of_peer`].
+    pub fn host(&self) -> Nqn {
+        Nqn::of_peer(&self.hostnqn)
     }
 }
 

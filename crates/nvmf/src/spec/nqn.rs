@@ -45,6 +45,21 @@ impl Nqn {
         }
     }
 
+    /// The name in a field that a host fills in: up to the first NUL, or to the end of the field. It may be empty, as that
+    /// of SPDK's perf, identify and reconnect, or have another form; bytes that are not UTF-8 are replaced.
+    pub fn of_peer(field: &[u8; 256]) -> Nqn {
+        let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len() - 1);
+        let text = String::from_utf8_lossy(&field[..end]);
+        // What is replaced gets longer: a name always fits into a field, and a NUL after it.
+        let most = (0..=text.len().min(255)).rev().find(|&bytes| text.is_char_boundary(bytes)).unwrap_or(0);
+        Nqn(text[..most].into())
+    }
+
+    /// Whether the name has the form that the standard lays down.
+    pub fn is_well_formed(&self) -> bool {
+        fault(&self.0).is_none()
+    }
+
     /// The name as structures have it.
     pub fn field(&self) -> [u8; 256] {
         let mut field = [0; 256];
@@ -166,6 +181,23 @@ mod tests {
         assert!(Nqn::from_field(&field).is_ok());
         (field[223], field[224]) = (b'a', 0);
         assert!(Nqn::from_field(&field).is_err());
+    }
+
+    #[test]
+    fn hosts_may_leave_their_name_out_or_give_one_of_another_form() {
+        let field = |text: &[u8]| {
+            let mut field = [0; 256];
+            field[..text.len()].copy_from_slice(text);
+            field
+        };
+        assert_eq!(Nqn::of_peer(&field(b"")).as_str(), "");
+        assert_eq!(Nqn::of_peer(&field(b"iqn.2016-06.io.spdk:host")).as_str(), "iqn.2016-06.io.spdk:host");
+        assert_eq!(Nqn::of_peer(&[b'a'; 256]).as_str(), "a".repeat(255));
+        assert!(!Nqn::of_peer(&[b'a'; 256]).is_well_formed());
+        let replaced = Nqn::of_peer(&[0xff; 256]);
+        assert_eq!(Nqn::of_peer(&replaced.field()), replaced);
+        let name = "nqn.2016-06.io.spdk:host";
+        assert!(Nqn::of_peer(&field(name.as_bytes())).is_well_formed());
     }
 
     #[test]

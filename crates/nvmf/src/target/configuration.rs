@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::controller::LAST_ID;
 use super::{DeviceInfo, Error, ErrorKind};
 use crate::device::{self, Device, DeviceSpec};
-use crate::spec::Nqn;
+use crate::identity::{self, Machine};
+use crate::spec::{NamespaceIds, Nqn};
 
 /// A subsystem to be created.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,18 +24,23 @@ pub struct SubsystemSpec {
     pub allow_any_host: bool,
     /// The highest namespace number, 1 to 1024.
     pub max_namespaces: u32,
+    /// Identifiers that controllers get, within 1 to 65519. `None` begins at a random one, so that two targets with the
+    /// same NQN hardly ever give the same one to a host (Linux refuses a second controller with it).
+    pub controller_ids: Option<(u16, u16)>,
 }
 
 impl SubsystemSpec {
-    /// The subsystem of that NQN with serial number `00000000000000000000`, model `Plimsoll`, room for 32 namespaces and no
-    /// host let in.
+    /// The subsystem of that NQN with a serial number that follows from this machine and the NQN, model `Plimsoll`, room
+    /// for 32 namespaces, any controller identifiers and no host let in.
     pub fn new(nqn: impl Into<String>) -> SubsystemSpec {
+        let nqn = nqn.into();
         SubsystemSpec {
-            nqn: nqn.into(),
-            serial: "00000000000000000000".to_string(),
+            serial: Machine::this().serial(&nqn),
+            nqn,
             model: "Plimsoll".to_string(),
             allow_any_host: false,
             max_namespaces: 32,
+            controller_ids: None,
         }
     }
 }
@@ -47,9 +54,9 @@ pub struct NamespaceSpec {
     pub device: String,
     /// Its UUID; `None` is the device's.
     pub uuid: Option<[u8; 16]>,
-    /// Its NGUID; `None` for none.
+    /// Its NGUID; `None` is one that follows from the UUID.
     pub nguid: Option<[u8; 16]>,
-    /// Its EUI-64; `None` for none.
+    /// Its EUI-64; `None` is one that follows from the UUID.
     pub eui64: Option<[u8; 8]>,
 }
 
@@ -57,6 +64,14 @@ impl NamespaceSpec {
     /// The device as the next free number.
     pub fn new(device: impl Into<String>) -> NamespaceSpec {
         NamespaceSpec { nsid: 0, device: device.into(), uuid: None, nguid: None, eui64: None }
+    }
+
+    /// All identities that hosts are given for the namespace, on a device with this UUID.
+    pub fn identities(&self, device_uuid: [u8; 16]) -> NamespaceIds {
+        let uuid = self.uuid.unwrap_or(device_uuid);
+        let nguid = self.nguid.unwrap_or_else(|| identity::nguid(&uuid));
+        let eui64 = self.eui64.unwrap_or_else(|| identity::eui64(&uuid));
+        NamespaceIds { uuid: Some(uuid), nguid: Some(nguid), eui64: Some(eui64) }
     }
 }
 
@@ -80,6 +95,12 @@ pub(super) struct Namespace {
     pub entry: Arc<DeviceEntry>,
     /// Its id in the pacers.
     pub drive: u32,
+}
+
+impl Namespace {
+    pub fn identities(&self) -> NamespaceIds {
+        self.spec.identities(self.entry.uuid)
+    }
 }
 
 #[derive(Clone)]
@@ -118,15 +139,6 @@ fn printable(what: &str, text: &str, longest: usize) -> Result<(), Error> {
         return Err(Error::invalid(format!("{what} {text:?}: give 1 to {longest} printable ASCII characters")));
     }
     Ok(())
-}
-
-/// The name-based UUID (version 3) of a device: the same after every restart.
-fn uuid_of(name: &str) -> [u8; 16] {
-    use md5::Digest as _;
-    let mut uuid: [u8; 16] = md5::Md5::digest(format!("plimsoll device {name}")).into();
-    uuid[6] = uuid[6] & 0x0f | 0x30;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    uuid
 }
 
 impl Configuration {
@@ -178,13 +190,42 @@ impl Configuration {
                     format!("device {name:?} belongs to {by}: two users would clash"),
                 ));
             }
-            base = Some(Arc::clone(&entry.device));
+            base = Some(entry);
         }
-        let device = device::create(&spec, base)?;
-        let uuid = spec.uuid.unwrap_or_else(|| uuid_of(&spec.name));
+        let device = device::create(&spec, base.map(|entry| Arc::clone(&entry.device)))?;
+        let uuid = self.uuid_of(&spec, &*device, base)?;
         let entry = Arc::new(DeviceEntry { uid: self.uid(), spec, device, uuid });
         self.devices.push(Arc::clone(&entry));
         Ok(self.device_info(&entry))
+    }
+
+    /// The UUID of a new device: the given one, or one that no other device has.
+    fn uuid_of(
+        &self,
+        spec: &DeviceSpec,
+        device: &dyn Device,
+        base: Option<&Arc<DeviceEntry>>,
+    ) -> Result<[u8; 16], Error> {
+        let taken_by = |uuid: &[u8; 16]| self.devices.iter().find(|entry| entry.uuid == *uuid);
+        if let Some(uuid) = spec.uuid {
+            return match taken_by(&uuid) {
+                Some(other) => Err(Error::new(
+                    ErrorKind::Exists,
+                    format!(
+                        "device {:?} has the UUID of device {:?}: give another one, or none",
+                        spec.name, other.spec.name
+                    ),
+                )),
+                None => Ok(uuid),
+            };
+        }
+        let uuid = match (base, device.identity()) {
+            (Some(base), _) => identity::derived_uuid(&base.uuid, &spec.kind.layer()),
+            (None, Some(content)) => Machine::this().uuid(&content),
+            (None, None) => identity::random_uuid(),
+        };
+        // One file may be served read-only under several names: hosts that see both must not take them for two paths.
+        Ok(if taken_by(&uuid).is_some() { identity::derived_uuid(&uuid, &spec.name) } else { uuid })
     }
 
     /// Deletes it and its namespaces; which they were, as (subsystem, nsid).
@@ -251,6 +292,13 @@ impl Configuration {
             let given = spec.max_namespaces;
             return Err(Error::invalid(format!("{given} namespaces at most: give 1 to {MAX_NAMESPACES}")));
         }
+        if let Some((first, last)) =
+            spec.controller_ids.filter(|(first, last)| *first == 0 || first > last || *last > LAST_ID)
+        {
+            return Err(Error::invalid(format!(
+                "controller identifiers {first} to {last}: give a range within 1 to {LAST_ID}"
+            )));
+        }
         let uid = self.uid();
         let (namespaces, listeners, hosts) = Default::default();
         self.subsystems.push(Subsystem { uid, nqn, spec, namespaces, listeners, hosts });
@@ -277,6 +325,17 @@ impl Configuration {
         }
         if self.is_namespace(&spec.device) {
             return Err(busy("another namespace"));
+        }
+        let identities = spec.identities(entry.uuid);
+        let all = self.subsystems.iter().flat_map(|subsystem| subsystem.namespaces.values());
+        if let Some(other) = all.into_iter().find(|other| shares_identity(&identities, &other.identities())) {
+            let (device, other) = (&spec.device, &other.spec.device);
+            return Err(Error::new(
+                ErrorKind::Exists,
+                format!(
+                    "the namespace on {device:?} would have the UUID, NGUID or EUI-64 of that on {other:?}: give others, or none"
+                ),
+            ));
         }
         let used = |drive: u32| {
             self.subsystems.iter().any(|s| s.namespaces.values().any(|namespace| namespace.drive == drive))
@@ -371,6 +430,11 @@ impl Configuration {
         self.generation += 1;
         Ok(())
     }
+}
+
+/// Whether hosts could take the two for one namespace.
+fn shares_identity(one: &NamespaceIds, other: &NamespaceIds) -> bool {
+    one.uuid == other.uuid || one.nguid == other.nguid || one.eui64 == other.eui64
 }
 
 fn slice_kind(spec: &DeviceSpec) -> bool {

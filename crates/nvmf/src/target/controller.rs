@@ -13,10 +13,10 @@ use crate::spec::property::{Configuration, ControllerStatus};
 use crate::spec::{AsyncEvent, Nqn, feature};
 
 /// Controller identifiers beyond this are reserved.
-const LAST_ID: u16 = 0xffef;
+pub(super) const LAST_ID: u16 = 0xffef;
 
 /// What a controller belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Service {
     Discovery,
     /// The subsystem's uid.
@@ -115,8 +115,10 @@ impl State {
 /// All controllers, and the hosts that they belong to.
 #[derive(Default)]
 pub(super) struct Controllers {
-    by_id: BTreeMap<u16, Arc<Controller>>,
-    last_id: u16,
+    /// By what they belong to and their identifier, which is one among those of a subsystem.
+    by_id: BTreeMap<(Service, u16), Arc<Controller>>,
+    /// The identifier that each service gave last.
+    last_ids: BTreeMap<Service, u16>,
     /// Hosts by tenant id, as long as the target runs.
     hosts: Vec<Host>,
     /// Connections of hosts that are let in without being listed.
@@ -131,6 +133,8 @@ struct Host {
 /// What a new controller is made from.
 pub(super) struct NewController {
     pub service: Service,
+    /// The identifiers to choose from; `None` for all, from a random one on.
+    pub ids: Option<(u16, u16)>,
     pub host_nqn: Nqn,
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
@@ -178,17 +182,16 @@ impl Controllers {
 
     /// A new controller under an id that is long unused; `None` when all ids are taken.
     pub fn create(&mut self, new: NewController) -> Option<Arc<Controller>> {
-        let mut id = self.last_id;
-        for _ in 0..LAST_ID {
-            id = id % LAST_ID + 1;
-            if !self.by_id.contains_key(&id) {
-                break;
-            }
-        }
-        if self.by_id.contains_key(&id) || id == 0 {
-            return None;
-        }
-        self.last_id = id;
+        let (first, last) = new.ids.unwrap_or((1, LAST_ID));
+        let before = self.last_ids.get(&new.service).copied().unwrap_or_else(|| match new.ids {
+            Some(_) => last, // the first one comes next
+            None => random_id(),
+        });
+        let next = |id: u16| if id >= last { first } else { id + 1 };
+        let candidates = std::iter::successors(Some(next(before)), |id| Some(next(*id)));
+        let mut candidates = candidates.take(usize::from(last - first) + 1);
+        let id = candidates.find(|id| !self.by_id.contains_key(&(new.service, *id)))?;
+        self.last_ids.insert(new.service, id);
         let state = State {
             configuration: Configuration(0),
             status: ControllerStatus::default(),
@@ -211,19 +214,71 @@ impl Controllers {
             seen_ms: AtomicU64::new(new.now_ns / 1_000_000),
             state: Mutex::new(state),
         });
-        self.by_id.insert(id, Arc::clone(&controller));
+        self.by_id.insert((controller.service, id), Arc::clone(&controller));
         Some(controller)
     }
 
-    pub fn get(&self, id: u16) -> Option<&Arc<Controller>> {
-        self.by_id.get(&id)
+    pub fn get(&self, service: Service, id: u16) -> Option<&Arc<Controller>> {
+        self.by_id.get(&(service, id))
     }
 
-    pub fn remove(&mut self, id: u16) {
-        self.by_id.remove(&id);
+    pub fn remove(&mut self, controller: &Controller) {
+        self.by_id.remove(&(controller.service, controller.id));
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Controller>> {
         self.by_id.values()
+    }
+}
+
+/// An identifier from all that there are: targets that start with different ones do not meet for a long time.
+fn random_id() -> u16 {
+    let random = crate::identity::random_uuid();
+    u16::from_le_bytes([random[0], random[1]]) % LAST_ID + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(service: Service, ids: Option<(u16, u16)>) -> NewController {
+        NewController {
+            service,
+            ids,
+            host_nqn: Nqn::of_host([1; 16]),
+            host_id: [1; 16],
+            peer: None,
+            keep_alive_ms: 0,
+            admin: Token { reactor: 0, index: 0, generation: 0 },
+            now_ns: 0,
+        }
+    }
+
+    #[test]
+    fn identifiers_go_around_and_are_one_among_those_of_a_subsystem() {
+        let mut all = Controllers::default();
+        let (one, other) = (Service::Subsystem(1), Service::Subsystem(2));
+        let ids: Vec<u16> = (0..3).filter_map(|_| all.create(new(one, Some((7, 9))))).map(|it| it.id).collect();
+        assert_eq!(ids, [7, 8, 9]);
+        assert!(all.create(new(one, Some((7, 9)))).is_none(), "all are taken");
+        assert_eq!(all.create(new(other, Some((7, 9)))).map(|it| it.id), Some(7));
+        let eight = Arc::clone(all.get(one, 8).expect("it is there"));
+        all.remove(&eight);
+        assert_eq!(all.create(new(one, Some((7, 9)))).map(|it| it.id), Some(8));
+    }
+
+    #[test]
+    fn targets_begin_at_identifiers_of_their_own_and_never_use_reserved_ones() {
+        let service = Service::Subsystem(1);
+        let mut firsts = BTreeSet::new();
+        for _ in 0..20 {
+            let mut controllers = Controllers::default();
+            // As if the random one was the last: the next goes around to 1.
+            firsts.insert(controllers.create(new(service, None)).expect("a controller").id);
+            controllers.last_ids.insert(service, LAST_ID);
+            assert_eq!(controllers.create(new(service, None)).map(|it| it.id), Some(1));
+        }
+        assert!(firsts.len() >= 18, "{firsts:?}");
+        assert!(firsts.iter().all(|id| (1..=LAST_ID).contains(id)));
     }
 }

@@ -44,7 +44,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         return Err((Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry(), 0));
     }
     let subsystem_nqn = data.subsystem().map_err(|_| Connect::invalid(true, Connect::AT_SUBNQN))?;
-    let host_nqn = data.host().map_err(|_| Connect::invalid(true, Connect::AT_HOSTNQN))?;
+    let host_nqn = data.host();
     let limits = core.shared.options.limits;
     let most = if asked.qid == 0 { ADMIN_ENTRIES } else { limits.queue_depth.into() };
     let entries = u32::from(asked.sqsize) + 1;
@@ -52,8 +52,8 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         return Err(Connect::invalid(false, Connect::AT_SQSIZE));
     }
     let mut is_listed = false;
-    let service = if subsystem_nqn.is_discovery() {
-        Service::Discovery
+    let (service, ids) = if subsystem_nqn.is_discovery() {
+        (Service::Discovery, None)
     } else {
         let configuration = Arc::clone(&core.configuration);
         let subsystem = configuration.subsystems.iter().find(|subsystem| subsystem.nqn == subsystem_nqn);
@@ -63,7 +63,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
         }
         is_listed = subsystem.hosts.contains(&host_nqn);
-        Service::Subsystem(subsystem.uid)
+        (Service::Subsystem(subsystem.uid), subsystem.spec.controller_ids)
     };
     if service == Service::Discovery && asked.qid != 0 {
         return Err(Connect::invalid(false, Connect::AT_QID));
@@ -85,6 +85,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         let is_dynamic = data.cntlid == DYNAMIC_CONTROLLER;
         let new = NewController {
             service,
+            ids,
             host_nqn: host_nqn.clone(),
             host_id: data.hostid,
             peer: conn.peer,
@@ -98,7 +99,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             false => Connect::invalid(true, Connect::AT_CNTLID),
         })
     } else {
-        match controllers.get(data.cntlid).filter(|controller| controller.service == service) {
+        match controllers.get(service, data.cntlid) {
             None => Err(Connect::invalid(true, Connect::AT_CNTLID)),
             Some(of_host) if of_host.host_nqn != host_nqn || of_host.host_id != data.hostid => {
                 Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0))
@@ -135,6 +136,9 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         conn.widen_send_buffer(core);
     }
     core.connected(asked.qid == 0, (service != Service::Discovery).then_some(tenant), host_nqn.as_str());
+    if !host_nqn.is_well_formed() {
+        shared.warn_of_host_name(&host_nqn, conn.peer);
+    }
     Ok(Connect::accepted(id, conn.exchange.is_some()))
 }
 

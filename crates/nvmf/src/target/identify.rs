@@ -7,9 +7,10 @@ use super::configuration::{Namespace, Subsystem};
 use super::controller::{Controller, Service};
 use super::core::Core;
 use super::logs;
+use crate::identity::Machine;
 use crate::spec::{
-    Command, DISCOVERY_NQN, Identify, IdentifyController, IdentifyNamespace, LbaFormat, NamespaceIds, Nqn, Status,
-    Text, cns, feature, namespace_list, oncs, property,
+    Command, DISCOVERY_NQN, Identify, IdentifyController, IdentifyNamespace, LbaFormat, Nqn, Status, Text, cns,
+    feature, namespace_list, oncs, property,
 };
 
 /// The structure that an Identify command asks for.
@@ -45,8 +46,7 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
         },
         cns::NAMESPACE_IDS => {
             let it = active(subsystem, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
-            let uuid = Some(it.spec.uuid.unwrap_or(it.entry.uuid));
-            Ok(NamespaceIds { eui64: it.spec.eui64, nguid: it.spec.nguid, uuid }.write().to_vec())
+            Ok(it.identities().write().to_vec())
         }
         // The NVM command set has nothing to add, and no limits below MDTS.
         cns::NAMESPACE_CSI if asked.csi == 0 => {
@@ -77,6 +77,7 @@ fn namespace(it: &Namespace) -> IdentifyNamespace {
     let device = &it.entry.device;
     let block = device.block_bytes();
     let blocks = device.bytes() / u64::from(block);
+    let identities = it.identities();
     IdentifyNamespace {
         nsze: blocks,
         ncap: blocks,
@@ -84,8 +85,8 @@ fn namespace(it: &Namespace) -> IdentifyNamespace {
         nmic: 1,
         dlfeat: 0b1001, // deallocated blocks read as zeros; Write Zeroes may deallocate
         nsattr: u8::from(device.read_only()),
-        nguid: it.spec.nguid.unwrap_or_default(),
-        eui64: it.spec.eui64.unwrap_or_default(),
+        nguid: identities.nguid.unwrap_or_default(),
+        eui64: identities.eui64.unwrap_or_default(),
         nvmcap: u128::from(blocks) * u128::from(block),
         lbaf: std::array::from_fn(|i| LbaFormat {
             lbads: if i == 0 { block.trailing_zeros() as u8 } else { 0 },
@@ -123,7 +124,7 @@ fn discovery_controller(core: &Core, controller: &Controller) -> Vec<u8> {
     let nqn: Result<Nqn, _> = DISCOVERY_NQN.parse();
     let Ok(nqn) = nqn else { return vec![0; 4096] };
     IdentifyController {
-        sn: Text::new("00000000000000000000"),
+        sn: Text::new(&Machine::this().serial(DISCOVERY_NQN)),
         mn: Text::new("Plimsoll discovery"),
         cntrltype: 2,
         oaes: feature::EVENT_DISCOVERY,

@@ -111,7 +111,9 @@ fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8>
             trtype: DiscoveryEntry::TCP,
             adrfam: DiscoveryEntry::address_family(ip),
             subtype,
-            treq: 1 << 2 | 0b10, // no secure channel needed; flow control can be disabled
+            // Flow control can be disabled. Nothing on secure channels, as nvmet: nvme-cli 2.3 takes "not required"
+            // for "required" and asks the kernel for TLS.
+            treq: 1 << 2,
             portid: address.port(),
             cntlid: 0xffff,
             asqsz: 32,

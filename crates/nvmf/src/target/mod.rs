@@ -35,7 +35,7 @@ mod reactor;
 mod stats;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub use stats::{
 };
 
 use crate::device::{DeviceSpec, Fault, Latency};
-use crate::spec::AsyncEvent;
+use crate::spec::{AsyncEvent, Nqn};
 use configuration::Configuration;
 use controller::{Controllers, Service};
 use mailbox::{Mailbox, Message};
@@ -81,6 +81,10 @@ struct Shared {
     connections: Vec<AtomicU32>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     started: Instant,
+    /// What a user should be told, until it is taken.
+    warnings: Mutex<Vec<String>>,
+    /// A host with an odd name has been let in, and the user has been told.
+    warned_of_host_name: AtomicBool,
     /// What `plimsoll top` looks at.
     board: Option<::live::Board>,
 }
@@ -96,6 +100,26 @@ impl Shared {
 
     fn authenticator(&self) -> Option<Arc<dyn Authenticator>> {
         self.authenticator.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says, once, that a host does without a name of the standard's form: limits and statistics take all hosts that give
+    /// the same name for one, and access lists cannot name them.
+    fn warn_of_host_name(&self, name: &Nqn, peer: Option<SocketAddr>) {
+        if self.warned_of_host_name.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let from = peer.map(|peer| format!(" at {}", peer.ip())).unwrap_or_default();
+        let what = match name.as_str() {
+            "" => "gives no name (HOSTNQN is empty)".to_string(),
+            name => format!("gives {name:?}, which is not an NVMe qualified name"),
+        };
+        self.warnings().push(format!(
+            "a host{from} {what}: let in as one of any hosts; --allow-host and keys need well-formed names; not told again"
+        ));
+    }
+
+    fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, reactor: u32, message: Message) {
@@ -193,6 +217,8 @@ impl Target {
             connections: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
             threads: Mutex::default(),
             started: Instant::now(),
+            warnings: Mutex::default(),
+            warned_of_host_name: AtomicBool::new(false),
             board: live::board(options.publish),
             options,
         });
@@ -505,6 +531,11 @@ impl Target {
     /// Who must authenticate, for connections from now on; `None` for nobody.
     pub fn set_authenticator(&self, authenticator: Option<Arc<dyn Authenticator>>) {
         *self.shared.authenticator.write().unwrap_or_else(PoisonError::into_inner) = authenticator;
+    }
+
+    /// What a user should be told since the last call, a line each.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.shared.warnings())
     }
 
     /// All counters now. Costs each reactor some microseconds.

@@ -471,7 +471,7 @@ impl Reactor {
             }
             return;
         }
-        controllers.remove(controller.id);
+        controllers.remove(&controller);
         controller.enabled.store(false, std::sync::atomic::Ordering::Release);
         for IoQueue { token: queue, .. } in std::mem::take(&mut state.queues).into_values() {
             shared.send(queue.reactor, Message::Close(queue));

@@ -12,7 +12,11 @@ use crate::device::{DeviceSpec, Effect, Fault, FaultOn, Kind as DeviceKind, Late
 use crate::target::{DeviceInfo, DeviceStats};
 
 const NAME: Param = Param::required("name", Kind::Text, "name of the device");
-const UUID: Param = Param::optional("uuid", Kind::Text, "derived from the name", "UUID of namespaces on it");
+const UUID: Param = Param::optional("uuid", Kind::Text, "random; save_config keeps it", "UUID of namespaces on it");
+const FILE_UUID: Param =
+    Param::optional("uuid", Kind::Text, "follows from the machine and the file", "UUID of namespaces on it");
+const STACKED_UUID: Param =
+    Param::optional("uuid", Kind::Text, "follows from that of the device below", "UUID of namespaces on it");
 const BLOCKS: Param = Param::required("num_blocks", U64, "capacity in blocks");
 const BLOCK_SIZE: Param = Param::required("block_size", U32, "bytes of a block: a power of two, 512 to 65536");
 const FILENAME: Param = Param::required("filename", Kind::Text, "path of a regular file or block device");
@@ -117,7 +121,7 @@ pub static METHODS: &[Method] = &[
             NAME,
             FILENAME,
             FILE_BLOCK_SIZE,
-            UUID,
+            FILE_UUID,
             CREATE_SIZE,
             Param::optional("readonly", Kind::Bool, "false", "refuse writes"),
             Param::ignored("fallocate", Kind::Bool, "deallocation punches holes where the file system can"),
@@ -132,7 +136,7 @@ pub static METHODS: &[Method] = &[
     method(
         "bdev_uring_create",
         "Create a device on a file or block device, through io_uring with O_DIRECT",
-        &[NAME, FILENAME, FILE_BLOCK_SIZE, UUID, CREATE_SIZE],
+        &[NAME, FILENAME, FILE_BLOCK_SIZE, FILE_UUID, CREATE_SIZE],
         "its name",
         |s, p| file_create(s, p, "bdev_uring_create"),
     ),
@@ -146,7 +150,7 @@ pub static METHODS: &[Method] = &[
         &[
             NAME,
             BASE,
-            UUID,
+            STACKED_UUID,
             Param::required("avg_read_latency", U64, "microseconds added to 99 reads of 100"),
             Param::required("p99_read_latency", U64, "microseconds added to one read of 100"),
             Param::required("avg_write_latency", U64, "microseconds added to 99 writes of 100"),
@@ -194,7 +198,7 @@ pub static METHODS: &[Method] = &[
     method(
         "bdev_error_create",
         "Create a device named EE_ and the one below, to inject errors into",
-        &[Param::required("base_name", Kind::Text, "the device below"), UUID],
+        &[Param::required("base_name", Kind::Text, "the device below"), STACKED_UUID],
         "true",
         error_create,
     ),
@@ -238,12 +242,17 @@ fn create(state: &mut State, method: &str, params: &Params, spec: DeviceSpec) ->
     if !["bdev_error_create", "bdev_split_create"].contains(&method) {
         given.insert("name".into(), json!(name));
     }
+    // Other devices come to theirs again by themselves; on another machine, to others.
+    if matches!(info.spec.kind, DeviceKind::Null { .. } | DeviceKind::Memory { .. }) {
+        given.insert("uuid".into(), json!(uuid_text(&info.uuid)));
+    }
     state.remember("bdev", method, given);
     Ok(info)
 }
 
 fn given_uuid(params: &Params) -> Result<Option<[u8; 16]>, RpcError> {
-    params.text_if("uuid").map(|text| uuid("uuid", text)).transpose()
+    let given = params.text_if("uuid").map(|text| uuid("uuid", text)).transpose()?;
+    Ok(given.filter(|uuid| *uuid != [0; 16])) // SPDK's way to say that there is none
 }
 
 fn no_metadata(params: &Params) -> Result<(), RpcError> {

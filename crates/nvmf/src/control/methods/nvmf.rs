@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Map, Value, json};
 
 use super::keyring::credentials;
-use super::{Method, hex, hex_text, method, refusal, uuid, uuid_text};
+use super::{Method, hex, hex_text, method, refusal, uuid_text};
 use crate::auth::Policy;
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::pacer;
@@ -50,8 +50,8 @@ const ADDRESS: &[Param] = &[
 const NAMESPACE: &[Param] = &[
     Param::required("bdev_name", Kind::Text, "name of the device"),
     Param::optional("nsid", U32, "the lowest that is free", "number of the namespace"),
-    Param::optional("nguid", Kind::Text, "none", "NGUID, 32 hexadecimal digits"),
-    Param::optional("eui64", Kind::Text, "none", "EUI-64, 16 hexadecimal digits"),
+    Param::optional("nguid", Kind::Text, "follows from the UUID", "NGUID, 32 hexadecimal digits"),
+    Param::optional("eui64", Kind::Text, "follows from the UUID", "EUI-64, 16 hexadecimal digits"),
     Param::optional("uuid", Kind::Text, "the device's", "UUID"),
     Param::ignored("anagrpid", U32, "there is one ANA group"),
     Param::ignored("no_auto_visible", Kind::Bool, "every host of the subsystem sees every namespace"),
@@ -153,7 +153,7 @@ pub static METHODS: &[Method] = &[
             Param::optional(
                 "serial_number",
                 Kind::Text,
-                "00000000000000000000",
+                "follows from this machine and the NQN",
                 "at most 20 printable ASCII characters",
             ),
             Param::optional("model_number", Kind::Text, "Plimsoll", "at most 40 printable ASCII characters"),
@@ -165,8 +165,8 @@ pub static METHODS: &[Method] = &[
             ),
             Param::optional("allow_any_host", Kind::Bool, "false", "let hosts in that are not listed"),
             Param::optional("ana_reporting", Kind::Bool, "false", "must be false: every path is optimized"),
-            Param::ignored("min_cntlid", U16, "controllers are numbered from 1"),
-            Param::ignored("max_cntlid", U16, "controllers are numbered from 1"),
+            Param::optional("min_cntlid", U16, "1", "the lowest identifier of a controller"),
+            Param::optional("max_cntlid", U16, "65519", "the highest identifier of a controller"),
             Param::ignored("max_discard_size_kib", U64, "ranges are as long as the command says"),
             Param::ignored("max_write_zeroes_size_kib", U64, "ranges are as long as the command says"),
             Param::optional("passthrough", Kind::Bool, "false", "must be false: commands are carried out here"),
@@ -408,6 +408,9 @@ fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
         spec.model = model.into();
     }
     spec.max_namespaces = params.u32_if("max_namespaces").filter(|most| *most > 0).unwrap_or(MAX_NAMESPACES);
+    let (first, last) = (params.number_if("min_cntlid").unwrap_or(1), params.number_if("max_cntlid").unwrap_or(65_519));
+    // All of them, as SPDK's configurations say it, leaves the choice of the first one here.
+    spec.controller_ids = Some((first as u16, last as u16)).filter(|ids| *ids != (1, 65_519));
     spec.allow_any_host = params.bool_if("allow_any_host").unwrap_or(false);
     state.target.create_subsystem(spec).map_err(refusal)?;
     state.remember("nvmf", "nvmf_create_subsystem", params.as_given().clone());
@@ -461,15 +464,11 @@ fn get_subsystems(state: &mut State, params: &Params) -> Outcome {
 fn describe(subsystem: &SubsystemInfo, devices: &[DeviceInfo]) -> Value {
     let namespace = |namespace: &NamespaceSpec| {
         let mut object = json!({ "nsid": namespace.nsid, "bdev_name": namespace.device, "name": namespace.device });
-        if let Some(nguid) = namespace.nguid {
-            object["nguid"] = json!(hex_text(&nguid));
-        }
-        if let Some(eui64) = namespace.eui64 {
-            object["eui64"] = json!(hex_text(&eui64));
-        }
-        let device = devices.iter().find(|device| device.spec.name == namespace.device);
-        if let Some(uuid) = namespace.uuid.or(device.map(|device| device.uuid)) {
-            object["uuid"] = json!(uuid_text(&uuid));
+        if let Some(device) = devices.iter().find(|device| device.spec.name == namespace.device) {
+            let identities = namespace.identities(device.uuid);
+            object["uuid"] = json!(identities.uuid.as_ref().map(uuid_text));
+            object["nguid"] = json!(identities.nguid.map(|nguid| hex_text(&nguid)));
+            object["eui64"] = json!(identities.eui64.map(|eui64| hex_text(&eui64)));
         }
         object
     };
@@ -483,6 +482,8 @@ fn describe(subsystem: &SubsystemInfo, devices: &[DeviceInfo]) -> Value {
         "serial_number": spec.serial,
         "model_number": spec.model,
         "max_namespaces": spec.max_namespaces,
+        "min_cntlid": spec.controller_ids.map_or(1, |(first, _)| first),
+        "max_cntlid": spec.controller_ids.map_or(65_519, |(_, last)| last),
         "namespaces": subsystem.namespaces.iter().map(namespace).collect::<Vec<_>>()
     })
 }
@@ -493,15 +494,21 @@ fn add_ns(state: &mut State, params: &Params) -> Outcome {
     let spec = NamespaceSpec {
         nsid: given.u32_if("nsid").unwrap_or(0),
         device: given.text("bdev_name").into(),
-        uuid: given.text_if("uuid").map(|text| uuid("uuid", text)).transpose()?,
-        nguid: given.text_if("nguid").map(|text| uuid("nguid", text)).transpose()?,
-        eui64: given.text_if("eui64").map(|text| hex("eui64", text)).transpose()?,
+        uuid: identity(&given, "uuid")?,
+        nguid: identity(&given, "nguid")?,
+        eui64: identity(&given, "eui64")?,
     };
     let nsid = state.target.add_namespace(nqn, spec).map_err(refusal)?;
     let mut params = params.as_given().clone();
     params["namespace"]["nsid"] = json!(nsid);
     state.remember("nvmf", "nvmf_subsystem_add_ns", params);
     Ok(json!(nsid))
+}
+
+/// An identity that the call gives; zeros are SPDK's way to say that there is none.
+fn identity<const BYTES: usize>(given: &Params, name: &str) -> Result<Option<[u8; BYTES]>, RpcError> {
+    let bytes = given.text_if(name).map(|text| hex(name, &text.replace('-', ""))).transpose()?;
+    Ok(bytes.filter(|bytes| *bytes != [0; BYTES]))
 }
 
 fn remove_ns(state: &mut State, params: &Params) -> Outcome {
