@@ -10,6 +10,7 @@ use crate::counted::Count;
 use crate::lane;
 use crate::node::{Node, NodeRef};
 use crate::process;
+use crate::proof;
 use crate::raw;
 use crate::reason::Reason;
 use crate::table::{self, Entry, Name};
@@ -29,7 +30,9 @@ pub struct Group {
     missing: AtomicU32,
     /// When, in `CLOCK_MONOTONIC` nanoseconds.
     attempt_at: AtomicU64,
-    /// The file on each lane; -1 where it is not open, which is always so for the own lane.
+    /// A private duplicate of the program's open file description ([`crate::proof`]); -1 without one.
+    witness: AtomicI32,
+    /// The file on each lane; -1 where it is not open, which is always so for the opened lane.
     files: [AtomicI32; LANES_MAX],
 }
 
@@ -43,6 +46,7 @@ static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
         flags: AtomicI32::new(0),
         missing: AtomicU32::new(0),
         attempt_at: AtomicU64::new(0),
+        witness: AtomicI32::new(-1),
         files: [const { AtomicI32::new(-1) }; LANES_MAX],
     }
 }; GROUPS];
@@ -108,6 +112,7 @@ impl GroupRef {
             group.ended.store(0, Relaxed);
             group.flags.store(opened.flags, Relaxed);
             group.missing.store(0, Relaxed);
+            group.witness.store(-1, Relaxed);
             group.files.iter().for_each(|file| file.store(-1, Relaxed));
             opened.node.get().descriptor(group.is_direct(), group.writes(), 1);
             group.count.publish(generation);
@@ -134,6 +139,17 @@ impl GroupRef {
             Entry::File(name) | Entry::Quiet(name) => GroupRef::acquire(name),
             _ => None,
         }
+    }
+
+    /// The group of a file descriptor, once the kernel has said that the number still means its file
+    /// ([`crate::proof`]). A number that does not is tracked no longer.
+    pub fn proven(fd: c_int) -> Option<GroupRef> {
+        let group = GroupRef::of(fd)?;
+        if proof::means(&group, fd) {
+            return Some(group);
+        }
+        proof::forget(&group, fd);
+        None
     }
 
     /// The reference that a table entry held, which is removed by the caller.
@@ -174,9 +190,9 @@ impl GroupRef {
         if !group.count.release() {
             return Ok(());
         }
-        let mut result = Ok(());
-        for file in &group.files {
-            let closed = group.close_file(file, self.name);
+        let mut result = self.unwatch();
+        for (lane, file) in group.files.iter().enumerate() {
+            let closed = group.close_file(lane, file, self.name);
             result = result.and(closed);
         }
         let node = group.node_ref();
@@ -189,7 +205,7 @@ impl GroupRef {
     /// Enters the file of a lane, which the group closes from now on. False if there is one already.
     pub fn adopt(&self, lane: usize, fd: c_int) -> bool {
         let Some(place) = self.files.get(lane) else { return false };
-        if table::put(fd, Entry::Lane(self.name)).is_err() {
+        if proof::mark(self.name, lane, fd).is_err() || !self.enter_private(fd) {
             return false;
         }
         place.compare_exchange(-1, fd, AcqRel, Acquire).is_ok() || {
@@ -199,7 +215,59 @@ impl GroupRef {
     }
 }
 
+impl GroupRef {
+    /// Keeps a private duplicate of the program's descriptor, by which [`crate::proof`] recognises its numbers.
+    ///
+    /// The duplicate shares the program's open file description. So what the kernel does at the last close (flock(2)
+    /// locks, leases, the space of a removed file) happens when the program's close is seen, or, after a close that no
+    /// hook sees, when the number is used again. A lock on the file gives the duplicate up first.
+    ///
+    /// # Errors
+    /// EMFILE: there are no numbers left.
+    pub fn watch(&self, fd: c_int) -> raw::Result<()> {
+        // Held until the duplicate is entered: see crate::others.
+        let reserved = process::HighNumbers::reserve();
+        let witness = reserved.duplicate(fd)?;
+        if !self.enter_private(witness) {
+            let _ = raw::close(witness);
+            return Err(libc::EMFILE);
+        }
+        self.witness.store(witness, Release);
+        Ok(())
+    }
+
+    /// Gives the private duplicate up: nothing of the file is spread any more.
+    ///
+    /// # Errors
+    /// What close(2) says of the program's file.
+    pub fn unwatch(&self) -> raw::Result<()> {
+        let witness = self.witness.swap(-1, AcqRel);
+        if witness < 0 || !table::remove(witness, Entry::Lane(self.name)) {
+            return Ok(()); // somebody has taken the number
+        }
+        // The number is the program's if the program has closed all that there was, and opened other files.
+        if proof::is_inode(witness, self.node().identity()) { raw::close(witness) } else { Ok(()) }
+    }
+
+    /// Enters a descriptor that the program does not know; false if its number is too high for the table.
+    fn enter_private(&self, fd: c_int) -> bool {
+        match table::put(fd, Entry::Lane(self.name)) {
+            Ok(before) => {
+                drop(GroupRef::held_by(before)); // closed where no hook saw it
+                true
+            }
+            Err(()) => false,
+        }
+    }
+}
+
 impl Group {
+    /// The private duplicate of the program's descriptor, if there is one.
+    #[inline]
+    pub fn witness(&self) -> Option<c_int> {
+        Some(self.witness.load(Acquire)).filter(|&witness| witness >= 0)
+    }
+
     /// The file.
     #[inline]
     pub fn node(&self) -> &'static Node {
@@ -272,8 +340,8 @@ impl Group {
         self.files.get(lane).map(|file| file.load(Acquire)).filter(|&fd| fd >= 0)
     }
 
-    /// Every lane it is open on beside the own one.
-    pub fn open_lanes(&self) -> impl Iterator<Item = (usize, c_int)> {
+    /// Every lane it is open on beside the opened one, as the table has it.
+    fn open_lanes(&self) -> impl Iterator<Item = (usize, c_int)> {
         (0..LANES_MAX).filter_map(|lane| Some((lane, self.file(lane)?)))
     }
 
@@ -316,16 +384,71 @@ impl Group {
         }
     }
 
-    fn close_file(&self, file: &AtomicI32, name: Name) -> raw::Result<()> {
+    fn close_file(&self, lane: usize, file: &AtomicI32, name: Name) -> raw::Result<()> {
         let fd = file.swap(-1, AcqRel);
-        // Whoever has taken the number from us (dup2 onto it) has removed the entry: it is not ours to close.
-        if fd >= 0 && table::remove(fd, Entry::Lane(name)) { raw::close(fd) } else { Ok(()) }
+        if fd < 0 {
+            return Ok(());
+        }
+        // Whoever has taken the number (by dup2, or after a close that no hook saw) has a file that is not the lane's.
+        let ours = proof::is_file_of_lane(name, lane, fd);
+        if table::remove(fd, Entry::Lane(name)) && ours { raw::close(fd) } else { Ok(()) }
     }
 
-    /// Forgets the file of a lane whose number somebody else has taken.
+    /// The descriptors that the program does not know: files of lanes, each with its lane, and the witness.
+    fn has_private(&self, name: Name, fd: c_int) -> bool {
+        match self.open_lanes().find(|&(_, file)| file == fd) {
+            Some((lane, _)) => proof::is_file_of_lane(name, lane, fd),
+            None => self.witness() == Some(fd) && proof::is_inode(fd, self.node().identity()),
+        }
+    }
+}
+
+impl GroupRef {
+    /// Whether a descriptor that was entered as private still is: not one that the program has put in its place.
+    pub fn owns(&self, fd: c_int) -> bool {
+        self.has_private(self.name, fd)
+    }
+
+    /// The files on the other lanes, each with its lane and proven to be the lane's. One that is not is forgotten.
+    pub fn proven_lanes(&self) -> impl Iterator<Item = (usize, c_int)> {
+        self.open_lanes().filter(|&(lane, file)| {
+            let holds = proof::is_file_of_lane(self.name, lane, file);
+            if !holds {
+                self.lose(file);
+            }
+            holds
+        })
+    }
+
+    /// Forgets a private descriptor whose number means another file, or is about to.
     pub fn lose(&self, fd: c_int) {
-        for file in &self.files {
+        let _ = table::remove(fd, Entry::Lane(self.name));
+        for file in self.files.iter().chain([&self.witness]) {
             let _ = file.compare_exchange(fd, -1, AcqRel, Acquire);
+        }
+    }
+}
+
+/// Whether the table's entry of a private descriptor is out of date: the program has closed it where no hook saw it, and
+/// opened something of its own under that number. Such an entry is removed.
+pub fn private_entry_is_stale(fd: c_int) -> bool {
+    let Entry::Lane(name) = table::get(fd) else { return false };
+    let Some(group) = GroupRef::acquire(name) else { return false };
+    if group.owns(fd) {
+        return false;
+    }
+    group.lose(fd);
+    true
+}
+
+/// Gives the private duplicates of all open files of a node up, before the program locks the file: a lock ends with the
+/// last descriptor of its open file description, and closing any descriptor of a file drops a process's POSIX locks.
+pub fn unwatch_all(node: NodeRef) {
+    for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
+        let Some(generation) = group.count.acquire_any() else { continue };
+        let group = GroupRef { name: Name { index: index as u32, generation } };
+        if group.node_ref() == node {
+            let _ = group.unwatch(); // the program's own close tells its errors
         }
     }
 }
@@ -333,9 +456,16 @@ impl Group {
 /// In a forked child: closes the lanes' files, which are copies, and forgets everything.
 pub fn forget_all() {
     for (fd, entry) in table::entries(0, c_int::MAX) {
+        // A copy: the parent's is not touched.
+        let private = match entry {
+            Entry::Lane(name) => {
+                GROUPS_OF_PROCESS.get(name.index as usize).is_none_or(|group| group.has_private(name, fd))
+            }
+            _ => false,
+        };
         table::take(fd);
-        if let Entry::Lane(_) = entry {
-            let _ = raw::close(fd); // a copy: the parent's is not touched
+        if private {
+            let _ = raw::close(fd);
         }
     }
     for group in GROUPS_OF_PROCESS.iter().filter(|group| group.count.in_use()) {

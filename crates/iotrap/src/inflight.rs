@@ -10,9 +10,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use lanes::Ticket;
-
 use crate::node::NodeRef;
+use crate::spread::Choice;
 use crate::table::Name;
 
 const RECORDS: usize = 16384;
@@ -26,10 +25,8 @@ pub const VECTORS: usize = 4;
 pub struct Record {
     /// Its file; the record holds a reference.
     pub group: Name,
-    /// What was counted.
-    pub ticket: Ticket,
-    /// The program's descriptor.
-    pub fd: c_int,
+    /// Where it went.
+    pub choice: Choice,
     /// Of the iocb.
     pub opcode: u16,
     /// Of the iocb.

@@ -12,7 +12,9 @@
 //! | a descriptor: nothing, a file of a pool, a lane's file | [`table`] |
 //! | an open file with its lanes, shared by `dup`ed descriptors | [`group`] |
 //! | a file (inode), shared by everything in the process that has it open | [`node`] |
-//! | opening on other lanes, proof, retries, syncing lanes | [`tracking`] |
+//! | whether a descriptor number still means what it was tracked for | [`proof`] |
+//! | opening on other lanes, whether they are one file, retries, syncing lanes | [`tracking`] |
+//! | descriptors and mappings of a file that no hook saw come | [`others`] |
 //! | the threads that do that on lanes which may not answer | [`opener`] |
 //! | which request may be spread, and where it goes | [`spread`], [`lane`] |
 //! | libaio: iocbs changed and put back, what is in flight, rings | [`window`], [`inflight`], [`context`] |
@@ -36,7 +38,9 @@ mod inflight;
 mod lane;
 mod node;
 mod opener;
+mod others;
 mod process;
+mod proof;
 mod raw;
 mod real;
 mod reason;

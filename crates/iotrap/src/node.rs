@@ -40,6 +40,8 @@ pub struct Node {
     in_flight: AtomicU32,
     /// A [`Reason::mark`]: why nothing of it is spread any more.
     ended: AtomicU8,
+    /// The program locks it, or did.
+    locked: AtomicBool,
 }
 
 static NODES_OF_PROCESS: [Node; NODES] = [const {
@@ -57,6 +59,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         lanes_wrote: AtomicBool::new(false),
         in_flight: AtomicU32::new(0),
         ended: AtomicU8::new(0),
+        locked: AtomicBool::new(false),
     }
 }; NODES];
 
@@ -82,11 +85,17 @@ impl NodeRef {
         &NODES_OF_PROCESS[self.0 as usize % NODES]
     }
 
+    /// One more reference, of somebody who holds one.
+    pub fn again(self) -> Option<NodeRef> {
+        self.get().count.acquire_any().map(|_| self)
+    }
+
     /// Gives the reference back.
     pub fn release(self) {
         let node = self.get();
         if node.count.release() {
             node.count.reset();
+            LIVE.fetch_sub(1, SeqCst);
         }
     }
 }
@@ -133,6 +142,8 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.lanes_wrote.store(false, Relaxed);
     node.in_flight.store(0, Relaxed);
     node.ended.store(0, Relaxed);
+    node.locked.store(false, Relaxed);
+    LIVE.fetch_add(1, SeqCst);
     node.count.publish(generation);
     // Another thread may have made one at the same moment. Both are visible now, so at least one of the two sees the
     // other; whoever does ends both: one file must not have two nodes that know different things and spread.
@@ -155,6 +166,16 @@ pub fn forget_all() {
     for node in NODES_OF_PROCESS.iter().filter(|node| node.count.in_use()) {
         node.count.reset();
     }
+    LIVE.store(0, SeqCst);
+}
+
+/// Nodes in use.
+static LIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Whether any file is known: a descriptor can only be one of them if so.
+#[inline]
+pub fn any() -> bool {
+    LIVE.load(SeqCst) != 0
 }
 
 impl Node {
@@ -171,6 +192,11 @@ impl Node {
         }
     }
 
+    /// The program is about to lock it. Whether that is the first time.
+    pub fn locks(&self) -> bool {
+        !self.locked.swap(true, SeqCst)
+    }
+
     /// How far the file certainly reaches, in bytes.
     #[inline]
     pub fn size(&self) -> u64 {
@@ -185,11 +211,20 @@ impl Node {
         }
     }
 
-    /// The size is what the own lane says now: after a truncation and the like.
+    /// The size is what the opened lane says now: after a truncation and the like. A descriptor of another file, whose
+    /// number has changed its meaning at this moment, says nothing.
     pub fn measure(&self, fd: c_int) {
-        if let Ok(stat) = raw::fstat(fd) {
+        if let Ok(stat) = raw::fstat(fd)
+            && (stat.st_dev, stat.st_ino) == self.identity()
+        {
             self.size.store(stat.st_size as u64, SeqCst);
         }
+    }
+
+    /// Device and inode number.
+    #[inline]
+    pub fn identity(&self) -> (u64, u64) {
+        (self.device.load(Relaxed), self.inode.load(Relaxed))
     }
 
     /// Somebody has said that the size is this now.

@@ -62,6 +62,32 @@ pub fn fstat(fd: c_int) -> Result<libc::stat> {
     check(result).map(|_| unsafe { stat.assume_init() })
 }
 
+/// Which file a descriptor is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// `st_dev`
+    pub device: u64,
+    /// `st_ino`
+    pub inode: u64,
+    /// `st_mode`, of which only the type is certain to be there.
+    pub mode: u32,
+}
+
+/// Device, inode number and type of an open file, from what the kernel knows without asking a server (statx(2)).
+pub fn identity(fd: c_int) -> Result<Identity> {
+    let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
+    let flags = arg(libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC);
+    let mask = (libc::STATX_INO | libc::STATX_TYPE) as usize;
+    // SAFETY: an empty NUL-terminated path and room for one statx.
+    let result =
+        unsafe { call(libc::SYS_statx, arg(fd), c"".as_ptr() as usize, flags, mask, room.as_mut_ptr() as usize, 0) };
+    check(result)?;
+    // SAFETY: zeroed, and filled on success: every bit pattern is a valid statx.
+    let found = unsafe { room.assume_init() };
+    let device = libc::makedev(found.stx_dev_major, found.stx_dev_minor);
+    Ok(Identity { device, inode: found.stx_ino, mode: found.stx_mode.into() })
+}
+
 /// stat(2) of a path relative to a directory; symbolic links are followed.
 ///
 /// # Safety
@@ -190,6 +216,12 @@ fn mask_signals(new: u64, before: &mut u64) {
 pub fn pid() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(libc::SYS_getpid, 0, 0, 0, 0, 0, 0) as u32 }
+}
+
+/// The calling thread, as the kernel counts threads.
+pub fn thread() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
 /// Lets somebody else run.

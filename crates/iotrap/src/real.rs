@@ -130,6 +130,37 @@ real! {
     fn fdopen(fd: c_int, mode: Text) -> File, else late!(fdopen(fd, mode): (c_int, Text) -> File, core::ptr::null_mut());
     fn fclose(file: File) -> c_int, else late!(fclose(file): (File) -> c_int, libc::EOF);
 
+    fn mkstemp(template: *mut c_char) -> c_int,
+        else late!(mkstemp(template): (*mut c_char) -> c_int, -1);
+    fn mkstemp64(template: *mut c_char) -> c_int,
+        else late!(mkstemp64(template): (*mut c_char) -> c_int, -1);
+    fn mkostemp(template: *mut c_char, flags: c_int) -> c_int,
+        else late!(mkostemp(template, flags): (*mut c_char, c_int) -> c_int, -1);
+    fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int,
+        else late!(mkostemp64(template, flags): (*mut c_char, c_int) -> c_int, -1);
+    fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int,
+        else late!(mkstemps(template, suffix): (*mut c_char, c_int) -> c_int, -1);
+    fn mkstemps64(template: *mut c_char, suffix: c_int) -> c_int,
+        else late!(mkstemps64(template, suffix): (*mut c_char, c_int) -> c_int, -1);
+    fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int,
+        else late!(mkostemps(template, suffix, flags): (*mut c_char, c_int, c_int) -> c_int, -1);
+    fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int,
+        else late!(mkostemps64(template, suffix, flags): (*mut c_char, c_int, c_int) -> c_int, -1);
+    fn tmpfile() -> File,
+        else late!(tmpfile(): () -> File, core::ptr::null_mut());
+    fn tmpfile64() -> File,
+        else late!(tmpfile64(): () -> File, core::ptr::null_mut());
+    fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_open_by_handle_at, mount as isize, handle, flags);
+    fn accept(socket: c_int, address: *mut c_void, length: *mut c_void) -> c_int,
+        else kernel!(libc::SYS_accept, socket as isize, address, length);
+    fn accept4(socket: c_int, address: *mut c_void, length: *mut c_void, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_accept4, socket as isize, address, length, flags);
+    fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize,
+        else kernel!(libc::SYS_recvmsg, socket as isize, message, flags);
+    fn recvmmsg(socket: c_int, messages: *mut libc::mmsghdr, count: u32, flags: c_int, timeout: *mut libc::timespec) -> c_int,
+        else kernel!(libc::SYS_recvmmsg, socket as isize, messages, count, flags, timeout);
+
     fn close(fd: c_int) -> c_int, else kernel!(libc::SYS_close, fd as isize);
 
     fn dup(fd: c_int) -> c_int, else kernel!(libc::SYS_dup, fd as isize);
@@ -213,6 +244,20 @@ real! {
         else late!(io_uring_wait_cqes(uring, found, count, timeout, mask): (*mut c_void, *mut c_void, u32, *mut c_void, *mut c_void) -> c_int, -libc::ENOSYS);
     fn io_uring_wait_cqe_timeout(uring: *mut c_void, found: *mut c_void, timeout: *mut c_void) -> c_int,
         else late!(io_uring_wait_cqe_timeout(uring, found, timeout): (*mut c_void, *mut c_void, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_submit_and_wait_min_timeout(uring: *mut c_void, found: *mut c_void, count: u32, timeout: *mut c_void, least: u32, mask: *mut c_void) -> c_int,
+        else late!(io_uring_submit_and_wait_min_timeout(uring, found, count, timeout, least, mask): (*mut c_void, *mut c_void, u32, *mut c_void, u32, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_submit_and_wait_reg(uring: *mut c_void, found: *mut c_void, count: u32, index: c_int) -> c_int,
+        else late!(io_uring_submit_and_wait_reg(uring, found, count, index): (*mut c_void, *mut c_void, u32, c_int) -> c_int, -libc::ENOSYS);
+    fn io_uring_wait_cqes_min_timeout(uring: *mut c_void, found: *mut c_void, count: u32, timeout: *mut c_void, least: u32, mask: *mut c_void) -> c_int,
+        else late!(io_uring_wait_cqes_min_timeout(uring, found, count, timeout, least, mask): (*mut c_void, *mut c_void, u32, *mut c_void, u32, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_register_files(uring: *mut c_void, files: *const c_int, count: u32) -> c_int,
+        else late!(io_uring_register_files(uring, files, count): (*mut c_void, *const c_int, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_register_files_tags(uring: *mut c_void, files: *const c_int, tags: *mut c_void, count: u32) -> c_int,
+        else late!(io_uring_register_files_tags(uring, files, tags, count): (*mut c_void, *const c_int, *mut c_void, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_register_files_update(uring: *mut c_void, from: u32, files: *const c_int, count: u32) -> c_int,
+        else late!(io_uring_register_files_update(uring, from, files, count): (*mut c_void, u32, *const c_int, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_register_files_update_tag(uring: *mut c_void, from: u32, files: *const c_int, tags: *mut c_void, count: u32) -> c_int,
+        else late!(io_uring_register_files_update_tag(uring, from, files, tags, count): (*mut c_void, u32, *const c_int, *mut c_void, u32) -> c_int, -libc::ENOSYS);
     fn io_uring_queue_exit(uring: *mut c_void) -> Nothing,
         else late!(io_uring_queue_exit(uring): (*mut c_void) -> Nothing, Nothing::default());
     fn aio_read(of: *mut libc::aiocb) -> c_int,

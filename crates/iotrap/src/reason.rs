@@ -53,6 +53,10 @@ reasons! {
     Stdio = "handed to stdio",
     /// Sticky.
     Flags = "its flags were changed by fcntl",
+    /// The proof of [`crate::proof`] failed.
+    Stale = "a descriptor number that was closed and opened again by calls that cannot be seen",
+    /// Found when the file was to be spread, or received.
+    Unseen = "a descriptor that the program was not seen to open (inherited, received, of libc or of io_uring)",
     /// A pool of one, or nothing else that works.
     Alone = "no other lane can be used",
     /// An error of open on the other lanes.

@@ -9,8 +9,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::group::GroupRef;
 use crate::hooks::libaio::{Event, Iocb, opcode};
+use crate::proof::Proofs;
 use crate::raw;
-use crate::spread::{self, Choice, Kind};
+use crate::spread::{self, Choice, Chosen, Kind};
 use crate::table::{self, Entry};
 use crate::trace;
 
@@ -81,12 +82,14 @@ pub unsafe fn transfer(fd: c_int, kind: Kind, buffer: *mut c_void, count: usize,
     crate::hooks::rw::cancellation_point();
     let group = GroupRef::of(fd)?;
     let part = usize::try_from(group.pool()?.config.split_bytes?).ok()?;
-    if count <= part || !group.is_direct() || spread::may_leave(&group, fd, kind, offset, count as u64).is_err() {
+    let mut proofs = Proofs::none();
+    let mut leaves = || spread::may_leave(&group, fd, kind, offset, count as u64, &mut proofs).is_ok();
+    if count <= part || !group.is_direct() || !leaves() {
         return None;
     }
     trace::transfers(fd, &group, kind, offset, count as u64);
     // SAFETY: the caller's.
-    unsafe { in_parts(&group, fd, kind, buffer, count, offset, part) }
+    unsafe { in_parts(&group, fd, kind, buffer, count, offset, part, &mut proofs) }
 }
 
 #[derive(Clone, Copy)]
@@ -101,6 +104,7 @@ struct Part {
 /// # Safety
 /// As pread(2) or pwrite(2).
 #[inline(never)]
+#[allow(clippy::too_many_arguments, reason = "a transfer, how it is cut, and what is known of its descriptor")]
 unsafe fn in_parts(
     group: &GroupRef,
     fd: c_int,
@@ -109,6 +113,7 @@ unsafe fn in_parts(
     count: usize,
     offset: i64,
     part: usize,
+    proofs: &mut Proofs,
 ) -> Option<isize> {
     let context = Context::take()?;
     let size = part.max(count.div_ceil(PARTS)).next_multiple_of(ALIGNMENT);
@@ -125,8 +130,10 @@ unsafe fn in_parts(
         }
         let length = size.min(count - from);
         let at = offset.saturating_add(from as i64);
-        let choice = spread::choose(group, fd, kind, at, length as u64, now_ns)
-            .unwrap_or_else(|| spread::own(group, pool, length as u64, now_ns));
+        let choice = match spread::choose(group, fd, kind, at, length as u64, now_ns, proofs) {
+            Chosen::To(choice) => choice,
+            Chosen::Full | Chosen::Stale => spread::own(group, pool, length as u64, now_ns),
+        };
         iocb.opcode = if kind == Kind::Read { opcode::PREAD } else { opcode::PWRITE };
         iocb.file = choice.file.unwrap_or(fd);
         iocb.buffer = buffer.wrapping_byte_add(from).expose_provenance() as u64;
@@ -198,10 +205,10 @@ unsafe fn settle(
     let (at, from) = (offset.saturating_add(part.from as i64), buffer.wrapping_byte_add(part.from));
     // SAFETY: the caller's, a part of it.
     let carry = |file: c_int| unsafe { raw::transfer(number, file, from, part.count, at) };
-    let Choice { ticket, file } = part.choice;
+    let file = part.choice.file;
     let result = if submitted { part.result } else { carry(file.unwrap_or(fd)) };
     if file.is_some() {
         group.node().lane_ends();
     }
-    spread::settle(group, fd, kind, at, part.count as u64, (ticket, file), result, carry)
+    spread::settle(group, fd, kind, at, part.count as u64, &part.choice, result, carry)
 }

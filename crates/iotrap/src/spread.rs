@@ -21,6 +21,7 @@ use live::Op;
 
 use crate::group::GroupRef;
 use crate::lane::Pool;
+use crate::proof::Proofs;
 use crate::raw;
 use crate::reason::Reason;
 use crate::tracking;
@@ -35,6 +36,29 @@ pub struct Choice {
     pub ticket: Ticket,
     /// The lane's file; None for the program's own descriptor.
     pub file: Option<c_int>,
+    /// The program's descriptor was proven to mean the file, so that what becomes of the request says how far the file
+    /// reaches.
+    pub proven: bool,
+}
+
+/// The answer to the question where a request goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Chosen {
+    /// There.
+    To(Choice),
+    /// Every lane's window is full. To wait, or to say so, is up to the caller.
+    Full,
+    /// The descriptor means another file than it did: the request is not the library's business.
+    Stale,
+}
+
+/// Why a request stays on the opened lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stays {
+    /// For this reason.
+    For(Reason),
+    /// The descriptor means another file than it did.
+    Stale,
 }
 
 /// Read or write.
@@ -56,11 +80,8 @@ impl Kind {
     }
 }
 
-/// Whether a request of this kind may leave its own lane.
-///
-/// # Errors
-/// Why not.
-pub fn may_leave(group: &GroupRef, fd: c_int, kind: Kind, offset: i64, bytes: u64) -> Result<(), Reason> {
+/// Whether a request of this kind may leave the opened lane, by what is known: nothing is asked of the kernel.
+fn would_leave(group: &GroupRef, kind: Kind, offset: i64, bytes: u64) -> Result<(), Reason> {
     if let Some(reason) = group.ended() {
         return Err(reason);
     }
@@ -75,57 +96,102 @@ pub fn may_leave(group: &GroupRef, fd: c_int, kind: Kind, offset: i64, bytes: u6
         }
     }
     match kind {
-        Kind::Read if !within => return Err(Reason::BeyondSize),
-        Kind::Read if !group.is_direct() && node.was_written() => return Err(Reason::Written),
-        Kind::Write if !group.is_direct() => return Err(Reason::Buffered),
-        Kind::Write if !within => return Err(Reason::Extends),
-        Kind::Write if node.is_cached() => return Err(Reason::Cached),
-        // Dirty pages of this lane are older than nothing: the server has to have them first.
-        _ if group.is_direct() && node.write_out(fd).is_err() => return Err(Reason::Writer),
-        Kind::Read | Kind::Write => {}
+        Kind::Read if !within => Err(Reason::BeyondSize),
+        Kind::Read if !group.is_direct() && node.was_written() => Err(Reason::Written),
+        Kind::Write if !group.is_direct() => Err(Reason::Buffered),
+        Kind::Write if !within => Err(Reason::Extends),
+        Kind::Write if node.is_cached() => Err(Reason::Cached),
+        Kind::Read | Kind::Write => Ok(()),
+    }
+}
+
+/// Whether a request of this kind may leave the opened lane. The descriptor is proven to mean the file, and what the
+/// page cache holds of it is written out.
+///
+/// # Errors
+/// Why not.
+pub fn may_leave(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    proofs: &mut Proofs,
+) -> Result<(), Stays> {
+    let would = would_leave(group, kind, offset, bytes);
+    // How far the file reaches is learnt from such requests, if it is the file.
+    let learns = matches!(would, Err(Reason::BeyondSize | Reason::Extends));
+    if (would.is_ok() || learns) && !proofs.hold(group, fd) {
+        return Err(Stays::Stale);
+    }
+    would.map_err(Stays::For)?;
+    // Dirty pages of the opened lane come before what other lanes are given: the server has to have them first.
+    if group.is_direct() && group.node().write_out(fd).is_err() {
+        return Err(Stays::For(Reason::Writer));
     }
     Ok(())
 }
 
-/// A lane for a request, counted there. None: every window is full, and to wait is up to the caller.
-pub fn choose(group: &GroupRef, fd: c_int, kind: Kind, offset: i64, bytes: u64, now_ns: u64) -> Option<Choice> {
-    let pool = group.pool()?;
-    if let Err(reason) = may_leave(group, fd, kind, offset, bytes) {
-        reason.count();
-        return Some(own(group, pool, bytes, now_ns));
+/// A lane for a request, counted there.
+pub fn choose(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    now_ns: u64,
+    proofs: &mut Proofs,
+) -> Chosen {
+    let Some(pool) = group.pool() else { return Chosen::Stale };
+    let stays = |proven| Chosen::To(Choice { proven, ..own(group, pool, bytes, now_ns) });
+    match may_leave(group, fd, kind, offset, bytes, proofs) {
+        Ok(()) => {}
+        Err(Stays::Stale) => return Chosen::Stale,
+        Err(Stays::For(reason)) => {
+            reason.count();
+            return stays(matches!(reason, Reason::BeyondSize | Reason::Extends));
+        }
     }
     tracking::maintain(group, pool, fd, now_ns);
     let usable = group.usable();
     if usable.count_ones() < 2 {
         Reason::Alone.count();
-        return Some(own(group, pool, bytes, now_ns));
+        return stays(true);
     }
     let ticket = match pool.admit(bytes, usable, now_ns) {
         Ok(ticket) => ticket,
-        Err(Refusal::Full) => return None,
+        Err(Refusal::Full) => return Chosen::Full,
         Err(Refusal::NoneInService) => {
             Reason::Alone.count();
-            return Some(own(group, pool, bytes, now_ns));
+            return stays(true);
         }
     };
-    let Some(file) = group.file(ticket.lane) else { return Some(Choice { ticket, file: None }) };
+    let Some(file) = group.file(ticket.lane) else {
+        return Chosen::To(Choice { ticket, file: None, proven: true });
+    };
+    if !proofs.hold_lane(group, ticket.lane, file) {
+        Reason::Stale.count();
+        group.miss(ticket.lane, tracking::again_at(pool, now_ns));
+        pool.cancel(ticket, now_ns);
+        return stays(true);
+    }
     let node = group.node();
     node.lane_begins();
-    // Whoever ends spreading says so first and then waits for what is in flight: one of us sees the other.
+    // Whoever ends spreading says so first and then waits for what is in flight: one of the two sees the other.
     if group.ended().is_some() || (kind == Kind::Write && node.is_cached()) {
         node.lane_ends();
         pool.cancel(ticket, now_ns);
-        return Some(own(group, pool, bytes, now_ns));
+        return stays(true);
     }
     if kind == Kind::Write {
         node.lane_write(ticket.lane);
     }
-    Some(Choice { ticket, file: Some(file) })
+    Chosen::To(Choice { ticket, file: Some(file), proven: true })
 }
 
-/// The own lane, counted.
+/// The opened lane, counted. Nothing is proven.
 pub fn own(group: &GroupRef, pool: &Pool, bytes: u64, now_ns: u64) -> Choice {
-    Choice { ticket: pool.begin(group.own(), bytes, now_ns), file: None }
+    Choice { ticket: pool.begin(group.own(), bytes, now_ns), file: None, proven: false }
 }
 
 /// Undoes a choice of which nothing has reached the kernel.
@@ -168,14 +234,16 @@ pub fn is_lane_fault(group: &GroupRef, lane: usize, result: i64) -> bool {
 }
 
 /// Counts the end of a request: `result` is bytes or `-errno`.
-pub fn finish(group: &GroupRef, ticket: Ticket, kind: Kind, offset: i64, result: i64, fault: bool, now_ns: u64) {
+pub fn finish(group: &GroupRef, choice: &Choice, kind: Kind, offset: i64, result: i64, fault: bool, now_ns: u64) {
+    let ticket = choice.ticket;
     let Some(pool) = group.pool() else { return };
     pool.end(ticket, kind.op(), result, fault, now_ns);
     if fault && ticket.lane != group.own() {
         group.miss(ticket.lane, tracking::again_at(pool, now_ns));
     }
-    // Only the own lane knows where the file ends.
-    if ticket.lane == group.own()
+    // Only the opened lane knows where the file ends.
+    if choice.proven
+        && ticket.lane == group.own()
         && let (Ok(done @ 1..), Ok(offset)) = (u64::try_from(result), u64::try_from(offset))
     {
         group.node().reaches(offset.saturating_add(done));
@@ -198,11 +266,11 @@ pub fn synchronous(
     let mut now_ns = raw::now_ns();
     let mut waits = 0;
     let choice = loop {
-        match choose(group, fd, kind, offset, bytes, now_ns) {
-            Some(choice) => break choice,
+        match choose(group, fd, kind, offset, bytes, now_ns, &mut Proofs::none()) {
+            Chosen::To(choice) => break choice,
+            Chosen::Stale => return carry(fd),
             // The window of every lane is full: its own completions open it.
-            None if group.pool().is_none() => return carry(fd),
-            None => {
+            Chosen::Full => {
                 if waits == 0 {
                     Reason::Window.count();
                 }
@@ -212,12 +280,11 @@ pub fn synchronous(
             }
         }
     };
-    let Choice { ticket, file } = choice;
-    let result = carry(file.unwrap_or(fd));
-    if file.is_some() {
+    let result = carry(choice.file.unwrap_or(fd));
+    if choice.file.is_some() {
         group.node().lane_ends();
     }
-    settle(group, fd, kind, offset, bytes, (ticket, file), result, carry)
+    settle(group, fd, kind, offset, bytes, &choice, result, carry)
 }
 
 /// Counts the end of a synchronous request, after doing it elsewhere where that is due; the result that the program
@@ -229,10 +296,11 @@ pub fn settle(
     kind: Kind,
     offset: i64,
     bytes: u64,
-    (ticket, file): (Ticket, Option<c_int>),
+    choice: &Choice,
     mut result: isize,
     carry: impl Fn(c_int) -> isize,
 ) -> isize {
+    let Choice { ticket, file, .. } = *choice;
     let mut fault = is_lane_fault(group, ticket.lane, result as i64);
     if kind == Kind::Read {
         if fault {
@@ -241,7 +309,7 @@ pub fn settle(
             // An error that the other lanes give as well is the file's.
             fault = other.is_some_and(|other| other >= 0);
             result = other.filter(|&other| other >= 0).unwrap_or(failed);
-            finish(group, ticket, kind, offset, failed as i64, fault, raw::now_ns());
+            finish(group, choice, kind, offset, failed as i64, fault, raw::now_ns());
             return result;
         }
         if let (Some(file), Ok(got)) = (file, u64::try_from(result))
@@ -255,7 +323,7 @@ pub fn settle(
     } else if fault && result == -libc::EBADF as isize && file.is_some() {
         result = carry(fd);
     }
-    finish(group, ticket, kind, offset, result as i64, fault, raw::now_ns());
+    finish(group, choice, kind, offset, result as i64, fault, raw::now_ns());
     result
 }
 
@@ -265,7 +333,7 @@ pub fn elsewhere(group: &GroupRef, fd: c_int, failed: usize, carry: impl Fn(c_in
     let pool = group.pool()?;
     let now_ns = raw::now_ns();
     let healthy = |lane: usize| pool.traffic.load(lane, now_ns).is_some_and(|load| load.state == lanes::State::Healthy);
-    let others = group.open_lanes().filter(|&(lane, _)| lane != failed && healthy(lane)).map(|(_, file)| file);
+    let others = group.proven_lanes().filter(|&(lane, _)| lane != failed && healthy(lane)).map(|(_, file)| file);
     let own = (failed != group.own() && fd >= 0).then_some(fd);
     for file in others.chain(own) {
         let result = carry(file);

@@ -11,12 +11,17 @@ use crate::group::{GroupRef, Opened};
 use crate::lane::{self, Pool};
 use crate::node::{self, NodeRef};
 use crate::opener::{self, Errand, Refusal, Rest};
+use crate::others;
 use crate::process;
 use crate::raw;
 use crate::reason::Reason;
 use crate::spread::SMALL_BYTES;
 use crate::stats;
 use crate::table::{self, Entry};
+
+/// A flag by which a lane's file is recognised from the moment on that it is open (F_GETFL): it means nothing to a
+/// regular file, and nobody else opens one with it.
+pub const LANES_FLAG: c_int = libc::O_ASYNC;
 
 /// When a lane on which a file could not be opened, or does not work, is tried again.
 pub fn again_at(pool: &Pool, now_ns: u64) -> u64 {
@@ -25,8 +30,17 @@ pub fn again_at(pool: &Pool, now_ns: u64) -> u64 {
 
 /// The program has opened something as `fd`: enters it if it is a regular file of a pool.
 pub fn opened(fd: c_int, flags: c_int) {
-    // Whatever the number was, it was closed where we could not see it.
-    drop(GroupRef::held_by(table::take(fd)));
+    enter_opened(fd, flags, None);
+}
+
+/// The program has opened something as `fd` for whoever uses it where no hook sees it: entered likewise, and not spread.
+pub fn opened_for_others(fd: c_int, flags: c_int, reason: Reason) {
+    enter_opened(fd, flags, Some(reason));
+}
+
+fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
+    // Whatever the number was, it was closed where no hook saw it.
+    drop(GroupRef::held_by(take_of_program(fd)));
     if !lane::active() || flags & libc::O_PATH != 0 || !process::is_own() {
         return;
     }
@@ -35,7 +49,8 @@ pub fn opened(fd: c_int, flags: c_int) {
         return;
     }
     let mut room = [0u8; 4096];
-    let Some(place) = raw::path_of(fd, &mut room).and_then(lane::find) else { return };
+    let Some(path) = raw::path_of(fd, &mut room) else { return };
+    let Some(place) = lane::find(path) else { return };
     let Some(pool) = lane::pool(place.pool) else { return };
     stats::begin();
     let Some(node) = node::find_or_make(&stat) else {
@@ -66,16 +81,41 @@ pub fn opened(fd: c_int, flags: c_int) {
     if group.writes() && known.is_fuse() && !pool.config.strict_o_direct {
         known.end(Reason::Held);
     }
-    match why_not(&group, pool, flags) {
+    match stays.or_else(|| why_not(&group, pool, flags)) {
         Some(reason) => group.end(reason),
         None => {
             if group.is_direct() {
                 known.soil(); // another program may have left dirty pages: written out before the first read
             }
-            open_lanes(&group, pool, fd, (u32::MAX, None), Some(place), Manner::Opening);
+            others::look_for(&group, fd, path);
+            match known.ended() {
+                Some(reason) => group.end(reason),
+                None if group.watch(fd).is_err() => group.end(Reason::Limit),
+                None => {
+                    open_lanes(&group, pool, fd, (u32::MAX, None), Some(place), Manner::Opening);
+                }
+            }
         }
     }
     enter(fd, group);
+}
+
+/// Removes what a number meant that the program has been given for something new.
+pub fn take_of_program(fd: c_int) -> Entry {
+    // A private descriptor of that number is gone, or the kernel would not have given it.
+    if let Entry::Lane(name) = table::get(fd)
+        && let Some(group) = GroupRef::acquire(name)
+    {
+        group.lose(fd);
+    }
+    table::take(fd)
+}
+
+/// Pool and lane of an open file, by the path that it has now.
+pub fn place_of(fd: c_int) -> Option<(usize, usize)> {
+    let mut room = [0u8; 4096];
+    let place = raw::path_of(fd, &mut room).and_then(lane::find)?;
+    Some((place.pool, place.lane))
 }
 
 /// Enters a descriptor for a group.
@@ -165,7 +205,8 @@ fn open_lanes(
     let flags = group.flags()
         & (libc::O_ACCMODE | libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIME | libc::O_NONBLOCK)
         | libc::O_NOFOLLOW
-        | libc::O_NOCTTY;
+        | libc::O_NOCTTY
+        | LANES_FLAG;
     let mut sent = 0u32;
     for at in all {
         let now_ns = raw::now_ns();
@@ -323,8 +364,10 @@ fn join(group: &GroupRef, at: usize, file: c_int) -> Result<(), Reason> {
         return Ok(());
     }
     // There was a file already: the new one takes its number over, in one step, whoever may be using it.
-    let result = match group.file(at) {
-        Some(before) => {
+    let before = group.proven_lanes().find(|&(lane, _)| lane == at);
+    let result = match before {
+        None if group.adopt(at, file) => return Ok(()), // the number of the one before has come to mean another file
+        Some((_, before)) => {
             // SAFETY: integers only; both descriptors are ours.
             let replaced = unsafe {
                 raw::call(libc::SYS_dup3, raw::arg(file), raw::arg(before), libc::O_CLOEXEC as usize, 0, 0, 0)
@@ -363,19 +406,21 @@ fn attempt(group: &GroupRef, pool: &Pool, fd: c_int, due: u32, now_ns: u64) {
     }
 }
 
-/// The node of an open file, if it is known: for calls on descriptors that are not entered.
+/// The node of an open file, if it is known; the caller releases it.
 pub fn node_of_file(fd: c_int) -> Option<NodeRef> {
-    let stat = raw::fstat(fd).ok()?;
-    node::find(stat.st_dev, stat.st_ino)
+    if !node::any() {
+        return None;
+    }
+    let found = raw::identity(fd).ok()?;
+    node::find(found.device, found.inode)
 }
 
-/// The same, and a new one if it is a file of a pool; the caller keeps the reference.
+/// The node of an open file, made if it is a file of a pool and not known; the caller keeps the reference.
 pub fn node_of_pool_file(fd: c_int) -> Option<NodeRef> {
-    let stat = raw::fstat(fd).ok().filter(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG)?;
-    node::find(stat.st_dev, stat.st_ino).or_else(|| {
-        let mut room = [0u8; 4096];
-        raw::path_of(fd, &mut room).and_then(lane::find)?;
-        node::find_or_make(&stat)
+    let found = raw::identity(fd).ok().filter(|found| found.mode & libc::S_IFMT == libc::S_IFREG)?;
+    node::find(found.device, found.inode).or_else(|| {
+        place_of(fd)?;
+        node::find_or_make(&raw::fstat(fd).ok()?)
     })
 }
 
@@ -389,14 +434,14 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
         if at == group.own() {
             continue; // written through another descriptor, for which this is a lane: the caller syncs it
         }
-        if group.file(at).is_none()
+        if group.proven_lanes().all(|(lane, _)| lane != at)
             && let Some(pool) = group.pool()
         {
             // It was written through another descriptor of the program.
             open_lanes(group, pool, fd, (1 << at, None), None, Manner::Needed);
         }
-        let synced = match group.file(at) {
-            Some(file) => raw::sync(file, data_only),
+        let synced = match group.proven_lanes().find(|&(lane, _)| lane == at) {
+            Some((_, file)) => raw::sync(file, data_only),
             None => Err(libc::EIO), // what cannot be synced is not durable
         };
         result = result.and(synced);

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_uint};
 
 use crate::async_io;
 use crate::errno;
+use crate::group::{self, GroupRef};
 use crate::process;
 use crate::raw;
 use crate::real;
@@ -19,27 +20,29 @@ use crate::tracking;
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     async_io::settle(fd);
+    // SAFETY: the contract of close(2), which the program keeps.
+    let real = || unsafe { real::close(fd) };
     match table::get(fd) {
-        // SAFETY: the caller's.
-        Entry::Nothing => unsafe { real::close(fd) },
-        Entry::Lane(_) if process::is_own() => {
+        Entry::Nothing => real(),
+        _ if !process::is_own() => real(),
+        Entry::Lane(_) if group::private_entry_is_stale(fd) => real(),
+        Entry::Lane(_) => {
             // The program has never been given this number.
             errno::set(libc::EBADF);
             -1
         }
-        // SAFETY: the caller's.
-        _ if !process::is_own() => unsafe { real::close(fd) },
-        _ => {
+        Entry::File(_) | Entry::Quiet(_) => {
             trace::closed(fd);
-            // What this lane shows to others has to be what the lanes have written.
-            if let Some(group) = crate::group::GroupRef::of(fd) {
+            let known = {
                 let _errno = errno::kept();
-                group.node().revalidate(fd);
-            }
+                GroupRef::proven(fd)
+            };
+            let Some(group) = known else { return real() };
+            // What this lane shows to others has to be what the lanes have written.
+            group.node().revalidate(fd);
+            drop(group);
             let entry = table::take(fd);
-            // SAFETY: the caller's.
-            let result = unsafe { real::close(fd) };
-            merge(result, tracking::closed(entry))
+            merge(real(), tracking::closed(entry))
         }
     }
 }
@@ -67,7 +70,14 @@ pub unsafe fn before_stream(file: *mut libc::FILE) -> Entry {
     // SAFETY: the caller's: an open stream.
     let fd = unsafe { libc::fileno(file) };
     async_io::settle(fd);
-    if table::get(fd) == Entry::Nothing || !process::is_own() { Entry::Nothing } else { table::take(fd) }
+    if table::get(fd) == Entry::Nothing || !process::is_own() {
+        return Entry::Nothing;
+    }
+    drop(GroupRef::proven(fd)); // a number that means another file is forgotten
+    match table::get(fd) {
+        Entry::File(_) | Entry::Quiet(_) => table::take(fd),
+        Entry::Lane(_) | Entry::Nothing => Entry::Nothing,
+    }
 }
 
 /// fclose(3).
@@ -129,12 +139,15 @@ pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
     let from = c_int::try_from(first).unwrap_or(c_int::MAX);
     let (mut from, mut result) = (from, 0);
     for (fd, entry) in table::entries(from, limit) {
-        if let Entry::Lane(_) = entry {
+        if let Entry::Lane(_) = entry
+            && !group::private_entry_is_stale(fd)
+        {
             if fd > from {
                 result = first_error(result, bare_range(from as c_uint, fd as c_uint - 1, flags));
             }
             from = fd + 1;
         } else if flags & CLOEXEC == 0 {
+            drop(GroupRef::proven(fd)); // a number that means another file is forgotten
             let entry = table::take(fd);
             // Closed here and now, so that nobody gets the number while the entry is gone and the lanes still open.
             let _ = raw::close(fd);

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use crate::errno;
-use crate::group::GroupRef;
+use crate::group::{self, GroupRef};
 use crate::process;
 use crate::raw;
 use crate::real;
@@ -20,7 +20,7 @@ fn share(old: c_int, new: c_int) -> c_int {
     if process::is_own() {
         let _errno = errno::kept();
         drop(GroupRef::held_by(table::take(new)));
-        if let Some(group) = GroupRef::of(old) {
+        if let Some(group) = GroupRef::proven(old) {
             tracking::enter(new, group);
             trace::duplicated(old, new);
         }
@@ -36,6 +36,7 @@ fn share(old: c_int, new: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     if let Entry::Lane(_) = table::get(fd)
         && process::is_own()
+        && !group::private_entry_is_stale(fd)
     {
         errno::set(libc::EBADF);
         return -1;
@@ -78,13 +79,14 @@ fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
         errno::set(libc::EBUSY);
         return -1;
     }
-    if let Entry::Lane(name) = table::get(to) {
+    if let Entry::Lane(name) = table::get(to)
+        && !group::private_entry_is_stale(to)
+    {
         // The program takes a number that it believes to be free. The lane is given up, once nobody uses it.
         if let Some(group) = GroupRef::acquire(name) {
             let _errno = errno::kept();
             group.node().end(Reason::Limit);
             group.node().drain();
-            let _ = table::remove(to, Entry::Lane(name));
             group.lose(to);
         }
     }
@@ -149,7 +151,7 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
 const FOLLOWED: c_int = libc::O_NONBLOCK | libc::O_NDELAY | libc::O_NOATIME;
 
 fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
-    let Some(group) = GroupRef::of(fd) else { return real() };
+    let Some(group) = GroupRef::proven(fd) else { return real() };
     let settable = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | FOLLOWED;
     let errno_before = errno::get();
     let before = raw::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
@@ -165,8 +167,8 @@ fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
     errno::set(errno_before);
     let result = real();
     if result >= 0 && group.ended().is_none() {
-        for (_, file) in group.open_lanes() {
-            if raw::fcntl(file, libc::F_SETFL, flags as usize).is_err() {
+        for (_, file) in group.proven_lanes() {
+            if raw::fcntl(file, libc::F_SETFL, (flags | tracking::LANES_FLAG) as usize).is_err() {
                 group.end(Reason::Flags);
             }
         }

@@ -12,9 +12,10 @@ use crate::context::{self, Context};
 use crate::group::GroupRef;
 use crate::inflight::{self, Record, Taken, VECTORS};
 use crate::lane;
+use crate::proof::Proofs;
 use crate::raw;
 use crate::reason::Reason;
-use crate::spread::{self, Kind};
+use crate::spread::{self, Chosen, Kind};
 use crate::table::{self, Entry};
 use crate::trace;
 use crate::tracking;
@@ -285,6 +286,7 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
     let spreads = registered.is_some_and(|(place, found)| found.may_be_spread(place));
     let mut window = if spreads { Window::claim(context) } else { None };
     let mut prepared = [Prepared::Plain; window::MOST];
+    let mut proofs = Proofs::none();
     let now_ns = raw::now_ns();
     let mut ready = 0;
     let mut stopped = None;
@@ -296,7 +298,7 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
             continue; // the kernel's EFAULT
         }
         // SAFETY: the caller's: an iocb.
-        match unsafe { prepare(registered, window.as_mut(), iocb, ready > 0, now_ns) } {
+        match unsafe { prepare(registered, window.as_mut(), iocb, ready > 0, now_ns, &mut proofs) } {
             Ok(done) => *slot = done,
             Err(why) => {
                 stopped = Some(why);
@@ -370,6 +372,7 @@ unsafe fn prepare(
     iocb: *mut Iocb,
     begun: bool,
     now_ns: u64,
+    proofs: &mut Proofs,
 ) -> Result<Prepared, Stop> {
     // SAFETY: the caller's.
     let request = unsafe { iocb.read() };
@@ -384,6 +387,7 @@ unsafe fn prepare(
         opcode::PWRITE => (Kind::Write, false),
         opcode::PREADV => (Kind::Read, true),
         opcode::PWRITEV => (Kind::Write, true),
+        opcode::FSYNC | opcode::FDSYNC if !proofs.hold(&group, fd) => return Ok(Prepared::Plain),
         opcode::FSYNC | opcode::FDSYNC => {
             // The kernel syncs the own lane. What other lanes were given and have acknowledged is synced before.
             let synced = tracking::sync_lanes(&group, fd, request.opcode == opcode::FDSYNC);
@@ -421,14 +425,15 @@ unsafe fn prepare(
         && let Some(window) = &window
         && window.has_room()
     {
-        match spread::choose(&group, fd, kind, request.offset, bytes, now_ns) {
-            Some(choice) => choice,
-            // Every lane's window is full. The program has requests to wait for, and EAGAIN is how it is told.
-            None if begun || found.has_records() => {
+        match spread::choose(&group, fd, kind, request.offset, bytes, now_ns, proofs) {
+            Chosen::To(choice) => choice,
+            Chosen::Stale => return Ok(Prepared::Plain),
+            // The program has requests to wait for, and EAGAIN is how it is told.
+            Chosen::Full if begun || found.has_records() => {
                 Reason::Window.count();
                 return Err(Stop::Failed(libc::EAGAIN));
             }
-            None => spread::own(&group, pool, bytes, now_ns),
+            Chosen::Full => spread::own(&group, pool, bytes, now_ns),
         }
     } else {
         if plain_flags { Reason::Ring } else { Reason::Flagged }.count();
@@ -436,8 +441,7 @@ unsafe fn prepare(
     };
     let record = Record {
         group: group.name(),
-        ticket: choice.ticket,
-        fd,
+        choice,
         opcode: request.opcode,
         flags: request.flags,
         bytes,
@@ -496,10 +500,11 @@ fn undo(taken: Taken, refused: bool, now_ns: u64) {
     if let Some(node) = taken.counted_in {
         node.get().lane_ends();
     }
-    let ticket = taken.record.ticket;
+    let choice = taken.record.choice;
+    let ticket = choice.ticket;
     if refused && ticket.lane != group.own() {
         let kind = kind_of(taken.record.opcode);
-        spread::finish(&group, ticket, kind, taken.record.offset, -i64::from(libc::EBADF), true, now_ns);
+        spread::finish(&group, &choice, kind, taken.record.offset, -i64::from(libc::EBADF), true, now_ns);
     } else if let Some(pool) = group.pool() {
         pool.cancel(ticket, now_ns);
     }
@@ -656,8 +661,8 @@ fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
         node.get().lane_ends();
     }
     let kind = kind_of(record.opcode);
-    let mut fault = spread::is_lane_fault(&group, record.ticket.lane, event.res);
-    let short = event.res >= 0 && (event.res as u64) < record.bytes && record.ticket.lane != group.own();
+    let mut fault = spread::is_lane_fault(&group, record.choice.ticket.lane, event.res);
+    let short = event.res >= 0 && (event.res as u64) < record.bytes && record.choice.ticket.lane != group.own();
     let counted = event.res;
     let mut done = Retired::AsItCame;
     if kind == Kind::Read && (fault || short) {
@@ -672,7 +677,7 @@ fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
             }
         }
     }
-    spread::finish(&group, record.ticket, kind, record.offset, counted, fault, now_ns);
+    spread::finish(&group, &record.choice, kind, record.offset, counted, fault, now_ns);
     done
 }
 
@@ -689,33 +694,17 @@ fn again(group: &GroupRef, record: &Record, short: bool) -> Option<isize> {
             raw::transfer_vectors(libc::SYS_preadv2, fd, record.vectors.as_ptr(), count, record.offset, record.flags)
         }
     };
-    // The program may close its descriptor while the request is in flight, and the number may be another file's. A
-    // duplicate of it is certainly ours if the table still says so after it was made: closing removes it there first.
-    let own = if record.ticket.lane == group.own() || group.node().ended().is_some() {
-        None // (closing a duplicate would drop the program's locks)
-    } else {
-        raw::fcntl(record.fd, libc::F_DUPFD_CLOEXEC, 0).ok()
-    };
-    let own = match own {
-        Some(own) if matches!(table::get(record.fd), Entry::File(name) if name == record.group) => Some(own),
-        Some(other) => {
-            let _ = raw::close(other);
-            None
-        }
-        None => None,
-    };
-    let result = if short {
-        if let Some(file) = group.file(record.ticket.lane) {
+    // The program may close its descriptor while the request is in flight; the witness is the opened lane's file for
+    // as long as the record has the group.
+    let own = group.witness().filter(|_| record.choice.ticket.lane != group.own()).unwrap_or(-1);
+    if short {
+        if let Some(file) = group.file(record.choice.ticket.lane) {
             raw::revalidate(file);
         }
-        own.map(carry)
+        (own >= 0).then(|| carry(own))
     } else {
-        spread::elsewhere(group, own.unwrap_or(-1), record.ticket.lane, carry)
-    };
-    if let Some(own) = own {
-        let _ = raw::close(own);
+        spread::elsewhere(group, own, record.choice.ticket.lane, carry)
     }
-    result
 }
 
 /// An event that the program takes from the ring by itself: nothing can be done about what is in it.
@@ -727,6 +716,6 @@ pub fn retire_unseen(place: usize, found: &Context, event: &Event) {
         node.get().lane_ends();
     }
     let kind = kind_of(taken.record.opcode);
-    let fault = spread::is_lane_fault(&group, taken.record.ticket.lane, event.res);
-    spread::finish(&group, taken.record.ticket, kind, taken.record.offset, event.res, fault, raw::now_ns());
+    let fault = spread::is_lane_fault(&group, taken.record.choice.ticket.lane, event.res);
+    spread::finish(&group, &taken.record.choice, kind, taken.record.offset, event.res, fault, raw::now_ns());
 }

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use crate::errno;
-use crate::group::GroupRef;
+use crate::group::{self, GroupRef};
 use crate::lane;
 use crate::node::NodeRef;
 use crate::real;
@@ -21,11 +21,14 @@ pub fn before(fd: c_int) {
         // What other lanes are doing comes before the lock; what they have written is what its holder sees.
         node.get().drain();
         node.get().revalidate(fd);
+        if node.get().locks() {
+            group::unwatch_all(node);
+        }
     };
-    match GroupRef::of(fd) {
+    match GroupRef::proven(fd) {
         Some(group) => end(group.node_ref()),
-        // Opened where we do not see it, by stdio: from now on the file is known, and stays so, because we would not
-        // see it closed either; a descriptor of ours that came and went would drop the lock.
+        // Opened where no hook sees it, by stdio: from now on the file is known, and stays so, because its close would
+        // not be seen either; a descriptor of the library that came and went would drop the lock.
         None => {
             if let Some(node) = tracking::node_of_pool_file(fd) {
                 end(node);

@@ -1,40 +1,41 @@
-//! mmap: memory that is the page cache of one lane. It ends spreading.
+//! mmap: memory that is the page cache of one lane. A file that is mapped is not spread. Mappings that live on when the
+//! file has been closed are found when it is opened again ([`crate::others`]).
 
 use core::ffi::{c_int, c_void};
 
 use crate::errno;
-use crate::group::GroupRef;
 use crate::lane;
 use crate::real;
 use crate::reason::Reason;
-use crate::table::{self, Entry};
 use crate::tracking;
 
-/// A file is about to be mapped.
-pub fn before(fd: c_int, protection: c_int, flags: c_int) {
+/// A file is about to be mapped, or has been: nothing of it is spread, whatever descriptor it is mapped through.
+///
+/// Asked before and after the call. Before, so that what lanes are doing is done when the program looks at the memory;
+/// after, because another thread may open the file in between: that thread looks for mappings, and one of the two sees
+/// the other.
+pub fn around<T>(fd: c_int, protection: c_int, flags: c_int, map: impl FnOnce() -> T) -> T {
     if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !lane::active() {
-        return;
+        return map();
     }
     let writes = flags & libc::MAP_TYPE != libc::MAP_PRIVATE && protection & libc::PROT_WRITE != 0;
+    end(fd, writes);
+    let result = map();
+    end(fd, writes);
+    result
+}
+
+fn end(fd: c_int, writes: bool) {
+    let Some(known) = tracking::node_of_file(fd) else { return };
     let _errno = errno::kept();
-    if table::get(fd) == Entry::Nothing {
-        // A descriptor that stdio or somebody else has opened: what is written through it matters.
-        if writes && let Some(node) = tracking::node_of_file(fd) {
-            node.get().end(Reason::Mapped);
-            node.get().drain();
-            node.release();
-        }
-        return;
+    let node = known.get();
+    node.end(Reason::Mapped);
+    node.drain();
+    node.revalidate(fd);
+    if writes {
+        node.soil();
     }
-    if let Some(group) = GroupRef::of(fd) {
-        let node = group.node();
-        node.end(Reason::Mapped);
-        node.drain();
-        node.revalidate(fd);
-        if writes {
-            node.soil();
-        }
-    }
+    known.release();
 }
 
 macro_rules! maps {
@@ -53,9 +54,10 @@ macro_rules! maps {
                 fd: c_int,
                 offset: i64,
             ) -> *mut c_void {
-                before(fd, protection, flags);
-                // SAFETY: the caller's.
-                unsafe { real::$name(address, length, protection, flags, fd, offset) }
+                around(fd, protection, flags, || {
+                    // SAFETY: the contract of mmap(2), which the program keeps.
+                    unsafe { real::$name(address, length, protection, flags, fd, offset) }
+                })
             }
         )*
     };

@@ -13,6 +13,7 @@ pub mod lock;
 pub mod map;
 pub mod open;
 pub mod posix_aio;
+pub mod receive;
 pub mod rw;
 pub mod size;
 pub mod sync;

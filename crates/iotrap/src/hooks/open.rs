@@ -1,12 +1,13 @@
 //! open and its kin: the real call first, then the other lanes. stdio's: what it writes is written through the page
 //! cache where nobody sees it.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 
 use crate::errno;
 use crate::group::GroupRef;
 use crate::lane;
 use crate::node;
+use crate::others;
 use crate::raw;
 use crate::real;
 use crate::reason::Reason;
@@ -79,6 +80,69 @@ opens! {
     __openat64_2(at: c_int, path: Path, flags: c_int) at at, of path, with flags;
 }
 
+/// open_by_handle_at(2).
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int {
+    // SAFETY: the contract of open_by_handle_at(2), which the program keeps.
+    after(unsafe { real::open_by_handle_at(mount, handle, flags) }, flags)
+}
+
+/// The functions that make a file of a new name: their flags beside O_RDWR.
+macro_rules! temporaries {
+    ($($name:ident($($argument:ident: $type:ty),*) with $flags:expr;)*) => {
+        $(
+            /// The function of that name of mkstemp(3).
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the contract of mkstemp(3), which the program keeps.
+                let fd = unsafe { real::$name($($argument),*) };
+                after(fd, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | $flags)
+            }
+        )*
+    };
+}
+
+temporaries! {
+    mkstemp(template: *mut c_char) with 0;
+    mkstemp64(template: *mut c_char) with 0;
+    mkostemp(template: *mut c_char, flags: c_int) with flags;
+    mkostemp64(template: *mut c_char, flags: c_int) with flags;
+    mkstemps(template: *mut c_char, suffix: c_int) with 0;
+    mkstemps64(template: *mut c_char, suffix: c_int) with 0;
+    mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) with flags;
+    mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) with flags;
+}
+
+macro_rules! temporary_streams {
+    ($($name:ident)*) => {
+        $(
+            /// tmpfile(3): a file that has no name.
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name() -> File {
+                // SAFETY: a function without arguments.
+                let file = unsafe { real::$name() };
+                if !file.is_null() {
+                    let _errno = errno::kept();
+                    // SAFETY: stdio has just made it.
+                    others::is_new(unsafe { libc::fileno(file) });
+                }
+                file
+            }
+        )*
+    };
+}
+
+temporary_streams! { tmpfile tmpfile64 }
+
 /// openat2(2), which libc has no function for.
 ///
 /// # Safety
@@ -103,14 +167,12 @@ fn after_stdio(file: File, mode: Path) -> File {
     let fd = unsafe { libc::fileno(file) };
     // SAFETY: fopen has read the mode: NUL-terminated.
     let mode = unsafe { core::ffi::CStr::from_ptr(mode) }.to_bytes();
-    let reads_only = mode.first() == Some(&b'r') && !mode.contains(&b'+');
-    if reads_only {
-        // What was there before was closed where we could not see it.
-        drop(GroupRef::held_by(crate::table::take(fd)));
+    // Known from here on, so that whoever opens the file besides finds out.
+    if mode.first() == Some(&b'r') && !mode.contains(&b'+') {
+        tracking::opened_for_others(fd, libc::O_RDONLY, Reason::Stdio);
         return file;
     }
-    // Known from here on, so that whoever opens the file besides finds out.
-    tracking::opened(fd, libc::O_RDWR);
+    tracking::opened_for_others(fd, libc::O_RDWR, Reason::Stdio);
     if let Some(group) = GroupRef::of(fd) {
         group.node().end(Reason::Stdio);
         group.node().drain();
@@ -168,7 +230,7 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: Path) -> File {
     // SAFETY: the caller's.
     let file = unsafe { real::fdopen(fd, mode) };
     if !file.is_null()
-        && let Some(group) = GroupRef::of(fd)
+        && let Some(group) = GroupRef::proven(fd)
     {
         let _errno = errno::kept();
         group.node().end(Reason::Stdio);

@@ -18,10 +18,11 @@ use libc::aiocb;
 use crate::errno;
 use crate::group::GroupRef;
 use crate::process;
+use crate::proof::{self, Proofs};
 use crate::raw;
 use crate::real;
 use crate::reason::Reason;
-use crate::spread::{self, Choice, Kind};
+use crate::spread::{self, Choice, Chosen, Kind};
 use crate::table::{self, Entry, Name};
 use crate::trace;
 use crate::tracking;
@@ -196,12 +197,8 @@ impl Found {
                 // SAFETY: the buffer is the request's until the program has been told of its end.
                 let carry = |file: c_int| unsafe { raw::transfer(number, file, buffer, count, offset) };
                 // The program may have closed its descriptor; the number may be another file's by now.
-                let own = match table::get(fd) {
-                    Entry::File(name) | Entry::Quiet(name) if name == group.name() => fd,
-                    _ => -1,
-                };
-                let ends = (choice.ticket, choice.file);
-                spread::settle(&group, own, kind, offset, count as u64, ends, result as isize, carry) as i64
+                let own = if proof::means(&group, fd) { fd } else { -1 };
+                spread::settle(&group, own, kind, offset, count as u64, &choice, result as isize, carry) as i64
             }
         };
         core::mem::forget(group); // the record's, until it is freed
@@ -270,9 +267,10 @@ unsafe fn begin(of: *mut aiocb, kind: Kind) -> Option<Begun> {
         return None;
     }
     let now_ns = raw::now_ns();
-    let choice = match spread::choose(&group, fd, kind, offset, bytes, now_ns) {
-        Some(choice) => choice,
-        None => spread::own(&group, group.pool()?, bytes, now_ns),
+    let choice = match spread::choose(&group, fd, kind, offset, bytes, now_ns, &mut Proofs::none()) {
+        Chosen::To(choice) => choice,
+        Chosen::Full => spread::own(&group, group.pool()?, bytes, now_ns),
+        Chosen::Stale => return None,
     };
     // SAFETY: the caller's: a valid aiocb.
     let begun = unsafe { enter(of, &group, fd, choice.file.unwrap_or(fd), What::Transfer { kind, choice }) };
@@ -383,7 +381,10 @@ both! {
         // SAFETY: the caller's: null or valid.
         let Some(fd) = (unsafe { of.as_ref() }).map(|cb| cb.aio_fildes) else { return sync(of) };
         let valid = operation == libc::O_SYNC || operation == libc::O_DSYNC;
-        let Some(group) = GroupRef::of(fd).filter(|_| valid) else { return sync(of) };
+        if !valid {
+            return sync(of);
+        }
+        let Some(group) = GroupRef::proven(fd) else { return sync(of) };
         let errno_before = errno::get();
         process::notice_fork();
         trace::synced(fd, operation == libc::O_DSYNC);

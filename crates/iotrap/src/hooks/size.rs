@@ -17,7 +17,7 @@ fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
     if table::get(fd) == Entry::Nothing {
         return change();
     }
-    let Some(group) = GroupRef::of(fd) else { return change() };
+    let Some(group) = GroupRef::proven(fd) else { return change() };
     {
         let _errno = errno::kept();
         group.node().drain();
@@ -29,7 +29,7 @@ fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
         group.node().soil();
     }
     group.node().measure(fd);
-    for (_, file) in group.open_lanes() {
+    for (_, file) in group.proven_lanes() {
         raw::revalidate(file);
     }
     result
@@ -101,7 +101,7 @@ fn between<T>(from: c_int, to: c_int, change: impl FnOnce() -> T) -> T {
     if table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing {
         return change();
     }
-    if let Some(group) = GroupRef::of(from) {
+    if let Some(group) = GroupRef::proven(from) {
         let _errno = errno::kept();
         group.node().drain();
         group.node().revalidate(from);

@@ -16,7 +16,7 @@ fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int
     if table::get(fd) == Entry::Nothing {
         return real();
     }
-    let Some(group) = GroupRef::of(fd) else { return real() };
+    let Some(group) = GroupRef::proven(fd) else { return real() };
     trace::synced(fd, data_only);
     let lanes = {
         let _errno = errno::kept();
@@ -72,12 +72,12 @@ pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
 /// As sync_file_range(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sync_file_range(fd: c_int, offset: i64, count: i64, flags: c_uint) -> c_int {
-    let Some(group) = GroupRef::of(fd) else {
+    let Some(group) = GroupRef::proven(fd) else {
         // SAFETY: the caller's.
         return unsafe { real::sync_file_range(fd, offset, count, flags) };
     };
     let mut lanes = Ok(());
-    for (_, file) in group.open_lanes() {
+    for (_, file) in group.proven_lanes() {
         // SAFETY: integers only.
         let result = unsafe {
             let (offset, count) = (offset as usize, count as usize);

@@ -2,8 +2,9 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use super::{close, dup, libaio, lock, map, open, rw, size, sync, uring};
+use super::{close, dup, libaio, lock, map, open, receive, rw, size, sync, uring};
 use crate::errno;
+use crate::others;
 use crate::raw;
 
 /// syscall(2). Six arguments are passed on whatever their number: that is what libc's does.
@@ -54,6 +55,20 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_creat => hook!(open::creat(a as *const c_char, b as libc::mode_t)),
         libc::SYS_openat => hook!(open::openat(fd, b as *const c_char, c as c_int, d as libc::mode_t)),
         libc::SYS_openat2 => hook!(open::by_openat2(fd, b as *const c_char, c as *const c_void, d)),
+        libc::SYS_open_by_handle_at => hook!(open::open_by_handle_at(fd, b as *mut c_void, c as c_int)),
+        libc::SYS_pidfd_getfd => {
+            // SAFETY: integers only.
+            let taken = unsafe { raw::call(number, a, b, c, d, e, f) };
+            others::came(taken as c_int);
+            errno::libc_result(taken) as c_long
+        }
+        libc::SYS_accept => hook!(receive::accept(fd, b as *mut c_void, c as *mut c_void)),
+        libc::SYS_accept4 => hook!(receive::accept4(fd, b as *mut c_void, c as *mut c_void, d as c_int)),
+        libc::SYS_recvmsg => hook!(receive::recvmsg(fd, b as *mut libc::msghdr, c as c_int)),
+        libc::SYS_recvmmsg => {
+            let (messages, timeout) = (b as *mut libc::mmsghdr, e as *mut libc::timespec);
+            hook!(receive::recvmmsg(fd, messages, c as c_uint, d as c_int, timeout))
+        }
         libc::SYS_close => hook!(close::close(fd)),
         libc::SYS_close_range => hook!(close::close_range(a as c_uint, b as c_uint, c as c_int)),
         libc::SYS_dup => hook!(dup::dup(fd)),
@@ -88,9 +103,13 @@ pub unsafe extern "C-unwind" fn syscall(
             uring::set_up_by_system_call(ring as c_int);
             errno::libc_result(ring) as c_long
         }
-        libc::SYS_mmap => {
-            map::before(e as c_int, c as c_int, d as c_int);
+        libc::SYS_io_uring_register => {
+            // SAFETY: the arguments of io_uring_register(2), as the program gives them.
+            unsafe { uring::registers_by_system_call(b as c_uint, c as *const c_void, d as c_uint) };
             kernel!(raw::call(number, a, b, c, d, e, f))
+        }
+        libc::SYS_mmap => {
+            map::around(e as c_int, c as c_int, d as c_int, || kernel!(raw::call(number, a, b, c, d, e, f)))
         }
         _ => kernel!(raw::call(number, a, b, c, d, e, f)),
     }

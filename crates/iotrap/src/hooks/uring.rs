@@ -19,11 +19,13 @@ use crate::async_io;
 use crate::errno;
 use crate::group::GroupRef;
 use crate::lane;
+use crate::others;
 use crate::process;
+use crate::proof::Proofs;
 use crate::raw;
 use crate::real;
 use crate::reason::Reason;
-use crate::spread::{self, Choice, Kind};
+use crate::spread::{self, Choice, Chosen, Kind};
 use crate::table::{self, Entry, Name};
 use crate::trace;
 use crate::tracking;
@@ -54,11 +56,12 @@ struct SubmissionQueue {
 }
 
 impl SubmissionQueue {
-    /// The entries that have been written and not submitted.
-    fn written(&self) -> impl Iterator<Item = *mut Request> {
+    /// The entries that have been written and not submitted, in a ring with these flags (IORING_SETUP_*).
+    fn written(&self, flags: c_uint) -> impl Iterator<Item = *mut Request> {
         // SAFETY: the ring is mapped.
         let mask = unsafe { (*self.mask).load(Relaxed) };
-        let at = move |index: u32| (self.own_head.wrapping_add(index) & mask) as usize;
+        let stride = if flags & LARGE != 0 { 2 } else { 1 };
+        let at = move |index: u32| (self.own_head.wrapping_add(index) & mask) as usize * stride;
         (0..self.own_tail.wrapping_sub(self.own_head)).map(move |index| self.requests.wrapping_add(at(index)))
     }
 }
@@ -128,6 +131,8 @@ mod opcode {
     pub const CLOSE: u8 = 19;
     pub const FALLOCATE: u8 = 17;
     pub const FTRUNCATE: u8 = 55;
+    pub const OPENAT: u8 = 18;
+    pub const OPENAT2: u8 = 28;
 }
 
 /// IOSQE_ASYNC: the only flag of a request that does not matter here.
@@ -137,6 +142,8 @@ const LINKS: u8 = 1 << 2 | 1 << 3;
 /// IORING_SETUP_IOPOLL, SQE128, CQE32, DEFER_TASKRUN, NO_SQARRAY: other rules, entries of other sizes, or completions
 /// that nobody sees before the program asks for them.
 const OTHER_RINGS: c_uint = 1 << 0 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
+/// IORING_SETUP_SQE128: an entry takes the room of two.
+const LARGE: c_uint = 1 << 10;
 /// IORING_SQ_CQ_OVERFLOW
 const OVERFLOW: u32 = 1 << 1;
 
@@ -298,7 +305,8 @@ impl Held<'_> {
         let queue = unsafe { &(*self.uring).submission };
         let now_ns = raw::now_ns();
         let mut chained = false;
-        for place in queue.written() {
+        let mut proofs = Proofs::none();
+        for place in queue.written(0) {
             // SAFETY: an entry that the program has written and not submitted.
             let request = unsafe { place.read() };
             let follows = chained;
@@ -309,7 +317,7 @@ impl Held<'_> {
                 Reason::Uring.count();
                 continue;
             }
-            if let Some(file) = self.choose(&request, now_ns) {
+            if let Some(file) = self.choose(&request, now_ns, &mut proofs) {
                 // SAFETY: as above; nobody else writes it before it is submitted.
                 let field = unsafe { &raw mut (*place).file };
                 // SAFETY: as above.
@@ -319,7 +327,7 @@ impl Held<'_> {
     }
 
     /// The lane's file for a request; None if it stays as it is.
-    fn choose(&self, request: &Request, now_ns: u64) -> Option<c_int> {
+    fn choose(&self, request: &Request, now_ns: u64, proofs: &mut Proofs) -> Option<c_int> {
         let fd = request.file;
         let group = GroupRef::of(fd)?;
         let kind = if matches!(request.opcode, opcode::READ | opcode::READV) { Kind::Read } else { Kind::Write };
@@ -341,9 +349,10 @@ impl Held<'_> {
             Reason::Uring.count();
             return None;
         };
-        let choice = match spread::choose(&group, fd, kind, offset, bytes, now_ns) {
-            Some(choice) => choice,
-            None => spread::own(&group, group.pool()?, bytes, now_ns),
+        let choice = match spread::choose(&group, fd, kind, offset, bytes, now_ns, proofs) {
+            Chosen::To(choice) => choice,
+            Chosen::Full => spread::own(&group, group.pool()?, bytes, now_ns),
+            Chosen::Stale => return None,
         };
         *slot = Some(Slot { user_data: request.user_data, group: group.name(), kind, choice, offset });
         self.ring.in_flight.fetch_add(1, AcqRel);
@@ -364,7 +373,7 @@ unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
     let fd = request.file;
     match request.opcode {
         opcode::FSYNC => {
-            let Some(group) = GroupRef::of(fd) else { return false };
+            let Some(group) = GroupRef::proven(fd) else { return false };
             /// IORING_FSYNC_DATASYNC
             const DATA_ONLY: u32 = 1;
             trace::synced(fd, request.rw_flags & DATA_ONLY != 0);
@@ -379,16 +388,23 @@ unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
             true
         }
         opcode::CLOSE if request.file_index == 0 => {
-            if let Some(group) = GroupRef::of(fd) {
+            if let Some(group) = GroupRef::proven(fd) {
                 group.node().drain();
                 group.node().revalidate(fd);
+                // Forgotten before the number is free for others.
+                let _ = tracking::closed(table::take(fd));
             }
-            // Forgotten before the number is free for others.
-            let _ = tracking::closed(table::take(fd));
+            false
+        }
+        opcode::OPENAT | opcode::OPENAT2 => {
+            // The number comes with a completion that no hook sees.
+            let path: *const libc::c_char = core::ptr::with_exposed_provenance(request.address as usize);
+            // SAFETY: an entry of this kind has its path there, which the kernel reads when it is submitted.
+            unsafe { others::is_opened_out_of_sight(fd, path) };
             false
         }
         opcode::FALLOCATE | opcode::FTRUNCATE => {
-            if let Some(group) = GroupRef::of(fd) {
+            if let Some(group) = GroupRef::proven(fd) {
                 group.node().end(Reason::Uring);
                 group.node().drain();
             }
@@ -435,9 +451,8 @@ fn retire(slot: &Slot, result: i64, now_ns: u64) {
     if slot.choice.file.is_some() {
         group.node().lane_ends();
     }
-    let ticket = slot.choice.ticket;
-    let fault = spread::is_lane_fault(&group, ticket.lane, result);
-    spread::finish(&group, ticket, slot.kind, slot.offset, result, fault, now_ns);
+    let fault = spread::is_lane_fault(&group, slot.choice.ticket.lane, result);
+    spread::finish(&group, &slot.choice, slot.kind, slot.offset, result, fault, now_ns);
 }
 
 /// Notes what has come back on all rings: whoever waits for lanes to be drained may be the one who would submit next.
@@ -482,11 +497,6 @@ unsafe fn before(uring: *mut Uring) {
     }
     // SAFETY: the caller's.
     let flags = unsafe { (*uring).flags };
-    /// IORING_SETUP_SQE128
-    const LARGE: c_uint = 1 << 10;
-    if flags & LARGE != 0 {
-        return;
-    }
     let _errno = errno::kept();
     process::notice_fork();
     // SAFETY: the caller's.
@@ -496,7 +506,7 @@ unsafe fn before(uring: *mut Uring) {
     }
     // A sync has to reach what was written before it. (Waiting for that is done without holding the ring.)
     let mut syncs = false;
-    for place in queue.written() {
+    for place in queue.written(flags) {
         // SAFETY: an entry that the program has written and not submitted.
         let request = unsafe { place.read() };
         // SAFETY: as above.
@@ -539,6 +549,87 @@ submits! {
                                      mask: *mut c_void);
     io_uring_wait_cqes(uring: *mut Uring, found: *mut c_void, count: c_uint, timeout: *mut c_void, mask: *mut c_void);
     io_uring_wait_cqe_timeout(uring: *mut Uring, found: *mut c_void, timeout: *mut c_void);
+    io_uring_submit_and_wait_min_timeout(uring: *mut Uring, found: *mut c_void, count: c_uint, timeout: *mut c_void,
+                                         least: c_uint, mask: *mut c_void);
+    io_uring_submit_and_wait_reg(uring: *mut Uring, found: *mut c_void, count: c_uint, index: c_int);
+    io_uring_wait_cqes_min_timeout(uring: *mut Uring, found: *mut c_void, count: c_uint, timeout: *mut c_void,
+                                   least: c_uint, mask: *mut c_void);
+}
+
+/// Files that a ring keeps: requests of theirs name a place in its table, and the descriptor may be closed.
+///
+/// # Safety
+/// `files` points to `count` descriptors.
+unsafe fn registers(files: *const c_int, count: c_uint) {
+    if files.is_null() || !lane::active() {
+        return;
+    }
+    let _errno = errno::kept();
+    for at in 0..count as usize {
+        // SAFETY: what the kernel would read: `count` descriptors.
+        others::goes_out_of_sight(unsafe { files.wrapping_add(at).read_unaligned() });
+    }
+}
+
+/// The same by io_uring_register(2).
+///
+/// # Safety
+/// The arguments of that call.
+pub unsafe fn registers_by_system_call(what: c_uint, argument: *const c_void, count: c_uint) {
+    /// IORING_REGISTER_FILES: an array of descriptors.
+    const FILES: c_uint = 2;
+    /// IORING_REGISTER_FILES_UPDATE, _FILES2 and _FILES_UPDATE2: structures that hold the address of such an array, in
+    /// their second word, and for the latter two its length (linux/io_uring.h: io_uring_files_update, io_uring_rsrc_register,
+    /// io_uring_rsrc_update2).
+    const UPDATE: c_uint = 6;
+    const FILES2: c_uint = 13;
+    const UPDATE2: c_uint = 14;
+    if argument.is_null() {
+        return;
+    }
+    let word = |at: usize| {
+        // SAFETY: the structure of the call has at least so many words.
+        unsafe { argument.cast::<u64>().wrapping_add(at).read_unaligned() }
+    };
+    let array = |at: usize| core::ptr::with_exposed_provenance::<c_int>(word(at) as usize);
+    let (files, count) = match what {
+        FILES => (argument.cast(), count),
+        UPDATE => (array(1), count),
+        // nr; data
+        FILES2 => (array(2), word(0) as c_uint),
+        // data; nr
+        UPDATE2 => (array(1), word(3) as c_uint),
+        _ => return,
+    };
+    // SAFETY: so many descriptors, as the kernel reads them.
+    unsafe { registers(files, count) };
+}
+
+macro_rules! registering {
+    ($($name:ident($($before:ident: $before_type:ty),*; $files:ident; $($between:ident: $between_type:ty),*; $count:ident);)*) => {
+        $(
+            /// The function of liburing of that name.
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(
+                $($before: $before_type,)* $files: *const c_int, $($between: $between_type,)* $count: c_uint
+            ) -> c_int {
+                // SAFETY: the contract of io_uring_register_files(3), which the program keeps.
+                unsafe { registers($files, $count) };
+                // SAFETY: as above.
+                unsafe { real::$name($($before,)* $files, $($between,)* $count) }
+            }
+        )*
+    };
+}
+
+registering! {
+    io_uring_register_files(uring: *mut c_void; files; ; count);
+    io_uring_register_files_tags(uring: *mut c_void; files; tags: *mut c_void; count);
+    io_uring_register_files_update(uring: *mut c_void, from: c_uint; files; ; count);
+    io_uring_register_files_update_tag(uring: *mut c_void, from: c_uint; files; tags: *mut c_void; count);
 }
 
 /// io_uring_queue_exit(3): the ring is unmapped. What is in flight is cancelled, or goes on without us.

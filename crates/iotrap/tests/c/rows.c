@@ -415,7 +415,7 @@ static void reads_on_a_failing_lane(void)
 	int fd = direct_file(O_RDONLY), found[8];
 	CHECK_IS(lane_files("file", fd, found, 8), 3);
 	int writes_only = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "file"), O_WRONLY, 0);
-	CHECK_IS(kernel(SYS_dup3, writes_only, found[1], O_CLOEXEC, 0), found[1]);
+	replace_lane(writes_only, found[1]);
 	reads(fd, 'a');
 	/* Until it has been opened again, by name and proven, at the same number. */
 	for (;;) {
@@ -433,7 +433,7 @@ static void lanes_that_come_back_for_others(void)
 	int fd = direct_file(O_RDONLY), found[8];
 	CHECK_IS(lane_files("file", fd, found, 8), 3);
 	int writes_only = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "file"), O_WRONLY, 0);
-	CHECK_IS(kernel(SYS_dup3, writes_only, found[1], O_CLOEXEC, 0), found[1]);
+	replace_lane(writes_only, found[1]);
 	reads(fd, 'a');
 	CHECK_IS(close(fd), 0);
 	fd = open_direct(at(0, "file"), O_RDONLY);
@@ -556,7 +556,7 @@ static void libaio_on_a_failing_lane(void)
 	int fd = direct_file(O_RDONLY), found[8];
 	CHECK_IS(lane_files("file", fd, found, 8), 3);
 	int writes_only = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "file"), O_WRONLY, 0);
-	CHECK_IS(kernel(SYS_dup3, writes_only, found[1], O_CLOEXEC, 0), found[1]);
+	replace_lane(writes_only, found[1]);
 	io_context_t ctx = 0;
 	struct iocb iocbs[8], *list[8];
 	struct io_event events[8];
@@ -586,7 +586,7 @@ static void short_reads_of_a_lane(void)
 	make_file(at(0, "short"), 'a', 3);
 	for (int index = 0; index < 3; index++) {
 		int shorter = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "short"), O_RDONLY | O_DIRECT, 0);
-		CHECK_IS(kernel(SYS_dup3, shorter, found[index], O_CLOEXEC, 0), found[index]);
+		replace_lane(shorter, found[index]);
 	}
 	reads(fd, 'a');
 	io_context_t ctx = 0;

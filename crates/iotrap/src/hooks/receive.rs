@@ -1,0 +1,104 @@
+//! Descriptors that come over sockets: files that another process has opened (SCM_RIGHTS of unix(7)), and connections.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use crate::errno;
+use crate::lane;
+use crate::others;
+use crate::real;
+
+/// Every descriptor that came with a message.
+///
+/// # Safety
+/// The kernel has filled the message.
+unsafe fn look_into(message: *const libc::msghdr) {
+    // SAFETY: a message that the kernel has filled.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: null, or a header within the message's control data.
+    while let Some(found) = unsafe { header.as_ref() } {
+        if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            // SAFETY: a header within the message's control data.
+            let data: *const c_int = unsafe { libc::CMSG_DATA(header) }.cast();
+            // SAFETY: an integer only.
+            let before = unsafe { libc::CMSG_LEN(0) } as usize;
+            for at in 0..found.cmsg_len.saturating_sub(before) / size_of::<c_int>() {
+                // SAFETY: the header says that so many descriptors follow it.
+                others::came(unsafe { data.wrapping_add(at).read_unaligned() });
+            }
+        }
+        // SAFETY: a header within the message's control data.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+}
+
+/// recvmsg(2).
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
+    // SAFETY: the contract of recvmsg(2), which the program keeps.
+    let result = unsafe { real::recvmsg(socket, message, flags) };
+    if result >= 0 && lane::active() {
+        let _errno = errno::kept();
+        // SAFETY: the kernel has filled the message.
+        unsafe { look_into(message) };
+    }
+    result
+}
+
+/// recvmmsg(2).
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn recvmmsg(
+    socket: c_int,
+    messages: *mut libc::mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut libc::timespec,
+) -> c_int {
+    // SAFETY: the contract of recvmmsg(2), which the program keeps.
+    let result = unsafe { real::recvmmsg(socket, messages, count, flags, timeout) };
+    if lane::active() {
+        let _errno = errno::kept();
+        for at in 0..usize::try_from(result).unwrap_or(0) {
+            let message = messages.wrapping_add(at);
+            // SAFETY: the kernel has filled so many messages.
+            let message = unsafe { &raw const (*message).msg_hdr };
+            // SAFETY: as above.
+            unsafe { look_into(message) };
+        }
+    }
+    result
+}
+
+/// accept(2).
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn accept(socket: c_int, address: *mut c_void, length: *mut c_void) -> c_int {
+    // SAFETY: the contract of accept(2), which the program keeps.
+    let fd = unsafe { real::accept(socket, address, length) };
+    others::is_new(fd);
+    fd
+}
+
+/// accept4(2).
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn accept4(
+    socket: c_int,
+    address: *mut c_void,
+    length: *mut c_void,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the contract of accept4(2), which the program keeps.
+    let fd = unsafe { real::accept4(socket, address, length, flags) };
+    others::is_new(fd);
+    fd
+}

@@ -1,0 +1,875 @@
+/* What a program can do to a file where no hook sees it: holes NAME. Each test says of contents only what holds without the
+ * library, too; what it says of data that went wrong, it says by block. */
+#include "check.h"
+#include <aio.h>
+#include <liburing.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+
+enum { BLOCKS = 32 };
+
+static char *block;
+
+/* ---- calls past the library ---- */
+
+static long inline6(long number, long a, long b, long c, long d, long e, long f)
+{
+	long result;
+#if defined(__x86_64__)
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	__asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = number;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+	result = x0;
+#endif
+	return result;
+}
+
+static int unseen_open(const char *path, int flags)
+{
+	int fd = (int)kernel(SYS_openat, AT_FDCWD, (long)path, flags, 0600);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+/* A ring of the program's own, as a statically linked liburing has it. */
+static struct {
+	int fd;
+	unsigned *tail, *mask, *array, *cq_head, *cq_mask;
+	struct io_uring_sqe *sqes;
+	struct io_uring_cqe *cqes;
+} ring = {.fd = -1};
+
+static int has_ring(void)
+{
+	struct io_uring_params params = {0};
+	if (ring.fd >= 0)
+		return 1;
+	int fd = (int)kernel(SYS_io_uring_setup, 8, (long)&params, 0, 0);
+	if (fd < 0)
+		return 0;
+	ring.fd = 600; /* out of the way of the numbers that matter */
+	CHECK_IS(kernel(SYS_dup3, fd, ring.fd, O_CLOEXEC, 0), ring.fd);
+	CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+	long shared = PROT_READ | PROT_WRITE;
+	char *sq = (char *)inline6(SYS_mmap, 0, params.sq_off.array + params.sq_entries * 4, shared, MAP_SHARED, ring.fd, IORING_OFF_SQ_RING);
+	char *cq = (char *)inline6(SYS_mmap, 0, params.cq_off.cqes + params.cq_entries * sizeof *ring.cqes, shared, MAP_SHARED, ring.fd, IORING_OFF_CQ_RING);
+	ring.sqes = (void *)inline6(SYS_mmap, 0, params.sq_entries * sizeof *ring.sqes, shared, MAP_SHARED, ring.fd, IORING_OFF_SQES);
+	ring.tail = (unsigned *)(sq + params.sq_off.tail);
+	ring.mask = (unsigned *)(sq + params.sq_off.ring_mask);
+	ring.array = (unsigned *)(sq + params.sq_off.array);
+	ring.cq_head = (unsigned *)(cq + params.cq_off.head);
+	ring.cq_mask = (unsigned *)(cq + params.cq_off.ring_mask);
+	ring.cqes = (struct io_uring_cqe *)(cq + params.cq_off.cqes);
+	return 1;
+}
+
+static int by_ring(const struct io_uring_sqe *wanted)
+{
+	unsigned at = *ring.tail & *ring.mask;
+	ring.sqes[at] = *wanted;
+	ring.array[at] = at;
+	__atomic_store_n(ring.tail, *ring.tail + 1, __ATOMIC_RELEASE);
+	CHECK_IS(inline6(SYS_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS, 0, 0), 1);
+	int result = ring.cqes[*ring.cq_head & *ring.cq_mask].res;
+	__atomic_store_n(ring.cq_head, *ring.cq_head + 1, __ATOMIC_RELEASE);
+	return result;
+}
+
+static void send_file(int socket, int fd)
+{
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec byte = {"x", 1};
+	struct msghdr message = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	control.header.cmsg_len = CMSG_LEN(sizeof fd);
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+	CHECK_IS(sendmsg(socket, &message, 0), 1);
+}
+
+static int receive_file(int socket)
+{
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	char byte[1];
+	struct iovec vector = {byte, 1};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	int fd;
+	CHECK_IS(recvmsg(socket, &message, 0), 1);
+	memcpy(&fd, CMSG_DATA(&control.header), sizeof fd);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+/* ---- requests of every interface ---- */
+
+static struct io_uring liburing;
+static io_context_t context;
+
+static ssize_t by_libaio(int fd, int write, off_t offset)
+{
+	struct iocb iocb, *list[1] = {&iocb};
+	struct io_event event;
+	if (write)
+		io_prep_pwrite(&iocb, fd, block, BLOCK, offset);
+	else
+		io_prep_pread(&iocb, fd, block, BLOCK, offset);
+	CHECK_IS(io_submit(context, 1, list), 1);
+	CHECK_IS(io_getevents(context, 1, 1, &event, NULL), 1);
+	CHECK(event.obj == &iocb);
+	return (ssize_t)event.res;
+}
+
+static ssize_t by_aio(int fd, int write, off_t offset)
+{
+	struct aiocb cb = {.aio_fildes = fd, .aio_buf = block, .aio_nbytes = BLOCK, .aio_offset = offset};
+	const struct aiocb *list[1] = {&cb};
+	CHECK_IS(write ? aio_write(&cb) : aio_read(&cb), 0);
+	while (aio_error(&cb) == EINPROGRESS)
+		aio_suspend(list, 1, NULL);
+	return aio_return(&cb);
+}
+
+static ssize_t by_liburing(int fd, int write, off_t offset)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
+	struct io_uring_cqe *cqe;
+	if (write)
+		io_uring_prep_write(sqe, fd, block, BLOCK, offset);
+	else
+		io_uring_prep_read(sqe, fd, block, BLOCK, offset);
+	CHECK_IS(io_uring_submit(&liburing), 1);
+	CHECK_IS(io_uring_wait_cqe(&liburing, &cqe), 0);
+	ssize_t result = cqe->res;
+	io_uring_cqe_seen(&liburing, cqe);
+	return result;
+}
+
+enum way { PREAD, PREADV2, LIBAIO, AIO, LIBURING, WAYS };
+
+static ssize_t transfer(enum way way, int fd, int write, off_t offset)
+{
+	struct iovec vector = {block, BLOCK};
+	switch (way) {
+	case PREAD: return write ? pwrite(fd, block, BLOCK, offset) : pread(fd, block, BLOCK, offset);
+	case PREADV2: return write ? pwritev2(fd, &vector, 1, offset, 0) : preadv2(fd, &vector, 1, offset, 0);
+	case LIBAIO: return by_libaio(fd, write, offset);
+	case AIO: return by_aio(fd, write, offset);
+	default: return by_liburing(fd, write, offset);
+	}
+}
+
+static void prepare(void)
+{
+	block = aligned(BLOCK);
+	CHECK_IS(io_setup(8, &context), 0);
+	if (io_uring_queue_init(8, &liburing, 0) != 0)
+		liburing.ring_fd = -1;
+}
+
+static int has_way(enum way way)
+{
+	return way != LIBURING || liburing.ring_fd >= 0;
+}
+
+/* Every block, as the file has it, read by nobody's cache. */
+static void expect(const char *name, char letter)
+{
+	int fd = unseen_open(at(0, name), O_RDONLY | O_DIRECT);
+	int wrong = 0;
+	for (int number = 0; number < BLOCKS; number++) {
+		CHECK_IS(kernel(SYS_pread64, fd, (long)block, BLOCK, (long)number * BLOCK), BLOCK);
+		wrong += !holds(block, letter, number);
+	}
+	kernel(SYS_close, fd, 0, 0, 0);
+	if (wrong != 0) {
+		dprintf(2, "%s: %d of %d blocks are not what was written last (%c)\n", name, wrong, BLOCKS, letter);
+		_exit(1);
+	}
+}
+
+static void writes(int fd, char letter)
+{
+	for (int number = 0; number < BLOCKS; number++) {
+		fill(block, letter, number);
+		CHECK_IS(pwrite(fd, block, BLOCK, number * BLOCK), BLOCK);
+	}
+}
+
+/* ---- 1. numbers that come to mean another file ---- */
+
+/* The ways to close `old`, and to have `new` (open, or a path) under its number, that no hook sees. */
+enum trick { CLOSE_OPEN, CLOSE_RANGE, DUP3, RING_CLOSE, RING_BOTH, RECEIVED, TRICKS };
+
+static int becomes(enum trick trick, int fd, const char *path, int flags)
+{
+	int pair[2], high = -1, now = -1;
+	if (trick == DUP3 || trick == RECEIVED)
+		high = unseen_open(path, flags);
+	if (trick == RECEIVED) {
+		CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		send_file(pair[0], high);
+	}
+	switch (trick) {
+	case CLOSE_OPEN:
+	case RECEIVED: CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0); break;
+	case CLOSE_RANGE: CHECK_IS(kernel(SYS_close_range, fd, fd, 0, 0), 0); break;
+	case DUP3: CHECK_IS(kernel(SYS_dup3, high, fd, 0, 0), fd); break;
+	default: CHECK_IS(by_ring(&(struct io_uring_sqe){.opcode = IORING_OP_CLOSE, .fd = fd}), 0); break;
+	}
+	switch (trick) {
+	case DUP3: now = fd; break;
+	case RECEIVED: now = receive_file(pair[1]); break;
+	case RING_BOTH:
+		now = by_ring(&(struct io_uring_sqe){.opcode = IORING_OP_OPENAT, .fd = AT_FDCWD, .addr = (uintptr_t)path, .open_flags = flags});
+		break;
+	default: now = unseen_open(path, flags); break;
+	}
+	CHECK_IS(now, fd);
+	if (high >= 0)
+		CHECK_IS(close(high), 0);
+	if (trick == RECEIVED)
+		CHECK((close(pair[0]), close(pair[1])) == 0);
+	return now;
+}
+
+static int has_trick(enum trick trick)
+{
+	return (trick != RING_CLOSE && trick != RING_BOTH) || has_ring();
+}
+
+/* A descriptor of "old", over whose lanes something has gone, under a number that now means "new". */
+static int stale(enum trick trick, int flags)
+{
+	make_file(at(0, "old"), 'o', BLOCKS);
+	make_file(at(0, "new"), 'n', BLOCKS);
+	int fd = open_direct(at(0, "old"), O_RDWR);
+	writes(fd, 'O');
+	CHECK_IS(fsync(fd), 0);
+	return becomes(trick, fd, at(0, "new"), flags);
+}
+
+static void stale_transfers(void)
+{
+	for (int trick = 0; trick < TRICKS; trick++) {
+		for (int way = 0; way < WAYS; way++) {
+			if (!has_trick(trick) || !has_way(way))
+				continue;
+			int fd = stale(trick, O_RDWR | O_DIRECT);
+			for (int number = 0; number < BLOCKS; number++) {
+				CHECK_IS(transfer(way, fd, 0, number * BLOCK), BLOCK);
+				CHECK(holds(block, 'n', number));
+				fill(block, 'w', number);
+				CHECK_IS(transfer(way, fd, 1, number * BLOCK), BLOCK);
+			}
+			CHECK_IS(fsync(fd), 0);
+			CHECK_IS(close(fd), 0);
+			expect("old", 'O');
+			expect("new", 'w');
+		}
+	}
+}
+
+/* One request for all blocks, which may go over several lanes at a time. */
+static void stale_large(void)
+{
+	char *all = aligned(BLOCKS * BLOCK);
+	for (int trick = 0; trick < TRICKS; trick++) {
+		if (!has_trick(trick))
+			continue;
+		int fd = stale(trick, O_RDWR | O_DIRECT);
+		for (int number = 0; number < BLOCKS; number++)
+			fill(all + number * BLOCK, 'w', number);
+		CHECK_IS(pwrite(fd, all, BLOCKS * BLOCK, 0), BLOCKS * BLOCK);
+		memset(all, 0, BLOCKS * BLOCK);
+		CHECK_IS(pread(fd, all, BLOCKS * BLOCK, 0), BLOCKS * BLOCK);
+		for (int number = 0; number < BLOCKS; number++)
+			CHECK(holds(all + number * BLOCK, 'w', number));
+		CHECK_IS(close(fd), 0);
+		expect("old", 'O');
+		expect("new", 'w');
+	}
+}
+
+/* A batch over files of which one is not what it was. */
+static void stale_in_a_batch(void)
+{
+	make_file(at(0, "third"), 't', BLOCKS);
+	int fd = stale(CLOSE_OPEN, O_RDWR | O_DIRECT), third = open_direct(at(0, "third"), O_RDWR);
+	static struct iocb iocbs[2 * BLOCKS];
+	struct iocb *list[2 * BLOCKS];
+	static struct io_event events[2 * BLOCKS];
+	char *buffers = aligned(2 * BLOCKS * BLOCK);
+	io_context_t wide = 0;
+	CHECK_IS(io_setup(2 * BLOCKS, &wide), 0);
+	for (int at = 0; at < 2 * BLOCKS; at++) {
+		int number = at / 2;
+		fill(buffers + at * BLOCK, at % 2 ? 'w' : 'T', number);
+		io_prep_pwrite(&iocbs[at], at % 2 ? fd : third, buffers + at * BLOCK, BLOCK, number * BLOCK);
+		list[at] = &iocbs[at];
+	}
+	CHECK_IS(io_submit(wide, 2 * BLOCKS, list), 2 * BLOCKS);
+	CHECK_IS(io_getevents(wide, 2 * BLOCKS, 2 * BLOCKS, events, NULL), 2 * BLOCKS);
+	for (int at = 0; at < 2 * BLOCKS; at++)
+		CHECK_IS((long)events[at].res, BLOCK);
+	CHECK_IS(close(third), 0);
+	CHECK_IS(close(fd), 0);
+	expect("old", 'O');
+	expect("new", 'w');
+	expect("third", 'T');
+}
+
+/* What is not a file, or not a file of a pool, under a number that meant one. */
+static void stale_for_others(void)
+{
+	make_file(at(0, "old"), 'o', BLOCKS);
+	int fd = open_direct(at(0, "old"), O_RDWR), ends[2];
+	fill(block, 'x', 0);
+	CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+	CHECK_IS(kernel(SYS_pipe2, (long)ends, 0, 0, 0), 0);
+	CHECK_IS(ends[0], fd);
+	CHECK_IS(pwrite(fd, block, BLOCK, 0), -1);
+	CHECK_IS(errno, ESPIPE);
+	CHECK_IS(fsync(fd), -1);
+	CHECK_IS(errno, EINVAL);
+	CHECK_IS(close(ends[0]), 0);
+	CHECK_IS(close(ends[1]), 0);
+
+	fd = open_direct(at(0, "old"), O_RDWR);
+	CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+	CHECK_IS(pwrite(fd, block, BLOCK, 0), -1);
+	CHECK_IS(errno, EBADF);
+	CHECK_IS(close(fd), -1);
+	CHECK_IS(errno, EBADF);
+
+	/* Made by libc inside itself. */
+	char name[PATH_MAX];
+	snprintf(name, sizeof name, "%s/made.XXXXXX", lane(0));
+	fd = open_direct(at(0, "old"), O_RDWR);
+	CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+	CHECK_IS(mkstemp(name), fd);
+	CHECK_IS(pwrite(fd, block, BLOCK, 0), BLOCK);
+	CHECK_IS(pread(fd, block, BLOCK, 0), BLOCK);
+	CHECK(holds(block, 'x', 0));
+	CHECK_IS(close(fd), 0);
+	CHECK_IS(unlink(name), 0);
+	expect("old", 'o');
+}
+
+/* What is done to the new file is not taken down for the old one. */
+static void stale_bookkeeping(void)
+{
+	struct stat status;
+	for (int trick = 0; trick < TRICKS; trick++) {
+		if (!has_trick(trick))
+			continue;
+		make_file(at(0, "old"), 'o', BLOCKS);
+		make_file(at(0, "new"), 'n', BLOCKS);
+		int keep = open_direct(at(0, "old"), O_RDWR);
+		int fd = open_direct(at(0, "old"), O_RDWR);
+		writes(keep, 'O');
+		fd = becomes(trick, fd, at(0, "new"), O_RDWR | O_DIRECT);
+		CHECK_IS(ftruncate(fd, 4 * BLOCKS * BLOCK), 0);
+		CHECK_IS(fallocate(fd, 0, 0, 8 * BLOCKS * BLOCK) == 0 || errno == EOPNOTSUPP, 1);
+		fill(block, 'w', 6 * BLOCKS);
+		CHECK_IS(pwrite(fd, block, BLOCK, 6 * BLOCKS * BLOCK), BLOCK);
+		/* Beyond the end of the old one: it grows, and says so. */
+		for (int number = 2 * BLOCKS; number < 2 * BLOCKS + 8; number++) {
+			fill(block, 'e', number);
+			CHECK_IS(pwrite(keep, block, BLOCK, number * BLOCK), BLOCK);
+			CHECK_IS(fstat(keep, &status), 0);
+			CHECK_IS(status.st_size, (number + 1) * BLOCK);
+		}
+		int copy = dup(fd);
+		CHECK(copy >= 0);
+		CHECK_IS(pread(copy, block, BLOCK, 0), BLOCK);
+		CHECK(holds(block, 'n', 0));
+		CHECK_IS(flock(fd, LOCK_EX | LOCK_NB), 0);
+		CHECK_IS(close(fd), 0);
+		CHECK_IS(close(copy), 0);
+		CHECK_IS(fsync(keep), 0);
+		writes(keep, 'P');
+		CHECK_IS(close(keep), 0);
+		CHECK_IS(truncate(at(0, "old"), BLOCKS * BLOCK), 0);
+		expect("old", 'P');
+	}
+}
+
+/* What the kernel does at the last close, it does. */
+static void locks_end_with_the_file(void)
+{
+	make_file(at(0, "old"), 'o', BLOCKS);
+	int fd = open_direct(at(0, "old"), O_RDWR), other = open_direct(at(0, "old"), O_RDWR);
+	writes(fd, 'O');
+	CHECK_IS(flock(fd, LOCK_EX | LOCK_NB), 0);
+	CHECK_IS(flock(other, LOCK_EX | LOCK_NB), -1);
+	CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+	CHECK_IS(flock(other, LOCK_EX | LOCK_NB), 0);
+	CHECK_IS(close(other), 0);
+
+	/* Locks of a process, by two descriptors: neither takes the other's. */
+	fd = open_direct(at(0, "old"), O_RDWR);
+	other = open_direct(at(0, "old"), O_RDWR);
+	struct flock first = {.l_type = F_WRLCK, .l_start = 0, .l_len = 10}, second = {.l_type = F_WRLCK, .l_start = 100, .l_len = 10};
+	CHECK_IS(fcntl(fd, F_SETLK, &first), 0);
+	CHECK_IS(fcntl(other, F_SETLK, &second), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		int mine = open(at(0, "old"), O_RDWR);
+		CHECK_IS(fcntl(mine, F_GETLK, &first), 0);
+		CHECK_IS(fcntl(mine, F_GETLK, &second), 0);
+		CHECK_IS(first.l_type, F_WRLCK);
+		CHECK_IS(second.l_type, F_WRLCK);
+		_exit(0);
+	}
+	int status;
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK_IS(status, 0);
+	CHECK_IS(close(fd), 0);
+	CHECK_IS(close(other), 0);
+}
+
+/* All descriptors are closed at once, the library's among them, and the numbers are used again. */
+static void everything_closed_unseen(void)
+{
+	struct rlimit limit;
+	CHECK_IS(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = limit.rlim_max;
+	CHECK_IS(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	make_file(at(0, "old"), 'o', BLOCKS);
+	make_file(at(0, "new"), 'n', BLOCKS);
+	int fd = open_direct(at(0, "old"), O_RDWR);
+	writes(fd, 'O');
+	CHECK_IS(kernel(SYS_close_range, 3, ~0U, 0, 0), 0);
+	/* The program's own, wherever the lanes were (from three quarters of the limit on, or 8192). */
+	int quarters = (int)(limit.rlim_max - limit.rlim_max / 4), from = quarters < 8192 ? quarters : 8192;
+	for (int number = 3; number < 20; number++)
+		CHECK_IS(unseen_open(at(0, "new"), O_RDWR | O_DIRECT), number);
+	for (int number = from; number < from + 100; number++)
+		CHECK_IS(kernel(SYS_fcntl, 3, F_DUPFD, number, 0), number);
+	for (int number = 3; number < 20; number++)
+		writes(number, 'w');
+	/* Each of them can be closed, once, by whoever has opened it. */
+	for (int number = from; number < from + 100; number++) {
+		CHECK_IS(close(number), 0);
+		CHECK(!is_open(number));
+	}
+	for (int number = 3; number < 20; number++)
+		CHECK_IS(close(number), 0);
+	expect("old", 'O');
+	expect("new", 'w');
+}
+
+/* Flags that were changed past the library: Linux appends what pwrite(2) writes with O_APPEND. */
+static void flags_changed_unseen(void)
+{
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	struct stat status;
+	writes(fd, 'b');
+	CHECK_IS(kernel(SYS_fcntl, fd, F_SETFL, kernel(SYS_fcntl, fd, F_GETFL, 0, 0) | O_APPEND, 0), 0);
+	writes(fd, 'c');
+	CHECK_IS(fstat(fd, &status), 0);
+	CHECK_IS(status.st_size, 2 * BLOCKS * BLOCK);
+	CHECK_IS(close(fd), 0);
+	expect("file", 'b');
+}
+
+/* ---- 3. memory that outlives its descriptor ---- */
+
+/* The program maps the file, closes it, and opens it again to write past the page cache. */
+static void direct_beside(char *memory)
+{
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	for (int number = 0; number < BLOCKS; number++) {
+		fill(block, 'd', number);
+		CHECK_IS(pwrite(fd, block, BLOCK, number * BLOCK), BLOCK);
+		CHECK(holds(memory + number * BLOCK, 'd', number));
+		memory[number * BLOCK + BLOCK - 1] = 'm';
+	}
+	CHECK_IS(msync(memory, BLOCKS * BLOCK, MS_SYNC), 0);
+	CHECK_IS(close(fd), 0);
+	fd = unseen_open(at(0, "file"), O_RDONLY | O_DIRECT);
+	for (int number = 0; number < BLOCKS; number++) {
+		CHECK_IS(kernel(SYS_pread64, fd, (long)block, BLOCK, (long)number * BLOCK), BLOCK);
+		CHECK_IS(block[BLOCK - 1], 'm');
+		block[BLOCK - 1] = 'd';
+		CHECK(holds(block, 'd', number));
+	}
+	CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+}
+
+static char *mapped(int unseen)
+{
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int fd = open(at(0, "file"), O_RDWR);
+	size_t bytes = BLOCKS * BLOCK;
+	char *memory = unseen ? (char *)inline6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+	                      : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(memory != MAP_FAILED);
+	CHECK_IS(close(fd), 0);
+	for (int number = 0; number < BLOCKS; number++)
+		CHECK(holds(memory + number * BLOCK, 'a', number));
+	return memory;
+}
+
+static void mapping_outlives_its_descriptor(void)
+{
+	direct_beside(mapped(0));
+}
+
+static void mapping_that_nobody_saw(void)
+{
+	direct_beside(mapped(1));
+}
+
+static void mapping_that_moved(void)
+{
+	char *memory = mapped(0);
+	char *away = mmap(NULL, 4 * BLOCKS * BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memory = mremap(memory, BLOCKS * BLOCK, BLOCKS * BLOCK, MREMAP_MAYMOVE | MREMAP_FIXED, away + BLOCKS * BLOCK);
+	CHECK(memory == away + BLOCKS * BLOCK);
+	direct_beside(memory);
+}
+
+static void mapping_of_a_child(void)
+{
+	char *memory = mapped(0);
+	pid_t child = fork();
+	int status;
+	if (child == 0) {
+		direct_beside(memory);
+		_exit(0);
+	}
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK_IS(status, 0);
+}
+
+/* Mapped through a descriptor that the library does not know, while the file is spread. */
+static void mapping_beside_a_spread_file(void)
+{
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int fd = open_direct(at(0, "file"), O_RDWR), buffered = unseen_open(at(0, "file"), O_RDWR);
+	writes(fd, 'b');
+	char *memory = mmap(NULL, BLOCKS * BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, buffered, 0);
+	CHECK(memory != MAP_FAILED);
+	CHECK_IS(close(buffered), 0);
+	for (int number = 0; number < BLOCKS; number++)
+		CHECK(holds(memory + number * BLOCK, 'b', number));
+	direct_beside(memory);
+	CHECK_IS(close(fd), 0);
+}
+
+/* Once nothing is mapped any more, the file may be spread again: the test that starts this looks at that. */
+static void mapping_that_ended(void)
+{
+	char *memory = mapped(0);
+	CHECK(mmap(memory, BLOCKS * BLOCK, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	writes(fd, 'd');
+	CHECK_IS(close(fd), 0);
+	expect("file", 'd');
+}
+
+/* ---- 4. descriptors that nobody saw come ---- */
+
+enum source { OPENED, INHERITED, EXECUTED, SENT, RING, STREAM, STREAM_READS, REGISTERED, TEMPORARY, SOURCES };
+static const char *const SOURCE_NAMES[SOURCES] = {"opened", "inherited", "executed", "sent", "ring", "stream", "stream_reads", "registered", "temporary"};
+
+static int liburing_open(const char *path, int flags)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
+	struct io_uring_cqe *cqe;
+	io_uring_prep_openat(sqe, AT_FDCWD, path, flags, 0600);
+	CHECK_IS(io_uring_submit(&liburing), 1);
+	CHECK_IS(io_uring_wait_cqe(&liburing, &cqe), 0);
+	int fd = cqe->res;
+	io_uring_cqe_seen(&liburing, cqe);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+/* Buffered and direct I/O of one file in one process. */
+static void beside(int buffered, int direct, int writes_buffered)
+{
+	char *cached = aligned(BLOCK);
+	int lost = 0, old = 0, unseen = 0;
+	for (int number = 0; number < BLOCKS; number++) {
+		off_t offset = number * BLOCK;
+		CHECK_IS(pread(buffered, cached, BLOCK, offset), BLOCK); /* the page is in the cache */
+		fill(block, 'd', number);
+		CHECK_IS(pwrite(direct, block, BLOCK, offset), BLOCK);
+		CHECK_IS(pread(buffered, cached, BLOCK, offset), BLOCK);
+		old += !holds(cached, 'd', number);
+		if (!writes_buffered)
+			continue;
+		CHECK_IS(pwrite(buffered, "m", 1, offset + BLOCK - 1), 1);
+		CHECK_IS(pread(direct, block, BLOCK, offset), BLOCK);
+		unseen += block[BLOCK - 1] != 'm';
+	}
+	if (writes_buffered)
+		CHECK_IS(fsync(buffered), 0);
+	int fd = unseen_open(at(0, "file"), O_RDONLY | O_DIRECT);
+	for (int number = 0; number < BLOCKS; number++) {
+		CHECK_IS(kernel(SYS_pread64, fd, (long)block, BLOCK, (long)number * BLOCK), BLOCK);
+		if (writes_buffered)
+			lost += block[BLOCK - 1] != 'm';
+		block[BLOCK - 1] = 'd';
+		lost += !holds(block, 'd', number);
+	}
+	kernel(SYS_close, fd, 0, 0, 0);
+	if (lost + old + unseen != 0) {
+		dprintf(2, "of %d blocks: %d lost, %d read as they were, %d buffered writes not seen\n", BLOCKS, lost, old, unseen);
+		_exit(1);
+	}
+	free(cached);
+}
+
+/* A descriptor of the file with its page cache, from this source. `later`: the file is being spread already. */
+static int from(enum source source, int later)
+{
+	int pair[2], fd;
+	switch (source) {
+	case SENT:
+		CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		fd = unseen_open(at(0, "file"), O_RDWR);
+		send_file(pair[0], fd);
+		kernel(SYS_close, fd, 0, 0, 0);
+		return receive_file(pair[1]);
+	case RING: return liburing_open(at(0, "file"), O_RDWR);
+	case STREAM: return fileno(fopen(at(0, "file"), "r+"));
+	case STREAM_READS: return fileno(fopen(at(0, "file"), "r"));
+	default:
+		CHECK(!later);
+		return unseen_open(at(0, "file"), O_RDWR);
+	}
+}
+
+static int needs_a_ring(enum source source)
+{
+	return (source == RING || source == REGISTERED) && liburing.ring_fd < 0;
+}
+
+static void unknown_then_direct(const char *name)
+{
+	for (int source = 0; source < SOURCES; source++) {
+		if (strcmp(SOURCE_NAMES[source], name) != 0 || needs_a_ring(source))
+			continue;
+		make_file(at(0, "file"), 'a', BLOCKS);
+		if (source == TEMPORARY) {
+			char path[PATH_MAX];
+			snprintf(path, sizeof path, "%s/made.XXXXXX", lane(0));
+			int fd = mkstemp(path);
+			CHECK(fd >= 0);
+			for (int number = 0; number < BLOCKS; number++) {
+				fill(block, 'a', number);
+				CHECK_IS(pwrite(fd, block, BLOCK, number * BLOCK), BLOCK);
+			}
+			CHECK_IS(rename(path, at(0, "file")), 0);
+			beside(fd, open_direct(at(0, "file"), O_RDWR), 1);
+			continue;
+		}
+		int fd = from(source, 0), status;
+		if (source == INHERITED) {
+			pid_t child = fork();
+			if (child == 0) {
+				beside(fd, open_direct(at(0, "file"), O_RDWR), 1);
+				_exit(0);
+			}
+			CHECK_IS(waitpid(child, &status, 0), child);
+			CHECK_IS(status, 0);
+		} else if (source == EXECUTED) {
+			char number[16];
+			snprintf(number, sizeof number, "%d", fd);
+			CHECK_IS(execl("/proc/self/exe", "holes", "beside", number, (char *)NULL), 0);
+		} else {
+			beside(fd, open_direct(at(0, "file"), O_RDWR), source != STREAM_READS);
+		}
+	}
+}
+
+/* The same, while the file is spread already. */
+static void direct_then_unknown(const char *name)
+{
+	for (int source = 0; source < SOURCES; source++) {
+		if (strcmp(SOURCE_NAMES[source], name) != 0 || needs_a_ring(source))
+			continue;
+		make_file(at(0, "file"), 'a', BLOCKS);
+		int direct = open_direct(at(0, "file"), O_RDWR);
+		writes(direct, 'b');
+		beside(from(source, 1), direct, source != STREAM_READS);
+	}
+}
+
+/* A descriptor that a ring keeps when it is closed. */
+static void registered_files(void)
+{
+	if (liburing.ring_fd < 0)
+		return;
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int buffered = unseen_open(at(0, "file"), O_RDWR);
+	CHECK_IS(io_uring_register_files(&liburing, &buffered, 1), 0);
+	CHECK_IS(kernel(SYS_close, buffered, 0, 0, 0), 0);
+	int direct = open_direct(at(0, "file"), O_RDWR);
+	char *cached = aligned(BLOCK);
+	for (int number = 0; number < BLOCKS; number++) {
+		for (int turn = 0; turn < 2; turn++) {
+			struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
+			struct io_uring_cqe *cqe;
+			io_uring_prep_read(sqe, 0, cached, BLOCK, number * BLOCK);
+			sqe->flags |= IOSQE_FIXED_FILE;
+			CHECK_IS(io_uring_submit(&liburing), 1);
+			CHECK_IS(io_uring_wait_cqe(&liburing, &cqe), 0);
+			CHECK_IS(cqe->res, BLOCK);
+			io_uring_cqe_seen(&liburing, cqe);
+			if (turn == 1)
+				break;
+			fill(block, 'd', number);
+			CHECK_IS(pwrite(direct, block, BLOCK, number * BLOCK), BLOCK);
+		}
+		CHECK(holds(cached, 'd', number));
+	}
+}
+
+/* ---- 7. the same, where buffered reads are spread ---- */
+
+static void sees(int fd, char letter)
+{
+	for (int number = 0; number < BLOCKS; number++) {
+		CHECK_IS(pread(fd, block, BLOCK, number * BLOCK), BLOCK);
+		CHECK(holds(block, letter, number));
+	}
+}
+
+static void buffered_reads_beside(const char *name)
+{
+	for (int source = 0; source < SOURCES; source++) {
+		if (strcmp(SOURCE_NAMES[source], name) != 0 || needs_a_ring(source))
+			continue;
+		make_file(at(0, "file"), 'a', BLOCKS);
+		int early = from(source, source != OPENED);
+		int reads = open(at(0, "file"), O_RDONLY);
+		sees(reads, 'a');
+		writes(early, 'b'); /* dirty pages of one lane */
+		sees(reads, 'b');
+		CHECK_IS(fsync(early), 0);
+		CHECK_IS(close(early), 0);
+		if (source != OPENED) {
+			CHECK_IS(close(reads), 0);
+			reads = open(at(0, "file"), O_RDONLY);
+			sees(reads, 'b');
+			int late = from(source, 1);
+			writes(late, 'c');
+			sees(reads, 'c');
+			CHECK_IS(close(late), 0);
+		}
+		CHECK_IS(close(reads), 0);
+	}
+}
+
+static void buffered_reads_beside_memory(void)
+{
+	char *memory = mapped(0);
+	int reads = open(at(0, "file"), O_RDONLY);
+	for (int number = 0; number < BLOCKS; number++)
+		fill(memory + number * BLOCK, 'm', number);
+	sees(reads, 'm');
+	CHECK_IS(close(reads), 0);
+}
+
+static void buffered_reads_of_a_stale_number(void)
+{
+	for (int trick = 0; trick < TRICKS; trick++) {
+		if (!has_trick(trick))
+			continue;
+		make_file(at(0, "old"), 'o', BLOCKS);
+		make_file(at(0, "new"), 'n', BLOCKS);
+		int fd = open(at(0, "old"), O_RDONLY);
+		sees(fd, 'o');
+		sees(becomes(trick, fd, at(0, "new"), O_RDONLY), 'n');
+		CHECK_IS(close(fd), 0);
+	}
+}
+
+/* A kernel, or a container, in which descriptors cannot be compared: "query" refuses fcntl(F_DUPFD_QUERY), "kcmp" both. */
+static void refuse(const char *what)
+{
+	int kcmp = strcmp(what, "kcmp") == 0 ? SYS_kcmp : -1;
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)kcmp, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 4),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 1027, 1, 2),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+	CHECK_IS(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_IS(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+	/* The filter itself is right. */
+	CHECK_IS(kernel(SYS_fcntl, 0, 1027, 0, 0), -EINVAL);
+	if (kcmp >= 0)
+		CHECK_IS(kernel(SYS_kcmp, getpid(), getpid(), 0, 0), -EPERM);
+}
+
+static const struct test TESTS[] = {
+	{"stale_transfers", stale_transfers},
+	{"stale_large", stale_large},
+	{"stale_in_a_batch", stale_in_a_batch},
+	{"stale_for_others", stale_for_others},
+	{"stale_bookkeeping", stale_bookkeeping},
+	{"locks_end_with_the_file", locks_end_with_the_file},
+	{"everything_closed_unseen", everything_closed_unseen},
+	{"flags_changed_unseen", flags_changed_unseen},
+	{"mapping_outlives_its_descriptor", mapping_outlives_its_descriptor},
+	{"mapping_that_nobody_saw", mapping_that_nobody_saw},
+	{"mapping_that_moved", mapping_that_moved},
+	{"mapping_of_a_child", mapping_of_a_child},
+	{"mapping_beside_a_spread_file", mapping_beside_a_spread_file},
+	{"mapping_that_ended", mapping_that_ended},
+	{"registered_files", registered_files},
+	{"buffered_reads_beside_memory", buffered_reads_beside_memory},
+	{"buffered_reads_of_a_stale_number", buffered_reads_of_a_stale_number},
+};
+
+int main(int count, char **arguments)
+{
+	if (count < 2)
+		return 2;
+	prepare();
+	if (getenv("REFUSE") != NULL)
+		refuse(getenv("REFUSE"));
+	if (count == 3 && strcmp(arguments[1], "beside") == 0) {
+		beside(atoi(arguments[2]), open_direct(at(0, "file"), O_RDWR), 1);
+		return 0;
+	}
+	const char *name = count == 3 ? arguments[2] : "";
+	if (strcmp(arguments[1], "unknown_then_direct") == 0)
+		unknown_then_direct(name);
+	else if (strcmp(arguments[1], "direct_then_unknown") == 0)
+		direct_then_unknown(name);
+	else if (strcmp(arguments[1], "buffered_reads_beside") == 0)
+		buffered_reads_beside(name);
+	else
+		return run_named(TESTS, sizeof TESTS / sizeof *TESTS, arguments[1]);
+	return 0;
+}

@@ -1,0 +1,122 @@
+//! What a program does to its files where no hook sees it, on real NFS, where each lane has a page cache of its own: the
+//! programs of crates/iotrap/tests/c/holes.c without the interposer, with it, and with asynchronous libaio.
+
+mod common;
+#[path = "common/nfs.rs"]
+mod nfs;
+#[path = "common/trapped.rs"]
+mod trapped;
+use common::*;
+use nfs::*;
+use std::path::PathBuf;
+use std::process::Command;
+use trapped::{PATIENT, Pool};
+
+/// Names the program to the tests inside the rig, where nothing can be built.
+const PROGRAM: &str = "PLIMSOLL_TEST_HOLES";
+
+fn program() -> PathBuf {
+    let binary = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("iotrap-holes");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/iotrap/tests/c/holes.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-g", "-O1", source, "-o"]).arg(&binary).args(["-luring", "-laio", "-lpthread"]);
+    let output = compiler.output().expect("cc runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    binary
+}
+
+const DIRECT: &[&str] = &[
+    "stale_transfers",
+    "stale_in_a_batch",
+    "stale_for_others",
+    "stale_bookkeeping",
+    "everything_closed_unseen",
+    "flags_changed_unseen",
+    "mapping_outlives_its_descriptor",
+    "mapping_that_nobody_saw",
+    "mapping_that_moved",
+    "mapping_of_a_child",
+    "mapping_beside_a_spread_file",
+    "mapping_that_ended",
+    "unknown_then_direct opened",
+    "unknown_then_direct inherited",
+    "unknown_then_direct executed",
+    "unknown_then_direct sent",
+    "unknown_then_direct ring",
+    "unknown_then_direct stream",
+    "unknown_then_direct stream_reads",
+    "unknown_then_direct temporary",
+    "direct_then_unknown sent",
+    "direct_then_unknown ring",
+    "direct_then_unknown stream",
+    "direct_then_unknown stream_reads",
+    "registered_files",
+];
+/// With files that are cut into parts.
+const LARGE: &[&str] = &["stale_large"];
+/// With buffered reads that are spread.
+const BUFFERED: &[&str] = &[
+    "buffered_reads_beside opened",
+    "buffered_reads_beside sent",
+    "buffered_reads_beside ring",
+    "buffered_reads_beside stream",
+    "buffered_reads_beside_memory",
+    "buffered_reads_of_a_stale_number",
+];
+
+/// Runs the tests with these lines of a pool file, each in all ways; what failed, in words.
+fn failures(tests: &[&str], more: &str) -> Vec<String> {
+    let pool = Pool { more: format!("policy = \"round-robin\"\n{PATIENT}\n{more}"), ..pool() };
+    let program = std::env::var(PROGRAM).expect("runs inside the rig");
+    let mut failed = Vec::new();
+    for test in tests {
+        for (way, trapped, asynchronous) in [("plain", false, ""), ("trapped", true, ""), ("asynchronous", true, "1")] {
+            let script = format!("exec {program} {test}");
+            let mut command = pool.command(&script, &pool.lanes[0], trapped);
+            for (n, lane) in pool.lanes.iter().enumerate() {
+                command.env(format!("LANE{n}"), lane);
+            }
+            let output = command.env("IOTRAP_ASYNC", asynchronous).output().unwrap();
+            let well = output.status.success();
+            println!("{} {test}, {way}", if well { "held" } else { "FAILED" });
+            if !well {
+                failed.push(format!("{test}, {way}: {}{}", output.status, stderr(&output)));
+            }
+        }
+    }
+    failed
+}
+
+fn all() {
+    let mut failed = failures(DIRECT, "");
+    failed.extend(failures(LARGE, "split = \"8k\""));
+    failed.extend(failures(BUFFERED, "buffered-reads = true"));
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+fn on(test: &str, version: &str) {
+    let program = program();
+    on_nfs(test, &[("VERS", version), ("RATE", "10gbit"), (PROGRAM, program.to_str().unwrap())]);
+}
+
+#[test]
+fn version_3() {
+    on("version_3", "3");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_version_3() {
+    all();
+}
+
+#[test]
+fn version_4_0() {
+    on("version_4_0", "4.0");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_version_4_0() {
+    all();
+}
