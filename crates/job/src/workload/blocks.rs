@@ -176,6 +176,11 @@ impl Blocks {
         }
     }
 
+    /// Whether no block is given twice, and no two overlap, until [`Blocks::rewind`].
+    pub fn covers_once(&self) -> bool {
+        matches!(self, Blocks::Ordered(_) | Blocks::Mapped { .. })
+    }
+
     /// Uses up `len` bytes from `block` on; fewer if a used block lies in the way.
     #[inline(always)]
     pub fn take(&mut self, block: u64, len: u64, unit: u64) -> u64 {

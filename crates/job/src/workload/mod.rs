@@ -82,7 +82,7 @@ pub struct Workload {
     streams: Streams,
     limits: Limits,
     syncs: Syncs,
-    /// trimwrite: the write that follows the trim just given.
+    /// trimwrite: what is still to be written of the block just trimmed.
     write_after_trim: Option<Op>,
     /// Ops until the next new random offset (`rw=randread:8`).
     until_new: u32,
@@ -90,6 +90,7 @@ pub struct Workload {
     zone_bytes: u64,
     /// No file has anything left: a rewind is due.
     exhausted: bool,
+    writes_once: bool,
 }
 
 /// What does not change.
@@ -270,9 +271,11 @@ impl Workload {
             until_new: 1,
             zone_bytes: 0,
             exhausted: false,
+            writes_once: false,
             streams,
             rules,
         };
+        workload.writes_once = workload.finds_writes_once(job);
         if workload.rules.reseed {
             // The first pass begins as every later one does.
             workload.rewind();
@@ -305,11 +308,37 @@ impl Workload {
             return Some(op);
         }
         let op = match self.write_after_trim.take() {
-            Some(op) => op,
+            Some(rest) => self.write_trimmed(rest),
             None => self.transfer(wanted)?,
         };
         self.account(&op);
         Some(op)
+    }
+
+    /// Whether no byte is written twice, and none is trimmed, between two calls of [`Workload::restart`], and the job
+    /// calls it only between passes of `loops`. False where that is not certain.
+    pub fn writes_once(&self) -> bool {
+        self.writes_once
+    }
+
+    fn finds_writes_once(&self, job: &Job) -> bool {
+        let (rules, limits) = (&self.rules, &self.limits);
+        // A pass that goes on where the last one stopped may begin the files anew in its midst.
+        let one_lap = limits.bytes_most >= limits.lap_most && limits.ops_most == u64::MAX;
+        let each_offset_once = if rules.is_random {
+            let rule = rules.rule_of[WRITE];
+            let maps = self.blocks.iter().skip(rule).step_by(rules.random.len().max(1));
+            rules.random_below[WRITE] == 1 << 32 && rules.ops_per_offset == 1 && { maps }.all(Blocks::covers_once)
+        } else {
+            rules.stride == 0
+        };
+        each_offset_once
+            && !job.rw.directions.trim
+            && !job.time.time_based
+            && (one_lap || job.time.loops <= 1)
+            && !limits.goes_on
+            && rules.strided.is_none()
+            && !self.turns.distributed()
     }
 
     /// Bytes of one pass, as far as it has a limit.
@@ -459,6 +488,14 @@ impl Workload {
             self.write_after_trim = Some(Op { kind: OpKind::Io(Direction::Write), ..op });
         }
         Some(op)
+    }
+
+    /// The next write of a block that was trimmed: no longer than the longest that `bs` allows.
+    fn write_trimmed(&mut self, rest: Op) -> Op {
+        let len = rest.len.min(self.rules.sizes[WRITE].largest());
+        let after = Op { offset: rest.offset + len, len: rest.len - len, ..rest };
+        self.write_after_trim = (after.len > 0).then_some(after);
+        Op { len, ..rest }
     }
 
     #[inline(always)]

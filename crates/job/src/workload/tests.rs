@@ -445,3 +445,87 @@ fn a_petabyte_is_no_burden() {
     let offsets: BTreeSet<u64> = (0..10_000).map(|_| workload.next().unwrap().offset).collect();
     assert_eq!(offsets.len(), 10_000);
 }
+
+/// Verification reads blocks back from a queue where this holds, without asking whether they were overwritten.
+#[test]
+fn what_writes_once_never_overlaps_within_a_pass() {
+    let (mut once, mut not) = (0, 0);
+    for seed in 0..4000 {
+        let mut random = Random::new(seed);
+        let mut chance = |percent: u64| random.below(100) < percent;
+        let job = job(|job| {
+            job.rw.random = chance(60);
+            job.rw.directions = PerDirection { read: chance(25), write: true, trim: false };
+            if chance(10) {
+                (job.rw.trim_then_write, job.rw.directions) =
+                    (true, PerDirection { read: false, write: true, trim: true });
+            }
+            job.rw.sequential_stride = if chance(10) { -4096 } else { 0 };
+            job.rw.ops_per_offset = if chance(10) { 3 } else { 1 };
+            job.pattern.no_random_map = chance(20);
+            job.pattern.identical = chance(10);
+            job.pattern.seed = seed;
+            job.blocks.unaligned = chance(10);
+            job.blocks.is_seq_rand = chance(10);
+            if chance(15) {
+                job.pattern.generator = Generator::Permutation;
+            }
+            if chance(30) {
+                job.blocks.range.write = if chance(50) { (2048, 8192) } else { (8192, 8192) };
+            }
+            if chance(15) {
+                job.blocks.split.write = vec![(1024, 30.0), (6144, 70.0)];
+            }
+            job.blocks.align.write = if chance(50) { 0 } else { 2048 << u64::from(chance(50)) };
+            if chance(10) {
+                job.pattern.distribution.write = Distribution::Zipf(1.2, None);
+            }
+            if chance(10) {
+                job.pattern.zones.write = vec![(70.0, 30.0), (30.0, 70.0)];
+            }
+            job.pattern.percent_random.write = if chance(10) { 50 } else { 100 };
+            if chance(20) {
+                job.files.service = FileService::Distributed(Distribution::Zipf(1.2, None));
+            }
+            if chance(20) {
+                job.extent.io_size = Some(Amount::Bytes(if chance(50) { 30 * KIB } else { 300 * KIB }));
+            }
+            job.extent.number_ios = chance(20).then_some(13);
+            job.extent.size = chance(10).then_some(Amount::Bytes(40 * KIB));
+            if chance(10) {
+                job.extent.strided = Some(Zones { size: 16384, range: 8192, skip: 4096 });
+            }
+            job.time.loops = if chance(40) { 4 } else { 1 };
+        });
+        let Ok(mut workload) = Workload::new(&job, 0, &extents(&[96 * KIB, 33 * KIB])) else { continue };
+        if !workload.writes_once() {
+            not += 1;
+            continue;
+        }
+        once += 1;
+        for _pass in 0..job.time.loops {
+            let changes = pass(&mut workload).into_iter().filter(|op| op.kind == OpKind::Io(Direction::Write));
+            let mut places: Vec<(u32, u64, u64)> = changes.map(|op| (op.file, op.offset, op.offset + op.len)).collect();
+            places.sort_unstable();
+            for pair in places.windows(2) {
+                assert!(pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1, "seed {seed}: {pair:?} of {job:?}");
+            }
+            workload.restart();
+        }
+    }
+    assert!(once > 300 && not > 300, "{once} jobs write once, {not} do not");
+}
+
+#[test]
+fn what_was_trimmed_is_written_in_blocks_of_the_writes_size() {
+    let job = job(|job| {
+        job.rw = Rw { random: false, trim_then_write: true, ..job.rw };
+        job.rw.directions = PerDirection { read: false, write: true, trim: true };
+        job.blocks.range = PerDirection { read: (4096, 4096), write: (4096, 4096), trim: (10240, 10240) };
+    });
+    let done: Vec<(OpKind, u64, u64)> =
+        ops(&job, &[20 * KIB]).into_iter().map(|op| (op.kind, op.offset - 4096, op.len)).collect();
+    let (trim, write) = (OpKind::Io(Direction::Trim), OpKind::Io(Direction::Write));
+    let block = |at| [(trim, at, 10240), (write, at, 4096), (write, at + 4096, 4096), (write, at + 8192, 2048)];
+    assert_eq!(done, [block(0), block(10240)].concat());
+}

@@ -86,7 +86,7 @@ enum TopUp {
     Full,
     /// The next op is not due before this time.
     Wait(u64),
-    /// Everything in flight must finish first.
+    /// Ops in flight must finish first.
     Drain,
     /// Nothing more is to be issued.
     End(End),
@@ -99,8 +99,8 @@ struct State {
     in_flight: usize,
     /// An op that was drawn but is not due yet, with its intended time.
     pending: Option<(Op, u64)>,
-    /// A request that the engine had no room for.
-    refused: Option<Request>,
+    /// Requests that the engine had no room for: a new one, and the rests of short transfers.
+    refused: Vec<Request>,
     /// Everything in flight must finish before the traffic is asked again; true: then a new pass begins.
     draining: Option<bool>,
     measuring_from: u64,
@@ -167,7 +167,7 @@ impl<T: Traffic> Generator<'_, T> {
             unsubmitted: Vec::with_capacity(self.slots.count() as usize),
             in_flight: 0,
             pending: None,
-            refused: None,
+            refused: Vec::new(),
             draining: None,
             measuring_from: start_ns + time.ramp_ns,
             ends_at: time.runtime_ns.map_or(u64::MAX, |runtime| start_ns + time.ramp_ns + runtime),
@@ -207,7 +207,8 @@ impl<T: Traffic> Generator<'_, T> {
             let low = if matches!(top_up, TopUp::Full) { self.low_mark() } else { state.in_flight };
             loop {
                 self.reap(state, wake, &mut done)?;
-                if state.in_flight <= low || state.end.is_some() {
+                // What was refused does not finish before it is offered again.
+                if state.in_flight <= low + state.refused.len() || state.end.is_some() {
                     break;
                 }
             }
@@ -233,9 +234,10 @@ impl<T: Traffic> Generator<'_, T> {
             if state.in_flight >= self.depth_limit() {
                 return Ok(TopUp::Full);
             }
-            if let Some(request) = state.refused.take() {
+            if let Some(request) = state.refused.pop() {
+                let still_refused = state.refused.len();
                 self.hand_over(request, state)?;
-                if state.refused.is_some() {
+                if state.refused.len() > still_refused {
                     return Ok(TopUp::Full);
                 }
                 continue;
@@ -259,6 +261,7 @@ impl<T: Traffic> Generator<'_, T> {
                         state.draining = Some(next == Next::Pass);
                         continue;
                     }
+                    Next::Wait => return Ok(TopUp::Drain),
                     Next::End => return Ok(TopUp::End(End::Done)),
                 },
             };
@@ -332,7 +335,7 @@ impl<T: Traffic> Generator<'_, T> {
                 self.look_around(state)
             }
             Queued::Full(request) => {
-                state.refused = Some(request);
+                state.refused.push(request);
                 self.submit(state)
             }
         }
@@ -366,7 +369,7 @@ impl<T: Traffic> Generator<'_, T> {
             None => ((queue.batch_complete_min as usize).min(state.in_flight), None),
         };
         // What the engine has not taken yet cannot finish: never wait for it.
-        let min = min.min(state.in_flight - state.unsubmitted.len() - usize::from(state.refused.is_some()));
+        let min = min.min(state.in_flight - state.unsubmitted.len() - state.refused.len());
         let max = (queue.batch_complete_max as usize).max(min).max(1);
         let before = done.len();
         self.engine.reap(min, max, timeout_ns, done).map_err(|error| engine_failed("reaping from", self.job, error))?;
@@ -476,7 +479,10 @@ impl<T: Traffic> Generator<'_, T> {
         // Nothing transferred where something was asked: the end of the file (read) or of the device (write).
         let errno = if result < 0 { -result as i32 } else { libc::EIO };
         if self.job.extent.fill && direction == Direction::Write && errno == libc::ENOSPC {
-            state.end = Some(End::Done);
+            // An op that was drawn before waits in `pending`: if it is a write, it meets the same end.
+            if !self.traffic.is_full() {
+                state.end = Some(End::Done);
+            }
             return Ok(());
         }
         let errors = &self.job.errors;
@@ -582,10 +588,7 @@ impl<T: Traffic> Generator<'_, T> {
     fn drain(&mut self, state: &mut State) -> Result<(), Error> {
         let mut done = Vec::new();
         let mut first_failure = Ok(());
-        if let Some(request) = state.refused.take() {
-            state.in_flight -= 1;
-            self.free.push(request.slot);
-        }
+        self.forget_refused(state);
         while state.in_flight > 0 {
             self.submit(state)?;
             let min = usize::from(state.unsubmitted.len() < state.in_flight);
@@ -596,12 +599,17 @@ impl<T: Traffic> Generator<'_, T> {
                 let outcome = self.complete(completion, state);
                 first_failure = first_failure.and(outcome);
             }
-            if let Some(request) = state.refused.take() {
-                state.in_flight -= 1;
-                self.free.push(request.slot);
-            }
+            self.forget_refused(state);
         }
         first_failure
+    }
+
+    /// Drops the requests that no engine has, at the end.
+    fn forget_refused(&mut self, state: &mut State) {
+        for request in state.refused.drain(..) {
+            state.in_flight -= 1;
+            self.free.push(request.slot);
+        }
     }
 
     /// Sleeps until the next op is due, but never past the end, and in slices: a stop must be noticed.

@@ -5,10 +5,13 @@ mod clone;
 mod depth_goal;
 mod generator;
 mod logs;
+#[cfg(test)]
+mod model;
 mod opened;
 mod recorder;
 mod recording;
 mod schedule;
+mod shared;
 mod sources;
 mod statements;
 mod steady;

@@ -14,6 +14,7 @@ use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
 use super::board::{Board, Published};
 use super::clone::{self, Orders, Report};
+use super::shared::refuse_shared_writes;
 use super::sources::{self, largest_block, survey};
 use super::statements::Statements;
 use super::steady::{self, Watch};
@@ -74,6 +75,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         Err(_) if stopped.load(Relaxed) => Vec::new(),
         Err(error) => return Err(error),
     };
+    refuse_shared(plan, &kinds, &clones)?;
     if let Some(peers) = control.peers.as_deref_mut() {
         // If it never opens, `stop` is set, and no clone is started.
         peers::wait(peers, Stage::LaidOut, &stopped, &mut |_| {});
@@ -163,6 +165,17 @@ fn watch_disks(plan: &Plan, kinds: &[&'static Kind], clones: &[Clone]) -> DiskWa
         }
     }
     DiskWatch::start(paths.iter().map(String::as_str))
+}
+
+/// Refuses clones that write what another verifies: [`refuse_shared_writes`].
+fn refuse_shared(plan: &Plan, kinds: &[&'static Kind], clones: &[Clone]) -> Result<(), Error> {
+    let targets: Vec<_> =
+        clones.iter().map(|clone| clone.target.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+    let files = clones.iter().zip(&targets).map(|(clone, target)| {
+        let files = target.names().zip(target.extents().iter().copied()).filter(|_| !kinds[clone.job].diskless);
+        (clone.job, clone.number, files.collect())
+    });
+    refuse_shared_writes(plan, files)
 }
 
 fn find_engine(job: &Job) -> Result<&'static Kind, Error> {

@@ -44,7 +44,9 @@ impl Source {
 pub(super) fn largest_block(job: &Job) -> u64 {
     let data = [Direction::Read, Direction::Write].map(|d| {
         let split = job.blocks.split[d].iter().map(|&(bytes, _)| bytes).max().unwrap_or(0);
-        if job.rw.directions[d] || job.verify.is_some() { job.blocks.range[d].1.max(split) } else { 0 }
+        // With bs_is_seq_rand, both sizes serve every direction.
+        let used = job.rw.directions[d] || job.verify.is_some() || job.blocks.is_seq_rand;
+        if used { job.blocks.range[d].1.max(split) } else { 0 }
     });
     data.into_iter().max().unwrap_or(0).max(1)
 }

@@ -13,6 +13,8 @@ pub enum Next {
     Op(Op),
     /// Issue this op, but not before so many nanoseconds after the start (a replay).
     At(u64, Op),
+    /// Wait until one of the ops in flight has finished, then ask again.
+    Wait,
     /// Wait until everything in flight has finished, then ask again (a change of phase).
     Drain,
     /// The same, and then close and reopen the files: another pass begins.
@@ -43,6 +45,12 @@ pub trait Traffic {
 
     /// Takes note that the op in this slot failed.
     fn lost(&mut self, _slot: u32) {}
+
+    /// Takes note that the storage has no space left (`fill_device`). True: the next steps write nothing and the job
+    /// goes on with them. False: the job is done.
+    fn is_full(&mut self) -> bool {
+        false
+    }
 
     /// Takes note of an op that is being issued.
     #[inline]

@@ -1,27 +1,28 @@
 //! Blocks that prove themselves: stamped when written, checked when read back.
 //!
 //! ```text
-//! write: stamp(block, offset, sequence) ─► engine ─► Written::wrote
-//! read:  Written::next_read ─► engine ─► check(block, expected) ─► Ok, or a Mismatch that names the byte
+//! write: Ledger::changing ─► stamp(block, offset, sequence) ─► engine ─► Ledger::wrote
+//! read:  Ledger::next_read ─► engine ─► check(block, expected) ─► Ok, or a Mismatch that names the byte
 //! ```
 //!
 //! Headers and checksums are laid out as fio 3.33 lays them out, so that either program can check what the other wrote.
 
 mod digest;
 mod header;
-mod written;
+mod ledger;
 
 use std::fmt;
 
 use job::Job;
 use job::job::{Verify, VerifyKind, VerifyPattern};
 use job::workload::random::{Random, mix};
+use measure::Direction;
 
 use crate::content::Body;
 use crate::error::Error;
 use digest::{digest, field_bytes};
 use header::Header;
-pub use written::{ReadBack, Written};
+pub use ledger::{Ledger, ReadBack};
 
 /// Stamps and checks the blocks of one job. Nothing in it changes: it may be shared between threads.
 #[derive(Clone, Debug)]
@@ -58,8 +59,10 @@ pub struct Expected {
     pub file: u32,
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// The number that it was written with; None where that is not known (`verify_only`, reading another run's data).
+    /// The number of the write; None where that is not known (`verify_only`, reading another run's data).
     pub sequence: Option<u64>,
+    /// The seed of the content, [`Verifier::seed_of`] of the number; None where another program may have written.
+    pub seed: Option<u64>,
 }
 
 /// A block that is not what was written.
@@ -145,12 +148,23 @@ impl Verifier {
         }))
     }
 
-    /// Fills a whole block with what will be written: content, headers, checksums. `verify=null` leaves it as it is.
+    /// The seed from which this verifier fills the block of write number `sequence`, of which 32 bits count.
+    pub fn seed_of(&self, sequence: u64) -> u64 {
+        mix(self.seed ^ mix(u64::from(sequence as u32)))
+    }
+
+    /// Whether a block of `len` bytes has room for a header and data. Others are written as they are and never checked.
+    pub fn fits(&self, len: u64) -> bool {
+        len > self.header_bytes as u64
+    }
+
+    /// Fills a whole block with what will be written: content, headers, checksums. `verify=null`, and a block too small
+    /// for its header, leave it as it is.
     pub fn stamp(&self, block: &mut [u8], stamp: &Stamp) {
-        if self.kind == VerifyKind::Null {
+        if self.kind == VerifyKind::Null || !self.fits(block.len() as u64) {
             return;
         }
-        let seed = mix(self.seed ^ mix(stamp.offset) ^ stamp.sequence);
+        let seed = self.seed_of(stamp.sequence);
         self.fill(block, stamp.offset, seed);
         if self.header_bytes == 0 {
             return;
@@ -275,13 +289,23 @@ impl Verifier {
                 header.sequence.to_string(),
             ));
         }
+        // The number has 16 bits in the header, the seed has 64: it tells a block that is 65536 writes old.
+        if let Some(seed) = expected.seed.filter(|_| self.check_sequence)
+            && header.seed != seed
+        {
+            return Err(mismatch("seed in the header", format!("{seed:#018x}"), format!("{:#018x}", header.seed)));
+        }
         let data = &part[self.header_bytes..];
         let sum = digest(self.kind, data);
-        let stored = &part[header::BYTES..header::BYTES + sum.bytes().len()];
+        let (stored, slack) = part[header::BYTES..self.header_bytes].split_at(sum.bytes().len());
         if stored != sum.bytes() {
             return Err(self
                 .differing_byte(block, at, end, &header, expected)
                 .unwrap_or_else(|| mismatch(digest::name(self.kind), hex(stored), hex(sum.bytes()))));
+        }
+        // fio leaves it undefined; in a block of ours it is zero.
+        if expected.seed.is_some() && slack.iter().any(|&byte| byte != 0) {
+            return Err(mismatch("space behind the checksum", "zeros".into(), hex(slack)));
         }
         let pattern =
             matches!(self.kind, VerifyKind::PatternHeader | VerifyKind::HeaderOnly) && !self.pattern.bytes.is_empty();
@@ -389,11 +413,14 @@ impl Verifier {
     }
 }
 
-/// All sizes that a job writes.
+/// All sizes that a job writes: with trimwrite, blocks of the trims' sizes are written, too.
 fn sizes(job: &Job) -> impl Iterator<Item = u64> {
-    let (low, high) = job.blocks.range.write;
-    let split = job.blocks.split.write.iter().map(|&(bytes, _)| bytes);
-    split.chain(job.blocks.split.write.is_empty().then_some([low, high]).into_iter().flatten())
+    let of = |direction: Direction| {
+        let (low, high) = job.blocks.range[direction];
+        let split = job.blocks.split[direction].iter().map(|&(bytes, _)| bytes);
+        split.chain(job.blocks.split[direction].is_empty().then_some([low, high]).into_iter().flatten())
+    };
+    of(Direction::Write).chain(job.rw.trim_then_write.then(|| of(Direction::Trim)).into_iter().flatten())
 }
 
 /// Bytes a header; 0 where blocks have any length.
@@ -468,7 +495,7 @@ mod tests {
     }
 
     const STAMP: Stamp = Stamp { offset: 40960, sequence: 70_000, time_ns: 5_000_000_123, thread: 3 };
-    const EXPECTED: Expected = Expected { file: 2, offset: 40960, sequence: Some(70_000) };
+    const EXPECTED: Expected = Expected { file: 2, offset: 40960, sequence: Some(70_000), seed: None };
 
     #[test]
     fn what_is_stamped_passes_and_the_buffer_stays() {
@@ -500,23 +527,18 @@ mod tests {
                     verifier(kind, |verify| (verify.interval, verify.header_offset) = (interval, header_offset));
                 let mut block = vec![0; 2048];
                 verifier.stamp(&mut block, &STAMP);
+                let expected = Expected { seed: Some(verifier.seed_of(STAMP.sequence)), ..EXPECTED };
                 for at in 0..block.len() {
                     let was = block[at];
                     block[at] ^= 1 << (at % 8);
-                    let result = verifier.check(&mut block, &EXPECTED);
+                    let result = verifier.check(&mut block, &expected);
                     let now = std::mem::replace(&mut block[at], was);
                     let step = verifier.step(2048);
                     let within = at % step;
                     let in_header = verifier.header_bytes > 0
                         && (header_offset as usize..header_offset as usize + verifier.header_bytes).contains(&within);
-                    // Only these say what their content must be; SHA-2 has slack behind the digest, as in fio's layout.
-                    let slack = match kind {
-                        VerifyKind::Sha256 => 32,
-                        VerifyKind::Sha512 => 64,
-                        _ => 0,
-                    };
-                    let in_slack = in_header && within - header_offset as usize >= verifier.header_bytes - slack;
-                    if in_slack || (kind == VerifyKind::HeaderOnly && !in_header) {
+                    // fio checks nothing but the header of these.
+                    if kind == VerifyKind::HeaderOnly && !in_header {
                         continue;
                     }
                     let mismatch =
@@ -546,6 +568,10 @@ mod tests {
         assert_eq!((moved.what, moved.expected.as_str(), moved.got.as_str()), ("offset in the header", "0", "40960"));
         let stale = verifier.check(&mut block, &Expected { sequence: Some(70_001), ..EXPECTED }).unwrap_err();
         assert_eq!(stale.what, "number of the write in the header");
+        // 65536 writes later the number in the header is the same again.
+        let old = 70_000 + 65_536;
+        let old = Expected { sequence: Some(old), seed: Some(verifier.seed_of(old)), ..EXPECTED };
+        assert_eq!(verifier.check(&mut block, &old).unwrap_err().what, "seed in the header");
         verifier.check(&mut block, &Expected { sequence: None, ..EXPECTED }).unwrap();
         let zeros = verifier.check(&mut vec![0; 4096], &EXPECTED).unwrap_err();
         assert_eq!(

@@ -66,6 +66,11 @@ impl Passes {
         self.workload.restart();
     }
 
+    /// Whether no byte is written twice and none is trimmed within a pass ([`Workload::writes_once`]).
+    pub fn writes_once(&self) -> bool {
+        self.workload.writes_once()
+    }
+
     /// What has been issued of all passes, in millionths; 0 without end.
     pub fn done_millionths(&self) -> u64 {
         match self.left {

@@ -3,6 +3,8 @@
 //! ```text
 //! writing ─► (verify_backlog: read back some) ─► drained ─► reading back ─► next pass, or the end
 //! ```
+//!
+//! Which blocks are read back, and which ops have to wait for each other, are the rules of [`crate::verify::Ledger`].
 
 use std::fs;
 
@@ -14,7 +16,7 @@ use measure::schema::Verified;
 use super::passes::Passes;
 use crate::content::Filler;
 use crate::runner::traffic::{Next, Traffic};
-use crate::verify::{Expected, Mismatch, Stamp, Verifier, Written};
+use crate::verify::{Expected, Ledger, Mismatch, ReadBack, Stamp, Verifier};
 use crate::{Error, ErrorKind};
 
 /// The workload of one clone, verified.
@@ -22,11 +24,11 @@ pub(in crate::runner) struct Verifying {
     passes: Passes,
     filler: Filler,
     verifier: Verifier,
-    written: Written,
+    ledger: Ledger,
     phase: Phase,
     /// `do_verify=0`: blocks are stamped, but not read back.
     reads_back: bool,
-    /// `verify_only`: every write becomes a read of what an earlier run wrote.
+    /// `verify_only`: nothing is changed; what an earlier run wrote is read, each block once.
     reads_only: bool,
     /// Reads of the workload are checked too: it has nothing but reads.
     checks_reads: bool,
@@ -39,6 +41,8 @@ pub(in crate::runner) struct Verifying {
     drawn: Option<Expected>,
     /// By slot: what is in flight.
     flights: Vec<Option<Flight>>,
+    /// The storage has no space left: there are no writes any more, nor another pass.
+    full: bool,
     verified: Verified,
     first_mismatch: Option<Mismatch>,
 }
@@ -76,14 +80,15 @@ impl Verifying {
         let verifier = Verifier::new(job, seed)?.ok_or_else(missing)?;
         let verify = job.verify.as_ref().ok_or_else(missing)?;
         let directions = job.rw.directions;
+        let passes = Passes::new(job, clone, extents)?;
         Ok(Verifying {
-            passes: Passes::new(job, clone, extents)?,
             filler: Filler::for_job(job, seed),
             verifier,
-            written: Written::new(job),
+            ledger: Ledger::new(job, passes.writes_once()),
+            passes,
             phase: Phase::Writing,
             reads_back: verify.enabled && directions.write,
-            reads_only: verify.only,
+            reads_only: verify.only && directions.write,
             checks_reads: !directions.write,
             dump: verify.dump,
             thread: clone as u16,
@@ -91,6 +96,7 @@ impl Verifying {
             held: None,
             drawn: None,
             flights: Vec::new(),
+            full: false,
             verified: Verified::default(),
             first_mismatch: None,
         })
@@ -98,14 +104,17 @@ impl Verifying {
 
     fn draw(&mut self, wanted: Option<Direction>) -> Result<Step, Next> {
         loop {
-            if let Some(block) = self.written.next_read() {
-                let (file, offset) = (block.file, block.offset);
-                let op = Op { kind: OpKind::Io(Direction::Read), file, offset, len: u64::from(block.len) };
-                let sequence = Some(u64::from(block.sequence));
-                return Ok(Step { op, expected: Some(Expected { file, offset, sequence }) });
+            if let Some(block) = self.ledger.next_read() {
+                return Ok(self.read_back(block));
             }
             match self.phase {
+                Phase::Writing if self.full => {
+                    self.phase = Phase::Draining;
+                    return Err(Next::Drain);
+                }
+                Phase::Writing if self.rehearses() => self.rehearse(None),
                 Phase::Writing => match self.passes.next_in_pass(wanted) {
+                    Some(op) if self.reads_only && changes(&op).is_none() => {}
                     Some(op) => return Ok(self.step(op)),
                     None => {
                         self.phase = Phase::Draining;
@@ -115,18 +124,30 @@ impl Verifying {
                 Phase::Draining => {
                     self.phase = Phase::Reading;
                     if self.reads_back {
-                        self.written.end_of_writes();
+                        self.ledger.end_of_writes();
                     }
                 }
-                Phase::Reading => {
-                    self.phase = Phase::Writing;
-                    return match self.passes.after_pass() {
-                        Next::Op(op) => Ok(self.step(op)),
-                        other => Err(other),
-                    };
-                }
+                Phase::Reading if self.full => return Err(Next::End),
+                Phase::Reading => match self.passes.after_pass() {
+                    // `time_based` goes on with an op at once.
+                    Next::Op(op) if self.rehearses() => self.rehearse(Some(op)),
+                    next => {
+                        self.phase = Phase::Writing;
+                        return if let Next::Op(op) = next { Ok(self.step(op)) } else { Err(next) };
+                    }
+                },
             }
         }
+    }
+
+    /// The read that checks a block of the ledger.
+    fn read_back(&self, block: ReadBack) -> Step {
+        let ReadBack { file, offset, len, sequence } = block;
+        let op = Op { kind: OpKind::Io(Direction::Read), file, offset, len: u64::from(len) };
+        // An earlier run, or fio, may have numbered its writes otherwise.
+        let sequence = (!self.reads_only).then_some(u64::from(sequence));
+        let seed = sequence.map(|sequence| self.verifier.seed_of(sequence));
+        Step { op, expected: Some(Expected { file, offset, sequence, seed }) }
     }
 
     /// An op of the workload as it is to be issued.
@@ -137,14 +158,49 @@ impl Verifying {
         if expected {
             op.kind = OpKind::Io(Direction::Read);
         }
-        Step { op, expected: expected.then_some(Expected { file: op.file, offset: op.offset, sequence: None }) }
+        let (file, offset) = (op.file, op.offset);
+        Step { op, expected: expected.then_some(Expected { file, offset, sequence: None, seed: None }) }
     }
 
-    fn overlaps_one_in_flight(&self, op: &Op) -> bool {
-        self.flights.iter().flatten().any(|flight| {
-            let other = &flight.op;
-            other.file == op.file && op.offset < other.offset + other.len && other.offset < op.offset + op.len
-        })
+    /// Whether `verify_only` has to find out first which blocks the workload leaves.
+    fn rehearses(&self) -> bool {
+        self.reads_only && self.ledger.may_overlap()
+    }
+
+    /// One pass on paper, `first` being its first op if that was drawn already. What the pass would leave on the storage
+    /// is in the ledger then, and due.
+    fn rehearse(&mut self, first: Option<Op>) {
+        let mut next = first.or_else(|| self.passes.next_in_pass(None));
+        while let Some(op) = next {
+            if let Some(direction) = changes(&op) {
+                self.ledger.changing(op.file, op.offset, op.len);
+                if direction == Direction::Write {
+                    self.ledger.wrote(ReadBack { file: op.file, offset: op.offset, len: op.len as u32, sequence: 0 });
+                }
+            }
+            next = self.passes.next_in_pass(None);
+        }
+        self.phase = Phase::Reading;
+        self.ledger.end_of_writes();
+    }
+
+    /// Whether a step has to wait for an op in flight: rule 2 of the ledger. Reads of a mixed workload are not checked:
+    /// no op waits for them.
+    fn must_wait(&self, step: &Step) -> bool {
+        let op = &step.op;
+        let (changes_data, is_checked) = (changes(op).is_some(), step.expected.is_some());
+        self.ledger.may_overlap()
+            && self.flights.iter().flatten().any(|flight| {
+                let other = &flight.op;
+                let bears = match changes(other) {
+                    Some(_) => changes_data || is_checked,
+                    None => changes_data && flight.expected.is_some(),
+                };
+                bears
+                    && other.file == op.file
+                    && op.offset < other.offset + other.len
+                    && other.offset < op.offset + op.len
+            })
     }
 
     fn check(&mut self, op: &Op, expected: &Expected, bytes: &mut [u8]) -> Result<(), Mismatch> {
@@ -171,21 +227,31 @@ impl Verifying {
     }
 }
 
+/// The direction of an op that changes data; None for reads and syncs.
+fn changes(op: &Op) -> Option<Direction> {
+    match op.kind {
+        OpKind::Io(direction @ (Direction::Write | Direction::Trim)) => Some(direction),
+        OpKind::Io(Direction::Read) | OpKind::Sync | OpKind::DataSync | OpKind::SyncRange => None,
+    }
+}
+
 impl Traffic for Verifying {
     fn next(&mut self, wanted: Option<Direction>) -> Next {
-        let drawn = self.held.take().map_or_else(|| self.draw(wanted), Ok);
-        match drawn {
-            Err(next) => next,
-            // Of two overlapping requests in flight nobody knows which one the storage carries out last.
-            Ok(step) if self.written.may_overlap() && self.overlaps_one_in_flight(&step.op) => {
-                self.held = Some(step);
-                Next::Drain
-            }
-            Ok(step) => {
-                self.drawn = step.expected;
-                Next::Op(step.op)
-            }
+        let drawn = match self.held.take() {
+            Some(step) if self.full && changes(&step.op).is_some() => self.draw(wanted),
+            Some(step) => Ok(step),
+            None => self.draw(wanted),
+        };
+        let step = match drawn {
+            Ok(step) => step,
+            Err(next) => return next,
+        };
+        if self.must_wait(&step) {
+            self.held = Some(step);
+            return Next::Wait;
         }
+        self.drawn = step.expected;
+        Next::Op(step.op)
     }
 
     fn begin_pass(&mut self) {
@@ -208,6 +274,9 @@ impl Traffic for Verifying {
             self.flights.resize(slot + 1, None);
         }
         self.flights[slot] = Some(Flight { op: *op, expected: self.drawn.take(), sequence: self.sequence });
+        if changes(op).is_some() {
+            self.ledger.changing(op.file, op.offset, op.len);
+        }
         self.sequence += u64::from(op.kind == OpKind::Io(Direction::Write));
     }
 
@@ -217,8 +286,9 @@ impl Traffic for Verifying {
         };
         match (op.kind, flight.expected) {
             (OpKind::Io(Direction::Write), _) => {
-                if self.reads_back {
-                    self.written.wrote(op.file, op.offset, op.len as u32, flight.sequence);
+                if self.reads_back && self.verifier.fits(op.len) {
+                    let Op { file, offset, len, .. } = *op;
+                    self.ledger.wrote(ReadBack { file, offset, len: len as u32, sequence: flight.sequence as u32 });
                 }
                 Ok(())
             }
@@ -231,6 +301,11 @@ impl Traffic for Verifying {
         if let Some(flight) = self.flights.get_mut(slot as usize) {
             *flight = None;
         }
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.full = true;
+        true
     }
 
     fn is_verifying(&self) -> bool {

@@ -1,14 +1,36 @@
-//! What has been written and not read back yet, and when to read it: after so many writes (`verify_backlog`), or when
-//! all are done.
+//! The ledger of a verifying clone: which block must hold the data of which write, and when to read it back.
+//!
+//! Every byte is in one of three states:
+//!
+//! - **acknowledged**: the last write that covers the byte has succeeded, and no write or trim that covers it was issued
+//!   afterwards. The ledger has its block.
+//! - **in flight**: a write or trim that covers the byte was issued and has not ended.
+//! - **unknown**: the byte was never written, or was trimmed, or the last write that covers it failed, or it has been
+//!   read back.
+//!
+//! ```text
+//!              changing                     wrote
+//! acknowledged ────────► in flight ──────────────────► acknowledged
+//!      │ next_read           │ the op fails, or is a trim
+//!      ▼                     ▼
+//!   unknown               unknown
+//! ```
+//!
+//! The rules for ops follow:
+//!
+//! 1. A read-back is issued only for a block of the ledger. A write or trim supersedes the read-backs of the bytes that
+//!    it covers when it is issued ([`Ledger::changing`]), not when it ends: a superseded read-back is never issued.
+//! 2. A write or trim is not issued while a write, a trim or a read-back that overlaps it is in flight: nobody knows in
+//!    which order the storage carries them out. [`Ledger::may_overlap`] says whether that can happen.
+//! 3. A block that a later op covers in part loses that part. The rest stays only if it has headers of its own.
 //!
 //! Where no block is written twice, a queue of 20 bytes a block is all it takes. Where blocks may overlap, an ordered
-//! map (about twice that) keeps only what the latest write left.
+//! map takes about twice that.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use job::Job;
-use job::job::{Distribution, VerifyKind};
-use measure::Direction;
+use job::job::VerifyKind;
 
 /// A block to read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +45,17 @@ pub struct ReadBack {
     pub sequence: u32,
 }
 
-/// The log of writes of one clone, and the decision whether to read back now.
+/// The acknowledged blocks of one clone that have not been read back, and the decision whether to read back now.
 ///
 /// ```text
 /// loop {
-///     if let Some(block) = written.next_read() { read and check it }
-///     else if let Some(op) = workload.next() { write it; on completion: written.wrote(..) }
-///     else { written.end_of_writes(); if written.is_empty() { break } }
+///     if let Some(block) = ledger.next_read() { read and check it }
+///     else if let Some(op) = workload.next() { ledger.changing(..); write it; if it succeeds: ledger.wrote(..) }
+///     else { ledger.end_of_writes(); if ledger.is_empty() { break } }
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct Ledger {
     blocks: Blocks,
     sorted: bool,
     /// Writes before reading back, 0: never before the end; and how many are then read.
@@ -63,12 +85,15 @@ struct Entry {
     sequence: u32,
 }
 
-impl Written {
-    /// An empty log for a job that verifies.
-    pub fn new(job: &Job) -> Written {
+impl Ledger {
+    /// An empty ledger for a job that verifies. `writes_once` promises that no write or trim of the job overlaps a write
+    /// that is not read back yet.
+    pub fn new(job: &Job, writes_once: bool) -> Ledger {
         let verify = job.verify.as_ref();
         let backlog = verify.map_or(0, |verify| verify.backlog);
-        let blocks = if may_overlap(job) {
+        let blocks = if writes_once {
+            Blocks::Queue(VecDeque::new())
+        } else {
             // A part of an overwritten block can be checked only if it has a header of its own, and no pattern whose
             // phase depends on the rest.
             let apart = |kind| !matches!(kind, VerifyKind::PatternHeader | VerifyKind::PatternOnly);
@@ -76,10 +101,8 @@ impl Written {
                 .filter(|verify| apart(verify.kind) && verify.pattern.bytes.is_empty())
                 .map_or(0, |verify| super::interval(job, verify));
             Blocks::Map { map: BTreeMap::new(), interval }
-        } else {
-            Blocks::Queue(VecDeque::new())
         };
-        Written {
+        Ledger {
             blocks,
             sorted: verify.is_some_and(|verify| verify.sorted),
             backlog,
@@ -89,16 +112,25 @@ impl Written {
         }
     }
 
-    /// A write has completed. With overlapping writes in flight at once nobody knows which one stays: where
-    /// [`may_overlap`](Written::may_overlap) says so, do not start a write, or a read back, that overlaps one in flight.
+    /// A write or trim of these bytes is issued: read-backs of the bytes are superseded.
     #[inline]
-    pub fn wrote(&mut self, file: u32, offset: u64, len: u32, sequence: u64) {
-        let sequence = sequence as u32;
+    pub fn changing(&mut self, file: u32, offset: u64, len: u64) {
+        if let Blocks::Map { map, interval } = &mut self.blocks {
+            remove(map, *interval, file, offset, len);
+        }
+    }
+
+    /// A write that [`Ledger::changing`] announced has succeeded.
+    #[inline]
+    pub fn wrote(&mut self, block: ReadBack) {
+        let ReadBack { file, offset, len, sequence } = block;
         match &mut self.blocks {
             Blocks::Queue(queue) => {
                 queue.push_back(Entry { offset: [offset as u32, (offset >> 32) as u32], file, len, sequence });
             }
-            Blocks::Map { map, interval } => insert(map, *interval, ReadBack { file, offset, len, sequence }),
+            Blocks::Map { map, .. } => {
+                map.insert((file, offset), (len, sequence));
+            }
         }
         self.writes += 1;
         if self.backlog != 0 && self.writes.is_multiple_of(self.backlog) {
@@ -106,7 +138,7 @@ impl Written {
         }
     }
 
-    /// Whether the job's writes may overlap each other.
+    /// Whether ops may overlap those in flight, so that they have to wait for each other.
     pub fn may_overlap(&self) -> bool {
         matches!(self.blocks, Blocks::Map { .. })
     }
@@ -116,14 +148,14 @@ impl Written {
         self.owe(self.len() as u64);
     }
 
-    /// The block to read back now; None: go on writing.
+    /// The block to read back now; None: go on writing. The block leaves the ledger.
     #[inline]
     pub fn next_read(&mut self) -> Option<ReadBack> {
         if self.due == 0 {
             return None;
         }
         self.due -= 1;
-        match &mut self.blocks {
+        let block = match &mut self.blocks {
             Blocks::Queue(queue) => queue.pop_front().map(|entry| ReadBack {
                 file: entry.file,
                 offset: u64::from(entry.offset[0]) | u64::from(entry.offset[1]) << 32,
@@ -133,7 +165,11 @@ impl Written {
             Blocks::Map { map, .. } => {
                 map.pop_first().map(|((file, offset), (len, sequence))| ReadBack { file, offset, len, sequence })
             }
+        };
+        if block.is_none() {
+            self.due = 0; // the rest was superseded
         }
+        block
     }
 
     /// Whether nothing waits to be read back.
@@ -163,37 +199,16 @@ impl Written {
     }
 }
 
-/// Whether a block may be written more than once before it is read back.
-fn may_overlap(job: &Job) -> bool {
-    let pattern = &job.pattern;
-    let write = Direction::Write;
-    let once = if job.rw.random {
-        !pattern.no_random_map
-            && pattern.distribution[write] == Distribution::Uniform
-            && pattern.percent_random[write] >= 100
-            && job.rw.ops_per_offset <= 1
-            && job.blocks.align[write] >= job.blocks.range.write.0
-            && !pattern.soft_random_map
-    } else {
-        job.rw.sequential_stride == 0
-    };
-    !once
-        || job.extent.io_size.is_some()
-        || job.extent.strided.is_some()
-        || job.iolog.read.is_some()
-        || job.time.time_based
-}
-
-/// Adds a block and removes what it overwrites. Of a block that is overwritten in part, the parts with headers of their
+/// Removes the bytes `from .. from + len` of a file. Of a block that is covered in part, the parts with headers of their
 /// own remain.
-fn insert(map: &mut BTreeMap<(u32, u64), (u32, u32)>, interval: u64, block: ReadBack) {
-    let (file, from, to) = (block.file, block.offset, block.offset + u64::from(block.len));
+fn remove(map: &mut BTreeMap<(u32, u64), (u32, u32)>, interval: u64, file: u32, from: u64, len: u64) {
+    let to = from.saturating_add(len);
     // The only block that begins before and may reach into this one is the last that does: none overlap.
     let before = map.range((file, 0)..(file, from)).next_back().map(|(key, value)| (*key, *value));
     let reaching = before.filter(|((_, start), (len, _))| start + u64::from(*len) > from);
     let inside = map.range((file, from)..(file, to)).map(|(key, value)| (*key, *value));
-    let overwritten: Vec<_> = reaching.into_iter().chain(inside).collect();
-    for ((_, start), (len, sequence)) in overwritten {
+    let covered: Vec<_> = reaching.into_iter().chain(inside).collect();
+    for ((_, start), (len, sequence)) in covered {
         map.remove(&(file, start));
         if interval == 0 {
             continue;
@@ -212,65 +227,60 @@ fn insert(map: &mut BTreeMap<(u32, u64), (u32, u32)>, interval: u64, block: Read
             }
         }
     }
-    map.insert((file, from), (block.len, block.sequence));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use job::job::{Rw, Verify};
+    use job::job::Verify;
     use job::workload::random::Random;
 
-    fn job(overlapping: bool) -> Job {
-        let mut job = Job::default();
-        job.rw = Rw { random: true, ..job.rw };
-        job.pattern.no_random_map = overlapping;
-        job.verify = Some(super::super::tests::verify(VerifyKind::Crc32c));
-        job
+    fn ledger(writes_once: bool, edit: impl FnOnce(&mut Verify)) -> Ledger {
+        let mut verify = super::super::tests::verify(VerifyKind::Crc32c);
+        edit(&mut verify);
+        Ledger::new(&Job { verify: Some(verify), ..Job::default() }, writes_once)
     }
 
-    fn edit(mut job: Job, edit: impl FnOnce(&mut Verify)) -> Job {
-        edit(job.verify.as_mut().unwrap());
-        job
+    fn write(ledger: &mut Ledger, offset: u64, len: u32, sequence: u32) {
+        ledger.changing(0, offset, u64::from(len));
+        ledger.wrote(ReadBack { file: 0, offset, len, sequence });
     }
 
     #[test]
     fn everything_is_read_back_once_in_order() {
         for sorted in [false, true] {
-            let mut written = Written::new(&edit(job(false), |verify| verify.sorted = sorted));
-            assert!(!written.may_overlap());
+            let mut ledger = ledger(true, |verify| verify.sorted = sorted);
+            assert!(!ledger.may_overlap());
             let offsets = [3u64, 1, 1 << 40, 2, 0];
             for (sequence, offset) in offsets.into_iter().enumerate() {
-                written.wrote(0, offset * 4096, 4096, sequence as u64);
-                assert_eq!(written.next_read(), None);
+                write(&mut ledger, offset * 4096, 4096, sequence as u32);
+                assert_eq!(ledger.next_read(), None);
             }
-            written.end_of_writes();
-            let read: Vec<ReadBack> = std::iter::from_fn(|| written.next_read()).collect();
+            ledger.end_of_writes();
+            let read: Vec<ReadBack> = std::iter::from_fn(|| ledger.next_read()).collect();
             let mut expected: Vec<(u64, u32)> =
                 offsets.into_iter().zip(0..).map(|(offset, sequence)| (offset * 4096, sequence)).collect();
             if sorted {
                 expected.sort_unstable();
             }
             assert_eq!(read.iter().map(|block| (block.offset, block.sequence)).collect::<Vec<_>>(), expected);
-            assert!(written.is_empty());
+            assert!(ledger.is_empty());
         }
     }
 
     #[test]
     fn backlog_reads_between_writes() {
-        let mut written = Written::new(&edit(job(false), |verify| {
-            (verify.backlog, verify.backlog_batch, verify.sorted) = (4, 3, false)
-        }));
+        let mut ledger = ledger(true, |verify| (verify.backlog, verify.backlog_batch, verify.sorted) = (4, 3, false));
         let mut log = String::new();
-        for number in 0..9u64 {
-            written.wrote(0, number * 4096, 4096, number);
+        for number in 0..9u32 {
+            write(&mut ledger, u64::from(number) * 4096, 4096, number);
             log.push('w');
-            while written.next_read().is_some() {
+            while ledger.next_read().is_some() {
                 log.push('r');
             }
         }
-        written.end_of_writes();
-        while written.next_read().is_some() {
+        ledger.end_of_writes();
+        while ledger.next_read().is_some() {
             log.push('r');
         }
         assert_eq!(log, "wwwwrrrwwwwrrrwrrr");
@@ -287,7 +297,8 @@ mod tests {
                 for sequence in 0..40u32 {
                     let (file, offset) = (random.below(2) as u32, random.below(24) * 8);
                     let len = (1 + random.below(8)) * 8;
-                    insert(&mut map, interval, ReadBack { file, offset, len: len as u32, sequence });
+                    remove(&mut map, interval, file, offset, len);
+                    map.insert((file, offset), (len as u32, sequence));
                     oracle[file as usize][offset as usize..(offset + len) as usize].fill(Some(sequence));
                 }
                 let mut covered = 0;
@@ -303,6 +314,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_write_that_is_issued_supersedes_the_read_back_and_one_that_fails_leaves_nothing_known() {
+        let mut ledger = ledger(false, |verify| verify.backlog = 2);
+        write(&mut ledger, 0, 8192, 0);
+        write(&mut ledger, 8192, 4096, 1);
+        // Two read-backs are due. A write of the first block is issued before they are.
+        ledger.changing(0, 0, 8192);
+        let rest = ReadBack { file: 0, offset: 8192, len: 4096, sequence: 1 };
+        assert_eq!((ledger.next_read(), ledger.next_read()), (Some(rest), None));
+        // It fails: nothing is expected of the block until another write succeeds.
+        ledger.end_of_writes();
+        assert_eq!(ledger.next_read(), None);
+        assert!(ledger.is_empty());
+        write(&mut ledger, 0, 8192, 3);
+        ledger.end_of_writes();
+        assert_eq!(ledger.next_read().map(|block| block.sequence), Some(3));
     }
 
     #[test]
