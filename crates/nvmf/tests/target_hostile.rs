@@ -5,15 +5,18 @@
 
 mod raw;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use nvmf::pdu::IcReq;
+use nvmf::device::Kind as DeviceKind;
+use nvmf::pdu::{H2cData, IcReq};
 use nvmf::spec::fabrics::{Authentication, Connect, PropertyAccess};
 use nvmf::spec::opcode::admin;
 use nvmf::spec::{Command, DISCOVERY_NQN, GetLogPage, Identify, Sgl, Status, cns, log, property};
+use nvmf::target::{Limits, Options};
 use raw::{Host, NQN, Served};
 
 /// Peers of all kinds together.
@@ -163,6 +166,20 @@ impl Drop for EndWhenDropped<'_> {
     }
 }
 
+/// Lets all peers send until none of them can send more. The target's memory stays within bounds meanwhile.
+fn press_all(peers: &mut [Peer], idle: u64) {
+    // Not one `any`: every peer presses in every round.
+    while peers.iter_mut().map(Peer::press).filter(|pressed| *pressed).count() > 0 {
+        assert_within(idle);
+    }
+    assert_within(idle);
+}
+
+fn assert_within(idle: u64) {
+    let more = resident().saturating_sub(idle);
+    assert!(more < MEMORY, "{} MiB more than idle", more >> 20);
+}
+
 #[test]
 fn a_thousand_peers_of_every_kind_cost_little_memory_and_stop_nobody() {
     let _alone = alone();
@@ -172,19 +189,140 @@ fn a_thousand_peers_of_every_kind_cost_little_memory_and_stop_nobody() {
     under_attack(&served, |reads| {
         let mut peers: Vec<Peer> = (0..PEERS).map(|number| Peer::new(&served, plan(number))).collect();
         let before = reads();
-        loop {
-            // Not one `any`: every peer presses in every round.
-            let pressing = peers.iter_mut().map(Peer::press).filter(|pressed| *pressed).count();
-            let more = resident().saturating_sub(idle);
-            assert!(more < MEMORY, "{} MiB more than idle", more >> 20);
-            if pressing == 0 {
-                break;
-            }
-        }
+        press_all(&mut peers, idle);
         // A host that comes now gets in, and the one that was there is served.
         served.assert_alive();
         raw::until(|| reads() > before + 100);
-        let more = resident().saturating_sub(idle);
-        assert!(more < MEMORY, "{} MiB more than idle", more >> 20);
+        assert_within(idle);
     });
+}
+
+/// I/O queues of hosts that are let in: the same commands again and again, and nothing that they are answered is read.
+fn io_queues_that_never_read(commands: &[Command], queues: usize) {
+    let _alone = alone();
+    let served = Served::plain();
+    served.assert_alive();
+    let idle = resident();
+    under_attack(&served, |reads| {
+        let mut hosts = Vec::new();
+        let mut peers = Vec::new();
+        for number in 0..queues {
+            let name = format!("nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-{:012}", number / 50);
+            if number % 50 == 0 {
+                hosts.push(Host::admin_of(served.address, NQN, &name, false));
+            }
+            let cntlid = hosts.last().unwrap().cntlid;
+            let command = Connect { recfmt: 0, qid: 1 + (number % 50) as u16, sqsize: 1023, cattr: 0, kato_ms: 0 };
+            let connect = capsule(&command.command(), &Host::connect_data(cntlid, NQN, &name).write());
+            let repeated = commands[number % commands.len()];
+            let plan = Plan { first: [hello(), connect].concat(), repeated: capsule(&repeated, &[]) };
+            peers.push(Peer::new(&served, plan));
+        }
+        let before = reads();
+        press_all(&mut peers, idle);
+        // While they are not read, until the first of them are cut off.
+        raw::until(|| {
+            assert_within(idle);
+            reads() > before + 1000
+        });
+        served.assert_alive();
+    });
+}
+
+#[test]
+fn io_queues_that_repeat_invalid_commands_and_never_read() {
+    let invalid = Command::new(0x7e, 1);
+    let out_of_range = Host::read_command(1, u64::MAX - 8, 8);
+    io_queues_that_never_read(&[invalid, out_of_range, Command::new(0x00, 9)], 1000);
+}
+
+#[test]
+fn io_queues_that_ask_for_data_and_never_read() {
+    let long = Host::read_command(1, 0, 2048);
+    io_queues_that_never_read(&[long, Host::read_command(1, 8, 8), Host::read_command(2, 0, 256)], 300);
+}
+
+#[test]
+fn io_queues_that_announce_data_and_never_send_them() {
+    io_queues_that_never_read(&[Host::write_command(1, 8192, 1 << 20), Host::write_command(2, 0, 1 << 20)], 300);
+}
+
+fn hasty() -> Served {
+    let soon = Duration::from_secs(5);
+    let limits = Limits { stall: soon, send_stall: soon, ..Limits::default() };
+    Served::with(Options { limits, ..Options::default() }, &[("mem", DeviceKind::Memory { bytes: 64 << 20 })])
+}
+
+/// Sends the bytes one at a time until the target closes the connection; false if it takes all of them.
+fn is_cut_off_while_sending(host: &mut Host, bytes: &[u8]) -> bool {
+    host.stream.set_nonblocking(true).unwrap();
+    bytes.iter().any(|byte| {
+        std::thread::sleep(Duration::from_millis(20));
+        let is_sent = matches!(host.stream.write(&[*byte]), Ok(1));
+        !is_sent || matches!(host.stream.peek(&mut [0]), Ok(0))
+    })
+}
+
+#[test]
+fn hosts_that_let_a_capsule_drip_are_cut_off() {
+    let served = hasty();
+    let (_admin, mut queue) = Host::pair(served.address);
+    let write = Command { sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 0, 4096) };
+    let bytes = queue.capsule(&write, &[1; 4096]);
+    assert!(is_cut_off_while_sending(&mut queue, &bytes));
+    served.assert_alive();
+}
+
+/// Each unit is complete soon: it is the transfer that does not get on.
+#[test]
+fn hosts_that_let_a_transfer_drip_in_small_units_are_cut_off() {
+    let served = hasty();
+    let (_admin, mut queue) = Host::pair(served.address);
+    let ready = queue.ready(1, 0, 65_536);
+    queue.stream.set_nonblocking(true).unwrap();
+    let is_cut_off = (0..8192).any(|offset| {
+        std::thread::sleep(Duration::from_millis(5));
+        let header = H2cData { cid: ready.cid, ttag: ready.ttag, offset, length: 1, last: false };
+        let bytes = queue.h2c(&header, &[7]);
+        queue.stream.write(&bytes).ok() != Some(bytes.len()) || matches!(queue.stream.peek(&mut [0]), Ok(0))
+    });
+    assert!(is_cut_off);
+    served.assert_alive();
+}
+
+/// It takes some bytes again and again, so that there is always some room for more.
+#[test]
+fn hosts_that_let_responses_drip_are_cut_off() {
+    let served = hasty();
+    let (_admin, mut queue) = Host::pair(served.address);
+    rustix::net::sockopt::set_socket_recv_buffer_size(&queue.stream, 4096).unwrap();
+    for _ in 0..16 {
+        queue.send_command(Host::read_command(1, 0, 2048), &[]);
+    }
+    let mut some = [0; 8];
+    // It has megabytes to read: at this rate that takes a day.
+    raw::until(|| {
+        std::thread::sleep(Duration::from_millis(20));
+        let taken = queue.stream.read(&mut some);
+        taken.is_err() || served.target.stats().reactors[0].io_qpairs == 0
+    });
+    served.assert_alive();
+}
+
+/// A slow host that gets on is not cut off, in either direction.
+#[test]
+fn hosts_that_are_slow_and_honest_are_served() {
+    let served = hasty();
+    let (_admin, mut queue) = Host::pair(served.address);
+    let ready = queue.ready(1, 0, 65_536);
+    let header = H2cData { cid: ready.cid, ttag: ready.ttag, offset: 0, length: 65_536, last: true };
+    let bytes = queue.h2c(&header, &[7; 65_536]);
+    // 4 KiB/s at the fastest, for three of the periods in which it must get on.
+    for part in bytes.chunks(2048).take(30) {
+        std::thread::sleep(Duration::from_millis(500));
+        queue.send(part);
+    }
+    queue.send(&bytes[30 * 2048..]);
+    assert!(queue.response().status.is_ok());
+    served.assert_alive();
 }

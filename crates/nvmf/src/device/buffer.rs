@@ -8,7 +8,7 @@ const SMALLEST: usize = 4096;
 /// 4 KiB to 8 MiB.
 const CLASSES: usize = 12;
 /// What is kept for reuse where no budget says how much.
-const KEPT_UNBUDGETED: u64 = 64 << 20;
+const KEPT_UNBUDGETED: u64 = 16 << 20;
 
 const ENOMEM: i32 = 12;
 

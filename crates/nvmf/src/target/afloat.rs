@@ -11,6 +11,9 @@
 //!
 //! Where nothing has moved for a while the connection is stuck: what it has afloat is no part of the load, and is set aside
 //! from the window, until it ends.
+//!
+//! A connection whose next command does not fit into what is left of the memory waits before it gets a buffer. If connections
+//! have been stuck for long meanwhile, the one that has been so longest is closed: memory goes to hosts that use it.
 
 use super::connection::Connection;
 use super::core::Core;
@@ -18,6 +21,10 @@ use super::core::Core;
 /// How long nothing may move on a connection before it is stuck. Networks have round trips of less, or data under way all the
 /// time.
 const STUCK_NS: u64 = 10_000_000;
+/// How long nothing may move on a connection whose memory others wait for.
+const HANGS_NS: u64 = 1_000_000_000;
+/// Commands of up to so many bytes get a quarter of the memory that larger ones do not.
+const SMALL: u32 = 64 << 10;
 /// Between looks for connections that are stuck.
 pub(super) const LOOK_NS: u64 = 5_000_000;
 
@@ -27,6 +34,10 @@ pub(super) struct Afloat {
     bytes: u64,
     /// When some of them moved last.
     moved_ns: u64,
+    /// Bytes of the largest command since the queue was empty.
+    largest: u32,
+    /// There is not enough memory for such a command now.
+    lacks_memory: bool,
     is_stuck: bool,
     is_paused: bool,
 }
@@ -73,8 +84,57 @@ pub(super) fn moved(conn: &mut Connection, core: &mut Core) {
     }
 }
 
-/// Finds out whether the connection is stuck.
+/// Whether so many bytes of data take more than half of what is left of the memory: the command must wait. A smaller one of
+/// another connection, which comes later, still finds room.
+#[inline]
+pub(super) fn lacks_memory(conn: &mut Connection, core: &mut Core, bytes: u32) -> bool {
+    conn.afloat.largest = conn.afloat.largest.max(bytes);
+    let lacks = !has_memory(core, conn.afloat.largest);
+    if lacks != conn.afloat.lacks_memory {
+        conn.afloat.lacks_memory = lacks;
+        judge(conn, core);
+    }
+    lacks
+}
+
+#[inline]
+fn has_memory(core: &Core, bytes: u32) -> bool {
+    let most = core.share.afloat_bytes;
+    core.afloat_bytes == 0
+        || u64::from(bytes) <= memory_left(core) / 2
+        || bytes <= SMALL && core.afloat_bytes <= most.saturating_add(most / 4)
+}
+
+#[inline]
+fn memory_left(core: &Core) -> u64 {
+    core.share.afloat_bytes.saturating_sub(core.afloat_bytes)
+}
+
+/// Nothing of the connection waits any more. The pacer knows it by a number that another will have next.
+pub(super) fn forget(conn: &mut Connection, core: &mut Core) {
+    (conn.afloat.largest, conn.afloat.lacks_memory) = (0, false);
+    if std::mem::take(&mut conn.afloat.is_paused) {
+        core.pacer.resume(conn.token.index);
+    }
+}
+
+/// Whether a command of the connection waits for memory.
+pub(super) fn wants_memory(conn: &Connection) -> bool {
+    conn.afloat.lacks_memory
+}
+
+/// Since when nothing has moved on the connection, if that is long enough to give its memory to others.
+pub(super) fn hangs_since(conn: &Connection, core: &Core) -> Option<u64> {
+    let Afloat { bytes, moved_ns, is_stuck, .. } = conn.afloat;
+    (is_stuck && bytes > 0 && core.now_ns.saturating_sub(moved_ns) > HANGS_NS).then_some(moved_ns)
+}
+
+/// Finds out whether the connection is stuck, and whether there is memory for what waits for it.
 pub(super) fn look(conn: &mut Connection, core: &mut Core) {
+    if conn.slots.used() == 0 {
+        conn.afloat.largest = 0;
+    }
+    lacks_memory(conn, core, 0);
     let afloat = &mut conn.afloat;
     if afloat.bytes == 0 || afloat.is_stuck || core.now_ns.saturating_sub(afloat.moved_ns) < STUCK_NS {
         return;
@@ -97,10 +157,9 @@ fn set_aside(conn: &mut Connection, core: &mut Core, index: u16) {
 
 #[inline]
 fn judge(conn: &mut Connection, core: &mut Core) {
-    let Afloat { bytes, is_stuck, is_paused, .. } = conn.afloat;
+    let Afloat { bytes, is_stuck, is_paused, lacks_memory, .. } = conn.afloat;
     let of_window = core.window_bytes().saturating_sub(core.afloat_bytes - core.aside_bytes);
-    let of_memory = core.share.window_bytes.saturating_sub(core.afloat_bytes);
-    let pauses = bytes > 0 && (is_stuck || bytes > of_window.min(of_memory));
+    let pauses = lacks_memory || bytes > 0 && (is_stuck || bytes > of_window.min(memory_left(core)));
     if pauses == is_paused {
         return;
     }

@@ -193,10 +193,12 @@ pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool 
         .is_some_and(|limit| host.in_flight_bytes > 0 && host.in_flight_bytes + u64::from(op.bytes) > limit);
     // A connection may have as many commands as the pacer has room for others: one that comes late finds room.
     let crowds = conn.slots.used() as u64 > u64::from(OPS).saturating_sub(core.pending_io);
-    if beyond || crowds {
+    let lacks_memory = afloat::lacks_memory(conn, core, op.bytes) && !core.share.has_queues;
+    if beyond || crowds || lacks_memory {
         conn.stall(core, index);
         return false;
     }
+    // Without memory the queue is paused: the pacer holds the command.
     match core.pacer.admit(core.now_ns, op) {
         Admit::Go(id) => {
             core.host(conn.tenant).in_flight_bytes += u64::from(op.bytes);
@@ -582,4 +584,5 @@ pub(super) fn drop_all(conn: &mut Connection, core: &mut Core, but_what_is_being
             _ => release(conn, core, index),
         }
     }
+    afloat::forget(conn, core);
 }

@@ -23,7 +23,15 @@ pub(super) struct Share {
     pub reserve_bytes: u64,
     /// The most that the pacer admits.
     pub window_bytes: u64,
+    /// Data on the network at the most, those included that hosts do not take or send.
+    pub afloat_bytes: u64,
+    /// Whether the pacer knows queues, and can pause one.
+    pub has_queues: bool,
 }
+
+/// Data on the network of all reactors together, where no budget says how much, and for each reactor in largest I/Os.
+const AFLOAT_BYTES: u64 = 32 << 20;
+const LEAST_AFLOAT_IOS: u64 = 4;
 
 /// The largest I/O that a part of the budget holds twice (a Compare needs two buffers), at most what `options` ask for.
 pub(super) fn largest_io(options: &Options) -> Result<u32, Error> {
@@ -79,7 +87,14 @@ pub(super) fn share(options: &Options) -> Result<Share, Error> {
         Method::Buffers { count, unit_bytes, .. } => u64::from(*count) * u64::from(*unit_bytes),
         _ => config.budget_bytes.unwrap_or(u64::MAX),
     };
-    Ok(Share { config, pool_bytes, reserve_bytes, window_bytes })
+    let has_queues = matches!(config.method, Method::Auto { .. });
+    let afloat_bytes = match (window_bytes, has_queues) {
+        (u64::MAX, _) => (AFLOAT_BYTES / reactors).max(LEAST_AFLOAT_IOS * u64::from(options.max_io_bytes)),
+        (budget, true) => budget,
+        // The pacer counts what is in flight, wherever it is, and holds the rest.
+        (_, false) => u64::MAX,
+    };
+    Ok(Share { config, pool_bytes, reserve_bytes, window_bytes, afloat_bytes, has_queues })
 }
 
 impl Share {

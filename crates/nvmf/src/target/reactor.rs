@@ -71,6 +71,8 @@ pub(super) struct Reactor {
     stops: bool,
     /// Guests at the most.
     most_guests: u32,
+    /// A command waits for memory that hosts which do not get on have.
+    lacks_memory: bool,
 }
 
 impl Reactor {
@@ -93,6 +95,7 @@ impl Reactor {
         let core = Core::new(shared, index, share, clock)?;
         Ok(Reactor {
             most_guests,
+            lacks_memory: false,
             started_ns: core.now_ns,
             next_tick_ns: core.now_ns,
             next_look_ns: core.now_ns,
@@ -143,7 +146,8 @@ impl Reactor {
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
-        let wake_ns = self.core.wake_ns().unwrap_or(u64::MAX).min(self.next_tick_ns);
+        let look_ns = if self.lacks_memory { self.next_look_ns } else { u64::MAX };
+        let wake_ns = self.core.wake_ns().unwrap_or(u64::MAX).min(self.next_tick_ns).min(look_ns);
         let timeout_ns = match self.has_more || self.busy_poll || self.core.now_ns < self.lookout_ns {
             true => 0,
             false => wake_ns.saturating_sub(self.core.now_ns),
@@ -245,9 +249,16 @@ impl Reactor {
     /// Looks for connections that are stuck. While anything is held the pacer has the reactor awake often enough.
     fn look(&mut self) {
         self.next_look_ns = self.core.now_ns + afloat::LOOK_NS;
-        if self.core.afloat_bytes > 0 {
+        if self.core.afloat_bytes > 0 || self.lacks_memory {
+            let mut lacks_memory = false;
             for (_, connection) in &mut self.connections {
                 afloat::look(connection, &mut self.core);
+                lacks_memory |= afloat::wants_memory(connection);
+            }
+            self.lacks_memory = lacks_memory;
+            let hanging = |(index, connection)| Some((afloat::hangs_since(connection, &self.core)?, index));
+            if lacks_memory && let Some((_, longest)) = self.connections.iter().filter_map(hanging).min() {
+                self.close(longest);
             }
         }
     }
