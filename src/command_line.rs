@@ -1,7 +1,7 @@
-//! The command line: the subcommand's own arguments, told apart from the job options that go with them.
+//! The command line: separates the arguments of a subcommand from the job options beside them.
 //!
-//! A job option is whatever fio would take (`--rw=randread`, `--bs 4k`); the `job` crate knows them. The own
-//! arguments are a clap table, from which help, man pages and completions are made too.
+//! A job option is any option of fio's (`--rw=randread`, `--bs 4k`); the `job` crate knows them. Each subcommand has a
+//! clap table of its arguments. Help, manual pages and completions come from that table.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,29 +12,30 @@ use job::Invocation;
 use job::args::{Action, RunOptions};
 
 use crate::exit::Exit;
+use crate::{output, version};
 
 /// One row of the table of subcommands.
 pub struct Subcommand {
-    /// Its name and its own arguments.
+    /// The subcommand's name and the clap table of its arguments.
     pub command: fn() -> Command,
-    /// Who reads its arguments.
+    /// The reader of the subcommand's arguments.
     pub arguments: Arguments,
-    /// Does it: own arguments, then the job arguments.
+    /// Carries out the subcommand: takes the arguments of the clap table, then the words for the job crate.
     pub run: fn(&ArgMatches, Vec<OsString>) -> anyhow::Result<Exit>,
 }
 
-/// Who reads the arguments of a subcommand.
+/// The reader of a subcommand's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
-    /// The clap table.
+    /// The clap table reads all arguments.
     Own,
-    /// The clap table those that it knows, the job crate all others in their order.
+    /// The clap table reads the arguments that it knows; the job crate reads all others, in their order.
     Both,
-    /// The job crate: they are fio's.
+    /// The job crate reads all arguments: they are fio's.
     Job,
 }
 
-/// The program's whole command line, without job options.
+/// The command line of the program as clap knows it, without job options.
 pub fn program(subcommands: &[Subcommand]) -> Command {
     Command::new("plimsoll")
         .version(env!("CARGO_PKG_VERSION"))
@@ -43,13 +44,25 @@ pub fn program(subcommands: &[Subcommand]) -> Command {
             "Finds the load line of storage: the depth at which it is loaded, and past which it only gets slower. \
              Runs fio's job files, compares results, and says when a number cannot be believed.",
         )
+        .after_help(
+            "plimsoll help SUBCOMMAND explains a subcommand; plimsoll man SUBCOMMAND prints its manual page.\n\
+             plimsoll version names the commit, the features and the optional libraries that were found.",
+        )
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommands(subcommands.iter().map(|subcommand| (subcommand.command)()))
 }
 
-/// Carries out a command line, the program's name first.
+/// Carries out a command line; its first word is the program's name.
+///
+/// # Errors
+/// Arguments that the subcommand does not take, and every error of the subcommand.
 pub fn dispatch(subcommands: &[Subcommand], arguments: Vec<OsString>) -> anyhow::Result<Exit> {
+    let arguments = with_words_for_flags(arguments);
+    if arguments.len() == 2 && ["version", "--version", "-V"].map(OsString::from).contains(&arguments[1]) {
+        output::print(&version::text())?;
+        return Ok(Exit::Ok);
+    }
     let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
     let found = subcommands.iter().find(|subcommand| (subcommand.command)().get_name() == name);
     let (own, job) = match found {
@@ -70,7 +83,20 @@ pub fn dispatch(subcommands: &[Subcommand], arguments: Vec<OsString>) -> anyhow:
     }
 }
 
-/// Help goes to standard output; what is wrong is one line, as everywhere.
+/// `plimsoll` and `plimsoll help [SUBCOMMAND]` as the flag that clap knows: `plimsoll [SUBCOMMAND] --help`.
+fn with_words_for_flags(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    match arguments.get(1) {
+        None => arguments.push("--help".into()),
+        Some(word) if word == "help" => {
+            arguments.remove(1);
+            arguments.push("--help".into());
+        }
+        Some(_) => {}
+    }
+    arguments
+}
+
+/// Prints help to standard output; turns any other message of clap into an error of one line.
 fn refuse(error: &clap::Error) -> anyhow::Result<Exit> {
     if !error.use_stderr() {
         error.print()?;
@@ -86,7 +112,7 @@ fn refuse(error: &clap::Error) -> anyhow::Result<Exit> {
     bail!("{} (--help explains)", said.join(" ").trim_start_matches("error: "))
 }
 
-/// What is left when the own arguments are taken away: job options and files, without flags that only `run` has.
+/// Job options and files from the words that the clap table did not take. Flags that only `run` has are refused.
 ///
 /// # Errors
 /// An unknown option; a flag that would have no effect.
@@ -99,17 +125,22 @@ pub fn job_options(words: &[OsString]) -> anyhow::Result<Invocation> {
     Ok(invocation)
 }
 
-/// The arguments with a subcommand's name, where the program itself was called by that name (through a link).
+/// Inserts a subcommand's name into the arguments if a link of that name started the program.
+///
+/// A link named `fio` starts `run`, for scripts that call fio. `names` are the subcommands with links of their own
+/// names, with any prefix: a script may call `/opt/bin/my-gfapi_perf_tool`.
 pub fn called_as(names: &[&str], mut arguments: Vec<OsString>) -> Vec<OsString> {
     let program = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let program = program.to_string_lossy().into_owned();
-    if let Some(name) = names.iter().find(|name| program.ends_with(**name)) {
+    if program == "fio" {
+        arguments.insert(1, "run".into());
+    } else if let Some(name) = names.iter().find(|name| program.ends_with(**name)) {
         arguments.insert(1, name.into());
     }
     arguments
 }
 
-/// The arguments that `command` knows, and all others in their order.
+/// Splits the arguments: those that `command` knows, and all others in their order.
 fn split(command: &Command, arguments: &[OsString]) -> (Vec<OsString>, Vec<OsString>) {
     let (mut own, mut job) = (Vec::new(), Vec::new());
     let mut arguments = arguments.iter().cloned();
@@ -129,7 +160,7 @@ fn split(command: &Command, arguments: &[OsString]) -> (Vec<OsString>, Vec<OsStr
     (own, job)
 }
 
-/// The argument's row in the table; Some(None) for the help that clap adds by itself.
+/// The row of the argument in the clap table; Some(None) for the help flag, which clap adds by itself.
 fn own_argument<'a>(command: &'a Command, argument: &str) -> Option<Option<&'a Arg>> {
     let name = argument.split('=').next().unwrap_or_default();
     if ["-h", "--help"].contains(&name) {
@@ -153,7 +184,7 @@ fn with_two_dashes(argument: &str) -> String {
     if one { format!("-{argument}") } else { argument.into() }
 }
 
-/// Whether the argument must be given a value, possibly as the next word.
+/// True if the argument takes a value, possibly as the next word.
 fn wants_value(argument: &Arg) -> bool {
     argument.get_action().takes_values() && argument.get_num_args().is_none_or(|range| range.min_values() > 0)
 }
@@ -167,6 +198,23 @@ mod tests {
             .arg(Arg::new("output").long("output").short('o'))
             .arg(Arg::new("check").long("check").action(clap::ArgAction::SetTrue))
             .arg(Arg::new("eta").long("eta").num_args(0..=1).require_equals(true))
+    }
+
+    #[test]
+    fn a_bare_call_and_the_word_help_ask_for_help() {
+        for (typed, understood) in
+            [("p", "p --help"), ("p help", "p --help"), ("p help run", "p run --help"), ("p run help", "p run help")]
+        {
+            assert_eq!(with_words_for_flags(words(typed)), words(understood));
+        }
+    }
+
+    #[test]
+    fn links_start_subcommands() {
+        let called = |line: &str| called_as(&["fsperf"], words(line));
+        assert_eq!(called("/usr/bin/fio a.fio"), words("/usr/bin/fio run a.fio"));
+        assert_eq!(called("my-fsperf d"), words("my-fsperf fsperf d"));
+        assert_eq!(called("my-fio a.fio"), words("my-fio a.fio"));
     }
 
     fn words(line: &str) -> Vec<OsString> {

@@ -3,25 +3,39 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The statuses that the program ends with, apart from its own defects.
+/// The exit statuses of a program that did what it was asked, or refused to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All that was asked was done.
+    /// The program did everything that was asked.
     Ok = 0,
     /// At least one job failed; the result says which and why.
     JobFailed = 1,
-    /// The input cannot be carried out; nothing is left behind.
+    /// The program cannot carry out the input; it leaves nothing behind.
     BadInput = 2,
     /// `compare --fail-if-slower`: side B is slower.
     Slower = 3,
     /// `compare`: nothing can be concluded, because a run is invalid or the figure says nothing.
     CannotTell = 4,
-    /// Ended by a signal; what was printed is partial.
+    /// A signal ended the program; its output is partial.
     Interrupted = 130,
 }
 
-/// A defect of this program: never to be mistaken for a result.
+/// A defect of this program: a status that no result has.
 const INTERNAL: u8 = 101;
+
+/// Every exit status and its meaning, as the manual pages print them.
+pub const STATUSES: [(u8, &str); 7] = [
+    (Exit::Ok as u8, "The program did everything that was asked."),
+    (Exit::JobFailed as u8, "At least one job failed. The result names the job and the error."),
+    (
+        Exit::BadInput as u8,
+        "The program cannot carry out the input. One line on standard error says why. It leaves nothing behind.",
+    ),
+    (Exit::Slower as u8, "compare --fail-if-slower: side B is slower."),
+    (Exit::CannotTell as u8, "compare: nothing can be concluded, because a run is invalid or the figure says nothing."),
+    (INTERNAL, "A defect of the program. Please report it."),
+    (Exit::Interrupted as u8, "A signal ended the program. Its output is partial."),
+];
 
 impl From<measure::schema::Ended> for Exit {
     fn from(ended: measure::schema::Ended) -> Exit {
@@ -42,7 +56,7 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
     if is_broken_pipe(&error) {
         return ExitCode::from(Exit::Ok as u8); // `plimsoll report ... | head`: the reader has enough
     }
-    // A closed standard error is no reason to panic: the status still tells.
+    // Standard error may be closed: the status tells the caller all the same.
     let _ = writeln!(std::io::stderr(), "plimsoll: {error:#}");
     let internal = error.downcast_ref::<load::Error>().is_some_and(|error| error.kind == load::ErrorKind::Internal);
     ExitCode::from(if internal { INTERNAL } else { Exit::BadInput as u8 })

@@ -28,6 +28,7 @@ mod sweep;
 mod top;
 mod trap;
 mod values;
+mod version;
 
 use std::process::ExitCode;
 

@@ -19,8 +19,8 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::hosts::{self, Crew, Joined};
 use crate::interrupt::Interrupt;
-use crate::output;
 use crate::progress::{Bar, Show, phase_name};
+use crate::{output, version};
 
 /// The row of the table.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Job, run };
@@ -101,7 +101,7 @@ impl Asked {
             return Ok(Asked::Text(text));
         }
         Ok(match invocation.action {
-            Action::Version => Asked::Text(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n").into()),
+            Action::Version => Asked::Text(version::LINE.into()),
             Action::ShowCommand => Asked::Text(invocation.show_command()?),
             Action::Check => Asked::Opinion(planned(&invocation, rank)?, true),
             Action::ParseOnly => Asked::Opinion(planned(&invocation, rank)?, false),

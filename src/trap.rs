@@ -208,7 +208,7 @@ fn are_directories(pool: &::lanes::Pool) -> Vec<Option<bool>> {
 }
 
 /// The interposer: the one given, or what lies where building or installing puts it.
-fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     const NAME: &str = "libiotrap.so";
     let absolute = |path: &Path| std::fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()));
     if let Some(path) = given {

@@ -1,0 +1,304 @@
+//! The sections of the manual pages that no table of arguments holds: examples, statuses, files, environment, and the
+//! page of libiotrap.
+
+use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
+use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
+
+use crate::exit::STATUSES;
+
+/// A row of a list: a command, a path or a variable, and its meaning.
+type Row = (&'static str, &'static str);
+
+/// The sections of one subcommand; [`of`] adds the rows that all pages share.
+struct Sections {
+    name: &'static str,
+    examples: &'static [Row],
+    files: &'static [Row],
+    environment: &'static [Row],
+    see_also: &'static [&'static str],
+}
+
+const BOARDS: Row = (
+    "/run/plimsoll, $XDG_RUNTIME_DIR/plimsoll, /tmp/plimsoll-UID",
+    "The directory of the boards: the counters of running programs, which plimsoll top reads. The first one is root's.",
+);
+const DOCUMENTS: Row = ("/usr/share/doc/plimsoll", "Documents, configurations and example job files of the package.");
+const SCRATCH: Row = (
+    "./plimsoll-scratch.HOST.PID",
+    "The scratch file of a sweep over a directory. The program removes it when it ends.",
+);
+const SOCKET: Row = ("/var/tmp/spdk.sock", "The control socket of plimsoll serve, unless --rpc-socket names another.");
+const RUNTIME: Row = ("PLIMSOLL_RUNTIME_DIR", "The directory of the boards, instead of the usual one.");
+const NO_COLOR: Row = ("NO_COLOR", "Any value turns colours off.");
+const LIBGFAPI: Row = ("PLIMSOLL_LIBGFAPI", "The path of libgfapi, instead of libgfapi.so.0 as the loader finds it.");
+const MPI: Row = (
+    "OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID",
+    "The rank of this process: mpirun and srun set it. A build without the feature mpi refuses to run then.",
+);
+
+const PAGES: &[Sections] = &[
+    Sections {
+        name: "plimsoll",
+        examples: &[
+            ("plimsoll sweep", "Find the load line of the file system of this directory."),
+            ("plimsoll run nightly.fio", "Run a job file of fio's."),
+            ("plimsoll help serve", "Explain a subcommand."),
+            ("plimsoll version", "Name the commit, the features and the optional libraries that were found."),
+        ],
+        files: &[BOARDS],
+        environment: &[RUNTIME, NO_COLOR, LIBGFAPI],
+        see_also: &["fio(1)", "guasi(3)", "libiotrap(7)"],
+    },
+    Sections {
+        name: "run",
+        examples: &[
+            ("plimsoll run nightly.fio", "Run the jobs of a file."),
+            ("plimsoll run --check nightly.fio", "List doubts about a job file, without running it."),
+            (
+                "plimsoll run --name=a --rw=randread --size=1g --runtime=10s --time_based",
+                "Run a job of the command line.",
+            ),
+            ("plimsoll run --output-format=json --output=result.json nightly.fio", "Write fio's JSON to a file."),
+            ("mpirun --host a,b plimsoll run nightly.fio", "Run on two hosts, with one start and one result."),
+        ],
+        files: &[BOARDS],
+        environment: &[RUNTIME, NO_COLOR, LIBGFAPI, MPI],
+        see_also: &["fio(1)", "plimsoll-sweep(1)", "plimsoll-compare(1)", "plimsoll-report(1)"],
+    },
+    Sections {
+        name: "sweep",
+        examples: &[
+            ("plimsoll sweep", "Sweep the depth over a scratch file in this directory."),
+            ("plimsoll sweep /dev/nvme0n1 --engine io_uring,libaio", "Sweep a device with two engines: reads only."),
+            ("plimsoll sweep --iodepth 1,8,64 --point-time 2s", "Measure three depths for two seconds each."),
+        ],
+        files: &[
+            SCRATCH,
+            (
+                "plimsoll-sweep-N.json, plimsoll-sweep-N.html",
+                "The result, in this directory unless --no-files is given.",
+            ),
+        ],
+        environment: &[NO_COLOR, LIBGFAPI, MPI],
+        see_also: &["plimsoll-run(1)", "plimsoll-compare(1)", "plimsoll-report(1)"],
+    },
+    Sections {
+        name: "compare",
+        examples: &[
+            ("plimsoll compare a.fio b.fio", "Run two job files in turns and compare them."),
+            ("plimsoll compare a.fio b.fio --fail-if-slower 3%", "End with status 3 if the second is 3 % slower."),
+            ("plimsoll compare --engine psync,io_uring --name=a --rw=randread --size=1g", "Compare two engines."),
+        ],
+        files: &[DOCUMENTS],
+        environment: &[NO_COLOR, LIBGFAPI],
+        see_also: &["plimsoll-run(1)", "plimsoll-report(1)"],
+    },
+    Sections {
+        name: "files",
+        examples: &[
+            ("plimsoll files --op create,stat,unlink --files 1000 --dir D", "Make, look at and remove 1000 files."),
+            ("plimsoll files --op create,read:70+stat:30 --threads 4", "Make files, then mix reads with stats."),
+            ("plimsoll files --fs gluster://host/volume --op create,read --dir /", "Work on a volume without FUSE."),
+        ],
+        files: &[DOCUMENTS],
+        environment: &[NO_COLOR, LIBGFAPI, MPI],
+        see_also: &["plimsoll-gfapi_perf_tool(1)", "plimsoll-fsperf(1)"],
+    },
+    Sections {
+        name: "gfapi_perf_tool",
+        examples: &[
+            (
+                "GFAPI_FUSE=1 GFAPI_BASEDIR=/mnt/v GFAPI_LOAD=seq-wr GFAPI_FILES=100 gfapi_perf_tool",
+                "Write 100 files below a mount.",
+            ),
+            (
+                "GFAPI_VOLNAME=v GFAPI_HOSTNAME=server GFAPI_BASEDIR=/ GFAPI_LOAD=seq-rd gfapi_perf_tool",
+                "Read the files of a volume through libgfapi.",
+            ),
+        ],
+        files: &[DOCUMENTS],
+        environment: &[
+            ("GFAPI_...", "The variables of gfapi_perf_tool. gfapi_perf_tool -h lists them with their defaults."),
+            ("DEBUG", "1 prints the latencies of all calls on standard error."),
+            LIBGFAPI,
+        ],
+        see_also: &["plimsoll-files(1)"],
+    },
+    Sections {
+        name: "fsperf",
+        examples: &[
+            ("fsperf /mnt/data", "Write, overwrite and read one file, with many blocks in flight and with one."),
+            ("fsperf --test read --mode latency --filesize 1g /mnt/data", "Read one block at a time."),
+        ],
+        files: &[("DIR/fsperf.dat", "The file of the test. The program removes it unless --noclean is given.")],
+        environment: &[NO_COLOR],
+        see_also: &["plimsoll-files(1)", "plimsoll-run(1)"],
+    },
+    Sections {
+        name: "report",
+        examples: &[
+            ("plimsoll report result.json -o page.html", "Make one page of a result."),
+            ("plimsoll report a.json b.json", "Put several results, fio's too, on one page."),
+        ],
+        files: &[DOCUMENTS],
+        environment: &[NO_COLOR],
+        see_also: &["plimsoll-run(1)", "plimsoll-sweep(1)", "plimsoll-compare(1)"],
+    },
+    Sections {
+        name: "serve",
+        examples: &[
+            ("plimsoll serve --null 8g", "Serve a device without storage behind it, on this machine only."),
+            ("plimsoll serve --file disk.img --create 8g --memory 64m", "Serve a file, with 64 MiB of buffers."),
+            ("plimsoll serve -c configs/null_16.json", "Serve the devices of a configuration file of SPDK's."),
+        ],
+        files: &[SOCKET, DOCUMENTS, BOARDS],
+        environment: &[RUNTIME],
+        see_also: &["plimsoll-rpc(1)", "plimsoll-top(1)", "nvme(1)"],
+    },
+    Sections {
+        name: "rpc",
+        examples: &[
+            ("plimsoll rpc rpc_get_methods", "List the methods of a running target."),
+            ("plimsoll rpc nvmf_get_subsystems", "Show what the target serves."),
+            ("plimsoll rpc --help bdev_null_create", "Explain a method. No target needs to run."),
+        ],
+        files: &[SOCKET],
+        environment: &[NO_COLOR],
+        see_also: &["plimsoll-serve(1)"],
+    },
+    Sections {
+        name: "trap",
+        examples: &[
+            ("plimsoll trap --pool v=/mnt/a,/mnt/b -- cp /mnt/a/big /tmp", "Read one file over two mounts."),
+            ("plimsoll trap --pool v=/mnt/a,/mnt/b --stats -- PROGRAM", "Print the share of each mount afterwards."),
+        ],
+        files: &[BOARDS],
+        environment: &[
+            RUNTIME,
+            (TEXT_VARIABLE, "The pools, unless --pool or --pool-file gives them. libiotrap(7) lists all variables."),
+        ],
+        see_also: &["libiotrap(7)", "plimsoll-lanes(1)", "plimsoll-top(1)"],
+    },
+    Sections {
+        name: "lanes",
+        examples: &[
+            ("plimsoll lanes --pool v=/mnt/a,/mnt/b", "Say if the two mounts are two connections to one volume."),
+            ("plimsoll lanes --pool v=/mnt/a,/mnt/b --program ./db", "Say if a program can be spread over them."),
+        ],
+        files: &[("/proc/self/mountinfo, /proc/fs/nfsfs", "The mounts and the connections of NFS.")],
+        environment: &[(TEXT_VARIABLE, "The pools, unless --pool or --pool-file gives them.")],
+        see_also: &["libiotrap(7)", "plimsoll-trap(1)"],
+    },
+    Sections {
+        name: "top",
+        examples: &[
+            ("plimsoll top", "Show all running programs, once a second."),
+            ("plimsoll top --once --json", "Print one look as JSON."),
+        ],
+        files: &[BOARDS],
+        environment: &[RUNTIME, NO_COLOR, ("TERM", "dumb prints lines instead of a screen.")],
+        see_also: &["plimsoll-trap(1)", "plimsoll-serve(1)", "plimsoll-run(1)"],
+    },
+    Sections {
+        name: "sim",
+        examples: &[
+            ("plimsoll sim configs/sim/depth.toml", "Simulate a scenario."),
+            ("plimsoll sim configs/sim/depth.toml --pacing auto --pacing none", "Compare two methods of pacing."),
+        ],
+        files: &[DOCUMENTS],
+        environment: &[NO_COLOR],
+        see_also: &["plimsoll-serve(1)"],
+    },
+    Sections {
+        name: "man",
+        examples: &[
+            ("plimsoll man run | man -l -", "Read the page of a subcommand where no page is installed."),
+            ("plimsoll man --dir DIRECTORY", "Write all pages."),
+        ],
+        files: &[DOCUMENTS],
+        environment: &[NO_COLOR],
+        see_also: &["plimsoll-completions(1)"],
+    },
+    Sections {
+        name: "completions",
+        examples: &[("plimsoll completions bash > /etc/bash_completion.d/plimsoll", "Complete in bash.")],
+        files: &[("/usr/share/bash-completion/completions/plimsoll", "The script of the package, for bash.")],
+        environment: &[NO_COLOR],
+        see_also: &["plimsoll-man(1)"],
+    },
+];
+
+/// The names of all pages of section 1, the program's first.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PAGES.iter().map(|page| page.name)
+}
+
+/// The sections EXAMPLES to SEE ALSO of a page, as roff; empty for a name that no subcommand has.
+pub fn of(name: &str) -> String {
+    let Some(page) = PAGES.iter().find(|page| page.name == name) else { return String::new() };
+    let mut text = String::from(".SH EXAMPLES\n");
+    for (command, purpose) in page.examples {
+        text += &format!(".PP\n{}\n.PP\n.RS 4\n.EX\n{}\n.EE\n.RE\n", escaped(purpose), escaped(command));
+    }
+    text += ".SH EXIT STATUS\n";
+    if name == "trap" {
+        text += "The status of the program; 126 if it cannot be started, 127 if it is not found. Otherwise:\n";
+    }
+    for (status, meaning) in STATUSES {
+        text += &format!(".TP\n\\fB{status}\\fR\n{}\n", escaped(meaning));
+    }
+    text += &list("FILES", page.files);
+    text += &list("ENVIRONMENT", page.environment);
+    let main = if name == "plimsoll" { None } else { Some("plimsoll(1)") };
+    let references: Vec<String> = main.iter().chain(page.see_also).map(|reference| bold(reference)).collect();
+    text + &format!(".SH SEE ALSO\n{}\n", references.join(",\n"))
+}
+
+/// The page libiotrap(7): the interposer and the variables that it reads.
+pub fn libiotrap() -> String {
+    let variables: &[Row] = &[
+        (TEXT_VARIABLE, "Pools as the text of a pool file. plimsoll trap --pool sets it."),
+        (FILE_VARIABLE, "A TOML file of pools, with weights, policy and windows. plimsoll trap --pool-file sets it."),
+        (POOLS_VARIABLE, "Pools as the original iotrap takes them: name:/mnt/a/,/mnt/b/, several separated by spaces."),
+        (ASYNC_VARIABLE, "1 carries out libaio requests that would block asynchronously, by guasi(3)."),
+        ("IOTRAP_RING", "same-thread promises that the thread that reads a completion ring also submits."),
+        (STATS_VARIABLE, "1 prints a summary on standard error when the program ends."),
+        (TRACE_VARIABLE, "1 prints a line on standard error for each call that the library takes over."),
+        (IOLOG_VARIABLE, "A file that receives the program's I/O as an iolog of fio's, version 3."),
+        RUNTIME,
+    ];
+    let head = format!(
+        ".TH LIBIOTRAP 7 \"\" \"Plimsoll {}\" \"Plimsoll\"\n.SH NAME\nlibiotrap.so \\- spread a program's I/O over \
+         several mounts of one volume\n.SH SYNOPSIS\n\\fB{POOLS_VARIABLE}=\\fIname\\fB:/mnt/a/,/mnt/b/ \
+         LD_PRELOAD=libiotrap.so\\fR \\fIprogram\\fR ...\n.PP\n\\fBplimsoll trap \\-\\-pool \\fIname\\fB=/mnt/a,/mnt/b \
+         \\-\\- \\fIprogram\\fR ...\n.SH DESCRIPTION\nThe library replaces the file calls of the C library in an \
+         unmodified program. A read or write of a file below one mount (a lane) of a pool may go over any lane of that \
+         pool, after the library has proved that the lanes lead to the same file. Every other call goes to the C \
+         library as it is.\n.PP\nThe library reads its variables once, before main. An error is one line on standard \
+         error, and nothing is spread then.\n",
+        env!("CARGO_PKG_VERSION"),
+    );
+    let examples = ".SH EXAMPLES\n.EX\nIOTRAP_MOUNT_POOLS=v:/mnt/a/,/mnt/b/ LD_PRELOAD=libiotrap.so cp /mnt/a/big /tmp\n.EE\n\
+                    .SH EXIT STATUS\nThe program's.\n";
+    head + &list("ENVIRONMENT", variables)
+        + examples
+        + &list("FILES", &[BOARDS])
+        + ".SH SEE ALSO\n\\fBplimsoll\\-trap\\fR(1),\n\\fBplimsoll\\-lanes\\fR(1),\n\\fBplimsoll\\-top\\fR(1),\n\\fBld.so\\fR(8)\n"
+}
+
+fn list(heading: &str, rows: &[Row]) -> String {
+    let row = |(name, meaning): &Row| format!(".TP\n\\fB{}\\fR\n{}\n", escaped(name), escaped(meaning));
+    format!(".SH {heading}\n{}", rows.iter().map(row).collect::<String>())
+}
+
+/// `name(1)` with the name in bold.
+fn bold(reference: &str) -> String {
+    let (name, section) = reference.split_once('(').unwrap_or((reference, ""));
+    format!("\\fB{}\\fR({section}", escaped(name))
+}
+
+/// Text as roff prints it: a hyphen that can be copied, a backslash, a line that does not begin with a request.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
