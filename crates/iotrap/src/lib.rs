@@ -18,9 +18,9 @@
 //! | the threads that do that on lanes which may not answer | [`opener`] |
 //! | which request may be spread, and where it goes | [`spread`], [`lane`] |
 //! | libaio: iocbs changed and put back, what is in flight, rings | [`window`], [`inflight`], [`context`] |
-//! | libaio requests that would block, carried out by guasi | [`async_io`] |
+//! | libaio requests that would block, carried out by an io_uring | [`async_io`] |
 //! | fork, vfork, descriptor numbers | [`process`] |
-//! | the time, without libc | [`clock`] |
+//! | the time, and threads, without libc | [`clock`], [`raw_thread`] |
 //! | why not, how much, written down | [`reason`], [`stats`], [`trace`], [`said`] |
 //!
 //! Everything is static and atomic: hooks run in signal handlers, between vfork and exec, before constructors, after
@@ -42,6 +42,7 @@ mod others;
 mod process;
 mod proof;
 mod raw;
+mod raw_thread;
 mod real;
 mod reason;
 mod said;
@@ -62,7 +63,7 @@ extern "C" fn begin() {
 
 /// Runs at the end of the program, after its own atexit functions.
 extern "C" fn end() {
-    async_io::settle_writes();
+    async_io::ends();
     async_io::tell();
     stats::end();
 }

@@ -1,11 +1,8 @@
 //! Errands on a lane: opening a file there, asking whether it answers. Each in a thread that lives as long as its errand,
 //! because a lane that does not answer holds whoever asks it, in a call that nothing ends.
 //!
-//! These threads are the kernel's (clone(2)), not libc's: to the program and to libc there are none. A program of one
-//! thread stays one (`__libc_single_threaded`, on which [`crate::context`] relies), and setuid(3), which waits for every
-//! thread that libc knows, is not held up by a server. In return they may do nothing but make system calls and touch
-//! atomics: libc's thread-local variables are zeros there. They block all signals, act with the rights of whoever has
-//! sent them, and end with the process.
+//! The threads are those of [`crate::raw_thread`], which libc does not know: setuid(3), which waits for every thread that
+//! libc knows, is not held up by a server. They act with the rights of the thread that has sent them.
 //!
 //! While an open is held up, the kernel keeps the number that the file will have: dup2(2) onto just that number says
 //! EBUSY, as its manual page has it for such races.
@@ -19,6 +16,7 @@ use lanes::Ticket;
 use lanes::identity::Facts;
 
 use crate::raw;
+use crate::raw_thread::{self, Memory};
 use crate::table::Name;
 use crate::tracking;
 
@@ -148,32 +146,11 @@ pub fn forget_all() {
     }
 }
 
-/// What a thread has: its errand, a stack that grows down towards a page that may not be touched, and zeros around the
-/// place where libc's thread-local variables would be.
-#[repr(C, align(4096))]
+/// The memory of a thread, and its errand.
+#[repr(C)]
 struct Room {
-    guard: [u8; 4096],
-    stack: [u8; STACK],
-    before: [u8; LOCAL],
-    here: [usize; 512],
-    #[cfg(target_arch = "aarch64")]
-    after: [u8; LOCAL],
+    thread: Memory,
     errand: MaybeUninit<Errand>,
-}
-
-const STACK: usize = 128 << 10;
-/// Of a program under a sanitizer there are many.
-const LOCAL: usize = 1 << 20;
-
-fn new_room() -> Option<usize> {
-    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    // SAFETY: a new anonymous mapping, at no particular address; pages come as they are used.
-    let room = unsafe { raw::call(libc::SYS_mmap, 0, size_of::<Room>(), protection, flags, raw::arg(-1), 0) };
-    let room = raw::check(room).ok()?;
-    // SAFETY: the first page of our own mapping.
-    let _ = unsafe { raw::call(libc::SYS_mprotect, room, 4096, libc::PROT_NONE as usize, 0, 0, 0) };
-    Some(room)
 }
 
 /// Sends somebody on an errand.
@@ -202,7 +179,7 @@ pub fn send(errand: Errand) -> Result<(), Refusal> {
     });
     let Some(slot) = free else { return Err(Refusal::TooMany(errand)) };
     let room = match slot.room.load(Acquire) {
-        0 => new_room(),
+        0 => raw_thread::map(size_of::<Room>()),
         room => Some(room),
     };
     let Some(room) = room else {
@@ -215,21 +192,11 @@ pub fn send(errand: Errand) -> Result<(), Refusal> {
     slot.alive.store(1, Release);
     let place: *mut Room = core::ptr::with_exposed_provenance_mut(room);
     // SAFETY: our own mapping, which nobody uses: the thread before has ended.
-    let here = unsafe { &raw mut (*place).here };
-    // SAFETY: as above. What libc finds of itself in its thread's block: its own address, at both places (x86-64).
-    unsafe { (*here)[0] = here.expose_provenance() };
-    // SAFETY: as above.
-    unsafe { (*here)[2] = here.expose_provenance() };
-    // SAFETY: as above.
     let kept: *mut Errand = unsafe { &raw mut (*place).errand }.cast();
     // SAFETY: as above.
     unsafe { kept.write(errand) };
-    let stack = room + core::mem::offset_of!(Room, before);
-    // A thread inherits what is blocked.
-    let blocked = raw::BlockedSignals::new();
-    // SAFETY: a stack and a block of their own; `alive` stays.
-    let started = unsafe { thread(stack, here.expose_provenance(), slot.alive.as_ptr(), room) };
-    blocked.end();
+    // SAFETY: as above; `alive` is in static memory.
+    let started = unsafe { raw_thread::start(place.cast(), c"iotrap-lane", live, room, slot.alive.as_ptr()) };
     if started.is_err() {
         // SAFETY: nobody has taken it.
         let errand = unsafe { kept.read() };
@@ -242,81 +209,10 @@ pub fn send(errand: Errand) -> Result<(), Refusal> {
 }
 
 /// The life of a thread.
-extern "C" fn live(room: usize) -> ! {
-    let name = c"iotrap-lane".as_ptr() as usize;
-    // SAFETY: a NUL-terminated name.
-    let _ = unsafe { raw::call(libc::SYS_prctl, libc::PR_SET_NAME as usize, name, 0, 0, 0, 0) };
+extern "C" fn live(room: usize) {
     let room: *mut Room = core::ptr::with_exposed_provenance_mut(room);
     // SAFETY: written before this thread was made, and its own until it ends.
     let errand: *const Errand = unsafe { &raw const (*room).errand }.cast();
     // SAFETY: as above.
     tracking::run(unsafe { &*errand });
-    loop {
-        // SAFETY: ends this thread and no other.
-        let _ = unsafe { raw::call(libc::SYS_exit, 0, 0, 0, 0, 0, 0) };
-    }
-}
-
-const SHARED: c_int = libc::CLONE_VM
-    | libc::CLONE_FS
-    | libc::CLONE_FILES
-    | libc::CLONE_SIGHAND
-    | libc::CLONE_THREAD
-    | libc::CLONE_SYSVSEM
-    | libc::CLONE_SETTLS
-    | libc::CLONE_CHILD_CLEARTID;
-
-/// Begins a thread that calls [`live`](fn@live).
-///
-/// # Safety
-/// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays.
-#[cfg(target_arch = "x86_64")]
-unsafe fn thread(stack: usize, local: usize, alive: *mut u32, room: usize) -> raw::Result<usize> {
-    let entry: extern "C" fn(usize) -> ! = live;
-    let result: isize;
-    // SAFETY: the parent goes on behind the call as from any other; the child has its own stack and never returns.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r13",
-            "call r12",
-            "ud2",
-            "2:",
-            inlateout("rax") libc::SYS_clone as isize => result,
-            in("rdi") SHARED as usize, in("rsi") stack, in("rdx") 0usize, in("r10") alive, in("r8") local,
-            in("r12") entry, in("r13") room,
-            lateout("rcx") _, lateout("r11") _,
-        );
-    }
-    raw::check(result)
-}
-
-/// Begins a thread that calls [`live`].
-///
-/// # Safety
-/// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays.
-#[cfg(target_arch = "aarch64")]
-unsafe fn thread(stack: usize, local: usize, alive: *mut u32, room: usize) -> raw::Result<usize> {
-    let entry: extern "C" fn(usize) -> ! = live;
-    let result: isize;
-    // SAFETY: the parent goes on behind the call as from any other; the child has its own stack and never returns.
-    unsafe {
-        core::arch::asm!(
-            "svc 0",
-            "cbnz x0, 2f",
-            "mov x29, xzr",
-            "mov x30, xzr",
-            "mov x0, x10",
-            "blr x9",
-            "brk 1",
-            "2:",
-            inlateout("x0") SHARED as usize as isize => result,
-            in("x1") stack, in("x2") 0usize, in("x3") local, in("x4") alive, in("x8") libc::SYS_clone,
-            in("x9") entry, in("x10") room,
-        );
-    }
-    raw::check(result)
 }

@@ -103,6 +103,7 @@ macro_rules! kernel {
 type Mode = libc::mode_t;
 type File = *mut libc::FILE;
 type Text = *const c_char;
+type List = *const Text;
 type Nothing = ();
 
 const HERE: isize = libc::AT_FDCWD as isize;
@@ -160,6 +161,18 @@ real! {
         else kernel!(libc::SYS_recvmsg, socket as isize, message, flags);
     fn recvmmsg(socket: c_int, messages: *mut libc::mmsghdr, count: u32, flags: c_int, timeout: *mut libc::timespec) -> c_int,
         else kernel!(libc::SYS_recvmmsg, socket as isize, messages, count, flags, timeout);
+    fn execve(path: Text, arguments: List, environment: List) -> c_int,
+        else kernel!(libc::SYS_execve, path, arguments, environment);
+    fn execveat(at: c_int, path: Text, arguments: List, environment: List, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_execveat, at as isize, path, arguments, environment, flags);
+    fn execv(path: Text, arguments: List) -> c_int, else late!(execv(path, arguments): (Text, List) -> c_int, -1);
+    fn execvp(file: Text, arguments: List) -> c_int, else late!(execvp(file, arguments): (Text, List) -> c_int, -1);
+    fn execvpe(file: Text, arguments: List, environment: List) -> c_int,
+        else late!(execvpe(file, arguments, environment): (Text, List, List) -> c_int, -1);
+    fn fexecve(fd: c_int, arguments: List, environment: List) -> c_int,
+        else late!(fexecve(fd, arguments, environment): (c_int, List, List) -> c_int, -1);
+    fn daemon(keep_directory: c_int, keep_streams: c_int) -> c_int,
+        else late!(daemon(keep_directory, keep_streams): (c_int, c_int) -> c_int, -1);
 
     fn close(fd: c_int) -> c_int, else kernel!(libc::SYS_close, fd as isize);
 

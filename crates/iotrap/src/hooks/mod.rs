@@ -7,6 +7,7 @@
 
 pub mod close;
 pub mod dup;
+pub mod exec;
 pub mod exit;
 pub mod libaio;
 pub mod lock;

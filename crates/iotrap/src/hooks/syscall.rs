@@ -2,10 +2,13 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use super::{close, dup, libaio, lock, map, open, receive, rw, size, sync, uring};
+use super::{close, dup, exec, exit, libaio, lock, map, open, receive, rw, size, sync, uring};
 use crate::errno;
 use crate::others;
 use crate::raw;
+
+type Text = *const c_char;
+type List = *const Text;
 
 /// syscall(2). Six arguments are passed on whatever their number: that is what libc's does.
 ///
@@ -100,13 +103,21 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_io_uring_setup => {
             // SAFETY: the caller's.
             let ring = unsafe { raw::call(number, a, b, c, d, e, f) };
-            uring::set_up_by_system_call(ring as c_int);
+            uring::set_up_by_system_call();
             errno::libc_result(ring) as c_long
         }
         libc::SYS_io_uring_register => {
             // SAFETY: the arguments of io_uring_register(2), as the program gives them.
             unsafe { uring::registers_by_system_call(b as c_uint, c as *const c_void, d as c_uint) };
             kernel!(raw::call(number, a, b, c, d, e, f))
+        }
+        libc::SYS_execve => hook!(exec::execve(a as Text, b as List, c as List)),
+        libc::SYS_execveat => hook!(exec::execveat(fd, b as Text, c as List, d as List, e as c_int)),
+        // SAFETY: an integer.
+        libc::SYS_exit_group => unsafe { exit::_exit(fd) },
+        libc::SYS_exit => {
+            exit::of_thread(fd);
+            kernel!(raw::call(number, a, 0, 0, 0, 0, 0))
         }
         libc::SYS_mmap => {
             map::around(e as c_int, c as c_int, d as c_int, || kernel!(raw::call(number, a, b, c, d, e, f)))

@@ -15,7 +15,6 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use crate::async_io;
 use crate::errno;
 use crate::group::GroupRef;
 use crate::lane;
@@ -476,13 +475,9 @@ pub fn forget_all() {
     }
 }
 
-/// A ring was set up by the system call (or not: negative): nothing of it can be seen, unless it is our own.
-pub fn set_up_by_system_call(ring: c_int) {
-    if async_io::sets_up_its_ring() {
-        if ring >= 0 {
-            async_io::own(ring);
-        }
-    } else if lane::active() {
+/// The program sets a ring up by the system call: nothing of that ring can be seen.
+pub fn set_up_by_system_call() {
+    if lane::active() {
         Reason::RawUring.count();
     }
 }

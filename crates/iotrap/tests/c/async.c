@@ -547,6 +547,254 @@ static void threads_share_a_context(void)
 	CHECK_IS(io_destroy(shared), 0);
 }
 
+#define LARGE (256 << 10)
+#define LARGE_COUNT 64
+
+/* Submits large writes of the number of each block, and does not wait. */
+static char *write_much(io_context_t aio, int fd)
+{
+	struct iocb iocbs[LARGE_COUNT], *all[LARGE_COUNT];
+	char *buffers = malloc((size_t)LARGE_COUNT * LARGE);
+	for (int number = 0; number < LARGE_COUNT * LARGE / BLOCK; number++)
+		fill(buffers + (size_t)number * BLOCK, 'n', number);
+	for (int index = 0; index < LARGE_COUNT; index++) {
+		io_prep_pwrite(&iocbs[index], fd, buffers + (size_t)index * LARGE, LARGE, (long long)index * LARGE);
+		all[index] = &iocbs[index];
+	}
+	CHECK_IS(io_submit(aio, LARGE_COUNT, all), LARGE_COUNT);
+	return buffers;
+}
+
+static void all_written(io_context_t aio)
+{
+	struct io_event events[LARGE_COUNT];
+	CHECK_IS(io_getevents(aio, LARGE_COUNT, LARGE_COUNT, events, NULL), LARGE_COUNT);
+	for (int index = 0; index < LARGE_COUNT; index++)
+		CHECK_IS((long long)events[index].res, LARGE);
+}
+
+static void is_empty(const char *name)
+{
+	struct stat found;
+	CHECK_IS(stat(name, &found), 0);
+	CHECK_IS(found.st_size, 0);
+}
+
+/* A descriptor is closed, and its number is another file's, by calls that nobody sees. */
+static void numbers_change_unseen(void)
+{
+	io_context_t aio = context(DEPTH);
+	for (int round = 0; round < 8; round++) {
+		unlink("right");
+		int fd = buffered("right", O_RDWR), wrong = buffered("wrong", O_RDWR | O_TRUNC);
+		char *buffers = write_much(aio, fd);
+		if (round % 2 == 0) {
+			CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+			CHECK_IS(kernel(SYS_openat, AT_FDCWD, (long)"wrong", O_RDWR, 0), fd);
+		} else {
+			CHECK_IS(kernel(SYS_dup3, wrong, fd, 0, 0), fd);
+		}
+		all_written(aio);
+		is_empty("wrong");
+		expect_blocks("right", 'n', LARGE_COUNT * LARGE / BLOCK);
+		CHECK_IS(close(fd), 0);
+		CHECK_IS(close(wrong), 0);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+static void *writes_apart(void *number)
+{
+	int fd = *(int *)number;
+	CHECK_IS(unshare(CLONE_FILES), 0);
+	/* The number is another file's for this thread than for the others. */
+	CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+	CHECK_IS(kernel(SYS_openat, AT_FDCWD, (long)"right", O_RDWR, 0), fd);
+	io_context_t aio = context(DEPTH);
+	for (int round = 0; round < 4; round++) {
+		char *buffers = write_much(aio, fd);
+		if (round == 3)
+			CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
+		all_written(aio);
+		free(buffers);
+	}
+	CHECK_IS(io_destroy(aio), 0);
+	return NULL;
+}
+
+/* A thread has a table of descriptors of its own: made before anything was asynchronous, and after it. */
+static void threads_have_their_own_numbers(void)
+{
+	for (int round = 0; round < 2; round++) {
+		unlink("right");
+		CHECK_IS(close(buffered("right", O_RDWR)), 0);
+		int fd = buffered("wrong", O_RDWR | O_TRUNC);
+		pthread_t thread;
+		CHECK_IS(pthread_create(&thread, NULL, writes_apart, &fd), 0);
+		CHECK_IS(pthread_join(thread, NULL), 0);
+		is_empty("wrong");
+		expect_blocks("right", 'n', LARGE_COUNT * LARGE / BLOCK);
+		CHECK_IS(close(fd), 0);
+		everything_comes_back();
+	}
+}
+
+/* A program closes every number, and opens its own files with those numbers, by calls that nobody sees: nothing is written
+ * to them, and requests come back as ever. */
+static void nothing_is_written_to_numbers_of_others(void)
+{
+	everything_comes_back();
+	CHECK_IS(kernel(SYS_close_range, 3, ~0U, 0, 0), 0);
+	int mine = buffered("mine", O_RDWR | O_TRUNC);
+	for (int fd = 3; fd < 10000; fd++)
+		if (fd != mine && (fd < 64 || fd > 900))
+			kernel(SYS_dup3, mine, fd, 0, 0);
+	for (int fd = 16; fd < 48; fd++)
+		kernel(SYS_close, fd, 0, 0, 0);
+	everything_comes_back();
+	CHECK_IS(lseek(mine, 0, SEEK_CUR), 0);
+	is_empty("mine");
+}
+
+/* Locks of POSIX belong to the process and the file, and go when the process closes any descriptor of the file. */
+static void locks_stay(void)
+{
+	io_context_t aio = context(DEPTH);
+	unlink("right");
+	int fd = buffered("right", O_RDWR);
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	CHECK_IS(fcntl(fd, F_SETLK, &lock), 0);
+	char *buffers = write_much(aio, fd);
+	all_written(aio);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		CHECK_IS(fcntl(fd, F_GETLK, &lock), 0);
+		_exit(lock.l_type == F_WRLCK ? 0 : 3);
+	}
+	int status;
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	free(buffers);
+	CHECK_IS(io_destroy(aio), 0);
+}
+
+static void end_by_return(void) { exit(0); }
+static void end_by_underscore(void) { _exit(0); }
+static void end_quickly(void) { quick_exit(0); }
+static void end_by_number(void) { syscall(SYS_exit_group, 0); }
+static void end_of_the_only_thread(void) { syscall(SYS_exit, 0); }
+static void end_of_main(void) { pthread_exit(NULL); }
+static char *const arguments_of_true[] = {"true", NULL}, *const no_environment[] = {NULL};
+static void end_by_execve(void) { execve("/bin/true", arguments_of_true, no_environment); }
+static void end_by_execv(void) { execv("/bin/true", arguments_of_true); }
+static void end_by_execvp(void) { execvp("true", arguments_of_true); }
+static void end_by_execvpe(void) { execvpe("true", arguments_of_true, no_environment); }
+static void end_by_fexecve(void) { fexecve(open("/bin/true", O_RDONLY | O_CLOEXEC), arguments_of_true, no_environment); }
+static void end_by_execve_number(void) { syscall(SYS_execve, "/bin/true", arguments_of_true, no_environment); }
+
+static void end_by_execveat(void)
+{
+	syscall(SYS_execveat, AT_FDCWD, "/bin/true", arguments_of_true, no_environment, 0);
+}
+
+#define EIGHT_WORDS "a", "b", "c", "d", "e", "f", "g", "h"
+#define CHECKS_WORDS "[ \"$*\" = \"a b c d e f g h\" ]"
+static void end_by_execl(void) { execl("/bin/sh", "sh", "-c", CHECKS_WORDS, "sh", EIGHT_WORDS, NULL); }
+static void end_by_execlp(void) { execlp("sh", "sh", "-c", CHECKS_WORDS, "sh", EIGHT_WORDS, NULL); }
+
+static void end_by_execle(void)
+{
+	char *const environment[] = {"WORDS=a b c d e f g h", NULL};
+	execle("/bin/sh", "sh", "-c", "[ \"$*\" = \"$WORDS\" ]", "sh", EIGHT_WORDS, NULL, environment);
+}
+
+static void *ends_by_execve(void *unused)
+{
+	end_by_execve();
+	return unused;
+}
+
+static void end_by_a_thread(void)
+{
+	pthread_t thread;
+	CHECK_IS(pthread_create(&thread, NULL, ends_by_execve, NULL), 0);
+	pthread_join(thread, NULL);
+}
+
+/* An execve that fails ends nothing: what comes after it is submitted as ever. */
+static void end_after_a_failure(void)
+{
+	CHECK_IS(execv("/nowhere", arguments_of_true), -1);
+	CHECK_IS(execl("/nowhere", "nowhere", NULL), -1);
+	end_by_execv();
+}
+
+/* The child goes on, and ends well. */
+static void end_as_a_daemon(void)
+{
+	CHECK_IS(daemon(1, 1), 0);
+	_exit(0);
+}
+
+/* However a program ends, but for a signal, what it has submitted is written. */
+static void every_end_writes(void)
+{
+	void (*const ends[])(void) = {
+		end_by_return, end_by_underscore, end_quickly, end_by_number, end_of_the_only_thread, end_of_main, end_by_execve,
+		end_by_execv, end_by_execvp, end_by_execvpe, end_by_fexecve, end_by_execve_number, end_by_execveat, end_by_execl,
+		end_by_execlp, end_by_execle, end_by_a_thread, end_after_a_failure, end_as_a_daemon,
+	};
+	for (size_t how = 0; how < sizeof ends / sizeof *ends; how++) {
+		char name[32];
+		snprintf(name, sizeof name, "every-end%zu", how);
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			write_much(context(DEPTH), buffered(name, O_RDWR));
+			ends[how]();
+			_exit(9);
+		}
+		int status;
+		CHECK_IS(waitpid(child, &status, 0), child);
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+			dprintf(2, "end %zu: status %#x\n", how, status);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		expect_blocks(name, 'n', LARGE_COUNT * LARGE / BLOCK);
+	}
+}
+
+/* The process ends with its last thread, and a signal ends it: nobody of ours keeps it alive. */
+static void nobody_stays_behind(void)
+{
+	for (int how = 0; how < 2; how++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			everything_comes_back();
+			if (how == 0)
+				pthread_exit(NULL);
+			while (1)
+				pause();
+		}
+		int status = 0, tries = how == 0 ? 6000 : 100;
+		pid_t ended = 0;
+		/* (The child may still be at work when the signal comes: that ends it, too.) */
+		for (; ended == 0 && tries > 0; tries--) {
+			ended = waitpid(child, &status, WNOHANG);
+			if (ended == 0)
+				usleep(10000);
+		}
+		if (ended == 0) {
+			CHECK_IS(kill(child, how == 0 ? SIGKILL : SIGTERM), 0);
+			CHECK_IS(waitpid(child, &status, 0), child);
+		}
+		CHECK(how == 0 ? WIFEXITED(status) && WEXITSTATUS(status) == 0 : WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+	}
+	everything_comes_back();
+}
+
 int main(int count, char **arguments)
 {
 	static const struct test tests[] = {
@@ -557,6 +805,12 @@ int main(int count, char **arguments)
 		{"destroying_waits", destroying_waits},
 		{"closing_is_harmless", closing_is_harmless},
 		{"ending_writes", ending_writes},
+		{"numbers_change_unseen", numbers_change_unseen},
+		{"threads_have_their_own_numbers", threads_have_their_own_numbers},
+		{"nothing_is_written_to_numbers_of_others", nothing_is_written_to_numbers_of_others},
+		{"locks_stay", locks_stay},
+		{"every_end_writes", every_end_writes},
+		{"nobody_stays_behind", nobody_stays_behind},
 		{"rings_are_readable", rings_are_readable},
 		{"errors_are_the_kernels", errors_are_the_kernels},
 		{"syncs_cover_writes", syncs_cover_writes},

@@ -1,0 +1,614 @@
+//! `IOTRAP_ASYNC=1`: libaio made asynchronous where it is not.
+//!
+//! Linux carries libaio requests for buffered files out inside io_submit, one after the other, and O_DIRECT writes that
+//! allocate likewise. Here such requests go to an io_uring instead, and come back through the kernel's own queue:
+//!
+//! ```text
+//! io_submit ─► Record, its file held ─► list ─► engine's thread ─► io_uring
+//!                                                    │
+//!              io_submit of a write of nothing, with the program's aio_data, in a shadow of its iocb
+//! io_getevents ◄─ kernel's queue: `min_nr`, timeouts, signals, eventfds, other requests: all as ever
+//!     └─► the shadow's event gets the program's iocb and the true result
+//! ```
+//!
+//! | part | file |
+//! | --- | --- |
+//! | which request is taken, and what has to wait for it | this one |
+//! | records, places for files, our descriptors | [`engine`] |
+//! | the thread: list, ring, events | [`driver`] |
+//! | io_uring by system calls | [`ring`] |
+//! | a request; numbers that are taken and given back | [`record`], [`numbers`] |
+//!
+//! Reads of what is in the page cache are carried out on the spot (RWF_NOWAIT), and only their events take that way.
+//!
+//! The program's iocb is read at submission and never again, as by the kernel, and the file is looked up at submission and
+//! never again ([`engine`]). What is in the kernel's queue is seen by everybody who reads the ring from memory, so a context
+//! is left alone until the program has fetched events by the function, and for good once the head of its ring has moved by
+//! itself ([`crate::context`]). Programs that look for the ring's magic number before they read it (libaio, fio) do not
+//! find it and call.
+//!
+//! The kernel does not promise everything that it does. What may matter is kept: appends stay in order (they are not
+//! taken), an fsync request waits for the writes before it, closing, syncing or truncating a file waits for the requests in
+//! flight of that file, and a program that ends or executes another one waits for its writes ([`ending`]).
+
+mod driver;
+mod engine;
+mod numbers;
+mod record;
+mod ring;
+
+use core::ffi::{c_int, c_long};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use crate::context::{self, CONTEXTS};
+use crate::errno;
+use crate::group::GroupRef;
+use crate::hooks::libaio::{Event, Iocb, opcode};
+use crate::process;
+use crate::raw;
+use crate::reason::Reason;
+use crate::table::{self, Entry};
+use driver::BATCH;
+use engine::{Engine, RECORDS};
+use record::{Inode, LANES, NONE, Task, Work};
+
+/// IOCB_FLAG_RESFD of linux/aio_abi.h.
+const RESFD: u32 = 1;
+/// UIO_MAXIOV: a request of more vectors is EINVAL.
+const VECTORS: u64 = 1024;
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+static TELL: AtomicBool = AtomicBool::new(false);
+/// Requests that the engine has taken.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// Reads that were in the page cache.
+static CACHED: AtomicU64 = AtomicU64::new(0);
+/// Requests of threads that do not have the engine's descriptors.
+static LEFT: AtomicU64 = AtomicU64::new(0);
+/// Threads that end the program at this moment: nothing is taken meanwhile.
+static ENDING: AtomicU32 = AtomicU32::new(0);
+
+/// Says that requests are to be made asynchronous in this process; with `tell`, their number is told at its end.
+pub fn prepare(tell: bool) {
+    WANTED.store(true, Release);
+    TELL.store(tell, Release);
+    crate::hooks::exit::prepare();
+}
+
+/// The group of our own descriptors in the table: none.
+const NOBODY: table::Name = table::Name { index: 0x3fff_ffff, generation: u32::MAX };
+
+/// Whether a descriptor is one of our own, which the program cannot close.
+pub fn owns(fd: c_int) -> bool {
+    table::get(fd) == Entry::Lane(NOBODY)
+}
+
+/// Says how many requests were made asynchronous, if that was asked for.
+pub fn tell() {
+    let (taken, cached, left) = (TAKEN.load(Relaxed), CACHED.load(Relaxed), LEFT.load(Relaxed));
+    if TELL.load(Acquire) && taken + cached + left > 0 {
+        let mut line = raw::Digits::<256>::empty();
+        line.push(b"iotrap: ");
+        line.number(taken);
+        line.push(b" libaio requests were carried out asynchronously, ");
+        line.number(cached);
+        line.push(b" were in the page cache\n");
+        if left > 0 {
+            line.push(b"iotrap: ");
+            line.number(left);
+            line.push(b" libaio requests were left to the kernel: the library's descriptors were closed, or not in the thread's table\n");
+        }
+        crate::said::line(line.as_bytes());
+    }
+}
+
+/// Whether requests are to be made asynchronous.
+#[inline]
+pub fn active() -> bool {
+    WANTED.load(Relaxed)
+}
+
+/// The engine, made if there is none yet; None if there cannot be one, or another thread makes it at this moment: the
+/// kernel carries out what that thread's fellows submit meanwhile.
+fn engine_or_make() -> Option<&'static Engine> {
+    let _errno = errno::kept();
+    match engine::get_or_make() {
+        Ok(engine) => engine,
+        Err(error) => {
+            WANTED.store(false, Release);
+            let mut line = raw::Digits::<256>::empty();
+            line.push(b"iotrap: requests are not made asynchronous: ");
+            line.push(match error {
+                libc::ENOSYS => b"this kernel has no io_uring (it takes Linux 5.12)" as &[u8],
+                libc::EPERM | libc::EACCES => {
+                    b"io_uring is forbidden here (sysctl kernel.io_uring_disabled, or a seccomp filter of the container)"
+                }
+                libc::EOPNOTSUPP => b"io_uring of this kernel is too old (it takes Linux 5.12)",
+                libc::EMFILE | libc::ENFILE => b"no descriptors are left for it (raise ulimit -n)",
+                _ => b"no memory or no thread is to be had for it",
+            });
+            line.push(b"\n");
+            crate::said::line(line.as_bytes());
+            None
+        }
+    }
+}
+
+/// In a forked child: neither thread nor requests are there. What the parent's engine took is left where it is.
+pub fn forget() {
+    engine::forget();
+    ENDING.store(0, Release);
+}
+
+/// How many events each context was made for: by its place, kept beside the engine, which may come later.
+static CAPACITIES: [AtomicU32; CONTEXTS] = [const { AtomicU32::new(0) }; CONTEXTS];
+
+/// A context was made, for so many requests at a time.
+pub fn context_made(place: usize, events: usize) {
+    if let Some(queue) = engine::get().and_then(|engine| engine.queues.get(place)) {
+        queue.unfetched.store(0, Relaxed);
+    }
+    if let Some(capacity) = CAPACITIES.get(place) {
+        capacity.store(u32::try_from(events).unwrap_or(u32::MAX), Relaxed);
+    }
+    context::hide_magic(place);
+}
+
+/// A context is about to be destroyed: waits until its requests have ended, as the kernel does for its own.
+pub fn context_ends(place: usize) {
+    if let Some(queue) = engine::get().and_then(|engine| engine.queues.get(place)) {
+        while queue.pending.load(Acquire) != 0 {
+            raw::sleep_us(50);
+        }
+    }
+}
+
+/// Waits until the requests in flight of a descriptor's file have ended, by whatever descriptor they were submitted: before
+/// the descriptor is closed, and before the file is synced or cut.
+#[inline]
+pub fn settle(fd: c_int) {
+    if engine::get().is_some_and(|engine| engine.active.load(SeqCst) != 0) {
+        settle_file(fd);
+    }
+}
+
+#[cold]
+fn settle_file(fd: c_int) {
+    process::notice_fork();
+    let Some(engine) = engine::get() else { return };
+    if let Ok(stat) = raw::fstat(fd) {
+        engine.settle(Some(Inode::of(&stat)), false);
+    }
+}
+
+/// The same for all descriptors of a range.
+pub fn settle_range(first: c_int, last: c_int) {
+    if engine::get().is_some_and(|engine| engine.active.load(SeqCst) != 0) && first <= last {
+        process::notice_fork();
+        let Some(engine) = engine::get() else { return };
+        engine.settle(None, false);
+    }
+}
+
+/// Held by a thread that ends the program, or executes another one: nothing is taken from the kernel meanwhile.
+pub struct Ending {
+    /// The process that is counted in `ENDING`, or 0.
+    process: u32,
+}
+
+impl Drop for Ending {
+    /// The program has not ended: execve(2) has failed. (A child of daemon(3) has forgotten what was counted.)
+    fn drop(&mut self) {
+        if self.process != 0 && self.process == raw::pid() {
+            ENDING.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// Waits for every write that was submitted, before the program ends or executes another one. A write that another thread
+/// submits from here on is carried out by the kernel, inside io_submit. (Reads need no waiting: nobody can see them.)
+///
+/// A child of vfork(2) and a forked child have no writes: they wait for nothing.
+pub fn ending() -> Ending {
+    if !active() || !process::is_own() {
+        return Ending { process: 0 };
+    }
+    // SeqCst, as in `Engine::begins`: either this thread sees the write, or its submitter sees this.
+    ENDING.fetch_add(1, SeqCst);
+    if let Some(engine) = engine::get() {
+        while engine.writing.load(SeqCst) != 0 {
+            raw::sleep_us(50);
+        }
+    }
+    Ending { process: raw::pid() }
+}
+
+/// The same, of a program that certainly ends.
+pub fn ends() {
+    core::mem::forget(ending());
+}
+
+/// io_submit(2): requests that would block go to the engine, the others to `plain`, in their order.
+///
+/// # Safety
+/// The arguments are what io_submit(2) demands.
+pub unsafe fn submit(
+    id: u64,
+    count: c_long,
+    iocbs: *mut *mut Iocb,
+    plain: impl Fn(c_long, *mut *mut Iocb) -> isize,
+) -> isize {
+    let ready = context::find(id).filter(|(_, found)| found.is_fetched_by_function());
+    let Some((place, _)) = ready.filter(|_| count > 0 && !iocbs.is_null()) else { return plain(count, iocbs) };
+    let Some(engine) = engine_or_make() else { return plain(count, iocbs) };
+    let mut done = 0;
+    let mut batch = Batch::new(engine, place, id);
+    // Where the requests begin that are not submitted yet and go to the kernel.
+    let mut from = 0;
+    for at in 0..count {
+        // SAFETY: io_submit(2): there are `count` pointers.
+        let iocb = unsafe { *iocbs.wrapping_add(at as usize) };
+        // SAFETY: io_submit(2): null, or an iocb.
+        let Some(request) = (unsafe { iocb.as_ref() }) else { continue };
+        // What is before it in the batch is submitted before it.
+        let Some(wanted) = batch.would_block(request) else { continue };
+        if from < at {
+            batch.hurry();
+            let some = plain(at - from, iocbs.wrapping_add(from as usize));
+            match some {
+                _ if some == (at - from) as isize => done += some,
+                some if some < 0 && done == 0 => return some,
+                some => return done + some.max(0),
+            }
+        }
+        from = at;
+        if batch.take(iocb, request, &wanted) {
+            from = at + 1;
+            done += 1;
+        }
+    }
+    if from == count {
+        return done;
+    }
+    batch.hurry();
+    match plain(count - from, iocbs.wrapping_add(from as usize)) {
+        some if some < 0 && done > 0 => done,
+        some => done + some,
+    }
+}
+
+/// Puts the program's iocb and the true result into an event of ours. False if it is not one.
+#[inline]
+pub fn translate(event: &mut Event) -> bool {
+    let Some(engine) = engine::get() else { return false };
+    let Some(index) = engine.index_of(event.obj) else { return false };
+    let record = engine.record(index);
+    if let Some(queue) = engine.queues.get(record.place.load(Relaxed) as usize) {
+        queue.unfetched.fetch_sub(1, AcqRel);
+    }
+    event.obj = record.obj.load(Relaxed);
+    event.res = record.result.load(Acquire) as i64;
+    event.res2 = 0;
+    engine.free.give_back(index);
+    true
+}
+
+/// Reads what is in the page cache, all of it or nothing.
+fn read_cached(request: &Iocb) -> Option<u64> {
+    let vector = libc::iovec {
+        iov_base: core::ptr::with_exposed_provenance_mut(request.buffer as usize),
+        iov_len: request.count as usize,
+    };
+    // SAFETY: the program promises the buffer to io_submit(2); the vector lives for the call.
+    let result = unsafe {
+        raw::transfer_vectors(libc::SYS_preadv2, request.file, &raw const vector, 1, request.offset, libc::RWF_NOWAIT)
+    };
+    u64::try_from(result).ok().filter(|&got| got == request.count && got > 0)
+}
+
+fn is_eventfd(fd: c_int) -> bool {
+    raw::path_of(fd, &mut [0; 64]) == Some(b"anon_inode:[eventfd]".as_slice())
+}
+
+/// A request that is to be taken away from the kernel.
+struct Wanted {
+    work: Work,
+    vectored: bool,
+    inode: Inode,
+}
+
+/// The requests of one io_submit.
+struct Batch {
+    engine: &'static Engine,
+    place: usize,
+    id: u64,
+    /// The ring and the bell, once they were looked for; None: this thread does not have them.
+    reach: Option<Option<(c_int, c_int)>>,
+    /// The descriptor of the last request, and the place of its file, of which the batch is a user.
+    held: Option<(c_int, u32)>,
+    /// The engine's thread has something to take over.
+    news: bool,
+    /// Reads that were in the page cache: their events are queued up together.
+    cached: [u32; BATCH],
+    cached_count: usize,
+}
+
+impl Batch {
+    fn new(engine: &'static Engine, place: usize, id: u64) -> Batch {
+        Batch { engine, place, id, reach: None, held: None, news: false, cached: [NONE; BATCH], cached_count: 0 }
+    }
+
+    /// The ring and the bell, if this thread has them: it may have closed them without our knowledge, or have left the
+    /// table of descriptors that they are in before they were made (unshare(2)).
+    fn reach(&mut self) -> Option<(c_int, c_int)> {
+        *self.reach.get_or_insert_with(|| self.engine.reach())
+    }
+
+    /// Lets the engine's thread begin, before this one goes on to something that takes time.
+    fn hurry(&mut self) {
+        self.forget_held(); // what the number means may have changed when this thread comes back
+        self.tell_cached();
+        if core::mem::take(&mut self.news)
+            && let Some((_, bell)) = self.reach()
+        {
+            self.engine.ring_bell(bell);
+        }
+    }
+
+    /// What is to be done with a request that the kernel would carry out inside io_submit, if we can do it instead. What is
+    /// wrong with a request is left to the kernel to say.
+    fn would_block(&self, request: &Iocb) -> Option<Wanted> {
+        let (write, vectored) = match request.opcode {
+            opcode::PREAD => (false, false),
+            opcode::PWRITE => (true, false),
+            opcode::PREADV => (false, true),
+            opcode::PWRITEV => (true, true),
+            opcode::FSYNC | opcode::FDSYNC => return self.would_sync(request),
+            _ => return None,
+        };
+        let plain = request.flags == 0 && request.options & !RESFD == 0 && request.is_unreserved();
+        let sane = request.offset >= 0 && i64::try_from(request.count).is_ok() && request.file >= 0;
+        let full =
+            self.engine.queues.get(self.place)?.unfetched.load(Relaxed) >= CAPACITIES.get(self.place)?.load(Relaxed);
+        if !plain || !sane || full {
+            return None;
+        }
+        let flags = raw::fcntl(request.file, libc::F_GETFL, 0).ok()?;
+        let direct = flags & libc::O_DIRECT != 0;
+        let access = flags & libc::O_ACCMODE;
+        let allowed = access == libc::O_RDWR || access == if write { libc::O_WRONLY } else { libc::O_RDONLY };
+        // Appends are done in the order in which they are submitted.
+        let appends = write && flags & libc::O_APPEND != 0;
+        // Of a pool: what is O_DIRECT has a lane chosen, and writes have to be known to the file's other users.
+        let of_a_pool = table::get(request.file) != Entry::Nothing && (direct || write);
+        if !allowed || appends || of_a_pool || flags & libc::O_PATH != 0 || (direct && !write) {
+            return None;
+        }
+        let stat = raw::fstat(request.file).ok()?;
+        match stat.st_mode & libc::S_IFMT {
+            libc::S_IFREG => {}
+            libc::S_IFBLK if !direct => {}
+            _ => return None,
+        }
+        if direct {
+            let bytes = if vectored { u64::MAX } else { request.count };
+            let extends = (request.offset as u64).saturating_add(bytes) > stat.st_size as u64;
+            let has_holes = (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64;
+            if !extends && !has_holes {
+                return None;
+            }
+        }
+        let possible = !vectored || (request.buffer != 0 && request.count <= VECTORS);
+        let wanted = Wanted { work: Work::Transfer { write }, vectored, inode: Inode::of(&stat) };
+        possible.then_some(wanted)
+    }
+
+    /// A sync is taken after writes that were taken, and of lanes, which are synced by us in any case.
+    fn would_sync(&self, request: &Iocb) -> Option<Wanted> {
+        let nothing = (request.buffer, request.count, request.offset) == (0, 0, 0);
+        if request.options & !RESFD != 0 || request.flags != 0 || !nothing {
+            return None;
+        }
+        let lanes = GroupRef::of(request.file).is_some_and(|group| group.node().has_dirty_lanes());
+        if !lanes && self.engine.writing.load(Acquire) == 0 {
+            return None;
+        }
+        let inode = Inode::of(&raw::fstat(request.file).ok()?);
+        let work = Work::Sync { data_only: request.opcode == opcode::FDSYNC };
+        let due = lanes || self.engine.has_write_before(inode, u64::MAX);
+        due.then_some(Wanted { work, vectored: false, inode })
+    }
+
+    /// Gives a request to the engine. False if that cannot be: it is the kernel's.
+    fn take(&mut self, iocb: *mut Iocb, request: &Iocb, wanted: &Wanted) -> bool {
+        let engine = self.engine;
+        let Some(queue) = engine.queues.get(self.place) else { return false };
+        // The kernel says what is wrong with any other.
+        if request.options & RESFD != 0 && !is_eventfd(request.event_file) {
+            return false;
+        }
+        let Some((ring, _)) = self.reach() else {
+            LEFT.fetch_add(1, Relaxed);
+            return false;
+        };
+        let Some(index) = engine.free.take(RECORDS) else {
+            Reason::Busy.count();
+            return false;
+        };
+        // What a sync has to reach beside the opened lane: taken to be synced, unless it cannot be taken after all.
+        let syncs = matches!(wanted.work, Work::Sync { .. });
+        let group = if syncs { GroupRef::of(request.file) } else { None };
+        let lanes = group.as_ref().map_or(0, |group| group.node().take_dirty_lanes() & !(1 << (group.own() & 31)));
+        let record = engine.record(index);
+        let mut task = Task::new(wanted.work, request.offset as u64);
+        // SAFETY: the record was free: it belongs to this thread.
+        unsafe { record.shadow.get().write(Iocb::write_of_nothing(-1, request.data)) };
+        record.obj.store(iocb.expose_provenance() as u64, Relaxed);
+        record.place.store(self.place as u32, Relaxed);
+        record.context.store(self.id, Relaxed);
+        queue.pending.fetch_add(1, AcqRel);
+        queue.unfetched.fetch_add(1, AcqRel);
+        if wanted.work == (Work::Transfer { write: false })
+            && !wanted.vectored
+            && let Some(bytes) = read_cached(request)
+        {
+            record.result.store(bytes, Relaxed);
+            CACHED.fetch_add(1, Relaxed);
+            self.add_cached(index, request);
+            return true;
+        }
+        // SAFETY: io_submit(2): the request's vectors are there.
+        let filled = unsafe { self.fill(&mut task, ring, request, wanted) };
+        let held = group.as_ref().is_none_or(|group| self.hold_lanes(&mut task, ring, group, lanes));
+        if filled && held && self.begins(index, wanted) {
+            // SAFETY: the record belongs to this thread until it is submitted.
+            unsafe { (*record.task.get()).write(task) };
+            engine.submit(index);
+            self.news = true;
+            TAKEN.fetch_add(1, Relaxed);
+            return true;
+        }
+        task.release();
+        let places = task.lanes.into_iter().take(task.lane_count);
+        places.chain([task.file, task.event_file]).for_each(|place| self.let_go(ring, place));
+        if let Some(group) = &group {
+            (0..LANES).filter(|&at| lanes & 1 << at != 0).for_each(|at| group.node().lane_write(at));
+        }
+        queue.pending.fetch_sub(1, AcqRel);
+        queue.unfetched.fetch_sub(1, AcqRel);
+        engine.free.give_back(index);
+        false
+    }
+
+    /// Holds the request's files and copies its vectors. False if that cannot be.
+    ///
+    /// # Safety
+    /// The request is one that the kernel could be given.
+    unsafe fn fill(&mut self, task: &mut Task, ring: c_int, request: &Iocb, wanted: &Wanted) -> bool {
+        let engine = self.engine;
+        let place = match self.held {
+            Some((fd, place)) if fd == request.file => {
+                engine.hold_too(place);
+                Some(place)
+            }
+            _ => engine.hold(ring, request.file),
+        };
+        let Some(place) = place else { return false };
+        task.file = place;
+        if self.held != Some((request.file, place)) {
+            self.forget_held();
+            // The batch is a user, too: its requests may end before the next one comes.
+            engine.hold_too(place);
+            self.held = Some((request.file, place));
+        }
+        if request.options & RESFD != 0 {
+            let Some(place) = engine.hold(ring, request.event_file) else { return false };
+            task.event_file = place;
+        }
+        let start: *mut libc::iovec = core::ptr::with_exposed_provenance_mut(request.buffer as usize);
+        match wanted.work {
+            // SAFETY: the caller's contract: as many vectors as the request says.
+            Work::Transfer { .. } if wanted.vectored => unsafe { task.copy_vectors(start, request.count as usize) },
+            Work::Transfer { .. } => {
+                let [first, ..] = &mut task.vectors;
+                *first = libc::iovec { iov_base: start.cast(), iov_len: request.count as usize };
+                task.vector_count = 1;
+                true
+            }
+            Work::Sync { .. } | Work::Tell => true,
+        }
+    }
+
+    /// Holds the files of lanes that a sync has to reach. False if that cannot be: a lane that was written through another
+    /// descriptor of the program is opened first, inside io_submit (`tracking::sync_lanes`).
+    fn hold_lanes(&self, task: &mut Task, ring: c_int, group: &GroupRef, lanes: u32) -> bool {
+        for at in (0..LANES).filter(|&at| lanes & 1 << at != 0) {
+            let held = group.file(at).and_then(|file| self.engine.hold(ring, file));
+            let (Some(held), Some(place)) = (held, task.lanes.get_mut(task.lane_count)) else { return false };
+            *place = held;
+            task.lane_count += 1;
+        }
+        true
+    }
+
+    /// The request is in flight from here on. False if the program is about to end: nothing is taken any more.
+    fn begins(&self, index: u32, wanted: &Wanted) -> bool {
+        let engine = self.engine;
+        let writes = matches!(wanted.work, Work::Transfer { write: true } | Work::Sync { .. });
+        engine.active.fetch_add(1, SeqCst);
+        if writes {
+            // SeqCst, as in `ending`: either this thread sees that the program ends, or the ending one sees the write.
+            engine.writing.fetch_add(1, SeqCst);
+            if ENDING.load(SeqCst) != 0 {
+                engine.writing.fetch_sub(1, SeqCst);
+                engine.active.fetch_sub(1, SeqCst);
+                return false;
+            }
+        }
+        engine.record(index).begins(wanted.inode, writes, engine.next_order());
+        true
+    }
+
+    fn forget_held(&mut self) {
+        if let Some((_, place)) = self.held.take()
+            && let Some((ring, _)) = self.reach()
+        {
+            self.let_go(ring, place);
+        }
+    }
+
+    /// Undoes one `hold`, on the thread that has made it.
+    fn let_go(&self, ring: c_int, place: u32) {
+        if place != NONE && self.engine.let_go(place) {
+            let _ = ring::put_file(ring, place, -1);
+            self.engine.places.give_back(place);
+        }
+    }
+
+    /// The event of a read that was in the page cache. Its shadow is a read of nothing from the same descriptor.
+    fn add_cached(&mut self, index: u32, request: &Iocb) {
+        let mut shadow = Iocb::write_of_nothing(request.file, request.data);
+        shadow.opcode = opcode::PREAD;
+        (shadow.options, shadow.event_file) = (request.options, request.event_file);
+        // SAFETY: the record belongs to this thread.
+        unsafe { self.engine.record(index).shadow.get().write(shadow) };
+        if let Some(place) = self.cached.get_mut(self.cached_count) {
+            *place = index;
+            self.cached_count += 1;
+        }
+        if self.cached_count == BATCH {
+            self.tell_cached();
+        }
+    }
+
+    fn tell_cached(&mut self) {
+        let (batch, count) = (self.cached, core::mem::take(&mut self.cached_count));
+        let batch = batch.get(..count).unwrap_or_default();
+        // The queue is full, or another thread has closed the descriptor: the engine's thread tells the others.
+        for &index in batch.get(self.engine.queue_up(batch)..).unwrap_or_default() {
+            let shadow = self.engine.record(index).shadow.get();
+            // SAFETY: the record belongs to this thread: it was not queued up.
+            let iocb = unsafe { shadow.read() };
+            let mut task = Task::new(Work::Tell, 0);
+            if iocb.options & RESFD != 0
+                && let Some((ring, _)) = self.reach()
+                && let Some(place) = self.engine.hold(ring, iocb.event_file)
+            {
+                task.event_file = place;
+            }
+            // SAFETY: as above.
+            unsafe { shadow.write(Iocb::write_of_nothing(-1, iocb.data)) };
+            // SAFETY: as above.
+            unsafe { (*self.engine.record(index).task.get()).write(task) };
+            self.engine.submit(index);
+            self.news = true;
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.hurry();
+    }
+}

@@ -1,0 +1,194 @@
+//! A request from io_submit until the program has fetched its event.
+//!
+//! A record belongs to one party at a time: the thread that submits, then the engine's thread, then the kernel's queue,
+//! then the thread that fetches the event. It is passed on by the engine's list, by io_submit and by io_getevents.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::hooks::libaio::Iocb;
+use crate::raw;
+
+/// No number: no file, no next record.
+pub const NONE: u32 = u32::MAX;
+/// The lanes of a file that one sync may cover.
+pub const LANES: usize = lanes::LANES_MAX;
+/// Vectors that a record has room for; more of them get memory of their own.
+const VECTORS: usize = 8;
+
+/// What the engine is to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Read or write the vectors.
+    Transfer { write: bool },
+    /// Sync the file, and its files on other lanes, after the writes that were submitted before.
+    Sync { data_only: bool },
+    /// Nothing: the result is there. Only the event is missing.
+    Tell,
+}
+
+/// What the engine has to know of a request.
+pub struct Task {
+    /// What to do.
+    pub work: Work,
+    /// aio_offset
+    pub offset: u64,
+    /// Places in the ring's table: the file, the eventfd or [`NONE`], and of a sync the file on other lanes.
+    pub file: u32,
+    pub event_file: u32,
+    pub lanes: [u32; LANES],
+    pub lane_count: usize,
+    /// The vectors: their number, and those that fit.
+    pub vector_count: u32,
+    pub vectors: [libc::iovec; VECTORS],
+    /// Where the vectors are if they do not fit: a mapping of its own, or 0.
+    pub mapping: usize,
+    /// Operations in the ring that have not come back, and the first error or the bytes.
+    pub parts: u32,
+    pub result: i64,
+}
+
+impl Task {
+    /// A task without vectors and without files.
+    pub fn new(work: Work, offset: u64) -> Task {
+        Task {
+            work,
+            offset,
+            file: NONE,
+            event_file: NONE,
+            lanes: [NONE; LANES],
+            lane_count: 0,
+            vector_count: 0,
+            vectors: [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; VECTORS],
+            mapping: 0,
+            parts: 0,
+            result: 0,
+        }
+    }
+
+    /// The vectors of a request of `count` vectors at `given`, copied: the program may reuse them after io_submit. False
+    /// if there is no memory for them.
+    ///
+    /// # Safety
+    /// `count` vectors are at `given`.
+    pub unsafe fn copy_vectors(&mut self, given: *const libc::iovec, count: usize) -> bool {
+        self.vector_count = count as u32;
+        if count > VECTORS {
+            let bytes = count * size_of::<libc::iovec>();
+            let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+            // SAFETY: a new anonymous mapping, at no particular address.
+            let mapped = unsafe { raw::call(libc::SYS_mmap, 0, bytes, protection, flags, raw::arg(-1), 0) };
+            let Ok(mapping) = raw::check(mapped) else { return false };
+            self.mapping = mapping;
+        }
+        let place = self.place_of_vectors().cast_mut();
+        for at in 0..count {
+            // SAFETY: the caller's contract: `count` vectors.
+            let vector = unsafe { given.wrapping_add(at).read_unaligned() };
+            // SAFETY: there is room for `count` vectors: inline, or in the mapping that was just made.
+            unsafe { place.wrapping_add(at).write(vector) };
+        }
+        true
+    }
+
+    /// Where the vectors are.
+    pub fn place_of_vectors(&self) -> *const libc::iovec {
+        match self.mapping {
+            0 => self.vectors.as_ptr(),
+            mapping => core::ptr::with_exposed_provenance(mapping),
+        }
+    }
+
+    /// Gives the memory of the vectors back.
+    pub fn release(&mut self) {
+        if self.mapping != 0 {
+            let bytes = self.vector_count as usize * size_of::<libc::iovec>();
+            // SAFETY: `copy_vectors` has mapped it, and the ring has no operation of this request any more.
+            let _ = unsafe { raw::call(libc::SYS_munmap, self.mapping, bytes, 0, 0, 0, 0) };
+            self.mapping = 0;
+        }
+    }
+}
+
+/// See the module. All zeros is a valid value.
+#[repr(C, align(64))]
+pub struct Record {
+    /// What the kernel is given when the request has ended. First: an event's `obj` is the record's address.
+    pub shadow: UnsafeCell<Iocb>,
+    /// Touched by the party that the record belongs to.
+    pub task: UnsafeCell<core::mem::MaybeUninit<Task>>,
+    /// The next record of the list that this one is in.
+    pub next: AtomicU32,
+    /// The place and the id of the program's context.
+    pub place: AtomicU32,
+    pub context: AtomicU64,
+    /// The program's iocb.
+    pub obj: AtomicU64,
+    /// Bytes or `-errno`.
+    pub result: AtomicU64,
+    /// Odd while the request is in flight; then what follows is valid.
+    life: AtomicU32,
+    writes: AtomicU32,
+    inode: AtomicU64,
+    device: AtomicU64,
+    order: AtomicU64,
+}
+
+/// A file, by whatever descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Inode {
+    pub device: u64,
+    pub number: u64,
+}
+
+impl Inode {
+    /// The file that a status is of.
+    pub fn of(stat: &libc::stat) -> Inode {
+        Inode { device: stat.st_dev, number: stat.st_ino }
+    }
+}
+
+impl Record {
+    /// The request is in flight from here on, the `order`th of the process.
+    pub fn begins(&self, inode: Inode, writes: bool, order: u64) {
+        self.inode.store(inode.number, Relaxed);
+        self.device.store(inode.device, Relaxed);
+        self.writes.store(u32::from(writes), Relaxed);
+        self.order.store(order, Relaxed);
+        self.life.fetch_add(1, AcqRel);
+    }
+
+    /// It is no longer; whether it was a write.
+    pub fn ends(&self) -> bool {
+        let writes = self.writes.load(Relaxed) != 0;
+        self.life.fetch_add(1, AcqRel);
+        writes
+    }
+
+    /// Whether it is in flight, of that file (or of any), among the first `order`, and a write if only those are meant.
+    pub fn is_among(&self, inode: Option<Inode>, order: u64, only_writes: bool) -> bool {
+        let life = self.life.load(Acquire);
+        if life.is_multiple_of(2) {
+            return false;
+        }
+        let found = Inode { device: self.device.load(Relaxed), number: self.inode.load(Relaxed) };
+        let matches = inode.is_none_or(|inode| inode == found)
+            && self.order.load(Relaxed) < order
+            && (!only_writes || self.writes.load(Relaxed) != 0);
+        // Fields of a record that has ended meanwhile may be another request's.
+        core::sync::atomic::fence(Acquire);
+        matches && self.life.load(Relaxed) == life
+    }
+
+    /// The number of requests of the process before this one.
+    pub fn order(&self) -> u64 {
+        self.order.load(Relaxed)
+    }
+
+    /// The file.
+    pub fn inode(&self) -> Inode {
+        Inode { device: self.device.load(Relaxed), number: self.inode.load(Relaxed) }
+    }
+}

@@ -1,0 +1,139 @@
+//! execve(2) and its family, and daemon(3): the program gives its process up to another one, or goes on as a child. What it
+//! has written through us is written first, as the kernel would have done it inside io_submit.
+//!
+//! libc's functions call each other inside libc, where nobody can intervene: each of them has a hook. posix_spawn(3),
+//! system(3) and popen(3) need none: the process goes on.
+
+use core::ffi::{c_char, c_int};
+
+use crate::async_io;
+use crate::real;
+
+type Text = *const c_char;
+type List = *const Text;
+
+macro_rules! executes {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(
+            /// The function of that name in exec(3).
+            ///
+            /// # Safety
+            /// The arguments are what exec(3) demands.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                let _ending = async_io::ending();
+                // SAFETY: the caller's contract is that of the function of this name.
+                unsafe { real::$name($($argument),*) }
+            }
+        )*
+    };
+}
+
+executes! {
+    execve(path: Text, arguments: List, environment: List);
+    execv(path: Text, arguments: List);
+    execvp(file: Text, arguments: List);
+    execvpe(file: Text, arguments: List, environment: List);
+    fexecve(fd: c_int, arguments: List, environment: List);
+    execveat(directory: c_int, path: Text, arguments: List, environment: List, flags: c_int);
+}
+
+/// daemon(3): the parent ends inside libc, by a call that has no hook.
+///
+/// # Safety
+/// No argument has to be valid for memory safety.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn daemon(keep_directory: c_int, keep_streams: c_int) -> c_int {
+    let _ending = async_io::ending();
+    // SAFETY: integers only.
+    unsafe { real::daemon(keep_directory, keep_streams) }
+}
+
+/// A function whose arguments, from the second on, are a list as execl(3) has it. Rust cannot define such functions: this one
+/// makes an array of them, without copying those that are on the stack already, and calls `$with` with the first argument
+/// and the address of the array.
+macro_rules! takes_list {
+    ($($name:ident => $with:ident;)*) => {
+        $(
+            /// The function of that name in exec(3).
+            ///
+            /// # Safety
+            /// The arguments are what exec(3) demands.
+            #[cfg(target_arch = "x86_64")]
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(path: Text) -> c_int {
+                // The return address lies between the arguments in registers and those on the stack: it moves below them.
+                core::arch::naked_asm!(
+                    "pop r10",
+                    "push r9",
+                    "push r8",
+                    "push rcx",
+                    "push rdx",
+                    "push rsi",
+                    "mov rsi, rsp",
+                    "push r10",
+                    "call {with}",
+                    "pop r10",
+                    "add rsp, 40",
+                    "push r10",
+                    "ret",
+                    with = sym $with,
+                )
+            }
+
+            /// The function of that name in exec(3).
+            ///
+            /// # Safety
+            /// The arguments are what exec(3) demands.
+            #[cfg(target_arch = "aarch64")]
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(path: Text) -> c_int {
+                core::arch::naked_asm!(
+                    "sub sp, sp, #64",
+                    "str x30, [sp]",
+                    "stp x1, x2, [sp, #8]",
+                    "stp x3, x4, [sp, #24]",
+                    "stp x5, x6, [sp, #40]",
+                    "str x7, [sp, #56]",
+                    "add x1, sp, #8",
+                    "bl {with}",
+                    "ldr x30, [sp]",
+                    "add sp, sp, #64",
+                    "ret",
+                    with = sym $with,
+                )
+            }
+        )*
+    };
+}
+
+takes_list! {
+    execl => list_execv;
+    execlp => list_execvp;
+    execle => list_execve;
+}
+
+unsafe extern "C" fn list_execv(path: Text, arguments: List) -> c_int {
+    // SAFETY: exec(3): the list ends with null.
+    unsafe { execv(path, arguments) }
+}
+
+unsafe extern "C" fn list_execvp(file: Text, arguments: List) -> c_int {
+    // SAFETY: exec(3): the list ends with null.
+    unsafe { execvp(file, arguments) }
+}
+
+/// The environment is what comes after the null that ends the list.
+unsafe extern "C" fn list_execve(path: Text, arguments: List) -> c_int {
+    let mut end = arguments;
+    // SAFETY: exec(3): the list ends with null.
+    while !unsafe { *end }.is_null() {
+        end = end.wrapping_add(1);
+    }
+    // SAFETY: exec(3): there is one more argument.
+    let environment = unsafe { *end.wrapping_add(1) };
+    // SAFETY: exec(3): a list of arguments, and one of variables.
+    unsafe { execve(path, arguments, environment.cast()) }
+}
