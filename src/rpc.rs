@@ -175,7 +175,18 @@ impl Connection<'_> {
         };
         let steps =
             control::parse_configuration(&text).map_err(anyhow::Error::msg).with_context(|| name.to_string())?;
-        for Step { method, params, .. } in &steps {
+        // A target that waits for framework_start_init takes some calls before it, and the others after.
+        let now = self.call("rpc_get_methods", Some(&json!({ "current": true })))?;
+        let callable = |step: &&Step| now.as_array().is_some_and(|now| now.contains(&json!(step.method)));
+        let waits = now.as_array().is_some_and(|now| now.contains(&json!("framework_start_init")));
+        let (first, rest): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| !waits || callable(step));
+        for Step { method, params, .. } in first {
+            self.call(method, params.as_ref()).with_context(|| name.to_string())?;
+        }
+        if waits {
+            self.call("framework_start_init", None)?;
+        }
+        for Step { method, params, .. } in rest {
             self.call(method, params.as_ref()).with_context(|| name.to_string())?;
         }
         Ok(Exit::Ok)

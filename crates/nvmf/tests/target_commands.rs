@@ -267,6 +267,42 @@ fn discovery_shows_each_host_what_it_may_connect_to() {
     assert_eq!(entries(&mut discovery).1, [DISCOVERY_NQN, NQN]);
 }
 
+/// On an address of its own, where no subsystem is, and with others that it names.
+#[test]
+fn the_discovery_service_may_stand_alone_and_name_others() {
+    let served = Served::plain();
+    let target = &served.target;
+    let address = target.add_listener(DISCOVERY_NQN, "127.0.0.1:0".parse().unwrap()).unwrap();
+    assert_eq!(target.discovery_listeners().len(), 2);
+    let other =
+        nvmf::target::Referral { address: "192.0.2.1:8009".parse().unwrap(), nqn: DISCOVERY_NQN.parse().unwrap() };
+    target.add_referral(other.clone()).unwrap();
+    assert!(target.add_referral(other.clone()).is_err());
+    let mut discovery = Host::admin_of(address, DISCOVERY_NQN, HOST, false);
+    let mut entries = || {
+        let command = GetLogPage { lid: log::DISCOVERY, lsp: 0, retain: true, length: 1024 * 4, offset: 0 }.command(0);
+        let page = discovery.fetch(command).unwrap();
+        let count = log::DiscoveryHeader::read(page.first_chunk().unwrap()).numrec as usize;
+        let entries = page[1024..].chunks_exact(1024).take(count);
+        entries
+            .map(|entry| log::DiscoveryEntry::read(entry.try_into().unwrap()))
+            .map(|entry| (entry.subtype, entry.traddr.to_string(), entry.trsvcid.to_string(), entry.treq))
+            .collect::<Vec<_>>()
+    };
+    let (own, listens) = (address.port().to_string(), served.address.port().to_string());
+    let here = "127.0.0.1".to_string();
+    // Nothing on secure channels (bits 1:0), as nvmet: some hosts take "not required" for a demand.
+    let all = [(3, here.clone(), own, 4), (2, here, listens, 4), (1, "192.0.2.1".into(), "8009".into(), 4)];
+    assert_eq!(entries(), all);
+    target.remove_referral(&other).unwrap();
+    assert_eq!(entries(), all[..2]);
+    let mut host = Host::open(address, false, false);
+    let done = host.connect(0, 32, 0xffff, NQN, HOST);
+    assert!(done.status.is(Status::CONNECT_INVALID_PARAMETERS), "no subsystem is there: {}", done.status);
+    target.remove_listener(DISCOVERY_NQN, address).unwrap();
+    assert_eq!(target.discovery_listeners(), [served.address]);
+}
+
 #[test]
 fn connect_is_refused_for_the_right_reasons() {
     let served = Served::plain();

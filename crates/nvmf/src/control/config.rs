@@ -41,7 +41,12 @@ pub fn parse(text: &str) -> Result<Vec<Step>, String> {
             None | Some(Value::Null) => &[],
             Some(_) => return Err(format!("{at} ({name}): \"config\" is no array")),
         };
-        for (number, call) in calls.iter().enumerate() {
+        // SPDK may save calls that belong together as an array of them.
+        let flat = calls.iter().enumerate().flat_map(|(number, call)| {
+            let batch = call.as_array().map_or(std::slice::from_ref(call), Vec::as_slice);
+            batch.iter().map(move |call| (number, call))
+        });
+        for (number, call) in flat {
             let at = format!("{at}.config[{number}] ({name})");
             let method = call.get("method").and_then(Value::as_str).ok_or(format!("{at} has no \"method\""))?;
             let params = match call.get("params") {
@@ -109,7 +114,7 @@ mod tests {
                     {"method": "bdev_null_create", "params": {"name": "http://x /* no comment */"}}
                 ]},
                 {"subsystem": "vhost", "config": null},
-                {"subsystem": "nvmf", "config": [{"method": "nvmf_get_stats"}]} /* the
+                {"subsystem": "nvmf", "config": [[{"method": "nvmf_get_stats"}]]} /* the
                 end */
             ]
         }"#;

@@ -19,6 +19,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// An array of some of these texts, at least one.
     ListOf(&'static [&'static str]),
+    /// An array of texts, at least one.
+    Texts,
     /// An object with these members.
     Object(&'static [Param]),
     /// Anything: accepted and not looked at.
@@ -41,6 +43,8 @@ pub enum Need {
     Default(&'static str),
     /// Accepted for SPDK's sake where it is known to change nothing here; why is in `about`.
     Ignored,
+    /// Accepted with this value alone (as JSON): it asks for what happens anyway. Why nothing else does is in `about`.
+    Only(&'static str),
 }
 
 /// One parameter of a method, under SPDK's name.
@@ -65,6 +69,11 @@ impl Param {
     /// One that may be left out.
     pub const fn optional(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Param {
         Param { name, kind, need: Need::Default(default), about }
+    }
+
+    /// One that may have a single value, given as JSON: SPDK's default, which asks for what happens anyway.
+    pub const fn only(name: &'static str, kind: Kind, value: &'static str, why: &'static str) -> Param {
+        Param { name, kind, need: Need::Only(value), about: why }
     }
 
     /// One that changes nothing here.
@@ -163,11 +172,21 @@ fn check(table: &[Param], given: &Map<String, Value>, inside: &str) -> Result<()
         } else if !fits(param.kind, value) {
             return Err(format!("{path} takes {}, not {value}", describe(param.kind)));
         }
+        if let Need::Only(only) = param.need
+            && !is_json(value, only)
+        {
+            return Err(format!("{path} must be {only}, not {value}: {}", param.about));
+        }
     }
     match table.iter().find(|param| matches!(param.need, Need::Required) && !given.contains_key(param.name)) {
         Some(missing) => Err(format!("{inside}{} is missing ({})", missing.name, missing.about)),
         None => Ok(()),
     }
+}
+
+/// Whether the value is the one that this JSON text stands for.
+fn is_json(value: &Value, text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|only| only == *value)
 }
 
 fn unknown(table: &[Param], inside: &str, name: &str) -> String {
@@ -188,6 +207,9 @@ fn fits(kind: Kind, value: &Value) -> bool {
         Kind::ListOf(texts) => value.as_array().is_some_and(|list| {
             !list.is_empty() && list.iter().all(|value| value.as_str().is_some_and(|text| texts.contains(&text)))
         }),
+        Kind::Texts => {
+            value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(|value| value.is_string()))
+        }
         Kind::Object(_) => value.is_object(),
         Kind::Any => true,
     }
@@ -203,6 +225,7 @@ pub fn describe(kind: Kind) -> String {
         Kind::Text => "text".into(),
         Kind::OneOf(texts) => format!("one of {}", texts.join(", ")),
         Kind::ListOf(texts) => format!("an array of some of {}", texts.join(", ")),
+        Kind::Texts => "an array of texts".into(),
         Kind::Object(members) => {
             format!("an object with {}", members.iter().map(|param| param.name).collect::<Vec<_>>().join(", "))
         }
@@ -264,6 +287,7 @@ mod tests {
         Param::optional("address", Kind::Object(ADDRESS), "any", "where"),
         Param::optional("digests", Kind::ListOf(&["sha256", "sha512"]), "all", "hash functions"),
         Param::ignored("iobuf", Kind::Any, "there are no pools"),
+        Param::only("metadata", U32, "0", "blocks have no metadata"),
     ];
     static ADDRESS: &[Param] = &[
         Param::required("traddr", Kind::Text, "the address"),
@@ -276,7 +300,8 @@ mod tests {
 
     #[test]
     fn what_fits_the_table_is_taken() {
-        let given = json!({"name": "Null0", "block_size": 4096, "address": {"traddr": "::1"}, "iobuf": [1]});
+        let given =
+            json!({"name": "Null0", "block_size": 4096, "address": {"traddr": "::1"}, "iobuf": [1], "metadata": 0});
         let params = Params::check("m", TABLE, Some(&given)).expect("it fits");
         assert_eq!((params.text("name"), params.number("block_size")), ("Null0", 4096));
         assert_eq!(params.object_if("address").expect("given").text("traddr"), "::1");
@@ -290,7 +315,11 @@ mod tests {
             (json!({}), "Invalid parameters: m: name is missing (name of the device)"),
             (
                 json!({"name": "x", "blocksize": 1}),
-                "Invalid parameters: m: there is no parameter blocksize; there are name, block_size, rw, address, digests, iobuf",
+                "Invalid parameters: m: there is no parameter blocksize; there are name, block_size, rw, address, digests, iobuf, metadata",
+            ),
+            (
+                json!({"name": "x", "metadata": 8}),
+                "Invalid parameters: m: metadata must be 0, not 8: blocks have no metadata",
             ),
             (json!({"name": 3}), "Invalid parameters: m: name takes text, not 3"),
             (

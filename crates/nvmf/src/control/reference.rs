@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::methods::{METHODS, Method, Run};
+use super::methods::{METHODS, Method, Run, absent};
 use super::params::{Kind, Need, Param, describe};
 
 /// Subjects, as METHODS has them.
@@ -49,6 +49,7 @@ fn list(out: &mut String, params: &[Param], inside: &str) {
             Need::Required => "required".to_string(),
             Need::Default(default) => format!("default: {default}"),
             Need::Ignored => "no effect".to_string(),
+            Need::Only(value) => format!("only {value}"),
         };
         let name = format!("{inside}{}", param.name);
         if let Kind::Object(members) = param.kind {
@@ -66,6 +67,7 @@ pub fn markdown() -> String {
         "# Methods of the control socket\n\nMade from the table of the program by `plimsoll rpc --markdown`. Names, \
          parameters and results are SPDK's; what is not says so.\n",
     );
+    overview(&mut out);
     for (subject, methods) in SUBJECTS.iter().zip(METHODS) {
         let _ = writeln!(out, "\n## {subject}\n");
         if methods.iter().all(|method| matches!(method.run, Run::WithoutEffect(_))) {
@@ -87,9 +89,49 @@ pub fn markdown() -> String {
     out.trim_end().to_string() + "\n"
 }
 
+/// Every method of SPDK that scripts for its target call: whether it works, what is different, and what is not here.
+fn overview(out: &mut String) {
+    out.push_str("\n## In short\n\n| method | here | |\n| --- | --- | --- |\n");
+    let mut rows: Vec<(&str, &str, String)> = Vec::new();
+    for method in METHODS.iter().copied().flatten() {
+        let mut limits = Vec::new();
+        fixed(method.params, "", &mut limits);
+        rows.push(match method.run {
+            Run::WithoutEffect(why) => (method.name, "no effect", why.to_string()),
+            Run::Do(_) if limits.is_empty() => (method.name, "works", String::new()),
+            Run::Do(_) => (method.name, "different", limits.join(", ")),
+        });
+    }
+    rows.extend(absent().iter().map(|(name, why)| (*name, "not here", why.to_string())));
+    rows.sort_by_key(|(name, ..)| *name);
+    for (name, here, more) in rows {
+        let _ = writeln!(out, "| {name} | {here} | {more} |");
+    }
+    out.push_str(
+        "\nA parameter that must have one value is accepted with it, because it asks for what happens anyway; any other \
+         value is an error. Methods that are not here answer \"Method not found\" and the reason.\n",
+    );
+}
+
+/// The parameters that may have one value only, as `name=value`.
+fn fixed(params: &[Param], inside: &str, out: &mut Vec<String>) {
+    for param in params {
+        let name = format!("{inside}{}", param.name);
+        match (param.need, param.kind) {
+            (Need::Only(value), _) => out.push(format!("{name}={value} only")),
+            (_, Kind::Object(members)) => fixed(members, &format!("{name}."), out),
+            _ => {}
+        }
+    }
+}
+
 fn rows(out: &mut String, params: &[Param], inside: &str) {
     for param in params.iter().filter(|param| !matches!(param.need, Need::Ignored)) {
-        let default = if let Need::Default(default) = param.need { default } else { "**required**" };
+        let default = match param.need {
+            Need::Default(default) => default.to_string(),
+            Need::Only(value) => format!("must be {value}"),
+            Need::Required | Need::Ignored => "**required**".to_string(),
+        };
         let name = format!("{inside}{}", param.name);
         let takes = if matches!(param.kind, Kind::Object(_)) { "an object".into() } else { describe(param.kind) };
         let _ = writeln!(out, "| `{name}` | {takes} | {default} | {} |", param.about);

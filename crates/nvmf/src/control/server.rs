@@ -5,10 +5,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -17,8 +17,10 @@ use super::stream::{Piece, Splitter};
 
 /// SPDK's default, so that its `rpc.py` and scripts find this target without being told.
 pub const DEFAULT_PATH: &str = "/var/tmp/spdk.sock";
-/// Clients at a time; one more is closed at once.
+/// Clients at a time. One more takes the place of the one that has been silent for longest.
 const CLIENTS_MAX: usize = 64;
+/// A client that sends nothing for so long is closed.
+const IDLE_MAX: Duration = Duration::from_secs(600);
 /// A client that does not take its answers for so long is closed.
 const SEND_STALL: Duration = Duration::from_secs(10);
 
@@ -37,9 +39,18 @@ pub struct Server {
 struct Shared {
     call: Box<Call>,
     stopping: AtomicBool,
-    clients: AtomicUsize,
-    /// A second handle of each connection, to wake its thread at the end.
-    open: Mutex<Vec<(usize, UnixStream)>>,
+    clients_max: usize,
+    idle_max: Duration,
+    open: Mutex<Vec<Client>>,
+}
+
+/// A connection as the other threads see it.
+struct Client {
+    number: usize,
+    /// A second handle of the connection, to wake its thread.
+    stream: UnixStream,
+    /// Since when it waits for the client's bytes; `None` while a call of the client is carried out.
+    idle_since: Option<Instant>,
 }
 
 impl Server {
@@ -48,12 +59,16 @@ impl Server {
     /// # Errors
     /// EADDRINUSE where another server is listening or something else has that name; what bind(2) says.
     pub fn start(path: &Path, call: Box<Call>) -> io::Result<Server> {
+        Server::start_with(path, call, CLIENTS_MAX, IDLE_MAX)
+    }
+
+    fn start_with(path: &Path, call: Box<Call>, clients_max: usize, idle_max: Duration) -> io::Result<Server> {
         make_room(path)?;
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         let identity = identity(path)?;
         let open = Mutex::new(Vec::new());
-        let shared = Arc::new(Shared { call, stopping: AtomicBool::new(false), clients: AtomicUsize::new(0), open });
+        let shared = Arc::new(Shared { call, stopping: AtomicBool::new(false), clients_max, idle_max, open });
         let acceptor = {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name("rpc".into()).spawn(move || accept(&listener, &shared))?
@@ -74,7 +89,7 @@ impl Drop for Server {
         if identity(&self.path).is_ok_and(|now| now == self.identity) {
             let _ = fs::remove_file(&self.path); // it is ours, and may be gone already
         }
-        for (_, stream) in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for Client { stream, .. } in self.shared.open().iter() {
             let _ = stream.shutdown(std::net::Shutdown::Read); // answers under way still go out
         }
         if let Some(acceptor) = self.acceptor.take() {
@@ -112,15 +127,13 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             thread::sleep(Duration::from_millis(10)); // out of descriptors: some may be free soon
             continue;
         };
-        if shared.clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
-            continue; // closed by being dropped
+        let Ok(stream) = client.try_clone() else { continue };
+        if !shared.admit(Client { number, stream, idle_since: Some(Instant::now()) }) {
+            continue; // closed by being dropped: every other one has a call under way
         }
-        let Ok(handle) = client.try_clone() else { continue };
-        shared.clients.fetch_add(1, Ordering::Relaxed);
-        shared.open.lock().unwrap_or_else(PoisonError::into_inner).push((number, handle));
         let for_client = Arc::clone(shared);
         let started = thread::Builder::new().name("rpc client".into()).spawn(move || {
-            let _ = serve(client, &*for_client.call); // the client went away: nobody is left to be told
+            let _ = for_client.serve(client, number); // the client went away: nobody is left to be told
             for_client.forget(number);
         });
         if started.is_err() {
@@ -130,39 +143,71 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
 }
 
 impl Shared {
-    fn forget(&self, number: usize) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(open, _)| *open != number);
-        self.clients.fetch_sub(1, Ordering::Relaxed);
+    fn open(&self) -> MutexGuard<'_, Vec<Client>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// Answers one client until it has no more to say, or says what cannot be cut into requests.
-fn serve(mut client: UnixStream, call: &Call) -> io::Result<()> {
-    client.set_write_timeout(Some(SEND_STALL))?;
-    let mut splitter = Splitter::default();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        while let Some(piece) = splitter.take() {
-            let (answer, lost) = match piece {
-                Piece::Value(text) => (jsonrpc::answer(&text, &mut |method, params| call(method, params)), false),
-                Piece::Lost(why) => (Some(jsonrpc::parse_error(why)), true),
-            };
-            if let Some(answer) = answer {
-                let mut text = serde_json::to_vec(&answer)?;
-                text.push(b'\n');
-                client.write_all(&text)?;
-            }
-            if lost {
-                return client.shutdown(std::net::Shutdown::Both);
-            }
+    /// Takes a client in, in place of the one that has been silent for longest if there is no other room. False if every
+    /// client has a call under way.
+    fn admit(&self, client: Client) -> bool {
+        let mut open = self.open();
+        if open.len() >= self.clients_max {
+            let silent = open.iter().enumerate().filter_map(|(at, client)| Some((client.idle_since?, at))).min();
+            let Some((_, longest)) = silent else { return false };
+            // Its thread wakes up and ends.
+            let _ = open.swap_remove(longest).stream.shutdown(std::net::Shutdown::Both);
         }
-        match client.read(&mut buffer)? {
-            0 if splitter.in_the_middle() => {
-                let answer = jsonrpc::parse_error("the connection ended in the middle of a request");
-                return client.write_all(&serde_json::to_vec(&answer)?);
+        open.push(client);
+        true
+    }
+
+    fn forget(&self, number: usize) {
+        self.open().retain(|client| client.number != number);
+    }
+
+    /// Notes that a client has a call under way, or waits for its next one from now on.
+    fn set_idle(&self, number: usize, idle_since: Option<Instant>) {
+        if let Some(client) = self.open().iter_mut().find(|client| client.number == number) {
+            client.idle_since = idle_since;
+        }
+    }
+
+    /// Answers one client until it has no more to say, is silent for too long, or says what cannot be cut into requests.
+    fn serve(&self, mut client: UnixStream, number: usize) -> io::Result<()> {
+        client.set_write_timeout(Some(SEND_STALL))?;
+        client.set_read_timeout(Some(self.idle_max))?;
+        let mut splitter = Splitter::default();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            while let Some(piece) = splitter.take() {
+                self.set_idle(number, None);
+                let mut call = |method: &str, params: Option<&Value>| (self.call)(method, params);
+                let (answer, lost) = match piece {
+                    Piece::Value(text) => (jsonrpc::answer(&text, &mut call), false),
+                    Piece::Lost(why) => (Some(jsonrpc::parse_error(why)), true),
+                };
+                // From here on the next move is the client's: it may see the answer before the next line runs.
+                self.set_idle(number, Some(Instant::now()));
+                if let Some(answer) = answer {
+                    let mut text = serde_json::to_vec(&answer)?;
+                    text.push(b'\n');
+                    client.write_all(&text)?;
+                }
+                if lost {
+                    return client.shutdown(std::net::Shutdown::Both);
+                }
             }
-            0 => return Ok(()),
-            read => splitter.push(&buffer[..read]),
+            match client.read(&mut buffer)? {
+                0 if splitter.in_the_middle() => {
+                    let answer = jsonrpc::parse_error("the connection ended in the middle of a request");
+                    return client.write_all(&serde_json::to_vec(&answer)?);
+                }
+                0 => return Ok(()),
+                read => {
+                    self.set_idle(number, Some(Instant::now()));
+                    splitter.push(&buffer[..read]);
+                }
+            }
         }
     }
 }
@@ -235,6 +280,30 @@ mod tests {
         fs::write(&path, "mine").expect("a file");
         assert!(Server::start(&path, Box::new(|_, _| Ok(Value::Null))).is_err());
         assert_eq!(fs::read_to_string(&path).expect("still there"), "mine");
+    }
+
+    #[test]
+    fn silent_clients_make_room_and_are_closed_in_the_end() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let call = |_: &str, _: Option<&Value>| Ok(json!(true));
+        let start = |name: &str, idle| Server::start_with(&directory.path().join(name), Box::new(call), 2, idle);
+        let server = start("full", Duration::from_secs(3600)).expect("a server");
+        let connect = || UnixStream::connect(server.path()).expect("it listens");
+        let asked = |mut stream: &UnixStream| {
+            stream.write_all(b"{\"method\":\"a\",\"id\":1}").expect("it reads");
+            stream.read(&mut [0; 100]).expect("an answer") > 0
+        };
+        let (first, second) = (connect(), connect());
+        assert!(asked(&first) && asked(&second) && asked(&first));
+        // The second has been silent for longer than the first.
+        let third = connect();
+        assert!(asked(&third));
+        assert_eq!((&second).read(&mut [0; 8]).expect("closed in good order"), 0);
+        assert!(asked(&first));
+        drop(server);
+        let server = start("idle", Duration::from_millis(10)).expect("a server");
+        let mut silent = UnixStream::connect(server.path()).expect("it listens");
+        assert_eq!(silent.read(&mut [0; 8]).expect("closed in good order"), 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::config::{self, Step};
 use super::jsonrpc::{Outcome, RpcError, code};
-use super::methods::{self, Method, Run};
+use super::methods::{self, Method, Run, When};
 use super::params::Params;
 use crate::auth::{Keys, Policy, Secret};
 use crate::device::Fault;
@@ -53,6 +53,8 @@ pub struct State {
     /// The calls that would make the present configuration, in order.
     pub(super) made: Vec<Step>,
     pub(super) initialized: bool,
+    /// The subsystems that there may be, the discovery service counted; `None` for any number.
+    pub(super) max_subsystems: Option<u32>,
     /// Faults in force, by device.
     pub(super) faults: BTreeMap<String, Vec<Fault>>,
     /// Keys by name.
@@ -80,6 +82,7 @@ impl Control {
             settings,
             target,
             made: Vec::new(),
+            max_subsystems: None,
             faults: BTreeMap::new(),
             keyring: BTreeMap::new(),
             keys,
@@ -148,7 +151,7 @@ impl Control {
 impl State {
     fn call(&mut self, name: &str, given: Option<&Value>) -> Outcome {
         let method = methods::find(name).ok_or_else(|| {
-            let why = "this target does not have it (rpc_get_methods lists what there is)";
+            let why = methods::why_absent(name).unwrap_or("rpc_get_methods lists the methods of this target");
             RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {name}: {why}"))
         })?;
         match method.run {
@@ -167,7 +170,7 @@ impl State {
     }
 
     fn in_time(&self, method: &Method) -> Result<(), RpcError> {
-        if method.after_init && !self.initialized {
+        if method.when == When::Initialized && !self.initialized {
             let message = "Method may only be called after framework is initialized using framework_start_init RPC.";
             return Err(RpcError::new(code::INVALID_STATE, message));
         }

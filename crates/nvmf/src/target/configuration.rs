@@ -9,7 +9,7 @@ use super::controller::LAST_ID;
 use super::{DeviceInfo, Error, ErrorKind};
 use crate::device::{self, Device, DeviceSpec};
 use crate::identity::{self, Machine};
-use crate::spec::{NamespaceIds, Nqn};
+use crate::spec::{DISCOVERY_NQN, NamespaceIds, Nqn};
 
 /// A subsystem to be created.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,11 +120,23 @@ impl Subsystem {
     }
 }
 
+/// Another discovery service, which this one names to hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referral {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Its NQN.
+    pub nqn: Nqn,
+}
+
 /// Everything that is configured.
 #[derive(Clone, Default)]
 pub(super) struct Configuration {
     pub devices: Vec<Arc<DeviceEntry>>,
     pub subsystems: Vec<Subsystem>,
+    /// Where the discovery service is reachable beside the addresses of subsystems.
+    pub discovery_listeners: Vec<SocketAddr>,
+    pub referrals: Vec<Referral>,
     /// Counts what discovery shows differently: the generation counter of its log page.
     pub generation: u64,
     next_uid: u64,
@@ -375,22 +387,30 @@ impl Configuration {
         }
     }
 
+    /// The listeners of a subsystem, or of the discovery service.
+    pub fn listeners_mut(&mut self, nqn: &str) -> Result<&mut Vec<SocketAddr>, Error> {
+        match nqn {
+            DISCOVERY_NQN => Ok(&mut self.discovery_listeners),
+            nqn => Ok(&mut self.subsystem_mut(nqn)?.listeners),
+        }
+    }
+
     pub fn add_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<(), Error> {
-        let subsystem = self.subsystem_mut(nqn)?;
-        if subsystem.listeners.contains(&address) {
+        let listeners = self.listeners_mut(nqn)?;
+        if listeners.contains(&address) {
             return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} listens on {address} already")));
         }
-        subsystem.listeners.push(address);
+        listeners.push(address);
         self.generation += 1;
         Ok(())
     }
 
     /// Whether any subsystem still listens there.
     pub fn remove_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<bool, Error> {
-        let subsystem = self.subsystem_mut(nqn)?;
-        let before = subsystem.listeners.len();
-        subsystem.listeners.retain(|other| *other != address);
-        if subsystem.listeners.len() == before {
+        let listeners = self.listeners_mut(nqn)?;
+        let before = listeners.len();
+        listeners.retain(|other| *other != address);
+        if listeners.len() == before {
             return Err(Error::new(ErrorKind::NotFound, format!("subsystem {nqn} does not listen on {address}")));
         }
         self.generation += 1;
@@ -398,7 +418,34 @@ impl Configuration {
     }
 
     pub fn listens(&self, address: SocketAddr) -> bool {
-        self.subsystems.iter().any(|subsystem| subsystem.listeners.contains(&address))
+        self.all_listeners().any(|listener| listener == address)
+    }
+
+    /// Where anything is reachable, and with it the discovery service; an address as often as it is used.
+    pub fn all_listeners(&self) -> impl Iterator<Item = SocketAddr> {
+        let of_subsystems = self.subsystems.iter().flat_map(|subsystem| &subsystem.listeners);
+        of_subsystems.chain(&self.discovery_listeners).copied()
+    }
+
+    pub fn add_referral(&mut self, referral: Referral) -> Result<(), Error> {
+        if self.referrals.contains(&referral) {
+            let Referral { address, nqn } = referral;
+            return Err(Error::new(ErrorKind::Exists, format!("{nqn} on {address} is named to hosts already")));
+        }
+        self.referrals.push(referral);
+        self.generation += 1;
+        Ok(())
+    }
+
+    pub fn remove_referral(&mut self, referral: &Referral) -> Result<(), Error> {
+        let before = self.referrals.len();
+        self.referrals.retain(|other| other != referral);
+        if self.referrals.len() == before {
+            let Referral { address, nqn } = referral;
+            return Err(Error::new(ErrorKind::NotFound, format!("{nqn} on {address} is not named to hosts")));
+        }
+        self.generation += 1;
+        Ok(())
     }
 
     pub fn add_host(&mut self, nqn: &str, host: &str) -> Result<(), Error> {

@@ -404,7 +404,7 @@ pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status:
     let (length, zeros) = (slot.data_len, slot.zeros);
     let buffer = slot.buffer.take();
     // No response follows where the host needs none to know how far its queue has been read.
-    let success = conn.no_flow_control;
+    let success = conn.no_flow_control && core.shared.options.c2h_success;
     let agreement = conn.receiver.agreement;
     let header = C2hData { cid, offset: 0, length, last: true, success };
     conn.out.head(MAX_HEADER_BYTES, |out| header.write(&agreement, out));

@@ -131,6 +131,9 @@ fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8>
         let listeners = subsystem.listeners.iter();
         entries.extend(listeners.map(|address| entry(&subsystem.nqn, *address, DiscoveryEntry::NVM)));
     }
+    for referral in &core.configuration.referrals {
+        entries.push(entry(&referral.nqn, referral.address, DiscoveryEntry::REFERRAL));
+    }
     let header = DiscoveryHeader { genctr: core.configuration.generation, numrec: entries.len() as u64, recfmt: 0 };
     let mut page = header.write().to_vec();
     entries.iter().for_each(|entry| page.extend_from_slice(&entry.write()));

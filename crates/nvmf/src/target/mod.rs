@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 pub use crate::device::{Error, ErrorKind};
 use auth::Examiner;
 pub use auth::{Authenticator, Closed, Exchange, ExchangeState};
-pub use configuration::{NamespaceSpec, SubsystemSpec};
+pub use configuration::{NamespaceSpec, Referral, SubsystemSpec};
 pub use options::{Limits, Options};
 pub use stats::{
     ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, ReactorStats, Stats, SubsystemInfo,
@@ -457,10 +457,9 @@ impl Target {
     /// # Errors
     /// `NotFound`; `Exists` if the subsystem has it; `System` when the address cannot be bound.
     pub fn add_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
-        let configuration = self.shared.configuration();
-        configuration.subsystem(nqn)?;
+        let mut configuration = Configuration::clone(&self.shared.configuration());
+        configuration.listeners_mut(nqn)?;
         let is_new = !configuration.listens(address);
-        drop(configuration);
         if !is_new {
             self.change(|configuration| configuration.add_listener(nqn, address))?;
             return Ok(address);
@@ -492,6 +491,35 @@ impl Target {
             self.shared.ask(0, |done| Message::Unlisten(address, done));
         }
         Ok(())
+    }
+
+    /// The addresses on which the discovery service is reachable, in order: its own, and those of all subsystems.
+    pub fn discovery_listeners(&self) -> Vec<SocketAddr> {
+        let mut listeners: Vec<SocketAddr> = self.shared.configuration().all_listeners().collect();
+        listeners.sort();
+        listeners.dedup();
+        listeners
+    }
+
+    /// Names another discovery service to hosts that ask this one; connected ones are told.
+    ///
+    /// # Errors
+    /// `Exists`.
+    pub fn add_referral(&self, referral: Referral) -> Result<(), Error> {
+        self.change(|configuration| configuration.add_referral(referral))
+    }
+
+    /// Names another discovery service no longer; connected hosts are told.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn remove_referral(&self, referral: &Referral) -> Result<(), Error> {
+        self.change(|configuration| configuration.remove_referral(referral))
+    }
+
+    /// The discovery services that this one names, in order of addition.
+    pub fn referrals(&self) -> Vec<Referral> {
+        self.shared.configuration().referrals.clone()
     }
 
     /// Lets a host in.

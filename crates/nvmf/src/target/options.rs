@@ -17,6 +17,9 @@ pub struct Options {
     pub max_io_bytes: u32,
     /// Bytes of data that an I/O command may carry in its capsule; 0 to 64 KiB, a multiple of 16.
     pub in_capsule_bytes: u32,
+    /// Reads that succeed have no completion beside their data, for hosts that have disabled SQ flow control (the SUCCESS
+    /// flag of C2HData).
+    pub c2h_success: bool,
     /// Bounds on what hosts may take.
     pub limits: Limits,
     /// The firmware revision that controllers report: at most 8 printable characters.
@@ -88,6 +91,7 @@ impl Default for Options {
             pacing: pace::Config::auto(None),
             max_io_bytes: 1 << 20,
             in_capsule_bytes: 4096,
+            c2h_success: true,
             limits: Limits::default(),
             firmware: env!("CARGO_PKG_VERSION").to_string(),
             publish: true,

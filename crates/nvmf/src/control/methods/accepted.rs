@@ -1,6 +1,6 @@
 //! Methods that configurations of SPDK call and that have nothing to set here.
 
-use super::{Method, Run};
+use super::{Method, Run, When};
 
 const fn accepted(name: &'static str, why: &'static str) -> Method {
     Method {
@@ -8,7 +8,7 @@ const fn accepted(name: &'static str, why: &'static str) -> Method {
         about: "Accepted for SPDK's configurations, without effect",
         params: &[],
         result: "true",
-        after_init: false,
+        when: When::Always,
         run: Run::WithoutEffect(why),
     }
 }
@@ -21,19 +21,15 @@ pub static METHODS: &[Method] = &[
     accepted("bdev_nvme_set_options", "there are no local NVMe drives: serve /dev/nvme0n1 with bdev_uring_create"),
     accepted("bdev_raid_set_options", "there are no RAID devices"),
     accepted("bdev_set_options", "there are no pools of bdev_io structures to size"),
-    accepted("bdev_set_qos_limit", "limits on one device are not kept; --pacing iops:N or bw:N limits each host"),
     accepted("bdev_wait_for_examine", "devices are complete when their creation is answered"),
     accepted("framework_disable_cpumask_locks", "processors are not locked"),
     accepted("framework_enable_cpumask_locks", "processors are not locked"),
-    accepted("framework_set_scheduler", "reactors are threads that sleep when there is nothing to do"),
     accepted("iobuf_set_options", "buffers are taken and given back as they are needed, within the memory budget"),
     accepted("iscsi_set_options", "there is no iSCSI target"),
     accepted("keyring_linux_set_options", "keys are given by file"),
     accepted("log_set_flag", "there are no log flags"),
     accepted("log_set_level", "there are no log levels"),
     accepted("log_set_print_level", "there are no log levels"),
-    accepted("nvmf_set_crdt", "there are no command retry delays"),
-    accepted("nvmf_set_max_subsystems", "subsystems are limited by memory alone"),
     accepted("scsi_set_options", "there is no SCSI target"),
     accepted("sock_impl_set_options", "sockets are the kernel's"),
     accepted("sock_set_default_impl", "sockets are the kernel's"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::{Method, method, refusal, uuid, uuid_text};
+use super::{Method, When, method, refusal, uuid, uuid_text};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Kind, Param, Params, U32, U64};
 use crate::control::state::State;
@@ -30,12 +30,13 @@ const CREATE_SIZE: Param = Param::optional(
 );
 const BASE: Param = Param::required("base_bdev_name", Kind::Text, "the device below");
 const NO_METADATA: [Param; 5] = [
-    Param::optional("md_size", U32, "0", "must be 0: there is no metadata"),
-    Param::optional("dif_type", Kind::Number(3), "0", "must be 0: there is no protection information"),
+    Param::only("md_size", U32, "0", "there is no metadata"),
+    Param::only("dif_type", Kind::Number(3), "0", "there is no protection information"),
     Param::ignored("dif_is_head_of_md", Kind::Bool, "there is no metadata"),
     Param::ignored("dif_pi_format", Kind::Number(2), "there is no metadata"),
-    Param::ignored("physical_block_size", U32, "it is the block size"),
+    Param::optional("physical_block_size", U32, "the block size", "must be the block size"),
 ];
+const NO_LIMITS: &str = "a device has no limit; `plimsoll serve --pacing iops:N` or bw:BYTES limits each host";
 const FILE_BLOCK_KINDS: [&str; 2] = ["bdev_aio_create", "bdev_uring_create"];
 
 /// The rows.
@@ -55,8 +56,9 @@ pub static METHODS: &[Method] = &[
         "Tell what each device has done",
         &[
             Param::optional("name", Kind::Text, "all", "only this one"),
-            Param::optional("per_channel", Kind::Bool, "false", "must be false: reactors are added up"),
-            Param::optional("reset_mode", Kind::OneOf(&["none"]), "none", "counters are not reset: take differences"),
+            Param::optional("names", Kind::Texts, "all", "only these"),
+            Param::only("per_channel", Kind::Bool, "false", "reactors are added up; nvmf_get_stats has them apart"),
+            Param::only("reset_mode", Kind::Text, "\"none\"", "counters are not reset: take differences"),
         ],
         "tick_rate (1/s), ticks, bdevs with bytes, operations and latencies in ticks",
         get_iostat,
@@ -101,7 +103,8 @@ pub static METHODS: &[Method] = &[
             NO_METADATA[2],
             NO_METADATA[3],
             NO_METADATA[4],
-            Param::ignored("optimal_io_boundary", U32, "there is no boundary"),
+            Param::only("optimal_io_boundary", U32, "0", "there is no boundary"),
+            Param::only("numa_id", Kind::Integer, "-1", "memory is taken on the node of the thread that writes first"),
             Param::ignored("md_interleave", Kind::Bool, "there is no metadata"),
         ],
         "its name",
@@ -124,6 +127,7 @@ pub static METHODS: &[Method] = &[
             FILE_UUID,
             CREATE_SIZE,
             Param::optional("readonly", Kind::Bool, "false", "refuse writes"),
+            Param::only("nowait", Kind::Bool, "false", "the answer comes when the device is there"),
             Param::ignored("fallocate", Kind::Bool, "deallocation punches holes where the file system can"),
         ],
         "its name",
@@ -209,6 +213,24 @@ pub static METHODS: &[Method] = &[
         "true",
         |s, p| delete(s, p, &["bdev_error_create"]),
     ),
+    Method {
+        when: When::Always,
+        ..method(
+            "bdev_set_qos_limit",
+            "Limit what one device does: not possible here, so only 0 (no limit) is accepted",
+            &[
+                NAME,
+                Param::only("rw_ios_per_sec", U64, "0", NO_LIMITS),
+                Param::only("rw_mbytes_per_sec", U64, "0", NO_LIMITS),
+                Param::only("r_mbytes_per_sec", U64, "0", NO_LIMITS),
+                Param::only("w_mbytes_per_sec", U64, "0", NO_LIMITS),
+            ],
+            "true",
+            |state, params| {
+                picked(state, params, state.target.devices(), |device| &device.spec.name).map(|_| json!(true))
+            },
+        )
+    },
     method(
         "bdev_error_inject_error",
         "Let I/O of an error device fail, hang, be cut short or be late",
@@ -255,20 +277,14 @@ fn given_uuid(params: &Params) -> Result<Option<[u8; 16]>, RpcError> {
     Ok(given.filter(|uuid| *uuid != [0; 16])) // SPDK's way to say that there is none
 }
 
-fn no_metadata(params: &Params) -> Result<(), RpcError> {
-    for name in ["md_size", "dif_type"] {
-        if params.number_if(name).unwrap_or(0) != 0 {
-            return Err(RpcError::params(format!("{name} must be 0: this target keeps no metadata beside blocks")));
-        }
-    }
-    Ok(())
-}
-
 /// `num_blocks` of `block_size`, in bytes.
 fn capacity(params: &Params) -> Result<(u32, u64), RpcError> {
     let block_bytes = params.u32_if("block_size").unwrap_or_default();
     if !block_bytes.is_power_of_two() || !(512..=65_536).contains(&block_bytes) {
         return Err(RpcError::params(format!("block_size {block_bytes} is no power of two from 512 to 65536")));
+    }
+    if let Some(physical) = params.u32_if("physical_block_size").filter(|bytes| ![0, block_bytes].contains(bytes)) {
+        return Err(RpcError::params(format!("physical_block_size {physical} must be the block_size, {block_bytes}")));
     }
     let bytes = params.number("num_blocks").checked_mul(block_bytes.into()).filter(|bytes| *bytes <= i64::MAX as u64);
     match bytes {
@@ -279,7 +295,6 @@ fn capacity(params: &Params) -> Result<(u32, u64), RpcError> {
 }
 
 fn null_create(state: &mut State, params: &Params) -> Outcome {
-    no_metadata(params)?;
     let (block_bytes, bytes) = capacity(params)?;
     let name = params.text("name").to_string();
     let spec = DeviceSpec {
@@ -292,7 +307,6 @@ fn null_create(state: &mut State, params: &Params) -> Outcome {
 }
 
 fn malloc_create(state: &mut State, params: &Params) -> Outcome {
-    no_metadata(params)?;
     let (block_bytes, bytes) = capacity(params)?;
     let taken: Vec<String> = state.target.devices().into_iter().map(|device| device.spec.name).collect();
     let free = || (0..).map(|number| format!("Malloc{number}")).find(|name| !taken.contains(name)).unwrap_or_default();
@@ -590,13 +604,14 @@ fn describe(device: &DeviceInfo, in_namespace: bool, aio: bool) -> Value {
 }
 
 fn get_iostat(state: &mut State, params: &Params) -> Outcome {
-    if params.bool_if("per_channel") == Some(true) {
-        return Err(RpcError::params(
-            "per_channel must be false: reactors are added up; nvmf_get_stats has them apart",
-        ));
-    }
     let stats = state.target.stats();
-    let devices = picked(state, params, stats.devices, |device| &device.name)?;
+    let mut devices = picked(state, params, stats.devices, |device| &device.name)?;
+    if let Some(names) = params.list_if("names") {
+        if let Some(name) = names.iter().find(|name| devices.iter().all(|device| device.name != **name)) {
+            return Err(no_such(state, name));
+        }
+        devices.retain(|device| names.contains(&device.name.as_str()));
+    }
     let one = |device: &DeviceStats| {
         json!({
             "name": device.name,

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{METHODS as ALL, Method, Run};
+use super::{METHODS as ALL, Method, Run, When};
 use crate::control::config::Step;
-use crate::control::jsonrpc::{Outcome, RpcError, code};
-use crate::control::params::{Kind, Param, Params};
+use crate::control::jsonrpc::{Outcome, RpcError};
+use crate::control::params::{Kind, Need, Param, Params, U64};
 use crate::control::state::{Ending, State};
 
 /// Parts of the configuration, in the order in which they are to be loaded.
@@ -25,7 +25,7 @@ pub static METHODS: &[Method] = &[
             Param::ignored("include_aliases", Kind::Bool, "there are no aliases"),
         ],
         result: "their names",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(get_methods),
     },
     Method {
@@ -33,15 +33,15 @@ pub static METHODS: &[Method] = &[
         about: "Tell the version of this program",
         params: &[],
         result: "version and its fields",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(get_version),
     },
     Method {
         name: "framework_start_init",
-        about: "End the wait of `plimsoll serve --wait-for-rpc`",
+        about: "End the wait of `plimsoll serve --wait-for-rpc`; true also if nothing waits (SPDK answers an error then)",
         params: &[],
         result: "true",
-        after_init: false,
+        when: When::Startup,
         run: Run::Do(start_init),
     },
     Method {
@@ -49,7 +49,7 @@ pub static METHODS: &[Method] = &[
         about: "Answer once the target is initialized",
         params: &[],
         result: "true",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(|_, _| Ok(Value::Bool(true))),
     },
     Method {
@@ -57,23 +57,40 @@ pub static METHODS: &[Method] = &[
         about: "List the parts of the configuration in the order of their loading",
         params: &[],
         result: "their names and what they depend on",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(get_subsystems),
     },
     Method {
         name: "framework_get_config",
         about: "Tell the calls that would make one part of the configuration",
-        params: &[Param::required("name", Kind::Text, "keyring, bdev or nvmf")],
+        params: &[
+            Param::required("name", Kind::Text, "keyring, bdev or nvmf"),
+            Param::ignored("with_batches", Kind::Bool, "calls stand one by one: none of them needs a batch"),
+        ],
         result: "calls, as a configuration file has them under \"config\"",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(get_config),
+    },
+    Method {
+        name: "framework_set_scheduler",
+        about: "Choose a scheduler: reactors sleep when there is nothing to do, so only static is accepted",
+        params: &[
+            Param {
+                need: Need::Only("\"static\""),
+                ..Param::required("name", Kind::Text, "threads stay on the reactors of --cores")
+            },
+            Param::ignored("period", U64, "a static scheduler has no period"),
+        ],
+        result: "true",
+        when: When::Always,
+        run: Run::Do(|_, _| Ok(Value::Bool(true))),
     },
     Method {
         name: "framework_get_reactors",
         about: "Tell how busy each reactor is",
         params: &[],
         result: "tick_rate (1/s), reactors with busy and idle ticks",
-        after_init: true,
+        when: When::Initialized,
         run: Run::Do(get_reactors),
     },
     Method {
@@ -81,7 +98,7 @@ pub static METHODS: &[Method] = &[
         about: "Tell how busy each thread that serves is",
         params: &[],
         result: "tick_rate (1/s), threads with busy and idle ticks",
-        after_init: true,
+        when: When::Initialized,
         run: Run::Do(get_threads),
     },
     Method {
@@ -89,14 +106,16 @@ pub static METHODS: &[Method] = &[
         about: "End the target as the signal would: in good order, SIGKILL at once",
         params: &[Param::required("sig_name", Kind::OneOf(&SIGNALS), "the signal")],
         result: "true, before it ends",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(kill_instance),
     },
 ];
 
 fn get_methods(state: &mut State, params: &Params) -> Outcome {
     let current = params.bool_if("current").unwrap_or(false);
-    let callable = |method: &&Method| !current || state.initialized || !method.after_init;
+    let callable = |method: &&Method| {
+        !current || method.when == When::Always || (method.when == When::Initialized) == state.initialized
+    };
     let names: Vec<&str> = ALL.iter().copied().flatten().filter(callable).map(|method| method.name).collect();
     Ok(json!(names))
 }
@@ -115,11 +134,6 @@ fn get_version(_: &mut State, _: &Params) -> Outcome {
 }
 
 fn start_init(state: &mut State, _: &Params) -> Outcome {
-    if state.initialized {
-        let message = "Method may only be called before framework is initialized: it is, unless `plimsoll serve` was \
-                       told to --wait-for-rpc";
-        return Err(RpcError::new(code::INVALID_STATE, message));
-    }
     state.initialized = true;
     Ok(Value::Bool(true))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Method, Run};
+use super::{Method, Run, When};
 use crate::auth::{Credentials, Secret};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Kind, Param, Params};
@@ -23,7 +23,7 @@ pub static METHODS: &[Method] = &[
             Param::required("path", Kind::Text, "the file: DHHC-1:hh:base64:, as nvme gen-dhchap-key makes it"),
         ],
         result: "true",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(add_key),
     },
     Method {
@@ -31,7 +31,7 @@ pub static METHODS: &[Method] = &[
         about: "Forget a key that no host authenticates with",
         params: &[NAME],
         result: "true",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(remove_key),
     },
     Method {
@@ -39,7 +39,7 @@ pub static METHODS: &[Method] = &[
         about: "List the keys by name; their content is not told",
         params: &[],
         result: "an array with names and paths",
-        after_init: false,
+        when: When::Always,
         run: Run::Do(get_keys),
     },
 ];

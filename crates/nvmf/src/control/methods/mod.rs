@@ -1,5 +1,6 @@
 //! The table of methods.
 
+mod absent;
 mod accepted;
 mod bdev;
 mod framework;
@@ -22,10 +23,21 @@ pub struct Method {
     pub params: &'static [Param],
     /// What it answers, in a few words.
     pub result: &'static str,
-    /// Only after `framework_start_init`, where that is waited for.
-    pub after_init: bool,
+    /// When it may be called.
+    pub when: When,
     /// How it is carried out.
     pub run: Run,
+}
+
+/// When a method may be called, on a target that was told to wait for `framework_start_init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Before and after.
+    Always,
+    /// After it only.
+    Initialized,
+    /// It has a meaning only before: clients that ask for what may be called now are not told of it later.
+    Startup,
 }
 
 /// How a method is carried out.
@@ -51,7 +63,7 @@ const fn method(
     result: &'static str,
     run: fn(&mut State, &Params) -> Outcome,
 ) -> Method {
-    Method { name, about, params, result, after_init: true, run: Run::Do(run) }
+    Method { name, about, params, result, when: When::Initialized, run: Run::Do(run) }
 }
 
 /// Every method, by subject.
@@ -61,6 +73,16 @@ pub static METHODS: &[&[Method]] =
 /// The method of that name.
 pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.iter().copied().flatten().find(|method| method.name == name)
+}
+
+/// Why SPDK's method of that name does not exist here, if it is known.
+pub(super) fn why_absent(name: &str) -> Option<&'static str> {
+    absent::METHODS.iter().find(|(absent, _)| *absent == name).map(|(_, why)| *why)
+}
+
+/// SPDK's methods that do not exist here, and why.
+pub(super) fn absent() -> &'static [(&'static str, &'static str)] {
+    absent::METHODS
 }
 
 /// What the target refused, under the code that SPDK answers with.
@@ -131,6 +153,9 @@ mod tests {
                     explained(members);
                 }
             }
+        }
+        for (name, why) in absent() {
+            assert!(find(name).is_none() && !why.is_empty(), "{name} is there");
         }
         for method in METHODS.iter().copied().flatten() {
             assert!(!method.about.is_empty() && !method.result.is_empty(), "{}", method.name);

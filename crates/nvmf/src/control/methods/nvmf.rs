@@ -5,15 +5,16 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Map, Value, json};
 
 use super::keyring::credentials;
-use super::{Method, hex, hex_text, method, refusal, uuid_text};
+use super::{Method, When, hex, hex_text, method, refusal, uuid_text};
 use crate::auth::Policy;
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::pacer;
 use crate::control::pacing;
 use crate::control::params::{Kind, Param, Params, U16, U32, U64};
 use crate::control::state::State;
+use crate::spec::NqnError;
 use crate::target::{
-    DISCOVERY_NQN, DeviceInfo, NamespaceSpec, PacerStats, ReactorStats, Stats, SubsystemInfo, SubsystemSpec,
+    DISCOVERY_NQN, DeviceInfo, NamespaceSpec, PacerStats, ReactorStats, Referral, Stats, SubsystemInfo, SubsystemSpec,
 };
 
 /// SPDK's name of the one target that there is.
@@ -39,6 +40,10 @@ const DHCHAP_CTRLR_KEY: Param = Param::optional(
     "none",
     "name of the key that this target proves to have, to hosts that ask for it",
 );
+const SECURE_CHANNEL: Param = Param::only("secure_channel", Kind::Bool, "false", "there is no TLS");
+const REFERRAL_NQN: Param =
+    Param::optional("subnqn", Kind::Text, "nqn.2014-08.org.nvmexpress.discovery", "NQN of the discovery service there");
+const REFERRED_ADDRESS: Param = Param::required("address", Kind::Object(ADDRESS), "where another discovery service is");
 const LISTEN_ADDRESS: Param = Param::required("listen_address", Kind::Object(ADDRESS), "where it is reachable");
 const ADDRESS: &[Param] = &[
     Param::required("traddr", Kind::Text, "IP address; 0.0.0.0 or :: for all of this machine's"),
@@ -54,9 +59,12 @@ const NAMESPACE: &[Param] = &[
     Param::optional("eui64", Kind::Text, "follows from the UUID", "EUI-64, 16 hexadecimal digits"),
     Param::optional("uuid", Kind::Text, "the device's", "UUID"),
     Param::ignored("anagrpid", U32, "there is one ANA group"),
-    Param::ignored("no_auto_visible", Kind::Bool, "every host of the subsystem sees every namespace"),
-    Param::ignored("hide_metadata", Kind::Bool, "there is no metadata"),
+    Param::only("no_auto_visible", Kind::Bool, "false", "every host of a subsystem sees every namespace"),
+    Param::only("hide_metadata", Kind::Bool, "false", "there is no metadata"),
 ];
+
+/// The rows of `nvmf_discovery_add_referral`, for calls that are remembered.
+const CHECKED_REFERRAL: &[Param] = &[REFERRED_ADDRESS, REFERRAL_NQN, SECURE_CHANNEL, TGT_NAME];
 
 /// Rows of `nvmf_create_transport` beside those that decide on pacing.
 const TRANSPORT: &[Param] = &[
@@ -74,10 +82,20 @@ const TRANSPORT: &[Param] = &[
         "method of pacing (not SPDK's): auto, none, buffers:48, rate:5.7",
     ),
     Param::optional("memory_budget", U64, "that of `plimsoll serve`", "bytes of data in flight at most (not SPDK's)"),
-    Param::optional("dif_insert_or_strip", Kind::Bool, "false", "must be false: there is no protection information"),
+    Param::optional(
+        "c2h_success",
+        Kind::Bool,
+        "true",
+        "no completion after the data of a read, for hosts that have disabled SQ flow control",
+    ),
+    Param::only("dif_insert_or_strip", Kind::Bool, "false", "there is no protection information"),
+    Param::only("sock_priority", U32, "0", "packets have no priority"),
+    Param::only("masked_oncs", Kind::Any, "[]", "no command can be hidden"),
+    Param::ignored("masked_fuses", Kind::Any, "there are no fused commands"),
+    Param::ignored("iobuf_small_cache_size", U32, "there are no pools of buffers"),
+    Param::ignored("iobuf_large_cache_size", U32, "there are no pools of buffers"),
+    Param::ignored("num_cqe", U32, "RDMA's"),
     Param::ignored("max_aq_depth", U32, "admin queues have 32 entries"),
-    Param::ignored("c2h_success", Kind::Bool, "completions are left out where the host has disabled SQ flow control"),
-    Param::ignored("sock_priority", U32, "packets have no priority"),
     Param::ignored("max_srq_depth", U32, "RDMA's"),
     Param::ignored("no_srq", Kind::Bool, "RDMA's"),
     Param::ignored("zcopy", Kind::Bool, "data is copied as little as the sockets allow"),
@@ -112,7 +130,7 @@ const DHGROUPS: Kind = Kind::ListOf(&["null", "ffdhe2048", "ffdhe3072", "ffdhe40
 /// The rows.
 pub static METHODS: &[Method] = &[
     Method {
-        after_init: false,
+        when: When::Always,
         ..method(
             "nvmf_set_config",
             "Say with what hosts may authenticate; what is left out has its default again",
@@ -122,9 +140,26 @@ pub static METHODS: &[Method] = &[
                 Param::ignored("acceptor_poll_rate", U32, "connections are not polled for"),
                 Param::ignored("conn_sched", Kind::Text, "connections go to the least loaded reactor"),
                 Param::ignored("poll_groups_mask", Kind::Text, "`plimsoll serve --cores` says where reactors run"),
-                Param::ignored("discovery_filter", Kind::Text, "a host is told of all listeners of its subsystems"),
-                Param::ignored("admin_cmd_passthru", Kind::Any, "commands are never passed through"),
-                Param::ignored("passthru_identify_ctrlr", Kind::Bool, "commands are never passed through"),
+                Param::only(
+                    "discovery_filter",
+                    Kind::Text,
+                    "\"match_any\"",
+                    "a host is told of all listeners of its subsystems",
+                ),
+                Param::only(
+                    "discovery_filters",
+                    Kind::Any,
+                    "[\"match_any\"]",
+                    "a host is told of all listeners of its subsystems",
+                ),
+                Param::only("dup_host_policy", Kind::Text, "\"allow\"", "a host may connect as often as it likes"),
+                Param::optional(
+                    "admin_cmd_passthru",
+                    Kind::Any,
+                    "none",
+                    "members must be false: nothing is passed through",
+                ),
+                Param::only("passthru_identify_ctrlr", Kind::Bool, "false", "nothing is passed through"),
             ],
             "true",
             set_config,
@@ -164,13 +199,15 @@ pub static METHODS: &[Method] = &[
                 "the highest number of a namespace, up to 1024; 0 for the default",
             ),
             Param::optional("allow_any_host", Kind::Bool, "false", "let hosts in that are not listed"),
-            Param::optional("ana_reporting", Kind::Bool, "false", "must be false: every path is optimized"),
+            Param::only("ana_reporting", Kind::Bool, "false", "every path is optimized"),
             Param::optional("min_cntlid", U16, "1", "the lowest identifier of a controller"),
             Param::optional("max_cntlid", U16, "65519", "the highest identifier of a controller"),
-            Param::ignored("max_discard_size_kib", U64, "ranges are as long as the command says"),
-            Param::ignored("max_write_zeroes_size_kib", U64, "ranges are as long as the command says"),
-            Param::optional("passthrough", Kind::Bool, "false", "must be false: commands are carried out here"),
-            Param::ignored("enable_nssr", Kind::Bool, "there is no subsystem reset"),
+            Param::only("max_discard_size_kib", U64, "0", "ranges are as long as the command says"),
+            Param::only("max_write_zeroes_size_kib", U64, "0", "ranges are as long as the command says"),
+            Param::only("dmrsl", U64, "0", "ranges are as long as the command says"),
+            Param::only("wzsl", U64, "0", "ranges are as long as the command says"),
+            Param::only("passthrough", Kind::Bool, "false", "commands are carried out here"),
+            Param::only("enable_nssr", Kind::Bool, "false", "there is no subsystem reset"),
         ],
         "true",
         create_subsystem,
@@ -205,13 +242,14 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_subsystem_add_listener",
-        "Make a subsystem reachable",
+        "Make a subsystem reachable, or the discovery service by its own NQN",
         &[
             NQN,
             LISTEN_ADDRESS,
             TGT_NAME,
-            Param::optional("secure_channel", Kind::Bool, "false", "must be false: there is no TLS"),
-            Param::ignored("ana_state", Kind::Text, "every path is optimized"),
+            SECURE_CHANNEL,
+            Param::only("ana_state", Kind::Text, "\"optimized\"", "every path is optimized"),
+            Param::only("numa_id", Kind::Integer, "-1", "vfio-user's"),
             Param::ignored("sock_impl", Kind::Text, "sockets are the kernel's"),
         ],
         "true",
@@ -291,10 +329,67 @@ pub static METHODS: &[Method] = &[
         "tick_rate (1/s), poll_groups",
         get_stats,
     ),
+    method(
+        "nvmf_discovery_add_referral",
+        "Name another discovery service to hosts that ask this one",
+        CHECKED_REFERRAL,
+        "true",
+        add_referral,
+    ),
+    method(
+        "nvmf_discovery_remove_referral",
+        "Name another discovery service no longer",
+        &[REFERRED_ADDRESS, REFERRAL_NQN, TGT_NAME],
+        "true",
+        remove_referral,
+    ),
+    method(
+        "nvmf_discovery_get_referrals",
+        "List the discovery services that this one names",
+        &[TGT_NAME],
+        "an array of addresses with subnqn",
+        get_referrals,
+    ),
+    Method {
+        when: When::Always,
+        ..method(
+            "nvmf_set_max_subsystems",
+            "Limit the number of subsystems; those that there are stay",
+            &[
+                Param::required(
+                    "max_subsystems",
+                    U32,
+                    "how many there may be, the discovery service counted; 0 for any",
+                ),
+                TGT_NAME,
+            ],
+            "true",
+            set_max_subsystems,
+        )
+    },
+    Method {
+        when: When::Always,
+        ..method(
+            "nvmf_set_crdt",
+            "Set command retry delays: there are none, so only 0 is accepted",
+            &[
+                Param::only("crdt1", U16, "0", "hosts may send a command again at once"),
+                Param::only("crdt2", U16, "0", "hosts may send a command again at once"),
+                Param::only("crdt3", U16, "0", "hosts may send a command again at once"),
+                TGT_NAME,
+            ],
+            "true",
+            |_, _| Ok(Value::Bool(true)),
+        )
+    },
     method("nvmf_get_targets", "List the targets", &[], "an array with the one name", |_, _| Ok(json!([TARGET_NAME]))),
 ];
 
 fn set_config(state: &mut State, params: &Params) -> Outcome {
+    let passed = params.as_given().get("admin_cmd_passthru").and_then(Value::as_object);
+    if let Some((command, _)) = passed.into_iter().flatten().find(|(_, value)| **value != json!(false)) {
+        return Err(RpcError::params(format!("admin_cmd_passthru.{command} must be false: nothing is passed through")));
+    }
     let mut policy = Policy::default();
     if let Some(names) = params.list_if("dhchap_digests") {
         policy.hashes.retain(|hash| names.contains(&hash.name()));
@@ -316,9 +411,6 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
     if state.has_made("nvmf_create_transport") {
         return Err(RpcError::failed("Transport type 'TCP' already exists"));
     }
-    if params.bool_if("dif_insert_or_strip") == Some(true) {
-        return Err(RpcError::params("dif_insert_or_strip must be false: this target keeps no protection information"));
-    }
     let mut options = state.settings.options.clone();
     let queues = params.number_if("max_io_qpairs_per_ctrlr");
     let queues = queues.or(params.number_if("max_qpairs_per_ctrlr").map(|all| all.saturating_sub(1)));
@@ -337,6 +429,7 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
     if let Some(bytes) = params.u32_if("max_io_size") {
         options.max_io_bytes = bytes;
     }
+    options.c2h_success = params.bool_if("c2h_success").unwrap_or(true);
     options.pacing = pacing_of(state, params)?;
     state.restart(options)?;
     state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
@@ -394,11 +487,11 @@ fn get_transports(state: &mut State, params: &Params) -> Outcome {
 }
 
 fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
-    for (name, why) in [("ana_reporting", "every path is optimized"), ("passthrough", "commands are carried out here")]
+    if let Some(most) = state.max_subsystems
+        && state.target.subsystems().len() as u64 + 1 >= u64::from(most)
     {
-        if params.bool_if(name) == Some(true) {
-            return Err(RpcError::params(format!("{name} must be false: {why}")));
-        }
+        let message = format!("there are {most} subsystems, the most that nvmf_set_max_subsystems allows");
+        return Err(RpcError::new(-28, message)); // ENOSPC
     }
     let mut spec = SubsystemSpec::new(params.text("nqn"));
     if let Some(serial) = params.text_if("serial_number") {
@@ -414,6 +507,13 @@ fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
     spec.allow_any_host = params.bool_if("allow_any_host").unwrap_or(false);
     state.target.create_subsystem(spec).map_err(refusal)?;
     state.remember("nvmf", "nvmf_create_subsystem", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn set_max_subsystems(state: &mut State, params: &Params) -> Outcome {
+    state.max_subsystems = params.u32_if("max_subsystems").filter(|most| *most > 0);
+    state.forget(|method, _| method == "nvmf_set_max_subsystems");
+    state.remember("nvmf", "nvmf_set_max_subsystems", params.as_given().clone());
     Ok(Value::Bool(true))
 }
 
@@ -443,9 +543,7 @@ fn address_of(listener: &SocketAddr) -> Value {
 
 fn get_subsystems(state: &mut State, params: &Params) -> Outcome {
     let all = state.target.subsystems();
-    let mut listeners: Vec<SocketAddr> = all.iter().flat_map(|subsystem| subsystem.listeners.clone()).collect();
-    listeners.sort();
-    listeners.dedup();
+    let listeners = state.target.discovery_listeners();
     let discovery = json!({
         "nqn": DISCOVERY_NQN,
         "subtype": "Discovery",
@@ -521,9 +619,12 @@ fn remove_ns(state: &mut State, params: &Params) -> Outcome {
 }
 
 fn listen_address(params: &Params) -> Result<SocketAddr, RpcError> {
-    let Some(given) = params.object_if("listen_address") else {
-        return Err(RpcError::params("listen_address is missing"));
-    };
+    socket_address(params, "listen_address")
+}
+
+/// The address that an object of [`ADDRESS`] gives.
+fn socket_address(params: &Params, name: &str) -> Result<SocketAddr, RpcError> {
+    let Some(given) = params.object_if(name) else { return Err(RpcError::params(format!("{name} is missing"))) };
     let traddr = given.text("traddr");
     let address: IpAddr = traddr
         .trim_start_matches('[')
@@ -540,9 +641,6 @@ fn listen_address(params: &Params) -> Result<SocketAddr, RpcError> {
 }
 
 fn add_listener(state: &mut State, params: &Params) -> Outcome {
-    if params.bool_if("secure_channel") == Some(true) {
-        return Err(RpcError::params("secure_channel must be false: this target has no TLS yet"));
-    }
     let address = listen_address(params)?;
     if !state.has_made("nvmf_create_transport") {
         return Err(RpcError::params(
@@ -575,7 +673,46 @@ fn remove_listener(state: &mut State, params: &Params) -> Outcome {
 fn get_listeners(state: &mut State, params: &Params) -> Outcome {
     let optimized = json!([{ "ana_group": 1, "ana_state": "optimized" }]);
     let one = |listener| json!({ "address": address_of(listener), "ana_states": optimized });
-    Ok(subsystem(state, params.text("nqn"))?.listeners.iter().map(one).collect())
+    let listeners = match params.text("nqn") {
+        DISCOVERY_NQN => state.target.discovery_listeners(),
+        nqn => subsystem(state, nqn)?.listeners,
+    };
+    Ok(listeners.iter().map(one).collect())
+}
+
+fn referral(params: &Params) -> Result<Referral, RpcError> {
+    let address = socket_address(params, "address")?;
+    let nqn = params.text_if("subnqn").unwrap_or(DISCOVERY_NQN);
+    let nqn = nqn.parse().map_err(|error: NqnError| RpcError::params(error.to_string()))?;
+    Ok(Referral { address, nqn })
+}
+
+fn add_referral(state: &mut State, params: &Params) -> Outcome {
+    state.target.add_referral(referral(params)?).map_err(refusal)?;
+    state.remember("nvmf", "nvmf_discovery_add_referral", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn remove_referral(state: &mut State, params: &Params) -> Outcome {
+    let gone = referral(params)?;
+    state.target.remove_referral(&gone).map_err(refusal)?;
+    state.forget(|method, given| {
+        let is_it = || referral(&Params::check(method, CHECKED_REFERRAL, Some(given)).ok()?).ok();
+        method == "nvmf_discovery_add_referral" && is_it().as_ref() == Some(&gone)
+    });
+    Ok(Value::Bool(true))
+}
+
+fn get_referrals(state: &mut State, _: &Params) -> Outcome {
+    let one = |referral: &Referral| {
+        json!({
+            "address": address_of(&referral.address),
+            "subtype": "discovery",
+            "subnqn": referral.nqn.as_str(),
+            "secure_channel": false
+        })
+    };
+    Ok(state.target.referrals().iter().map(one).collect())
 }
 
 fn add_host(state: &mut State, params: &Params) -> Outcome {
@@ -617,6 +754,10 @@ fn remove_host(state: &mut State, params: &Params) -> Outcome {
 
 fn allow_any_host(state: &mut State, params: &Params) -> Outcome {
     let (nqn, allow) = (params.text("nqn"), params.bool_if("allow_any_host").unwrap_or(false));
+    if nqn == DISCOVERY_NQN {
+        let always = "the discovery service lets every host in, and names to each what it may connect to";
+        return if allow { Ok(Value::Bool(true)) } else { Err(RpcError::params(always)) };
+    }
     state.target.allow_any_host(nqn, allow).map_err(refusal)?;
     let is_it = |method: &str, given: &Value| method == "nvmf_create_subsystem" && given["nqn"] == nqn;
     state.amend(is_it, "allow_any_host", json!(allow));
