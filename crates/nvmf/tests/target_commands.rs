@@ -446,3 +446,28 @@ fn a_file_is_served_grows_and_is_served_by_one_alone() {
     let error = queue.fetch(Command { sgl: Sgl::transport(131_072), ..read }).unwrap_err();
     assert!(error.is(Status::UNRECOVERED_READ_ERROR), "{error}");
 }
+
+#[test]
+fn memory_that_the_machine_does_not_have_is_refused_and_nothing_ends() {
+    use nvmf::device::DeviceSpec;
+    let served = Served::plain();
+    let spec = |bytes| DeviceSpec {
+        name: "huge".into(),
+        block_bytes: Some(4096),
+        uuid: None,
+        kind: DeviceKind::Memory { bytes },
+    };
+    for bytes in [1 << 44, 1 << 54, 1 << 60] {
+        let error = served.target.create_device(spec(bytes)).unwrap_err();
+        assert_eq!(error.kind, nvmf::target::ErrorKind::Full, "{error}");
+        assert_eq!(error.to_string().lines().count(), 1);
+        let error = served.target.resize_device("mem", Some(bytes)).unwrap_err();
+        assert_eq!(error.kind, nvmf::target::ErrorKind::Full, "{error}");
+    }
+    // Half of what there is, twice, is all of it: what a device may still take is spoken for.
+    let half = sys::memory::available_bytes().unwrap() / 2 / 4096 * 4096;
+    served.target.create_device(spec(half)).unwrap();
+    let again = DeviceSpec { name: "again".into(), ..spec(half + (1 << 30)) };
+    assert_eq!(served.target.create_device(again).unwrap_err().kind, nvmf::target::ErrorKind::Full);
+    served.assert_alive();
+}

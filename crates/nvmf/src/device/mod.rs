@@ -79,6 +79,8 @@ pub struct Done {
 
 /// EIO
 pub(crate) const EIO: i32 = 5;
+/// ENOSPC
+pub(crate) const ENOSPC: i32 = 28;
 
 /// A device, shared by all reactors.
 pub trait Device: Send + Sync {
@@ -119,6 +121,11 @@ pub trait Device: Send + Sync {
     /// is the same one. `None` for content that comes and goes with the device.
     fn identity(&self) -> Option<String> {
         None
+    }
+
+    /// Bytes of the machine's memory that it may still take.
+    fn memory_bytes(&self) -> u64 {
+        0
     }
 
     /// Changes latencies; false if the device has none.

@@ -78,6 +78,8 @@ impl NamespaceSpec {
 /// Namespaces of all subsystems together: ids of drives in the pacers.
 pub(super) const MAX_DRIVES: u32 = 512;
 const MAX_NAMESPACES: u32 = 1024;
+/// Devices at the most: namespaces, what they are stacked on, and more.
+const MAX_DEVICES: usize = 4096;
 
 /// A device under its name.
 pub(super) struct DeviceEntry {
@@ -188,6 +190,15 @@ impl Configuration {
         if self.device(&spec.name).is_ok() {
             return Err(Error::new(ErrorKind::Exists, format!("a device called {:?} exists already", spec.name)));
         }
+        if self.devices.len() >= MAX_DEVICES {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format!("there are {MAX_DEVICES} devices already: the most there can be"),
+            ));
+        }
+        if let device::Kind::Memory { bytes } = spec.kind {
+            self.check_memory(&spec.name, bytes)?;
+        }
         let mut base = None;
         if let Some(name) = spec.kind.base() {
             let entry = self.device(name)?;
@@ -209,6 +220,43 @@ impl Configuration {
         let entry = Arc::new(DeviceEntry { uid: self.uid(), spec, device, uuid });
         self.devices.push(Arc::clone(&entry));
         Ok(self.device_info(&entry))
+    }
+
+    /// Refuses memory that the machine does not have, beside what the memory devices there may still take.
+    pub fn check_memory(&self, name: &str, more_bytes: u64) -> Result<(), Error> {
+        let Some(available) = sys::memory::available_bytes() else { return Ok(()) };
+        let promised: u64 = self.devices.iter().map(|entry| entry.device.memory_bytes()).sum();
+        let left = available.saturating_sub(promised);
+        if more_bytes <= left {
+            return Ok(());
+        }
+        let mib = |bytes: u64| bytes >> 20;
+        Err(Error::new(
+            ErrorKind::Full,
+            format!(
+                "device {name}: {} MiB of memory are not there: this machine has {} MiB available, of which other memory \
+                 devices may still take {} MiB; make it smaller, or serve a file",
+                mib(more_bytes),
+                mib(available),
+                mib(promised)
+            ),
+        ))
+    }
+
+    /// Refuses to grow a memory device, below whatever is stacked on it, beyond the machine's memory.
+    pub fn check_growth(&self, name: &str, bytes: u64) -> Result<(), Error> {
+        let mut entry = self.device(name)?;
+        while let Some(base) = entry.spec.kind.base() {
+            entry = self.device(base)?;
+        }
+        match entry.spec.kind {
+            device::Kind::Memory { .. } => self.check_memory(name, bytes.saturating_sub(entry.device.bytes())),
+            device::Kind::Null { .. }
+            | device::Kind::File { .. }
+            | device::Kind::Delay { .. }
+            | device::Kind::Slice { .. }
+            | device::Kind::Faulty { .. } => Ok(()),
+        }
     }
 
     /// The UUID of a new device: the given one, or one that no other device has.

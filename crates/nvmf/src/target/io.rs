@@ -378,11 +378,10 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
 }
 
 fn status_of(errno: i32, opcode: u8) -> Status {
-    const ENOSPC: i32 = 28;
     const EROFS: i32 = 30;
     const EDQUOT: i32 = 122;
     match (errno, opcode) {
-        (ENOSPC | EDQUOT, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
+        (crate::device::ENOSPC | EDQUOT, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
         (EROFS, _) => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
         (crate::device::EIO, READ | COMPARE) => Status::UNRECOVERED_READ_ERROR,
         (crate::device::EIO, WRITE | WRITE_ZEROES) => Status::WRITE_FAULT,

@@ -319,7 +319,8 @@ impl Target {
     /// Creates a device.
     ///
     /// # Errors
-    /// `Exists`, `NotFound` (the base), `Busy` (the base belongs to a namespace or is claimed whole), `Invalid` sizes, `System`.
+    /// `Exists`, `NotFound` (the base), `Busy` (the base belongs to a namespace or is claimed whole), `Invalid` sizes, `System`,
+    /// `Full`: more memory than the machine has left, or too many devices.
     pub fn create_device(&self, spec: DeviceSpec) -> Result<DeviceInfo, Error> {
         self.change(|configuration| configuration.create_device(spec))
     }
@@ -347,6 +348,9 @@ impl Target {
         {
             let block = entry.device.block_bytes();
             return Err(Error::invalid(format!("device {name}: {bytes} bytes are not whole blocks of {block} bytes")));
+        }
+        if let Some(bytes) = bytes {
+            configuration.check_growth(name, bytes)?;
         }
         entry.device.resize(bytes)?;
         let (info, changed) = (configuration.device_info(entry), configuration.namespaces_on(name));
