@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use load::sweep::Doomed;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
@@ -14,6 +14,17 @@ use crate::exit::Exit;
 /// A signal within this time after the first is the first one once more: timeout(1) and shells send it to the process
 /// and again to its group, and nobody insists so fast.
 const ECHO: Duration = Duration::from_millis(250);
+
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error, EFBIG, that is told and cleaned up after, instead
+/// of a signal that ends the program where it is.
+///
+/// # Errors
+/// The error of sigaction(2).
+pub fn survive_file_size_limit() -> anyhow::Result<()> {
+    // Nothing looks at the flag: the handler is there so that write(2) returns.
+    let seen = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, seen).map(drop).context("cannot handle signals")
+}
 
 /// What SIGINT, SIGTERM and SIGHUP have done so far.
 #[derive(Clone, Default)]

@@ -55,5 +55,6 @@ static SUBCOMMANDS: &[Subcommand] = &[
 
 fn main() -> ExitCode {
     let arguments = command_line::called_as(&[gfapi_perf_tool::NAME, fsperf::NAME], std::env::args_os().collect());
-    exit::code(command_line::dispatch(SUBCOMMANDS, arguments))
+    let outcome = interrupt::survive_file_size_limit().and_then(|()| command_line::dispatch(SUBCOMMANDS, arguments));
+    exit::code(outcome)
 }

@@ -1,6 +1,7 @@
 //! `plimsoll sweep`: throughput over depth, and the load line.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use ::hosts::part::Part;
@@ -154,10 +155,15 @@ fn sweep(
         let all = crew.map(|crew| crew.share(now.run));
         bar.show(&doing(&now.doing), Some(now.done), all.as_ref().unwrap_or(now.run));
     };
+    let mut removed = |path: &Path, bytes: u64| {
+        let bytes = measure::figures::bytes(bytes as f64);
+        output::warn(&[format!("removed {} ({bytes}), which a sweep that was killed left behind", path.display())]);
+    };
     let mut watch = Watch {
         stop: interrupt.stop,
         doomed: interrupt.doomed,
         progress: &mut progress,
+        removed: &mut removed,
         crew: sweepers.as_mut().map(|sweepers| &mut **sweepers as _),
     };
     if !leads {

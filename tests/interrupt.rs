@@ -165,3 +165,118 @@ fn a_signal_to_the_whole_group_ends_the_run_in_good_order() {
     }
     assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
 }
+
+/// A sweep that a signal ends while it lays out its scratch file has measured nothing: it leaves neither the scratch
+/// file nor a result in which nothing stands.
+#[test]
+fn a_sweep_that_is_interrupted_while_it_lays_out_leaves_nothing() {
+    for name in ["INT", "TERM", "HUP"] {
+        let directory = directory();
+        // More than is written before the signal, less than fills the disk of others.
+        let mut child = start(directory.path(), &["sweep", "--size=2g"]);
+        let scratch = scratch(directory.path(), &child);
+        wait_until(&mut child, "it has laid out a part", || has_written(&scratch, 1 << 20));
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{name}: {}", stderr(&output));
+        assert!(names(directory.path()).is_empty(), "{name}: {:?}", names(directory.path()));
+    }
+}
+
+#[test]
+fn a_run_that_is_interrupted_before_it_measured_saves_no_empty_result() {
+    let directory = directory();
+    let job = ["run", "--name=big", "--rw=read", "--size=4g", "--unlink=1", "--save=r.json", "--html=r.html"];
+    let mut child = start(directory.path(), &job);
+    let data = directory.path().join("big.0.0");
+    wait_until(&mut child, "it has laid out a part", || has_written(&data, 1 << 20));
+    signal(&child, "TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stderr(&output).contains("nothing was measured"), "{}", stderr(&output));
+    assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
+}
+
+#[test]
+fn the_scratch_file_of_a_killed_sweep_is_removed_by_the_next() {
+    let directory = directory();
+    let forever = ["sweep", "--time=1000s", "--point-time=1000s", "--size=8m", "--json"];
+    let mut killed = start(directory.path(), &forever);
+    let left = scratch(directory.path(), &killed);
+    wait_until(&mut killed, "the scratch file was laid out", || has_written(&left, 8 << 20));
+    let quick = ["sweep", "--iodepth=1,2,4", "--time=2s", "--size=8m", "--json"];
+    let beside = succeed(directory.path(), &quick);
+    assert!(left.exists() && !stderr(&beside).contains("killed"), "a sweep that lives keeps its file");
+    signal(&killed, "KILL");
+    killed.wait().unwrap();
+    assert!(left.exists(), "it had no time to clean up");
+    let next = succeed(directory.path(), &quick);
+    assert!(stderr(&next).contains(left.file_name().unwrap().to_str().unwrap()), "{}", stderr(&next));
+    assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
+}
+
+/// `ulimit -f` is a signal to programs that do not handle it, and they leave everything where it is.
+#[test]
+fn a_limit_of_file_sizes_is_an_error_that_leaves_nothing() {
+    let directory = directory();
+    let command = format!("ulimit -f 2048; exec {} sweep --size=64m", env!("CARGO_BIN_EXE_plimsoll"));
+    let output = Command::new("sh").args(["-c", &command]).current_dir(directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("File too large"), "{}", stderr(&output));
+    assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_leaves_nothing_and_loses_nothing() {
+    let Some(mount) = Mount::new("tmpfs", "size=24m") else { return };
+    // The layout fits; then something else takes the room, and neither result can be written.
+    let filler = file(mount.path(), "filler", vec![1; 8 << 20]);
+    let output = run(mount.path(), &["sweep", "--size=64m"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(names(mount.path()), ["filler"]);
+    std::fs::remove_file(filler).unwrap();
+    let mut filler = std::fs::File::create(mount.path().join("filler")).unwrap();
+    while std::io::Write::write_all(&mut filler, &[1; 4096]).is_ok() {}
+    let elsewhere = directory();
+    let job = ["run", "--name=a", "--ioengine=null", "--size=64m", "--bwavgtime=1", "--save=r.json"];
+    let output = plimsoll(mount.path()).env("TMPDIR", elsewhere.path()).args(job).output().unwrap();
+    assert_ne!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(names(mount.path()), ["filler"]);
+    let [rescued] = &names(elsewhere.path())[..] else { panic!("{:?}: {}", names(elsewhere.path()), stderr(&output)) };
+    assert!(stderr(&output).contains(rescued.as_str()), "{}", stderr(&output));
+    assert_eq!(json_file(&elsewhere.path().join(rescued))["jobs"][0]["name"], "a");
+}
+
+#[test]
+fn places_of_results_are_tried_before_anything_runs() {
+    let directory = directory();
+    let wanted: [&[&str]; 7] = [
+        &["run", "--name=a", "--rw=write", "--size=64k", "--save=none/r.json"],
+        &["run", "--name=a", "--rw=write", "--size=64k", "--html=none/r.html"],
+        &["run", "--name=a", "--rw=write", "--size=64k", "--output=none/r.txt"],
+        &["files", "--op=create", "--save=none/r.json"],
+        &["sweep", "--size=64m", "--save=none/r.json"],
+        &["sweep", "--size=64m", "--html=none/r.html"],
+        &["sweep", "--size=64m", "--save=."],
+    ];
+    for arguments in wanted {
+        let error = refused(directory.path(), arguments);
+        assert!(error.contains("cannot write"), "{arguments:?}: {error}");
+        assert!(names(directory.path()).is_empty(), "{arguments:?}: {:?}", names(directory.path()));
+    }
+}
+
+#[test]
+fn sweeps_that_end_together_take_different_names() {
+    let directory = directory();
+    let quick = ["sweep", "--iodepth=1,2,4", "--time=2s", "--size=4m", "--engine=null"];
+    let both: Vec<Child> = (0..3).map(|_| start(directory.path(), &quick)).collect();
+    for child in both {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let numbered = |extension: &str| [1, 2, 3].map(|n| format!("plimsoll-sweep-{n}.{extension}"));
+    let mut expected = [numbered("json"), numbered("html")].concat();
+    expected.sort();
+    assert_eq!(names(directory.path()), expected);
+}

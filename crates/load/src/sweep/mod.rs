@@ -12,6 +12,7 @@ mod scratch;
 mod workload;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -97,6 +98,8 @@ pub struct Watch<'a> {
     pub doomed: Doomed,
     /// Called a few times a second.
     pub progress: &'a mut dyn FnMut(&Moment),
+    /// Called for each scratch file of a killed sweep that was removed, with its path and its size in bytes.
+    pub removed: &'a mut dyn FnMut(&Path, u64),
     /// Those that sweep together with this one, who leads.
     pub crew: Option<&'a mut dyn Crew>,
 }
@@ -112,6 +115,7 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     let began = Instant::now();
     let mut crew = watch.crew.take();
     let mut workload = Workload::prepare(request, &watch.doomed)?;
+    workload.removed().iter().for_each(|(path, bytes)| (watch.removed)(path, *bytes));
     let spent = |began: Instant| began.elapsed().as_secs_f64() / effort.total.as_secs_f64().max(1e-9);
     let mut provenance = Provenance::default();
     if let Some(plan) = workload.layout()? {
@@ -180,6 +184,7 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
 pub fn follow(request: &Request, watch: &mut Watch) -> Result<(), Error> {
     let Some(crew) = watch.crew.take() else { return Ok(()) };
     let mut workload = Workload::prepare(request, &watch.doomed)?;
+    workload.removed().iter().for_each(|(path, bytes)| (watch.removed)(path, *bytes));
     let mut shown = |now: &Progress| (watch.progress)(&Moment { doing: Doing::Layout, done: 0.0, run: now });
     if let Some(plan) = workload.layout()? {
         let (job, _) = run(&plan, &watch.stop, None, &mut shown)?;

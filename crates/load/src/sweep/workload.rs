@@ -111,6 +111,11 @@ impl Workload {
         Ok(workload)
     }
 
+    /// Scratch files of killed sweeps that were removed, with their sizes in bytes.
+    pub fn removed(&self) -> &[(PathBuf, u64)] {
+        self.scratch.as_ref().map_or(&[], |(scratch, _)| &scratch.removed)
+    }
+
     /// The job that lays out the scratch file; None when there is nothing to lay out.
     ///
     /// # Errors
