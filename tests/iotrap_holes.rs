@@ -1,5 +1,6 @@
 //! What a program does to its files where no hook sees it, on real NFS, where each lane has a page cache of its own: the
-//! programs of crates/iotrap/tests/c/holes.c without the interposer, with it, and with asynchronous libaio.
+//! programs of crates/iotrap/tests/c/holes.c without the interposer, with it, and with asynchronous libaio; then random
+//! programs beside a model of what their files hold (model.c there).
 
 mod common;
 #[path = "common/nfs.rs"]
@@ -12,14 +13,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use trapped::{PATIENT, Pool};
 
-/// Names the program to the tests inside the rig, where nothing can be built.
+/// Name the programs to the tests inside the rig, where nothing can be built.
 const PROGRAM: &str = "PLIMSOLL_TEST_HOLES";
+const MODEL: &str = "PLIMSOLL_TEST_MODEL";
 
-fn program() -> PathBuf {
-    let binary = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("iotrap-holes");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/iotrap/tests/c/holes.c");
+fn program(name: &str) -> PathBuf {
+    let binary = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("iotrap-{name}"));
+    let source = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/iotrap/tests/c/{}.c"), name);
     let mut compiler = Command::new("cc");
-    compiler.args(["-std=gnu11", "-g", "-O1", source, "-o"]).arg(&binary).args(["-luring", "-laio", "-lpthread"]);
+    compiler.args(["-std=gnu11", "-g", "-O1", &source, "-o"]).arg(&binary).args(["-luring", "-laio", "-lpthread"]);
     let output = compiler.output().expect("cc runs");
     assert!(output.status.success(), "{}", stderr(&output));
     binary
@@ -65,9 +67,9 @@ const BUFFERED: &[&str] = &[
 ];
 
 /// Runs the tests with these lines of a pool file, each in all ways; what failed, in words.
-fn failures(tests: &[&str], more: &str) -> Vec<String> {
+fn failures(program: &str, tests: &[&str], more: &str) -> Vec<String> {
     let pool = Pool { more: format!("policy = \"round-robin\"\n{PATIENT}\n{more}"), ..pool() };
-    let program = std::env::var(PROGRAM).expect("runs inside the rig");
+    let program = std::env::var(program).expect("runs inside the rig");
     let mut failed = Vec::new();
     for test in tests {
         for (way, trapped, asynchronous) in [("plain", false, ""), ("trapped", true, ""), ("asynchronous", true, "1")] {
@@ -78,9 +80,9 @@ fn failures(tests: &[&str], more: &str) -> Vec<String> {
             }
             let output = command.env("IOTRAP_ASYNC", asynchronous).output().unwrap();
             let well = output.status.success();
-            println!("{} {test}, {way}", if well { "held" } else { "FAILED" });
+            println!("{} {test}, {way} {}", if well { "held" } else { "FAILED" }, stdout(&output).trim_end());
             if !well {
-                failed.push(format!("{test}, {way}: {}{}", output.status, stderr(&output)));
+                failed.push(format!("{test}, {way}: {} {}{}", output.status, stdout(&output), stderr(&output)));
             }
         }
     }
@@ -88,15 +90,19 @@ fn failures(tests: &[&str], more: &str) -> Vec<String> {
 }
 
 fn all() {
-    let mut failed = failures(DIRECT, "");
-    failed.extend(failures(LARGE, "split = \"8k\""));
-    failed.extend(failures(BUFFERED, "buffered-reads = true"));
+    let mut failed = failures(PROGRAM, DIRECT, "");
+    failed.extend(failures(PROGRAM, LARGE, "split = \"8k\""));
+    failed.extend(failures(PROGRAM, BUFFERED, "buffered-reads = true"));
+    // From this seed on, for so many seconds each, so many programs at a time.
+    failed.extend(failures(MODEL, &["1 20 8"], ""));
+    failed.extend(failures(MODEL, &["500001 10 8"], "buffered-reads = true"));
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 fn on(test: &str, version: &str) {
-    let program = program();
-    on_nfs(test, &[("VERS", version), ("RATE", "10gbit"), (PROGRAM, program.to_str().unwrap())]);
+    let (holes, model) = (program("holes"), program("model"));
+    let programs = [(PROGRAM, holes.to_str().unwrap()), (MODEL, model.to_str().unwrap())];
+    on_nfs(test, &[("VERS", version), ("RATE", "10gbit"), programs[0], programs[1]]);
 }
 
 #[test]

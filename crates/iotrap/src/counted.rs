@@ -84,6 +84,11 @@ impl Count {
         self.0.store(join(generation, 0), Release);
     }
 
+    /// Whether others than the one who asks hold a reference.
+    pub fn is_shared(&self) -> bool {
+        split(self.0.load(Acquire)).1 > 1
+    }
+
     /// Whether anybody holds it.
     pub fn in_use(&self) -> bool {
         split(self.0.load(Acquire)).1 != 0

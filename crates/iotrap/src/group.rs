@@ -192,6 +192,16 @@ impl GroupRef {
         }
         let mut result = self.unwatch();
         for (lane, file) in group.files.iter().enumerate() {
+            // Another descriptor of the file may be synced later, when its name is gone and the lane cannot be opened.
+            if group.node_ref().is_shared()
+                && let Some(fd) = group.file(lane)
+                && proof::is_file_of_lane(self.name, lane, fd)
+                && group.node().take_dirty_lane(lane)
+                && let Err(error) = raw::sync(fd, false)
+            {
+                group.node().lane_write(lane);
+                result = result.and(Err(error));
+            }
             let closed = group.close_file(lane, file, self.name);
             result = result.and(closed);
         }
@@ -441,15 +451,28 @@ pub fn private_entry_is_stale(fd: c_int) -> bool {
     true
 }
 
+/// Another open file of the same node that is open on this lane, and its file there.
+pub fn on_lane(node: NodeRef, at: usize) -> Option<(GroupRef, c_int)> {
+    all_of(node).find_map(|group| {
+        let found = group.proven_lanes().find(|&(lane, _)| lane == at);
+        found.map(|(_, file)| (group, file))
+    })
+}
+
+/// Every open file of a node.
+fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
+    GROUPS_OF_PROCESS.iter().enumerate().filter_map(move |(index, group)| {
+        let generation = group.count.acquire_any()?;
+        let group = GroupRef { name: Name { index: index as u32, generation } };
+        (group.node_ref() == node).then_some(group)
+    })
+}
+
 /// Gives the private duplicates of all open files of a node up, before the program locks the file: a lock ends with the
 /// last descriptor of its open file description, and closing any descriptor of a file drops a process's POSIX locks.
 pub fn unwatch_all(node: NodeRef) {
-    for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
-        let Some(generation) = group.count.acquire_any() else { continue };
-        let group = GroupRef { name: Name { index: index as u32, generation } };
-        if group.node_ref() == node {
-            let _ = group.unwatch(); // the program's own close tells its errors
-        }
+    for group in all_of(node) {
+        let _ = group.unwatch(); // the program's own close tells its errors
     }
 }
 

@@ -90,6 +90,11 @@ impl NodeRef {
         self.get().count.acquire_any().map(|_| self)
     }
 
+    /// Whether others hold a reference, too.
+    pub fn is_shared(self) -> bool {
+        self.get().count.is_shared()
+    }
+
     /// Gives the reference back.
     pub fn release(self) {
         let node = self.get();
@@ -323,6 +328,12 @@ impl Node {
     /// The lanes that a sync has to reach, a bit each, which are then taken to be synced.
     pub fn take_dirty_lanes(&self) -> u32 {
         if self.lanes_dirty.load(SeqCst) == 0 { 0 } else { self.lanes_dirty.swap(0, SeqCst) }
+    }
+
+    /// Whether a sync has to reach this lane, which is then taken to be synced.
+    pub fn take_dirty_lane(&self, lane: usize) -> bool {
+        let bit = 1 << (lane as u32 & 31);
+        self.lanes_dirty.load(SeqCst) & bit != 0 && self.lanes_dirty.fetch_and(!bit, SeqCst) & bit != 0
     }
 
     /// A request on another lane begins (+1).

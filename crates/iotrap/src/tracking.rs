@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use lanes::identity::{Facts, compare_in_turns, compare_inodes};
 use lanes::{Difference, PathBuffer, Place, Proof, State};
 
-use crate::group::{GroupRef, Opened};
+use crate::group::{self, GroupRef, Opened};
 use crate::lane::{self, Pool};
 use crate::node::{self, NodeRef};
 use crate::opener::{self, Errand, Refusal, Rest};
@@ -434,14 +434,17 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
         if at == group.own() {
             continue; // written through another descriptor, for which this is a lane: the caller syncs it
         }
-        if group.proven_lanes().all(|(lane, _)| lane != at)
+        // It may have been written through another descriptor of the program.
+        let file = |group: &GroupRef| group.proven_lanes().find(|&(lane, _)| lane == at).map(|(_, file)| file);
+        let other = if file(group).is_none() { group::on_lane(group.node_ref(), at) } else { None };
+        if other.is_none()
+            && file(group).is_none()
             && let Some(pool) = group.pool()
         {
-            // It was written through another descriptor of the program.
             open_lanes(group, pool, fd, (1 << at, None), None, Manner::Needed);
         }
-        let synced = match group.proven_lanes().find(|&(lane, _)| lane == at) {
-            Some((_, file)) => raw::sync(file, data_only),
+        let synced = match other.as_ref().map(|&(_, file)| file).or_else(|| file(group)) {
+            Some(file) => raw::sync(file, data_only),
             None => Err(libc::EIO), // what cannot be synced is not durable
         };
         result = result.and(synced);

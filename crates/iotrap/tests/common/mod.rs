@@ -78,7 +78,17 @@ pub struct Volume {
 impl Volume {
     /// An empty one, on the disk that the project is built on.
     pub fn new() -> Volume {
-        let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Volume::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    /// An empty one in memory, where that is possible: for programs that are many.
+    pub fn in_memory() -> Volume {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Volume::below(memory) } else { Volume::new() }
+    }
+
+    fn below(directory: &Path) -> Volume {
+        let place = tempfile::tempdir_in(directory).unwrap();
         for name in ["volume", "volume/inner", "lane0", "lane1", "lane2", "lane3", "boards", "scratch"] {
             std::fs::create_dir(place.path().join(name)).unwrap();
         }

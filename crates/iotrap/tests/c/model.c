@@ -1,0 +1,681 @@
+/* Random programs beside a model of what their files hold: model FIRST SECONDS WORKERS (seeds from FIRST on).
+ *
+ * The program of a seed is a list of steps: files are opened, duplicated and closed by every means, read and written by
+ * every interface, mapped, cut, renamed, locked; in the program itself, in another thread, or in a forked child. Each step
+ * is carried out on the files and on the model; what is read has to be what the model holds. A step draws its numbers from
+ * the seed and its own place, so that the list can be shortened: a seed that fails is shrunk, and printed with the steps
+ * that are left. Exit status 1 if one failed.
+ *
+ * What the library does not promise (docs/trap.md) is not drawn: two processes that use one file through page cache and
+ * lanes at the same time, and truncations that no hook sees. */
+#include "unseen.h"
+#include <aio.h>
+#include <time.h>
+
+enum { STEPS = 40, FILES = 3, SLOTS = 8, MAPS = 3, BLOCKS = 12, MOST = BLOCKS * BLOCK };
+
+/* ---- the model ---- */
+
+struct file {
+	char bytes[MOST];
+	long size;
+	int links;
+};
+
+/* Shared with children. */
+static struct model {
+	struct file files[STEPS + FILES];
+	int made, name[FILES]; /* the file of each name, or -1 */
+	int step;
+	char what[200];
+} *model;
+
+struct slot {
+	int fd, file, writes, direct, append;
+};
+
+static struct slot slots[SLOTS];
+static struct {
+	char *memory;
+	int file, writes;
+} maps[MAPS];
+
+static char *buffer;
+static io_context_t context;
+static struct io_uring liburing;
+static uint64_t state;
+static int worker;
+/* A seed that fails is shown step by step. */
+static int tells;
+/* glibc's aio does not work in a forked child. */
+static int in_a_child;
+
+static uint64_t drawn(void)
+{
+	state += 0x9e3779b97f4a7c15ULL;
+	uint64_t z = state;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+static int below(int limit)
+{
+	return (int)(drawn() % (unsigned)limit);
+}
+
+#define SAY(...)                                                                              \
+	do {                                                                                      \
+		snprintf(model->what, sizeof model->what, __VA_ARGS__);                                \
+		if (tells)                                                                             \
+			dprintf(2, "  %d %s\n", model->step, model->what);                                 \
+	} while (0)
+#define FAIL(...)                                                                             \
+	do {                                                                                      \
+		dprintf(2, "  there: ");                                                               \
+		dprintf(2, __VA_ARGS__);                                                               \
+		dprintf(2, "\n");                                                                      \
+		_exit(1);                                                                              \
+	} while (0)
+#define HOLDS(expression, value)                                                              \
+	do {                                                                                      \
+		long long is_ = (long long)(expression), should_ = (long long)(value);                 \
+		if (is_ != should_)                                                                    \
+			FAIL("%s is %lld, not %lld (%s)", #expression, is_, should_, strerror(errno));      \
+	} while (0)
+
+static const char *name_of(int name)
+{
+	static char names[FILES][16];
+	snprintf(names[name], sizeof names[name], "m%d.%d", worker, name);
+	return at(0, names[name]);
+}
+
+static void same(const struct file *file, const char *found, long offset, long bytes)
+{
+	for (long at = 0; at < bytes; at++)
+		if (found[at] != file->bytes[offset + at])
+			FAIL("byte %ld is %d, not %d", offset + at, found[at], file->bytes[offset + at]);
+}
+
+/* ---- descriptors ---- */
+
+static int any_slot(int used)
+{
+	int found[SLOTS], count = 0;
+	for (int at = 0; at < SLOTS; at++)
+		if ((slots[at].fd >= 0) == used)
+			found[count++] = at;
+	return count == 0 ? -1 : found[below(count)];
+}
+
+static int is_mapped(int file)
+{
+	for (int at = 0; at < MAPS; at++)
+		if (maps[at].memory != NULL && maps[at].file == file)
+			return 1;
+	return 0;
+}
+
+static int is_cached(int file)
+{
+	for (int at = 0; at < SLOTS; at++)
+		if (slots[at].fd >= 0 && slots[at].file == file && !slots[at].direct)
+			return 1;
+	return is_mapped(file);
+}
+
+static int liburing_open(const char *path, int flags)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
+	struct io_uring_cqe *cqe;
+	io_uring_prep_openat(sqe, AT_FDCWD, path, flags, 0600);
+	HOLDS(io_uring_submit(&liburing), 1);
+	HOLDS(io_uring_wait_cqe(&liburing, &cqe), 0);
+	int fd = cqe->res;
+	io_uring_cqe_seen(&liburing, cqe);
+	return fd;
+}
+
+/* An unseen descriptor with a page cache of its own must not come while the file is spread: see docs/trap.md. */
+static int is_in_use(int file)
+{
+	for (int at = 0; at < SLOTS; at++)
+		if (slots[at].fd >= 0 && slots[at].file == file)
+			return 1;
+	return 0;
+}
+
+static void step_open(void)
+{
+	int at = any_slot(0), name = below(FILES), way = below(9), flags, fd, pair[2];
+	if (at < 0)
+		return;
+	int file = model->name[name], writes = below(4) != 0, direct = below(3) != 0, cut = file >= 0 && writes && below(12) == 0;
+	if (file >= 0 && (cut && is_mapped(file)))
+		cut = 0;
+	if (file < 0)
+		writes = 1;
+	int unseen = way == 1 || way == 2;
+	if (unseen && (cut || (!direct && file >= 0 && is_in_use(file))))
+		way = 0;
+	flags = (writes ? O_RDWR : O_RDONLY) | (direct ? O_DIRECT : 0) | (file < 0 ? O_CREAT : 0) | (cut ? O_TRUNC : 0);
+	const char *path = name_of(name);
+	SAY("open %s as %d, way %d, flags %o", path, at, way, flags);
+	switch (way) {
+	case 1: fd = (int)kernel(SYS_openat, AT_FDCWD, (long)path, flags, 0600); break;
+	case 2:
+		if (has_ring()) {
+			fd = by_ring(&(struct io_uring_sqe){.opcode = IORING_OP_OPENAT, .fd = AT_FDCWD, .addr = (uintptr_t)path, .len = 0600, .open_flags = flags});
+			break;
+		} /* fall through */
+	case 3: fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0600); break;
+	case 4:
+		if (liburing.ring_fd >= 0) {
+			fd = liburing_open(path, flags);
+			break;
+		} /* fall through */
+	case 5: {
+		int high = (int)kernel(SYS_openat, AT_FDCWD, (long)path, flags, 0600);
+		CHECK(high >= 0);
+		HOLDS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		send_file(pair[0], high);
+		kernel(SYS_close, high, 0, 0, 0);
+		fd = receive_file(pair[1]);
+		close(pair[0]);
+		close(pair[1]);
+		break;
+	}
+	case 6:
+		if (file >= 0 && !direct && !cut) {
+			FILE *stream = fopen(path, writes ? "r+" : "r");
+			CHECK(stream != NULL);
+			fd = fileno(stream); /* closed by number: the stream is never used */
+			break;
+		} /* fall through */
+	default: fd = open(path, flags, 0600);
+	}
+	if (fd < 0)
+		FAIL("no descriptor: %d, errno %d", fd, errno);
+	if (file < 0) {
+		file = model->name[name] = model->made++;
+		model->files[file] = (struct file){.links = 1};
+	}
+	if (cut)
+		model->files[file].size = 0;
+	slots[at] = (struct slot){fd, file, writes, direct, 0};
+}
+
+static void step_close(void)
+{
+	int at = any_slot(1), way = below(6);
+	if (at < 0)
+		return;
+	int fd = slots[at].fd;
+	SAY("close %d (%d), way %d", at, fd, way);
+	slots[at].fd = -1;
+	switch (way) {
+	case 0: HOLDS(kernel(SYS_close, fd, 0, 0, 0), 0); break;
+	case 1:
+		if (has_ring()) {
+			HOLDS(by_ring(&(struct io_uring_sqe){.opcode = IORING_OP_CLOSE, .fd = fd}), 0);
+			break;
+		} /* fall through */
+	case 2: HOLDS(close_range(fd, fd, 0), 0); break;
+	case 3: HOLDS(kernel(SYS_close_range, fd, fd, 0, 0), 0); break;
+	case 4: HOLDS(syscall(SYS_close, fd), 0); break;
+	default: HOLDS(close(fd), 0);
+	}
+}
+
+static void step_duplicate(void)
+{
+	int from = any_slot(1), to = any_slot(0), over = any_slot(1), way = below(5), fd;
+	if (from < 0 || to < 0)
+		return;
+	SAY("duplicate %d, way %d", from, way);
+	struct slot is = slots[from];
+	switch (way) {
+	case 0: fd = dup(is.fd); break;
+	case 1: fd = fcntl(is.fd, F_DUPFD_CLOEXEC, 0); break;
+	case 2:
+		if (over == from)
+			return;
+		fd = dup2(is.fd, slots[over].fd);
+		to = over;
+		break;
+	case 3:
+		if (over == from)
+			return;
+		fd = (int)kernel(SYS_dup3, is.fd, slots[over].fd, 0, 0);
+		to = over;
+		break;
+	default: fd = (int)kernel(SYS_dup, is.fd, 0, 0, 0);
+	}
+	if (fd < 0)
+		FAIL("no descriptor: errno %d", errno);
+	is.fd = fd;
+	slots[to] = is;
+}
+
+/* ---- reads and writes ---- */
+
+static ssize_t by_libaio(int fd, int write, long bytes, long offset)
+{
+	struct iocb iocb, *list[1] = {&iocb};
+	struct io_event event;
+	if (write)
+		io_prep_pwrite(&iocb, fd, buffer, bytes, offset);
+	else
+		io_prep_pread(&iocb, fd, buffer, bytes, offset);
+	HOLDS(io_submit(context, 1, list), 1);
+	HOLDS(io_getevents(context, 1, 1, &event, NULL), 1);
+	return (ssize_t)event.res;
+}
+
+static ssize_t by_aio(int fd, int write, long bytes, long offset)
+{
+	struct aiocb cb = {.aio_fildes = fd, .aio_buf = buffer, .aio_nbytes = bytes, .aio_offset = offset};
+	const struct aiocb *list[1] = {&cb};
+	HOLDS(write ? aio_write(&cb) : aio_read(&cb), 0);
+	while (aio_error(&cb) == EINPROGRESS)
+		aio_suspend(list, 1, NULL);
+	return aio_return(&cb);
+}
+
+static ssize_t by_liburing(int fd, int write, long bytes, long offset)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
+	struct io_uring_cqe *cqe;
+	if (write)
+		io_uring_prep_write(sqe, fd, buffer, bytes, offset);
+	else
+		io_uring_prep_read(sqe, fd, buffer, bytes, offset);
+	HOLDS(io_uring_submit(&liburing), 1);
+	HOLDS(io_uring_wait_cqe(&liburing, &cqe), 0);
+	ssize_t result = cqe->res;
+	io_uring_cqe_seen(&liburing, cqe);
+	return result;
+}
+
+static ssize_t transfer(int way, int fd, int write_it, long bytes, long offset)
+{
+	struct iovec vector = {buffer, bytes};
+	switch (way) {
+	case 0: return by_libaio(fd, write_it, bytes, offset);
+	case 1:
+		if (!in_a_child)
+			return by_aio(fd, write_it, bytes, offset);
+		/* fall through */
+	case 2:
+		if (liburing.ring_fd >= 0)
+			return by_liburing(fd, write_it, bytes, offset);
+		/* fall through */
+	case 3: return write_it ? pwritev2(fd, &vector, 1, offset, 0) : preadv2(fd, &vector, 1, offset, 0);
+	case 4:
+		CHECK_IS(lseek(fd, offset, SEEK_SET), offset);
+		return write_it ? write(fd, buffer, bytes) : read(fd, buffer, bytes);
+	case 5: /* unseen, as the number is */
+		return write_it ? kernel(SYS_pwrite64, fd, (long)buffer, bytes, offset) : kernel(SYS_pread64, fd, (long)buffer, bytes, offset);
+	default: return write_it ? pwrite(fd, buffer, bytes, offset) : pread(fd, buffer, bytes, offset);
+	}
+}
+
+static void step_transfer(void)
+{
+	int at = any_slot(1), write_it = below(2), way = below(10);
+	if (at < 0)
+		return;
+	struct slot *slot = &slots[at];
+	struct file *file = &model->files[slot->file];
+	write_it &= slot->writes;
+	long unit = slot->direct ? BLOCK : 1, offset, bytes;
+	do {
+		offset = below(MOST) / unit * unit;
+		bytes = (1 + below(3 * BLOCK)) / unit * unit;
+		if (!slot->direct && below(2))
+			offset = offset / BLOCK * BLOCK, bytes = BLOCK;
+	} while (bytes == 0 || offset + bytes > MOST);
+	SAY("%s %d (fd %d, file %d, direct %d), way %d: %ld at %ld of %ld", write_it ? "write" : "read", at, slot->fd, slot->file,
+	    slot->direct, way, bytes, offset, file->size);
+	if (write_it) {
+		char letter = (char)(1 + below(120));
+		memset(buffer, letter, bytes);
+		HOLDS(transfer(way, slot->fd, 1, bytes, offset), bytes);
+		if (offset > file->size)
+			memset(file->bytes + file->size, 0, offset - file->size);
+		memset(file->bytes + offset, letter, bytes);
+		if (offset + bytes > file->size)
+			file->size = offset + bytes;
+	} else {
+		long there = offset >= file->size ? 0 : offset + bytes > file->size ? file->size - offset : bytes;
+		/* A size that is not a multiple of the block: O_DIRECT may read to the end, as it does here. */
+		memset(buffer, 0, bytes);
+		HOLDS(transfer(way, slot->fd, 0, bytes, offset), there);
+		same(file, buffer, offset, there);
+	}
+}
+
+/* ---- memory ---- */
+
+static void step_map(void)
+{
+	int at = any_slot(1), place = -1, unseen = below(3) == 0;
+	for (int map = 0; map < MAPS; map++)
+		if (maps[map].memory == NULL)
+			place = map;
+	if (at < 0 || place < 0)
+		return;
+	struct slot *slot = &slots[at];
+	/* Mapped by an unseen call while it is open: see docs/trap.md. */
+	int several = 0;
+	for (int other = 0; other < SLOTS; other++)
+		several += slots[other].fd >= 0 && slots[other].file == slot->file;
+	if (several > 1 || slot->direct)
+		unseen = 0;
+	SAY("map %d, unseen %d", at, unseen);
+	int protection = PROT_READ | (slot->writes ? PROT_WRITE : 0);
+	char *memory = unseen ? (char *)inline6(SYS_mmap, 0, MOST, protection, MAP_SHARED, slot->fd, 0)
+	                      : mmap(NULL, MOST, protection, MAP_SHARED, slot->fd, 0);
+	CHECK(memory != MAP_FAILED && (uintptr_t)memory < -4096UL);
+	maps[place].memory = memory;
+	maps[place].file = slot->file;
+	maps[place].writes = slot->writes;
+	if (unseen) { /* its descriptor may not be used any more: nobody knows that it is mapped */
+		HOLDS(close(slot->fd), 0);
+		slot->fd = -1;
+	}
+}
+
+static void step_memory(void)
+{
+	int at = below(MAPS), what = below(4);
+	if (maps[at].memory == NULL)
+		return;
+	struct file *file = &model->files[maps[at].file];
+	SAY("memory %d of file %d, %d", at, maps[at].file, what);
+	if (what == 0 && below(3) == 0) {
+		if (below(2))
+			HOLDS(munmap(maps[at].memory, MOST), 0);
+		else
+			CHECK(mmap(maps[at].memory, MOST, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == maps[at].memory);
+		maps[at].memory = NULL;
+		return;
+	}
+	if (file->size == 0)
+		return;
+	long offset = below((int)file->size), bytes = 1 + below((int)(file->size - offset));
+	if (what == 1 && maps[at].writes) {
+		char letter = (char)(1 + below(120));
+		memset(maps[at].memory + offset, letter, bytes);
+		memset(file->bytes + offset, letter, bytes);
+		/* Without it, NFS does not promise that other ways to the file meet it. */
+		HOLDS(msync(maps[at].memory, MOST, MS_SYNC), 0);
+	} else {
+		same(file, maps[at].memory + offset, offset, bytes);
+	}
+}
+
+/* ---- the rest ---- */
+
+static void step_cut(void)
+{
+	int at = any_slot(1), way = below(3);
+	if (at < 0 || !slots[at].writes || is_mapped(slots[at].file))
+		return;
+	struct file *file = &model->files[slots[at].file];
+	long size = below(BLOCKS + 1) * BLOCK;
+	SAY("cut %d to %ld, way %d", at, size, way);
+	HOLDS(way == 0 ? ftruncate(slots[at].fd, size) : way == 1 ? syscall(SYS_ftruncate, slots[at].fd, size) : ftruncate64(slots[at].fd, size), 0);
+	if (size > file->size)
+		memset(file->bytes + file->size, 0, size - file->size);
+	file->size = size;
+}
+
+static void step_names(void)
+{
+	int from = below(FILES), to = below(FILES);
+	if (model->name[from] < 0 || from == to)
+		return;
+	if (below(3) == 0) {
+		SAY("unlink %d", from);
+		HOLDS(unlink(name_of(from)), 0);
+		model->name[from] = -1;
+		return;
+	}
+	SAY("rename %d to %d", from, to);
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s", name_of(from));
+	HOLDS(rename(path, name_of(to)), 0);
+	model->name[to] = model->name[from];
+	model->name[from] = -1;
+}
+
+static void step_sync(void)
+{
+	int at = any_slot(1);
+	if (at < 0)
+		return;
+	SAY("sync %d", at);
+	HOLDS(below(2) ? fsync(slots[at].fd) : fdatasync(slots[at].fd), 0);
+}
+
+static void step_lock(void)
+{
+	int at = any_slot(1);
+	if (at < 0 || !slots[at].writes)
+		return;
+	struct flock lock = {.l_type = below(2) ? F_WRLCK : F_UNLCK, .l_start = below(100), .l_len = 10};
+	SAY("lock %d", at);
+	(void)!fcntl(slots[at].fd, F_SETLK, &lock); /* a server without locks says so, which is not the matter here */
+}
+
+static void step_size(void)
+{
+	int at = any_slot(1);
+	struct stat status;
+	if (at < 0)
+		return;
+	SAY("size of %d (file %d)", at, slots[at].file);
+	HOLDS(fstat(slots[at].fd, &status), 0);
+	HOLDS(status.st_size, model->files[slots[at].file].size);
+}
+
+static void *in_a_thread(void *argument)
+{
+	(void)argument;
+	step_transfer();
+	return NULL;
+}
+
+static void step_thread(void)
+{
+	pthread_t thread;
+	HOLDS(pthread_create(&thread, NULL, in_a_thread, NULL), 0);
+	HOLDS(pthread_join(thread, NULL), 0);
+}
+
+/* A child uses the parent's descriptors and memory, and opens files of which the parent has nothing cached. */
+static void step_child(void)
+{
+	pid_t child = fork();
+	int status;
+	CHECK(child >= 0);
+	if (child == 0) {
+		in_a_child = 1;
+		context = 0;
+		liburing.ring_fd = -1;
+		ring.fd = -1;
+		HOLDS(io_setup(4, &context), 0);
+		for (int round = 0; round < 4; round++) {
+			int at = any_slot(0), name = below(FILES), file = model->name[name];
+			if (at >= 0 && file >= 0 && !is_cached(file) && below(2)) {
+				SAY("child opens %d", name);
+				int fd = open(name_of(name), O_RDWR | O_DIRECT);
+				CHECK(fd >= 0);
+				slots[at] = (struct slot){fd, file, 1, 1, 0};
+			}
+			below(4) ? step_transfer() : step_memory();
+		}
+		_exit(0);
+	}
+	HOLDS(waitpid(child, &status, 0), child);
+	if (status != 0)
+		_exit(1);
+}
+
+static void step(uint64_t seed, int number)
+{
+	state = seed * 1000003 + (uint64_t)number * 7919;
+	model->step = number;
+	switch (below(24)) {
+	case 0 ... 4: step_open(); break;
+	case 5 ... 7: step_close(); break;
+	case 8: step_duplicate(); break;
+	case 9: step_map(); break;
+	case 10: case 11: step_memory(); break;
+	case 12: step_cut(); break;
+	case 13: step_names(); break;
+	case 14: step_sync(); break;
+	case 15: below(4) == 0 ? step_lock() : step_size(); break;
+	case 16: step_thread(); break;
+	case 17: below(3) == 0 ? step_child() : step_size(); break;
+	default: step_transfer();
+	}
+}
+
+static void whole_program(uint64_t seed, const char *keep)
+{
+	for (int at = 0; at < SLOTS; at++)
+		slots[at].fd = -1;
+	for (int name = 0; name < FILES; name++) {
+		int fd = unseen_open(name_of(name), O_RDWR | O_CREAT | O_TRUNC);
+		struct file *file = &model->files[name];
+		*file = (struct file){.size = BLOCKS / 2 * BLOCK, .links = 1};
+		memset(file->bytes, 'a' + name, file->size);
+		CHECK_IS(kernel(SYS_pwrite64, fd, (long)file->bytes, file->size, 0), file->size);
+		kernel(SYS_fsync, fd, 0, 0, 0);
+		kernel(SYS_close, fd, 0, 0, 0);
+		model->name[name] = name;
+	}
+	model->made = FILES;
+	for (int number = 0; number < STEPS; number++)
+		if (keep[number])
+			step(seed, number);
+	/* The end: everything is closed, and what the files hold is read by nobody's cache. */
+	model->step = STEPS;
+	SAY("end");
+	for (int at = 0; at < SLOTS; at++)
+		if (slots[at].fd >= 0)
+			HOLDS(close(slots[at].fd), 0);
+	for (int at = 0; at < MAPS; at++)
+		if (maps[at].memory != NULL)
+			HOLDS(munmap(maps[at].memory, MOST), 0);
+	for (int name = 0; name < FILES; name++) {
+		if (model->name[name] < 0)
+			continue;
+		struct file *file = &model->files[model->name[name]];
+		SAY("end, name %d", name);
+		int fd = unseen_open(name_of(name), O_RDONLY | O_DIRECT);
+		HOLDS(kernel(SYS_pread64, fd, (long)buffer, MOST, 0), file->size);
+		same(file, buffer, 0, file->size);
+		kernel(SYS_close, fd, 0, 0, 0);
+	}
+}
+
+/* In a process of its own; quiet: what goes wrong is not said. */
+static int holds_for(uint64_t seed, const char *keep, int quiet)
+{
+	int status;
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		if (quiet)
+			kernel(SYS_dup3, unseen_open("/dev/null", O_WRONLY), 2, 0, 0);
+		alarm(60); /* a program that hangs has failed */
+		buffer = aligned(MOST);
+		HOLDS(io_setup(4, &context), 0);
+		if (io_uring_queue_init(4, &liburing, 0) != 0)
+			liburing.ring_fd = -1;
+		whole_program(seed, keep);
+		_exit(0);
+	}
+	CHECK_IS(waitpid(child, &status, 0), child);
+	return status == 0;
+}
+
+static void shrink(uint64_t seed)
+{
+	char keep[STEPS];
+	memset(keep, 1, sizeof keep);
+	for (int some = STEPS / 4; some > 0; some /= 2) {
+		for (int from = 0; from < STEPS; from += some) {
+			char less[STEPS];
+			memcpy(less, keep, sizeof keep);
+			memset(less + from, 0, from + some > STEPS ? STEPS - from : some);
+			if (memcmp(less, keep, sizeof keep) != 0 && !holds_for(seed, less, 1))
+				memcpy(keep, less, sizeof keep);
+		}
+	}
+	dprintf(2, "seed %llu fails, shrunk to the steps", (unsigned long long)seed);
+	for (int number = 0; number < STEPS; number++)
+		if (keep[number])
+			dprintf(2, " %d", number);
+	dprintf(2, ":\n");
+	tells = 1;
+	holds_for(seed, keep, 0);
+	tells = 0;
+}
+
+static double now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* What all workers have done. */
+static struct total {
+	_Atomic long programs, failed;
+} *total;
+
+static void works(uint64_t seed, uint64_t every, double seconds)
+{
+	double begun = now();
+	char all[STEPS];
+	memset(all, 1, sizeof all);
+	model = mmap(NULL, sizeof *model, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(model != MAP_FAILED);
+	do {
+		if (!holds_for(seed, all, 1)) {
+			total->failed++;
+			shrink(seed);
+		}
+		total->programs++;
+		seed += every;
+	} while (now() - begun < seconds && total->failed < 3);
+}
+
+int main(int count, char **arguments)
+{
+	if (count != 4)
+		return 2;
+	uint64_t seed = strtoull(arguments[1], NULL, 10);
+	double seconds = atof(arguments[2]);
+	int workers = atoi(arguments[3]);
+	total = mmap(NULL, sizeof *total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(total != MAP_FAILED);
+	for (worker = 0; worker < workers; worker++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (child == 0) {
+			works(seed + (uint64_t)worker, (uint64_t)workers, seconds);
+			_exit(0);
+		}
+	}
+	int status, ill = 0;
+	while (wait(&status) > 0)
+		ill |= status;
+	printf("%ld programs from seed %llu on, %ld failed\n", (long)total->programs, (unsigned long long)seed, (long)total->failed);
+	return total->failed != 0 || ill != 0;
+}

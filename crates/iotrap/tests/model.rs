@@ -1,0 +1,60 @@
+//! Random programs beside a model of what their files hold (tests/c/model.c): without the library, with it, with
+//! asynchronous libaio, and where buffered reads are spread. Seeds count up from 1, for as long as each way is given; one that
+//! fails is shrunk and shown step by step. (On real NFS: tests/iotrap_holes.rs of the root package.)
+
+mod common;
+use common::{Volume, compile, skipped, succeed, text};
+use std::process::Command;
+
+/// Seconds that each way is given. `IOTRAP_MODEL_SECONDS` gives more.
+const SECONDS: u32 = 20;
+/// Programs at a time: most of the time of each goes by in the kernel, which ends its asynchronous contexts.
+const WORKERS: &str = "16";
+
+fn run(name: &str, first: &str, share: u32, command: impl FnOnce(&Volume, &[&str]) -> Command) {
+    if skipped() {
+        return;
+    }
+    let mut volume = Volume::in_memory();
+    volume.pool = "policy = \"round-robin\"".into();
+    let given = std::env::var("IOTRAP_MODEL_SECONDS").ok().and_then(|given| given.parse().ok());
+    let seconds = (given.unwrap_or(SECONDS) / share).to_string();
+    let said = text(&succeed(&mut command(&volume, &[first, &seconds, WORKERS])).stdout);
+    println!("{name}: {said}");
+    assert!(said.contains(" 0 failed"), "{said}");
+}
+
+fn program() -> std::path::PathBuf {
+    static BUILT: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
+    BUILT.get_or_init(|| compile("model", "c", &["-luring"])).clone()
+}
+
+/// The model is right: programs hold to it where nothing is spread.
+#[test]
+fn without_the_library() {
+    run("plain", "1", 4, |volume, arguments| volume.plain(&program(), arguments));
+}
+
+#[test]
+fn with_it() {
+    run("trapped", "1", 1, |volume, arguments| volume.trapped(&program(), arguments));
+}
+
+#[test]
+fn with_asynchronous_libaio() {
+    run("asynchronous", "1000001", 2, |volume, arguments| {
+        let mut command = volume.trapped(&program(), arguments);
+        command.env("IOTRAP_ASYNC", "1");
+        command
+    });
+}
+
+#[test]
+fn with_buffered_reads() {
+    run("buffered reads", "2000001", 2, |volume, arguments| {
+        let mut command = volume.trapped(&program(), arguments);
+        let pools = volume.pools().replacen("policy =", "buffered-reads = true\npolicy =", 1);
+        command.env("IOTRAP_POOLS", pools);
+        command
+    });
+}
