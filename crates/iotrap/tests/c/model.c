@@ -12,7 +12,7 @@
 #include <aio.h>
 #include <time.h>
 
-enum { STEPS = 40, FILES = 3, SLOTS = 8, MAPS = 3, BLOCKS = 12, MOST = BLOCKS * BLOCK };
+enum { STEPS = 120, FILES = 3, SLOTS = 8, MAPS = 3, BLOCKS = 12, MOST = BLOCKS * BLOCK };
 
 /* ---- the model ---- */
 
@@ -100,9 +100,16 @@ static void same(const struct file *file, const char *found, long offset, long b
 
 /* ---- descriptors ---- */
 
+/* How many files and descriptors the program of a seed has: few of them meet more often. */
+static int files_used, slots_used, rings;
+
 static int any_slot(int used)
 {
-	int found[SLOTS], count = 0;
+	int found[SLOTS], count = 0, open = 0;
+	for (int at = 0; at < SLOTS; at++)
+		open += slots[at].fd >= 0;
+	if (!used && open >= slots_used)
+		return -1;
 	for (int at = 0; at < SLOTS; at++)
 		if ((slots[at].fd >= 0) == used)
 			found[count++] = at;
@@ -148,7 +155,7 @@ static int is_in_use(int file)
 
 static void step_open(void)
 {
-	int at = any_slot(0), name = below(FILES), way = below(9), flags, fd, pair[2];
+	int at = any_slot(0), name = below(files_used), way = below(13), flags, fd, pair[2];
 	if (at < 0)
 		return;
 	int file = model->name[name], writes = below(4) != 0, direct = below(3) != 0, cut = file >= 0 && writes && below(12) == 0;
@@ -156,6 +163,8 @@ static void step_open(void)
 		cut = 0;
 	if (file < 0)
 		writes = 1;
+	if (way == 4 && !rings) /* a file that was opened so is not spread any more */
+		way = 7;
 	int unseen = way == 1 || way == 2;
 	if (unseen && (cut || (!direct && file >= 0 && is_in_use(file))))
 		way = 0;
@@ -381,7 +390,7 @@ static void step_map(void)
 	maps[place].memory = memory;
 	maps[place].file = slot->file;
 	maps[place].writes = slot->writes;
-	if (unseen) { /* its descriptor may not be used any more: nobody knows that it is mapped */
+	if (unseen || below(2)) { /* unseen: it may not be used any more, because nobody knows that it is mapped */
 		HOLDS(close(slot->fd), 0);
 		slot->fd = -1;
 	}
@@ -434,7 +443,7 @@ static void step_cut(void)
 
 static void step_names(void)
 {
-	int from = below(FILES), to = below(FILES);
+	int from = below(files_used), to = below(files_used);
 	if (model->name[from] < 0 || from == to)
 		return;
 	if (below(3) == 0) {
@@ -508,7 +517,7 @@ static void step_child(void)
 		ring.fd = -1;
 		HOLDS(io_setup(4, &context), 0);
 		for (int round = 0; round < 4; round++) {
-			int at = any_slot(0), name = below(FILES), file = model->name[name];
+			int at = any_slot(0), name = below(files_used), file = model->name[name];
 			if (at >= 0 && file >= 0 && !is_cached(file) && below(2)) {
 				SAY("child opens %d", name);
 				int fd = open(name_of(name), O_RDWR | O_DIRECT);
@@ -528,14 +537,21 @@ static void step(uint64_t seed, int number)
 {
 	state = seed * 1000003 + (uint64_t)number * 7919;
 	model->step = number;
+	if (seed % 4 == 1 && below(3) == 0) { /* a program that maps its files */
+		switch (below(4)) {
+		case 0: step_map(); break;
+		case 1: step_close(); break;
+		default: step_memory();
+		}
+		return;
+	}
 	switch (below(24)) {
 	case 0 ... 4: step_open(); break;
 	case 5 ... 7: step_close(); break;
 	case 8: step_duplicate(); break;
 	case 9: step_map(); break;
-	case 10: case 11: step_memory(); break;
-	case 12: step_cut(); break;
-	case 13: step_names(); break;
+	case 10 ... 12: step_memory(); break;
+	case 13: below(2) ? step_names() : step_cut(); break;
 	case 14: step_sync(); break;
 	case 15: below(4) == 0 ? step_lock() : step_size(); break;
 	case 16: step_thread(); break;
@@ -548,10 +564,13 @@ static void whole_program(uint64_t seed, const char *keep)
 {
 	for (int at = 0; at < SLOTS; at++)
 		slots[at].fd = -1;
+	files_used = 1 + (int)(seed % FILES);
+	slots_used = 2 + (int)(seed / FILES % 4);
+	rings = seed % 7 == 0;
 	for (int name = 0; name < FILES; name++) {
 		int fd = unseen_open(name_of(name), O_RDWR | O_CREAT | O_TRUNC);
 		struct file *file = &model->files[name];
-		*file = (struct file){.size = BLOCKS / 2 * BLOCK, .links = 1};
+		*file = (struct file){.size = (BLOCKS - 2) * BLOCK, .links = 1};
 		memset(file->bytes, 'a' + name, file->size);
 		CHECK_IS(kernel(SYS_pwrite64, fd, (long)file->bytes, file->size, 0), file->size);
 		kernel(SYS_fsync, fd, 0, 0, 0);
