@@ -60,8 +60,8 @@ fn command() -> Command {
                 .long("bound")
                 .value_name("PERCENT")
                 .value_parser(values::percent)
-                .default_value("2%")
-                .help("Measure a point until its 95 % interval is within this part of its mean, up and down"),
+                .default_value("0.5%")
+                .help("End early once the depths that decide are known within this part, half a 95 % interval"),
         )
         .arg(
             Arg::new("point-time")
@@ -69,7 +69,7 @@ fn command() -> Command {
                 .value_name("TIME")
                 .value_parser(values::duration)
                 .default_value("4s")
-                .help("The longest a point is measured, all visits together"),
+                .help("The longest a depth is measured, all visits together"),
         )
         .arg(
             Arg::new("time")
@@ -77,7 +77,7 @@ fn command() -> Command {
                 .value_name("TIME")
                 .value_parser(values::duration)
                 .default_value("40s")
-                .help("Time for everything; every depth is visited once even so"),
+                .help("Time for everything; every depth is visited once in any case"),
         )
         .arg(
             Arg::new("allow-writes")
@@ -238,7 +238,8 @@ fn doing(doing: &Doing) -> String {
                 Why::Asked => "",
                 Why::LoadLine => ", closer to the load line",
                 Why::Overload => ", closer to the overload point",
-                Why::Uncertain => ", once more to be sure",
+                Why::Plateau => ", closer to the top",
+                Why::Again => ", again at another time",
             };
             format!("{engine}, iodepth {depth}{why}")
         }

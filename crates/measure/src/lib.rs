@@ -15,8 +15,10 @@ pub mod point;
 pub mod refine;
 pub mod schema;
 pub mod stats;
+mod unimodal;
 pub mod units;
 pub mod verdict;
+mod visits;
 
 pub use direction::{Direction, PerDirection};
 pub use histogram::Histogram;

@@ -1,24 +1,30 @@
 //! Sweep control: which depth to measure next, and for how long. Pure: time is passed in.
 //!
 //! ```text
-//! every depth asked for, once ─► those that came out wild, again ─► depths between those around the load line and the
-//! overload ─► whatever is uncertain
+//! every depth asked for, once (round 0) ─► rounds over the depths that decide, as they are known by then ─► done
 //! ```
+//!
+//! A round visits the depths around the load line, at the plateau and around the overload, one after the other, and one
+//! depth between those around the load line and the overload while they are too far apart. Rounds go up and down in
+//! turns, so that what drifts within a round cancels out (an A B B A design). No claim rests on the first look, which
+//! only chose the depths: [`crate::load_line`].
 
-use crate::load_line;
+use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
 use crate::schema::Point;
-use crate::stats::relative_half_width;
+use crate::stats::{sorted_quantile, t_quantile};
+use crate::unimodal::unimodal;
+use crate::visits::{Effects, Look, looks};
 
 /// How far a sweep goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// A point is good enough when its interval's half width is within this fraction of its mean.
+    /// Rounds end when the depths that decide are known within this fraction of their throughput, half a 95 % interval.
     pub bound: f64,
-    /// Nanoseconds that a depth is measured at first.
+    /// Nanoseconds of a visit, ramp excluded.
     pub first_ns: u64,
-    /// Nanoseconds after which a point is left as it is.
+    /// Nanoseconds after which a depth is not visited again.
     pub point_cap_ns: u64,
-    /// Nanoseconds for the whole curve, overhead included; no new step begins after it.
+    /// Nanoseconds for the whole curve, overhead included; no new visit begins that would end after it.
     pub curve_cap_ns: u64,
     /// Around the load line and the overload, neighbouring depths are at most this factor apart (or 1, whichever is
     /// farther).
@@ -26,11 +32,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits for a curve of so many depths that is to take no longer than `curve_cap_ns`: half of the time for the
-    /// depths asked for, the rest for what they leave open.
+    /// Limits for a curve of so many depths that is to take no longer than `curve_cap_ns`: an eighth of the time for the
+    /// first look at the depths asked for, the rest for the rounds.
     pub fn within(curve_cap_ns: u64, depths: usize) -> Limits {
-        let first_ns = (curve_cap_ns / 2 / depths.max(1) as u64).clamp(50_000_000, 3_000_000_000);
-        Limits { bound: 0.02, first_ns, point_cap_ns: first_ns.saturating_mul(8), curve_cap_ns, finest: 1.2 }
+        let first_ns = (curve_cap_ns / 8 / depths.max(1) as u64).clamp(50_000_000, 3_000_000_000);
+        Limits { bound: 0.005, first_ns, point_cap_ns: first_ns.saturating_mul(16), curve_cap_ns, finest: 1.2 }
     }
 }
 
@@ -44,6 +50,8 @@ pub enum Step {
         x: f64,
         /// Measured nanoseconds, ramp excluded.
         runtime_ns: u64,
+        /// The round that the visit belongs to, for [`crate::schema::Visit`].
+        round: u32,
         /// Why, for the progress line.
         why: Why,
     },
@@ -60,26 +68,46 @@ pub enum Why {
     LoadLine,
     /// It lies between two depths around the overload point.
     Overload,
-    /// Its interval is wider than the bound.
-    Uncertain,
+    /// It lies beside the deepest or the smallest depth of the plateau, where the curve falls off.
+    Plateau,
+    /// It decides, and is visited again at another time.
+    Again,
 }
 
 /// Why a sweep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// The load line is as fine as asked, and every point is within the bound or has had its time.
+    /// The load line is as fine as asked, and the depths that decide are within the bound or have had their time.
     Settled,
     /// The time of the curve is up.
     OutOfTime,
 }
+
+/// Rounds below which no error is believed: three visits to a depth leave it two degrees of freedom.
+const FEWEST_ROUNDS: u32 = 4;
+/// Rounds that must be left for a new depth: what was visited once or twice cannot be told from an accident.
+const ROUNDS_TO_CONFIRM: f64 = 2.5;
+/// Depths that a round visits at the most: more of them would make rounds long, and visits to a depth few.
+const LONGEST_ROUND: usize = 8;
+/// The error of a visit that is expected before there are two rounds to tell it.
+const EXPECTED_ERROR: f64 = 0.015;
+/// A neighbour that lies so far below the top (a logarithm) makes it a peak; less is a plateau.
+const PEAKED: f64 = 0.01;
+/// Standard errors within which a depth is not sure to lie above or below a level.
+const UNSURE: f64 = 2.0;
 
 /// The next step, given the depths that were asked for, the points so far, and the nanoseconds spent on this curve.
 ///
 /// Depths that were asked for come first, ascending as given. Depths are whole numbers where those asked for are.
 pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> Step {
     let left_ns = limits.curve_cap_ns.saturating_sub(spent_ns);
-    let measure = |x: f64, runtime_ns: u64, why: Why| Step::Measure { x, runtime_ns: runtime_ns.min(left_ns), why };
-    // A shorter run than a tenth of the first would say nothing.
+    let measure = |x: f64, runtime_ns: u64, round: u32, why: Why| Step::Measure {
+        x,
+        runtime_ns: runtime_ns.min(left_ns),
+        round,
+        why,
+    };
+    // A shorter run than a tenth of a visit would say nothing.
     let out_of_time = left_ns < limits.first_ns / 10 || left_ns == 0;
     let missing: Vec<f64> = asked.iter().copied().filter(|&x| !points.iter().any(|point| point.x == x)).collect();
     if let Some(&x) = missing.first() {
@@ -88,65 +116,179 @@ pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> 
         return if out_of_time {
             Step::Done(Done::OutOfTime)
         } else {
-            measure(x, limits.first_ns.min(share.max(1)), Why::Asked)
+            measure(x, limits.first_ns.min(share.max(1)), 0, Why::Asked)
         };
     }
-    // Refining around a knee that a disturbance drew would be time lost.
-    let again = |beyond| uncertain(points, limits, beyond).map(|(x, runtime_ns)| (x, runtime_ns, Why::Uncertain));
-    let todo = again(WILD)
-        .or_else(|| between(asked, points, limits).map(|(x, why)| (x, limits.first_ns, why)))
-        .or_else(|| again(1.0));
-    match todo {
+    let visits: usize = points.iter().map(|point| point.visits.len()).sum();
+    let visit_ns = if visits == 0 { limits.first_ns } else { spent_ns / visits as u64 };
+    // Counted from the start of the round under way, so that its depths stay the same to its end.
+    let all = || points.iter().flat_map(|point| &point.visits);
+    let under_way = all().map(|visit| visit.round).max().filter(|round| *round > 0);
+    let began_ns = all().filter(|visit| Some(visit.round) == under_way).map(|visit| visit.at_ns).min();
+    let left_then_ns = limits.curve_cap_ns.saturating_sub(began_ns.unwrap_or(spent_ns));
+    let rounds_left = left_then_ns as f64 / (visit_ns * LONGEST_ROUND as u64).max(1) as f64;
+    let finer = rounds_left >= ROUNDS_TO_CONFIRM;
+    let state = State { points, limits, whole: asked.iter().all(|x| x.fract() == 0.0), finer };
+    match state.again() {
         None => Step::Done(Done::Settled),
-        Some(_) if out_of_time => Step::Done(Done::OutOfTime),
-        Some((x, runtime_ns, why)) => measure(x, runtime_ns, why),
+        Some(_) if out_of_time || left_ns < visit_ns => Step::Done(Done::OutOfTime),
+        Some((x, round, why)) => measure(x, limits.first_ns, round, why),
     }
 }
 
-/// A depth halfway (by factor) between the measured depths around the load line, or around the overload.
-fn between(asked: &[f64], points: &[Point], limits: &Limits) -> Option<(f64, Why)> {
-    let line = load_line::find(points)?;
-    let whole = asked.iter().all(|x| x.fract() == 0.0);
-    let mut depths: Vec<f64> = points.iter().map(|point| point.x).filter(|x| *x > 0.0).collect();
-    depths.sort_by(f64::total_cmp);
-    let middle = |around: f64| {
-        let above = depths.iter().position(|&x| x >= around).filter(|&index| index > 0)?;
-        let (low, high) = (depths[above - 1], depths[above]);
-        let exact = (low * high).sqrt();
-        let x = if whole { exact.round() } else { exact };
-        let fine = high / low <= limits.finest || (whole && high - low <= 1.0);
-        (!fine && x > low && x < high).then_some(x)
-    };
-    // Were the curve still rising, the load line would be wherever the sweep ends.
-    let near_line = if line.still_rising { None } else { line.load_line.and_then(|line| middle(line.mean)) };
-    let near_overload = || middle(line.overload?.mean);
-    near_line.map(|x| (x, Why::LoadLine)).or_else(|| near_overload().map(|x| (x, Why::Overload)))
+/// A sweep whose first look is over.
+struct State<'a> {
+    points: &'a [Point],
+    limits: &'a Limits,
+    whole: bool,
+    /// Whether there is time to confirm depths that nobody asked for.
+    finer: bool,
 }
 
-/// Times the bound beyond which an interval says that something else happened while the depth was measured.
-const WILD: f64 = 5.0;
+impl State<'_> {
+    /// The next visit of the round under way, or the first of a new one; None if nothing is left to decide.
+    fn again(&self) -> Option<(f64, u32, Why)> {
+        let rounds = || self.points.iter().flat_map(|point| &point.visits).map(|visit| visit.round);
+        let under_way = rounds().max().unwrap_or(0);
+        let remaining = |round: u32| {
+            let mut depths = Glance::of(self.points, round).map_or(Vec::new(), |glance| glance.decide(self));
+            depths.retain(|(x, _)| !self.points.iter().any(|point| point.x == *x && self.had(point, round)));
+            // Up and down in turns.
+            let next = if round % 2 == 1 { depths.first() } else { depths.last() };
+            next.map(|&(x, why)| (x, round, why))
+        };
+        let in_this = Some(under_way).filter(|&round| round > 0).and_then(remaining);
+        in_this.or_else(|| if self.settled(under_way) { None } else { remaining(under_way + 1) })
+    }
 
-/// The point that is farthest beyond the bound (so many times it at least) and has time left, and how long it needs.
-fn uncertain(points: &[Point], limits: &Limits, least: f64) -> Option<(f64, u64)> {
-    let beyond = |point: &Point| {
-        // One sample knows nothing of its own error.
-        let width = if point.samples.len() < 2 { f64::INFINITY } else { relative_half_width(&point.iops) };
-        width / limits.bound
-    };
-    let open = points.iter().filter(|point| point.job.runtime_ns < limits.point_cap_ns && beyond(point) > least);
-    let worst = open.max_by(|a, b| beyond(a).total_cmp(&beyond(b)))?;
-    let had_ns = worst.job.runtime_ns.max(1);
-    // An interval narrows with the square root of time; no step more than doubles what a point has had, since the width
-    // is itself an estimate.
-    let needs_ns = had_ns as f64 * (beyond(worst).powi(2) - 1.0).clamp(0.2, 1.0);
-    let runtime_ns = (needs_ns as u64).max(limits.first_ns / 2).min(limits.point_cap_ns - worst.job.runtime_ns);
-    Some((worst.x, runtime_ns))
+    /// Whether a point has had its visit of this round, or all the time that it may have.
+    fn had(&self, point: &Point, round: u32) -> bool {
+        point.visits.iter().any(|visit| visit.round == round) || point.job.runtime_ns >= self.limits.point_cap_ns
+    }
+
+    /// Whether the depths that decide are known as well as asked, and no depth between them is missing.
+    fn settled(&self, rounds: u32) -> bool {
+        let Some(glance) = Glance::of(self.points, rounds + 1) else { return true };
+        if rounds < FEWEST_ROUNDS || glance.decide(self).iter().any(|(_, why)| *why != Why::Again) {
+            return false;
+        }
+        let points: Vec<&Point> = self.points.iter().collect();
+        let Some(effects) = Effects::of(&looks(&points)) else { return false };
+        let half = t_quantile(0.975, effects.freedom);
+        effects.standard_errors().iter().all(|error| half * error <= self.limits.bound)
+    }
+}
+
+/// The curve as it is known before a round.
+struct Glance {
+    x: Vec<f64>,
+    /// The logarithm of the throughput of each depth.
+    ln_y: Vec<f64>,
+    /// Its standard error, roughly.
+    errors: Vec<f64>,
+}
+
+impl Glance {
+    /// The curve from the visits before `round`; None with fewer than three depths.
+    fn of(points: &[Point], round: u32) -> Option<Glance> {
+        let mut known: Vec<&Point> = points
+            .iter()
+            .filter(|point| point.x > 0.0 && point.visits.iter().any(|visit| visit.round < round))
+            .collect();
+        known.sort_by(|a, b| a.x.total_cmp(&b.x));
+        let looks: Vec<Look> = looks(&known).into_iter().filter(|look| look.round < round).collect();
+        let (mut x, mut ln_y, mut counts, mut away) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (depth, point) in known.iter().enumerate() {
+            let of_depth = || looks.iter().filter(move |look| look.depth == depth);
+            // The first look counts only where there is no other.
+            let confirmed = of_depth().any(|look| look.round > 0);
+            let mut levels: Vec<f64> =
+                of_depth().filter(|look| !confirmed || look.round > 0).map(|look| look.ln).collect();
+            if levels.is_empty() {
+                continue;
+            }
+            levels.sort_by(f64::total_cmp);
+            let level = sorted_quantile(&levels, 0.5);
+            x.push(point.x);
+            ln_y.push(level);
+            counts.push(levels.len() as f64);
+            away.extend(levels.iter().filter(|_| levels.len() > 2).map(|other| (other - level).abs()));
+        }
+        away.sort_by(f64::total_cmp);
+        let error = if away.is_empty() { EXPECTED_ERROR } else { (1.5 * sorted_quantile(&away, 0.5)).max(1e-3) };
+        let errors = counts.iter().map(|count| error / count.sqrt()).collect();
+        (x.len() >= 3).then_some(Glance { x, ln_y, errors })
+    }
+
+    /// The depths that decide, ascending, and why each of them is measured.
+    fn decide(&self, state: &State) -> Vec<(f64, Why)> {
+        let weights: Vec<f64> = self.errors.iter().map(|error| error.powi(-2)).collect();
+        let fit = unimodal(&self.ln_y, &weights);
+        let height = fit.iter().copied().fold(f64::MIN, f64::max);
+        let (first, last) =
+            (fit.iter().position(|y| *y == height).unwrap_or(0), fit.iter().rposition(|y| *y == height).unwrap_or(0));
+        let deepest = self.x.len() - 1;
+        let mut chosen: Vec<usize> = Vec::new();
+        let mut choose = |depth: usize| {
+            if !chosen.contains(&depth) && chosen.len() < LONGEST_ROUND {
+                chosen.push(depth);
+            }
+        };
+        // The first depth of the fit at the level of the load line, and the one before it.
+        let line = height + LOAD_LINE_FRACTION.ln();
+        let reached = fit.iter().position(|y| *y >= line).unwrap_or(deepest);
+        choose(reached);
+        choose(reached.saturating_sub(1));
+        choose(first);
+        let over = height + OVERLOAD_FRACTION.ln();
+        let fallen = (last + 1..=deepest).find(|&depth| fit[depth] <= over);
+        if let Some(fallen) = fallen {
+            choose(fallen);
+            choose(fallen - 1);
+        }
+        choose(deepest);
+        choose(last);
+        choose(reached.saturating_sub(2));
+        // Depths that may lie on either side of the level, those next to the load line first.
+        let unsure = |depth: usize, level: f64| (self.ln_y[depth] - level).abs() <= UNSURE * self.errors[depth];
+        (reached + 1..first).filter(|&depth| unsure(depth, line)).for_each(&mut choose);
+        (0..reached).rev().filter(|&depth| unsure(depth, line)).for_each(&mut choose);
+        // Those at the height of the plateau: together they tell it better than one.
+        (0..=deepest).filter(|&depth| fit[depth] >= height - 0.01).for_each(&mut choose);
+        let mut out: Vec<(f64, Why)> = chosen.iter().map(|&depth| (self.x[depth], Why::Again)).collect();
+        // Were the curve still rising at its end, the load line would be wherever the sweep ends.
+        let rising = reached == deepest && first == deepest && deepest > 0;
+        let between = |above: usize| state.between(*self.x.get(above.checked_sub(1)?)?, self.x[above]);
+        out.extend(between(reached).filter(|_| !rising).map(|x| (x, Why::LoadLine)));
+        out.extend(fallen.and_then(between).map(|x| (x, Why::Overload)));
+        // A curve that falls off on a side of its top may have its true top in between.
+        let falls_off = |depth: usize| fit[depth] < height - PEAKED;
+        let left = Some(first).filter(|_| first > 0 && !rising && falls_off(first - 1));
+        let right = Some(last + 1).filter(|&next| next <= deepest && falls_off(next));
+        // Two depths of one height may have it between them.
+        let both = Some(last).filter(|_| last == first + 1 && left.is_some() && right.is_some());
+        out.extend([left, right, both].into_iter().flatten().filter_map(between).map(|x| (x, Why::Plateau)));
+        out.sort_by(|a, b| a.0.total_cmp(&b.0));
+        out.dedup_by(|a, b| a.0 == b.0);
+        out
+    }
+}
+
+impl State<'_> {
+    /// A depth halfway (by factor) between two; None if they are as close as they may be.
+    fn between(&self, low: f64, high: f64) -> Option<f64> {
+        let exact = (low * high).sqrt();
+        let x = if self.whole { exact.round() } else { exact };
+        let fine = high / low <= self.limits.finest || (self.whole && high - low <= 1.0);
+        (self.finer && !fine && x > low && x < high).then_some(x)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Interval, JobResult};
+    use crate::load_line;
+    use crate::schema::{Answer, Interval, JobResult};
     use crate::stats::test_noise::Noise;
 
     const MS: u64 = 1_000_000;
@@ -158,7 +300,7 @@ mod tests {
         loop {
             let step = next(asked, &points, spent, limits);
             steps.push(step);
-            let Step::Measure { x, runtime_ns, .. } = step else { return (points, steps, spent) };
+            let Step::Measure { x, runtime_ns, round, .. } = step else { return (points, steps, spent) };
             assert!(runtime_ns > 0 && steps.len() < 1000, "{steps:?}");
             let mut job = JobResult { runtime_ns, interval_ns: 20 * MS, ..JobResult::default() };
             for index in 0..runtime_ns / (20 * MS) {
@@ -167,7 +309,8 @@ mod tests {
                 interval.ops.read = (curve(x) * 0.02 * (1.0 + noise * random.normal())).max(0.0) as u64;
                 job.intervals.push(interval);
             }
-            let point = Point::of(x, job);
+            let mut point = Point::of(x, job);
+            point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (spent, round));
             match points.iter_mut().find(|known| known.x == x) {
                 Some(known) => known.extend(point),
                 None => points.push(point),
@@ -182,17 +325,36 @@ mod tests {
 
     const ASKED: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
+    /// The depths of each round, in the order of their visits.
+    fn rounds(steps: &[Step]) -> Vec<Vec<f64>> {
+        let mut out: Vec<Vec<f64>> = Vec::new();
+        for step in steps {
+            if let Step::Measure { x, round, .. } = *step {
+                out.resize((round as usize + 1).max(out.len()), Vec::new());
+                out[round as usize].push(x);
+            }
+        }
+        out
+    }
+
     #[test]
-    fn asked_depths_come_first_then_the_knee_is_cut_finer() {
+    fn asked_depths_come_first_then_rounds_up_and_down_over_those_that_decide() {
         let limits = Limits::within(60_000 * MS, ASKED.len());
         let (points, steps, spent) = sweep(&ASKED, &limits, 0.01, hard_knee);
-        let xs: Vec<f64> = points.iter().map(|point| point.x).collect();
-        assert_eq!(xs[..8], ASKED);
-        assert!(xs[8..].iter().all(|x| (16.0..32.0).contains(x) && x.fract() == 0.0), "{xs:?}");
+        let rounds = rounds(&steps);
+        assert_eq!(rounds[0], ASKED);
+        assert!(rounds.len() > FEWEST_ROUNDS as usize, "{rounds:?}");
+        for (number, round) in rounds.iter().enumerate().skip(1) {
+            assert!(round.is_sorted() || number % 2 == 0, "{number}: {round:?}");
+            assert!(round.is_sorted_by(|a, b| a >= b) || number % 2 == 1, "{number}: {round:?}");
+            assert!(round.contains(&128.0) && !round.contains(&1.0), "{number}: {round:?}");
+        }
+        assert!(rounds.iter().flatten().any(|x| (17.0..32.0).contains(x)), "the knee is cut finer: {rounds:?}");
         assert_eq!(steps.last(), Some(&Step::Done(Done::Settled)));
         assert!(spent < limits.curve_cap_ns);
-        let line = load_line::find(&points).unwrap().load_line.unwrap();
-        assert!((line.low..=line.high).contains(&24.25) && line.high / line.low <= 1.25, "{line:?}");
+        let line = load_line::find(&points).unwrap();
+        let Answer::At(line) = line.answer() else { panic!("{line:?}") };
+        assert!((line.low..=line.high).contains(&25.0) && line.high / line.low <= 1.3, "{line:?}");
     }
 
     #[test]
@@ -202,25 +364,24 @@ mod tests {
         let (points, steps, _) = sweep(&ASKED, &limits, 0.01, falling);
         assert!(steps.iter().any(|step| matches!(step, Step::Measure { why: Why::Overload, .. })));
         let overload = load_line::find(&points).unwrap().overload.unwrap();
-        assert!((overload.low..=overload.high).contains(&55.4) && overload.high / overload.low < 1.4, "{overload:?}");
+        assert!((overload.low..=overload.high).contains(&56.0) && overload.high / overload.low < 1.6, "{overload:?}");
     }
 
     #[test]
-    fn uncertain_points_get_time_up_to_the_cap() {
-        let limits = Limits::within(200_000 * MS, ASKED.len());
-        let (points, steps, _) = sweep(&ASKED, &limits, 0.05, hard_knee);
+    fn noise_that_no_time_averages_out_ends_at_the_cap() {
+        let limits = Limits { point_cap_ns: 4_000 * MS, ..Limits::within(600_000 * MS, ASKED.len()) };
+        let (points, steps, spent) = sweep(&ASKED, &limits, 1.0, |_| 1e5);
         assert_eq!(steps.last(), Some(&Step::Done(Done::Settled)));
-        for point in &points {
-            assert!(
-                relative_half_width(&point.iops) <= limits.bound || point.job.runtime_ns >= limits.point_cap_ns,
-                "depth {}",
-                point.x
-            );
-        }
-        // Noise that no time averages out ends at the cap.
-        let (points, steps, _) = sweep(&ASKED, &limits, 1.0, |_| 1e5);
-        assert!(matches!(steps.last(), Some(Step::Done(_))));
-        assert!(points.iter().all(|point| point.job.runtime_ns <= limits.point_cap_ns));
+        assert!(points.iter().all(|point| point.job.runtime_ns < limits.point_cap_ns + limits.first_ns));
+        assert!(spent < limits.curve_cap_ns);
+    }
+
+    #[test]
+    fn a_list_is_confirmed_and_not_refined() {
+        let limits = Limits { finest: f64::INFINITY, ..Limits::within(60_000 * MS, ASKED.len()) };
+        let (points, steps, _) = sweep(&ASKED, &limits, 0.01, hard_knee);
+        assert_eq!(points.len(), ASKED.len());
+        assert!(rounds(&steps).len() > FEWEST_ROUNDS as usize);
     }
 
     #[test]

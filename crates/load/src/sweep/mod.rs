@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use job::job::Plan;
-use measure::load_line;
 use measure::refine::{self, Limits, Step, Why};
 use measure::schema::{Curve, Ended, Estimate, JobError, JobResult, Point, Provenance, SweepResult};
 use measure::verdict::{self, Verdict};
@@ -46,11 +45,11 @@ const CEILING_NS: u64 = 1_000_000_000;
 pub struct Effort {
     /// Which depths.
     pub depths: Depths,
-    /// Half-width of a point's 95 % confidence interval, relative to its mean, that is aimed at: 0.02.
+    /// Half of the 95 % confidence interval, relative to the mean, at which the depths that decide are known well enough.
     pub bound: f64,
-    /// How long a point is measured at first.
+    /// How long a visit to a depth measures.
     pub first: Duration,
-    /// How long a point is measured at the most, all visits together.
+    /// How long a depth is measured at the most, all visits together.
     pub point_cap: Duration,
     /// How long everything takes, layout included. What is under way is finished.
     pub total: Duration,
@@ -60,8 +59,8 @@ impl Default for Effort {
     fn default() -> Effort {
         Effort {
             depths: Depths::default(),
-            bound: 0.02,
-            first: Duration::from_millis(800),
+            bound: 0.005,
+            first: Duration::from_millis(400),
             point_cap: Duration::from_secs(4),
             total: Duration::from_secs(40),
         }
@@ -301,17 +300,20 @@ fn curves(
             let (label, curve) = (engines[index].as_str(), &mut curves[index]);
             let spent = spent_ns.entry(label).or_default();
             let counted = reserve(&asked, &curve.points, *spent, &limits);
-            let Step::Measure { x, runtime_ns, why } = refine::next(&asked, &curve.points, counted, &limits) else {
+            let Step::Measure { x, runtime_ns, round, why } = refine::next(&asked, &curve.points, counted, &limits)
+            else {
                 return false;
             };
-            let began = Instant::now();
+            let (began, at_ns) = (Instant::now(), *spent);
             let measured = measure(label, x as u32, why, runtime_ns);
             *spent += nanos(began.elapsed());
             match measured {
                 // Cut short, it is no point; nor does it mean that the depth cannot be run.
                 Ok(_) | Err(_) if stop.load(Ordering::Relaxed) => false,
                 Ok(job) => {
-                    enter(curve, Point::of(x, job));
+                    let mut point = Point::of(x, job);
+                    point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (at_ns, round));
+                    enter(curve, point);
                     true
                 }
                 Err(error) if curve.points.is_empty() || error.kind == ErrorKind::Internal => {
@@ -332,7 +334,7 @@ fn curves(
         for point in &mut curve.points {
             point.job.verdicts = verdict::for_job(&point.job);
         }
-        curve.line = load_line::find(&curve.points);
+        curve.conclude();
     }
     curves.retain(|curve| !curve.points.is_empty());
     Ok((curves, verdicts))
@@ -449,7 +451,7 @@ mod tests {
     fn every_asked_depth_is_visited_however_long_the_first_one_took() {
         let asked = [1.0, 2.0, 8.0];
         let cap_ns = asked.len() as u64 * LEAST_NS;
-        let limits = Limits { first_ns: 800_000_000, ..Limits::within(cap_ns, asked.len()) };
+        let limits = Limits { first_ns: 400_000_000, ..Limits::within(cap_ns, asked.len()) };
         let (mut points, mut spent_ns) = (Vec::new(), 0);
         while let Step::Measure { x, runtime_ns, .. } =
             refine::next(&asked, &points, reserve(&asked, &points, spent_ns, &limits), &limits)

@@ -1,0 +1,348 @@
+//! What a depth gives, from visits at several times: the effect of the depth apart from the effect of the moment.
+//!
+//! A sweep explores (every depth once, round 0), then confirms: in each round it visits the depths that decide, one
+//! after the other. Rounds are the blocks of a randomised block design (Fisher, "The Design of Experiments", 1935): the
+//! logarithm of a visit's throughput is the effect of its depth, plus the effect of its round, plus an error,
+//!
+//! ```text
+//! ln y = depth + round + error
+//! ```
+//!
+//! fitted by least squares. A machine that is slower for a while slows a whole round, and does not change the
+//! differences between depths, on which load line and overload rest. The error is that of whole visits, so it holds
+//! the noise within a visit, its autocorrelation, and the difference between one visit and the next.
+//!
+//! The first look chose the depths, so it does not count for those that were confirmed: the luckiest of eleven single
+//! looks is not the plateau (the winner's curse).
+
+use crate::schema::Point;
+use crate::stats::{mean, variance};
+
+/// One visit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Look {
+    /// The index of the depth.
+    pub depth: usize,
+    /// The round; 0 is the exploration.
+    pub round: u32,
+    /// The logarithm of its mean throughput.
+    pub ln: f64,
+}
+
+/// The visits to all points, in the order of the points. A point without recorded visits counts as visited once.
+pub(crate) fn looks(points: &[&Point]) -> Vec<Look> {
+    let mut out = Vec::new();
+    for (depth, point) in points.iter().enumerate() {
+        let mut rest = &point.samples[..];
+        let mut enter = |round: u32, samples: &[f64]| {
+            let level = mean(samples);
+            if level.is_finite() && level > 0.0 {
+                out.push(Look { depth, round, ln: level.ln() });
+            }
+        };
+        for visit in &point.visits {
+            let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
+            enter(visit.round, these);
+            rest = others;
+        }
+        if point.visits.is_empty() {
+            enter(0, rest);
+        }
+    }
+    out
+}
+
+/// Depths and rounds apart, of the visits of round 1 and later.
+#[derive(Clone, Debug)]
+pub(crate) struct Effects {
+    /// Indices of the depths that were confirmed, ascending.
+    pub confirmed: Vec<usize>,
+    /// The logarithm of the throughput of each of them, in the mean of all rounds.
+    pub depths: Vec<f64>,
+    /// The Cholesky factor of the covariance of `depths` for errors of unit variance, by rows.
+    pub factor: Vec<Vec<f64>>,
+    /// The effect of each round, the exploration first, and how many visits it rests on. Those of rounds 1 and later
+    /// have mean 0.
+    pub rounds: Vec<(f64, usize)>,
+    /// The standard deviation of the error of a visit.
+    pub error: f64,
+    /// Its degrees of freedom, at least 1.
+    pub freedom: f64,
+    /// Visits that lie so far from the others that they belong to another state of the machine: the index of the depth,
+    /// and how far the visit lies from it. They count for no effect.
+    pub set_aside: Vec<(usize, f64)>,
+    /// How many visits each depth had in the rounds, by its index: kept, and set aside.
+    pub visited: Vec<(u32, u32)>,
+}
+
+impl Effects {
+    /// The effects; None with fewer than two rounds, without a degree of freedom, or where visits that agree do not
+    /// connect the depths.
+    pub fn of(looks: &[Look]) -> Option<Effects> {
+        let later: Vec<Look> = looks.iter().copied().filter(|look| look.round > 0).collect();
+        let typical = Design::of(&later).typical()?;
+        let (kept, odd): (Vec<(Look, bool)>, _) = later.into_iter().zip(typical).partition(|(_, typical)| *typical);
+        let kept: Vec<Look> = kept.into_iter().map(|(look, _)| look).collect();
+        let design = Design::of(&kept);
+        let parameters = design.parameters();
+        if design.rounds.len() < 2 || kept.len() <= parameters {
+            return None;
+        }
+        let Fit { solution, residuals, inverse } = design.fit(&vec![1.0; kept.len()])?;
+        let freedom = (kept.len() - parameters) as f64;
+        let error = (residuals.iter().map(|error| error * error).sum::<f64>() / freedom).sqrt();
+        let Design { depths: confirmed, rounds: numbers, .. } = design;
+        let (depths, free) = solution.split_at(confirmed.len());
+        let away = |look: &Look| Some(look.ln - depths[confirmed.binary_search(&look.depth).ok()?]);
+        let first: Vec<f64> = looks.iter().filter(|look| look.round == 0).filter_map(away).collect();
+        let mut rounds = vec![(mean(&first), first.len())];
+        let last = -free.iter().sum::<f64>();
+        rounds.extend(
+            free.iter()
+                .chain([&last])
+                .zip(&numbers)
+                .map(|(&effect, number)| (effect, kept.iter().filter(|look| look.round == *number).count())),
+        );
+        let covariance: Vec<Vec<f64>> =
+            inverse[..confirmed.len()].iter().map(|row| row[..confirmed.len()].to_vec()).collect();
+        Some(Effects {
+            factor: cholesky(&covariance)?,
+            rounds,
+            error,
+            freedom,
+            set_aside: odd.iter().filter_map(|(look, _)| Some((look.depth, away(look)?))).collect(),
+            visited: visited(looks, &odd),
+            depths: depths.to_vec(),
+            confirmed,
+        })
+    }
+
+    /// Part of the visits that were set aside.
+    pub fn odd_part(&self) -> f64 {
+        let odd: u32 = self.visited.iter().map(|(_, odd)| odd).sum();
+        let all: u32 = self.visited.iter().map(|(kept, odd)| kept + odd).sum();
+        f64::from(odd) / f64::from(all.max(1))
+    }
+
+    /// The probability that the visits to a depth that were set aside saw the usual machine, and those that were kept the
+    /// other one: by Bayes' rule, if each visit sees the other one with probability [`Effects::odd_part`]. A depth that was
+    /// only explored had one visit.
+    pub fn mistaken(&self, depth: usize) -> f64 {
+        let odd_part = self.odd_part().min(0.5);
+        let (kept, odd) = match self.visited.get(depth) {
+            Some(&(kept, odd)) if kept + odd > 0 => (kept, odd),
+            _ => (1, 0),
+        };
+        let odds = (odd_part / (1.0 - odd_part)).powi(kept as i32 - odd as i32);
+        odds / (1.0 + odds)
+    }
+
+    /// The standard deviation of a single look at a depth that was not confirmed: the error of a visit and the spread of
+    /// the rounds.
+    pub fn single_error(&self) -> f64 {
+        let rounds: Vec<f64> = self.rounds.iter().map(|(effect, _)| *effect).collect();
+        (self.error.powi(2) + variance(&rounds)).sqrt()
+    }
+
+    /// The standard error of each confirmed depth.
+    pub fn standard_errors(&self) -> Vec<f64> {
+        self.factor.iter().map(|row| self.error * row.iter().map(|x| x * x).sum::<f64>().sqrt()).collect()
+    }
+}
+
+/// Robust standard deviations beyond which a visit belongs to another state of the machine: of normal errors, one in
+/// 150,000.
+const ANOTHER_STATE: f64 = 4.5;
+/// How often the fit of least absolute deviations is reweighted: it moves by less than 0.1 % after that.
+const REWEIGHTED: usize = 12;
+/// A robust deviation below this (a logarithm) sets nothing aside: quiet machines have visits that differ by this much.
+const LEAST_DEVIATION: f64 = 0.003;
+
+/// How many visits each depth had in the rounds: kept, and set aside.
+fn visited(looks: &[Look], odd: &[(Look, bool)]) -> Vec<(u32, u32)> {
+    let mut visited = vec![(0, 0); looks.iter().map(|look| look.depth + 1).max().unwrap_or(0)];
+    looks.iter().filter(|look| look.round > 0).for_each(|look| visited[look.depth].0 += 1);
+    for (look, _) in odd {
+        visited[look.depth].0 -= 1;
+        visited[look.depth].1 += 1;
+    }
+    visited
+}
+
+/// The linear model of some visits.
+struct Design {
+    /// Indices of the depths, ascending.
+    depths: Vec<usize>,
+    /// Numbers of the rounds, ascending.
+    rounds: Vec<u32>,
+    /// For each visit what its depth and round count. The last round's effect is minus the sum of the others.
+    rows: Vec<Vec<f64>>,
+    levels: Vec<f64>,
+}
+
+/// A weighted least-squares fit.
+struct Fit {
+    solution: Vec<f64>,
+    residuals: Vec<f64>,
+    /// The inverse of the normal equations' matrix.
+    inverse: Vec<Vec<f64>>,
+}
+
+impl Design {
+    fn of(looks: &[Look]) -> Design {
+        let mut depths: Vec<usize> = looks.iter().map(|look| look.depth).collect();
+        depths.sort_unstable();
+        depths.dedup();
+        let mut rounds: Vec<u32> = looks.iter().map(|look| look.round).collect();
+        rounds.sort_unstable();
+        rounds.dedup();
+        let row = |look: &Look| {
+            let mut row: Vec<f64> = depths.iter().map(|depth| f64::from(u8::from(*depth == look.depth))).collect();
+            let last = rounds.last() == Some(&look.round);
+            let others = &rounds[..rounds.len() - 1];
+            row.extend(others.iter().map(|round| if last { -1.0 } else { f64::from(u8::from(*round == look.round)) }));
+            row
+        };
+        let rows = looks.iter().map(row).collect();
+        Design { depths, rounds, rows, levels: looks.iter().map(|look| look.ln).collect() }
+    }
+
+    fn parameters(&self) -> usize {
+        (self.depths.len() + self.rounds.len()).saturating_sub(1)
+    }
+
+    /// Which visits belong to the usual state of the machine: those near the fit of least absolute deviations (by
+    /// reweighting: Schlossmacher, 1973), in units of the median absolute deviation (Hampel, 1974). None where the
+    /// visits do not determine a fit.
+    fn typical(&self) -> Option<Vec<bool>> {
+        let mut weights = vec![1.0; self.levels.len()];
+        let mut residuals = Vec::new();
+        for _ in 0..REWEIGHTED {
+            residuals = self.fit(&weights)?.residuals;
+            weights = residuals.iter().map(|error| error.abs().max(1e-4).recip()).collect();
+        }
+        // The fit goes through as many visits as it has parameters: those say nothing of the deviation.
+        let mut away: Vec<f64> = residuals.iter().map(|error| error.abs()).collect();
+        away.sort_by(f64::total_cmp);
+        let rest = &away[self.parameters().min(away.len() - 1)..];
+        let deviation = (1.4826 * rest[rest.len() / 2]).max(LEAST_DEVIATION);
+        Some(residuals.iter().map(|error| error.abs() <= ANOTHER_STATE * deviation).collect())
+    }
+
+    /// The closest effects; None where the visits do not determine them.
+    fn fit(&self, weights: &[f64]) -> Option<Fit> {
+        let p = self.parameters();
+        if p == 0 {
+            return None;
+        }
+        let mut normal = vec![vec![0.0; p]; p];
+        let mut right = vec![0.0; p];
+        for ((row, level), weight) in self.rows.iter().zip(&self.levels).zip(weights) {
+            for i in (0..p).filter(|&i| row[i] != 0.0) {
+                right[i] += weight * row[i] * level;
+                for j in 0..p {
+                    normal[i][j] += weight * row[i] * row[j];
+                }
+            }
+        }
+        let inverse = inverse(&cholesky(&normal)?);
+        let times = |row: &Vec<f64>, vector: &[f64]| row.iter().zip(vector).map(|(a, b)| a * b).sum::<f64>();
+        let solution: Vec<f64> = inverse.iter().map(|row| times(row, &right)).collect();
+        let residuals = self.rows.iter().zip(&self.levels).map(|(row, level)| level - times(row, &solution)).collect();
+        Some(Fit { solution, residuals, inverse })
+    }
+}
+
+/// The lower triangular factor of a symmetric positive definite matrix; None if it is not one.
+fn cholesky(matrix: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
+    let n = matrix.len();
+    let mut factor = vec![vec![0.0; n]; n];
+    for i in 0..n {
+        for j in 0..=i {
+            let known: f64 = (0..j).map(|k| factor[i][k] * factor[j][k]).sum();
+            let rest = matrix[i][j] - known;
+            if i == j {
+                // Relative to the diagonal: rounding leaves this much of an exact zero.
+                if rest <= matrix[i][i] * 1e-10 {
+                    return None;
+                }
+                factor[i][i] = rest.sqrt();
+            } else {
+                factor[i][j] = rest / factor[j][j];
+            }
+        }
+    }
+    Some(factor)
+}
+
+/// The inverse of the matrix whose lower triangular factor is given.
+fn inverse(factor: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let n = factor.len();
+    let mut out = vec![vec![0.0; n]; n];
+    for column in 0..n {
+        let mut x = vec![0.0; n];
+        for i in 0..n {
+            let known: f64 = (0..i).map(|k| factor[i][k] * x[k]).sum();
+            x[i] = (f64::from(u8::from(i == column)) - known) / factor[i][i];
+        }
+        for i in (0..n).rev() {
+            let known: f64 = (i + 1..n).map(|k| factor[k][i] * x[k]).sum();
+            x[i] = (x[i] - known) / factor[i][i];
+        }
+        for (row, value) in out.iter_mut().zip(x) {
+            row[column] = value;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(depth: usize, round: u32, ln: f64) -> Look {
+        Look { depth, round, ln }
+    }
+
+    #[test]
+    fn a_slow_round_does_not_change_the_depths() {
+        let mut looks = vec![look(0, 0, 9.0), look(1, 0, 9.0), look(7, 0, 1.0)];
+        for (round, effect) in [(1, 0.0), (2, -0.3), (3, 0.3)] {
+            looks.push(look(0, round, 1.0 + effect));
+            looks.push(look(1, round, 2.0 + effect));
+        }
+        looks.push(look(4, 2, 2.7));
+        let found = Effects::of(&looks).unwrap();
+        assert_eq!(found.confirmed, [0, 1, 4]);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(near(found.depths[0], 1.0) && near(found.depths[1], 2.0) && near(found.depths[2], 3.0), "{found:?}");
+        assert!(
+            near(found.rounds[1].0, 0.0) && near(found.rounds[2].0, -0.3) && near(found.rounds[3].0, 0.3),
+            "{found:?}"
+        );
+        assert!(found.error < 1e-9 && found.freedom == 2.0, "{found:?}");
+        assert_eq!(found.rounds.iter().map(|round| round.1).collect::<Vec<_>>(), [2, 2, 3, 2]);
+    }
+
+    #[test]
+    fn standard_errors_shrink_with_the_root_of_the_visits() {
+        let noise = |i: u32| if i.is_multiple_of(2) { 0.01 } else { -0.01 };
+        let of = |rounds: u32| {
+            let looks: Vec<Look> = (1..=rounds)
+                .flat_map(|round| {
+                    (0..4).map(move |depth| look(depth as usize, round, noise(round * 7 + depth * 3 + round / 2)))
+                })
+                .collect();
+            let found = Effects::of(&looks).unwrap();
+            found.standard_errors()[0] / found.error
+        };
+        assert!((of(4) / of(16) - 2.0).abs() < 1e-6, "{} {}", of(4), of(16));
+    }
+
+    #[test]
+    fn too_few_visits_have_no_effects() {
+        assert!(Effects::of(&[]).is_none());
+        assert!(Effects::of(&[look(0, 1, 1.0), look(1, 1, 1.0)]).is_none(), "one round");
+        assert!(Effects::of(&[look(0, 1, 1.0), look(0, 2, 1.0)]).is_none(), "nothing left for the error");
+    }
+}

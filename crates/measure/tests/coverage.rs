@@ -1,0 +1,394 @@
+//! The promise of a sweep, on synthetic truth: 95 % intervals that hold the true plateau and the true load line, or the
+//! sweep says that it cannot tell.
+//!
+//! Every sweep runs through the code that ships (`refine::next`, `load_line::find`) on a machine with a known curve and
+//! a disturbance that goes on while the sweep moves from depth to depth. Seeds are fixed.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use measure::load_line::{self, LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
+use measure::refine::{self, Limits, Step};
+use measure::schema::{Interval, JobResult, LoadLine, Point};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
+const MS: u64 = 1_000_000;
+/// The length of a sample, as in a real sweep.
+const SAMPLE_NS: u64 = 50 * MS;
+/// Ramp and start of a run, which are not measured.
+const OVERHEAD_NS: u64 = 300 * MS;
+/// A sweep of 40 s less 3 s of layout and 2 s for the ceiling.
+const CURVE_NS: u64 = 35_000 * MS;
+const DEPTHS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+
+struct Random(Xoshiro256PlusPlus);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// Box and Muller, 1958.
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * self.uniform().ln()
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.uniform()
+    }
+}
+
+/// What disturbs the machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// Independent samples, 1 %.
+    Quiet,
+    /// Independent samples, 6 %.
+    White,
+    /// A first-order autoregressive process of 3 % with a correlation time of half a second.
+    Autoregressive,
+    /// The same with a correlation time of three seconds: whole visits move together.
+    Slow,
+    /// Throughput rises or falls by up to a fifth from start to end.
+    Drift,
+    /// Short dips to between 40 and 80 %, every two seconds or so.
+    Bursts,
+    /// Two states, each lasting seconds; the lower one has 60 to 90 %.
+    TwoStates,
+    /// A neighbour that comes once or twice, for three to ten seconds, and takes 15 to 50 % while it is there.
+    Neighbour,
+    /// The same neighbour, who takes of the most that the machine can do: shallow depths do not notice.
+    Cap,
+    /// Samples with Student's t of two degrees of freedom.
+    HeavyTails,
+    /// Every visit is off by 2 %, and one in twenty gives up to half as much again: the lucky second.
+    LuckyVisits,
+}
+
+/// The throughput over depth of a machine that nothing disturbs.
+#[derive(Clone, Copy, Debug)]
+struct Machine {
+    top: f64,
+    /// Depth at which the asymptotes meet.
+    knee: f64,
+    /// How sharp the knee is.
+    sharp: f64,
+    /// Beyond this depth every doubling loses so much.
+    falls: Option<(f64, f64)>,
+}
+
+impl Machine {
+    fn any(random: &mut Random) -> Machine {
+        let knee = random.between(1.5f64.ln(), 300f64.ln()).exp();
+        let sharp = [2.0, 4.0, 40.0][(random.uniform() * 3.0) as usize];
+        let falls = (random.uniform() < 0.5).then(|| (knee * random.between(3.0, 8.0), random.between(0.05, 0.25)));
+        Machine { top: random.between(1e6, 1e9), knee, sharp, falls: falls.filter(|(from, _)| *from < 600.0) }
+    }
+
+    fn throughput(&self, depth: f64) -> f64 {
+        let rise = self.top * (1.0 + (self.knee / depth).powf(self.sharp)).powf(-1.0 / self.sharp);
+        match self.falls {
+            Some((from, loss)) => rise * (1.0 - loss).powf((depth / from).log2().max(0.0)),
+            None => rise,
+        }
+    }
+
+    /// Over whole depths 1..=1024.
+    fn truth(&self) -> Truth {
+        let depths = || (1..=1024).map(f64::from);
+        let top = depths().max_by(|a, b| self.throughput(*a).total_cmp(&self.throughput(*b))).expect("1024 depths");
+        let plateau = self.throughput(top);
+        let load_line = depths().find(|&depth| self.throughput(depth) >= LOAD_LINE_FRACTION * plateau);
+        let overload = depths().find(|&depth| depth > top && self.throughput(depth) <= OVERLOAD_FRACTION * plateau);
+        Truth { plateau, load_line: load_line.expect("the plateau itself"), overload }
+    }
+}
+
+/// What a sweep should find.
+struct Truth {
+    plateau: f64,
+    load_line: f64,
+    overload: Option<f64>,
+}
+
+/// The disturbance as a factor over time, one value a sample.
+fn disturbance(kind: Kind, random: &mut Random) -> Vec<f64> {
+    let steps = (2 * CURVE_NS / SAMPLE_NS) as usize;
+    let second = 1e9 / SAMPLE_NS as f64;
+    let autoregressive = |random: &mut Random, deviation: f64, seconds: f64| -> Vec<f64> {
+        let keep = (-1.0 / (seconds * second)).exp();
+        let mut value = random.normal();
+        (0..steps)
+            .map(|_| {
+                value = keep * value + (1.0 - keep * keep).sqrt() * random.normal();
+                (1.0 + deviation * value).max(0.05)
+            })
+            .collect()
+    };
+    // Alternates between 1 and lower levels.
+    let alternating = |random: &mut Random, above: f64, below: f64, level: (f64, f64), starts_below: bool| {
+        let mut out = Vec::with_capacity(steps);
+        let mut lower = starts_below;
+        while out.len() < steps {
+            let length = random.exponential(if lower { below } else { above }) * second;
+            let factor = if lower { random.between(level.0, level.1) } else { 1.0 };
+            out.extend(std::iter::repeat_n(factor, length.round() as usize));
+            lower = !lower;
+        }
+        out
+    };
+    match kind {
+        Kind::Autoregressive => autoregressive(random, 0.03, 0.5),
+        Kind::Slow => autoregressive(random, 0.03, 3.0),
+        Kind::Drift => {
+            let part = random.between(-0.2, 0.2);
+            let sweep = CURVE_NS as f64 / SAMPLE_NS as f64;
+            (0..steps).map(|step| 1.0 + part * (step as f64 / sweep - 0.5).min(0.5)).collect()
+        }
+        Kind::Bursts => alternating(random, 2.0, 0.2, (0.4, 0.8), false),
+        Kind::TwoStates => {
+            let level = random.between(0.6, 0.9);
+            let (above, below) = (random.between(2.0, 5.0), random.between(1.0, 4.0));
+            let starts_below = random.uniform() < below / (above + below);
+            alternating(random, above, below, (level, level), starts_below)
+        }
+        Kind::Neighbour | Kind::Cap => {
+            let mut out = vec![1.0; steps];
+            for _ in 0..1 + (random.uniform() * 2.0) as usize {
+                let from = (random.between(0.0, 32.0) * second) as usize;
+                let level = random.between(0.5, 0.85);
+                out.iter_mut().skip(from).take((random.between(3.0, 10.0) * second) as usize).for_each(|f| *f *= level);
+            }
+            out
+        }
+        Kind::Quiet | Kind::White | Kind::HeavyTails | Kind::LuckyVisits => vec![1.0; steps],
+    }
+}
+
+/// What one sweep found, and how long it took.
+fn sweep(kind: Kind, machine: &Machine, random: &mut Random) -> (LoadLine, u64) {
+    let disturbance = disturbance(kind, random);
+    let limits = limits();
+    let (mut points, mut spent_ns): (Vec<Point>, u64) = (Vec::new(), 0);
+    let mut steps = 0;
+    while let Some((x, runtime_ns, round)) = step(&points, spent_ns, &limits) {
+        steps += 1;
+        assert!(runtime_ns > 0 && steps < 300);
+        let at_ns = spent_ns;
+        spent_ns += OVERHEAD_NS;
+        let lucky = match kind {
+            Kind::LuckyVisits if random.uniform() < 0.05 => 1.0 + random.between(0.1, 0.5),
+            Kind::LuckyVisits => 1.0 + 0.02 * random.normal(),
+            _ => 1.0,
+        };
+        let mut job = JobResult { runtime_ns, interval_ns: SAMPLE_NS, ..JobResult::default() };
+        for index in 1..=runtime_ns / SAMPLE_NS {
+            let now = ((spent_ns + index * SAMPLE_NS) / SAMPLE_NS) as usize;
+            let sample = match kind {
+                Kind::White => 0.06 * random.normal(),
+                Kind::HeavyTails => 0.01 * random.normal() / random.exponential(1.0).sqrt(),
+                _ => 0.01 * random.normal(),
+            };
+            let level = disturbance[now.min(disturbance.len() - 1)];
+            let given = match kind {
+                Kind::Cap => machine.throughput(x).min(machine.top * level),
+                _ => machine.throughput(x) * level,
+            };
+            let factor = (1.0 + sample).clamp(0.02, 50.0) * lucky;
+            let end_ns = index * SAMPLE_NS;
+            let mut interval = Interval { end_ns, length_ns: SAMPLE_NS, ..Interval::default() };
+            interval.ops.read = (given * factor * SAMPLE_NS as f64 / 1e9) as u64;
+            job.intervals.push(interval);
+        }
+        spent_ns += runtime_ns;
+        enter(&mut points, x, job, at_ns, round);
+    }
+    assert!(spent_ns <= CURVE_NS + 1_000 * MS, "the sweep took {spent_ns} ns");
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    (load_line::find(&points).expect("eleven depths give an answer"), spent_ns)
+}
+/// Those of `plimsoll sweep`.
+fn limits() -> Limits {
+    Limits { bound: 0.005, first_ns: 400 * MS, point_cap_ns: 4_000 * MS, curve_cap_ns: CURVE_NS, finest: 1.2 }
+}
+
+fn step(points: &[Point], spent_ns: u64, limits: &Limits) -> Option<(f64, u64, u32)> {
+    match refine::next(&DEPTHS, points, spent_ns, limits) {
+        Step::Measure { x, runtime_ns, round, .. } => Some((x, runtime_ns, round)),
+        Step::Done(_) => None,
+    }
+}
+
+fn enter(points: &mut Vec<Point>, x: f64, job: JobResult, at_ns: u64, round: u32) {
+    let mut point = Point::of(x, job);
+    point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (at_ns, round));
+    match points.iter_mut().find(|known| known.x == x) {
+        Some(known) => known.extend(point),
+        None => points.push(point),
+    }
+}
+
+fn claimed(line: &LoadLine) -> Option<(f64, f64)> {
+    line.load_line.map(|line| (line.low, line.high))
+}
+
+/// What many sweeps of one kind came to.
+#[derive(Default)]
+struct Tally {
+    runs: u64,
+    cannot_tell: u64,
+    plateau: u64,
+    load_line: u64,
+    rising: u64,
+    /// Sweeps that name an overload, those of them whose interval holds the true one, and those that miss one.
+    overloads: u64,
+    overload: u64,
+    missed: u64,
+    /// Width of the plateau's interval as a part of the plateau, and of the load line's as a factor.
+    widths: Vec<(f64, f64)>,
+    spent_ns: u64,
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl Tally {
+    fn add(&mut self, line: &LoadLine, truth: &Truth, spent_ns: u64) {
+        self.runs += 1;
+        self.spent_ns += spent_ns;
+        let Some((low, high)) = claimed(line) else {
+            self.cannot_tell += 1;
+            return;
+        };
+        let p = &line.plateau_iops;
+        self.plateau +=
+            u64::from((p.low..=p.high).contains(&truth.plateau) || line.still_rising && truth.plateau >= p.low);
+        let at = truth.load_line;
+        self.load_line += u64::from((low..=high).contains(&at) || line.still_rising && at >= low);
+        if let Some(found) = line.overload {
+            self.overloads += 1;
+            self.overload += u64::from(truth.overload.is_some_and(|at| (found.low..=found.high).contains(&at)));
+        } else {
+            self.missed += u64::from(truth.overload.is_some());
+        }
+        self.rising += u64::from(line.still_rising);
+        self.widths.push(((p.high - p.low) / p.mean, high / low));
+    }
+
+    fn merge(&mut self, other: Tally) {
+        self.runs += other.runs;
+        self.cannot_tell += other.cannot_tell;
+        self.plateau += other.plateau;
+        self.load_line += other.load_line;
+        self.rising += other.rising;
+        self.overloads += other.overloads;
+        self.overload += other.overload;
+        self.missed += other.missed;
+        self.widths.extend(other.widths);
+        self.spent_ns += other.spent_ns;
+    }
+
+    fn percent(&self, count: u64) -> f64 {
+        100.0 * count as f64 / (self.runs - self.cannot_tell).max(1) as f64
+    }
+}
+
+fn tally(kind: Kind, runs: u64) -> Tally {
+    let next = AtomicU64::new(0);
+    let all = Mutex::new(Tally::default());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                let mut mine = Tally::default();
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= runs {
+                        break;
+                    }
+                    let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed * 1000 + kind as u64));
+                    let machine = Machine::any(&mut random);
+                    let (line, spent_ns) = sweep(kind, &machine, &mut random);
+                    mine.add(&line, &machine.truth(), spent_ns);
+                }
+                all.lock().unwrap().merge(mine);
+            });
+        }
+    });
+    all.into_inner().unwrap()
+}
+
+/// What is promised for a kind of disturbance, in percent.
+struct Promise {
+    kind: Kind,
+    /// Sweeps that may say that they cannot tell.
+    cannot_tell: f64,
+    /// Of the sweeps that name a line: intervals that hold the true plateau and load line.
+    covered: f64,
+    /// Named overloads whose interval holds the true one.
+    overload: f64,
+}
+
+const fn promise(kind: Kind, cannot_tell: f64, covered: f64, overload: f64) -> Promise {
+    Promise { kind, cannot_tell, covered, overload }
+}
+
+/// Where a disturbance lasts as long as a round, an overload may be that of the neighbour; a sweep cannot know.
+const PROMISES: [Promise; 11] = [
+    promise(Kind::Quiet, 1.0, 95.0, 95.0),
+    promise(Kind::White, 3.0, 95.0, 95.0),
+    promise(Kind::Autoregressive, 3.0, 95.0, 95.0),
+    promise(Kind::Slow, 3.0, 93.0, 93.0),
+    promise(Kind::Drift, 3.0, 95.0, 93.0),
+    promise(Kind::Bursts, 80.0, 93.0, 85.0),
+    promise(Kind::TwoStates, 85.0, 87.0, 80.0),
+    promise(Kind::Neighbour, 60.0, 93.0, 75.0),
+    promise(Kind::Cap, 70.0, 93.0, 75.0),
+    promise(Kind::HeavyTails, 3.0, 95.0, 93.0),
+    promise(Kind::LuckyVisits, 20.0, 95.0, 93.0),
+];
+
+/// 11 kinds of this many sweeps are 10,120.
+const RUNS: u64 = 920;
+/// The part of all sweeps of a kind that hold the truth or say that they cannot tell.
+const HONEST: f64 = 93.0;
+/// Median widths on a quiet machine when a sweep visited every depth at one time only, and so covered 80 %: of the plateau
+/// as a part of it, of the load line as a factor. They may grow by a quarter.
+const QUIET_BEFORE: (f64, f64) = (0.0103, 1.213);
+
+#[test]
+fn intervals_hold_the_truth_or_the_sweep_says_that_it_cannot_tell() {
+    let mut broken = Vec::new();
+    for Promise { kind, cannot_tell, covered, overload } in PROMISES {
+        let tally = tally(kind, RUNS);
+        let (plateau, line) = (tally.percent(tally.plateau), tally.percent(tally.load_line));
+        let silent = 100.0 * tally.cannot_tell as f64 / tally.runs as f64;
+        let over = 100.0 * tally.overload as f64 / tally.overloads.max(1) as f64;
+        let width = median(tally.widths.iter().map(|(plateau, _)| *plateau).collect());
+        let factor = median(tally.widths.iter().map(|(_, line)| *line).collect());
+        let row = format!(
+            "{kind:?}: covers the plateau in {plateau:.1} %, the load line in {line:.1} %, the overload in {over:.1} % of \
+             {} ({} missed); cannot tell in {silent:.1} %; rises in {:.1} %; median widths {:.2} % and x{factor:.3}; {:.1} s",
+            tally.overloads,
+            tally.missed,
+            tally.percent(tally.rising),
+            width * 100.0,
+            tally.spent_ns as f64 / tally.runs as f64 / 1e9,
+        );
+        println!("{row}");
+        let quiet =
+            kind != Kind::Quiet || width <= 1.25 * QUIET_BEFORE.0 && factor - 1.0 <= 1.25 * (QUIET_BEFORE.1 - 1.0);
+        let worst = plateau.min(line);
+        let honest = silent + worst * (100.0 - silent) / 100.0;
+        if worst < covered || honest < HONEST || silent > cannot_tell || over < overload || !quiet {
+            broken.push(row);
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
