@@ -40,3 +40,20 @@ fn recordings_go_both_ways() {
     let recorded = counts(&fio(place.path(), &record));
     assert_eq!(counts(&ours(place.path(), &replay)), recorded, "we replay fio's");
 }
+
+#[test]
+fn randrepeat_0_draws_a_new_sequence_in_every_run() {
+    let offsets = |options: &[&str]| {
+        let directory = directory();
+        let job = ["run", "--name=a", "--ioengine=null", "--rw=randread", "--size=1m", "--write_iolog=log"];
+        succeed(directory.path(), &[&job[..], options].concat());
+        let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
+        let reads = log.lines().filter(|line| line.contains(" read "));
+        reads.map(|line| line.split_once(" read ").unwrap().1.to_owned()).collect::<Vec<String>>()
+    };
+    assert_eq!(offsets(&[]).len(), 256);
+    assert_eq!(offsets(&[]), offsets(&[]));
+    assert_ne!(offsets(&["--randrepeat=0"]), offsets(&["--randrepeat=0"]));
+    // A seed that is given is meant.
+    assert_eq!(offsets(&["--randrepeat=0", "--randseed=7"]), offsets(&["--randrepeat=0", "--randseed=7"]));
+}

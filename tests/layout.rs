@@ -54,3 +54,20 @@ fn files_and_bytes_are_those_of_fio() {
         }
     }
 }
+
+/// fio's examples/surface-scan.fio on a file: the second job takes its size from what the first has written.
+#[test]
+fn a_job_may_take_its_size_from_what_an_earlier_job_will_write() {
+    let directory = directory();
+    let write = ["run", "--output-format=json", "--verify=crc32c", "--filename=data", "--fallocate=none", "--name=w"];
+    let write = [&write[..], &["--rw=write", "--size=1m", "--do_verify=0"]].concat();
+    let result = json(&succeed(directory.path(), &[&write[..], &["--name=r", "--stonewall", "--rw=read"]].concat()));
+    assert_eq!(result["jobs"][1]["read"]["io_bytes"], 1 << 20);
+    assert_eq!(names(directory.path()), ["data"]);
+
+    // Without a stonewall both begin at once, and nobody knows what the second is to read.
+    let directory = common::directory();
+    let text = refused(directory.path(), &[&write[..], &["--name=r", "--rw=read"]].concat());
+    assert!(text.contains("give size="), "{text}");
+    assert!(names(directory.path()).is_empty());
+}

@@ -109,3 +109,12 @@ fn bits_and_thousands_where_the_job_wants_them() {
     assert!(first < second && first.is_some(), "decimal bits first, binary ones behind: {line}");
     assert!(line.contains("16 MB in"), "{line}");
 }
+
+/// One value of `rate_min` stands for every direction; a job that only reads is not asked for writes.
+#[test]
+fn a_least_rate_is_asked_of_the_directions_that_the_job_has() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--ioengine=null", "--rw=read", "--size=1g", "--time_based", "--runtime=4"];
+    let minima = ["--rate_iops_min=100", "--rate_min=1m", "--ratecycle=500"];
+    succeed(directory.path(), &[&job[..], &minima].concat());
+}

@@ -29,6 +29,7 @@ mod safety;
 mod size;
 
 pub use names::names;
+pub(crate) use preflight::postponed;
 pub use preflight::preflight;
 
 use layout::Layout;
@@ -157,6 +158,11 @@ impl Target {
             target.settle_cache(context.stop)?;
         }
         Ok(target)
+    }
+
+    /// No files yet: [`Target::prepare`] follows when the job's turn comes.
+    pub(crate) fn postponed(job: &Job) -> Target {
+        Target { job: job.clone(), entries: Vec::new(), sizes: Sizes::default(), finished: false }
     }
 
     /// Number of files.

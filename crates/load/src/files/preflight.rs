@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use job::Job;
-use job::job::Plan;
+use job::job::{Amount, Plan};
 use sys::file;
 
 use super::safety::Precious;
@@ -27,7 +27,8 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     let precious = Precious::look();
     let mut rooms = Rooms::default();
     let mut descriptors = 0;
-    for job in &plan.jobs {
+    let postponed = postponed(plan)?;
+    for (job, &later) in plan.jobs.iter().zip(&postponed) {
         let Some(kind) = Kind::find(&job.engine) else { continue }; // the runner's to report
         if kind.diskless || kind.opens_files || job.iolog.read.is_some() {
             continue;
@@ -40,11 +41,17 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
             let mut files = Vec::with_capacity(paths.len());
             for path in &paths {
                 precious.check(path, job)?;
+                if later {
+                    continue; // an earlier job decides what will be there
+                }
                 // Directories of a filename_format are made later.
                 let later =
                     open::parent_is_missing(path) && job.files.names.is_empty() && job.files.format.contains('/');
                 let fresh = (EntryKind::Regular, Existing { bytes: 0, growable: true });
                 files.push(if later { fresh } else { existing_file(path, job)? });
+            }
+            if later {
+                continue;
             }
             let stats: Vec<Existing> = files.iter().map(|&(_, file)| file).collect();
             let free = if job.extent.fill { room_at(&paths[0]).map_or(0, |space| space.available) } else { 0 };
@@ -69,6 +76,38 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
         return Err(too_few_descriptors(all_threads, limit, job));
     }
     Ok(())
+}
+
+/// Of each job: whether its files can be looked at only when its turn comes. Such a job takes its size from files that a
+/// job of an earlier stage writes.
+///
+/// # Errors
+/// Names that cannot be made: an `opendir` that is not there.
+pub(crate) fn postponed(plan: &Plan) -> Result<Vec<bool>, Error> {
+    let mut postponed = Vec::with_capacity(plan.jobs.len());
+    // Files that earlier stages write, and those that this one writes.
+    let (mut before, mut now) = (BTreeSet::new(), BTreeSet::new());
+    for job in &plan.jobs {
+        if job.time.stonewall || job.time.wait_for.is_some() {
+            before.append(&mut now);
+        }
+        let replays = job.iolog.read.is_some();
+        let on_host = Kind::find(&job.engine).is_some_and(|kind| !kind.diskless && !kind.opens_files);
+        if replays || !on_host || job.files.opendir.is_some() {
+            postponed.push(false);
+            continue;
+        }
+        let clones = 0..job.process.clones.max(1);
+        let paths = clones.map(|clone| names(job, clone)).collect::<Result<Vec<_>, _>>()?.concat();
+        let unsized_yet =
+            !matches!(job.extent.size, Some(Amount::Bytes(_))) && job.extent.file_size.is_none() && !job.extent.fill;
+        let sized_by_others = unsized_yet && paths.iter().any(|path| before.contains(path));
+        postponed.push(sized_by_others);
+        if job.rw.directions.write {
+            now.extend(paths);
+        }
+    }
+    Ok(postponed)
 }
 
 /// Whether one process can have the files of one clone open.

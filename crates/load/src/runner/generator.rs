@@ -541,6 +541,10 @@ impl<T: Traffic> Generator<'_, T> {
         let Some(minimum) = &mut self.minimum else {
             return Ok(());
         };
+        if self.traffic.is_verifying() {
+            minimum.interrupt();
+            return Ok(());
+        }
         let (ops, bytes, _) = self.recorder.counters();
         match minimum.missed(state.now, &ops, &bytes) {
             None => Ok(()),

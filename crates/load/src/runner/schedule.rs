@@ -8,6 +8,7 @@ use std::time::Duration;
 use job::Job;
 use job::iolog::Summary;
 use job::job::{ExitWhat, Plan};
+use job::workload::random;
 use measure::schema::{Ended, JobResult, RunResult};
 use measure::{PerDirection, verdict};
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
@@ -38,6 +39,8 @@ struct Clone {
     number: u32,
     group: u32,
     largest_block: u64,
+    /// Its files are prepared when its turn comes: earlier jobs make them.
+    is_postponed: bool,
     target: Mutex<Target>,
 }
 
@@ -58,7 +61,9 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         .iter()
         .map(|job| job.iolog.read.as_ref().map(|_| survey(job)).transpose())
         .collect::<Result<Vec<_>, _>>()?;
-    let plan = &with_directions_of(&logs, plan);
+    let mut plan = with_directions_of(&logs, plan);
+    draw_seeds(&mut plan);
+    let plan = &plan;
     files::preflight(plan)?;
     trial::trial(plan, &kinds)?;
     let clock = clock_for(plan);
@@ -210,6 +215,16 @@ fn with_directions_of(logs: &[Option<Summary>], plan: &Plan) -> Plan {
     plan
 }
 
+/// Gives the jobs with `randrepeat=0` a seed that no other run has.
+fn draw_seeds(plan: &mut Plan) {
+    for (job, number) in plan.jobs.iter_mut().zip(0u64..) {
+        if !job.pattern.repeatable {
+            let moment = realtime_ns() ^ u64::from(std::process::id()) << 40;
+            job.pattern.seed = random::mix(random::mix(moment) ^ number);
+        }
+    }
+}
+
 /// The job and the reporting group of every clone, in order.
 fn places(plan: &Plan) -> Vec<(usize, u32)> {
     let mut places = Vec::new();
@@ -232,6 +247,7 @@ fn prepare(
 ) -> Result<Vec<Clone>, Error> {
     let mut clones = Vec::new();
     let mut groups = places(plan).into_iter().map(|(_, group)| group);
+    let postponed = files::postponed(plan)?;
     for (index, job) in plan.jobs.iter().enumerate() {
         let replayed = logs[index].as_ref();
         let largest_block = match replayed {
@@ -240,9 +256,13 @@ fn prepare(
         };
         for number in 0..job.process.clones.max(1) {
             let names = replayed.map(|log| log.files.iter().map(|file| file.name.clone()).collect());
-            let target = prepare_target(job, number, kinds[index], names, control)?;
-            let group = groups.next().unwrap_or_default();
-            clones.push(Clone { job: index, number, group, largest_block, target: Mutex::new(target) });
+            let is_postponed = postponed[index];
+            let target = match is_postponed {
+                true => Target::postponed(job),
+                false => prepare_target(job, number, kinds[index], names, control)?,
+            };
+            let (group, target) = (groups.next().unwrap_or_default(), Mutex::new(target));
+            clones.push(Clone { job: index, number, group, largest_block, is_postponed, target });
         }
     }
     Ok(clones)
@@ -414,6 +434,11 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         let (threads, processes): (Vec<usize>, Vec<usize>) = due.iter().partition(|index| as_thread(index));
         for (indices, as_thread) in [(processes, false), (threads, true)] {
             for index in indices {
+                if let Err(error) = self.prepare_postponed(index, control) {
+                    self.stands[index] = self.ended(index, Err(error));
+                    self.after_end(index);
+                    continue;
+                }
                 let orders = self.orders(index, control);
                 self.stands[index] = match Worker::start(orders, as_thread, scope) {
                     Ok(worker) => Stand::Running(worker),
@@ -448,6 +473,17 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         for &index in due {
             self.board.seat(index).open_gate(start_at_ns);
         }
+    }
+
+    /// Prepares the files of a clone that had to wait for those of earlier jobs.
+    fn prepare_postponed(&self, index: usize, control: &mut Control) -> Result<(), Error> {
+        let clone = &self.clones[index];
+        if clone.is_postponed {
+            let (job, kind) = (&self.plan.jobs[clone.job], self.kinds[clone.job]);
+            let target = prepare_target(job, clone.number, kind, None, control)?;
+            *clone.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        }
+        Ok(())
     }
 
     fn tell_failure(&mut self, peers: &mut dyn Peers) {

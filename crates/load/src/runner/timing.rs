@@ -95,41 +95,49 @@ impl Timing {
     }
 }
 
-/// `rate_min`, `rate_iops_min`: the least that must be reached in every `rate_cycle`.
+/// Time that a job has to get going before its minima are looked at, as in fio.
+const SETTLING_NS: u64 = 2_000_000_000;
+
+/// `rate_min`, `rate_iops_min`: the least that must be reached in every `rate_cycle`, in each direction that the job has.
 #[derive(Debug)]
 pub struct Minimum {
     bytes: PerDirection<Option<u64>>,
     iops: PerDirection<Option<u64>>,
     cycle_ns: u64,
-    cycle_start_ns: u64,
-    at_start: (PerDirection<u64>, PerDirection<u64>),
+    /// When the job began.
+    began_ns: Option<u64>,
+    /// The present cycle: its start, and the ops and bytes counted until then.
+    cycle: Option<(u64, PerDirection<u64>, PerDirection<u64>)>,
 }
 
 impl Minimum {
-    /// The minimum that `job` demands; None if it demands none. Its first cycle begins with the first look.
+    /// The minimum that `job` demands; None if it demands none.
     pub fn new(job: &Job) -> Option<Minimum> {
         let rate = &job.rate;
-        let wanted = Direction::ALL.iter().any(|&d| rate.min_bytes[d].is_some() || rate.min_iops[d].is_some());
-        wanted.then(|| Minimum {
-            bytes: rate.min_bytes,
-            iops: rate.min_iops,
-            cycle_ns: rate.cycle_ns.max(1),
-            cycle_start_ns: 0,
-            at_start: Default::default(),
-        })
+        // One value stands for all directions: those that the job does not have reach nothing.
+        let of =
+            |minima: &PerDirection<Option<u64>>| PerDirection::from_fn(|d| minima[d].filter(|_| job.rw.directions[d]));
+        let (bytes, iops) = (of(&rate.min_bytes), of(&rate.min_iops));
+        let wanted = Direction::ALL.iter().any(|&d| bytes[d].is_some() || iops[d].is_some());
+        wanted.then(|| Minimum { bytes, iops, cycle_ns: rate.cycle_ns.max(1), began_ns: None, cycle: None })
+    }
+
+    /// The job does something else than its load: its data are read back. The next look begins a new cycle.
+    pub fn interrupt(&mut self) {
+        self.cycle = None;
     }
 
     /// What fell short in the cycle that has ended by `now`, as a phrase; None if nothing did, or none has ended.
     pub fn missed(&mut self, now: u64, ops: &PerDirection<u64>, bytes: &PerDirection<u64>) -> Option<String> {
-        if self.cycle_start_ns == 0 {
-            (self.cycle_start_ns, self.at_start) = (now, (*ops, *bytes));
+        if now.saturating_sub(*self.began_ns.get_or_insert(now)) < SETTLING_NS {
+            return None;
         }
-        let elapsed = now.saturating_sub(self.cycle_start_ns);
+        let (start_ns, ops_before, bytes_before) = *self.cycle.get_or_insert((now, *ops, *bytes));
+        let elapsed = now.saturating_sub(start_ns);
         if elapsed < self.cycle_ns {
             return None;
         }
-        let (ops_before, bytes_before) = std::mem::replace(&mut self.at_start, (*ops, *bytes));
-        self.cycle_start_ns = now;
+        self.cycle = Some((now, *ops, *bytes));
         let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 * 1e9 / elapsed as f64) as u64;
         Direction::ALL.into_iter().find_map(|d| {
             let (iops, bandwidth) = (rate(ops[d], ops_before[d]), rate(bytes[d], bytes_before[d]));
@@ -150,19 +158,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minimum_is_judged_once_a_cycle() {
+    fn a_minimum_is_judged_once_a_cycle_after_the_job_has_settled() {
+        const MS: u64 = 1_000_000;
         let mut job = Job::default();
         assert!(Minimum::new(&job).is_none());
-        job.rate.min_iops.read = Some(100);
-        job.rate.cycle_ns = 1_000_000_000;
+        // One value, as rate_iops_min=100 is read: for each direction.
+        job.rate.min_iops = PerDirection { read: Some(100), write: Some(100), trim: Some(100) };
+        job.rate.cycle_ns = 1000 * MS;
         let mut minimum = Minimum::new(&job).unwrap();
         let bytes = PerDirection::default();
         let ops = |read| PerDirection { read, ..PerDirection::default() };
         assert_eq!(minimum.missed(5, &ops(0), &bytes), None);
-        assert_eq!(minimum.missed(500_000_000, &ops(1), &bytes), None, "the cycle is not over");
-        assert_eq!(minimum.missed(1_000_000_005, &ops(100), &bytes), None);
-        let missed = minimum.missed(2_000_000_005, &ops(199), &bytes).unwrap();
+        assert_eq!(minimum.missed(1500 * MS, &ops(0), &bytes), None, "it settles");
+        assert_eq!(minimum.missed(2000 * MS + 5, &ops(0), &bytes), None, "the first cycle begins");
+        assert_eq!(minimum.missed(2500 * MS, &ops(1), &bytes), None, "the cycle is not over");
+        assert_eq!(minimum.missed(3000 * MS + 5, &ops(100), &bytes), None);
+        minimum.interrupt();
+        assert_eq!(minimum.missed(4500 * MS, &ops(100), &bytes), None, "a new cycle begins");
+        let missed = minimum.missed(5500 * MS, &ops(199), &bytes).unwrap();
         assert!(missed.contains("99 iops") && missed.contains("100"), "{missed}");
+
+        job.rw.directions = PerDirection::default();
+        assert!(Minimum::new(&job).is_none(), "a job has to reach nothing in directions that it does not have");
     }
 
     #[test]
