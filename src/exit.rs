@@ -16,6 +16,8 @@ pub enum Exit {
     Slower = 3,
     /// `compare`: nothing can be concluded, because a run is invalid or the figure says nothing.
     CannotTell = 4,
+    /// A signal ended the program that was called as `fio`; its output is partial.
+    InterruptedAsFio = 128,
     /// A signal ended the program; its output is partial.
     Interrupted = 130,
 }
@@ -58,10 +60,15 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
     }
     // Standard error may be closed: the status tells the caller all the same.
     let _ = writeln!(std::io::stderr(), "plimsoll: {error:#}");
-    let internal = error.downcast_ref::<load::Error>().is_some_and(|error| error.kind == load::ErrorKind::Internal);
-    ExitCode::from(if internal { INTERNAL } else { Exit::BadInput as u8 })
+    ExitCode::from(if is_internal(&error) { INTERNAL } else { Exit::BadInput as u8 })
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+/// Whether the reader of the output has gone: it has enough.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Whether the error is a defect of this program.
+pub fn is_internal(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<load::Error>().is_some_and(|error| error.kind == load::ErrorKind::Internal)
 }

@@ -11,6 +11,7 @@ mod compare;
 mod completions;
 mod exit;
 mod files;
+mod fio;
 mod fsperf;
 mod gfapi_perf_tool;
 mod hosts;
@@ -37,6 +38,7 @@ use command_line::Subcommand;
 /// Every subcommand, in the order of the help: help, man pages and completions are made from this table.
 static SUBCOMMANDS: &[Subcommand] = &[
     run::SUBCOMMAND,
+    fio::SUBCOMMAND,
     sweep::SUBCOMMAND,
     compare::SUBCOMMAND,
     files::SUBCOMMAND,
@@ -54,7 +56,8 @@ static SUBCOMMANDS: &[Subcommand] = &[
 ];
 
 fn main() -> ExitCode {
-    let arguments = command_line::called_as(&[gfapi_perf_tool::NAME, fsperf::NAME], std::env::args_os().collect());
+    let names = [gfapi_perf_tool::NAME, fsperf::NAME, fio::NAME];
+    let arguments = command_line::called_as(&names, std::env::args_os().collect());
     let outcome = interrupt::survive_file_size_limit().and_then(|()| command_line::dispatch(SUBCOMMANDS, arguments));
     exit::code(outcome)
 }

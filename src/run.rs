@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::{Arg, ArgMatches, Command};
 use job::Invocation;
 use job::Rank;
-use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes};
+use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes, Warnings};
 use job::job::Plan;
 use load::Control;
 use load::engine::Kind;
@@ -51,14 +51,31 @@ pub fn flags() -> impl Iterator<Item = Arg> {
     })
 }
 
+/// By which name the program was called, and whose habits it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// `plimsoll run`.
+    Own,
+    /// `fio`: its version, its order of reports, its place for notes.
+    Fio,
+}
+
 fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
+    run_as(Manner::Own, words)
+}
+
+/// Carries out the arguments of `run`.
+///
+/// # Errors
+/// What is wrong with them, before anything ran.
+pub fn run_as(manner: Manner, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let crew = match hosts::join(&interrupt)? {
-        Joined::Alone => return alone(words, interrupt),
+        Joined::Alone => return alone(manner, words, interrupt),
         Joined::Among(crew) => crew,
         Joined::Mute(status) => return Ok(status),
     };
-    let asked = Asked::read(words, &crew.rank)
+    let asked = Asked::read(manner, words, &crew.rank)
         .and_then(|asked| if crew.is_leader() { asked.try_outputs().map(|()| asked) } else { Ok(asked) });
     let status = match crew.agree(asked) {
         Ok(Asked::Load(invocation, plan)) => together(&crew, &invocation, &plan, interrupt),
@@ -69,8 +86,8 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     Ok(crew.part(hosts::said(status)))
 }
 
-fn alone(words: Vec<OsString>, interrupt: Interrupt) -> anyhow::Result<Exit> {
-    let asked = Asked::read(words, &hosts::alone())?;
+fn alone(manner: Manner, words: Vec<OsString>, interrupt: Interrupt) -> anyhow::Result<Exit> {
+    let asked = Asked::read(manner, words, &hosts::alone())?;
     asked.try_outputs()?;
     match asked {
         Asked::Load(invocation, plan) => measure(&invocation, &plan, interrupt),
@@ -82,29 +99,32 @@ fn alone(words: Vec<OsString>, interrupt: Interrupt) -> anyhow::Result<Exit> {
 enum Asked {
     /// A text: of help, of the version.
     Text(String),
-    /// An opinion of jobs, aloud or silent.
-    Opinion(Plan, bool),
+    /// An opinion of jobs: aloud, or only the warnings.
+    Opinion { invocation: Box<Invocation>, plan: Plan, aloud: bool },
     /// Load.
     Load(Box<Invocation>, Box<Plan>),
 }
 
 impl Asked {
-    fn read(words: Vec<OsString>, rank: &Rank) -> anyhow::Result<Asked> {
+    fn read(manner: Manner, words: Vec<OsString>, rank: &Rank) -> anyhow::Result<Asked> {
         let words = rank.fill_in_words(words);
-        let help = words.iter().any(|word| word == "-h"); // fio's short form; all others are names of options
-        let invocation = if help {
-            Invocation { action: Action::Help, ..Invocation::default() }
-        } else {
-            job::parse_command_line(&words)?
-        };
+        let mut invocation = job::parse_command_line(&words)?;
+        if manner == Manner::Fio {
+            fios_habits(&mut invocation.run);
+        }
         if let Some(text) = invocation.help_text()? {
             return Ok(Asked::Text(text));
         }
         Ok(match invocation.action {
+            Action::Version if manner == Manner::Fio => {
+                Asked::Text(report::fio_json::version_of(env!("CARGO_PKG_VERSION")) + "\n")
+            }
             Action::Version => Asked::Text(version::LINE.into()),
             Action::ShowCommand => Asked::Text(invocation.show_command()?),
-            Action::Check => Asked::Opinion(planned(&invocation, rank)?, true),
-            Action::ParseOnly => Asked::Opinion(planned(&invocation, rank)?, false),
+            Action::Check | Action::ParseOnly => {
+                let (plan, aloud) = (planned(&invocation, rank)?, invocation.action == Action::Check);
+                Asked::Opinion { invocation: Box::new(invocation), plan, aloud }
+            }
             _ => {
                 let plan = planned(&invocation, rank)?;
                 Asked::Load(Box::new(invocation), Box::new(plan))
@@ -125,10 +145,32 @@ impl Asked {
     fn say(self) -> anyhow::Result<Exit> {
         match self {
             Asked::Text(text) => output::print(&text)?,
-            Asked::Opinion(plan, aloud) => return check(&plan, aloud),
+            Asked::Opinion { invocation, plan, aloud } => return check(&invocation.run, &plan, aloud),
             Asked::Load(..) => {}
         }
         Ok(Exit::Ok)
+    }
+}
+
+/// fio prints its reports in this order, whatever the order of `--output-format`, and its notes among them.
+fn fios_habits(run: &mut RunOptions) {
+    let place = |format: &Format| match format {
+        Format::Terse => 0,
+        Format::Json | Format::JsonPlus => 1,
+        Format::Normal => 2,
+        Format::Ndjson => 3,
+    };
+    run.formats.sort_by_key(place);
+    run.formats.dedup();
+    if run.warnings == Warnings::Aside {
+        run.warnings = Warnings::InReport;
+    }
+}
+
+/// Prints the warnings where they are wanted beside the report.
+fn warn(run: &RunOptions, plan: &Plan) {
+    if run.warnings == Warnings::Aside {
+        output::warn(&plan.warnings);
     }
 }
 
@@ -159,10 +201,10 @@ fn show(bar: &mut Bar, now: &load::Progress) {
 }
 
 fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
-    output::warn(&plan.warnings);
+    warn(&invocation.run, plan);
     let mut bar = bar(&invocation.run);
     let mut tick = |now: &load::Progress| show(&mut bar, now);
-    let mut out = Reports::new(&invocation.run);
+    let mut out = Reports::new(&invocation.run, plan);
     let mut status = |result: RunResult| out.add(&result);
     let status = invocation.run.status_interval_ns.map(|interval_ns| (interval_ns, &mut status as _));
     let mut control = Control { stop: interrupt.stop, progress: Some(&mut tick), status, ..Control::default() };
@@ -180,7 +222,7 @@ fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow
 fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
     let leads = crew.is_leader();
     if leads {
-        output::warn(&plan.warnings);
+        warn(&invocation.run, plan);
     }
     let eta = match (crew.show(), invocation.run.eta) {
         (Show::Never, _) => Eta::Never,
@@ -188,7 +230,7 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
         (_, asked) => asked,
     };
     let mut bar = bar(&RunOptions { eta, ..invocation.run.clone() });
-    let mut out = Reports::new(&invocation.run);
+    let mut out = Reports::new(&invocation.run, plan);
     let mut tick = |now: &load::Progress| {
         show(&mut bar, &crew.share(now));
         crew.take_statement().iter().for_each(|result| out.add(result));
@@ -239,17 +281,22 @@ fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
 /// Reports one after another: on standard output at once, in a file when all are there.
 struct Reports<'a> {
     run: &'a RunOptions,
+    /// Notes that stand before the first report.
+    notes: String,
     text: String,
     outcome: anyhow::Result<()>,
 }
 
 impl<'a> Reports<'a> {
-    fn new(run: &'a RunOptions) -> Reports<'a> {
-        Reports { run, text: String::new(), outcome: Ok(()) }
+    fn new(run: &'a RunOptions, plan: &Plan) -> Reports<'a> {
+        let for_people = run.formats.is_empty() || run.formats == [Format::Normal];
+        let noted = plan.warnings.iter().filter(|_| for_people && run.warnings == Warnings::InReport);
+        let notes = noted.map(|warning| format!("note: {warning}\n")).collect();
+        Reports { run, notes, text: String::new(), outcome: Ok(()) }
     }
 
     fn add(&mut self, result: &RunResult) {
-        let text = render(&self.run.formats, result);
+        let text = std::mem::take(&mut self.notes) + &render(&self.run.formats, result);
         if self.run.output.is_some() {
             self.text += &text;
         } else if self.outcome.is_ok() {
@@ -278,14 +325,14 @@ fn render(formats: &[Format], result: &RunResult) -> String {
 }
 
 /// What `--check` says of jobs that can be run; nothing is touched.
-fn check(plan: &Plan, aloud: bool) -> anyhow::Result<Exit> {
+fn check(run: &RunOptions, plan: &Plan, aloud: bool) -> anyhow::Result<Exit> {
     for job in &plan.jobs {
         let unknown =
             || format!("job {}: unknown engine {} (`plimsoll run --enghelp` lists them)", job.name, job.engine);
         Kind::find(&job.engine).with_context(unknown)?;
     }
     if !aloud {
-        output::warn(&plan.warnings);
+        warn(run, plan);
         return Ok(Exit::Ok);
     }
     let mut out = std::io::stdout().lock();

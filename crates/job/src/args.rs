@@ -23,6 +23,8 @@ pub struct Invocation {
     pub command_line: Source,
     /// How to run and report.
     pub run: RunOptions,
+    /// Flags that were accepted and do nothing, each a sentence: [`Invocation::plan`] has them among its warnings.
+    pub notes: Vec<String>,
 }
 
 /// What is to be done.
@@ -74,6 +76,18 @@ pub enum Eta {
     Never,
 }
 
+/// Where the warnings about the jobs go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Warnings {
+    /// Standard error.
+    #[default]
+    Aside,
+    /// The report for people, where fio has its notes; reports for programs stay as they are.
+    InReport,
+    /// Nowhere: `--no-warnings`.
+    Nowhere,
+}
+
 /// Flags that are about the run as a whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunOptions {
@@ -95,6 +109,8 @@ pub struct RunOptions {
     pub read_only: bool,
     /// `--warnings-fatal`.
     pub warnings_fatal: bool,
+    /// `--no-warnings`.
+    pub warnings: Warnings,
     /// `--section`.
     pub sections: Vec<String>,
     /// `--save`: keep the result as our own JSON here.
@@ -240,6 +256,10 @@ pub static FLAGS: &[Flag] = &[
         i.run.warnings_fatal = true;
         Ok(())
     }),
+    flag("no-warnings", Takes::Nothing, "", "Do not print the warnings about the jobs", |i, _| {
+        i.run.warnings = Warnings::Nowhere;
+        Ok(())
+    }),
     flag("save", Takes::Value, "FILE", "Keep the whole result for report and compare", |i, v| {
         i.run.save = Some(v.into());
         Ok(())
@@ -283,6 +303,10 @@ pub static FLAGS: &[Flag] = &[
         v.parse::<u64>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
     }),
     flag("aux-path", Takes::Value, "DIR", "Accepted: no state files are written", |_, _| Ok(())),
+    flag("debug", Takes::Value, "TYPE[,...]", "Accepted: --check explains what is doubtful about the jobs", |i, _| {
+        i.notes.push("--debug has no effect: --check explains what is doubtful about the jobs".into());
+        Ok(())
+    }),
     flag("minimal", Takes::Nothing, "", "As --output-format=terse", |i, _| {
         i.run.formats = vec![Format::Terse];
         Ok(())
@@ -303,9 +327,6 @@ pub static FLAGS: &[Flag] = &[
     refused("daemonize", Takes::Value, "Run fio's server in the background", |_, _| Err(USE_MPI.into())),
     refused("latency-log", Takes::Value, "Latency log", |_, _| {
         Err("fio has removed it: use the option write_lat_log of a job".into())
-    }),
-    refused("debug", Takes::Value, "fio's debug output", |_, _| {
-        Err("fio's debug output is not supported: --check explains what is doubtful about the jobs".into())
     }),
     refused("profile", Takes::Value, "Built-in profile of fio's", |_, _| {
         Err("profiles are not supported: describe the load in a job file".into())
@@ -369,6 +390,11 @@ pub fn parse_command_line(arguments: &[OsString]) -> Result<Invocation, Error> {
         if text == "--" {
             invocation.files.extend(rest.by_ref().map(PathBuf::from));
             break;
+        }
+        // fio's short forms; every other name after one dash is that of an option.
+        if let Some(action) = [("-h", Action::Help), ("-v", Action::Version)].into_iter().find(|form| form.0 == text) {
+            invocation.action = action.1;
+            continue;
         }
         let Some(body) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')).filter(|body| !body.is_empty())
         else {
@@ -465,7 +491,9 @@ impl Invocation {
             sections: self.run.sections.clone(),
             allow: self.run.allow,
         };
-        build::plan(&self.command_line, &files, &imposed)
+        let mut plan = build::plan(&self.command_line, &files, &imposed)?;
+        plan.warnings.splice(0..0, self.notes.iter().cloned());
+        Ok(plan)
     }
 
     /// The job files as command lines, one a line: `--showcmd`.

@@ -34,6 +34,11 @@ fn object<const N: usize>(entries: [(&str, Json); N]) -> Vec<(String, Json)> {
     entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
 }
 
+/// What stands for fio's version: `fio-3.35-plimsoll-0.1.0` for version 0.1.0 of this program.
+pub fn version_of(version: &str) -> String {
+    format!("{SCHEMA_OF}-plimsoll-{version}")
+}
+
 /// The run in fio's JSON schema, newline-terminated; with `plus`, the bins of `json+`.
 pub fn render(run: &RunResult, plus: bool) -> String {
     let Provenance { version, started_unix_ms, .. } = &run.provenance;
@@ -41,7 +46,7 @@ pub fn render(run: &RunResult, plus: bool) -> String {
     let longest_ms = run.jobs.iter().map(|job| job.elapsed_ns / 1_000_000).max().unwrap_or(0);
     let now_ms = started_unix_ms + longest_ms;
     let mut top = object([
-        ("fio version", Text(format!("{SCHEMA_OF}-plimsoll-{version}"))),
+        ("fio version", Text(version_of(version))),
         ("timestamp", Integer(now_ms / 1000)),
         ("timestamp_ms", Integer(now_ms)),
         ("time", Text(crate::time::ctime(now_ms / 1000))),

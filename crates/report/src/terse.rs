@@ -19,7 +19,7 @@ fn line(run: &RunResult, job: &JobResult) -> String {
     let error = job.error.as_ref().map_or(0, |error| error.errno);
     // A semicolon in a name would shift every field after it.
     let name = job.name.replace([';', '\n'], "_");
-    let mut out = format!("3;fio-3.35-plimsoll-{};{name};{};{error}", run.provenance.version, job.group);
+    let mut out = format!("3;{};{name};{};{error}", crate::fio_json::version_of(&run.provenance.version), job.group);
     for direction in [Direction::Read, Direction::Write] {
         out.push_str(&directed(job, direction));
     }

@@ -1,0 +1,72 @@
+//! Called by the name `fio`, the program keeps the habits that scripts rely on.
+
+mod common;
+use common::*;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A link of the name `fio` to the program, run with these arguments.
+fn fio(directory: &Path, arguments: &[&str]) -> Output {
+    let link = directory.join("fio");
+    if !link.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), &link).unwrap();
+    }
+    Command::new(link).current_dir(directory).args(arguments).output().expect("the program starts")
+}
+
+const NULL: [&str; 4] = ["--name=j", "--ioengine=null", "--size=64k", "--rw=randread"];
+
+#[test]
+fn the_version_is_one_of_fio_3() {
+    let directory = directory();
+    for flag in ["--version", "-v"] {
+        let output = fio(directory.path(), &[flag]);
+        assert!(output.status.success());
+        assert!(stdout(&output).starts_with("fio-3."), "{}", stdout(&output));
+    }
+    let output = run(directory.path(), &["run", "-v"]);
+    assert!(stdout(&output).starts_with("plimsoll "), "{}", stdout(&output));
+}
+
+#[test]
+fn notes_stand_in_the_report_and_not_on_standard_error() {
+    let directory = directory();
+    let doubtful = [&NULL[..], &["--debug=io", "--numjobs=2", "--rate_iops=1000000"]].concat();
+    let output = fio(directory.path(), &doubtful);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+    assert!(stdout(&output).starts_with("note: --debug has no effect"), "{}", stdout(&output));
+    assert_eq!(stdout(&output).matches("note: ").count(), 2, "{}", stdout(&output));
+    // A report for programs has no room for them.
+    let output = fio(directory.path(), &[&doubtful[..], &["--output-format=json"]].concat());
+    assert!(json(&output)["jobs"].is_array() && stderr(&output).is_empty());
+
+    // Under our own name they go to standard error, unless a flag says otherwise.
+    let own = [&["run"], &doubtful[..]].concat();
+    assert!(stderr(&succeed(directory.path(), &own)).contains("warning: "));
+    assert_eq!(stderr(&succeed(directory.path(), &[&own[..], &["--no-warnings"]].concat())), "");
+}
+
+#[test]
+fn reports_come_in_fios_order() {
+    let directory = directory();
+    let order = |output: &Output| {
+        let text = stdout(output);
+        let first = text.chars().next().unwrap();
+        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in {text}"));
+        (first, at("3;fio-3.") < at("{\n"), at("{\n") < at("j  randread"))
+    };
+    let arguments = [&NULL[..], &["--output-format=normal,json,terse"]].concat();
+    assert_eq!(order(&fio(directory.path(), &arguments)), ('3', true, true));
+    assert_eq!(order(&succeed(directory.path(), &[&["run"], &arguments[..]].concat())), ('j', false, false));
+}
+
+#[test]
+fn wrong_arguments_end_with_status_1() {
+    let directory = directory();
+    for wrong in [&["--no-such-option=1"][..], &["--name=j", "--rw=bogus"], &["missing.fio"], &[]] {
+        let output = fio(directory.path(), wrong);
+        assert_eq!(output.status.code(), Some(1), "{wrong:?}");
+        assert!(stderr(&output).starts_with("fio: "), "{}", stderr(&output));
+    }
+}
