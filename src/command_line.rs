@@ -127,13 +127,13 @@ pub fn job_options(words: &[OsString]) -> anyhow::Result<Invocation> {
 
 /// Inserts a subcommand's name into the arguments if a link of that name started the program.
 ///
-/// A link named `fio` starts `run`, for scripts that call fio. `names` are the subcommands with links of their own
+/// A link named `fio` starts `fio`: `run` with the habits of fio, for scripts that call fio. `names` are the subcommands with links of their own
 /// names, with any prefix: a script may call `/opt/bin/my-gfapi_perf_tool`.
 pub fn called_as(names: &[&str], mut arguments: Vec<OsString>) -> Vec<OsString> {
     let program = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let program = program.to_string_lossy().into_owned();
-    if program == "fio" {
-        arguments.insert(1, "run".into());
+    if program == crate::fio::NAME {
+        arguments.insert(1, program.into());
     } else if let Some(name) = names.iter().find(|name| program.ends_with(**name)) {
         arguments.insert(1, name.into());
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn links_start_subcommands() {
         let called = |line: &str| called_as(&["fsperf"], words(line));
-        assert_eq!(called("/usr/bin/fio a.fio"), words("/usr/bin/fio run a.fio"));
+        assert_eq!(called("/usr/bin/fio a.fio"), words("/usr/bin/fio fio a.fio"));
         assert_eq!(called("my-fsperf d"), words("my-fsperf fsperf d"));
         assert_eq!(called("my-fio a.fio"), words("my-fio a.fio"));
     }

@@ -56,7 +56,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
 ];
 
 fn main() -> ExitCode {
-    let names = [gfapi_perf_tool::NAME, fsperf::NAME, fio::NAME];
+    let names = [gfapi_perf_tool::NAME, fsperf::NAME];
     let arguments = command_line::called_as(&names, std::env::args_os().collect());
     let outcome = interrupt::survive_file_size_limit().and_then(|()| command_line::dispatch(SUBCOMMANDS, arguments));
     exit::code(outcome)
