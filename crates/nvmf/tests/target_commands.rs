@@ -471,3 +471,107 @@ fn memory_that_the_machine_does_not_have_is_refused_and_nothing_ends() {
     assert_eq!(served.target.create_device(again).unwrap_err().kind, nvmf::target::ErrorKind::Full);
     served.assert_alive();
 }
+
+#[test]
+fn commands_without_an_sgl_are_refused_on_every_queue() {
+    let served = Served::plain();
+    let (mut admin, mut queue) = Host::pair(served.address);
+    let refused = Status::INVALID_FIELD.do_not_retry();
+    for flags in [0x00, 0x80, 0xc0] {
+        let identify = Command { flags, ..Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0) };
+        assert_eq!(admin.command(identify, &[]).status, refused);
+        assert_eq!(admin.command(Command { flags, ..Command::new(admin::KEEP_ALIVE, 0) }, &[]).status, refused);
+        assert_eq!(queue.command(Command { flags, ..Host::read_command(1, 0, 8) }, &[]).status, refused);
+        let write = Command { flags, sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 0, 4096) };
+        assert_eq!(queue.command(write, &[7; 4096]).status, refused);
+    }
+    assert_eq!(queue.read(1, 0, 8).unwrap(), vec![0; 4096]);
+    let unknown = Command { sgl: Sgl { address: 0, length: 4096, id: 0x30 }, ..Host::read_command(1, 0, 8) };
+    assert_eq!(queue.command(unknown, &[]).status, Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry());
+}
+
+#[test]
+fn the_error_log_has_the_commands_that_failed() {
+    let served = Served::plain();
+    let (mut admin, mut queue) = Host::pair(served.address);
+    let blocks = (64 << 20) / 512;
+    let io = queue.send_command(Host::read_command(1, blocks, 1), &[]);
+    let status = queue.response().status;
+    let own = admin.send_command(Command::new(0x7e, 0), &[]);
+    assert!(admin.response().status.is(Status::INVALID_OPCODE));
+    let page = |lid, length| GetLogPage { lid, lsp: 0, retain: false, length, offset: 0 };
+    let log = admin.fetch(page(log::ERROR, 1024).command(0)).unwrap();
+    let entry = |index: usize| log::ErrorEntry::read(log[index * 64..][..64].try_into().unwrap());
+    assert_eq!((entry(0).error_count, entry(0).sqid, entry(0).cid), (2, 0, own));
+    assert_eq!((entry(1).sqid, entry(1).cid, entry(1).status >> 1), (1, io, status.bits()));
+    assert_eq!(entry(2).error_count, 0);
+    let smart = admin.fetch(page(log::SMART, 512).command(0)).unwrap();
+    assert_eq!(log::Smart::read(smart.first_chunk().unwrap()).error_entries, 2);
+    let controller = admin.fetch(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0)).unwrap();
+    assert_eq!(IdentifyController::read(controller.first_chunk().unwrap()).elpe, 15);
+}
+
+#[test]
+fn a_log_page_is_as_long_as_it_is_and_zeros_follow_it_for_a_while() {
+    let served = Served::plain();
+    let mut admin = Host::admin(served.address);
+    let page = |length| GetLogPage { lid: log::SMART, lsp: 0, retain: false, length, offset: 0 };
+    for (asked, answered) in [(512, 512), (4096, 4096), (16_384, 16_384), (1 << 20, 16_384)] {
+        let data = admin.fetch(page(asked).command(u32::MAX)).unwrap();
+        assert_eq!(data.len(), answered);
+        assert!(data[512..].iter().all(|&byte| byte == 0));
+    }
+}
+
+/// MDTS 0 would mean that there is no limit.
+#[test]
+fn small_limits_on_io_are_told_to_hosts() {
+    for (max_io_bytes, mdts) in [(8192, 1), (16_384, 2), (131_072, 5)] {
+        let options = Options { max_io_bytes, ..Options::default() };
+        let served = Served::with(options, &[("mem", DeviceKind::Memory { bytes: 1 << 20 })]);
+        let (mut admin, mut queue) = Host::pair(served.address);
+        let page = admin.fetch(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0)).unwrap();
+        assert_eq!(IdentifyController::read(page.first_chunk().unwrap()).mdts, mdts);
+        assert_eq!(queue.read(1, 0, max_io_bytes / 512).unwrap().len(), max_io_bytes as usize);
+        assert!(queue.read(1, 0, max_io_bytes / 512 + 1).unwrap_err().is(Status::INVALID_FIELD));
+    }
+    assert!(nvmf::target::Target::start(Options { max_io_bytes: 4096, ..Options::default() }).is_err());
+}
+
+#[test]
+fn without_flow_control_reads_end_with_their_data_and_with_it_by_a_response() {
+    use nvmf::pdu::Pdu;
+    use nvmf::spec::fabrics::Connect;
+    let served = Served::plain();
+    for (cattr, sqhd) in [(Connect::NO_FLOW_CONTROL, 0xffff), (0, 0)] {
+        let mut host = Host::open(served.address, false, false);
+        let connect = Connect { recfmt: 0, qid: 0, sqsize: 31, cattr, kato_ms: 0 };
+        let done = host.command(connect.command(), &Host::connect_data(0xffff, NQN, HOST).write());
+        assert_eq!((done.status, done.sqhd), (Status::SUCCESS, sqhd));
+        host.enable();
+        host.send_command(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0), &[]);
+        let Pdu::C2hData(data) = host.unit().unwrap().pdu else { panic!("no data") };
+        assert_eq!((data.last, data.success), (true, cattr != 0));
+        if cattr == 0 {
+            assert!(host.response().status.is_ok());
+        }
+        assert!(host.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status.is_ok(), "nothing else came");
+    }
+}
+
+#[test]
+fn registers_are_read_as_nvme_cli_reads_them() {
+    use nvmf::spec::fabrics::PropertyAccess;
+    use nvmf::spec::property;
+    let served = Served::plain();
+    let mut admin = Host::admin(served.address);
+    let mut get = |offset, bytes| admin.command(PropertyAccess::get(offset, bytes), &[]);
+    let whole = get(property::CAP, 8).result;
+    let halves = get(property::CAP, 4).result | get(property::CAP_HIGH, 4).result << 32;
+    assert_eq!(whole, halves);
+    assert_eq!(get(property::NSSR, 4).result, 0);
+    // Registers that only PCIe has: none, and nothing that ends the list.
+    for offset in [0x0c, 0x10, 0x24, 0x38, 0x3c] {
+        assert_eq!(get(offset, 4).status, Status::INVALID_FIELD);
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Channel, Device, Done, Error, Io, Latency, Local};
+use super::{Channel, Device, Done, ECANCELED, Error, Io, Latency, Local};
 
 pub(super) struct Delay {
     base: Arc<dyn Device>,
@@ -111,6 +111,22 @@ impl Channel for DelayChannel {
         self.base.poll(now_ns, &mut self.ended);
         self.hold(now_ns);
         self.release(now_ns, done);
+    }
+
+    /// An op that only waits for its time ends now; one that is still in the device below ends if that can cancel it.
+    fn cancel(&mut self, tag: u64, done: &mut Vec<Done>) -> bool {
+        for waiting in &mut self.waiting {
+            let mine = waiting.iter().position(|(_, ended)| ended.tag == tag);
+            if let Some((_, ended)) = mine.and_then(|index| waiting.remove(index)) {
+                done.push(Done { result: Err(ECANCELED), ..ended });
+                return true;
+            }
+        }
+        let is_cancelled = self.base.cancel(tag, done);
+        if is_cancelled {
+            self.below.remove(&tag);
+        }
+        is_cancelled
     }
 
     fn wake_ns(&self) -> Option<u64> {

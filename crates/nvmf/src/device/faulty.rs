@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::{Channel, Device, Done, EIO, Effect, Error, Fault, FaultOn, Io, IoKind, Local};
+use super::{Channel, Device, Done, ECANCELED, EIO, Effect, Error, Fault, FaultOn, Io, IoKind, Local};
 
 pub(super) struct Faulty {
     base: Arc<dyn Device>,
@@ -176,6 +176,25 @@ impl Channel for FaultyChannel {
                 done.push(self.late.swap_remove(index).1);
             }
         }
+    }
+
+    /// Ops that never end do now, as do those that are late.
+    fn cancel(&mut self, tag: u64, done: &mut Vec<Done>) -> bool {
+        if let Some(index) = self.stuck.iter().position(|io| io.tag == tag) {
+            let io = self.stuck.swap_remove(index);
+            done.push(Done { tag, result: Err(ECANCELED), buffer: io.buffer });
+            return true;
+        }
+        if let Some(index) = self.late.iter().position(|(_, ended)| ended.tag == tag) {
+            let (_, ended) = self.late.swap_remove(index);
+            done.push(Done { result: Err(ECANCELED), ..ended });
+            return true;
+        }
+        let is_cancelled = self.base.cancel(tag, done);
+        if is_cancelled {
+            self.slow_below.remove(&tag);
+        }
+        is_cancelled
     }
 
     fn wake_ns(&self) -> Option<u64> {

@@ -79,6 +79,8 @@ pub struct Done {
 
 /// EIO
 pub(crate) const EIO: i32 = 5;
+/// ECANCELED
+pub(crate) const ECANCELED: i32 = 125;
 /// ENOSPC
 pub(crate) const ENOSPC: i32 = 28;
 
@@ -146,6 +148,11 @@ pub trait Channel {
 
     /// Appends what has ended since. Only channels with ops inside need be polled.
     fn poll(&mut self, now_ns: u64, done: &mut Vec<Done>);
+
+    /// Ends an op before its time, with ECANCELED, if the device can; whether it has, and appended its end to `done`.
+    fn cancel(&mut self, _tag: u64, _done: &mut Vec<Done>) -> bool {
+        false
+    }
 
     /// When it wants to be polled although nothing of the kernel's has happened.
     fn wake_ns(&self) -> Option<u64> {

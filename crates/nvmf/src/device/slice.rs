@@ -76,6 +76,10 @@ impl Channel for SliceChannel {
         self.base.poll(now_ns, done);
     }
 
+    fn cancel(&mut self, tag: u64, done: &mut Vec<Done>) -> bool {
+        self.base.cancel(tag, done)
+    }
+
     fn wake_ns(&self) -> Option<u64> {
         self.base.wake_ns()
     }

@@ -34,6 +34,8 @@ layout! {
         lba: u64 = 16,
         /// Namespace.
         nsid: u32 = 24,
+        /// TRTYPE of the transport that the command came by.
+        trtype: u8 = 29,
     }
 }
 

@@ -2,6 +2,8 @@
 
 /// Controller Capabilities, 8 bytes.
 pub const CAP: u32 = 0x00;
+/// The upper half of [`CAP`].
+pub const CAP_HIGH: u32 = 0x04;
 /// Version, 4 bytes.
 pub const VS: u32 = 0x08;
 /// Controller Configuration, 4 bytes.

@@ -89,7 +89,7 @@ enum Answer {
 
 /// Bytes that the host has room for.
 fn room(conn: &Connection, command: &Command) -> Result<usize, Status> {
-    match command.sgl.data()? {
+    match command.sgl.data().map_err(Status::do_not_retry)? {
         Data::Transport { length } if length <= conn.max_io_bytes.max(64 << 10) => Ok(length as usize),
         Data::Transport { .. } => Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry()),
         Data::InCapsule { .. } => Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()),

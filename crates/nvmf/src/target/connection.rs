@@ -33,6 +33,9 @@ const RECEIVES: usize = 8;
 const COMMANDS_BEFORE_CONNECT: u32 = 8;
 /// Admin and Fabrics commands of one connection whose data are asked for with R2T at the same time.
 const ADMIN_TRANSFERS: usize = 4;
+/// SQHD in all responses of a queue without SQ flow control, that to Connect among them: the controller has agreed to do without
+/// (Base specification 2.0, section 6.3).
+const NO_SQ_HEAD: u16 = 0xffff;
 /// Bytes of the kernel's send buffer of connections that carry no I/O.
 const SMALL_SEND_BUFFER: u64 = 16 << 10;
 /// After a fatal error: how long the peer may take to read why.
@@ -132,8 +135,8 @@ pub(super) struct Connection {
     pub is_dirty: bool,
     /// The socket took no more: wait until it does.
     pub wants_write: bool,
-    /// What the kernel has been told to report: readable, writable.
-    pub watched: (bool, bool),
+    /// What the kernel has been told to report: readable, writable; and whether among the I/O queues.
+    pub watched: (bool, bool, bool),
     pub slots: Slots,
     pub afloat: Afloat,
     pub controller: Option<Arc<Controller>>,
@@ -142,6 +145,7 @@ pub(super) struct Connection {
     pub queue_id: u16,
     pub queue_entries: u16,
     pub no_flow_control: bool,
+    c2h_success: bool,
     /// The host is in the subsystem's list, or the subsystem does not let any host in.
     pub is_listed: bool,
     /// Whether its reactor counts it as a guest.
@@ -202,7 +206,7 @@ impl Connection {
             aborts: 0,
             is_dirty: false,
             wants_write: false,
-            watched: (true, false),
+            watched: (true, false, false),
             slots: Slots::default(),
             afloat: Afloat::default(),
             controller: None,
@@ -211,6 +215,7 @@ impl Connection {
             queue_id: 0,
             queue_entries: 0,
             no_flow_control: false,
+            c2h_success: options.c2h_success,
             is_listed: false,
             counts_as_guest: false,
             sq_head: 0,
@@ -327,11 +332,29 @@ impl Connection {
     /// Queues a response, as a part of more that ends the command ([`Output::end`]).
     #[inline]
     pub fn complete(&mut self, core: &mut Core, cid: u16, status: Status, result: u64) {
-        let sqhd = if self.no_flow_control { 0 } else { self.sq_head };
+        let sqhd = if self.no_flow_control { NO_SQ_HEAD } else { self.sq_head };
+        if !status.is_ok() {
+            self.note_error(cid, status);
+        }
         let completion = Completion { result, sqhd, sqid: 0, cid, status };
         let agreement = self.receiver.agreement;
         self.out.head(MAX_HEADER_BYTES, |out| pdu::response(&completion, &agreement, out));
         self.mark_dirty(core);
+    }
+
+    /// Puts an error into the controller's log.
+    #[cold]
+    fn note_error(&mut self, cid: u16, status: Status) {
+        if let Some(controller) = &self.controller {
+            controller.lock().errors.note(self.queue_id, cid, status);
+        }
+    }
+
+    /// Whether data that end a command well say so themselves, and no response follows them. A host that has not disabled SQ flow
+    /// control needs the response: it learns from it how far its queue has been read.
+    #[inline]
+    pub fn omits_response(&self) -> bool {
+        self.no_flow_control && self.c2h_success
     }
 
     /// Queues the data of an answer and the successful response after them.
@@ -339,12 +362,17 @@ impl Connection {
         let length = data.len();
         if length > 0 {
             let agreement = self.receiver.agreement;
-            let header = pdu::C2hData { cid, offset: 0, length: length as u32, last: true, success: false };
+            let success = self.omits_response();
+            let header = pdu::C2hData { cid, offset: 0, length: length as u32, last: true, success };
             self.out.head(MAX_HEADER_BYTES, |out| header.write(&agreement, out));
             let running = if agreement.data_digest { data.digest() } else { 0 };
             data.queue(&mut self.out);
             if agreement.data_digest {
                 self.out.bytes(&running.to_le_bytes());
+            }
+            if success {
+                self.mark_dirty(core);
+                return self.out.end(NO_SLOT);
             }
         }
         self.respond(core, cid, Status::SUCCESS, 0);
@@ -616,6 +644,11 @@ impl Connection {
         if self.outstanding > most {
             let (outstanding, why) = (self.outstanding.into(), "more than the queue has entries");
             return Err(Fault::limit(Kind::CapsuleCmd, "outstanding commands", outstanding, why));
+        }
+        // NVMe over Fabrics knows no PRPs (Base specification 2.0, section 4.3; TCP transport specification 1.0, section 3.3.2.1).
+        if command.psdt() != Command::PSDT_SGL >> 6 {
+            self.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
+            return Ok(Sink::Nothing);
         }
         if self.is_admin() || command.is_fabrics() || self.phase == Phase::Connect || self.exchange.is_some() {
             return self.admin_command(core, command, layout);

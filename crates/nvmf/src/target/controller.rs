@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Limits;
+use super::errors::ErrorLog;
 use super::mailbox::Token;
 use crate::spec::property::{Configuration, ControllerStatus};
 use crate::spec::{AsyncEvent, Nqn, feature};
@@ -54,6 +55,8 @@ pub(super) struct State {
     /// Values of Set Features by identifier.
     pub features: BTreeMap<u8, u32>,
     pub host_behavior: Box<[u8; 512]>,
+    /// The commands that failed last.
+    pub errors: ErrorLog,
     /// Namespaces that changed since the log page was last read.
     pub changed: BTreeSet<u32>,
     /// Events that have happened, and not yet been told.
@@ -199,6 +202,7 @@ impl Controllers {
             queues: BTreeMap::new(),
             features: BTreeMap::new(),
             host_behavior: Box::new([0; 512]),
+            errors: ErrorLog::default(),
             changed: BTreeSet::new(),
             pending: Vec::new(),
             masked: Vec::new(),

@@ -262,6 +262,13 @@ impl Core {
         open.channel.submit(self.now_ns, io, &mut self.done);
     }
 
+    /// Asks the device to end the op of a command now, as one that was cancelled; whether it does.
+    pub fn cancel(&mut self, connection: Token, slot: u16) -> bool {
+        let mine = |flight: &Flight| flight.connection == connection && flight.slot == slot;
+        let Some((tag, flight)) = self.flights.iter().find(|(_, flight)| mine(flight)) else { return false };
+        self.channels[flight.channel].channel.cancel(tag as u64, &mut self.done)
+    }
+
     /// The op of an end, counted; its channel is dropped if it was the last of a device that is gone.
     #[inline]
     pub fn landed(&mut self, done: &Done) -> Flight {

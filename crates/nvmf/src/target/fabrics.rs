@@ -158,7 +158,8 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
         fabrics::CONNECT => conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0),
         fabrics::PROPERTY_GET if conn.is_admin() => match property_get(conn, core, command) {
             Some(value) => conn.respond(core, command.cid, Status::SUCCESS, value),
-            None => conn.respond(core, command.cid, invalid, 0),
+            // Without Do Not Retry: nvme-cli, which reads all registers of PCIe in a row, takes this status alone for "none".
+            None => conn.respond(core, command.cid, Status::INVALID_FIELD, 0),
         },
         fabrics::PROPERTY_SET if conn.is_admin() => {
             let status = property_set(conn, core, command);
@@ -184,6 +185,11 @@ fn property_get(conn: &mut Connection, core: &Core, command: &Command) -> Option
     let state = controller.lock();
     match (access.offset, access.bytes) {
         (property::CAP, 8) => Some(capabilities.value()),
+        // Either half of it, as SPDK's target answers.
+        (property::CAP, 4) => Some(capabilities.value() & 0xffff_ffff),
+        (property::CAP_HIGH, 4) => Some(capabilities.value() >> 32),
+        // CAP says that there is no such reset: then it reads as 0.
+        (property::NSSR, 4) => Some(0),
         (property::VS, 4) => Some(property::VERSION_1_4.into()),
         (property::CC, 4) => Some(state.configuration.0.into()),
         (property::CSTS, 4) => Some(state.status.value().into()),

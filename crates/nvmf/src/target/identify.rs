@@ -6,7 +6,7 @@ use super::admin::{ABORTS_LESS_ONE, EVENT_REQUESTS_LESS_ONE};
 use super::configuration::{Namespace, Subsystem};
 use super::controller::{Controller, Service};
 use super::core::Core;
-use super::logs;
+use super::{errors, logs};
 use crate::identity::Machine;
 use crate::spec::{
     Command, DISCOVERY_NQN, Identify, IdentifyController, IdentifyNamespace, LbaFormat, Nqn, Status, Text, cns,
@@ -144,6 +144,7 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         cntrltype: 1,
         oaes: feature::EVENT_NAMESPACE,
         lpa: 0b110,
+        elpe: errors::ENTRIES_LESS_ONE,
         wctemp: logs::WARNING_KELVINS,
         cctemp: logs::CRITICAL_KELVINS,
         tnvmcap: bytes,

@@ -63,7 +63,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     let mut host_len = request.data_len;
     let mut in_capsule = false;
     if request.data_len > 0 {
-        match command.sgl.data()? {
+        match command.sgl.data().map_err(Status::do_not_retry)? {
             Data::InCapsule { offset, length } => {
                 if !is_from_host {
                     return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry());
@@ -381,6 +381,7 @@ fn status_of(errno: i32, opcode: u8) -> Status {
     const EROFS: i32 = 30;
     const EDQUOT: i32 = 122;
     match (errno, opcode) {
+        (crate::device::ECANCELED, _) => Status::ABORTED_BY_REQUEST,
         (crate::device::ENOSPC | EDQUOT, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
         (EROFS, _) => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
         (crate::device::EIO, READ | COMPARE) => Status::UNRECOVERED_READ_ERROR,
@@ -403,7 +404,7 @@ pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status:
     let (length, zeros) = (slot.data_len, slot.zeros);
     let buffer = slot.buffer.take();
     // No response follows where the host needs none to know how far its queue has been read.
-    let success = conn.no_flow_control && core.shared.options.c2h_success;
+    let success = conn.omits_response();
     let agreement = conn.receiver.agreement;
     let header = C2hData { cid, offset: 0, length, last: true, success };
     conn.out.head(MAX_HEADER_BYTES, |out| header.write(&agreement, out));
@@ -513,10 +514,16 @@ pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
     }
 }
 
-/// Takes a command back that the pacer still holds; whether it was so.
-pub(super) fn abort_held(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
-    let held = |(index, slot): (u16, &mut Slot)| (slot.cid == cid && slot.stage == Stage::Held).then_some(index);
-    let Some(index) = conn.slots.iter_mut().find_map(held) else { return false };
+/// Takes a command back that the pacer still holds, or that its device can cancel; whether it was so.
+pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
+    let same = |(index, slot): (u16, &mut Slot)| (slot.cid == cid).then_some((index, slot.stage));
+    let Some((index, stage)) = conn.slots.iter_mut().find_map(same) else { return false };
+    if stage == Stage::Device {
+        return core.cancel(conn.token, index);
+    }
+    if stage != Stage::Held {
+        return false;
+    }
     forget_held(conn, core, index);
     conn.respond(core, cid, Status::ABORTED_BY_REQUEST, 0);
     true

@@ -28,10 +28,10 @@ pub(super) fn page(
 ) -> Result<Vec<u8>, Status> {
     match (asked.lid, controller.service) {
         (log::DISCOVERY, Service::Discovery) => Ok(discovery(core, conn, controller)),
-        (log::ERROR, Service::Subsystem(_)) => Ok(vec![0; 64]),
+        (log::ERROR, Service::Subsystem(_)) => Ok(controller.lock().errors.page()),
         (log::SMART, Service::Subsystem(uid)) => match nsid {
             // Of the controller: LPA says that there is none per namespace.
-            0 | 0xffff_ffff => Ok(smart(core, uid)),
+            0 | 0xffff_ffff => Ok(smart(core, uid, controller.lock().errors.count())),
             _ => Err(Status::INVALID_NAMESPACE.do_not_retry()),
         },
         (log::FIRMWARE, Service::Subsystem(_)) => {
@@ -52,12 +52,13 @@ pub(super) fn page(
 }
 
 /// What this reactor has seen of the subsystem's devices.
-fn smart(core: &Core, subsystem: u64) -> Vec<u8> {
+fn smart(core: &Core, subsystem: u64, errors: u64) -> Vec<u8> {
     let mut page = Smart {
         temperature: ROOM_KELVINS,
         available_spare: 100,
         spare_threshold: 10,
         power_cycles: 1,
+        error_entries: errors.into(),
         power_on_hours: u128::from(core.shared.uptime_ns() / 3_600_000_000_000),
         ..Smart::default()
     };

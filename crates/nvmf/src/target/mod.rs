@@ -19,6 +19,7 @@ mod configuration;
 mod connection;
 mod controller;
 mod core;
+mod errors;
 mod fabrics;
 mod identify;
 mod io;

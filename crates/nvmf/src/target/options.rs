@@ -13,7 +13,7 @@ pub struct Options {
     pub busy_poll: bool,
     /// The admission method and the one memory budget of all reactors together.
     pub pacing: pace::Config,
-    /// The largest read or write in bytes: a power of two, 4 KiB to 8 MiB. Reduced to what the budget holds twice.
+    /// The largest read or write in bytes: a power of two, 8 KiB to 8 MiB. Reduced to what the budget holds twice.
     pub max_io_bytes: u32,
     /// Bytes of data that an I/O command may carry in its capsule; 0 to 64 KiB, a multiple of 16.
     pub in_capsule_bytes: u32,

@@ -33,22 +33,25 @@ pub(super) struct Share {
 const AFLOAT_BYTES: u64 = 32 << 20;
 const LEAST_AFLOAT_IOS: u64 = 4;
 
+/// The smallest limit on I/O that MDTS can tell hosts: one page of 4 KiB would be 0, which means that there is no limit.
+const LEAST_IO: u32 = 8192;
+
 /// The largest I/O that a part of the budget holds twice (a Compare needs two buffers), at most what `options` ask for.
 pub(super) fn largest_io(options: &Options) -> Result<u32, Error> {
     let asked = options.max_io_bytes;
-    if !asked.is_power_of_two() || !(4096..=8 << 20).contains(&asked) {
-        let line = format!("{asked} bytes as the largest I/O: give a power of two from 4 KiB to 8 MiB");
+    if !asked.is_power_of_two() || !(LEAST_IO..=8 << 20).contains(&asked) {
+        let line = format!("{asked} bytes as the largest I/O: give a power of two from 8 KiB to 8 MiB");
         return Err(Error::invalid(line));
     }
     let window = share(options)?.window_bytes;
     let mut largest = asked;
-    while u64::from(largest) * 2 > window && largest > 4096 {
+    while u64::from(largest) * 2 > window && largest > LEAST_IO {
         largest /= 2;
     }
     if u64::from(largest) * 2 > window {
         let reactors = options.reactors;
         return Err(Error::invalid(format!(
-            "the memory budget leaves {window} bytes to each of {reactors} reactors, less than two 4 KiB I/Os: \
+            "the memory budget leaves {window} bytes to each of {reactors} reactors, less than two 8 KiB I/Os: \
              raise it, or use fewer reactors"
         )));
     }

@@ -18,6 +18,8 @@ const IO_QUEUE_BYTES: u64 = 64 << 10;
 const OTHER_BYTES: u64 = 4 << 10;
 /// Bytes that are received in one call: as many as a short of memory leaves, up to the whole receive buffer.
 const LEAST_RECEIVE: usize = 4 << 10;
+/// Of a connection that is no I/O queue: some ten commands, so that others have their turn soon.
+const OTHER_RECEIVE: usize = 1 << 10;
 const MOST_RECEIVE: usize = 64 << 10;
 
 /// For whom memory is held.
@@ -79,7 +81,7 @@ impl Queued {
     /// How many bytes to receive in one call from a connection: where they cannot be acted on, they are kept.
     pub fn receive_bytes(&self, is_io_queue: bool) -> usize {
         let left = self.most.saturating_sub(self.total) / 64;
-        if is_io_queue { (left as usize).clamp(LEAST_RECEIVE, MOST_RECEIVE) } else { LEAST_RECEIVE }
+        if is_io_queue { (left as usize).clamp(LEAST_RECEIVE, MOST_RECEIVE) } else { OTHER_RECEIVE }
     }
 
     fn change(&mut self, account: &mut Account, holder: Holder, bytes: u64) {
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn less_is_received_at_once_when_memory_is_short() {
         let mut queued = Queued::new(1);
-        assert_eq!((queued.receive_bytes(true), queued.receive_bytes(false)), (MOST_RECEIVE, LEAST_RECEIVE));
+        assert_eq!((queued.receive_bytes(true), queued.receive_bytes(false)), (MOST_RECEIVE, OTHER_RECEIVE));
         queued.total = TARGET_BYTES;
         assert_eq!(queued.receive_bytes(true), LEAST_RECEIVE);
     }

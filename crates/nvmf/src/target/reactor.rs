@@ -1,9 +1,14 @@
 //! A reactor: one thread, its connections, and the loop that drives them.
 //!
-//! Each turn: sleep until something happens, receive from every connection that has something, then go round
+//! Each turn: sleep until something happens, receive from every I/O queue that has something, then go round
 //! devices, pacer and sockets until nothing moves. Responses that came up meanwhile leave together.
+//!
+//! New connections, guests and admin queues come to an epoll instance of their own, which the reactor serves in short slices.
+//! While there is I/O it rests after each slice for many times its length: thousands of peers that ask for anything but I/O
+//! take a small part of the processor, and no I/O waits for longer than a slice.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
@@ -33,8 +38,16 @@ const TICK_NS: u64 = 500_000_000;
 /// this time, and a sleep and a wake-up cost more than it.
 const LOOKOUT_NS: u64 = 20_000;
 
+/// How long connections that are no I/O queues are served at a stretch, and how many times as long they rest while there is I/O.
+const SLICE_NS: u64 = 20_000;
+const REST: u64 = 50;
+/// The longest rest: a host that connects sends some thirty commands one after another.
+const LONGEST_REST_NS: u64 = 4_000_000;
+
 const WAKE: u64 = u64::MAX;
 const RING: u64 = u64::MAX - 1;
+/// The connections that are no I/O queues.
+const OTHERS: u64 = u64::MAX - 2;
 /// Listeners have this bit and their number.
 const LISTENER: u64 = 1 << 63;
 
@@ -51,7 +64,14 @@ pub(super) struct Reactor {
     generation: u32,
     messages: mpsc::Receiver<Message>,
     wake: Arc<OwnedFd>,
+    /// I/O queues, and `others`.
     epoll: OwnedFd,
+    /// Listeners and all connections that are no I/O queues.
+    others: OwnedFd,
+    /// Until when the others rest; 0 while they do not.
+    rest_ns: u64,
+    /// I/O commands completed when the others were last served.
+    completed_before: u64,
     listeners: HashMap<u64, Listener>,
     next_listener: u64,
     /// Whether the ring's descriptor is watched already.
@@ -87,6 +107,10 @@ impl Reactor {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::system("epoll_create1", e.into()))?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)
             .map_err(|e| Error::system("epoll_ctl", e.into()))?;
+        let others =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::system("epoll_create1", e.into()))?;
+        epoll::add(&epoll, &others, epoll::EventData::new_u64(OTHERS), epoll::EventFlags::IN)
+            .map_err(|e| Error::system("epoll_ctl", e.into()))?;
         let busy_poll = shared.options.busy_poll;
         let reactors = shared.options.reactors as u32;
         // Where descriptors are scarce, guests leave half of them to hosts.
@@ -105,6 +129,9 @@ impl Reactor {
             messages,
             wake,
             epoll,
+            others,
+            rest_ns: 0,
+            completed_before: 0,
             listeners: HashMap::new(),
             next_listener: 0,
             watches_ring: false,
@@ -146,8 +173,9 @@ impl Reactor {
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
+        let rest_ns = if self.rest_ns > 0 { self.rest_ns } else { u64::MAX };
         let look_ns = if self.lacks_memory { self.next_look_ns } else { u64::MAX };
-        let wake_ns = self.core.wake_ns().unwrap_or(u64::MAX).min(self.next_tick_ns).min(look_ns);
+        let wake_ns = self.core.wake_ns().unwrap_or(u64::MAX).min(self.next_tick_ns).min(look_ns).min(rest_ns);
         let timeout_ns = match self.has_more || self.busy_poll || self.core.now_ns < self.lookout_ns {
             true => 0,
             false => wake_ns.saturating_sub(self.core.now_ns),
@@ -163,6 +191,35 @@ impl Reactor {
         }
         if timeout_ns > 0 {
             self.asleep_ns += self.core.now_ns - before_ns;
+        }
+        if self.rest_ns > 0 && self.core.now_ns >= self.rest_ns {
+            self.rest_ns = 0;
+            self.watch_others(epoll::EventFlags::IN);
+        }
+    }
+
+    fn watch_others(&self, flags: epoll::EventFlags) {
+        let _ = epoll::modify(&self.epoll, &self.others, epoll::EventData::new_u64(OTHERS), flags);
+    }
+
+    /// Serves connections that are no I/O queues for a slice, in turn.
+    fn serve_others(&mut self) {
+        let (began_ns, mut event) = (self.core.now_ns, Vec::with_capacity(1));
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        while self.core.now_ns < began_ns + SLICE_NS {
+            // One at a time: the kernel puts those that have more to the end of its list.
+            let _ = epoll::wait(&self.others, rustix::buffer::spare_capacity(&mut event), Some(&now));
+            let Some(event) = event.pop() else { break };
+            match event.data.u64() {
+                data if data & LISTENER != 0 => self.accept(data),
+                data => self.serve(data as u32 as usize, (data >> 32) as u32, event.flags),
+            }
+            self.core.tick();
+        }
+        if self.core.completed_io != std::mem::replace(&mut self.completed_before, self.core.completed_io) {
+            let rest_ns = (REST * (self.core.now_ns - began_ns)).min(LONGEST_REST_NS);
+            self.rest_ns = self.core.now_ns + rest_ns;
+            self.watch_others(epoll::EventFlags::empty());
         }
     }
 
@@ -181,11 +238,8 @@ impl Reactor {
                     ring.woken();
                 }
             }
-            data if data & LISTENER != 0 => self.accept(data),
-            data => {
-                let (index, generation) = (data as u32, (data >> 32) as u32);
-                self.serve(index as usize, generation, event.flags);
-            }
+            OTHERS => self.serve_others(),
+            data => self.serve(data as u32 as usize, (data >> 32) as u32, event.flags),
         }
     }
 
@@ -234,16 +288,25 @@ impl Reactor {
     /// Tells the kernel which events of a connection matter now.
     fn watch(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let (reads, writes) = (!connection.is_stalled(), connection.wants_write);
-        if (reads, writes) == connection.watched {
+        let watched = (!connection.is_stalled(), connection.wants_write, connection.is_io_queue());
+        let before = std::mem::replace(&mut connection.watched, watched);
+        if watched == before {
             return;
         }
-        connection.watched = (reads, writes);
         let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, reads);
-        flags.set(epoll::EventFlags::OUT, writes);
-        let data = data_of(connection.token);
-        let _ = epoll::modify(&self.epoll, &connection.stream, data, flags);
+        flags.set(epoll::EventFlags::IN, watched.0);
+        flags.set(epoll::EventFlags::OUT, watched.1);
+        let (data, stream) = (data_of(connection.token), &connection.stream);
+        let place = |is_io_queue: bool| if is_io_queue { &self.epoll } else { &self.others };
+        if watched.2 == before.2 {
+            let _ = epoll::modify(place(watched.2), stream, data, flags);
+            return;
+        }
+        let _ = epoll::delete(place(before.2), stream);
+        // Without memory for the entry nothing would ever be heard of it.
+        if epoll::add(place(watched.2), stream, data, flags).is_err() {
+            self.close(index);
+        }
     }
 
     /// Looks for connections that are stuck. While anything is held the pacer has the reactor awake often enough.
@@ -366,36 +429,36 @@ impl Reactor {
         moved
     }
 
+    /// Accepts one connection; the listener is reported again while there are more.
     fn accept(&mut self, data: u64) {
-        loop {
-            let Some(listener) = self.listeners.get_mut(&data) else { return };
-            match listener.socket.accept() {
-                Ok((stream, _)) => {
-                    let address = listener.address;
-                    let shared = Arc::clone(&self.core.shared);
-                    let place = shared.place_connection().or_else(|| {
-                        self.evict_guests();
-                        shared.place_connection()
-                    });
-                    match place {
-                        None => drop(stream), // the limit: closed at once
-                        Some(reactor) if reactor == self.core.reactor => self.take(stream, address),
-                        Some(reactor) => self.core.shared.send(reactor, Message::Serve(stream, address)),
-                    }
+        let Some(listener) = self.listeners.get_mut(&data) else { return };
+        match listener.socket.accept() {
+            Ok((stream, _)) => {
+                let address = listener.address;
+                let shared = Arc::clone(&self.core.shared);
+                let place = shared.place_connection().or_else(|| {
+                    self.evict_guests();
+                    shared.place_connection()
+                });
+                match place {
+                    None => drop(stream), // the limit: closed at once
+                    Some(reactor) if reactor == self.core.reactor => self.take(stream, address),
+                    Some(reactor) => shared.send(reactor, Message::Serve(stream, address)),
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // The peer was gone before we looked.
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // No descriptor left: a guest has one.
-                Err(_) if self.evict_guests() > 0 => {}
-                Err(_) => {
-                    // It would be reported again and again. Look later.
-                    if let Some(listener) = self.listeners.get_mut(&data) {
-                        listener.is_paused = true;
-                        let _ = epoll::delete(&self.epoll, &listener.socket);
-                    }
-                    return;
+            }
+            // Another event took it, a signal came, or the peer was gone before.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                ) => {}
+            // No descriptor left: a guest has one.
+            Err(_) if self.evict_guests() > 0 => {}
+            Err(_) => {
+                // It would be reported again and again. Look later.
+                if let Some(listener) = self.listeners.get_mut(&data) {
+                    listener.is_paused = true;
+                    let _ = epoll::delete(&self.others, &listener.socket);
                 }
             }
         }
@@ -439,7 +502,7 @@ impl Reactor {
             false => Connection::new(token, stream, listener, &self.core).ok(),
         };
         let watched = connection.filter(|connection| {
-            epoll::add(&self.epoll, &connection.stream, data_of(token), epoll::EventFlags::IN).is_ok()
+            epoll::add(&self.others, &connection.stream, data_of(token), epoll::EventFlags::IN).is_ok()
         });
         match watched {
             Some(mut connection) => {
@@ -501,7 +564,7 @@ impl Reactor {
             Message::Listen(address, socket, done) => {
                 let data = LISTENER | self.next_listener;
                 self.next_listener += 1;
-                let _ = epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(data), epoll::EventFlags::IN);
+                let _ = epoll::add(&self.others, &socket, epoll::EventData::new_u64(data), epoll::EventFlags::IN);
                 self.listeners.insert(data, Listener { address, socket, is_paused: false });
                 let _ = done.send(());
             }
@@ -524,7 +587,7 @@ impl Reactor {
             Message::Abort { queue, cid, asked_by, asked_cid } => {
                 let index = queue.index as usize;
                 let connection = self.connections.get_mut(index).filter(|connection| connection.token == queue);
-                let aborted = connection.is_some_and(|connection| io::abort_held(connection, &mut self.core, cid));
+                let aborted = connection.is_some_and(|connection| io::abort(connection, &mut self.core, cid));
                 self.core.shared.send(asked_by.reactor, Message::Aborted { asked_by, asked_cid, aborted });
             }
             Message::Aborted { asked_by, asked_cid, aborted } => {
@@ -608,7 +671,7 @@ impl Reactor {
         for (data, listener) in &mut self.listeners {
             if std::mem::take(&mut listener.is_paused) {
                 let data = epoll::EventData::new_u64(*data);
-                let _ = epoll::add(&self.epoll, &listener.socket, data, epoll::EventFlags::IN);
+                let _ = epoll::add(&self.others, &listener.socket, data, epoll::EventFlags::IN);
             }
         }
         if self.core.draining && self.connections.is_empty() && self.core.flights.is_empty() && self.core.flushed() {
