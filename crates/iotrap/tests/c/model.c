@@ -101,7 +101,7 @@ static void same(const struct file *file, const char *found, long offset, long b
 /* ---- descriptors ---- */
 
 /* How many files and descriptors the program of a seed has: few of them meet more often. */
-static int files_used, slots_used, rings;
+static int files_used, slots_used, rings, out_of_sight;
 
 static int any_slot(int used)
 {
@@ -158,7 +158,10 @@ static void step_open(void)
 	int at = any_slot(0), name = below(files_used), way = below(13), flags, fd, pair[2];
 	if (at < 0)
 		return;
-	int file = model->name[name], writes = below(4) != 0, direct = below(3) != 0, cut = file >= 0 && writes && below(12) == 0;
+	int file = model->name[name], writes = below(4) != 0, direct = below(3) != 0;
+	if (out_of_sight && (direct = below(2)) == 0)
+		way = below(3) == 0 ? 5 : 1 + below(2);
+	int cut = file >= 0 && writes && below(12) == 0;
 	if (file >= 0 && (cut && is_mapped(file)))
 		cut = 0;
 	if (file < 0)
@@ -330,6 +333,27 @@ static ssize_t transfer(int way, int fd, int write_it, long bytes, long offset)
 	}
 }
 
+/* What was written is there for every other way that the program has to the file. */
+static void met_by_all(int wrote, long offset, long bytes)
+{
+	struct file *file = &model->files[slots[wrote].file];
+	long from = offset / BLOCK * BLOCK, to = (offset + bytes + BLOCK - 1) / BLOCK * BLOCK;
+	long there = to < file->size ? to - from : file->size - from;
+	for (int at = 0; at < SLOTS; at++) {
+		if (at == wrote || slots[at].fd < 0 || slots[at].file != slots[wrote].file)
+			continue;
+		SAY("what %d wrote, by %d (fd %d, direct %d)", wrote, at, slots[at].fd, slots[at].direct);
+		HOLDS(pread(slots[at].fd, buffer, to - from, from), there);
+		same(file, buffer, from, there);
+	}
+	for (int at = 0; at < MAPS; at++) {
+		if (maps[at].memory == NULL || maps[at].file != slots[wrote].file)
+			continue;
+		SAY("what %d wrote, by memory %d", wrote, at);
+		same(file, maps[at].memory + from, from, there);
+	}
+}
+
 static void step_transfer(void)
 {
 	int at = any_slot(1), write_it = below(2), way = below(10);
@@ -356,6 +380,7 @@ static void step_transfer(void)
 		memset(file->bytes + offset, letter, bytes);
 		if (offset + bytes > file->size)
 			file->size = offset + bytes;
+		met_by_all(at, offset, bytes);
 	} else {
 		long there = offset >= file->size ? 0 : offset + bytes > file->size ? file->size - offset : bytes;
 		/* A size that is not a multiple of the block: O_DIRECT may read to the end, as it does here. */
@@ -545,6 +570,10 @@ static void step(uint64_t seed, int number)
 		}
 		return;
 	}
+	if (out_of_sight && below(4) == 0) {
+		step_open();
+		return;
+	}
 	switch (below(24)) {
 	case 0 ... 4: step_open(); break;
 	case 5 ... 7: step_close(); break;
@@ -567,6 +596,7 @@ static void whole_program(uint64_t seed, const char *keep)
 	files_used = 1 + (int)(seed % FILES);
 	slots_used = 2 + (int)(seed / FILES % 4);
 	rings = seed % 7 == 0;
+	out_of_sight = seed % 4 == 2;
 	for (int name = 0; name < FILES; name++) {
 		int fd = unseen_open(name_of(name), O_RDWR | O_CREAT | O_TRUNC);
 		struct file *file = &model->files[name];
