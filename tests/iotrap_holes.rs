@@ -53,6 +53,7 @@ const DIRECT: &[&str] = &[
     "direct_then_unknown stream",
     "direct_then_unknown stream_reads",
     "registered_files",
+    "all_numbers_are_the_programs",
 ];
 /// With files that are cut into parts.
 const LARGE: &[&str] = &["stale_large"];

@@ -1,7 +1,7 @@
 //! A file as the program opened it once, with the same file on the other lanes: what `dup`ed descriptors share.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 use lanes::LANES_MAX;
@@ -430,6 +430,39 @@ impl GroupRef {
         })
     }
 
+    /// Closes the lanes' files and the witness; how many. None while requests are under way: whoever begins one counts it
+    /// before it looks for a file, and here the files are taken away before the count is looked at.
+    fn close_lanes(&self) -> usize {
+        self.end(Reason::Limit);
+        let node = self.node();
+        if node.has_in_flight() {
+            return 0;
+        }
+        let mut files = [-1; LANES_MAX];
+        for (file, place) in files.iter_mut().zip(&self.files) {
+            *file = place.swap(-1, SeqCst);
+        }
+        if node.has_in_flight() {
+            for (&file, place) in files.iter().zip(&self.files).filter(|&(&file, _)| file >= 0) {
+                let _ = place.compare_exchange(-1, file, SeqCst, Acquire);
+            }
+            return 0;
+        }
+        let mut closed = usize::from(self.witness().is_some());
+        for (lane, &file) in files.iter().enumerate().filter(|&(_, &file)| file >= 0) {
+            let ours = proof::is_file_of_lane(self.name, lane, file);
+            if ours && node.was_written() && raw::sync(file, false).is_err() {
+                node.lane_write(lane); // the next sync says so
+            }
+            if table::remove(file, Entry::Lane(self.name)) && ours {
+                let _ = raw::close(file);
+                closed += 1;
+            }
+        }
+        let _ = self.unwatch(); // the program's own close tells its errors
+        closed
+    }
+
     /// Forgets a private descriptor whose number means another file, or is about to.
     pub fn lose(&self, fd: c_int) {
         let _ = table::remove(fd, Entry::Lane(self.name));
@@ -466,6 +499,28 @@ fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
         let group = GroupRef { name: Name { index: index as u32, generation } };
         (group.node_ref() == node).then_some(group)
     })
+}
+
+/// Closes private descriptors, because the program has no numbers left below `limit`: those of a few open files, which stay
+/// on their lanes from then on. False if there are none that help.
+///
+/// Not of a file that is locked (closing any descriptor drops POSIX locks), nor of one with requests under way.
+pub fn make_room(limit: c_int) -> bool {
+    /// Numbers that are enough for now.
+    const ENOUGH: usize = 64;
+    let mut freed = 0;
+    for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
+        let Some(generation) = group.count.acquire_any() else { continue };
+        let group = GroupRef { name: Name { index: index as u32, generation } };
+        let helps = group.open_lanes().map(|(_, file)| file).chain(group.witness()).any(|fd| fd < limit);
+        if helps && !group.node().is_locked() {
+            freed += group.close_lanes();
+        }
+        if freed >= ENOUGH {
+            break;
+        }
+    }
+    freed > 0
 }
 
 /// Gives the private duplicates of all open files of a node up, before the program locks the file: a lock ends with the

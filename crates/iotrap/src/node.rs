@@ -202,6 +202,16 @@ impl Node {
         !self.locked.swap(true, SeqCst)
     }
 
+    /// Whether the program locks it, or did.
+    pub fn is_locked(&self) -> bool {
+        self.locked.load(SeqCst)
+    }
+
+    /// Whether requests are under way on other lanes than the opened one.
+    pub fn has_in_flight(&self) -> bool {
+        self.in_flight.load(SeqCst) != 0
+    }
+
     /// How far the file certainly reaches, in bytes.
     #[inline]
     pub fn size(&self) -> u64 {

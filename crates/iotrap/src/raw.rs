@@ -224,6 +224,15 @@ pub fn thread() -> u32 {
     unsafe { call(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
+/// The program's soft limit of descriptor numbers (RLIMIT_NOFILE).
+pub fn descriptor_limit() -> Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let (resource, to) = (libc::RLIMIT_NOFILE as usize, &raw mut limit as usize);
+    // SAFETY: pid 0 is this process; one structure is written.
+    check(unsafe { call(libc::SYS_prlimit64, 0, resource, 0, to, 0, 0) })?;
+    Ok(limit.rlim_cur)
+}
+
 /// Lets somebody else run.
 pub fn pause() {
     // SAFETY: no arguments.

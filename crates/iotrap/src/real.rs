@@ -157,6 +157,20 @@ real! {
         else kernel!(libc::SYS_accept, socket as isize, address, length);
     fn accept4(socket: c_int, address: *mut c_void, length: *mut c_void, flags: c_int) -> c_int,
         else kernel!(libc::SYS_accept4, socket as isize, address, length, flags);
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int,
+        else kernel!(libc::SYS_socket, domain as isize, kind as isize, protocol as isize);
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int,
+        else kernel!(libc::SYS_socketpair, domain as isize, kind as isize, protocol as isize, pair);
+    fn pipe(pair: *mut c_int) -> c_int, else kernel!(libc::SYS_pipe2, pair, 0);
+    fn pipe2(pair: *mut c_int, flags: c_int) -> c_int, else kernel!(libc::SYS_pipe2, pair, flags);
+    fn eventfd(initial: u32, flags: c_int) -> c_int, else kernel!(libc::SYS_eventfd2, initial, flags);
+    fn epoll_create(size: c_int) -> c_int, else {
+        let _ = size; // unused by the kernel, too
+        kernel!(libc::SYS_epoll_create1, 0)
+    };
+    fn epoll_create1(flags: c_int) -> c_int, else kernel!(libc::SYS_epoll_create1, flags);
+    fn opendir(path: Text) -> *mut libc::DIR,
+        else late!(opendir(path): (Text) -> *mut libc::DIR, core::ptr::null_mut());
     fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize,
         else kernel!(libc::SYS_recvmsg, socket as isize, message, flags);
     fn recvmmsg(socket: c_int, messages: *mut libc::mmsghdr, count: u32, flags: c_int, timeout: *mut libc::timespec) -> c_int,

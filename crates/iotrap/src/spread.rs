@@ -337,14 +337,17 @@ pub fn elsewhere(group: &GroupRef, fd: c_int, failed: usize, carry: impl Fn(c_in
     let pool = group.pool()?;
     let now_ns = raw::now_ns();
     let healthy = |lane: usize| pool.traffic.load(lane, now_ns).is_some_and(|load| load.state == lanes::State::Healthy);
+    let node = group.node();
+    node.lane_begins();
     let others = group.proven_lanes().filter(|&(lane, _)| lane != failed && healthy(lane)).map(|(_, file)| file);
     let own = (failed != group.own() && fd >= 0).then_some(fd);
     for file in others.chain(own) {
         let result = carry(file);
-        if result >= 0 {
-            return Some(result);
-        }
         last = Some(result);
+        if result >= 0 {
+            break;
+        }
     }
+    node.lane_ends();
     last
 }

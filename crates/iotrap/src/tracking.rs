@@ -435,18 +435,19 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
             continue; // written through another descriptor, for which this is a lane: the caller syncs it
         }
         // It may have been written through another descriptor of the program.
-        let file = |group: &GroupRef| group.proven_lanes().find(|&(lane, _)| lane == at).map(|(_, file)| file);
-        let other = if file(group).is_none() { group::on_lane(group.node_ref(), at) } else { None };
-        if other.is_none()
-            && file(group).is_none()
+        if group::on_lane(group.node_ref(), at).is_none()
             && let Some(pool) = group.pool()
         {
             open_lanes(group, pool, fd, (1 << at, None), None, Manner::Needed);
         }
-        let synced = match other.as_ref().map(|&(_, file)| file).or_else(|| file(group)) {
-            Some(file) => raw::sync(file, data_only),
+        // Counted before the file is looked for: nobody closes it meanwhile to make room.
+        group.node().lane_begins();
+        let found = group::on_lane(group.node_ref(), at);
+        let synced = match &found {
+            Some((_, file)) => raw::sync(*file, data_only),
             None => Err(libc::EIO), // what cannot be synced is not durable
         };
+        group.node().lane_ends();
         result = result.and(synced);
     }
     result

@@ -62,6 +62,7 @@ holes! {
         "direct_then_unknown sent", "direct_then_unknown ring", "direct_then_unknown stream",
         "direct_then_unknown stream_reads"
     ], "", "";
+    limits: ["all_numbers_are_the_programs"], "", "no file descriptors left";
     files_of_rings: ["registered_files"], "", "not seen to open";
     buffered_reads: [
         "buffered_reads_beside opened", "buffered_reads_beside sent", "buffered_reads_beside ring",

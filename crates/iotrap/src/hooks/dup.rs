@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 
+use super::room;
 use crate::errno;
 use crate::group::{self, GroupRef};
 use crate::process;
@@ -42,7 +43,7 @@ pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
         return -1;
     }
     // SAFETY: the caller's.
-    share(fd, unsafe { real::dup(fd) })
+    share(fd, room::needing_number(|| unsafe { real::dup(fd) }))
 }
 
 /// dup2(2).
@@ -128,7 +129,7 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
 
 fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int) -> c_int {
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => share(fd, real()),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => share(fd, room::needing_number(real)),
         libc::F_SETFL => set_flags(fd, argument as c_int, real),
         // A lease is a promise about who else has the file open: the lanes are somebody else.
         libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {

@@ -15,6 +15,7 @@ pub mod map;
 pub mod open;
 pub mod posix_aio;
 pub mod receive;
+pub mod room;
 pub mod rw;
 pub mod size;
 pub mod sync;

@@ -3,6 +3,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
+use super::room;
 use crate::errno;
 use crate::group::GroupRef;
 use crate::lane;
@@ -60,7 +61,7 @@ macro_rules! opens {
                 // SAFETY: the caller's.
                 unsafe { before($at, $path, $flags) };
                 // SAFETY: the caller's. (On x86-64 and AArch64 a variadic mode is passed like any other argument.)
-                let fd = unsafe { real::$name($($argument),*) };
+                let fd = room::needing_number(|| unsafe { real::$name($($argument),*) });
                 after(fd, $flags)
             }
         )*
@@ -190,7 +191,8 @@ macro_rules! stdio {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(path: Path, mode: Path) -> File {
                 // SAFETY: the caller's.
-                after_stdio(unsafe { real::$name(path, mode) }, mode)
+                let open = || unsafe { real::$name(path, mode) };
+                after_stdio(room::needing(|file: &File| file.is_null(), open), mode)
             }
         )*
     };

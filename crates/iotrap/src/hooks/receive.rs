@@ -1,6 +1,6 @@
-//! Descriptors that come over sockets: files that another process has opened (SCM_RIGHTS of unix(7)), and connections.
+//! Descriptors that come over sockets: files that another process has opened (SCM_RIGHTS of unix(7)).
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_uint};
 
 use crate::errno;
 use crate::lane;
@@ -72,33 +72,4 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         }
     }
     result
-}
-
-/// accept(2).
-///
-/// # Safety
-/// As that.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn accept(socket: c_int, address: *mut c_void, length: *mut c_void) -> c_int {
-    // SAFETY: the contract of accept(2), which the program keeps.
-    let fd = unsafe { real::accept(socket, address, length) };
-    others::is_new(fd);
-    fd
-}
-
-/// accept4(2).
-///
-/// # Safety
-/// As that.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn accept4(
-    socket: c_int,
-    address: *mut c_void,
-    length: *mut c_void,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the contract of accept4(2), which the program keeps.
-    let fd = unsafe { real::accept4(socket, address, length, flags) };
-    others::is_new(fd);
-    fd
 }

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use super::{close, dup, exec, exit, libaio, lock, map, open, receive, rw, size, sync, uring};
+use super::{close, dup, exec, exit, libaio, lock, map, open, receive, room, rw, size, sync, uring};
 use crate::errno;
 use crate::others;
 use crate::raw;
@@ -65,8 +65,8 @@ pub unsafe extern "C-unwind" fn syscall(
             others::came(taken as c_int);
             errno::libc_result(taken) as c_long
         }
-        libc::SYS_accept => hook!(receive::accept(fd, b as *mut c_void, c as *mut c_void)),
-        libc::SYS_accept4 => hook!(receive::accept4(fd, b as *mut c_void, c as *mut c_void, d as c_int)),
+        libc::SYS_accept => hook!(room::accept(fd, b as *mut c_void, c as *mut c_void)),
+        libc::SYS_accept4 => hook!(room::accept4(fd, b as *mut c_void, c as *mut c_void, d as c_int)),
         libc::SYS_recvmsg => hook!(receive::recvmsg(fd, b as *mut libc::msghdr, c as c_int)),
         libc::SYS_recvmmsg => {
             let (messages, timeout) = (b as *mut libc::mmsghdr, e as *mut libc::timespec);
@@ -122,6 +122,15 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_mmap => {
             map::around(e as c_int, c as c_int, d as c_int, || kernel!(raw::call(number, a, b, c, d, e, f)))
         }
-        _ => kernel!(raw::call(number, a, b, c, d, e, f)),
+        _ => {
+            // SAFETY: the arguments are those of the call by that number.
+            let call = || unsafe { raw::call(number, a, b, c, d, e, f) };
+            let result = match call() {
+                // Out of descriptors, whichever call it is.
+                full if full == -libc::EMFILE as isize && room::is_full(libc::EMFILE) => call(),
+                result => result,
+            };
+            errno::libc_result(result) as c_long
+        }
     }
 }

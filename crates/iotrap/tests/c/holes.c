@@ -5,6 +5,8 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 
 enum { BLOCKS = 32 };
@@ -727,6 +729,43 @@ static void refuse(const char *what)
 		CHECK_IS(kernel(SYS_kcmp, getpid(), getpid(), 0, 0), -EPERM);
 }
 
+/* ---- 8. numbers that the program needs itself ---- */
+
+/* Where the soft limit is the hard one, lanes share the program's numbers: the program gets all of them. */
+static void all_numbers_are_the_programs(void)
+{
+	enum { LIMIT = 400 };
+	struct rlimit limit = {LIMIT, LIMIT};
+	CHECK_IS(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int base = dup(0), fds[LIMIT], files = 0, pair[2];
+	CHECK(base >= 0 && close(base) == 0);
+	for (; base + files < LIMIT - 16; files++) {
+		fds[files] = files % 3 == 2 ? dup(fds[files - 1]) : open(at(0, "file"), O_RDWR | O_DIRECT);
+		CHECK(fds[files] >= 0);
+		fill(block, 'b', files % BLOCKS);
+		CHECK_IS(pwrite(fds[files], block, BLOCK, files % BLOCKS * BLOCK), BLOCK);
+	}
+	/* Of whatever kind. */
+	int others[] = {socket(AF_UNIX, SOCK_STREAM, 0), (int)syscall(SYS_eventfd2, 0, 0), epoll_create1(0), fcntl(0, F_DUPFD, 3)};
+	for (int at = 0; at < 4; at++)
+		CHECK(others[at] >= 0);
+	CHECK_IS(pipe(pair), 0);
+	CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, others), 0);
+	FILE *stream = fopen("/dev/null", "r");
+	CHECK(stream != NULL && fclose(stream) == 0);
+	for (int at = 0; at < files; at++) {
+		CHECK_IS(pread(fds[at], block, BLOCK, at % BLOCKS * BLOCK), BLOCK);
+		CHECK(holds(block, at < BLOCKS ? 'b' : 'c', at % BLOCKS));
+		fill(block, 'c', at % BLOCKS);
+		CHECK_IS(pwrite(fds[at], block, BLOCK, at % BLOCKS * BLOCK), BLOCK);
+		CHECK_IS(fsync(fds[at]), 0);
+	}
+	for (int at = 0; at < files; at++)
+		CHECK_IS(close(fds[at]), 0);
+	expect("file", 'c');
+}
+
 static const struct test TESTS[] = {
 	{"stale_transfers", stale_transfers},
 	{"stale_large", stale_large},
@@ -742,6 +781,7 @@ static const struct test TESTS[] = {
 	{"mapping_of_a_child", mapping_of_a_child},
 	{"mapping_beside_a_spread_file", mapping_beside_a_spread_file},
 	{"mapping_that_ended", mapping_that_ended},
+	{"all_numbers_are_the_programs", all_numbers_are_the_programs},
 	{"registered_files", registered_files},
 	{"buffered_reads_beside_memory", buffered_reads_beside_memory},
 	{"buffered_reads_of_a_stale_number", buffered_reads_of_a_stale_number},

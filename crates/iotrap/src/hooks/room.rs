@@ -1,0 +1,105 @@
+//! Descriptor numbers for the program: when it has none left, lanes give theirs back first.
+//!
+//! Lanes lie above the program's soft limit where the hard one permits. Where it does not, they share the program's
+//! numbers, and a call that fails with EMFILE is made again once some open files have given up their lanes.
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::errno;
+use crate::group;
+use crate::lane;
+use crate::others;
+use crate::process;
+use crate::raw;
+use crate::real;
+
+/// Makes a call of libc that returns a new descriptor or -1, or a stream or null; and once more if it fails for want of a
+/// number and there was something to give up.
+#[inline]
+pub fn needing<T>(failed: impl Fn(&T) -> bool, call: impl Fn() -> T) -> T {
+    let result = call();
+    if failed(&result) && is_full(errno::get()) { call() } else { result }
+}
+
+/// The same for calls that return a descriptor.
+#[inline]
+pub fn needing_number(call: impl Fn() -> c_int) -> c_int {
+    needing(|&fd| fd < 0, call)
+}
+
+/// Whether a call that has failed with this error is worth another try: numbers were given back.
+#[cold]
+pub fn is_full(error: c_int) -> bool {
+    if !matches!(error, libc::EMFILE | libc::ENFILE) || !lane::active() || !process::is_own() {
+        return false;
+    }
+    let _errno = errno::kept();
+    let limit = raw::descriptor_limit().unwrap_or(0);
+    // The whole system's table is full, or the process's: then only numbers below the limit help.
+    let limit = if error == libc::ENFILE { u64::MAX } else { limit };
+    group::make_room(c_int::try_from(limit).unwrap_or(c_int::MAX))
+}
+
+macro_rules! numbers {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(
+            /// The function of that name of libc, which makes a descriptor that is not a file of a pool.
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the contract of the function of that name, which the program keeps.
+                let fd = needing_number(|| unsafe { real::$name($($argument),*) });
+                others::is_new(fd);
+                fd
+            }
+        )*
+    };
+}
+
+numbers! {
+    accept(socket: c_int, address: *mut c_void, length: *mut c_void);
+    accept4(socket: c_int, address: *mut c_void, length: *mut c_void, flags: c_int);
+    socket(domain: c_int, kind: c_int, protocol: c_int);
+    eventfd(initial: c_uint, flags: c_int);
+    epoll_create(size: c_int);
+    epoll_create1(flags: c_int);
+}
+
+macro_rules! pairs {
+    ($($name:ident($($argument:ident: $type:ty),*; $pair:ident $(, $after:ident: $after_type:ty)?);)*) => {
+        $(
+            /// The function of that name of libc, which makes two descriptors.
+            ///
+            /// # Safety
+            /// As that.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($argument: $type,)* $pair: *mut c_int $(, $after: $after_type)?) -> c_int {
+                // SAFETY: the contract of the function of that name, which the program keeps.
+                let result = needing_number(|| unsafe { real::$name($($argument,)* $pair $(, $after)?) });
+                for at in 0..if result == 0 { 2 } else { 0 } {
+                    // SAFETY: the kernel has written both.
+                    others::is_new(unsafe { $pair.wrapping_add(at).read() });
+                }
+                result
+            }
+        )*
+    };
+}
+
+pairs! {
+    pipe(; pair);
+    pipe2(; pair, flags: c_int);
+    socketpair(domain: c_int, kind: c_int, protocol: c_int; pair);
+}
+
+/// opendir(3).
+///
+/// # Safety
+/// As that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut libc::DIR {
+    // SAFETY: the contract of opendir(3), which the program keeps.
+    needing(|directory: &*mut libc::DIR| directory.is_null(), || unsafe { real::opendir(path) })
+}
