@@ -3,7 +3,7 @@
 //! ```text
 //! hooks/*  ─►  table (fd ─► group)  ─►  spread (may it leave its lane? which one?)  ─►  raw (the lane's file)
 //!    │            tracking (open: path ─► lanes, one file? ─► group)                        │
-//!    └────────►  real (the program's own call, on its own lane)                 window, inflight (libaio)
+//!    └────────►  real (the program's own call, on the opened lane)      changed_iocbs, inflight (libaio)
 //! ```
 //!
 //! | what | where |
@@ -17,7 +17,7 @@
 //! | descriptors and mappings of a file that no hook saw come | [`others`] |
 //! | the threads that do that on lanes which may not answer | [`opener`] |
 //! | which request may be spread, and where it goes | [`spread`], [`lane`] |
-//! | libaio: iocbs changed and put back, what is in flight, rings | [`window`], [`inflight`], [`context`] |
+//! | libaio: iocbs changed and put back, what is in flight, rings | [`changed_iocbs`], [`inflight`], [`context`] |
 //! | libaio requests that would block, carried out by an io_uring | [`async_io`] |
 //! | fork, vfork, descriptor numbers | [`process`] |
 //! | the time, and threads, without libc | [`clock`], [`raw_thread`] |
@@ -27,6 +27,7 @@
 //! destructors, and in any number of threads. They take no lock, allocate nothing and cannot panic.
 
 mod async_io;
+mod changed_iocbs;
 mod clock;
 mod config;
 mod context;
@@ -52,7 +53,6 @@ mod stats;
 mod table;
 mod trace;
 mod tracking;
-mod window;
 
 /// Runs when the library has been loaded, before the program's `main`.
 extern "C" fn begin() {

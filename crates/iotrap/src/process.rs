@@ -9,7 +9,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
-use crate::{async_io, context, group, inflight, node, opener, raw, split, stats, window};
+use crate::{async_io, changed_iocbs, context, group, inflight, node, opener, raw, split, stats};
 
 /// 1 in the process that made it, 0 in a forked child.
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
@@ -72,7 +72,7 @@ fn notice() {
     crate::hooks::uring::forget_all();
     context::forget_all();
     inflight::forget_all();
-    window::forget_all();
+    changed_iocbs::forget_all();
     split::forget_all();
     opener::forget_all();
     group::forget_all();

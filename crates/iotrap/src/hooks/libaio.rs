@@ -2,12 +2,13 @@
 //! libaio's convention (`-errno` is returned, `errno` is left alone).
 //!
 //! A request of a spread file goes to the kernel in the program's own iocb, which for the duration of the call names
-//! a lane's file ([`crate::window`]); what the kernel has is recorded ([`crate::inflight`]); the event that comes back
+//! a lane's file ([`crate::changed_iocbs`]); what the kernel has is recorded ([`crate::inflight`]); the event that comes back
 //! is the program's own in every byte, except that a read which failed because of its lane has been done elsewhere.
 
 use core::ffi::{c_int, c_long, c_void};
 
 use crate::async_io;
+use crate::changed_iocbs::{self, ChangedIocbs};
 use crate::context::{self, Context};
 use crate::group::GroupRef;
 use crate::inflight::{self, Record, Taken, VECTORS};
@@ -19,7 +20,6 @@ use crate::spread::{self, Chosen, Kind};
 use crate::table::{self, Entry};
 use crate::trace;
 use crate::tracking;
-use crate::window::{self, Window};
 
 /// `struct iocb` (linux/aio_abi.h), little-endian.
 #[repr(C)]
@@ -228,7 +228,7 @@ unsafe fn submit_spread(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> i
     }
     let mut done: c_long = 0;
     while done < count {
-        let part = (count - done).min(window::MOST as c_long);
+        let part = (count - done).min(changed_iocbs::MOST as c_long);
         let from = iocbs.wrapping_add(done as usize);
         // SAFETY: the caller's, a part of it.
         let result = unsafe { submit_part(context, part as usize, from) };
@@ -277,15 +277,15 @@ enum Prepared {
     Recorded(u64),
 }
 
-/// At most [`window::MOST`] requests.
+/// At most [`changed_iocbs::MOST`] requests.
 ///
 /// # Safety
 /// As io_submit(2).
 unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part {
     let registered = context::find(context);
     let spreads = registered.is_some_and(|(place, found)| found.may_be_spread(place));
-    let mut window = if spreads { Window::claim(context) } else { None };
-    let mut prepared = [Prepared::Plain; window::MOST];
+    let mut changed = if spreads { ChangedIocbs::claim(context) } else { None };
+    let mut prepared = [Prepared::Plain; changed_iocbs::MOST];
     let mut proofs = Proofs::none();
     let now_ns = raw::now_ns();
     let mut ready = 0;
@@ -298,7 +298,7 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
             continue; // the kernel's EFAULT
         }
         // SAFETY: the caller's: an iocb.
-        match unsafe { prepare(registered, window.as_mut(), iocb, ready > 0, now_ns, &mut proofs) } {
+        match unsafe { prepare(registered, changed.as_mut(), iocb, ready > 0, now_ns, &mut proofs) } {
             Ok(done) => *slot = done,
             Err(why) => {
                 stopped = Some(why);
@@ -313,14 +313,14 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
     }
     let mut result = 0;
     if ready > 0 {
-        if let Some(window) = &window {
-            window.open();
+        if let Some(changed) = &changed {
+            changed.open();
         }
         // SAFETY: the caller's; iocbs that we changed name open files of lanes.
         result = unsafe { submit_bare(context, ready as c_long, iocbs) };
     }
-    if let Some(window) = window {
-        window.close();
+    if let Some(changed) = changed {
+        changed.close();
     }
     let taken = usize::try_from(result).unwrap_or(0);
     let refused = result == -libc::EBADF as isize;
@@ -368,7 +368,7 @@ enum Stop {
 /// The iocb is valid.
 unsafe fn prepare(
     registered: Option<(usize, &'static Context)>,
-    window: Option<&mut Window>,
+    changed: Option<&mut ChangedIocbs>,
     iocb: *mut Iocb,
     begun: bool,
     now_ns: u64,
@@ -379,7 +379,7 @@ unsafe fn prepare(
     let fd = request.file;
     let Some(group) = GroupRef::of(fd) else {
         // The iocb is in this batch already, changed: it is submitted once more afterwards.
-        let twice = matches!(table::get(fd), Entry::Lane(_)) && window.is_some_and(|window| window.has(iocb));
+        let twice = matches!(table::get(fd), Entry::Lane(_)) && changed.is_some_and(|changed| changed.has(iocb));
         return if twice { Err(Stop::Later) } else { Ok(Prepared::Plain) };
     };
     let (kind, vectored) = match request.opcode {
@@ -422,8 +422,8 @@ unsafe fn prepare(
     let mendable = kind == Kind::Write || !group.node().is_fuse() || (kept > 0 && found.is_fetched_by_function());
     let choice = if plain_flags
         && mendable
-        && let Some(window) = &window
-        && window.has_room()
+        && let Some(changed) = &changed
+        && changed.has_room()
     {
         match spread::choose(&group, fd, kind, request.offset, bytes, now_ns, proofs) {
             Chosen::To(choice) => choice,
@@ -460,9 +460,9 @@ unsafe fn prepare(
         return Ok(Prepared::Plain);
     }
     core::mem::forget(group); // the record has the reference now
-    if let (Some(file), Some(window)) = (choice.file, window) {
-        // SAFETY: the caller's; it is submitted before the window is closed. There is room: asked above.
-        let _ = unsafe { window.change(iocb, fd, file) };
+    if let (Some(file), Some(changed)) = (choice.file, changed) {
+        // SAFETY: the caller's; it is submitted before the changed is closed. There is room: asked above.
+        let _ = unsafe { changed.change(iocb, fd, file) };
     }
     Ok(Prepared::Recorded(key))
 }
@@ -620,7 +620,7 @@ pub unsafe fn get_events(
                 unsafe { event.write(seen) };
                 continue;
             }
-            window::restore(context, core::ptr::with_exposed_provenance_mut(seen.obj as usize));
+            changed_iocbs::restore(context, core::ptr::with_exposed_provenance_mut(seen.obj as usize));
             if !found.has_records() {
                 continue;
             }

@@ -759,7 +759,8 @@ static void all_numbers_are_the_programs(void)
 		CHECK(holds(block, at < BLOCKS ? 'b' : 'c', at % BLOCKS));
 		fill(block, 'c', at % BLOCKS);
 		CHECK_IS(pwrite(fds[at], block, BLOCK, at % BLOCKS * BLOCK), BLOCK);
-		CHECK_IS(fsync(fds[at]), 0);
+		if (at % 64 == 0)
+			CHECK_IS(fsync(fds[at]), 0);
 	}
 	for (int at = 0; at < files; at++)
 		CHECK_IS(close(fds[at]), 0);

@@ -5,7 +5,8 @@
 //! may complete and another thread may fetch it: that thread puts its iocb back before the program sees the event,
 //! and whoever comes second does not touch it any more, because the program may have reused or freed it.
 //!
-//! Windows are a few static slots. A reaper that looks into one keeps it from being closed for as long as that takes.
+//! The iocbs of a batch are noted in one of a few static places. A reaper that looks into a place keeps the batch from
+//! giving it back for as long as that takes.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -16,7 +17,8 @@ use crate::raw;
 
 /// Iocbs that go to the kernel in one call.
 pub const MOST: usize = 64;
-const WINDOWS: usize = 64;
+/// Batches that are submitted at a time.
+const BATCHES: usize = 64;
 
 const IDLE: u32 = 0;
 const CHANGED: u32 = 1;
@@ -35,7 +37,7 @@ struct Shared {
     slots: [Slot; MOST],
 }
 
-static ALL: [Shared; WINDOWS] = [const {
+static ALL: [Shared; BATCHES] = [const {
     Shared {
         context: AtomicU64::new(0),
         readers: AtomicU32::new(0),
@@ -43,22 +45,22 @@ static ALL: [Shared; WINDOWS] = [const {
             Slot { iocb: AtomicPtr::new(core::ptr::null_mut()), own: AtomicI32::new(-1), state: AtomicU32::new(IDLE) }
         }; MOST],
     }
-}; WINDOWS];
-/// Slots that somebody has, a bit each.
+}; BATCHES];
+/// Batches that have a place, a bit each.
 static CLAIMED: AtomicU64 = AtomicU64::new(0);
-/// Slots in which iocbs are changed, a bit each.
+/// Batches whose iocbs name lanes' files at this moment, a bit each.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
-/// Iocbs of one batch.
-pub struct Window {
+/// The iocbs of one batch that name lanes' files until [`ChangedIocbs::close`] puts them back.
+pub struct ChangedIocbs {
     index: usize,
     shared: &'static Shared,
     used: usize,
 }
 
-impl Window {
-    /// A window for a batch to this context; None if there are too many batches at a time.
-    pub fn claim(context: u64) -> Option<Window> {
+impl ChangedIocbs {
+    /// A place for a batch to this context; None if there are too many batches at a time.
+    pub fn claim(context: u64) -> Option<ChangedIocbs> {
         let mut claimed = CLAIMED.load(Relaxed);
         loop {
             let index = (!claimed).trailing_zeros() as usize;
@@ -66,24 +68,24 @@ impl Window {
             match CLAIMED.compare_exchange_weak(claimed, claimed | 1 << index, AcqRel, Relaxed) {
                 Ok(_) => {
                     shared.context.store(context, Relaxed);
-                    return Some(Window { index, shared, used: 0 });
+                    return Some(ChangedIocbs { index, shared, used: 0 });
                 }
                 Err(now) => claimed = now,
             }
         }
     }
 
-    /// Notes that `iocb` is to name the file of a lane instead of `own`, and changes it. False if the window is full.
+    /// Notes that `iocb` is to name the file of a lane instead of `own`, and changes it. False if the place is full.
     ///
     /// # Safety
-    /// The iocb is the program's, to be submitted before [`Window::close`].
+    /// The iocb is the program's, to be submitted before [`ChangedIocbs::close`].
     pub unsafe fn change(&mut self, iocb: *mut Iocb, own: c_int, file: c_int) -> bool {
         let Some(slot) = self.shared.slots.get(self.used) else { return false };
         slot.iocb.store(iocb, Relaxed);
         slot.own.store(own, Relaxed);
         slot.state.store(CHANGED, Release);
         self.used += 1;
-        // SAFETY: the caller's: valid, and nobody else's before it is submitted.
+        // SAFETY: the program's iocb, valid, which nobody else uses before it is submitted: the caller promises that.
         unsafe { Iocb::set_file(iocb, file) };
         true
     }
@@ -105,7 +107,7 @@ impl Window {
         }
     }
 
-    /// Puts back what no reaper has put back, and gives the window to others.
+    /// Puts back what no reaper has put back, and gives the place to other batches.
     pub fn close(self) {
         for slot in self.shared.slots.iter().take(self.used) {
             slot.restore();
