@@ -6,6 +6,7 @@ use std::ptr;
 
 use sys::ring::{opcode, squeue, types};
 
+use crate::interrupt;
 use crate::request::Outcome;
 
 /// A function of the program: `guasi_syscall_t`.
@@ -25,13 +26,17 @@ pub(crate) enum Call {
     /// Tests of the queues.
     #[allow(dead_code, reason = "constructed by the tests only")]
     Nothing,
+    /// A function of the program, which runs with the signal mask of the thread that submitted it; without `mask`: a call of
+    /// libc, which runs with the worker's.
     Function {
         function: Function,
         cleanup: Option<Cleanup>,
         params: [isize; MAX_PARAMS],
+        mask: Option<interrupt::Mask>,
     },
     Closure(Option<Box<dyn FnOnce() -> Outcome + Send>>),
-    /// pread(2), pwrite(2) and, with offset -1, read(2), write(2). `seekable`: known to be, need not be looked up.
+    /// pread(2), pwrite(2) and, with offset -1, read(2), write(2). `seekable`: known to be a regular file or a block device
+    /// without O_NONBLOCK, need not be looked up.
     Transfer {
         write: bool,
         fd: i32,
@@ -109,12 +114,21 @@ impl Call {
     pub fn fits_ring(&self) -> bool {
         match self {
             Call::Transfer { offset, seekable: true, .. } => *offset >= 0,
-            // pread(2) of a pipe fails and two read(2)s of one file never give the same bytes; the ring differs in both.
-            Call::Transfer { fd, offset, .. } => is_seekable(*fd) == Some(*offset >= 0) && *offset >= -1,
-            Call::Vector { fd, offset, .. } => is_seekable(*fd) == Some(true) && *offset >= 0,
+            // Where two read(2)s go on one after the other, those of the ring may give the same bytes.
+            Call::Transfer { fd, offset: -1, .. } => {
+                kind_of(*fd) == Some(DescriptorKind::Stream) && !is_non_blocking(*fd)
+            }
+            Call::Transfer { fd, offset, .. } | Call::Vector { fd, offset, .. } => {
+                *offset >= 0 && kind_of(*fd) == Some(DescriptorKind::Data) && !is_non_blocking(*fd)
+            }
             Call::Sync { .. } | Call::Allocate { .. } | Call::Socket(_) => true,
             Call::Nothing | Call::Function { .. } | Call::Closure(_) => false,
         }
+    }
+
+    /// Whether the kernel may raise SIGPIPE in the thread that carries this call out: a write that is not to a file.
+    pub fn may_raise_sigpipe(&self) -> bool {
+        matches!(self, Call::Transfer { write: true, offset, seekable: false, .. } if *offset < 0)
     }
 
     /// The entries of the submission queue: the call, and its time limit if it has one.
@@ -167,10 +181,14 @@ impl Call {
         set_errno(0);
         let result = match self {
             Call::Nothing => 0,
-            Call::Function { function, params, .. } => {
-                // SAFETY: the program's function with the program's parameters.
+            Call::Function { function, params, mask, .. } => {
+                let shield = mask.map(interrupt::Mask::set);
+                set_errno(0);
+                // SAFETY: the submitter's promise: the function accepts its parameters.
                 let result = unsafe { function(private, params.as_ptr()) };
-                return Outcome { result, error: errno() };
+                let error = errno();
+                shield.map(interrupt::Mask::set);
+                return Outcome { result, error };
             }
             Call::Closure(closure) => match closure.take() {
                 Some(closure) => return closure(),
@@ -211,7 +229,11 @@ impl Call {
             // SAFETY: by the contract.
             Call::Socket(socket) => unsafe { socket.block() },
         };
-        Outcome { result, error: if result < 0 { errno() } else { 0 } }
+        let error = if result < 0 { errno() } else { 0 };
+        if error == libc::EPIPE {
+            interrupt::forget_sigpipe();
+        }
+        Outcome { result, error }
     }
 
     /// Calls the program's cleanup function, if it gave one: once, when the call has ended or never will begin.
@@ -338,17 +360,17 @@ impl SocketCall {
         }
     }
 
+    /// Carries the call out here and now, as the ring does it: first the call itself, then, if it would have to wait, a wait
+    /// for as long as the limit allows.
+    ///
     /// # Safety
     /// The submitter's promise: all pointers are valid.
     unsafe fn block(&mut self) -> isize {
-        let mut wanted = libc::pollfd { fd: self.fd, events: self.events(), revents: 0 };
-        if let SocketKind::Connect { address, len } = self.kind {
-            // SAFETY: the submitter's promise.
-            let result = unsafe { libc::connect(self.fd, address, len) };
-            if result == 0 || errno() != libc::EINPROGRESS {
-                return result as isize;
-            }
+        // SAFETY: the submitter's promise.
+        if let Some(result) = unsafe { self.at_once() } {
+            return result;
         }
+        let mut wanted = libc::pollfd { fd: self.fd, events: self.events(), revents: 0 };
         let limit = self.timeout_ms.clamp(-1, i32::MAX.into()) as i32;
         // SAFETY: one valid pollfd.
         match unsafe { libc::poll(&mut wanted, 1, limit) } {
@@ -371,25 +393,98 @@ impl SocketCall {
             // SAFETY: the submitter's promise.
             SocketKind::Accept { address, len } => (unsafe { libc::accept(self.fd, address, len) }) as isize,
             SocketKind::Connect { .. } => {
-                let (mut error, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
-                // SAFETY: an integer and its size.
-                unsafe {
-                    libc::getsockopt(self.fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &mut len)
-                };
+                let error = self.option(libc::SO_ERROR).unwrap_or_else(|errno| errno);
                 set_errno(error);
                 if error == 0 { 0 } else { -1 }
             }
         }
     }
+
+    /// The result of the call if it need not wait; poll(2) would let a call that fails at once wait for ever.
+    ///
+    /// # Safety
+    /// The submitter's promise: all pointers are valid.
+    unsafe fn at_once(&self) -> Option<isize> {
+        let failed = |errno| {
+            set_errno(errno);
+            Some(-1)
+        };
+        match self.kind {
+            // With MSG_WAITALL a part would be taken away.
+            SocketKind::Receive { flags, .. } if flags & libc::MSG_WAITALL != 0 => {
+                self.option(libc::SO_TYPE).err().and_then(failed)
+            }
+            SocketKind::Receive { buffer, len, flags, from, from_len } => {
+                let flags = flags | libc::MSG_DONTWAIT;
+                // SAFETY: the submitter's promise.
+                let result = unsafe { libc::recvfrom(self.fd, buffer.cast(), len, flags, from, from_len) };
+                (result >= 0 || errno() != libc::EAGAIN).then_some(result)
+            }
+            SocketKind::Send { buffer, len, flags, to, to_len } => match self.option(libc::SO_ACCEPTCONN) {
+                Ok(0) => None,
+                Ok(_) => {
+                    // SAFETY: the submitter's promise. A socket that listens: it fails.
+                    Some(unsafe { libc::sendto(self.fd, buffer.cast(), len, flags | libc::MSG_NOSIGNAL, to, to_len) })
+                }
+                Err(errno) => failed(errno),
+            },
+            SocketKind::Accept { address, len } => match self.option(libc::SO_ACCEPTCONN) {
+                Ok(0) => {
+                    // SAFETY: the submitter's promise. A socket that does not listen: it fails.
+                    Some((unsafe { libc::accept(self.fd, address, len) }) as isize)
+                }
+                Ok(_) => None,
+                Err(errno) => failed(errno),
+            },
+            SocketKind::Connect { address, len } => {
+                // SAFETY: the submitter's promise.
+                let result = unsafe { libc::connect(self.fd, address, len) };
+                (result == 0 || errno() != libc::EINPROGRESS).then_some(result as isize)
+            }
+        }
+    }
+
+    /// The value of an option of the socket (SOL_SOCKET), or the errno of getsockopt(2).
+    fn option(&self, name: i32) -> Result<i32, i32> {
+        let (mut value, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
+        let place = (&raw mut value).cast();
+        // SAFETY: an integer and its size.
+        let result = unsafe { libc::getsockopt(self.fd, libc::SOL_SOCKET, name, place, &mut len) };
+        if result == 0 { Ok(value) } else { Err(errno()) }
+    }
 }
 
-/// Whether the descriptor has a position; None if it is not valid.
-fn is_seekable(fd: i32) -> Option<bool> {
-    // SAFETY: takes no pointer and moves nothing.
-    if unsafe { libc::lseek64(fd, 0, libc::SEEK_CUR) } >= 0 {
-        return Some(true);
+/// The kinds of descriptor on which the ring does what read(2) and pread(2) do.
+#[derive(PartialEq, Eq)]
+enum DescriptorKind {
+    /// A regular file or a block device: has contents, and transfers at offsets.
+    Data,
+    /// A pipe or a socket: no position.
+    Stream,
+}
+
+/// None for other descriptors, and for those that are not valid. (The ring waits until an epoll instance is ready that
+/// pread(2) refuses; terminals and devices have rules of their own.)
+fn kind_of(fd: i32) -> Option<DescriptorKind> {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the kernel fills one stat.
+    if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
+        return None;
     }
-    (errno() == libc::ESPIPE).then_some(false)
+    // SAFETY: zeroed is a valid stat, and the call filled it in.
+    match unsafe { stat.assume_init() }.st_mode & libc::S_IFMT {
+        libc::S_IFREG | libc::S_IFBLK => Some(DescriptorKind::Data),
+        libc::S_IFIFO | libc::S_IFSOCK => Some(DescriptorKind::Stream),
+        _ => None,
+    }
+}
+
+/// Whether the descriptor has O_NONBLOCK. The ring waits by itself until such a descriptor is ready, where read(2) and write(2)
+/// return EAGAIN; and it returns EAGAIN for files of some file systems, where they wait.
+fn is_non_blocking(fd: i32) -> bool {
+    // SAFETY: takes no pointer.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
 pub(crate) fn errno() -> i32 {

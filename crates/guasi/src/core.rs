@@ -145,7 +145,9 @@ impl Core {
         let it = unsafe { &*request };
         // SAFETY: as above.
         let call = unsafe { &*it.call.get() };
-        if call.is_io() && self.has_ring() && call.fits_ring() {
+        // SIGPIPE is not raised in the program's threads.
+        let ours = self.config.drive == Drive::Thread || !call.may_raise_sigpipe();
+        if call.is_io() && ours && self.has_ring() && call.fits_ring() {
             it.in_ring.store(true, Relaxed);
             // SAFETY: by the contract; the call fits.
             unsafe { self.queue.push(request) };
@@ -202,7 +204,7 @@ impl Core {
     }
 
     fn set_up(self: &Arc<Core>) -> Result<(), i32> {
-        if !self.config.use_ring {
+        if !self.config.use_ring || under_valgrind() {
             return Err(libc::EOPNOTSUPP);
         }
         match self.config.drive {
@@ -367,7 +369,6 @@ impl Core {
             handover::acquired(request.cast());
             take(request);
         };
-        let min = min.min(max);
         let taken = match self.config.drive {
             Drive::Thread => self.results.wait_and_take(min, max, limit, take),
             Drive::Caller => {
@@ -541,6 +542,20 @@ impl Core {
         }
         driver.disarm(&self.queue);
     }
+}
+
+/// Whether valgrind runs the program, which does not know what an io_uring reads and writes, and lets it wait for ever; said
+/// once.
+fn under_valgrind() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // The library that valgrind preloads into every program.
+        let found = std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("/vgpreload_core"));
+        if found {
+            eprintln!("guasi: valgrind runs this program and does not know io_uring: threads do without it");
+        }
+        found
+    })
 }
 
 fn errno(error: std::io::Error) -> i32 {

@@ -79,3 +79,45 @@ pub(crate) fn shield(interruptible: bool) {
     // SAFETY: changes only this thread's mask.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set, ptr::null_mut()) };
 }
+
+/// The signals that a thread blocks, as the kernel has them: bit n for signal n + 1 (rt_sigprocmask(2)).
+#[derive(Clone, Copy)]
+pub(crate) struct Mask(u64);
+
+impl Mask {
+    /// The calling thread's mask, without the signal that breaks calls off: for a worker that carries out what this thread
+    /// submits. A process that the program's function makes inherits it, and so does not ignore SIGTERM.
+    #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "only C programs submit functions"))]
+    pub fn of_caller() -> Mask {
+        let mask = change(ptr::null());
+        Mask(signal().map_or(mask.0, |signal| mask.0 & !(1 << (signal - 1))))
+    }
+
+    /// Makes this the calling thread's mask; the one that it had.
+    pub fn set(self) -> Mask {
+        change(&self.0)
+    }
+}
+
+/// Sets the calling thread's mask, or only asks for it; the one that it had.
+fn change(new: *const u64) -> Mask {
+    let mut old = 0u64;
+    // SAFETY: one set of 8 bytes is read, or none; the other is written.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, &raw mut old, size_of::<u64>()) };
+    Mask(old)
+}
+
+/// Takes the SIGPIPE back that a write of this thread has raised, where it is blocked: it would end the process when the
+/// program's mask comes back.
+pub(crate) fn forget_sigpipe() {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: empties the set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: emptied above.
+    let mut set = unsafe { set.assume_init() };
+    // SAFETY: a valid set and signal number.
+    unsafe { libc::sigaddset(&mut set, libc::SIGPIPE) };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a set and a time are read; nothing is written.
+    unsafe { libc::sigtimedwait(&set, ptr::null_mut(), &now) };
+}

@@ -109,7 +109,8 @@ impl Request {
             // SAFETY: after Complete nobody writes the outcome any more; the status load orders this read after the write.
             Status::Complete => unsafe { *self.outcome.get() },
             Status::Canceled => Outcome::failed(libc::ECANCELED),
-            _ => Outcome { result: -1, error: 0 },
+            // As GUASI 0.25.
+            _ => Outcome { result: -1, error: -1 },
         }
     }
 

@@ -106,6 +106,24 @@ fn every_function_in_c() {
     every_kind("every_function", C, &[]);
 }
 
+/// Every call on every kind of descriptor, on both backends: what the same system call gives.
+#[test]
+fn every_kind_of_descriptor() {
+    every_kind("kinds", C, &[]);
+}
+
+/// valgrind does not know io_uring: the pool does everything, and that is said once.
+#[test]
+fn valgrind_gets_the_pool() {
+    if missing(C.compiler) || missing("valgrind") {
+        return;
+    }
+    let binary = compile("waits", C);
+    let output = run(Command::new("valgrind").args(["-q", "--error-exitcode=9"]).arg(&binary).arg("0"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("guasi: valgrind runs this program").count(), 1, "{said}");
+}
+
 #[test]
 fn every_function_in_cxx() {
     every_kind("every_function", CXX, &[]);

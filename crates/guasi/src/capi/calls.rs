@@ -45,7 +45,7 @@ fn socket(fd: c_int, kind: SocketKind, timeout_ms: c_long) -> Call {
 fn function<const N: usize>(function: Function, given: [isize; N]) -> Call {
     let mut params = [0; MAX_PARAMS];
     params[..N].copy_from_slice(&given);
-    Call::Function { function, cleanup: None, params }
+    Call::Function { function, cleanup: None, params, mask: None }
 }
 
 /// A function for the pool that passes its parameters on to a call of the C library.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::api::{Config, Drive};
 use crate::call::{Call, Cleanup, Function, MAX_PARAMS, set_errno};
 use crate::core::Core;
+use crate::interrupt::Mask;
 use crate::request::{self, Request, Status};
 use crate::stats::Stats;
 
@@ -138,7 +139,7 @@ unsafe extern "C" fn guasi_submitv(
     given: *const isize,
 ) -> *mut Request {
     let mut params = [0; MAX_PARAMS];
-    let (Some(function), true) = (function, (0..=MAX_PARAMS as c_int).contains(&count)) else {
+    let (Some(function), true) = (function, count <= MAX_PARAMS as c_int) else {
         set_errno(libc::EINVAL);
         return ptr::null_mut();
     };
@@ -147,8 +148,9 @@ unsafe extern "C" fn guasi_submitv(
         let given = unsafe { std::slice::from_raw_parts(given, count as usize) };
         params[..given.len()].copy_from_slice(given);
     }
-    // SAFETY: guasi(3).
-    unsafe { submit(handle, private, asid, priority, Call::Function { function, cleanup, params }) }
+    let call = Call::Function { function, cleanup, params, mask: Some(Mask::of_caller()) };
+    // SAFETY: guasi(3): the handle is valid, and so are the parameters until the request is fetched.
+    unsafe { submit(handle, private, asid, priority, call) }
 }
 
 #[unsafe(no_mangle)]
@@ -161,14 +163,14 @@ unsafe extern "C" fn guasi_fetch(
 ) -> c_int {
     // SAFETY: guasi(3).
     let Some(core) = (unsafe { context(handle) }) else { return -1 };
-    if max < 0 || (requests.is_null() && max > 0) {
+    if requests.is_null() && max > 0 {
         set_errno(libc::EINVAL);
         return -1;
     }
     let limit = (timeout_ms >= 0).then(|| Duration::from_millis(timeout_ms as u64));
     let mut place = requests;
     answer(
-        core.fetch(min.max(0) as usize, max as usize, limit, |request| {
+        core.fetch(min.max(0) as usize, max.max(0) as usize, limit, |request| {
             // SAFETY: guasi(3): there is room for `max` handles, and fetch passes no more.
             unsafe { place.write(request) };
             // SAFETY: at most one past the last.

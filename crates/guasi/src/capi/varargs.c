@@ -12,7 +12,8 @@ guasi_req_t guasi_submit(guasi_t hctx, void *priv, void *asid, int prio, guasi_s
 	guasi_param_t params[GUASI_MAX_PARAMS];
 	va_list arguments;
 
-	if (nparams < 0 || nparams > GUASI_MAX_PARAMS) {
+	/* A negative number is none, as in GUASI 0.25. */
+	if (nparams > GUASI_MAX_PARAMS) {
 		errno = EINVAL;
 		return NULL;
 	}
