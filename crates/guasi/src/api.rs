@@ -127,18 +127,14 @@ unsafe fn free_parcel<B, F>(request: *mut Request) {
 }
 
 impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
-    /// A context.
+    /// A context without threads, ring and descriptors: they are made when they are first needed. Without io_uring threads do
+    /// everything: see [`Guasi::stats`].
     ///
     /// # Errors
-    /// EMFILE, ENFILE, ENOMEM. That there is no io_uring is no error: see [`Guasi::stats`].
+    /// None so far.
     pub fn new(config: Config) -> io::Result<Guasi<B, F>> {
         let cancelable = config.cancelable;
-        Ok(Guasi {
-            core: Core::new(config)?,
-            inflight: Mutex::new(HashMap::new()),
-            cancelable,
-            operations: PhantomData,
-        })
+        Ok(Guasi { core: Core::new(config), inflight: Mutex::new(HashMap::new()), cancelable, operations: PhantomData })
     }
 
     /// Reads up to the buffer's length at `offset` of a file (pread(2)). The buffer comes back with the completion.
@@ -279,12 +275,6 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
     /// EMFILE, ENFILE, ENOMEM.
     pub fn fd(&self) -> io::Result<RawFd> {
         self.core.fd().map_err(io::Error::from_raw_os_error)
-    }
-
-    /// The descriptor by which the library wakes its own thread: for those who have to know which ones are not the
-    /// program's.
-    pub fn bell(&self) -> RawFd {
-        self.core.bell()
     }
 
     /// The counters, and which backend is at work.

@@ -62,15 +62,12 @@ fn thread_token() -> usize {
 }
 
 impl Core {
-    /// A context without threads, without a ring: they come when they are needed.
-    ///
-    /// # Errors
-    /// EMFILE, ENFILE, ENOMEM.
-    pub fn new(config: Config) -> std::io::Result<Arc<Core>> {
+    /// A context without threads, ring and descriptors: they come when they are needed.
+    pub fn new(config: Config) -> Arc<Core> {
         let priorities = config.priorities.max(1);
-        Ok(Arc::new(Core {
+        Arc::new(Core {
             pool: Pool::new(priorities, config.min_threads, config.max_threads),
-            queue: RingQueue::new(priorities)?,
+            queue: RingQueue::new(priorities),
             results: Results::new(priorities),
             counters: Counters::default(),
             generation: fork::generation(),
@@ -81,7 +78,7 @@ impl Core {
             in_pool: AtomicUsize::new(0),
             event: OnceLock::new(),
             config,
-        }))
+        })
     }
 
     #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "so far only C programs ask for all of it"))]
@@ -207,6 +204,7 @@ impl Core {
         if !self.config.use_ring || under_valgrind() {
             return Err(libc::EOPNOTSUPP);
         }
+        self.queue.make_bell().map_err(errno)?;
         match self.config.drive {
             Drive::Caller => {
                 let driver = Driver::new(self.config.ring_entries)?;
@@ -317,11 +315,6 @@ impl Core {
         if let Some(mut event) = self.event.get() {
             let _ = event.write(&1u64.to_ne_bytes());
         }
-    }
-
-    /// See [`crate::Guasi::bell`].
-    pub fn bell(&self) -> RawFd {
-        self.queue.bell()
     }
 
     /// An eventfd that is readable when there may be results.

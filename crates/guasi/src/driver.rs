@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use sys::ring::{IoUring, Setup, opcode, squeue, types};
@@ -31,8 +31,8 @@ pub(crate) struct RingQueue {
     backlog: AtomicUsize,
     cancels: Mutex<Vec<*mut Request>>,
     has_cancels: AtomicBool,
-    /// An eventfd: writing to it ends the driver's wait.
-    bell: File,
+    /// An eventfd: writing to it ends the driver's wait. Made with the ring.
+    bell: OnceLock<File>,
     /// The driver waits in the kernel, or is about to: ring the bell.
     asleep: AtomicBool,
     closing: AtomicBool,
@@ -80,19 +80,26 @@ pub(crate) fn eventfd(flags: i32) -> io::Result<File> {
 
 impl RingQueue {
     /// An empty queue.
-    ///
-    /// # Errors
-    /// EMFILE, ENFILE, ENOMEM.
-    pub fn new(priorities: usize) -> io::Result<RingQueue> {
-        Ok(RingQueue {
+    pub fn new(priorities: usize) -> RingQueue {
+        RingQueue {
             pending: Mutex::new(Lists::new(priorities)),
             backlog: AtomicUsize::new(0),
             cancels: Mutex::new(Vec::new()),
             has_cancels: AtomicBool::new(false),
-            bell: eventfd(0)?,
+            bell: OnceLock::new(),
             asleep: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-        })
+        }
+    }
+
+    /// Makes the bell, before the driver that is to hear it.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM.
+    pub fn make_bell(&self) -> io::Result<()> {
+        let made = eventfd(0)?;
+        self.bell.get_or_init(|| made);
+        Ok(())
     }
 
     /// Requests that wait for a place in the ring.
@@ -112,13 +119,11 @@ impl RingQueue {
     }
 
     /// Wakes the driver if it sleeps.
-    pub fn bell(&self) -> RawFd {
-        self.bell.as_raw_fd()
-    }
-
     pub fn ring_bell(&self) {
-        if self.asleep.swap(false, SeqCst) {
-            let _ = (&self.bell).write(&1u64.to_ne_bytes()); // fails only at 2^64 - 1 unheard rings
+        if self.asleep.swap(false, SeqCst)
+            && let Some(mut bell) = self.bell.get()
+        {
+            let _ = bell.write(&1u64.to_ne_bytes()); // fails only at 2^64 - 1 unheard rings
         }
     }
 
@@ -370,8 +375,9 @@ impl Driver {
             if self.ring.submission().is_full() {
                 return false;
             }
+            let Some(bell) = queue.bell.get() else { return false };
             let place: *mut u64 = &mut *self.bell_value;
-            let read = opcode::Read::new(types::Fd(queue.bell.as_raw_fd()), place.cast(), 8);
+            let read = opcode::Read::new(types::Fd(bell.as_raw_fd()), place.cast(), 8);
             self.push(read.build().user_data(BELL));
             self.bell_armed = true;
         }

@@ -70,13 +70,7 @@ extern "C" fn guasi_create_flags(min: c_int, max: c_int, priorities: c_int, flag
         use_ring: flags & NO_RING == 0 && !forced,
         ..Config::default()
     };
-    match Core::new(config) {
-        Ok(core) => Arc::into_raw(core),
-        Err(error) => {
-            set_errno(error.raw_os_error().unwrap_or(libc::ENOMEM));
-            ptr::null()
-        }
-    }
+    Arc::into_raw(Core::new(config))
 }
 
 #[unsafe(no_mangle)]
