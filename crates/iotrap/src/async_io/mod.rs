@@ -524,7 +524,8 @@ impl Batch {
     /// descriptor of the program is opened first, inside io_submit (`tracking::sync_lanes`).
     fn hold_lanes(&self, task: &mut Task, ring: c_int, group: &GroupRef, lanes: u32) -> bool {
         for at in (0..LANES).filter(|&at| lanes & 1 << at != 0) {
-            let held = group.file(at).and_then(|file| self.engine.hold(ring, file));
+            let file = group.proven_lanes().find(|&(lane, _)| lane == at).map(|(_, file)| file);
+            let held = file.and_then(|file| self.engine.hold(ring, file));
             let (Some(held), Some(place)) = (held, task.lanes.get_mut(task.lane_count)) else { return false };
             *place = held;
             task.lane_count += 1;
