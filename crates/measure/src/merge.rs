@@ -71,6 +71,7 @@ impl DirectionResult {
         if let Some(theirs) = &other.lat_intended_ns {
             self.lat_intended_ns.get_or_insert_default().merge(theirs);
         }
+        self.from_percentiles |= other.from_percentiles;
     }
 }
 

@@ -234,6 +234,9 @@ pub struct DirectionResult {
     pub lat_ns: Histogram,
     /// Intended start to completed, under an open-loop rate.
     pub lat_intended_ns: Option<Histogram>,
+    /// The distributions were rebuilt from a few percentiles of fio's summary: between these their shape is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub from_percentiles: bool,
 }
 
 /// Sync calls and how long they took.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+mod believed;
 pub use measure::figures;
 pub mod bandwidth_log;
 pub mod fio_json;

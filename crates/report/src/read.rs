@@ -343,6 +343,11 @@ fn fio_direction(section: &Value) -> DirectionResult {
         }
         lat_ns.set_moments(min, max, mean, stddev);
     }
+    // json+ has the bins of all latencies, or of none.
+    let has_bins = ["slat_ns", "clat_ns", "lat_ns"].iter().any(|name| {
+        let bins = section.get(name).and_then(|latency| latency.get("bins")).and_then(Value::as_object);
+        bins.is_some_and(|bins| !bins.is_empty())
+    });
     DirectionResult {
         bytes,
         ops,
@@ -354,6 +359,7 @@ fn fio_direction(section: &Value) -> DirectionResult {
         clat_ns,
         lat_ns,
         lat_intended_ns: None,
+        from_percentiles: !has_bins,
     }
 }
 

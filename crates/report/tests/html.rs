@@ -93,6 +93,21 @@ fn verdicts_come_before_figures_and_figures_are_there() {
     at("load line</th>");
 }
 
+/// fio's summary has neither facts on the page cache nor a course over time, and a few percentiles only.
+#[test]
+fn a_result_of_fio_is_not_called_good_where_nothing_was_checked() {
+    let read = |bytes: &[u8]| report::read::document(bytes).unwrap();
+    let page = render(&[named("fio.json", read(include_bytes!("fio-3.33/json.json")))]);
+    assert!(!page.contains("Nothing speaks against them"), "green, though hardly anything was checked");
+    assert!(page.contains("everything could be checked") && page.contains("page cache"));
+    assert!(
+        page.contains("Latency percentiles") && !page.contains("Latency distribution"),
+        "a density is an invention"
+    );
+    let plus = render(&[named("fio.json", read(include_bytes!("fio-3.33/json-plus.json")))]);
+    assert!(plus.contains("Latency distribution"), "json+ has the bins");
+}
+
 #[test]
 fn names_cannot_inject_markup() {
     let mut sweep = sample::sweep();

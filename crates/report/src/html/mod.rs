@@ -18,6 +18,7 @@ use measure::Histogram;
 use measure::schema::{Document, Ended, Machine, Provenance};
 use measure::verdict::Verdict;
 
+use crate::believed::Checked;
 use crate::svg::{Axis, Chart, Format, Scale, Series, Shape, escape};
 use crate::time;
 pub use frame::{Frame, card, cards, wide_and_narrow};
@@ -170,11 +171,14 @@ fn verdicts(documents: &[NamedDocument]) -> String {
             }
         }
     }
-    if all.is_empty() {
-        return "<div class=\"verdict none\"><b>Nothing speaks against them.</b> Depth, page cache, unwritten extents, CPU, \
-                rates, steadiness, clock and length were checked as far as the results tell: no verdict was given.</div>"
-            .into();
+    let checked = Checked::of_documents(documents.iter().map(|named| &named.document));
+    if all.is_empty() && checked.not_checkable.is_empty() && !checked.passed.is_empty() {
+        return format!(
+            "<div class=\"verdict none\"><b>Nothing speaks against them.</b> Checked: {}.</div>",
+            escape(&checked.passed.join(", "))
+        );
     }
+    let all_silent = all.is_empty();
     all.sort_by_key(|(verdict, _)| std::cmp::Reverse(verdict.severity));
     let mut out = String::new();
     for (verdict, places) in all {
@@ -194,6 +198,33 @@ fn verdicts(documents: &[NamedDocument]) -> String {
             escape(&verdict.advice),
             severity = verdict.severity.name(),
         );
+    }
+    out.push_str(&not_checked(&checked, all_silent));
+    out
+}
+
+/// The statements that could not be checked, in grey, each with its reason; and those that hold.
+fn not_checked(checked: &Checked, silent: bool) -> String {
+    let mut out = String::new();
+    if checked.not_checkable.is_empty() && checked.passed.is_empty() && silent {
+        return "<div class=\"verdict unchecked\"><b>Nothing was checked:</b> the result does not hold what a check \
+                needs.</div>"
+            .into();
+    }
+    if !checked.not_checkable.is_empty() {
+        let found = if silent { "No check found anything, but not" } else { "Not" };
+        let reason = |(code, reason): &(String, String)| {
+            format!("<li><span class=\"code\">{}</span> {}</li>", escape(code), escape(reason))
+        };
+        let reasons: String = checked.not_checkable.iter().map(reason).collect();
+        let _ = write!(
+            out,
+            "<div class=\"verdict unchecked\"><b>{found} everything could be checked:</b><ul>{reasons}</ul></div>"
+        );
+    }
+    if !checked.passed.is_empty() {
+        let _ =
+            write!(out, "<p class=\"about\">Checked, and nothing found: {}.</p>", escape(&checked.passed.join(", ")));
     }
     out
 }

@@ -150,7 +150,8 @@ fn one(job: &JobResult) -> String {
 
     let mut charts = Vec::new();
     charts.extend(percentile_chart("Latency percentiles", latencies(job)));
-    let totals = job.directions.iter().filter(|(_, result)| !result.lat_ns.is_empty());
+    // Between the percentiles of fio's summary no density is known.
+    let totals = job.directions.iter().filter(|(_, result)| !result.lat_ns.is_empty() && !result.from_percentiles);
     let totals: Vec<_> =
         totals.map(|(direction, result)| (direction.name().to_string(), result.lat_ns.clone())).collect();
     charts.extend(distribution_chart("Latency distribution (lat)", &totals));

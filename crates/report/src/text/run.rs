@@ -7,7 +7,8 @@ use measure::schema::{Ended, JobResult, RunResult, Unified};
 use measure::{Direction, Histogram};
 
 use super::table::Table;
-use super::{Style, Tone, machine, verdicts};
+use super::{Style, Tone, machine, verdicts, wrap};
+use crate::believed::Checked;
 use crate::fio_json;
 
 /// A run's summary: each job with its throughput, latencies, CPU, depth and verdicts; then groups and disks.
@@ -155,6 +156,12 @@ fn one_job(job: &JobResult, style: Style) -> String {
         let _ = writeln!(out, "  note   {note}");
     }
     out.push_str(&verdicts(&job.verdicts, style, 2));
+    let unchecked = Checked::of_job(job).not_checkable;
+    if job.total_ops() > 0 && !unchecked.is_empty() {
+        let told: Vec<String> = unchecked.into_iter().map(|(code, reason)| format!("{code} ({reason})")).collect();
+        let told = wrap(&format!("not checked: {}", told.join("; ")), style.width, 4);
+        let _ = writeln!(out, "  {}", style.paint(Tone::Soft, &told));
+    }
     out
 }
 
