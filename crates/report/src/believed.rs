@@ -82,7 +82,8 @@ fn of_job(job: &JobResult) -> Vec<Check> {
     if !job.checks.is_empty() {
         return job.checks.clone();
     }
-    let mut checks = Vec::new();
+    let found = |verdict: &measure::verdict::Verdict| Check { code: verdict.code.clone(), outcome: Outcome::Failed };
+    let mut checks: Vec<Check> = job.verdicts.iter().map(found).collect();
     let mut add = |code: &str, known: bool, reason: &str| {
         // A verdict stands for itself.
         if !job.verdicts.iter().any(|verdict| verdict.code == code) {
@@ -143,5 +144,11 @@ mod tests {
         job.facts.cached_fraction = Some(0.0);
         job.facts.unwritten_fraction = Some(0.0);
         assert_eq!(codes(&job), ["generator-cpu-bound", "not-steady"]);
+        // What one job was found guilty of does not hold because it holds of another.
+        let mut other = job.clone();
+        other.facts.cached_fraction = Some(1.0);
+        other.verdicts = measure::verdict::for_job(&other);
+        let both = Checked::of([job, other].iter().flat_map(of_job));
+        assert!(!both.passed.contains(&"page-cache-read".to_string()), "{both:?}");
     }
 }

@@ -569,16 +569,30 @@ impl Frame {
                 y = short(y),
             );
         }
+        // A label that would lie on its neighbour is left out, and the last one ends with the drawing.
+        const CHARACTER: f64 = 6.7;
+        let mut free_from = 0.0;
         for &tick in &self.x.ticks {
             let x = self.x.place(tick).expect("ticks are in range");
             let _ = write!(
                 out,
-                r#"<line class="grid" x1="{x}" y1="{}" x2="{x}" y2="{}"/><text class="tick" x="{x}" y="{}" text-anchor="middle">{}</text>"#,
+                r#"<line class="grid" x1="{x}" y1="{}" x2="{x}" y2="{}"/>"#,
                 short(top),
                 short(bottom),
-                short(bottom + 16.0),
-                x_axis.format.write(tick),
                 x = short(x),
+            );
+            let label = x_axis.format.write(tick);
+            let half = label.chars().count() as f64 * CHARACTER / 2.0;
+            let middle = x.min(right + RIGHT - 2.0 - half);
+            if middle - half < free_from {
+                continue;
+            }
+            free_from = middle + half + 4.0;
+            let _ = write!(
+                out,
+                r#"<text class="tick" x="{}" y="{}" text-anchor="middle">{label}</text>"#,
+                short(middle),
+                short(bottom + 16.0),
             );
         }
         let _ = write!(

@@ -93,6 +93,27 @@ fn verdicts_come_before_figures_and_figures_are_there() {
     at("load line</th>");
 }
 
+#[test]
+fn a_run_has_a_headline_totals_and_jobs_that_can_be_told_apart() {
+    let mut run = sample::run();
+    let mut twin = run.jobs[0].clone();
+    (twin.facts.engine, twin.facts.iodepth, twin.facts.synchronous, twin.clones) = ("psync".into(), 1, true, 128);
+    (twin.depth.in_flight, twin.depth.in_flight_sum) = (vec![1000], 1000);
+    run.jobs.insert(1, twin);
+    let page = render(&[named("nightly.json", Document::Run(run.clone()))]);
+    let text = report::text::run(&run, report::text::Style::default());
+    for part in ["randread #1", "randread #2"] {
+        assert!(page.contains(part) && text.contains(part), "{part}");
+    }
+    assert!(page.contains("<p class=\"advice\">read 244k IOPS"), "a headline");
+    assert!(page.contains("group 0, together") && page.contains(">160</td>"), "32 and 128 in flight");
+    assert!(
+        page.contains("in flight on average, of 128 asked") && text.contains("128 on average of 128 asked"),
+        "{text}"
+    );
+    assert!(page.contains("class=\"line s2 dashed\""), "the total lets the completion show through");
+}
+
 /// fio's summary has neither facts on the page cache nor a course over time, and a few percentiles only.
 #[test]
 fn a_result_of_fio_is_not_called_good_where_nothing_was_checked() {

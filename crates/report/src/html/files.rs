@@ -10,6 +10,14 @@ use super::{NamedDocument, Table, cards, distribution_chart, percentile_chart};
 use crate::svg::escape;
 use crate::text::{described_files, grouped};
 
+/// The rate of each phase, in one sentence.
+pub(super) fn headline(result: &FilesResult) -> String {
+    let rate = |phase: &PhaseResult| {
+        format!("{} {} files/s", phase.name, count(phase.total.files_per_second(phase.runtime_ns)))
+    };
+    result.phases.iter().map(rate).collect::<Vec<_>>().join(", ")
+}
+
 /// One run on files.
 pub(super) fn section(result: &FilesResult) -> String {
     let mut out = format!("<p class=\"about\">{}</p>", escape(&described_files(result)));

@@ -68,7 +68,8 @@ fn page(documents: &[NamedDocument], body: &str) -> String {
             let sentence = match &one.document {
                 Document::Sweep(sweep) => sweep.advice.clone(),
                 Document::Comparison(comparison) => comparison.sentence.clone(),
-                Document::Run(_) | Document::Files(_) => String::new(),
+                Document::Run(run) => run::headline(run),
+                Document::Files(files) => files::headline(files),
             };
             (sentence, about(provenance(&one.document)))
         }
@@ -327,7 +328,10 @@ fn percentile_chart(title: &str, distributions: Vec<(String, Histogram)>) -> Opt
         if last < 99.9999 {
             points.push((last, histogram.max() as f64));
         }
-        chart = chart.series(Series::line(name, points));
+        // The total lies on the completion where submission takes no time: dashes let that show through.
+        let dashed = name.ends_with("total (lat)");
+        let series = Series::line(name, points);
+        chart = chart.series(if dashed { series.dashed() } else { series });
     }
     any.then_some(chart)
 }

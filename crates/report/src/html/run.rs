@@ -8,20 +8,24 @@ use measure::{Direction, Histogram};
 
 use super::{NamedDocument, Table, cards, distribution_chart, percentile_chart, tile};
 use crate::svg::{Axis, Chart, Format, Series, escape};
-use crate::text::{described, grouped};
+use crate::text::{described, grouped, in_flight, names};
 
 /// One run.
 pub(super) fn section(run: &RunResult) -> String {
     let mut out = String::new();
     if run.jobs.len() > 1 {
         out.push_str("<h2>All jobs</h2>");
-        out.push_str(&overview(run.jobs.iter().map(|job| (job.name.clone(), job))));
+        let groups = groups(run);
+        let named = names(&run.jobs).into_iter().zip(&run.jobs);
+        let jobs = named.map(|(name, job)| (name, job, in_flight(job).0));
+        let groups = groups.iter().map(|(name, job, in_flight)| (name.clone(), job, *in_flight));
+        out.push_str(&overview(jobs.chain(groups)));
     }
     if let Some(hosts) = &run.hosts {
         out.push_str(&super::hosts::section(hosts, (&run.jobs, &[])));
     }
-    for job in &run.jobs {
-        out.push_str(&one(job));
+    for (name, job) in names(&run.jobs).iter().zip(&run.jobs) {
+        out.push_str(&one(name, job));
     }
     if !run.disks.is_empty() {
         out.push_str("<h3>Disks</h3>");
@@ -55,12 +59,57 @@ pub(super) fn section(run: &RunResult) -> String {
     out
 }
 
+/// What the run reached, in one sentence: the throughput of each direction, all jobs together, and the latencies.
+pub(super) fn headline(run: &RunResult) -> String {
+    let mut parts = Vec::new();
+    for direction in Direction::ALL {
+        let rate = |job: &JobResult| {
+            let result = &job.directions[direction];
+            let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
+            (result.ops > 0).then_some((result.ops as f64 / seconds, result.bytes as f64 / seconds))
+        };
+        let rates: Vec<(f64, f64)> = run.jobs.iter().filter_map(rate).collect();
+        if rates.is_empty() {
+            continue;
+        }
+        let (iops, bytes) = rates.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let mut lat_ns = Histogram::new();
+        run.jobs.iter().for_each(|job| lat_ns.merge(&job.directions[direction].lat_ns));
+        let latency = match lat_ns.is_empty() {
+            true => String::new(),
+            false => format!(" at {}", nanoseconds(lat_ns.mean())),
+        };
+        parts.push(format!("{} {} IOPS, {}{latency}", direction.name(), count(iops), bytes_per_second(bytes)));
+    }
+    parts.join("; ")
+}
+
+/// The sum of each group of several jobs as a job, and the requests in flight of all of them.
+fn groups(run: &RunResult) -> Vec<(String, JobResult, f64)> {
+    let mut numbers: Vec<u32> = run.jobs.iter().map(|job| job.group).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let sum = |number: u32| {
+        let mut jobs = run.jobs.iter().filter(|job| job.group == number);
+        let mut all = jobs.next()?.clone();
+        let rest: Vec<&JobResult> = jobs.collect();
+        if rest.is_empty() {
+            return None;
+        }
+        let depth = in_flight(&all).0 + rest.iter().map(|job| in_flight(job).0).sum::<f64>();
+        rest.into_iter().for_each(|job| all.merge(job));
+        (all.facts.rw, all.facts.engine, all.facts.iodepth) = Default::default();
+        Some((format!("group {number}, together"), all, depth))
+    };
+    numbers.into_iter().filter_map(sum).collect()
+}
+
 fn rates(job: &JobResult) -> (f64, f64) {
     let seconds = (job.runtime_ns as f64 / 1e9).max(1e-9);
     (job.total_ops() as f64 / seconds, job.total_bytes() as f64 / seconds)
 }
 
-fn overview<'a>(jobs: impl Iterator<Item = (String, &'a JobResult)>) -> String {
+fn overview<'a>(jobs: impl Iterator<Item = (String, &'a JobResult, f64)>) -> String {
     let mut table = Table::new(&[
         "job",
         "what",
@@ -75,7 +124,7 @@ fn overview<'a>(jobs: impl Iterator<Item = (String, &'a JobResult)>) -> String {
         "in flight",
         "time",
     ]);
-    for (name, job) in jobs {
+    for (name, job, in_flight) in jobs {
         let (iops, bw) = rates(job);
         let lat = job.lat_ns();
         let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
@@ -92,7 +141,7 @@ fn overview<'a>(jobs: impl Iterator<Item = (String, &'a JobResult)>) -> String {
                 ("", nanoseconds(lat.quantile(0.999) as f64)),
                 ("", nanoseconds(lat.max() as f64)),
                 ("", percent((job.cpu.user_ns + job.cpu.system_ns) as f64 / available)),
-                ("", plain(job.depth.mean())),
+                ("", plain(in_flight)),
                 ("", nanoseconds(job.runtime_ns as f64)),
             ],
         );
@@ -100,9 +149,9 @@ fn overview<'a>(jobs: impl Iterator<Item = (String, &'a JobResult)>) -> String {
     table.end()
 }
 
-fn one(job: &JobResult) -> String {
+fn one(name: &str, job: &JobResult) -> String {
     let mut out = String::new();
-    let _ = write!(out, "<h2>{}<small>{}</small></h2>", escape(&job.name), escape(&described(job)));
+    let _ = write!(out, "<h2>{}<small>{}</small></h2>", escape(name), escape(&described(job)));
     if let Some(description) = &job.description {
         let _ = write!(out, "<p class=\"about\">{}</p>", escape(description));
     }
@@ -143,8 +192,9 @@ fn one(job: &JobResult) -> String {
         let an_op = (job.cpu.user_ns + job.cpu.system_ns) as f64 / job.total_ops() as f64;
         let more = format!("user {}, system {}; {} an op", percent(user), percent(system), nanoseconds(an_op));
         out.push_str(&tile("CPU", &percent(user + system), &more, false));
-        let more = format!("in flight on average, of {} asked", job.facts.iodepth);
-        out.push_str(&tile("Depth", &plain(job.depth.mean()), &more, false));
+        let (depth, asked) = in_flight(job);
+        let more = format!("in flight on average, of {asked} asked");
+        out.push_str(&tile("Depth", &plain(depth), &more, false));
     }
     out.push_str("</div>");
 
@@ -279,7 +329,7 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
         return String::new();
     }
     let mut out = String::from("<h2>Runs side by side</h2>");
-    out.push_str(&overview(jobs.iter().map(|(name, job)| (name.clone(), *job))));
+    out.push_str(&overview(jobs.iter().map(|(name, job)| (name.clone(), *job, in_flight(job).0))));
     let mut charts = Vec::new();
     charts.extend(percentile_chart(
         "Latency percentiles",

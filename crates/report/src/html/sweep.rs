@@ -9,7 +9,7 @@ use measure::stats::relative_half_width;
 
 use super::{NamedDocument, Table, cards, percentile_chart, tile};
 use crate::svg::{Axis, Chart, Format, Series, escape};
-use crate::text::cpus;
+use crate::text::{cpus, in_flight};
 
 fn axis_name(sweep: &SweepResult) -> &str {
     if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
@@ -215,7 +215,7 @@ fn table(curve: &Curve, axis: &str) -> String {
                 ("", quantile(0.999)),
                 ("", time(lat.max() as f64)),
                 ("", plain(cpus(point))),
-                ("", plain(point.job.depth.mean())),
+                ("", plain(in_flight(&point.job).0)),
                 ("codes", codes.collect::<Vec<_>>().join(", ")),
             ],
         );

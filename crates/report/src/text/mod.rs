@@ -18,7 +18,7 @@ pub(crate) use files::described as described_files;
 pub(crate) use hosts::{
     COLUMNS as HOST_COLUMNS, figures as host_figures, skew as host_skew, together as hosts_together, work as host_work,
 };
-pub(crate) use run::{described, grouped};
+pub(crate) use run::{described, grouped, in_flight, names};
 pub(crate) use sweep::cpus;
 
 use measure::schema::Machine;

@@ -14,8 +14,8 @@ use crate::fio_json;
 /// A run's summary: each job with its throughput, latencies, CPU, depth and verdicts; then groups and disks.
 pub fn run(run: &RunResult, style: Style) -> String {
     let mut out = String::new();
-    for job in &run.jobs {
-        out.push_str(&one_job(job, style));
+    for (name, job) in names(&run.jobs).iter().zip(&run.jobs) {
+        out.push_str(&one_job(name, job, style));
         out.push('\n');
     }
     out.push_str(&groups(run, style));
@@ -53,6 +53,25 @@ pub fn run(run: &RunResult, style: Style) -> String {
     out
 }
 
+/// The names of the jobs of a run; those that share one are told apart by their number.
+pub(crate) fn names(jobs: &[JobResult]) -> Vec<String> {
+    let shared = |name: &str| jobs.iter().filter(|job| job.name == name).count() > 1;
+    let mut seen = std::collections::HashMap::<&str, u32>::new();
+    let mut names = Vec::new();
+    for job in jobs {
+        let number = seen.entry(job.name.as_str()).or_default();
+        *number += 1;
+        names.push(if shared(&job.name) { format!("{} #{number}", job.name) } else { job.name.clone() });
+    }
+    names
+}
+
+/// Requests in flight on average, those of all clones of a job together, and how many were asked for.
+pub(crate) fn in_flight(job: &JobResult) -> (f64, u64) {
+    let clones = job.clones.max(1);
+    (job.depth.mean() * f64::from(clones), u64::from(job.facts.iodepth) * u64::from(clones))
+}
+
 /// What the job did, in one line: `randread 4 KiB, io_uring, iodepth 32, 2 clones, direct`.
 pub(crate) fn described(job: &JobResult) -> String {
     let facts = &job.facts;
@@ -78,9 +97,9 @@ pub(crate) fn described(job: &JobResult) -> String {
     parts.join(", ")
 }
 
-fn one_job(job: &JobResult, style: Style) -> String {
+fn one_job(called: &str, job: &JobResult, style: Style) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{}  {}", style.paint(Tone::Bold, &job.name), described(job));
+    let _ = writeln!(out, "{}  {}", style.paint(Tone::Bold, called), described(job));
     if let Some(description) = &job.description {
         let _ = writeln!(out, "  {}", style.paint(Tone::Soft, description));
     }
@@ -245,9 +264,10 @@ fn cpu_and_depth(job: &JobResult) -> String {
     if !job.depth.in_flight.is_empty() {
         let _ = writeln!(
             out,
-            "  depth  {} on average of {} asked: {}",
-            plain(job.depth.mean()),
-            job.facts.iodepth,
+            "  depth  {} on average of {} asked{}: {}",
+            plain(in_flight(job).0),
+            in_flight(job).1,
+            if job.clones > 1 { ", all clones together; of each" } else { "" },
             shares(fio_json::depth_levels(job))
         );
         let _ = writeln!(

@@ -1,0 +1,78 @@
+// Shows `page` in a frame of each width and notes what a reader would stumble over, as JSON in <pre id="measured">.
+const wrong = [];
+let dark = false;
+
+function shown(element) {
+  const box = element.getBoundingClientRect();
+  return box.width > 0 && box.height > 0;
+}
+
+function measure(frame, width) {
+  const view = frame.contentWindow, document_ = frame.contentDocument;
+  const tell = (what) => wrong.push(`${width} px: ${what}`);
+  dark = view.matchMedia("(prefers-color-scheme: dark)").matches;
+  const requests = view.performance.getEntriesByType("resource");
+  requests.forEach((request) => tell(`a request: ${request.name}`));
+  const root = document_.documentElement;
+  if (root.scrollWidth > root.clientWidth) {
+    tell(`the page is ${root.scrollWidth} px wide`);
+  }
+  for (const svg of document_.querySelectorAll("svg.chart")) {
+    if (!shown(svg)) continue;
+    const frame_ = svg.getBoundingClientRect(), scale = svg.getScreenCTM().a;
+    const name = svg.getAttribute("aria-label");
+    const texts = [...svg.querySelectorAll("text")].filter(shown);
+    const boxes = texts.map((text) => text.getBoundingClientRect());
+    texts.forEach((text, index) => {
+      const size = parseFloat(view.getComputedStyle(text).fontSize) * scale, box = boxes[index];
+      if (size < 10) tell(`${name}: "${text.textContent}" is ${size.toFixed(1)} px high`);
+      if (box.left < frame_.left - 1 || box.right > frame_.right + 1 || box.top < frame_.top - 1 || box.bottom > frame_.bottom + 1) {
+        tell(`${name}: "${text.textContent}" is clipped`);
+      }
+      boxes.slice(index + 1).forEach((other, later) => {
+        const across = Math.min(box.right, other.right) - Math.max(box.left, other.left);
+        const down = Math.min(box.bottom, other.bottom) - Math.max(box.top, other.top);
+        if (across > 1 && down > 3) {
+          tell(`${name}: "${text.textContent}" and "${texts[index + 1 + later].textContent}" overlap`);
+        }
+      });
+    });
+  }
+  // Text outside of charts ends where its box ends, or its box scrolls.
+  for (const element of document_.querySelectorAll("h1, h2, h3, p, li, .tile *, .verdict *, header *")) {
+    if (element.closest("svg") || !shown(element)) continue;
+    if (element.scrollWidth > element.clientWidth + 1 && view.getComputedStyle(element).display !== "inline") {
+      tell(`<${element.tagName}> "${element.textContent.slice(0, 40)}" is wider than its box`);
+    }
+  }
+  for (const box of document_.querySelectorAll(".scroll")) {
+    const style = view.getComputedStyle(box);
+    if (box.scrollWidth > box.clientWidth + 1 && (style.overflowX !== "auto" || style.backgroundImage === "none")) {
+      tell("a table is cut off, and nothing shows that it scrolls");
+    }
+  }
+  for (const table of document_.querySelectorAll("table")) {
+    if ([...table.querySelectorAll("th")].some((cell) => !cell.scope)) tell("a header cell has no scope");
+  }
+}
+
+const widths = [420, 800, 1400];
+let left = widths.length;
+for (const width of widths) {
+  const frame = document.createElement("iframe");
+  frame.style = `width:${width}px;height:3000px;border:0;flex:none`;
+  frame.srcdoc = page;
+  frame.onload = () => {
+    frame.contentWindow.onerror = (what) => wrong.push(`${width} px: ${what}`);
+    measure(frame, width);
+    left -= 1;
+    if (left === 0) {
+      const result = document.createElement("pre");
+      result.id = "measured";
+      result.hidden = true;
+      result.textContent = JSON.stringify({ dark, wrong });
+      document.body.append(result);
+    }
+  };
+  document.body.append(frame);
+}
