@@ -191,8 +191,8 @@ fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>) {
     output::warn(&warnings);
 }
 
-/// Whether each lane is a directory; None for those that have not said so in a while, which are asked by threads that are
-/// left behind.
+/// Whether each lane is a directory; None for those that have not said so in a while, which are asked by threads that
+/// are left behind.
 fn are_directories(pool: &::lanes::Pool) -> Vec<Option<bool>> {
     let asked: Vec<mpsc::Receiver<bool>> = (pool.lanes.iter())
         .map(|lane| {

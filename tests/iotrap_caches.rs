@@ -1,6 +1,6 @@
 //! The interposer on clients with caches of their own: four FUSE mounts of a GlusterFS volume, whose write-behind
-//! acknowledges what the brick does not have and whose quick-read answers from memory, O_DIRECT or not. As it is installed,
-//! and with the volume and the pool set to direct I/O that is direct.
+//! acknowledges what the brick does not have and whose quick-read answers from memory, O_DIRECT or not. As it is
+//! installed, and with the volume and the pool set to direct I/O that is direct.
 
 mod common;
 #[path = "common/trapped.rs"]
@@ -31,7 +31,8 @@ fn pool(more: &str) -> Pool {
     }
 }
 
-/// Files of both sides of what quick-read keeps; nothing of them may be old or lost. What the lanes have done comes back.
+/// Files of both sides of what quick-read keeps; nothing of them may be old or lost. What the lanes have done comes
+/// back.
 fn rewritten(pool: &Pool) -> String {
     let rewrite = |file: &str, size: u64| {
         let script = format!("IOTRAP_STATS=1 exec python3 -IS \"$PROGRAMS/rewrite.py\" {file} {size} 400");

@@ -1,5 +1,5 @@
-//! The interposer while lanes freeze, vanish and fail, on real NFS: no read fails for want of one lane, no write is lost
-//! or done twice, and an error that the program would have seen is one that it sees.
+//! The interposer while lanes freeze, vanish and fail, on real NFS: no read fails for want of one lane, no write is
+//! lost or done twice, and an error that the program would have seen is one that it sees.
 
 mod common;
 #[path = "common/nfs.rs"]

@@ -1,5 +1,5 @@
-//! Real programs under the interposer on four FUSE mounts of a GlusterFS volume: the same files as without it, looked at
-//! where the brick has them.
+//! Real programs under the interposer on four FUSE mounts of a GlusterFS volume: the same files as without it, looked
+//! at where the brick has them.
 
 mod common;
 #[path = "common/trapped.rs"]

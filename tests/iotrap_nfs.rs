@@ -98,8 +98,8 @@ while True:
         assert!(writer.try_wait().unwrap().is_none(), "it is written all the time");
         pool.lanes.iter().zip(before).map(|(lane, before)| served(lane).0 - before).collect()
     };
-    // A lane that did not recognise the file reads nothing; how much each gets is a matter of how busy they are. On a busy
-    // machine the answers to two questions may be further apart than two writes: once in a while that is bad luck.
+    // A lane that did not recognise the file reads nothing; how much each gets is a matter of how busy they are. On a
+    // busy machine the answers to two questions may be further apart than two writes: once in a while that is bad luck.
     let looks: Vec<Vec<u64>> = (0..4).map(|_| look()).collect();
     writer.kill().unwrap();
     writer.wait().unwrap();

@@ -1,7 +1,7 @@
 //! libaio contexts: who fetches their completions, and what lies in their rings.
 //!
-//! While a batch is submitted, the iocbs of spread requests name other files ([`crate::changed_iocbs`]). A thread that fetches
-//! events with io_getevents puts them right first; one that reads the ring from memory by itself (fio's
+//! While a batch is submitted, the iocbs of spread requests name other files ([`crate::changed_iocbs`]). A thread that
+//! fetches events with io_getevents puts them right first; one that reads the ring from memory by itself (fio's
 //! `userspace_reap`, QEMU) cannot be stopped from seeing them. So a context is spread only if nobody can look at the
 //! wrong moment: in a program of one thread; or once its events were seen to be fetched through us, all of them.
 //! The head of the ring tells: it moves by exactly what we have returned. (`IOTRAP_RING=same-thread` lets a program

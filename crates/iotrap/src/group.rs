@@ -96,7 +96,7 @@ pub struct Opened {
 }
 
 impl GroupRef {
-    /// A new group, on its own lane only.
+    /// A new group, on the opened lane only.
     ///
     /// # Errors
     /// The table is full; what was opened is given back.
@@ -344,7 +344,7 @@ impl Group {
         }
     }
 
-    /// The file on a lane other than the own one.
+    /// The file on a lane other than the opened one.
     #[inline]
     pub fn file(&self, lane: usize) -> Option<c_int> {
         self.files.get(lane).map(|file| file.load(Acquire)).filter(|&fd| fd >= 0)
@@ -355,7 +355,7 @@ impl Group {
         (0..LANES_MAX).filter_map(|lane| Some((lane, self.file(lane)?)))
     }
 
-    /// The lanes that a request may go to, the own one among them, a bit each.
+    /// The lanes that a request may go to, the opened one among them, a bit each.
     #[inline]
     pub fn usable(&self) -> u32 {
         let mut mask = 0u32;
@@ -430,8 +430,8 @@ impl GroupRef {
         })
     }
 
-    /// Closes the lanes' files and the witness; how many. None while requests are under way: whoever begins one counts it
-    /// before it looks for a file, and here the files are taken away before the count is looked at.
+    /// Closes the lanes' files and the witness; how many. None while requests are under way: whoever begins one counts
+    /// it before it looks for a file, and here the files are taken away before the count is looked at.
     fn close_lanes(&self) -> usize {
         self.end(Reason::Limit);
         let node = self.node();
@@ -472,8 +472,8 @@ impl GroupRef {
     }
 }
 
-/// Whether the table's entry of a private descriptor is out of date: the program has closed it where no hook saw it, and
-/// opened something of its own under that number. Such an entry is removed.
+/// Whether the table's entry of a private descriptor is out of date: the program has closed it where no hook saw it,
+/// and opened something of its own under that number. Such an entry is removed.
 pub fn private_entry_is_stale(fd: c_int) -> bool {
     let Entry::Lane(name) = table::get(fd) else { return false };
     let Some(group) = GroupRef::acquire(name) else { return false };
@@ -501,8 +501,8 @@ fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
     })
 }
 
-/// Closes private descriptors, because the program has no numbers left below `limit`: those of a few open files, which stay
-/// on their lanes from then on. False if there are none that help.
+/// Closes private descriptors, because the program has no numbers left below `limit`: those of a few open files, which
+/// stay on their lanes from then on. False if there are none that help.
 ///
 /// Not of a file that is locked (closing any descriptor drops POSIX locks), nor of one with requests under way.
 pub fn make_room(limit: c_int) -> bool {

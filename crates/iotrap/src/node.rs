@@ -20,7 +20,7 @@ pub struct Node {
     count: Count,
     device: AtomicU64,
     inode: AtomicU64,
-    /// How far the file certainly reaches: what own-lane operations and the kernel have said, never a guess.
+    /// How far the file certainly reaches: what operations on the opened lane and the kernel have said, never a guess.
     size: AtomicU64,
     /// Descriptors of the program without O_DIRECT.
     cached: AtomicI32,
@@ -30,13 +30,13 @@ pub struct Node {
     written: AtomicBool,
     /// It lies on FUSE.
     fuse: AtomicBool,
-    /// Written through the own lane's page cache since that was last written out.
+    /// Written through the opened lane's page cache since that was last written out.
     dirty: AtomicBool,
     /// Lanes written to since they were last synced, a bit each.
     lanes_dirty: AtomicU32,
-    /// Lanes written to since the own lane was last revalidated.
+    /// Lanes written to since the opened lane was last revalidated.
     lanes_wrote: AtomicBool,
-    /// Requests on other lanes than the own one that the kernel has not completed.
+    /// Requests on other lanes than the opened one that the kernel has not completed.
     in_flight: AtomicU32,
     /// A [`Reason::mark`]: why nothing of it is spread any more.
     ended: AtomicU8,
@@ -290,7 +290,7 @@ impl Node {
         self.fuse.load(SeqCst)
     }
 
-    /// It is written through the page cache of the own lane.
+    /// It is written through the page cache of the opened lane.
     #[inline]
     pub fn soil(&self) {
         if !self.dirty.load(Relaxed) {
@@ -298,7 +298,7 @@ impl Node {
         }
     }
 
-    /// Makes what the own lane's page cache holds visible to other lanes. Soiled again meanwhile, it stays so. While
+    /// Makes what the opened lane's page cache holds visible to other lanes. Soiled again meanwhile, it stays so. While
     /// the program has it open for buffered writing, what is dirty is left to the kernel to know: io_uring and what
     /// libc does inside do not pass through here.
     pub fn write_out(&self, fd: c_int) -> raw::Result<()> {
@@ -313,7 +313,7 @@ impl Node {
         Ok(())
     }
 
-    /// A lane other than the own one is about to be written.
+    /// A lane other than the opened one is about to be written.
     #[inline]
     pub fn lane_write(&self, lane: usize) {
         let bit = 1 << (lane as u32 & 31);
@@ -325,7 +325,7 @@ impl Node {
         }
     }
 
-    /// Whether other lanes were given writes since the own lane was last revalidated.
+    /// Whether other lanes were given writes since the opened lane was last revalidated.
     pub fn lanes_have_written(&self) -> bool {
         self.lanes_wrote.load(SeqCst)
     }
@@ -374,7 +374,7 @@ impl Node {
         }
     }
 
-    /// What other lanes have written is what the own lane shows from now on: attributes and page cache.
+    /// What other lanes have written is what the opened lane shows from now on: attributes and page cache.
     pub fn revalidate(&self, fd: c_int) {
         if self.lanes_wrote.load(SeqCst) && self.lanes_wrote.swap(false, SeqCst) {
             raw::revalidate(fd);

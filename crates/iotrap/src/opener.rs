@@ -1,8 +1,8 @@
-//! Errands on a lane: opening a file there, asking whether it answers. Each in a thread that lives as long as its errand,
-//! because a lane that does not answer holds whoever asks it, in a call that nothing ends.
+//! Errands on a lane: opening a file there, asking whether it answers. Each in a thread that lives as long as its
+//! errand, because a lane that does not answer holds whoever asks it, in a call that nothing ends.
 //!
-//! The threads are those of [`crate::raw_thread`], which libc does not know: setuid(3), which waits for every thread that
-//! libc knows, is not held up by a server. They act with the rights of the thread that has sent them.
+//! The threads are those of [`crate::raw_thread`], which libc does not know: setuid(3), which waits for every thread
+//! that libc knows, is not held up by a server. They act with the rights of the thread that has sent them.
 //!
 //! While an open is held up, the kernel keeps the number that the file will have: dup2(2) onto just that number says
 //! EBUSY, as its manual page has it for such races.
@@ -193,9 +193,9 @@ pub fn send(errand: Errand) -> Result<(), Refusal> {
     let place: *mut Room = core::ptr::with_exposed_provenance_mut(room);
     // SAFETY: our own mapping, which nobody uses: the thread before has ended.
     let kept: *mut Errand = unsafe { &raw mut (*place).errand }.cast();
-    // SAFETY: as above.
+    // SAFETY: the mapping of this slot, which no thread uses.
     unsafe { kept.write(errand) };
-    // SAFETY: as above; `alive` is in static memory.
+    // SAFETY: the mapping of this slot, which no thread uses; `alive` is in static memory.
     let started = unsafe { raw_thread::start(place.cast(), c"iotrap-lane", live, room, slot.alive.as_ptr()) };
     if started.is_err() {
         // SAFETY: nobody has taken it.
@@ -213,6 +213,6 @@ extern "C" fn live(room: usize) {
     let room: *mut Room = core::ptr::with_exposed_provenance_mut(room);
     // SAFETY: written before this thread was made, and its own until it ends.
     let errand: *const Errand = unsafe { &raw const (*room).errand }.cast();
-    // SAFETY: as above.
+    // SAFETY: written before this thread was made, and its own until it ends.
     tracking::run(unsafe { &*errand });
 }

@@ -108,8 +108,8 @@ pub fn is_new(fd: c_int) {
     }
 }
 
-/// An open file goes where no hook sees what is done with it, and may outlive its descriptor there: if it is a file of a
-/// pool, and its page cache may be read or written that way, nothing of the file is spread any more in this process.
+/// An open file goes where no hook sees what is done with it, and may outlive its descriptor there: if it is a file of
+/// a pool, and its page cache may be read or written that way, nothing of the file is spread any more in this process.
 pub fn goes_out_of_sight(fd: c_int) {
     if !lane::active() || !process::is_own() {
         return;

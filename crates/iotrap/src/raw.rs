@@ -144,7 +144,7 @@ pub fn path_of(fd: c_int, room: &mut [u8]) -> Option<&[u8]> {
 /// # Safety
 /// `buffer` is what the program gave for such a call of `count` bytes.
 pub unsafe fn transfer(number: c_long, fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises what this system call needs.
     unsafe { call(number, arg(fd), buffer as usize, count, offset as usize, 0, 0) }
 }
 
@@ -160,7 +160,7 @@ pub unsafe fn transfer_vectors(
     offset: i64,
     flags: c_int,
 ) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises what this system call needs.
     unsafe { call(number, arg(fd), vectors as usize, arg(count), offset as usize, 0, arg(flags)) }
 }
 

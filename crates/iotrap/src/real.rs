@@ -51,7 +51,7 @@ macro_rules! real {
                 }
                 // SAFETY: the address is that of the function of this name, which has this type.
                 let function: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { core::mem::transmute(address) };
-                // SAFETY: the caller's.
+                // SAFETY: the caller keeps the contract of the function of this name.
                 unsafe { function($($argument),*) }
             }
         )*
@@ -83,7 +83,7 @@ macro_rules! late {
         }
         // SAFETY: the address is that of the function of this name, which has this type.
         let function: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { core::mem::transmute(address) };
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps the contract of the function of this name.
         unsafe { function($($argument),*) }
     }};
 }
@@ -94,7 +94,7 @@ macro_rules! kernel {
         let mut arguments = [$($argument as usize),*].into_iter().chain(core::iter::repeat(0));
         let mut next = || arguments.next().unwrap_or(0);
         let (a, b, c, d, e, f) = (next(), next(), next(), next(), next(), next());
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps the contract of the function of this name.
         let result = unsafe { crate::raw::call($number, a, b, c, d, e, f) };
         crate::errno::libc_result(result) as _
     }};

@@ -80,7 +80,7 @@ reasons! {
     /// fio's engine and the like.
     RawUring = "an io_uring that is driven by system calls: nothing of it is seen",
     /// Somebody else's request of the same address.
-    Flagged = "request flags that only the own lane understands",
+    Flagged = "request flags that only the opened lane understands",
     /// For statistics of a pool whose lanes are all too busy.
     Window = "every lane's window was full",
 }

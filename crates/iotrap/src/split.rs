@@ -88,7 +88,7 @@ pub unsafe fn transfer(fd: c_int, kind: Kind, buffer: *mut c_void, count: usize,
         return None;
     }
     trace::transfers(fd, &group, kind, offset, count as u64);
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     unsafe { in_parts(&group, fd, kind, buffer, count, offset, part, &mut proofs) }
 }
 
@@ -173,7 +173,7 @@ unsafe fn in_parts(
     let mut done = 0isize;
     let mut complete = true;
     for (index, part) in parts.iter().flatten().enumerate() {
-        // SAFETY: the caller's, a part of it.
+        // SAFETY: the program's contract, a part of it.
         let result = unsafe { settle(group, fd, kind, buffer, offset, part, index < submitted) };
         if !complete {
             continue;
@@ -203,7 +203,7 @@ unsafe fn settle(
 ) -> isize {
     let number = if kind == Kind::Read { libc::SYS_pread64 } else { libc::SYS_pwrite64 };
     let (at, from) = (offset.saturating_add(part.from as i64), buffer.wrapping_byte_add(part.from));
-    // SAFETY: the caller's, a part of it.
+    // SAFETY: the program's contract, a part of it.
     let carry = |file: c_int| unsafe { raw::transfer(number, file, from, part.count, at) };
     let file = part.choice.file;
     let result = if submitted { part.result } else { carry(file.unwrap_or(fd)) };

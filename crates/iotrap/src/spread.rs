@@ -2,7 +2,7 @@
 //!
 //! | request | spread |
 //! | --- | --- |
-//! | O_DIRECT read below the known size | yes, once what the own lane's cache holds has been written out |
+//! | O_DIRECT read below the known size | yes, once what the opened lane's cache holds has been written out |
 //! | O_DIRECT write below the known size | the same, unless the program has the file open without O_DIRECT too |
 //! | O_DIRECT write that extends | no |
 //! | buffered read of a file that the program does not write | if the pool says so |
@@ -319,7 +319,8 @@ pub fn settle(
         if let (Some(file), Ok(got)) = (file, u64::try_from(result))
             && got < bytes
         {
-            // The lane believes the file to be shorter than it is known to be: it has to ask, and the own lane knows.
+            // The lane believes the file to be shorter than it is known to be: it has to ask, and the opened lane
+            // knows.
             raw::revalidate(file);
             let own = carry(fd);
             result = if own >= 0 { own } else { result };

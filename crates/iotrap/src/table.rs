@@ -8,7 +8,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
-/// Files with higher numbers stay on their own lane.
+/// Files with higher numbers stay on the opened lane.
 pub const LIMIT: usize = 1 << 20;
 
 static TABLE: [AtomicU64; LIMIT] = [const { AtomicU64::new(0) }; LIMIT];
@@ -18,13 +18,14 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing of ours.
+    /// A number that the library does not track.
     Nothing,
     /// A file that the program opened; it holds a reference to that group.
     File(Name),
-    /// The same, of which nothing will ever be spread: its reads go straight through.
+    /// A file that the program opened and of which nothing will ever be spread: its reads go straight through.
     Quiet(Name),
-    /// A file that we opened on another lane for that group; the program does not know it.
+    /// A descriptor that the library opened for that group, on another lane or as its witness; the program does not
+    /// know it.
     Lane(Name),
 }
 

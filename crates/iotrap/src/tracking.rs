@@ -33,7 +33,8 @@ pub fn opened(fd: c_int, flags: c_int) {
     enter_opened(fd, flags, None);
 }
 
-/// The program has opened something as `fd` for whoever uses it where no hook sees it: entered likewise, and not spread.
+/// The program has opened something as `fd` for whoever uses it where no hook sees it: entered likewise, and not
+/// spread.
 pub fn opened_for_others(fd: c_int, flags: c_int, reason: Reason) {
     enter_opened(fd, flags, Some(reason));
 }

@@ -67,7 +67,7 @@ pub unsafe fn before_stream(file: *mut libc::FILE) -> Entry {
         return Entry::Nothing;
     }
     let _errno = errno::kept();
-    // SAFETY: the caller's: an open stream.
+    // SAFETY: the program's contract: an open stream.
     let fd = unsafe { libc::fileno(file) };
     async_io::settle(fd);
     if table::get(fd) == Entry::Nothing || !process::is_own() {
@@ -86,9 +86,9 @@ pub unsafe fn before_stream(file: *mut libc::FILE) -> Entry {
 /// As fclose(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fclose(file: *mut libc::FILE) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let entry = unsafe { before_stream(file) };
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let result = unsafe { real::fclose(file) };
     merge(result, tracking::closed(entry))
 }

@@ -42,7 +42,7 @@ pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
         errno::set(libc::EBADF);
         return -1;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     share(fd, room::needing_number(|| unsafe { real::dup(fd) }))
 }
 
@@ -52,7 +52,7 @@ pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
 /// As dup2(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     onto(from, to, || unsafe { real::dup2(from, to) })
 }
 
@@ -62,7 +62,7 @@ pub unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
 /// As dup3(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     onto(from, to, || unsafe { real::dup3(from, to, flags) })
 }
 
@@ -113,7 +113,7 @@ fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
 /// As fcntl(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     control(fd, command, argument, || unsafe { real::fcntl(fd, command, argument) })
 }
 
@@ -123,7 +123,7 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize
 /// As fcntl(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     control(fd, command, argument, || unsafe { real::fcntl64(fd, command, argument) })
 }
 

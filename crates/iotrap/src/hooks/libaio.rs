@@ -2,8 +2,9 @@
 //! libaio's convention (`-errno` is returned, `errno` is left alone).
 //!
 //! A request of a spread file goes to the kernel in the program's own iocb, which for the duration of the call names
-//! a lane's file ([`crate::changed_iocbs`]); what the kernel has is recorded ([`crate::inflight`]); the event that comes back
-//! is the program's own in every byte, except that a read which failed because of its lane has been done elsewhere.
+//! a lane's file ([`crate::changed_iocbs`]); what the kernel has is recorded ([`crate::inflight`]); the event that
+//! comes back is the program's own in every byte, except that a read which failed because of its lane has been done
+//! elsewhere.
 
 use core::ffi::{c_int, c_long, c_void};
 
@@ -114,9 +115,9 @@ impl Iocb {
     /// # Safety
     /// The iocb is valid, and nobody else uses it.
     pub unsafe fn set_file(iocb: *mut Iocb, file: c_int) {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         let place = unsafe { &raw mut (*iocb).file };
-        // SAFETY: the caller's; volatile because the kernel and other threads look at it.
+        // SAFETY: the program's contract; volatile because the kernel and other threads look at it.
         unsafe { place.write_volatile(file) };
     }
 }
@@ -127,7 +128,7 @@ impl Iocb {
 /// As io_setup(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn io_setup(events: c_int, context: *mut u64) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let result = unsafe { setup(events as usize, context) };
     result as c_int
 }
@@ -137,7 +138,7 @@ pub unsafe extern "C-unwind" fn io_setup(events: c_int, context: *mut u64) -> c_
 /// # Safety
 /// As io_setup(2).
 pub unsafe fn setup(events: usize, context: *mut u64) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let result = unsafe { raw::call(libc::SYS_io_setup, events, context as usize, 0, 0, 0, 0) };
     if result == 0 && (lane::active() || async_io::active()) {
         crate::process::notice_fork();
@@ -157,7 +158,7 @@ pub unsafe fn setup(events: usize, context: *mut u64) -> isize {
 /// As io_destroy(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn io_destroy(context: u64) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let result = unsafe { destroy(context) };
     result as c_int
 }
@@ -173,7 +174,7 @@ pub unsafe fn destroy(context: u64) -> isize {
     if let Some(place) = found {
         context::remove(place);
     }
-    // SAFETY: the caller's. It waits for everything that is in flight.
+    // SAFETY: the program's contract. It waits for everything that is in flight.
     let result = unsafe { raw::call(libc::SYS_io_destroy, context as usize, 0, 0, 0, 0, 0) };
     if let Some(place) = found {
         inflight::take_all_of(place, forget);
@@ -187,13 +188,13 @@ pub unsafe fn destroy(context: u64) -> isize {
 /// As io_submit(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn io_submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let result = unsafe { submit(context, count, iocbs) };
     result as c_int
 }
 
 unsafe fn submit_bare(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     unsafe { raw::call(libc::SYS_io_submit, context as usize, count as usize, iocbs as usize, 0, 0, 0) }
 }
 
@@ -202,11 +203,11 @@ unsafe fn submit_bare(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isi
 /// # Safety
 /// As io_submit(2).
 pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
-    // SAFETY: the caller's, all of it or a part.
+    // SAFETY: the program's contract, all of it or a part.
     let spread = |count: c_long, iocbs: *mut *mut Iocb| unsafe { submit_spread(context, count, iocbs) };
     if async_io::active() {
         crate::process::notice_fork();
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         return unsafe { async_io::submit(context, count, iocbs, spread) };
     }
     spread(count, iocbs)
@@ -220,17 +221,17 @@ unsafe fn submit_spread(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> i
     let ours = lane::active()
         && count > 0
         && !iocbs.is_null()
-        // SAFETY: the caller's: `count` pointers to iocbs.
+        // SAFETY: the program's contract: `count` pointers to iocbs.
         && unsafe { any_of_a_pool(iocbs, count) };
     if !ours {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         return unsafe { submit_bare(context, count, iocbs) };
     }
     let mut done: c_long = 0;
     while done < count {
         let part = (count - done).min(changed_iocbs::MOST as c_long);
         let from = iocbs.wrapping_add(done as usize);
-        // SAFETY: the caller's, a part of it.
+        // SAFETY: the program's contract, a part of it.
         let result = unsafe { submit_part(context, part as usize, from) };
         match result {
             Part::Submitted(all) if all == part => done += all,
@@ -249,9 +250,9 @@ unsafe fn submit_spread(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> i
 /// `iocbs` points to `count` pointers to iocbs; null pointers among them are passed over.
 unsafe fn any_of_a_pool(iocbs: *mut *mut Iocb, count: c_long) -> bool {
     (0..count as usize).any(|at| {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         let iocb = unsafe { *iocbs.wrapping_add(at) };
-        // SAFETY: the caller's: null, or an iocb.
+        // SAFETY: the program's contract: null, or an iocb.
         let Some(request) = (unsafe { iocb.as_ref() }) else { return false };
         match table::get(request.file) {
             Entry::Nothing => false,
@@ -291,13 +292,13 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
     let mut ready = 0;
     let mut stopped = None;
     for (at, slot) in prepared.iter_mut().enumerate().take(count) {
-        // SAFETY: the caller's: `count` pointers.
+        // SAFETY: the program's contract: `count` pointers.
         let iocb = unsafe { *iocbs.wrapping_add(at) };
         if iocb.is_null() {
             ready += 1;
             continue; // the kernel's EFAULT
         }
-        // SAFETY: the caller's: an iocb.
+        // SAFETY: the program's contract: an iocb.
         match unsafe { prepare(registered, changed.as_mut(), iocb, ready > 0, now_ns, &mut proofs) } {
             Ok(done) => *slot = done,
             Err(why) => {
@@ -316,7 +317,7 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
         if let Some(changed) = &changed {
             changed.open();
         }
-        // SAFETY: the caller's; iocbs that we changed name open files of lanes.
+        // SAFETY: the program's contract; iocbs that we changed name open files of lanes.
         result = unsafe { submit_bare(context, ready as c_long, iocbs) };
     }
     if let Some(changed) = changed {
@@ -333,9 +334,9 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
         }
     }
     match (result, stopped) {
-        // A lane's file that the kernel does not know any more: once more, from the own lane.
+        // A lane's file that the kernel does not know any more: once more, from the opened lane.
         _ if refused && matches!(prepared.first(), Some(Prepared::Recorded(_))) => {
-            // SAFETY: the caller's; every iocb has been put back.
+            // SAFETY: the program's contract; every iocb has been put back.
             match unsafe { submit_bare(context, count as c_long, iocbs) } {
                 some @ 0.. => Part::Submitted(some as c_long),
                 errno => Part::Failed(errno),
@@ -345,7 +346,7 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
         (0, Some(Stop::Failed(errno))) => Part::Failed(-errno as isize),
         // What could not be prepared yet (the same iocb twice) can be now that the first part is in.
         (some, Some(Stop::Later)) if some as usize == ready && ready > 0 => {
-            // SAFETY: the caller's, the rest of it.
+            // SAFETY: the program's contract, the rest of it.
             match unsafe { submit_part(context, count - ready, iocbs.wrapping_add(ready)) } {
                 Part::Submitted(more) => Part::Submitted(some as c_long + more),
                 Part::Failed(_) => Part::Submitted(some as c_long),
@@ -374,7 +375,7 @@ unsafe fn prepare(
     now_ns: u64,
     proofs: &mut Proofs,
 ) -> Result<Prepared, Stop> {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let request = unsafe { iocb.read() };
     let fd = request.file;
     let Some(group) = GroupRef::of(fd) else {
@@ -389,7 +390,7 @@ unsafe fn prepare(
         opcode::PWRITEV => (Kind::Write, true),
         opcode::FSYNC | opcode::FDSYNC if !proofs.hold(&group, fd) => return Ok(Prepared::Plain),
         opcode::FSYNC | opcode::FDSYNC => {
-            // The kernel syncs the own lane. What other lanes were given and have acknowledged is synced before.
+            // The kernel syncs the opened lane. What other lanes were given and have acknowledged is synced before.
             let synced = tracking::sync_lanes(&group, fd, request.opcode == opcode::FDSYNC);
             return synced.map(|()| Prepared::Plain).map_err(Stop::Failed);
         }
@@ -402,7 +403,7 @@ unsafe fn prepare(
         group.node().soil();
     }
     let mut vectors = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; VECTORS];
-    // SAFETY: the caller's: what the kernel would read.
+    // SAFETY: the program's contract: what the kernel would read.
     let Some((bytes, kept)) = (unsafe { extent(&request, vectored, &mut vectors) }) else {
         return Ok(Prepared::Plain); // the kernel's EFAULT or EINVAL
     };
@@ -414,7 +415,7 @@ unsafe fn prepare(
         Reason::Ring.count();
         return Ok(Prepared::Plain);
     };
-    // Only the own lane knows where the end is, and what other flags there may be.
+    // Only the opened lane knows where the end is, and what other flags there may be.
     let known_flags = libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_HIPRI | libc::RWF_NOWAIT;
     let plain_flags = request.flags & !known_flags == 0;
     let Some(pool) = group.pool() else { return Ok(Prepared::Plain) };
@@ -461,7 +462,7 @@ unsafe fn prepare(
     }
     core::mem::forget(group); // the record has the reference now
     if let (Some(file), Some(changed)) = (choice.file, changed) {
-        // SAFETY: the caller's; it is submitted before the changed is closed. There is room: asked above.
+        // SAFETY: the program's contract; it is submitted before the changed is closed. There is room: asked above.
         let _ = unsafe { changed.change(iocb, fd, file) };
     }
     Ok(Prepared::Recorded(key))
@@ -484,7 +485,7 @@ unsafe fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VEC
     let given: *const libc::iovec = core::ptr::with_exposed_provenance(request.buffer as usize);
     let mut bytes = 0u64;
     for at in 0..request.count as usize {
-        // SAFETY: the caller's: `count` vectors.
+        // SAFETY: the program's contract: `count` vectors.
         let vector = unsafe { given.wrapping_add(at).read_unaligned() };
         bytes = bytes.saturating_add(vector.iov_len as u64);
         if let Some(place) = vectors.get_mut(at) {
@@ -534,11 +535,11 @@ pub unsafe extern "C-unwind" fn io_getevents(
     const ADDRESSES: c_long = 1 << 16;
     if count >= ADDRESSES && (count as usize).is_multiple_of(align_of::<Event>()) && is_old_call(events, timeout) {
         let old_events: *mut Event = core::ptr::with_exposed_provenance_mut(count as usize);
-        // SAFETY: the caller's, of the older convention: (context, count, events, timeout).
+        // SAFETY: the program's contract, of the older convention: (context, count, events, timeout).
         return unsafe { get_events(context, 1, min_count, old_events, events.cast(), None) as c_int };
     }
     // What libaio does: nothing in the ring and no time to wait needs no system call.
-    // SAFETY: the caller's: null or a timespec.
+    // SAFETY: the program's contract: null or a timespec.
     if let Some(timeout) = unsafe { timeout.as_ref() }
         && (timeout.tv_sec, timeout.tv_nsec) == (0, 0)
         && (lane::active() || async_io::active())
@@ -550,7 +551,7 @@ pub unsafe extern "C-unwind" fn io_getevents(
         }
         return 0;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     unsafe { get_events(context, min_count, count, events, timeout, None) as c_int }
 }
 
@@ -579,7 +580,7 @@ pub unsafe extern "C-unwind" fn io_pgetevents(
     /// Bytes of the kernel's signal set.
     const MASK_BYTES: usize = 8;
     let mask = [mask as usize, MASK_BYTES];
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     unsafe { get_events(context, min_count, count, events, timeout, Some(mask.as_ptr().cast())) as c_int }
 }
 
@@ -599,7 +600,7 @@ pub unsafe fn get_events(
     let mask = mask.map_or(0, |mask| mask as usize);
     let bare = || {
         let (min_count, count) = (min_count as usize, count as usize);
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         unsafe { raw::call(number, context as usize, min_count, count, events as usize, timeout as usize, mask) }
     };
     let Some((place, found)) = context::find(context).filter(|_| lane::active() || async_io::active()) else {
@@ -616,7 +617,7 @@ pub unsafe fn get_events(
             // SAFETY: the kernel has just written it.
             let mut seen = unsafe { event.read() };
             if async_io::translate(&mut seen) {
-                // SAFETY: as above.
+                // SAFETY: the kernel has just written this event.
                 unsafe { event.write(seen) };
                 continue;
             }
@@ -627,7 +628,7 @@ pub unsafe fn get_events(
             match retire(place, &mut seen, now_ns) {
                 Retired::Unknown => continue,
                 Retired::Changed => {
-                    // SAFETY: as above.
+                    // SAFETY: the kernel has just written this event.
                     unsafe { event.write(seen) };
                 }
                 Retired::AsItCame => {}
@@ -685,7 +686,7 @@ fn kind_of(code: u16) -> Kind {
     if matches!(code, opcode::PREAD | opcode::PREADV) { Kind::Read } else { Kind::Write }
 }
 
-/// Carries a read out on another lane: on the own one if it came back short, on any if it failed.
+/// Carries a read out on another lane: on the opened one if it came back short, on any if it failed.
 fn again(group: &GroupRef, record: &Record, short: bool) -> Option<isize> {
     let carry = |fd: c_int| {
         let count = c_int::from(record.count);

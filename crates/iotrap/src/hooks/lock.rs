@@ -46,7 +46,7 @@ pub unsafe extern "C-unwind" fn flock(fd: c_int, operation: c_int) -> c_int {
     if operation & libc::LOCK_UN == 0 {
         before(fd);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     unsafe { real::flock(fd, operation) }
 }
 
@@ -62,7 +62,7 @@ macro_rules! lockf {
                 if matches!(command, libc::F_LOCK | libc::F_TLOCK) {
                     before(fd);
                 }
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 unsafe { real::$name(fd, command, length) }
             }
         )*

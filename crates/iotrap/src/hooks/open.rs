@@ -30,7 +30,7 @@ unsafe fn before(at: c_int, path: Path, flags: c_int) {
         return;
     }
     let _errno = errno::kept();
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     if let Ok(stat) = unsafe { raw::stat_at(at, path) }
         && let Some(known) = node::find(stat.st_dev, stat.st_ino)
     {
@@ -55,12 +55,13 @@ macro_rules! opens {
             /// The function of that name of open(2) or creat(2).
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 unsafe { before($at, $path, $flags) };
-                // SAFETY: the caller's. (On x86-64 and AArch64 a variadic mode is passed like any other argument.)
+                // SAFETY: the program's contract. (On x86-64 and AArch64 a variadic mode is passed like any other
+                // argument.)
                 let fd = room::needing_number(|| unsafe { real::$name($($argument),*) });
                 after(fd, $flags)
             }
@@ -84,7 +85,7 @@ opens! {
 /// open_by_handle_at(2).
 ///
 /// # Safety
-/// As that.
+/// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int {
     // SAFETY: the contract of open_by_handle_at(2), which the program keeps.
@@ -98,7 +99,7 @@ macro_rules! temporaries {
             /// The function of that name of mkstemp(3).
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the contract of mkstemp(3), which the program keeps.
@@ -126,7 +127,7 @@ macro_rules! temporary_streams {
             /// tmpfile(3): a file that has no name.
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name() -> File {
                 // SAFETY: a function without arguments.
@@ -149,11 +150,11 @@ temporary_streams! { tmpfile tmpfile64 }
 /// # Safety
 /// As openat2(2).
 pub unsafe fn by_openat2(at: c_int, path: Path, how: *const core::ffi::c_void, bytes: usize) -> c_int {
-    // SAFETY: the caller's: null, or a struct open_how, which begins with the flags.
+    // SAFETY: the program's contract: null, or a struct open_how, which begins with the flags.
     let flags = unsafe { how.cast::<u64>().as_ref() }.copied().unwrap_or(0) as c_int;
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     unsafe { before(at, path, flags) };
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let fd = unsafe { raw::call(libc::SYS_openat2, raw::arg(at), path as usize, how as usize, bytes, 0, 0) };
     after(errno::libc_result(fd) as c_int, flags)
 }
@@ -187,10 +188,10 @@ macro_rules! stdio {
             /// stdio's function of that name.
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(path: Path, mode: Path) -> File {
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 let open = || unsafe { real::$name(path, mode) };
                 after_stdio(room::needing(|file: &File| file.is_null(), open), mode)
             }
@@ -206,12 +207,12 @@ macro_rules! reopens {
             /// freopen(3): closes, and opens something else.
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(path: Path, mode: Path, file: File) -> File {
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 let entry = unsafe { super::close::before_stream(file) };
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 let file = unsafe { real::$name(path, mode, file) };
                 let _errno = errno::kept();
                 let _ = tracking::closed(entry); // freopen(3): errors of closing are not told
@@ -226,10 +227,10 @@ reopens! { freopen freopen64 }
 /// fdopen(3): from here on stdio reads and writes where nobody sees it.
 ///
 /// # Safety
-/// As that.
+/// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: Path) -> File {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let file = unsafe { real::fdopen(fd, mode) };
     if !file.is_null()
         && let Some(group) = GroupRef::proven(fd)

@@ -1,11 +1,12 @@
 //! POSIX aio: aio_read, aio_write, aio_fsync, lio_listio and what goes with them.
 //!
-//! glibc carries these out in threads of its own, by calls that nobody can intercept, on the descriptor in the aiocb; and
-//! it never changes the program's idea of an aiocb but through its own functions. So a request for a file on a pool
-//! is given to glibc as a shadow of the program's aiocb with a lane's descriptor in it, and every function that takes an
-//! aiocb is asked about the shadow instead. The program's aiocb is read at submission and not touched.
+//! glibc carries these out in threads of its own, by calls that nobody can intercept, on the descriptor in the aiocb;
+//! and it never changes the program's idea of an aiocb but through its own functions. So a request for a file on a pool
+//! is given to glibc as a shadow of the program's aiocb with a lane's descriptor in it, and every function that takes
+//! an aiocb is asked about the shadow instead. The program's aiocb is read at submission and not touched.
 //!
-//! (glibc queues the requests of one descriptor one after the other: over lanes they are carried out beside each other.)
+//! (glibc queues the requests of one descriptor one after the other: over lanes they are carried out beside each
+//! other.)
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
@@ -72,7 +73,7 @@ enum What {
         kind: Kind,
         choice: Choice,
     },
-    /// What syncing the lanes came to, before glibc was asked to sync the own one.
+    /// What syncing the lanes came to, before glibc was asked to sync the opened one.
     Sync {
         lanes: c_int,
     },
@@ -134,7 +135,7 @@ impl Found {
     fn request(self) -> Request {
         // SAFETY: written before the key was published; see Record.
         let request = unsafe { &*self.record.request.get() };
-        // SAFETY: as above.
+        // SAFETY: written before the key was published; see Record.
         unsafe { request.assume_init_read() }
     }
 
@@ -246,7 +247,7 @@ impl Begun {
 /// # Safety
 /// The aiocb is the program's, valid.
 unsafe fn begin(of: *mut aiocb, kind: Kind) -> Option<Begun> {
-    // SAFETY: the caller's: null or valid.
+    // SAFETY: the program's contract: null or valid.
     let cb = unsafe { of.as_ref() }?;
     let fd = cb.aio_fildes;
     let group = GroupRef::of(fd)?;
@@ -272,7 +273,7 @@ unsafe fn begin(of: *mut aiocb, kind: Kind) -> Option<Begun> {
         Chosen::Full => spread::own(&group, group.pool()?, bytes, now_ns),
         Chosen::Stale => return None,
     };
-    // SAFETY: the caller's: a valid aiocb.
+    // SAFETY: the program's contract: a valid aiocb.
     let begun = unsafe { enter(of, &group, fd, choice.file.unwrap_or(fd), What::Transfer { kind, choice }) };
     if begun.is_none() {
         Reason::Busy.count();
@@ -297,14 +298,14 @@ unsafe fn enter(of: *mut aiocb, group: &GroupRef, fd: c_int, file: c_int, what: 
         found.is_some_and(|found| found.compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok())
     })?;
     let record = ALL.get(place)?;
-    // SAFETY: the caller's: a valid aiocb, of which the shadow is a copy.
+    // SAFETY: the program's contract: a valid aiocb, of which the shadow is a copy.
     let mut shadow = unsafe { of.read() };
     shadow.aio_fildes = file;
     let room: *mut aiocb = record.shadow.get().cast();
     // SAFETY: BUSY: nobody else's.
     unsafe { room.write(shadow) };
     let room: *mut Request = record.request.get().cast();
-    // SAFETY: as above.
+    // SAFETY: BUSY: nobody else's.
     unsafe { room.write(Request { group: group.name(), fd, what }) };
     record.state.store(RUNNING, Relaxed);
     record.counted.store(matches!(what, What::Transfer { choice, .. } if choice.file.is_some()), Relaxed);
@@ -317,7 +318,7 @@ unsafe fn enter(of: *mut aiocb, group: &GroupRef, fd: c_int, file: c_int, what: 
 /// The aiocb is the program's.
 unsafe fn submit(of: *mut aiocb, kind: Kind, real: impl Fn(*mut aiocb) -> c_int) -> c_int {
     let errno_before = errno::get();
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let Some(begun) = (unsafe { begin(of, kind) }) else {
         errno::set(errno_before);
         return real(of);
@@ -347,7 +348,8 @@ macro_rules! both {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As that. (On 64-bit machines the functions with and without 64 are the same.)
+        /// The program's contract ([`crate::hooks`]). (On 64-bit machines the functions with and without 64 are the
+        /// same.)
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result $body
     };
@@ -356,9 +358,9 @@ macro_rules! both {
 both! {
     /// aio_read(3).
     fn aio_read, aio_read64(of: *mut aiocb) -> c_int {
-        // SAFETY: the caller's, or a shadow of it.
+        // SAFETY: the program's contract, or a shadow of it.
         let real = |of: *mut aiocb| unsafe { real::aio_read(of) };
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         unsafe { submit(of, Kind::Read, real) }
     }
 }
@@ -366,19 +368,19 @@ both! {
 both! {
     /// aio_write(3).
     fn aio_write, aio_write64(of: *mut aiocb) -> c_int {
-        // SAFETY: the caller's, or a shadow of it.
+        // SAFETY: the program's contract, or a shadow of it.
         let real = |of: *mut aiocb| unsafe { real::aio_write(of) };
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         unsafe { submit(of, Kind::Write, real) }
     }
 }
 
 both! {
-    /// aio_fsync(3): what other lanes have been given is waited for and synced here; the own lane is glibc's.
+    /// aio_fsync(3): what other lanes have been given is waited for and synced here; the opened lane is glibc's.
     fn aio_fsync, aio_fsync64(operation: c_int, of: *mut aiocb) -> c_int {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         let sync = |of: *mut aiocb| unsafe { real::aio_fsync(operation, of) };
-        // SAFETY: the caller's: null or valid.
+        // SAFETY: the program's contract: null or valid.
         let Some(fd) = (unsafe { of.as_ref() }).map(|cb| cb.aio_fildes) else { return sync(of) };
         let valid = operation == libc::O_SYNC || operation == libc::O_DSYNC;
         if !valid {
@@ -395,7 +397,7 @@ both! {
             return sync(of);
         }
         // The error is told when the request is asked about, as any other.
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         let Some(begun) = (unsafe { enter(of, &group, fd, fd, What::Sync { lanes }) }) else {
             errno::set(lanes);
             return -1;
@@ -409,7 +411,7 @@ both! {
     /// aio_error(3).
     fn aio_error, aio_error64(of: *const aiocb) -> c_int {
         match find(of) {
-            // SAFETY: the caller's.
+            // SAFETY: the program's contract.
             None => unsafe { real::aio_error(of) },
             Some(found) => match found.ended() {
                 None => libc::EINPROGRESS,
@@ -422,7 +424,7 @@ both! {
 both! {
     /// aio_return(3).
     fn aio_return, aio_return64(of: *mut aiocb) -> isize {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         let Some(found) = find(of) else { return unsafe { real::aio_return(of) } };
         match found.ended() {
             None => {
@@ -441,11 +443,11 @@ both! {
     /// aio_suspend(3).
     fn aio_suspend, aio_suspend64(list: *const *const aiocb, count: c_int, timeout: *const libc::timespec) -> c_int {
         let mut shadows = [core::ptr::null::<aiocb>(); LIST];
-        // SAFETY: the caller's: `count` pointers, null ones among them.
+        // SAFETY: the program's contract: `count` pointers, null ones among them.
         match unsafe { of_shadows(list, count, &mut shadows) } {
-            // SAFETY: the caller's, or our own.
+            // SAFETY: the program's contract, or our own.
             true => unsafe { real::aio_suspend(shadows.as_ptr(), count, timeout) },
-            // SAFETY: the caller's.
+            // SAFETY: the program's contract.
             false => unsafe { real::aio_suspend(list, count, timeout) },
         }
     }
@@ -462,7 +464,7 @@ unsafe fn of_shadows(list: *const *const aiocb, count: c_int, shadows: &mut [*co
     }
     let mut any = false;
     for (at, place) in shadows.iter_mut().enumerate().take(count) {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         let of = unsafe { *list.wrapping_add(at) };
         *place = match find(of) {
             Some(found) => {
@@ -478,7 +480,7 @@ unsafe fn of_shadows(list: *const *const aiocb, count: c_int, shadows: &mut [*co
 both! {
     /// aio_cancel(3).
     fn aio_cancel, aio_cancel64(fd: c_int, of: *mut aiocb) -> c_int {
-        // SAFETY: the caller's, or our own.
+        // SAFETY: the program's contract, or our own.
         let cancel = |fd: c_int, of: *mut aiocb| unsafe { real::aio_cancel(fd, of) };
         // SAFETY: ours, filled.
         let file = |found: Found| unsafe { (*found.shadow()).aio_fildes };
@@ -512,7 +514,7 @@ both! {
 both! {
     /// lio_listio(3).
     fn lio_listio, lio_listio64(mode: c_int, list: *const *mut aiocb, count: c_int, event: *mut libc::sigevent) -> c_int {
-        // SAFETY: the caller's, or shadows.
+        // SAFETY: the program's contract, or shadows.
         let real = |list: *const *mut aiocb| unsafe { real::lio_listio(mode, list, count, event) };
         let wanted = usize::try_from(count).unwrap_or(0);
         if list.is_null() || wanted == 0 || wanted > LIST || !crate::lane::active() {
@@ -522,15 +524,15 @@ both! {
         let mut shadows = [core::ptr::null_mut::<aiocb>(); LIST];
         let mut begun = [const { None::<Begun> }; LIST];
         for (at, (shadow, slot)) in shadows.iter_mut().zip(&mut begun).enumerate().take(wanted) {
-            // SAFETY: the caller's: `count` pointers.
+            // SAFETY: the program's contract: `count` pointers.
             let of = unsafe { *list.wrapping_add(at) };
-            // SAFETY: the caller's: null or valid.
+            // SAFETY: the program's contract: null or valid.
             let kind = match unsafe { of.as_ref() }.map(|cb| cb.aio_lio_opcode) {
                 Some(libc::LIO_READ) => Some(Kind::Read),
                 Some(libc::LIO_WRITE) => Some(Kind::Write),
                 _ => None,
             };
-            // SAFETY: the caller's.
+            // SAFETY: the program's contract.
             *slot = kind.and_then(|kind| unsafe { begin(of, kind) });
             *shadow = match slot {
                 Some(begun) => {
@@ -551,9 +553,9 @@ both! {
         if mode == libc::LIO_WAIT && result == -1 && errno::get() == libc::EIO {
             // Failures of lanes that another one could make good are none.
             let all_well = |at: usize| {
-                // SAFETY: the caller's: `count` pointers.
+                // SAFETY: the program's contract: `count` pointers.
                 let of = unsafe { *list.wrapping_add(at) };
-                // SAFETY: as above.
+                // SAFETY: the program's contract: null, or an aiocb.
                 of.is_null() || unsafe { aio_error(of) } == 0
             };
             if (0..wanted).all(all_well) {

@@ -34,7 +34,7 @@ unsafe fn look_into(message: *const libc::msghdr) {
 /// recvmsg(2).
 ///
 /// # Safety
-/// As that.
+/// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
     // SAFETY: the contract of recvmsg(2), which the program keeps.
@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn recvmsg(socket: c_int, message: *mut libc::msghd
 /// recvmmsg(2).
 ///
 /// # Safety
-/// As that.
+/// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recvmmsg(
     socket: c_int,
@@ -67,7 +67,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
             let message = messages.wrapping_add(at);
             // SAFETY: the kernel has filled so many messages.
             let message = unsafe { &raw const (*message).msg_hdr };
-            // SAFETY: as above.
+            // SAFETY: the kernel has filled this message.
             unsafe { look_into(message) };
         }
     }

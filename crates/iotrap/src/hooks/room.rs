@@ -13,8 +13,8 @@ use crate::process;
 use crate::raw;
 use crate::real;
 
-/// Makes a call of libc that returns a new descriptor or -1, or a stream or null; and once more if it fails for want of a
-/// number and there was something to give up.
+/// Makes a call of libc that returns a new descriptor or -1, or a stream or null; and once more if it fails for want of
+/// a number and there was something to give up.
 #[inline]
 pub fn needing<T>(failed: impl Fn(&T) -> bool, call: impl Fn() -> T) -> T {
     let result = call();
@@ -46,7 +46,7 @@ macro_rules! numbers {
             /// The function of that name of libc, which makes a descriptor that is not a file of a pool.
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the contract of the function of that name, which the program keeps.
@@ -73,7 +73,7 @@ macro_rules! pairs {
             /// The function of that name of libc, which makes two descriptors.
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type,)* $pair: *mut c_int $(, $after: $after_type)?) -> c_int {
                 // SAFETY: the contract of the function of that name, which the program keeps.
@@ -97,7 +97,7 @@ pairs! {
 /// opendir(3).
 ///
 /// # Safety
-/// As that.
+/// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut libc::DIR {
     // SAFETY: the contract of opendir(3), which the program keeps.

@@ -95,27 +95,27 @@ macro_rules! plain {
             /// pread(2) or pwrite(2).
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(fd: c_int, buffer: $pointer, count: usize, offset: i64) -> isize {
                 #[inline(never)]
                 unsafe fn of_a_pool(fd: c_int, buffer: $pointer, count: usize, offset: i64) -> isize {
-                    // SAFETY: the caller's.
+                    // SAFETY: the program's contract.
                     let real = || unsafe { real::$name(fd, buffer, count, offset) };
                     let room = buffer as *mut c_void;
-                    // SAFETY: the caller's; on another descriptor of the same file.
+                    // SAFETY: the program's contract; on another descriptor of the same file.
                     let bare = |file| unsafe { raw::transfer(libc::$number, file, room, count, offset) };
-                    // SAFETY: the caller's.
+                    // SAFETY: the program's contract.
                     match unsafe { split::transfer(fd, Kind::$kind, room, count, offset) } {
                         Some(result) => to_libc(result),
                         None => positioned(fd, Kind::$kind, offset, || Some(count as u64), real, bare),
                     }
                 }
                 if passes(fd, Kind::$kind) {
-                    // SAFETY: the caller's.
+                    // SAFETY: the program's contract.
                     return unsafe { real::$name(fd, buffer, count, offset) };
                 }
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 unsafe { of_a_pool(fd, buffer, count, offset) }
             }
         )*
@@ -144,12 +144,12 @@ macro_rules! fortified {
                 offset: i64,
                 room: usize,
             ) -> isize {
-                // SAFETY: the caller's; the real one ends the program if there is less room than asked for.
+                // SAFETY: the program's contract; the real one ends the program if there is less room than asked for.
                 let real = || unsafe { real::$name(fd, buffer, count, offset, room) };
                 if count > room {
                     return real();
                 }
-                // SAFETY: the caller's; on another descriptor of the same file.
+                // SAFETY: the program's contract; on another descriptor of the same file.
                 let bare = |file| unsafe { raw::transfer(libc::SYS_pread64, file, buffer, count, offset) };
                 positioned(fd, Kind::Read, offset, || Some(count as u64), real, bare)
             }
@@ -167,7 +167,7 @@ unsafe fn total(vectors: *const libc::iovec, count: c_int) -> Option<u64> {
     let count = usize::try_from(count).ok().filter(|&count| count <= 1024 && !vectors.is_null())?;
     let mut bytes = 0u64;
     for at in 0..count {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         bytes = bytes.checked_add(unsafe { (*vectors.wrapping_add(at)).iov_len } as u64)?;
     }
     Some(bytes)
@@ -179,7 +179,7 @@ macro_rules! vectored {
             /// preadv(2), pwritev(2), or one of them with flags.
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(
                 fd: c_int,
@@ -188,7 +188,7 @@ macro_rules! vectored {
                 offset: i64,
                 $($flags: c_int,)?
             ) -> isize {
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 let real = || unsafe { real::$name(fd, vectors, count, offset $(, $flags)?) };
                 let with: c_int = 0 $(| $flags)?;
                 // An append, and whatever else a flag may come to mean; and the position of the descriptor itself.
@@ -196,10 +196,10 @@ macro_rules! vectored {
                     return unspread(fd, Kind::$kind, real);
                 }
                 let bare = |file| {
-                    // SAFETY: the caller's; on another descriptor of the same file.
+                    // SAFETY: the program's contract; on another descriptor of the same file.
                     unsafe { raw::transfer_vectors(libc::$number, file, vectors, count, offset, with) }
                 };
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 positioned(fd, Kind::$kind, offset, || unsafe { total(vectors, count) }, real, bare)
             }
         )*
@@ -217,7 +217,7 @@ vectored! {
     pwritev64v2, SYS_pwritev2, Write, flags;
 }
 
-/// What stays on its own lane for what it is.
+/// What stays on the opened lane for what it is.
 fn unspread(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
     let result = real();
     if let Some(group) = GroupRef::of(fd) {
@@ -236,7 +236,7 @@ fn unspread(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
 /// As write(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, count: usize) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     watched(fd, || unsafe { real::write(fd, buffer, count) })
 }
 
@@ -246,7 +246,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, count: u
 /// As writev(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, vectors: *const libc::iovec, count: c_int) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     watched(fd, || unsafe { real::writev(fd, vectors, count) })
 }
 

@@ -1,5 +1,5 @@
-//! What changes a file's size, or its contents without passing through the program: carried out by the own lane, with
-//! nothing in flight on the others, which are then told to look again.
+//! What changes a file's size, or its contents without passing through the program: carried out by the opened lane,
+//! with nothing in flight on the others, which are then told to look again.
 
 use core::ffi::{c_char, c_int, c_uint};
 
@@ -11,7 +11,7 @@ use crate::raw;
 use crate::real;
 use crate::table::{self, Entry};
 
-/// Drains the lanes, lets `change` do it on the own lane, and makes everybody look again.
+/// Drains the lanes, lets `change` do it on the opened lane, and makes everybody look again.
 fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
     crate::async_io::settle(fd);
     if table::get(fd) == Entry::Nothing {
@@ -41,10 +41,10 @@ macro_rules! changes {
             /// The function of that name of ftruncate(2), fallocate(2) or posix_fallocate(3).
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($fd: c_int $(, $argument: $type)*) -> c_int {
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 alone($fd, || unsafe { real::$name($fd $(, $argument)*) })
             }
         )*
@@ -69,7 +69,7 @@ macro_rules! truncates {
             /// As truncate(2).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(path: *const c_char, length: i64) -> c_int {
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 unsafe { by_path(path, || real::$name(path, length)) }
             }
         )*
@@ -81,7 +81,7 @@ truncates! { truncate truncate64 }
 /// # Safety
 /// The path is the program's.
 unsafe fn by_path(path: *const c_char, change: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let stat = || unsafe { raw::stat_at(libc::AT_FDCWD, path) }.ok();
     let errno_before = errno::get();
     let known = if lane::active() { stat().and_then(|stat| node::find(stat.st_dev, stat.st_ino)) } else { None };
@@ -125,7 +125,7 @@ macro_rules! sendfiles {
             /// As sendfile(2).
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(to: c_int, from: c_int, offset: *mut i64, count: usize) -> isize {
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 between(from, to, || unsafe { real::$name(to, from, offset, count) })
             }
         )*
@@ -147,7 +147,7 @@ pub unsafe extern "C-unwind" fn copy_file_range(
     count: usize,
     flags: c_uint,
 ) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     between(from, to, || unsafe { real::copy_file_range(from, from_at, to, to_at, count, flags) })
 }
 
@@ -164,6 +164,6 @@ pub unsafe extern "C-unwind" fn splice(
     count: usize,
     flags: c_uint,
 ) -> isize {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     between(from, to, || unsafe { real::splice(from, from_at, to, to_at, count, flags) })
 }

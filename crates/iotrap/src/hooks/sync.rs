@@ -1,4 +1,4 @@
-//! fsync and its kin: every lane that was written, and the own one; the first error is the program's.
+//! fsync and its kin: every lane that was written, and the opened one; the first error is the program's.
 
 use core::ffi::{c_int, c_uint};
 
@@ -10,7 +10,7 @@ use crate::table::{self, Entry};
 use crate::trace;
 use crate::tracking;
 
-/// The lanes, then the own one by the real function.
+/// The lanes, then the opened one by the real function.
 fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int {
     crate::async_io::settle(fd);
     if table::get(fd) == Entry::Nothing {
@@ -42,7 +42,7 @@ fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int
 /// As fsync(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fsync(fd: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     every_lane(fd, false, || unsafe { real::fsync(fd) })
 }
 
@@ -52,7 +52,7 @@ pub unsafe extern "C-unwind" fn fsync(fd: c_int) -> c_int {
 /// As fdatasync(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fdatasync(fd: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     every_lane(fd, true, || unsafe { real::fdatasync(fd) })
 }
 
@@ -62,7 +62,7 @@ pub unsafe extern "C-unwind" fn fdatasync(fd: c_int) -> c_int {
 /// As syncfs(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     every_lane(fd, false, || unsafe { real::syncfs(fd) })
 }
 
@@ -73,7 +73,7 @@ pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sync_file_range(fd: c_int, offset: i64, count: i64, flags: c_uint) -> c_int {
     let Some(group) = GroupRef::proven(fd) else {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         return unsafe { real::sync_file_range(fd, offset, count, flags) };
     };
     let mut lanes = Ok(());
@@ -85,7 +85,7 @@ pub unsafe extern "C-unwind" fn sync_file_range(fd: c_int, offset: i64, count: i
         };
         lanes = lanes.and(raw::check(result).map(drop));
     }
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let result = unsafe { real::sync_file_range(fd, offset, count, flags) };
     match lanes {
         Err(error) if result == 0 => {

@@ -28,14 +28,14 @@ pub unsafe extern "C-unwind" fn syscall(
     /// The hook of that call. Those of libaio return `-errno`, the others have set errno.
     macro_rules! hook {
         ($hook:expr) => {{
-            // SAFETY: the caller's: the arguments are those of the call by that number.
+            // SAFETY: the program's contract: the arguments are those of the call by that number.
             let result = unsafe { $hook };
             result as c_long
         }};
     }
     macro_rules! kernel {
         ($hook:expr) => {{
-            // SAFETY: the caller's: the arguments are those of the call by that number.
+            // SAFETY: the program's contract: the arguments are those of the call by that number.
             let result = unsafe { $hook };
             errno::libc_result(result) as c_long
         }};
@@ -101,7 +101,7 @@ pub unsafe extern "C-unwind" fn syscall(
         }
         libc::SYS_splice => hook!(size::splice(fd, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint)),
         libc::SYS_io_uring_setup => {
-            // SAFETY: the caller's.
+            // SAFETY: the program's contract.
             let ring = unsafe { raw::call(number, a, b, c, d, e, f) };
             uring::set_up_by_system_call();
             errno::libc_result(ring) as c_long

@@ -4,8 +4,8 @@
 //! all that can be done is to change the descriptor of an entry between the two: in io_uring_submit(3) and its kin.
 //! An entry is changed only if the lane's file is certain to be the one that is meant, now and when the kernel comes to
 //! it, and if its completion can be told from all others of the ring: plain reads and writes with an offset, not
-//! linked, not drained, without fixed files or provided buffers, with a `user_data` that no other one in flight has. What has
-//! ended is found by looking at the completion queue, which keeps entries after they have been consumed.
+//! linked, not drained, without fixed files or provided buffers, with a `user_data` that no other one in flight has.
+//! What has ended is found by looking at the completion queue, which keeps entries after they have been consumed.
 //!
 //! A read that fails because of its lane cannot be done again behind the program's back: its error is the program's.
 //! Rings that are driven by system calls (fio's io_uring engine) go through as they are, and are counted.
@@ -224,7 +224,7 @@ unsafe fn held(uring: *const Uring) -> Option<Held<'static>> {
         }
         let Some(held) = ring.hold(false) else { continue };
         if ring.id.load(Acquire) == 0 {
-            // SAFETY: the caller's.
+            // SAFETY: the program's contract.
             let tail = unsafe { (*uring).completion.tail };
             // SAFETY: the ring is mapped.
             let seen = unsafe { (*tail).load(Acquire) };
@@ -253,11 +253,11 @@ impl Held<'_> {
         let queue = unsafe { &(*self.uring).completion };
         // SAFETY: the ring is mapped as long as it is entered.
         let tail = unsafe { (*queue.tail).load(Acquire) };
-        // SAFETY: as above.
+        // SAFETY: the ring is mapped as long as it is entered.
         let mask = unsafe { (*queue.mask).load(Relaxed) };
-        // SAFETY: as above.
+        // SAFETY: entered with a valid structure, and taken out before it ends (io_uring_queue_exit).
         let submission = unsafe { &(*self.uring).submission };
-        // SAFETY: as above.
+        // SAFETY: the ring is mapped as long as it is entered.
         let flags = unsafe { (*submission.flags).load(Acquire) };
         let mut at = self.ring.seen.load(Relaxed);
         let now_ns = raw::now_ns();
@@ -294,13 +294,13 @@ impl Held<'_> {
         }
     }
 
-    /// Chooses lanes for what is about to be submitted; not for writes if there are `syncs` among it: what they cover is
-    /// not submitted beside them.
+    /// Chooses lanes for what is about to be submitted; not for writes if there are `syncs` among it: what they cover
+    /// is not submitted beside them.
     ///
     /// # Safety
     /// The submission queue is the calling thread's, as liburing demands.
     unsafe fn spread(&self, syncs: bool) {
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         let queue = unsafe { &(*self.uring).submission };
         let now_ns = raw::now_ns();
         let mut chained = false;
@@ -317,9 +317,9 @@ impl Held<'_> {
                 continue;
             }
             if let Some(file) = self.choose(&request, now_ns, &mut proofs) {
-                // SAFETY: as above; nobody else writes it before it is submitted.
+                // SAFETY: an entry that the program has written and not submitted; nobody else writes it before that.
                 let field = unsafe { &raw mut (*place).file };
-                // SAFETY: as above.
+                // SAFETY: an entry that the program has written and not submitted.
                 unsafe { field.write(file) };
             }
         }
@@ -379,9 +379,9 @@ unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
             group.node().drain();
             if tracking::sync_lanes(&group, fd, request.rw_flags & DATA_ONLY != 0).is_err() {
                 // What is not durable must not be called so: the request fails (EBADF).
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 let field = unsafe { &raw mut (*place).file };
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 unsafe { field.write(-1) };
             }
             true
@@ -490,11 +490,11 @@ unsafe fn before(uring: *mut Uring) {
     if uring.is_null() || !lane::active() {
         return;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let flags = unsafe { (*uring).flags };
     let _errno = errno::kept();
     process::notice_fork();
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     let queue = unsafe { &(*uring).submission };
     if queue.own_head == queue.own_tail {
         return;
@@ -504,16 +504,16 @@ unsafe fn before(uring: *mut Uring) {
     for place in queue.written(flags) {
         // SAFETY: an entry that the program has written and not submitted.
         let request = unsafe { place.read() };
-        // SAFETY: as above.
+        // SAFETY: an entry that the program has written and not submitted.
         syncs |= unsafe { prepare(place, &request) };
     }
     if flags & OTHER_RINGS != 0 {
         return;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     if let Some(held) = unsafe { held(uring) } {
         held.catch_up();
-        // SAFETY: the caller's.
+        // SAFETY: the program's contract.
         unsafe { held.spread(syncs) };
     }
 }
@@ -524,12 +524,12 @@ macro_rules! submits {
             /// The function of liburing of that name.
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(uring: *mut Uring $(, $argument: $type)*) -> c_int {
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 unsafe { before(uring) };
-                // SAFETY: the caller's.
+                // SAFETY: the program's contract.
                 unsafe { real::$name(uring.cast() $(, $argument)*) }
             }
         )*
@@ -574,8 +574,8 @@ pub unsafe fn registers_by_system_call(what: c_uint, argument: *const c_void, co
     /// IORING_REGISTER_FILES: an array of descriptors.
     const FILES: c_uint = 2;
     /// IORING_REGISTER_FILES_UPDATE, _FILES2 and _FILES_UPDATE2: structures that hold the address of such an array, in
-    /// their second word, and for the latter two its length (linux/io_uring.h: io_uring_files_update, io_uring_rsrc_register,
-    /// io_uring_rsrc_update2).
+    /// their second word, and for the latter two its length (linux/io_uring.h: io_uring_files_update,
+    /// io_uring_rsrc_register, io_uring_rsrc_update2).
     const UPDATE: c_uint = 6;
     const FILES2: c_uint = 13;
     const UPDATE2: c_uint = 14;
@@ -606,14 +606,14 @@ macro_rules! registering {
             /// The function of liburing of that name.
             ///
             /// # Safety
-            /// As that.
+            /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(
                 $($before: $before_type,)* $files: *const c_int, $($between: $between_type,)* $count: c_uint
             ) -> c_int {
                 // SAFETY: the contract of io_uring_register_files(3), which the program keeps.
                 unsafe { registers($files, $count) };
-                // SAFETY: as above.
+                // SAFETY: the contract of io_uring_register_files(3), which the program keeps.
                 unsafe { real::$name($($before,)* $files, $($between,)* $count) }
             }
         )*
@@ -630,7 +630,7 @@ registering! {
 /// io_uring_queue_exit(3): the ring is unmapped. What is in flight is cancelled, or goes on without us.
 ///
 /// # Safety
-/// As that.
+/// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn io_uring_queue_exit(uring: *mut Uring) {
     if let Some(held) = known(uring).and_then(|ring| ring.hold(true)) {
@@ -643,6 +643,6 @@ pub unsafe extern "C" fn io_uring_queue_exit(uring: *mut Uring) {
         }
         held.ring.id.store(0, Release);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the program's contract.
     unsafe { real::io_uring_queue_exit(uring.cast()) };
 }
