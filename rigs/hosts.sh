@@ -16,7 +16,8 @@
 # UPLINK=1 puts the switch into the present network namespace and routes the hosts through it: inside
 # rigs/gluster-volume.sh they reach the volume's server.
 #
-# Several rigs may run at once, their names carry the id of this process. Needs root, and of Debian: openmpi-bin iproute2.
+# Several rigs may run at once, their names carry the id of this process. Needs root, and of Debian: openmpi-bin
+# iproute2.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -112,8 +113,8 @@ if [ "${UPLINK:-}" = 1 ]; then mount --bind /proc/self/ns/net "$work/switch"; fi
 export HOSTS=$names HOSTS_SWITCH=10.78.0.254 HOSTS_RIG=$work/rig
 export OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_oob_tcp_if_include=10.78.0.0/24
 export OMPI_MCA_btl_tcp_if_include=10.78.0.0/24 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# Without these mpirun takes eight minutes to notice that a host is gone, or a quarter of an hour when it has something to
-# tell it: docs/hosts.md.
+# Without these mpirun takes eight minutes to notice that a host is gone, or a quarter of an hour when it has something
+# to tell it: docs/hosts.md.
 export OMPI_MCA_oob_tcp_keepalive_time=1 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=1
 # As many ranks on a host as one likes, which wait for each other without burning what the others need.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1

@@ -27,9 +27,8 @@
 #   server break              its device gives EIO (FS=ext4)                         server mend
 # Output is COMMAND's, and so is the exit status; 99 if the rig itself fails, with the reason.
 #
-# Nothing on this machine changes, and no right is needed that the files of COMMAND do not ask for.
-# Needs of Debian: user-mode-linux nfs-kernel-server rpcbind kmod iproute2; dmsetup e2fsprogs for FS=ext4; gcc on processors
-# with AMX.
+# Nothing on this machine changes, and no right is needed that the files of COMMAND do not ask for. Needs of Debian:
+# user-mode-linux nfs-kernel-server rpcbind kmod iproute2; dmsetup e2fsprogs for FS=ext4; gcc on processors with AMX.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 

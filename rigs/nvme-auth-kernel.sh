@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A Linux kernel that authenticates over NVMe/TCP: Debian's source with CONFIG_NVME_AUTH, which Debian's kernels are built
-# without, and little else. Prints where it is, for RIG_KERNEL of rigs/nvme-kernel-client.sh.
+# A Linux kernel that authenticates over NVMe/TCP: Debian's source with CONFIG_NVME_AUTH, which Debian's kernels are
+# built without, and little else. Prints where it is, for RIG_KERNEL of rigs/nvme-kernel-client.sh.
 #
 #   rigs/nvme-auth-kernel.sh
 #
 #   RIG_CACHE   where it is kept, once it is built: /var/cache/plimsoll-rigs, or ~/.cache/plimsoll-rigs
 #
-# The first time it downloads 140 MB (linux-source-6.1) and compiles for some minutes, with 2 GB of scratch space in TMPDIR.
-# Needs of Debian: gcc make flex bison bc libelf-dev xz-utils.
+# The first time it downloads 140 MB (linux-source-6.1) and compiles for some minutes, with 2 GB of scratch space in
+# TMPDIR. Needs of Debian: gcc make flex bison bc libelf-dev xz-utils.
 set -euo pipefail
 
 refuse() { echo "nvme-auth-kernel.sh: $1" >&2; exit 1; }

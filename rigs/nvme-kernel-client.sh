@@ -5,13 +5,12 @@
 #   [RIG_MEM=768] ... rigs/nvme-kernel-client.sh SCRIPT [PROGRAM...]
 #
 #   SCRIPT      runs in the guest as root, by busybox's sh; PROGRAMs of this machine (and other files) are there under
-#               their paths, with their libraries. A target that listens on this machine's 127.0.0.1:PORT is at 10.0.2.2:PORT.
-#   RIG_MEM     megabytes of memory                       RIG_CPUS=2      processors
-#   RIG_MODULES more modules of the kernel: RIG_MODULES="ext4 dm-mod"
-#   RIG_KERNEL  a kernel (bzImage) with everything built in, in place of Debian's: rigs/nvme-auth-kernel.sh makes one
-#   RIG_ACCEL=tcg    software emulation, which works everywhere; or kvm
-#   RIG_TIMEOUT=1200  seconds, then the guest is ended and the status is 124
-#   RIG_CACHE   where the kernel is kept, which is downloaded once: /var/cache/plimsoll-rigs, or ~/.cache/plimsoll-rigs
+#   their paths, with their libraries. A target that listens on this machine's 127.0.0.1:PORT is at 10.0.2.2:PORT.
+#   RIG_MEM     megabytes of memory                       RIG_CPUS=2      processors RIG_MODULES more modules of the
+#   kernel: RIG_MODULES="ext4 dm-mod" RIG_KERNEL  a kernel (bzImage) with everything built in, in place of Debian's:
+#   rigs/nvme-auth-kernel.sh makes one RIG_ACCEL=tcg    software emulation, which works everywhere; or kvm
+#   RIG_TIMEOUT=1200  seconds, then the guest is ended and the status is 124 RIG_CACHE   where the kernel is kept, which
+#   is downloaded once: /var/cache/plimsoll-rigs, or ~/.cache/plimsoll-rigs
 #
 # Output is SCRIPT's, as it comes, and so is the exit status; 99 if the guest itself fails, with its last words. What is
 # written to the rig's standard input comes to SCRIPT on /dev/ttyS0, so that it can wait for what happens outside.

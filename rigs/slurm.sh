@@ -3,11 +3,12 @@
 #
 #   rigs/slurm.sh PLIMSOLL [JOB]
 #
-# Inside rigs/hosts.sh (this script goes there itself): munged and slurmctld on host a, a slurmd on each of a, b, c and d. JOB,
-# a script for sbatch, finds PLIMSOLL as `plimsoll` and job.fio, a short load of the null engine, where it runs; without JOB it
-# is the one of docs/hosts.md. Prints what the job prints; the status is the job's.
+# Inside rigs/hosts.sh (this script goes there itself): munged and slurmctld on host a, a slurmd on each of a, b, c and
+# d. JOB, a script for sbatch, finds PLIMSOLL as `plimsoll` and job.fio, a short load of the null engine, where it runs;
+# without JOB it is the one of docs/hosts.md. Prints what the job prints; the status is the job's.
 #
-# Needs root, and of Debian: openmpi-bin slurmctld slurmd slurm-client munge iproute2. Started so, Slurm needs no control groups.
+# Needs root, and of Debian: openmpi-bin slurmctld slurmd slurm-client munge iproute2. Started so, Slurm needs no
+# control groups.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 [ $# -ge 1 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Hosts that one logs into by ssh: those of rigs/hosts.sh, with an SSH server each and a key that opens them, for as long as
-# a command runs on the first of them.
+# Hosts that one logs into by ssh: those of rigs/hosts.sh, with an SSH server each and a key that opens them, for as
+# long as a command runs on the first of them.
 #
 #   [HOSTS=a,b,c] rigs/ssh-hosts.sh COMMAND...
 #
-# `ssh b COMMAND` works there without a question. The key, the servers' keys and ssh's configuration are in a home directory of
-# the rig's own, which root has inside of it and nowhere else. Needs root, and of Debian: dropbear-bin openssh-client iproute2.
+# `ssh b COMMAND` works there without a question. The key, the servers' keys and ssh's configuration are in a home
+# directory of the rig's own, which root has inside of it and nowhere else. Needs root, and of Debian: dropbear-bin
+# openssh-client iproute2.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 PATH=$PATH:/usr/sbin:/sbin

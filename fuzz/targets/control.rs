@@ -7,8 +7,8 @@ use nvmf::control::stream::{Piece, Splitter};
 use nvmf::control::{METHODS, parse_configuration};
 use nvmf::target::{Authenticator, ExchangeState};
 
-/// A stream: the same values come out however they are cut, their text in order is what went in, and those that are JSON
-/// are cut where the parser would cut them.
+/// A stream: the same values come out however they are cut, their text in order is what went in, and those that are
+/// JSON are cut where the parser would cut them.
 pub fn rpc_stream(data: &[u8]) {
     let all = |piece_bytes: usize| {
         let mut splitter = Splitter::default();

@@ -66,6 +66,16 @@ const PAGES: &[Sections] = &[
         see_also: &["fio(1)", "plimsoll-sweep(1)", "plimsoll-compare(1)", "plimsoll-report(1)"],
     },
     Sections {
+        name: "fio",
+        examples: &[
+            ("plimsoll fio nightly.fio", "Run a job file with the habits of fio."),
+            ("ln -s /usr/bin/plimsoll ~/bin/fio", "Let scripts that call fio find Plimsoll."),
+        ],
+        files: &[BOARDS],
+        environment: &[RUNTIME, NO_COLOR, LIBGFAPI],
+        see_also: &["fio(1)", "plimsoll-run(1)"],
+    },
+    Sections {
         name: "sweep",
         examples: &[
             ("plimsoll sweep", "Sweep the depth over a scratch file in this directory."),

@@ -56,7 +56,8 @@ pub fn mpirun(directory: &Path, ranks: u32) -> Command {
     }
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    // One second, its default, is short for the last words of ranks that share two busy processors with their neighbours.
+    // One second, its default, is short for the last words of ranks that share two busy processors with their
+    // neighbours.
     command.env("OMPI_MCA_odls_base_sigkill_timeout", "3");
     command
 }

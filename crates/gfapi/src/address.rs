@@ -117,8 +117,9 @@ impl Address {
 
     /// The volume that a URL names, and the path in it (`/` if it names none).
     ///
-    /// After a question mark: `socket=PATH` with the transport `unix` (`gluster+unix:///VOLUME?socket=/run/glusterd.socket`),
-    /// `log-level=0..9` and `log-file=PATH` for libgfapi's own log.
+    /// After a question mark: `socket=PATH` with the transport `unix`
+    /// (`gluster+unix:///VOLUME?socket=/run/glusterd.socket`), `log-level=0..9` and `log-file=PATH` for libgfapi's own
+    /// log.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,5 +1,5 @@
-//! What the first rank does at the end of a run of 4,096 ranks on as many hosts: reads what its twelve children in the tree
-//! hand over, merges it, makes the result. Prints the time and the peak of memory; the bars are 2 s and 1 GiB.
+//! What the first rank does at the end of a run of 4,096 ranks on as many hosts: reads what its twelve children in the
+//! tree hand over, merges it, makes the result. Prints the time and the peak of memory; the bars are 2 s and 1 GiB.
 //!
 //! The parts are made in another process: what making them takes is not the first rank's.
 

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! [`member`] decides, [`link`] carries, [`clock`] compares clocks, [`part`] is what ranks hand over and how it is
-//! merged. None of them knows of MPI, and all are tested without it: [`memory`] is a network of threads that loses ranks
-//! on command. The feature `mpi` adds the one link that is used for real.
+//! merged. None of them knows of MPI, and all are tested without it: [`memory`] is a network of threads that loses
+//! ranks on command. The feature `mpi` adds the one link that is used for real.
 #![deny(unsafe_code)]
 
 pub mod clock;

@@ -5,10 +5,11 @@
 //! - **Exchanges.** Every rank hands over bytes; on the way up, each rank merges those of its children with its own.
 //! - **Loss.** Neighbours in the tree hear each other a few times a second. One that stays silent is given up: the root
 //!   tells everyone, the tree closes over the gap, and an exchange under way begins again without it.
-//! - **Partition.** Whoever has lost its way to the root asks all ranks before it whether they are there. If none is, it is
-//!   the root of those who still hear it: a side that is cut off ends as well, and only one that counts reports.
-//! - **Urgency.** mpirun ends a run by SIGTERM, and a second later (its default) by SIGKILL. There is no time to find out who
-//!   still lives: everyone sends what it has to the two lowest ranks, and the lower one that lives makes the best of it.
+//! - **Partition.** Whoever has lost its way to the root asks all ranks before it whether they are there. If none is,
+//!   it is the root of those who still hear it: a side that is cut off ends as well, and only one that counts reports.
+//! - **Urgency.** mpirun ends a run by SIGTERM, and a second later (its default) by SIGKILL. There is no time to find
+//!   out who still lives: everyone sends what it has to the two lowest ranks, and the lower one that lives makes the
+//!   best of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -571,8 +572,8 @@ impl Member {
         self.partials.insert(self.me, bytes.to_vec());
     }
 
-    /// What could be collected, and from whom, once it is this rank's turn to make the best of it. `self` must have sent
-    /// its own.
+    /// What could be collected, and from whom, once it is this rank's turn to make the best of it. `self` must have
+    /// sent its own.
     pub fn take_partials(&mut self, now_ns: u64) -> Option<BTreeMap<u32, Vec<u8>>> {
         let since_ns = now_ns.saturating_sub(self.urgent_ns?);
         let all = self.partials.len() as u32 == self.size;

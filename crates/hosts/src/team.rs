@@ -217,7 +217,8 @@ impl Team {
         self.member().moment()
     }
 
-    /// Tells the others what this rank has measured so far: its statement `number`, from 1, or [`LAST`](crate::member::LAST).
+    /// Tells the others what this rank has measured so far: its statement `number`, from 1, or
+    /// [`LAST`](crate::member::LAST).
     pub fn state(&self, number: u64, bytes: Vec<u8>, merge: impl Fn(Vec<Vec<u8>>) -> Vec<u8> + Send + 'static) {
         self.member().state(number, bytes, Box::new(merge));
     }
@@ -346,8 +347,8 @@ impl Team {
         self.epoch.get() << 32
     }
 
-    /// The end: all hand over what they have, whatever happened, and the one that speaks for all gets it merged. It then
-    /// calls [`Team::farewell`].
+    /// The end: all hand over what they have, whatever happened, and the one that speaks for all gets it merged. It
+    /// then calls [`Team::farewell`].
     pub fn conclude(
         &self,
         bytes: Vec<u8>,

@@ -293,9 +293,9 @@ const SIGNATURES: &[(&str, At, &[u8])] = &[
     ("GPT (backup table)", At::End(4096), b"EFI PART"),
 ];
 
-/// What is written on a device of `bytes` bytes, as names of formats: file systems, partition tables, members of
-/// volume managers and RAID sets, encryption. Has a few pieces of its beginning and end read, by `read_exact_at`: wherever
-/// the device is. Empty if nothing is known.
+/// What is written on a device of `bytes` bytes, as names of formats: file systems, partition tables, members of volume
+/// managers and RAID sets, encryption. Has a few pieces of its beginning and end read, by `read_exact_at`: wherever the
+/// device is. Empty if nothing is known.
 ///
 /// # Errors
 /// Those of reading: what is on it is then unknown.

@@ -32,8 +32,8 @@ pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: us
 #[inline]
 pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     let result: isize;
-    // SAFETY: the kernel's convention on AArch64: the number in x8, arguments and result from x0. The caller upholds what
-    // the call demands.
+    // SAFETY: the kernel's convention on AArch64: the number in x8, arguments and result from x0. The caller upholds
+    // what the call demands.
     unsafe {
         core::arch::asm!(
             "svc 0",

@@ -282,7 +282,8 @@ fn two_lost_ranks_one_after_the_other() {
     assert_eq!(whole, (1..16).filter(|&rank| rank != 8).collect::<Vec<u8>>());
 }
 
-/// A rank is killed; a second later mpirun tells the others to end: each has a second more, or what mpirun was told to give.
+/// A rank is killed; a second later mpirun tells the others to end: each has a second more, or what mpirun was told to
+/// give.
 #[test]
 fn when_it_is_urgent_the_lowest_rank_that_lives_collects_in_time() {
     for (lost, grace_ns) in [(0, None), (1, None), (5, None), (0, Some(8_000_000_000)), (5, Some(8_000_000_000))] {

@@ -743,8 +743,8 @@ impl std::fmt::Display for Bad {
 
 impl std::error::Error for Bad {}
 
-/// The records of `len` bytes: (offset, length), in order or at random, all of them or the first few. `placed`: each has
-/// its place in the file; otherwise they follow each other whatever the plan says.
+/// The records of `len` bytes: (offset, length), in order or at random, all of them or the first few. `placed`: each
+/// has its place in the file; otherwise they follow each other whatever the plan says.
 fn records(plan: &Plan, number: u64, len: u64, placed: bool) -> impl Iterator<Item = (u64, usize)> + use<> {
     let record = plan.record_bytes;
     let all = len.div_ceil(record);

@@ -52,8 +52,8 @@ impl Listing {
     /// `least` is the length that a file of the listing thread has at least.
     ///
     /// # Errors
-    /// What is wrong first: an entry twice, one that was removed, one of another directory, of another kind, too short; or
-    /// one that is missing.
+    /// What is wrong first: an entry twice, one that was removed, one of another directory, of another kind, too short;
+    /// or one that is missing.
     pub fn check(
         &self,
         names: &mut Names,
