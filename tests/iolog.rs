@@ -57,3 +57,13 @@ fn randrepeat_0_draws_a_new_sequence_in_every_run() {
     // A seed that is given is meant.
     assert_eq!(offsets(&["--randrepeat=0", "--randseed=7"]), offsets(&["--randrepeat=0", "--randseed=7"]));
 }
+
+#[test]
+fn a_log_is_replayed_on_the_null_engine_without_its_files() {
+    let directory = directory();
+    let log = "fio version 2 iolog\nfar add\nfar open\nfar read 1048576 4096\nfar write 8192 4096\nfar close\n";
+    std::fs::write(directory.path().join("log"), log).unwrap();
+    let job = ["run", "--name=a", "--read_iolog=log", "--ioengine=null", "--output-format=json"];
+    assert_eq!(counts(&json(&succeed(directory.path(), &job))), (1, 1, 8192));
+    assert_eq!(names(directory.path()), ["log"]);
+}

@@ -71,3 +71,38 @@ fn a_job_may_take_its_size_from_what_an_earlier_job_will_write() {
     assert!(text.contains("give size="), "{text}");
     assert!(names(directory.path()).is_empty());
 }
+
+#[test]
+fn new_files_have_the_permissions_of_fios() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = directory();
+    let mode = |option: &str| {
+        let program = env!("CARGO_BIN_EXE_plimsoll");
+        let line = format!("umask 0; exec {program} run --name=a --rw=write --size=64k --filename=new {option}");
+        tool("sh", &["-c", &line], directory.path());
+        let path = directory.path().join("new");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        std::fs::remove_file(path).unwrap();
+        mode
+    };
+    assert_eq!(mode(""), 0o644);
+    assert_eq!(mode("--create_on_open=1"), 0o600);
+}
+
+/// As with fio: what an asynchronous read at the end of a file brings is short, for a synchronous one it is a failure.
+#[test]
+fn the_end_of_a_file_makes_an_asynchronous_read_short() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--rw=read", "--size=16k", "--filename=short", "--create_on_open=1"];
+    let job = [&job[..], &["--output-format=json", "--iodepth=2"]].concat();
+    std::fs::write(directory.path().join("short"), vec![1; 10_000]).unwrap();
+    for engine in ["--ioengine=libaio", "--ioengine=io_uring", "--ioengine=guasi"] {
+        let result = json(&succeed(directory.path(), &[&job[..], &[engine]].concat()));
+        let read = &result["jobs"][0]["read"];
+        assert_eq!((read["io_bytes"].as_u64(), read["total_ios"].as_u64()), (Some(10_000), Some(4)), "{engine}");
+        assert_eq!(read["short_ios"], 2, "{engine}");
+    }
+    for wrong in [&["--ioengine=psync"][..], &["--ioengine=libaio", "--verify=crc32c"]] {
+        assert_eq!(run(directory.path(), &[&job[..], wrong].concat()).status.code(), Some(1), "{wrong:?}");
+    }
+}

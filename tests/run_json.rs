@@ -120,3 +120,40 @@ fn our_own_result_is_whole_and_can_be_read_back() {
     let again = json(&succeed(directory.path(), &["report", "result.json", "--format=json"]));
     assert_eq!(again, fio, "the saved result gives the same JSON");
 }
+
+/// fio's t/strided.py: a zone that spans less than is transferred in it is gone through again.
+#[test]
+fn a_zone_may_span_less_than_is_transferred_in_it() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--ioengine=null", "--rw=read", "--bs=4k", "--size=64k", "--write_iolog=log"];
+    let zones = ["--zonemode=strided", "--zonesize=8k", "--zonerange=4k", "--io_size=32k", "--threads=1"];
+    succeed(directory.path(), &[&job[..], &zones].concat());
+    let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
+    let offsets: Vec<&str> = log.lines().filter_map(|line| line.split_once(" read ")).map(|line| line.1).collect();
+    let of = |zone: u32| format!("{} 4096", zone * 4096);
+    assert_eq!(offsets, [of(0), of(0), of(1), of(1), of(2), of(2), of(3), of(3)]);
+    assert!(refused(directory.path(), &[&job[..], &zones, &["--zonerange=2k"]].concat()).contains("less than a block"));
+}
+
+#[test]
+fn a_pattern_file_is_used_whole() {
+    let directory = directory();
+    let pattern: Vec<u8> = (0..5000u32).map(|at| (at * 7 % 251) as u8).collect();
+    std::fs::write(directory.path().join("pattern"), &pattern).unwrap();
+    let job = ["run", "--name=a", "--rw=write", "--bs=8k", "--size=8k", "--filename=out", "--buffer_pattern='pattern'"];
+    succeed(directory.path(), &job);
+    let written = std::fs::read(directory.path().join("out")).unwrap();
+    assert_eq!((&written[..5000], &written[5000..]), (&pattern[..], &pattern[..3192]));
+}
+
+#[test]
+fn terse_lists_the_latencies_that_the_job_wants() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--ioengine=null", "--rw=read", "--size=1m", "--iodepth=16", "--iodepth_batch=16"];
+    let job = [&job[..], &["--lat_percentiles=1", "--percentile_list=100", "--output-format=json,terse"]].concat();
+    let text = stdout(&succeed(directory.path(), &job));
+    let (json, terse) = text.split_once("\n3;").expect("JSON, then terse");
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    let slowest_us = json["jobs"][0]["read"]["lat_ns"]["percentile"]["100.000000"].as_u64().unwrap() / 1000;
+    assert!(terse.contains(&format!(";100.000000%={slowest_us};")), "{slowest_us} us in {terse}");
+}

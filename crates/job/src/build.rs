@@ -340,11 +340,15 @@ impl Draft {
         }
         if zones.size > 0 {
             let range = if zones.range == 0 { zones.size } else { zones.range };
-            if range < zones.size {
+            // A zone that spans less than is transferred in it is gone through again.
+            let directions = self.job.rw.directions;
+            let used = measure::Direction::ALL.into_iter().filter(|&direction| directions[direction]);
+            let smallest = used.map(|direction| self.job.blocks.range[direction].0).min().unwrap_or(1);
+            if range < smallest {
                 return self.fail(
                     "zonerange",
-                    format!("{} is less than zonesize", self.written("zonerange")),
-                    "a zone spans at least what is transferred in it",
+                    format!("{} is less than a block of {smallest} bytes", self.written("zonerange")),
+                    "a zone spans at least one block",
                 );
             }
             self.job.extent.strided = Some(Zones { size: zones.size, range, skip: zones.skip });

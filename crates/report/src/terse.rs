@@ -84,11 +84,14 @@ fn directed(job: &JobResult, direction: Direction) -> String {
     );
     out.push_str(&moments(&result.slat_ns));
     out.push_str(&moments(&result.clat_ns));
-    let bins = fio_json::bins(&result.clat_ns);
-    let listed = job.reporting.percentiles.iter().take(PERCENTILES).filter(|_| job.reporting.clat_percentiles);
+    // As in fio, lat_percentiles goes before clat_percentiles.
+    let listed_latency = if job.reporting.lat_percentiles { &result.lat_ns } else { &result.clat_ns };
+    let bins = fio_json::bins(listed_latency);
+    let wanted = job.reporting.lat_percentiles || job.reporting.clat_percentiles;
+    let listed = job.reporting.percentiles.iter().take(PERCENTILES).filter(|_| wanted);
     let mut written = 0;
     for &percentile in listed {
-        let value = fio_json::percentile(&bins, result.clat_ns.count(), percentile);
+        let value = fio_json::percentile(&bins, listed_latency.count(), percentile);
         let _ = write!(out, ";{percentile:.6}%={}", value / 1000);
         written += 1;
     }

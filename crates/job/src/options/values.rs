@@ -386,7 +386,7 @@ pub fn verify(text: &str) -> Result<Option<VerifyKind>, String> {
 }
 
 /// fio's limit of a pattern.
-const MOST_PATTERN_BYTES: usize = 512;
+const MOST_PATTERN_BYTES: usize = 16 << 20;
 
 /// A pattern: `0xdeadbeef`, `"text"`, `-12` (little-endian without leading zeros), `'file'`, `%o`, one after the other.
 pub fn pattern(text: &str, with_offset: bool) -> Result<VerifyPattern, String> {
@@ -399,8 +399,9 @@ pub fn pattern(text: &str, with_offset: bool) -> Result<VerifyPattern, String> {
             after
         } else if let Some(quoted) = rest.strip_prefix('\'') {
             let (path, after) = quoted.split_once('\'').ok_or("the closing ' is missing")?;
-            let room = MOST_PATTERN_BYTES.saturating_sub(pattern.bytes.len()) as u64;
             let file = std::fs::File::open(path).map_err(|error| format!("cannot open {path}: {error}"))?;
+            // One byte more than may be: a longer file is refused below, and /dev/zero has an end.
+            let room = MOST_PATTERN_BYTES.saturating_sub(pattern.bytes.len()) as u64 + 1;
             file.take(room).read_to_end(&mut pattern.bytes).map_err(|error| format!("cannot read {path}: {error}"))?;
             after
         } else if let Some(after) = rest.strip_prefix("%o") {

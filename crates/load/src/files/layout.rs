@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -47,7 +47,13 @@ impl Layout {
 /// removed again.
 pub(super) fn lay_out(path: &str, bytes: u64, layout: Layout, job: &Job, context: &mut Context) -> Result<bool, Error> {
     let created = !Path::new(path).exists();
-    let file = File::options().read(true).write(true).create(job.files.allow_create).truncate(false).open(path);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(job.files.allow_create)
+        .truncate(false)
+        .mode(super::LAID_OUT_MODE)
+        .open(path);
     let file = file.map_err(|error| super::open::explained(error, path, job, true))?;
     let made = extend(&file, path, bytes, layout, job, context);
     if made.is_err() && created {

@@ -8,7 +8,7 @@
 
 use std::fs::{self, File, FileType};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -60,6 +60,10 @@ pub struct Context<'a> {
     /// Called after every piece of layout with the bytes just written.
     pub progress: &'a mut dyn FnMut(u64),
 }
+
+/// Permissions of a file that the layout makes, before umask(2) takes its part, as in fio; a file that is made when it
+/// is opened (`create_on_open`) has 0600.
+const LAID_OUT_MODE: u32 = 0o644;
 
 /// The files of one clone.
 ///
@@ -335,6 +339,7 @@ impl Target {
                 .write(true)
                 .create(true)
                 .truncate(false)
+                .mode(LAID_OUT_MODE)
                 .open(&entry.path)
                 .map_err(|error| open::explained(error, &entry.path, &self.job, true))?;
             entry.made = true;
@@ -384,7 +389,11 @@ impl Entry {
 /// What is there now, after everything that may be refused has been.
 fn existing(paths: &[String], job: &Job, backing: Backing) -> Result<Vec<(EntryKind, Existing)>, Error> {
     match backing {
-        Backing::Nowhere => Ok(vec![(EntryKind::Elsewhere, Existing { bytes: 0, growable: true }); paths.len()]),
+        Backing::Nowhere => {
+            // A replayed log has the sizes: room for every offset.
+            let bytes = if job.iolog.read.is_some() { i64::MAX as u64 } else { 0 };
+            Ok(vec![(EntryKind::Elsewhere, Existing { bytes, growable: true }); paths.len()])
+        }
         Backing::Engine(found) => Ok(found
             .bytes
             .iter()

@@ -32,7 +32,7 @@ pub(super) fn open(path: &str, job: &Job, is_regular: bool) -> Result<File, Erro
     }
     let mut options = File::options();
     options.read(true).write(writes).custom_flags(flags);
-    options.create(is_regular && writes && job.files.allow_create);
+    options.create(is_regular && writes && job.files.allow_create).mode(0o600);
     let opened = match options.open(path) {
         // Only the owner of a file may leave its access time alone.
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {

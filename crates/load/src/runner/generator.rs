@@ -31,7 +31,7 @@ use super::sources::verification_failed;
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::{Next, Traffic};
-use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
+use crate::engine::{Completion, Engine, Kind, Queued, Request, Slot, Slots};
 use crate::run::Phase;
 use crate::{Error, ErrorKind};
 
@@ -415,6 +415,15 @@ impl<T: Traffic> Generator<'_, T> {
                 };
                 self.hand_over(rest, state)
             }
+            (OpKind::Io(Direction::Read), 0) if self.end_of_file_is_short() => {
+                let mut flight = *flight;
+                state.in_flight -= 1;
+                if flight.transferred == 0 {
+                    self.recorder.short(Direction::Read);
+                }
+                flight.op.len = u64::from(flight.transferred);
+                self.landed(Direction::Read, &flight, completion.slot, state)
+            }
             (OpKind::Io(direction), result) => {
                 let op = flight.op;
                 state.in_flight -= 1;
@@ -432,6 +441,14 @@ impl<T: Traffic> Generator<'_, T> {
                 if result < 0 { self.failed(Direction::Write, &op, result, state) } else { Ok(()) }
             }
         }
+    }
+
+    /// Whether a read that meets the end of its file is a short op and not a failure. As in fio, it is one with
+    /// asynchronous engines; where data are verified, missing data are a failure.
+    #[cold]
+    fn end_of_file_is_short(&self) -> bool {
+        let synchronous = Kind::find(&self.job.engine).is_some_and(|kind| kind.synchronous);
+        (!synchronous || self.job.queue.offload) && self.job.verify.is_none()
     }
 
     #[inline]

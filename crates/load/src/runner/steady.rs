@@ -45,21 +45,25 @@ impl Watch {
         self.attained
     }
 
-    /// What was found so far.
+    /// What was found so far. As in fio, seconds of the window that have not been seen yet are listed as zeros, and
+    /// nothing is concluded from a window that is not full.
     pub fn outcome(&self) -> schema::SteadyState {
         let figure = if self.criterion.bandwidth { "bw" } else { "iops" };
         let scale = if self.criterion.percent { 100.0 } else { 1.0 };
+        let full = self.window.len() == self.capacity;
+        let once_full = |figure: f64| if full { figure } else { 0.0 };
+        let listed = || self.window.iter().copied().chain(std::iter::repeat((0, 0))).take(self.capacity);
         schema::SteadyState {
             criterion: format!("{figure}{}", if self.criterion.slope { "_slope" } else { "" }),
             limit: self.criterion.limit_millionths as f64 / 1e6 * scale,
             percent: self.criterion.percent,
             duration_ns: self.criterion.window_ns,
             attained: self.attained,
-            value: self.value() * scale,
-            max_deviation: self.max_deviation(),
-            slope: self.slope(),
-            iops: self.window.iter().map(|&(ops, _)| ops).collect(),
-            bytes_per_second: self.window.iter().map(|&(_, bytes)| bytes).collect(),
+            value: once_full(self.value() * scale),
+            max_deviation: once_full(self.max_deviation()),
+            slope: once_full(self.slope()),
+            iops: listed().map(|(ops, _)| ops).collect(),
+            bytes_per_second: listed().map(|(_, bytes)| bytes).collect(),
         }
     }
 
@@ -142,7 +146,10 @@ mod tests {
             ramp_ns: 0,
         };
         let mut watch = Watch::new(criterion);
+        let before = watch.outcome();
+        assert_eq!((before.iops, before.bytes_per_second, before.value), (vec![0, 0], vec![0, 0], 0.0));
         assert!(!watch.push(1, 900));
+        assert_eq!((watch.outcome().bytes_per_second, watch.outcome().slope), (vec![900, 0], 0.0));
         assert!(!watch.push(1, 1100));
         assert!(watch.push(1, 1000));
         let outcome = watch.outcome();

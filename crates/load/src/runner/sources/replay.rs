@@ -49,8 +49,8 @@ impl Replay {
 /// A log that cannot be read; a file that it reads and that does not have the bytes.
 pub(in crate::runner) fn survey(job: &Job) -> Result<Summary, Error> {
     let summary = open(job)?.summarise().map_err(unreadable)?;
-    if Kind::find(&job.engine).is_some_and(|kind| kind.opens_files) {
-        return Ok(summary); // they are not of this host
+    if Kind::find(&job.engine).is_some_and(|kind| kind.opens_files || kind.diskless) {
+        return Ok(summary); // they are not of this host, or not touched
     }
     for file in &summary.files {
         let there = std::fs::metadata(&file.name);
