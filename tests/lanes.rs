@@ -23,8 +23,8 @@ fn inside(rig: &str, variables: &[(&str, &str)], needed: &[&str], name: &str) {
 }
 
 fn on_nfs(version: &str, name: &str) {
-    // A MiB/s for each lane: it is the connections that limit what a lane does, however busy the machine is. The rig ends
-    // what hangs.
+    // A MiB/s for each lane: it is the connections that limit what a lane does, however busy the machine is. The rig
+    // ends what hangs.
     let variables =
         [("VERS", version), ("RATE", "8mbit"), ("RIG_MEM", "600M"), ("SIZE", "128m"), ("RIG_TIMEOUT", "1200")];
     inside("nfs-lanes.sh", &variables, &["linux.uml", "rpc.nfsd", "rpcbind", "modprobe", "tc"], name);

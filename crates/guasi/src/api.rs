@@ -127,8 +127,8 @@ unsafe fn free_parcel<B, F>(request: *mut Request) {
 }
 
 impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
-    /// A context without threads, ring and descriptors: they are made when they are first needed. Without io_uring threads do
-    /// everything: see [`Guasi::stats`].
+    /// A context without threads, ring and descriptors: they are made when they are first needed. Without io_uring
+    /// threads do everything: see [`Guasi::stats`].
     ///
     /// # Errors
     /// None so far.

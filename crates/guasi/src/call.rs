@@ -26,8 +26,8 @@ pub(crate) enum Call {
     /// Tests of the queues.
     #[allow(dead_code, reason = "constructed by the tests only")]
     Nothing,
-    /// A function of the program, which runs with the signal mask of the thread that submitted it; without `mask`: a call of
-    /// libc, which runs with the worker's.
+    /// A function of the program, which runs with the signal mask of the thread that submitted it; without `mask`: a
+    /// call of libc, which runs with the worker's.
     Function {
         function: Function,
         cleanup: Option<Cleanup>,
@@ -35,8 +35,8 @@ pub(crate) enum Call {
         mask: Option<interrupt::Mask>,
     },
     Closure(Option<Box<dyn FnOnce() -> Outcome + Send>>),
-    /// pread(2), pwrite(2) and, with offset -1, read(2), write(2). `seekable`: known to be a regular file or a block device
-    /// without O_NONBLOCK, need not be looked up.
+    /// pread(2), pwrite(2) and, with offset -1, read(2), write(2). `seekable`: known to be a regular file or a block
+    /// device without O_NONBLOCK, need not be looked up.
     Transfer {
         write: bool,
         fd: i32,
@@ -226,7 +226,7 @@ impl Call {
                 // SAFETY: takes no pointer.
                 (unsafe { libc::fallocate64(*fd, *mode, *offset, *len) }) as isize
             }
-            // SAFETY: by the contract.
+            // SAFETY: the caller upholds the contract of this function.
             Call::Socket(socket) => unsafe { socket.block() },
         };
         let error = if result < 0 { errno() } else { 0 };
@@ -244,7 +244,7 @@ impl Call {
         if let Call::Function { cleanup, params, .. } = self
             && let Some(cleanup) = cleanup.take()
         {
-            // SAFETY: by the contract.
+            // SAFETY: the caller upholds the contract of this function.
             unsafe { cleanup(private, params.as_ptr()) };
         }
     }
@@ -360,8 +360,8 @@ impl SocketCall {
         }
     }
 
-    /// Carries the call out here and now, as the ring does it: first the call itself, then, if it would have to wait, a wait
-    /// for as long as the limit allows.
+    /// Carries the call out here and now, as the ring does it: first the call itself, then, if it would have to wait, a
+    /// wait for as long as the limit allows.
     ///
     /// # Safety
     /// The submitter's promise: all pointers are valid.
@@ -479,8 +479,8 @@ fn kind_of(fd: i32) -> Option<DescriptorKind> {
     }
 }
 
-/// Whether the descriptor has O_NONBLOCK. The ring waits by itself until such a descriptor is ready, where read(2) and write(2)
-/// return EAGAIN; and it returns EAGAIN for files of some file systems, where they wait.
+/// Whether the descriptor has O_NONBLOCK. The ring waits by itself until such a descriptor is ready, where read(2) and
+/// write(2) return EAGAIN; and it returns EAGAIN for files of some file systems, where they wait.
 fn is_non_blocking(fd: i32) -> bool {
     // SAFETY: takes no pointer.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };

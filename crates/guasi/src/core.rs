@@ -123,7 +123,7 @@ impl Core {
     /// stay valid until it is fetched.
     pub unsafe fn submit(self: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
         self.check()?;
-        // SAFETY: by the contract.
+        // SAFETY: the caller upholds the contract of this function.
         let answer = unsafe { self.route(request) };
         if self.config.drive == Drive::Caller && answer.is_ok() {
             // SAFETY: checked above.
@@ -140,7 +140,7 @@ impl Core {
         handover::released(request.cast());
         // SAFETY: ours until it is queued.
         let it = unsafe { &*request };
-        // SAFETY: as above.
+        // SAFETY: the request is ours until it is queued, and so is its call.
         let call = unsafe { &*it.call.get() };
         // SIGPIPE is not raised in the program's threads.
         let ours = self.config.drive == Drive::Thread || !call.may_raise_sigpipe();
@@ -158,7 +158,7 @@ impl Core {
             };
         }
         self.in_pool.fetch_add(1, SeqCst);
-        // SAFETY: by the contract.
+        // SAFETY: the caller upholds the contract of this function.
         let answer = unsafe { self.pool.submit(self, request) };
         match answer {
             Ok(()) => Counters::add(&self.counters.pool_requests, 1),
@@ -434,10 +434,10 @@ impl Core {
         // SAFETY: valid by the contract.
         let it = unsafe { &*request };
         let canceled = if it.in_ring.load(Relaxed) {
-            // SAFETY: by the contract.
+            // SAFETY: the caller upholds the contract of this function.
             unsafe { self.queue.cancel(request) }
         } else {
-            // SAFETY: by the contract.
+            // SAFETY: the caller upholds the contract of this function.
             unsafe { self.pool.cancel(self, request) }
         };
         if !canceled {
@@ -493,7 +493,7 @@ impl Core {
         let discard = |request: *mut Request| {
             // SAFETY: drained: ours.
             let it = unsafe { &*request };
-            // SAFETY: as above.
+            // SAFETY: the request was drained: it is ours, and so is its call.
             let call = unsafe { &mut *it.call.get() };
             // SAFETY: the submitter's promise; the call will never begin.
             unsafe { call.clean_up(it.private) };
@@ -537,8 +537,8 @@ impl Core {
     }
 }
 
-/// Whether valgrind runs the program, which does not know what an io_uring reads and writes, and lets it wait for ever; said
-/// once.
+/// Whether valgrind runs the program, which does not know what an io_uring reads and writes, and lets it wait for ever;
+/// said once.
 fn under_valgrind() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {

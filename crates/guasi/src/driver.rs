@@ -113,7 +113,7 @@ impl RingQueue {
     /// It is valid, pending, in no list, and its call fits the ring.
     pub unsafe fn push(&self, request: *mut Request) {
         let mut pending = locked(&self.pending);
-        // SAFETY: by the contract.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { pending.push(request) };
         self.backlog.store(pending.len(), SeqCst);
     }
@@ -276,7 +276,7 @@ impl Driver {
             handover::acquired(request.cast());
             // SAFETY: the request is ours until it is ended.
             let it = unsafe { &*request };
-            // SAFETY: as above; nobody else touches the call.
+            // SAFETY: the request is ours until it is ended, and nobody else touches its call.
             let (entry, limit) = unsafe { &mut *it.call.get() }.entries();
             self.push(entry.user_data(request as u64));
             if let Some(limit) = limit {
@@ -407,7 +407,7 @@ impl Driver {
             taken += 1;
             // SAFETY: the request is ours until it is ended.
             let it = unsafe { &*request };
-            // SAFETY: as above; nobody else touches the call.
+            // SAFETY: the request is ours until it is ended, and nobody else touches its call.
             match unsafe { &mut *it.call.get() }.step(completion.result(), it.cancel_wanted.load(SeqCst)) {
                 Step::Again if !it.cancel_wanted.load(SeqCst) => again.push(request),
                 Step::Again => ended.push((request, Outcome::failed(libc::EINTR))),

@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn guasi_internal_acquired(place: *mut c_void);
 }
 
-/// What the caller did before is visible to whoever calls [`acquired`] with the same place afterwards.
+/// Everything that the caller did before becomes visible to a thread that calls [`acquired`] with the same place later.
 #[inline]
 pub(crate) fn released(place: *mut c_void) {
     #[cfg(feature = "c-abi")]

@@ -63,8 +63,8 @@ pub(crate) unsafe fn interrupt(thread: libc::pthread_t) {
     }
 }
 
-/// Blocks every signal in this thread, except those that it raises itself by a fault, and ours if it may be broken off: the
-/// program's handlers run on the program's threads.
+/// Blocks every signal in this thread, except those that it raises itself by a fault, and ours if it may be broken off:
+/// the program's handlers run on the program's threads.
 pub(crate) fn shield(interruptible: bool) {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: fills the set.
@@ -85,8 +85,8 @@ pub(crate) fn shield(interruptible: bool) {
 pub(crate) struct Mask(u64);
 
 impl Mask {
-    /// The calling thread's mask, without the signal that breaks calls off: for a worker that carries out what this thread
-    /// submits. A process that the program's function makes inherits it, and so does not ignore SIGTERM.
+    /// The calling thread's mask, without the signal that breaks calls off: for a worker that carries out what this
+    /// thread submits. A process that the program's function makes inherits it, and so does not ignore SIGTERM.
     #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "only C programs submit functions"))]
     pub fn of_caller() -> Mask {
         let mask = change(ptr::null());
@@ -107,8 +107,8 @@ fn change(new: *const u64) -> Mask {
     Mask(old)
 }
 
-/// Takes the SIGPIPE back that a write of this thread has raised, where it is blocked: it would end the process when the
-/// program's mask comes back.
+/// Takes the SIGPIPE back that a write of this thread has raised, where it is blocked: it would end the process when
+/// the program's mask comes back.
 pub(crate) fn forget_sigpipe() {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: empties the set.

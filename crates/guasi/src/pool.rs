@@ -95,7 +95,7 @@ struct Growth {
     make: usize,
 }
 
-/// What the pool consists of at this moment.
+/// The threads and requests of the pool at this moment.
 pub(crate) struct Census {
     pub threads: usize,
     pub idle: usize,
@@ -138,7 +138,7 @@ impl Pool {
     /// It is valid, pending, in no list; `core` is the one that this pool is part of.
     pub unsafe fn submit(&self, core: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
         let mut state = self.work.lock();
-        // SAFETY: by the contract.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { self.work.push(&mut state, request) };
         let growth = self.consider(&mut state, 1, false);
         let alone = state.backlog() > 1 && growth.is_empty();
@@ -293,7 +293,7 @@ impl Pool {
             handover::acquired(request.cast());
             // SAFETY: the request is ours until it is ended.
             let it = unsafe { &*request };
-            // SAFETY: as above; nobody else touches the call.
+            // SAFETY: the request is ours until it is ended, and nobody else touches its call.
             let call = unsafe { &mut *it.call.get() };
             let private = it.private;
             // SAFETY: the submitter's promise.
@@ -324,7 +324,7 @@ impl Pool {
     /// # Safety
     /// The request is valid and was submitted here.
     pub unsafe fn cancel(&self, core: &Arc<Core>, request: *mut Request) -> bool {
-        // SAFETY: by the contract.
+        // SAFETY: the caller upholds the contract of this function.
         if unsafe { self.work.cancel(request) } {
             return true;
         }

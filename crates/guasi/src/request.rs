@@ -106,7 +106,8 @@ impl Request {
     /// The outcome; meaningful once the status says Complete.
     pub fn outcome(&self) -> Outcome {
         match self.status() {
-            // SAFETY: after Complete nobody writes the outcome any more; the status load orders this read after the write.
+            // SAFETY: after Complete nobody writes the outcome any more; the status load orders this read after the
+            // write.
             Status::Complete => unsafe { *self.outcome.get() },
             Status::Canceled => Outcome::failed(libc::ECANCELED),
             // As GUASI 0.25.

@@ -48,7 +48,7 @@ impl Results {
     pub unsafe fn add(&self, requests: impl Iterator<Item = *mut Request>) {
         let mut state = lock(&self.state);
         for request in requests {
-            // SAFETY: by the contract.
+            // SAFETY: the caller upholds the contract of this function.
             unsafe { state.finished.push(request) };
         }
         let count = state.finished.len();

@@ -1,4 +1,5 @@
-//! The pool's queue, and how workers sleep when it is empty: everything is decided under one lock, so no wake-up is lost.
+//! The pool's queue, and how workers sleep when it is empty: everything is decided under one lock, so no wake-up is
+//! lost.
 //!
 //! At most one worker at a time looks for work before it sleeps (`spinning`): whoever submits sees that and need
 //! not wake anybody, which makes a stream of short calls cheap.
@@ -38,7 +39,7 @@ pub(crate) struct State<T> {
     pub begun: u64,
 }
 
-/// What a worker is to do.
+/// The next thing for a worker to do.
 pub(crate) enum Next {
     /// Carry this out.
     Run(*mut Request),
@@ -97,7 +98,7 @@ impl<T> Work<T> {
     /// # Safety
     /// It is valid, pending, and in no list.
     pub unsafe fn push(&self, state: &mut State<T>, request: *mut Request) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { state.queue.push(request) };
         self.backlog.store(state.queue.len(), SeqCst);
     }
@@ -207,7 +208,8 @@ impl<T> State<T> {
         self.idle.len()
     }
 
-    /// The warmest of the parked workers, counted as running from now on: the caller wakes it once the lock is released.
+    /// The warmest of the parked workers, counted as running from now on: the caller wakes it once the lock is
+    /// released.
     pub fn take_idle(&mut self) -> Option<Arc<Sleeper<T>>> {
         let sleeper = self.idle.pop()?;
         self.running += 1;
@@ -217,7 +219,8 @@ impl<T> State<T> {
 
 #[cfg(all(test, loom))]
 mod tests {
-    //! Every interleaving of submitters, workers and a canceller: `RUSTFLAGS="--cfg loom" cargo test -p guasi --release --lib`.
+    //! Every interleaving of submitters, workers and a canceller: `RUSTFLAGS="--cfg loom" cargo test -p guasi --release
+    //! --lib`.
     use super::*;
     use crate::call::Call;
     use crate::request;

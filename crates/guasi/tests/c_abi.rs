@@ -1,4 +1,5 @@
-//! The C ABI from C's side: every function, under stress, in hostile surroundings; plain, as C++, and under the sanitizers.
+//! The C ABI from C's side: every function, under stress, in hostile surroundings; plain, as C++, and under the
+//! sanitizers.
 #![cfg(not(loom))]
 
 use std::path::{Path, PathBuf};

@@ -9,8 +9,8 @@
 //!      ▲──────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! What is outstanding on a lane is never given to another one: the kernel may still carry it out, later, over newer
-//! data. All that health decides is where new I/O goes.
+//! A request that is outstanding on a lane never goes to another lane: the kernel may still carry it out, later, over
+//! newer data. All that health decides is where new I/O goes.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -49,7 +49,8 @@ pub const SLOW: u64 = 8;
 pub enum Outcome {
     /// It was carried out, in full or in part.
     Done,
-    /// The lane has answered, and moved nothing: an error that any lane would have given (ENOSPC, EINVAL), a file opened.
+    /// The lane has answered, and moved nothing: an error that any lane would have given (ENOSPC, EINVAL), a file
+    /// opened.
     Refused,
     /// It failed because of the lane: ESTALE, ENOTCONN, ETIMEDOUT, or EIO where another lane succeeds.
     LaneFault,

@@ -13,8 +13,8 @@
 //! image are equal: neither proves anything. Nor does an inode number on two superblocks: it takes the administrator's
 //! word, and then type, size and times must agree as well.
 //!
-//! What no client can see is whether two servers are one: a volume and its clone have the same handles. Whoever puts two
-//! lanes into a pool says that they lead to one volume; `plimsoll lanes --write-probe` checks it.
+//! No client can see whether two servers are one: a volume and its clone have the same handles. An administrator who
+//! puts two lanes into a pool says that they lead to one volume; `plimsoll lanes --write-probe` checks it.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -2,8 +2,8 @@
 //!
 //! The default policy picks the lane that will have carried out what it has, and the new op, first. It knows how
 //! fast a lane is from every op that ends: by Little's law a lane that had `ahead` bytes, the op's own among them,
-//! when the op began, and took `latency` for it, serves `ahead / latency` bytes per second. A lane of a tenth of the speed so gets
-//! a tenth of the bytes, and a stuck one none beyond those that it has.
+//! when the op began, and took `latency` for it, serves `ahead / latency` bytes per second. A lane of a tenth of the
+//! speed so gets a tenth of the bytes, and a stuck one none beyond those that it has.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -120,8 +120,8 @@ struct Lane {
     health: Health,
 }
 
-/// Ops and bytes that are outstanding, in one word so that one instruction counts both: ops in the upper 16 bits, bytes in
-/// the lower 48 (256 TiB).
+/// Ops and bytes that are outstanding, in one word so that one instruction counts both: ops in the upper 16 bits, bytes
+/// in the lower 48 (256 TiB).
 #[derive(Clone, Copy)]
 struct Outstanding(u64);
 

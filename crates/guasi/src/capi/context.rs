@@ -99,7 +99,7 @@ pub(super) unsafe fn submit(
     priority: c_int,
     call: Call,
 ) -> *mut Request {
-    // SAFETY: by the contract.
+    // SAFETY: the caller upholds the contract of this function.
     let Some(core) = (unsafe { context(handle) }) else { return ptr::null_mut() };
     if priority < 0 || priority as usize >= core.priorities() {
         set_errno(libc::EINVAL);
@@ -155,7 +155,7 @@ unsafe extern "C" fn guasi_fetch(
     max: c_int,
     timeout_ms: c_long,
 ) -> c_int {
-    // SAFETY: guasi(3).
+    // SAFETY: guasi(3): the program passes a handle that it has not freed.
     let Some(core) = (unsafe { context(handle) }) else { return -1 };
     if requests.is_null() && max > 0 {
         set_errno(libc::EINVAL);
@@ -176,28 +176,29 @@ unsafe extern "C" fn guasi_fetch(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn guasi_flush(handle: *const Core) -> c_int {
-    // SAFETY: guasi(3).
+    // SAFETY: guasi(3): the program passes a handle that it has not freed.
     let Some(core) = (unsafe { context(handle) }) else { return -1 };
     answer(core.flush().map(|()| 0))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn guasi_fd(handle: *const Core) -> c_int {
-    // SAFETY: guasi(3).
+    // SAFETY: guasi(3): the program passes a handle that it has not freed.
     let Some(core) = (unsafe { context(handle) }) else { return -1 };
     answer(core.fd())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn guasi_get_stats(handle: *const Core, stats: *mut Stats, size: usize) -> c_int {
-    // SAFETY: guasi(3).
+    // SAFETY: guasi(3): the program passes a handle that it has not freed.
     let Some(core) = (unsafe { context(handle) }) else { return -1 };
     if stats.is_null() {
         set_errno(libc::EINVAL);
         return -1;
     }
     let now = core.stats();
-    // SAFETY: guasi(3): `size` bytes are there; a program that was built with an older, shorter structure gets its part.
+    // SAFETY: guasi(3): `size` bytes are there; a program that was built with an older, shorter structure gets its
+    // part.
     unsafe { ptr::copy_nonoverlapping((&raw const now).cast::<u8>(), stats.cast(), size.min(size_of::<Stats>())) };
     0
 }

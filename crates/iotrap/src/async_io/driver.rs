@@ -357,7 +357,7 @@ impl Driver {
             // SAFETY: ended, and its event is not told yet: the record belongs to this thread.
             *event_file = unsafe { self.engine.task(index) }.event_file;
             let shadow = self.engine.record(index).shadow.get();
-            // SAFETY: as above.
+            // SAFETY: the record has ended and its event is not told yet: it belongs to this thread.
             unsafe { Iocb::set_file(shadow, file) };
         }
         let told = self.engine.queue_up(batch);
@@ -380,8 +380,9 @@ impl Driver {
 }
 
 impl Engine {
-    /// Puts the events of records of one context into its queue, in their order; how many are dealt with: told, or given
-    /// back because the context is gone. The others have to wait: the queue is full, or the file of a shadow was closed.
+    /// Puts the events of records of one context into its queue, in their order; how many are dealt with: told, or
+    /// given back because the context is gone. The others have to wait: the queue is full, or the file of a shadow was
+    /// closed.
     pub fn queue_up(&self, batch: &[u32]) -> usize {
         let mut shadows = [core::ptr::null_mut::<Iocb>(); BATCH];
         let mut done = 0;
@@ -425,7 +426,7 @@ impl Engine {
         if core::mem::take(&mut iocb.options) == 0 {
             return false;
         }
-        // SAFETY: as above.
+        // SAFETY: the record was not queued up: it belongs to the calling thread.
         unsafe { shadow.write(iocb) };
         true
     }

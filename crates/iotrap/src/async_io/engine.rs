@@ -1,13 +1,14 @@
 //! The engine's shared part: records, places for files, and the descriptors by which the program's threads reach the
 //! engine's thread.
 //!
-//! A thread that submits puts the file of each request into the ring's table of files (io_uring_register(2)). That is when
-//! the descriptor's number is looked up, in the table of descriptors of the submitting thread, as io_submit(2) does it.
-//! From then on the request has its file, whatever becomes of the number, and whatever table the thread has.
+//! A thread that submits puts the file of each request into the ring's table of files (io_uring_register(2)). That is
+//! when the descriptor's number is looked up, in the table of descriptors of the submitting thread, as io_submit(2)
+//! does it. From then on the request has its file, whatever becomes of the number, and whatever table the thread has.
 //!
-//! The engine has three descriptors, with high numbers that the program does not know: the ring, the bell and the place of
-//! its shadows. A program can close them behind our back all the same. So each use of a number is preceded by a look at what
-//! it means ([`Own::is_there`]); a thread that does not find the ring and the bell leaves its requests to the kernel.
+//! The engine has three descriptors, with high numbers that the program does not know: the ring, the bell and the place
+//! of its shadows. A program can close them behind our back all the same. So each use of a number is preceded by a look
+//! at what it means ([`Own::is_there`]); a thread that does not find the ring and the bell leaves its requests to the
+//! kernel.
 
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
@@ -113,8 +114,8 @@ pub struct Engine {
     records: [Record; RECORDS],
 }
 
-// SAFETY: all is atomic, but records, which belong to one party at a time (see `record`), and `handed`, which is written
-// before the engine's thread is made and read by that thread only.
+// SAFETY: all is atomic, but records, which belong to one party at a time (see `record`), and `handed`, which is
+// written before the engine's thread is made and read by that thread only.
 unsafe impl Sync for Engine {}
 
 /// The engine of this process; a forked child has none until it needs one.
@@ -184,7 +185,7 @@ fn start(place: *mut Engine, engine: &'static Engine) -> raw::Result<()> {
     engine.renew_shadows()?;
     // SAFETY: the field of our own mapping, which no thread reads yet.
     let handed = unsafe { &raw mut (*place).handed };
-    // SAFETY: as above.
+    // SAFETY: the field of our own mapping, which no thread reads yet.
     unsafe { handed.write(MaybeUninit::new(made)) };
     let memory = raw_thread::map(size_of::<Memory>()).ok_or(libc::ENOMEM)?;
     let memory: *mut Memory = core::ptr::with_exposed_provenance_mut(memory);
@@ -294,8 +295,8 @@ impl Engine {
         self.shadows.adopt(made as c_int)
     }
 
-    /// Puts the file of a descriptor of the calling thread into a free place of the ring; None if there is none, or no such
-    /// file. The place has one user.
+    /// Puts the file of a descriptor of the calling thread into a free place of the ring; None if there is none, or no
+    /// such file. The place has one user.
     pub fn hold(&self, ring: c_int, fd: c_int) -> Option<u32> {
         let place = self.places.take(self.place_limit.load(Relaxed) as usize)?;
         if ring::put_file(ring, place, fd).is_err() {
@@ -371,8 +372,8 @@ impl Engine {
         self.active.fetch_sub(1, SeqCst);
     }
 
-    /// Waits until the requests in flight have ended: those of a file, or all; all of them, or only the writes. Requests
-    /// that come later are not waited for.
+    /// Waits until the requests in flight have ended: those of a file, or all; all of them, or only the writes.
+    /// Requests that come later are not waited for.
     pub fn settle(&self, inode: Option<Inode>, only_writes: bool) {
         let order = self.order.load(SeqCst);
         for index in 0..self.free.used() {

@@ -21,15 +21,15 @@
 //!
 //! Reads of what is in the page cache are carried out on the spot (RWF_NOWAIT), and only their events take that way.
 //!
-//! The program's iocb is read at submission and never again, as by the kernel, and the file is looked up at submission and
-//! never again ([`engine`]). What is in the kernel's queue is seen by everybody who reads the ring from memory, so a context
-//! is left alone until the program has fetched events by the function, and for good once the head of its ring has moved by
-//! itself ([`crate::context`]). Programs that look for the ring's magic number before they read it (libaio, fio) do not
-//! find it and call.
+//! The program's iocb is read at submission and never again, as by the kernel, and the file is looked up at submission
+//! and never again ([`engine`]). What is in the kernel's queue is seen by everybody who reads the ring from memory, so
+//! a context is left alone until the program has fetched events by the function, and for good once the head of its ring
+//! has moved by itself ([`crate::context`]). Programs that look for the ring's magic number before they read it
+//! (libaio, fio) do not find it and call.
 //!
 //! The kernel does not promise everything that it does. What may matter is kept: appends stay in order (they are not
-//! taken), an fsync request waits for the writes before it, closing, syncing or truncating a file waits for the requests in
-//! flight of that file, and a program that ends or executes another one waits for its writes ([`ending`]).
+//! taken), an fsync request waits for the writes before it, closing, syncing or truncating a file waits for the
+//! requests in flight of that file, and a program that ends or executes another one waits for its writes ([`ending`]).
 
 mod driver;
 mod engine;
@@ -164,8 +164,8 @@ pub fn context_ends(place: usize) {
     }
 }
 
-/// Waits until the requests in flight of a descriptor's file have ended, by whatever descriptor they were submitted: before
-/// the descriptor is closed, and before the file is synced or cut.
+/// Waits until the requests in flight of a descriptor's file have ended, by whatever descriptor they were submitted:
+/// before the descriptor is closed, and before the file is synced or cut.
 #[inline]
 pub fn settle(fd: c_int) {
     if engine::get().is_some_and(|engine| engine.active.load(SeqCst) != 0) {
@@ -206,8 +206,9 @@ impl Drop for Ending {
     }
 }
 
-/// Waits for every write that was submitted, before the program ends or executes another one. A write that another thread
-/// submits from here on is carried out by the kernel, inside io_submit. (Reads need no waiting: nobody can see them.)
+/// Waits for every write that was submitted, before the program ends or executes another one. A write that another
+/// thread submits from here on is carried out by the kernel, inside io_submit. (Reads need no waiting: nobody can see
+/// them.)
 ///
 /// A child of vfork(2) and a forked child have no writes: they wait for nothing.
 pub fn ending() -> Ending {
@@ -356,8 +357,8 @@ impl Batch {
         }
     }
 
-    /// What is to be done with a request that the kernel would carry out inside io_submit, if we can do it instead. What is
-    /// wrong with a request is left to the kernel to say.
+    /// What is to be done with a request that the kernel would carry out inside io_submit, if we can do it instead.
+    /// What is wrong with a request is left to the kernel to say.
     fn would_block(&self, request: &Iocb) -> Option<Wanted> {
         let (write, vectored) = match request.opcode {
             opcode::PREAD => (false, false),
@@ -520,8 +521,8 @@ impl Batch {
         }
     }
 
-    /// Holds the files of lanes that a sync has to reach. False if that cannot be: a lane that was written through another
-    /// descriptor of the program is opened first, inside io_submit (`tracking::sync_lanes`).
+    /// Holds the files of lanes that a sync has to reach. False if that cannot be: a lane that was written through
+    /// another descriptor of the program is opened first, inside io_submit (`tracking::sync_lanes`).
     fn hold_lanes(&self, task: &mut Task, ring: c_int, group: &GroupRef, lanes: u32) -> bool {
         for at in (0..LANES).filter(|&at| lanes & 1 << at != 0) {
             let file = group.proven_lanes().find(|&(lane, _)| lane == at).map(|(_, file)| file);
@@ -598,9 +599,9 @@ impl Batch {
             {
                 task.event_file = place;
             }
-            // SAFETY: as above.
+            // SAFETY: the record belongs to this thread: it was not queued up.
             unsafe { shadow.write(Iocb::write_of_nothing(-1, iocb.data)) };
-            // SAFETY: as above.
+            // SAFETY: the record belongs to this thread: it was not queued up.
             unsafe { (*self.engine.record(index).task.get()).write(task) };
             self.engine.submit(index);
             self.news = true;

@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The numbers from 0 to `N` - 1, of which none is taken at first. All zeros is a valid value.
 pub struct Numbers<const N: usize> {
-    /// The number that was given back last, plus one, in the lower half; a count of all changes in the upper half, so that
-    /// a thread notices when others have taken and given back the same number.
+    /// The number that was given back last, plus one, in the lower half; a count of all changes in the upper half, so
+    /// that a thread notices when others have taken and given back the same number.
     head: AtomicU64,
     /// What `head` was before each number was given back.
     below: [AtomicU32; N],

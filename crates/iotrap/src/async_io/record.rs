@@ -67,8 +67,8 @@ impl Task {
         }
     }
 
-    /// The vectors of a request of `count` vectors at `given`, copied: the program may reuse them after io_submit. False
-    /// if there is no memory for them.
+    /// The vectors of a request of `count` vectors at `given`, copied: the program may reuse them after io_submit.
+    /// False if there is no memory for them.
     ///
     /// # Safety
     /// `count` vectors are at `given`.

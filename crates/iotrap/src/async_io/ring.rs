@@ -1,8 +1,8 @@
 //! An io_uring of which one thread writes the submissions and reads the completions, by system calls alone
 //! (io_uring_setup(2), io_uring_enter(2), io_uring_register(2)).
 //!
-//! The project's other rings are those of the io-uring crate, which calls libc. This ring belongs to a thread without libc
-//! ([`crate::raw_thread`]).
+//! The project's other rings are those of the io-uring crate, which calls libc. This ring belongs to a thread without
+//! libc ([`crate::raw_thread`]).
 
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::AtomicU32;
@@ -215,8 +215,8 @@ pub fn make_file_table(ring: c_int, places: &[c_int]) -> raw::Result<()> {
     call(libc::SYS_io_uring_register, ring, FILES, first, places.len(), 0, 0).map(drop)
 }
 
-/// Puts the file that descriptor `fd` of the calling thread means into a place of the ring's table; -1 empties the place.
-/// Emptying releases the file without close(2): neither locks nor cached data of the file are touched.
+/// Puts the file that descriptor `fd` of the calling thread means into a place of the ring's table; -1 empties the
+/// place. Emptying releases the file without close(2): neither locks nor cached data of the file are touched.
 ///
 /// # Errors
 /// EBADF: no such descriptor; the errno of io_uring_register(2).
@@ -251,8 +251,8 @@ pub fn emptying(place: u32, data: u64) -> Submission {
 }
 
 impl Ring {
-    /// Makes the calling thread the ring's own, which knows it as `descriptor`: its system calls are independent of that
-    /// number from here on, where the kernel can do that (Linux 5.18).
+    /// Makes the calling thread the ring's own, which knows it as `descriptor`: its system calls are independent of
+    /// that number from here on, where the kernel can do that (Linux 5.18).
     pub fn belongs_here(&mut self, descriptor: c_int) {
         self.number = descriptor as usize;
         /// `struct io_uring_rsrc_update`

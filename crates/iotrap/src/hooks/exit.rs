@@ -44,8 +44,8 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
     async_io::tell();
 }
 
-/// The end of the calling thread by the bare system call (syscall(2)), which ends the process if this is the program's last
-/// thread: threads of ours do not keep it alive.
+/// The end of the calling thread by the bare system call (syscall(2)), which ends the process if this is the program's
+/// last thread: threads of ours do not keep it alive.
 pub fn of_thread(status: c_int) {
     // The end of the process, if it is that, is an end of the program.
     drop(async_io::ending());

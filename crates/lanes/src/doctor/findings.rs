@@ -259,8 +259,9 @@ fn one_volume(pool: &Pool, survey: &Survey, lanes: &[&LaneFacts], findings: &mut
     if first.directory.as_ref().is_some_and(Facts::is_fuse) && !pool.strict_o_direct {
         findings.note(
             "fuse-writes",
-            "files that a program writes are not spread: behind FUSE, what is acknowledged need not be on the server. If it \
-             is (Gluster: performance.strict-o-direct on), say `strict-o-direct = true` in the pool file",
+            "files that a program writes stay on the opened lane: a FUSE client may acknowledge a write before the server has \
+             it. If the client does not (Gluster: performance.strict-o-direct on), say `strict-o-direct = true` in the pool \
+             file",
         );
     }
     if let (None, None) = (&survey.file, first.sees_write) {
@@ -352,8 +353,8 @@ pub fn examine_rates(survey: &Survey, rates: &Rates, known: &[Finding]) -> Vec<F
         findings.warning(
             "no-gain",
             format!(
-                "together the lanes do {}, the best of them alone {}: what limits them is not the connection (one \
-                 network interface, one server, its disks?)",
+                "together the lanes do {}, the best of them alone {}: something other than the connections limits \
+                 them (one network interface, one server, its disks?)",
                 figure(together),
                 figure(best)
             ),

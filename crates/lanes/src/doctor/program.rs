@@ -61,7 +61,7 @@ impl fmt::Display for Interception {
                 );
             }
             Interception::NoProgram => "is neither an ELF program nor a script",
-            Interception::Unreadable => "cannot be read: whether it can be intercepted is unknown",
+            Interception::Unreadable => "cannot be read: nothing is known of it",
         })
     }
 }
@@ -129,7 +129,7 @@ const PT_NOTE: u32 = 4;
 const PART_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 512;
 
-/// What is in a file, of which `read` fills as much of the room as there is from a position. Never trusts a length.
+/// The contents of a file. `read` fills as much of the room as the file has from a position. No length is trusted.
 /// Source: elf(5).
 pub fn contents(read: &dyn Fn(u64, &mut [u8]) -> usize) -> Contents {
     let mut head = [0; 512];
