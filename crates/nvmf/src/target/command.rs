@@ -3,6 +3,7 @@
 use pace::OpId;
 use sys::buffer::Buffer;
 
+use super::io_command::IoCommand;
 use crate::spec::{Command, Status};
 
 /// Where a command stands.
@@ -27,7 +28,8 @@ pub(super) enum Stage {
 /// A command of an I/O queue, or one of the admin queue that waits for its data.
 pub(super) struct Slot {
     pub stage: Stage,
-    pub opcode: u8,
+    /// Which I/O command it is; of no meaning for admin commands.
+    pub command: IoCommand,
     pub fua: bool,
     pub cid: u16,
     pub nsid: u32,
@@ -72,7 +74,7 @@ impl Slot {
     pub fn free() -> Slot {
         Slot {
             stage: Stage::Free,
-            opcode: 0,
+            command: IoCommand::Flush,
             fua: false,
             cid: 0,
             nsid: 0,

@@ -6,11 +6,11 @@ use super::admin::{ABORTS_LESS_ONE, EVENT_REQUESTS_LESS_ONE};
 use super::configuration::{Namespace, Subsystem};
 use super::controller::{Controller, Service};
 use super::core::Core;
-use super::{errors, logs};
+use super::{errors, io_command, logs};
 use crate::identity::Machine;
 use crate::spec::{
     Command, DISCOVERY_NQN, Identify, IdentifyController, IdentifyNamespace, LbaFormat, Nqn, Status, Text, cns,
-    feature, namespace_list, oncs, property,
+    feature, namespace_list, property,
 };
 
 /// The structure that an Identify command asks for.
@@ -152,7 +152,7 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         cqes: 0x44,
         nn: subsystem.spec.max_namespaces,
         mnan: subsystem.spec.max_namespaces,
-        oncs: oncs::COMPARE | oncs::DATASET_MANAGEMENT | oncs::WRITE_ZEROES,
+        oncs: io_command::optional_commands(),
         vwc: 0b101,
         ioccsz: (64 + options.in_capsule_bytes) / 16,
         ofcs: 1,

@@ -14,11 +14,11 @@ use super::afloat;
 use super::command::{Slot, Stage};
 use super::connection::{Connection, Sink};
 use super::core::{Core, Flight};
+use super::io_command::{Counter, Direction, IoCommand};
 use super::pacing::OPS;
 use super::stats::HostStats;
 use crate::device::{Done, Io, IoKind, charged_bytes};
 use crate::pdu::{C2hData, Layout, MAX_HEADER_BYTES, R2t, digest};
-use crate::spec::opcode::io::{COMPARE, DATASET_MANAGEMENT, FLUSH, READ, WRITE, WRITE_ZEROES};
 use crate::spec::{Command, Data, Range, Status};
 
 /// Where the device's data are, and how many bytes travel from or to the host.
@@ -53,13 +53,17 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     if command.fuse() != 0 {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
-    let request = request(command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;
-    if namespace.read_only && matches!(command.opcode, WRITE | WRITE_ZEROES | DATASET_MANAGEMENT) {
+    let opcode = command.opcode;
+    // NVM Command Set specification 1.0, section 3: an opcode that is not in the table.
+    let io = IoCommand::of(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+    let request = request(io, command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;
+    // Base specification 2.0, section 8.16: Namespace Write Protection.
+    if namespace.read_only && io.row().changes_blocks {
         return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
     }
     let (channel, device_uid) = (namespace.channel, namespace.device_uid);
     let (drive, zeros) = (namespace.drive, namespace.reads_zeros);
-    let is_from_host = matches!(command.opcode, WRITE | COMPARE | DATASET_MANAGEMENT);
+    let is_from_host = io.row().direction == Direction::FromHost;
     let mut host_len = request.data_len;
     let mut in_capsule = false;
     if request.data_len > 0 {
@@ -90,11 +94,11 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
     let index = conn.slots.take();
-    let charged = charged_bytes(host_len) * if command.opcode == COMPARE { 2 } else { 1 };
+    let charged = charged_bytes(host_len) * if io == IoCommand::Compare { 2 } else { 1 };
     conn.slots[index] = Slot {
         stage: if in_capsule { Stage::Capsule } else { Stage::Unadmitted },
-        opcode: command.opcode,
-        fua: command.cdw12 & Command::FUA != 0 && matches!(command.opcode, WRITE | WRITE_ZEROES),
+        command: io,
+        fua: command.cdw12 & Command::FUA != 0 && io.row().has_fua,
         cid: command.cid,
         nsid: command.nsid,
         channel,
@@ -104,7 +108,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
         len: request.len,
         data_len: host_len,
         charged,
-        zeros: zeros && command.opcode == READ,
+        zeros: zeros && io == IoCommand::Read,
         arrived_ns: core.now_ns,
         progress_ns: core.now_ns,
         ..Slot::free()
@@ -120,16 +124,22 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
 
 /// What the command asks of the device.
 #[inline]
-fn request(command: &Command, block_shift: u32, bytes: u64, max_io_bytes: u32) -> Result<Request, Status> {
-    match command.opcode {
-        READ | WRITE | COMPARE | WRITE_ZEROES => {
+fn request(
+    io: IoCommand,
+    command: &Command,
+    block_shift: u32,
+    bytes: u64,
+    max_io_bytes: u32,
+) -> Result<Request, Status> {
+    match io {
+        IoCommand::Read | IoCommand::Write | IoCommand::Compare | IoCommand::WriteZeroes => {
             let len = u64::from(command.block_count()) << block_shift;
             let end = command.slba().checked_add(u64::from(command.block_count()));
             if end.is_none_or(|end| end > bytes >> block_shift) {
                 return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
             }
             let offset = command.slba() << block_shift;
-            if command.opcode == WRITE_ZEROES {
+            if io == IoCommand::WriteZeroes {
                 return Ok(Request { offset, len, data_len: 0 });
             }
             if len > u64::from(max_io_bytes) {
@@ -137,14 +147,13 @@ fn request(command: &Command, block_shift: u32, bytes: u64, max_io_bytes: u32) -
             }
             Ok(Request { offset, len, data_len: len as u32 })
         }
-        FLUSH => Ok(Request { offset: 0, len: 0, data_len: 0 }),
-        DATASET_MANAGEMENT => {
+        IoCommand::Flush => Ok(Request { offset: 0, len: 0, data_len: 0 }),
+        IoCommand::DatasetManagement => {
             // `len` counts ranges; without the attribute that asks for deallocation there is nothing to do.
             let count = Range::count(command);
             let len = if command.cdw11 & Range::DEALLOCATE == 0 { 0 } else { count as u64 };
             Ok(Request { offset: 0, len, data_len: (count * Range::BYTES) as u32 })
         }
-        _ => Err(Status::INVALID_OPCODE.do_not_retry()),
     }
 }
 
@@ -183,7 +192,7 @@ pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool 
         tenant: conn.tenant,
         queue: conn.token.index,
         bytes: slot.charged,
-        write: matches!(slot.opcode, WRITE | WRITE_ZEROES | DATASET_MANAGEMENT),
+        write: slot.command.row().changes_blocks,
         admin: false,
         cookie: u64::from(conn.token.index) << 16 | u64::from(index),
     };
@@ -235,7 +244,7 @@ fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
     let slot = &mut conn.slots[index];
     slot.admitted = true;
     core.reserve_used -= u64::from(std::mem::take(&mut slot.reserved));
-    let is_from_host = matches!(slot.opcode, WRITE | COMPARE | DATASET_MANAGEMENT);
+    let is_from_host = slot.command.row().direction == Direction::FromHost;
     if slot.data_len > 0 && !slot.zeros && slot.buffer.is_none() {
         match core.pool.take(slot.data_len as usize) {
             Ok(buffer) => slot.buffer = Some(buffer),
@@ -263,7 +272,7 @@ pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) 
         let status = slot.status;
         return finish(conn, core, index, status);
     }
-    if slot.opcode == COMPARE {
+    if slot.command == IoCommand::Compare {
         slot.expected = slot.buffer.take();
         match core.pool.take(slot.data_len as usize) {
             Ok(buffer) => slot.buffer = Some(buffer),
@@ -282,20 +291,14 @@ fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
         return finish(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
     }
     let (mut offset, mut len) = (slot.offset + slot.moved, slot.len - slot.moved);
-    let kind = match slot.opcode {
-        READ | COMPARE => IoKind::Read,
-        WRITE => IoKind::Write,
-        WRITE_ZEROES => IoKind::WriteZeroes,
-        FLUSH => IoKind::Flush,
-        _ => {
-            match next_range(conn, core, index) {
-                Ok(Some(range)) => (offset, len) = range,
-                Ok(None) => return finish(conn, core, index, Status::SUCCESS),
-                Err(status) => return finish(conn, core, index, status),
-            }
-            IoKind::Deallocate
+    let kind = slot.command.row().device_op;
+    if slot.command == IoCommand::DatasetManagement {
+        match next_range(conn, core, index) {
+            Ok(Some(range)) => (offset, len) = range,
+            Ok(None) => return finish(conn, core, index, Status::SUCCESS),
+            Err(status) => return finish(conn, core, index, status),
         }
-    };
+    }
     let slot = &mut conn.slots[index];
     slot.stage = Stage::Device;
     let carries_data = matches!(kind, IoKind::Read | IoKind::Write);
@@ -345,31 +348,31 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
     let moved = match done.result {
         Ok(moved) => moved,
         Err(errno) => {
-            let status = status_of(errno, slot.opcode);
+            let status = status_of(errno, slot.command);
             return finish(conn, core, index, status);
         }
     };
-    match slot.opcode {
-        READ | WRITE | COMPARE => {
+    match slot.command {
+        IoCommand::Read | IoCommand::Write | IoCommand::Compare => {
             slot.moved += moved;
             if slot.moved < slot.len {
                 if moved == 0 {
                     // Nothing more comes: a file that has become shorter than its namespace.
-                    let status = status_of(crate::device::EIO, slot.opcode);
+                    let status = status_of(crate::device::EIO, slot.command);
                     return finish(conn, core, index, status);
                 }
                 return to_device(conn, core, index);
             }
         }
-        DATASET_MANAGEMENT => {
+        IoCommand::DatasetManagement => {
             slot.moved += 1;
             if slot.moved < slot.len {
                 return to_device(conn, core, index);
             }
         }
-        _ => {}
+        IoCommand::Flush | IoCommand::WriteZeroes => {}
     }
-    let is_equal = slot.opcode != COMPARE || {
+    let is_equal = slot.command != IoCommand::Compare || {
         let len = slot.len as usize;
         let both = slot.buffer.as_ref().zip(slot.expected.as_ref());
         both.is_some_and(|(device, host)| device.as_slice()[..len] == host.as_slice()[..len])
@@ -377,15 +380,20 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
     finish(conn, core, index, if is_equal { Status::SUCCESS } else { Status::COMPARE_FAILURE.do_not_retry() });
 }
 
-fn status_of(errno: i32, opcode: u8) -> Status {
+/// The status that tells a host of an error number. The medium's errors may be gone when the host tries again.
+fn status_of(errno: i32, command: IoCommand) -> Status {
     const EROFS: i32 = 30;
     const EDQUOT: i32 = 122;
-    match (errno, opcode) {
-        (crate::device::ECANCELED, _) => Status::ABORTED_BY_REQUEST,
-        (crate::device::ENOSPC | EDQUOT, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
-        (EROFS, _) => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
-        (crate::device::EIO, READ | COMPARE) => Status::UNRECOVERED_READ_ERROR,
-        (crate::device::EIO, WRITE | WRITE_ZEROES) => Status::WRITE_FAULT,
+    match errno {
+        crate::device::ECANCELED => Status::ABORTED_BY_REQUEST,
+        crate::device::ENOSPC | EDQUOT => Status::CAPACITY_EXCEEDED.do_not_retry(),
+        EROFS => Status::NAMESPACE_WRITE_PROTECTED.do_not_retry(),
+        crate::device::EIO => match command {
+            IoCommand::Read | IoCommand::Compare => Status::UNRECOVERED_READ_ERROR,
+            IoCommand::Write | IoCommand::WriteZeroes => Status::WRITE_FAULT,
+            IoCommand::Flush | IoCommand::DatasetManagement => Status::INTERNAL_ERROR,
+        },
+        // Error numbers are open: any other one is the target's own failure.
         _ => Status::INTERNAL_ERROR,
     }
 }
@@ -396,7 +404,7 @@ pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status:
     count(conn, core, index, status);
     let slot = &mut conn.slots[index];
     let cid = slot.cid;
-    if slot.opcode != READ || !status.is_ok() {
+    if slot.command != IoCommand::Read || !status.is_ok() {
         release(conn, core, index);
         return conn.respond(core, cid, status, 0);
     }
@@ -439,7 +447,7 @@ pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status:
 #[inline]
 fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
     let slot = &conn.slots[index];
-    let (opcode, len, arrived_ns) = (slot.opcode, slot.len, slot.arrived_ns);
+    let (command, len, arrived_ns) = (slot.command, slot.len, slot.arrived_ns);
     let (channel, uid) = (slot.channel, slot.device_uid);
     let latency_ns = core.now_ns.saturating_sub(arrived_ns);
     core.completed_io += 1;
@@ -447,11 +455,7 @@ fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
     let mine = core.channels.get(channel).filter(|open| open.uid == uid);
     let row = mine.and_then(|open| open.row);
     if let Some(board) = &core.shared.board {
-        let op = match opcode {
-            READ => ::live::Op::Read,
-            WRITE => ::live::Op::Write,
-            _ => ::live::Op::Other,
-        };
+        let op = command.row().shown_as;
         match status.is_ok() {
             true => core.rows.count(board, op, row, tenant, len, latency_ns),
             false => core.rows.error(board, op, row, tenant),
@@ -461,35 +465,37 @@ fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
         core.host(tenant).errors += 1;
         return;
     }
-    if matches!(opcode, READ | WRITE | COMPARE) {
-        core.bytes += len;
+    match command {
+        IoCommand::Read | IoCommand::Write | IoCommand::Compare => core.bytes += len,
+        IoCommand::Flush | IoCommand::WriteZeroes | IoCommand::DatasetManagement => {}
     }
+    let counter = command.row().counter;
     let host: &mut HostStats = core.host(tenant);
-    match opcode {
-        READ | COMPARE => {
+    match counter {
+        Counter::Reads => {
             host.reads += 1;
             host.read_bytes += len;
             host.latency_ns += latency_ns;
         }
-        WRITE | WRITE_ZEROES => {
+        Counter::Writes => {
             host.writes += 1;
             host.write_bytes += len;
             host.latency_ns += latency_ns;
         }
-        _ => {}
+        Counter::Flushes | Counter::Deallocates => {}
     }
     let Some(open) = core.channels.get_mut(channel).filter(|open| open.uid == uid) else { return };
-    match opcode {
-        READ | COMPARE => {
+    match counter {
+        Counter::Reads => {
             open.stats.reads += 1;
             open.stats.read_bytes += len;
         }
-        WRITE | WRITE_ZEROES => {
+        Counter::Writes => {
             open.stats.writes += 1;
             open.stats.write_bytes += len;
         }
-        FLUSH => open.stats.flushes += 1,
-        _ => open.stats.deallocates += 1,
+        Counter::Flushes => open.stats.flushes += 1,
+        Counter::Deallocates => open.stats.deallocates += 1,
     }
 }
 

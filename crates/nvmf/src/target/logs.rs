@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::connection::Connection;
 use super::controller::{Controller, Service};
 use super::core::Core;
+use super::io_command;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
-use crate::spec::opcode::{admin, io};
+use crate::spec::opcode::admin;
 use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn, Status, Text, namespace_list};
 
 /// Above it a drive would warn: no drive is that hot here.
@@ -91,11 +92,8 @@ fn effects() -> Effects {
     ] {
         effects.admin[usize::from(opcode)] = Effects::SUPPORTED;
     }
-    for opcode in [io::FLUSH, io::READ, io::COMPARE] {
-        effects.io[usize::from(opcode)] = Effects::SUPPORTED;
-    }
-    for opcode in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT] {
-        effects.io[usize::from(opcode)] = Effects::SUPPORTED | Effects::CHANGES_BLOCKS;
+    for row in &io_command::TABLE {
+        effects.io[usize::from(row.opcode)] = row.effects();
     }
     effects
 }

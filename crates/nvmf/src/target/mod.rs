@@ -23,6 +23,7 @@ mod errors;
 mod fabrics;
 mod identify;
 mod io;
+mod io_command;
 mod live;
 mod logs;
 mod mailbox;

@@ -1,0 +1,166 @@
+//! The I/O commands that the target carries out: one table, which carrying out, Identify, the effects log and statistics read.
+//!
+//! To add a command: a row here, and an arm in each `match` of `io.rs`, which the compiler asks for.
+
+use crate::device::IoKind;
+use crate::spec::log::Effects;
+use crate::spec::{oncs, opcode};
+
+/// An I/O command (NVM Command Set specification 1.0, section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IoCommand {
+    Flush,
+    Write,
+    Read,
+    Compare,
+    WriteZeroes,
+    DatasetManagement,
+}
+
+/// Which way the data of a command travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    NoData,
+    FromHost,
+    ToHost,
+}
+
+/// Which counter of a device a command belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counter {
+    Reads,
+    Writes,
+    Flushes,
+    Deallocates,
+}
+
+/// What the table says of a command.
+pub(super) struct IoCommandRow {
+    pub command: IoCommand,
+    pub opcode: u8,
+    pub direction: Direction,
+    /// Refused on a namespace that is write protected.
+    pub changes_blocks: bool,
+    /// Takes the Force Unit Access bit.
+    pub has_fua: bool,
+    /// Its bit of ONCS in Identify Controller; 0 for commands that are not optional.
+    pub oncs: u16,
+    /// What the device is asked to do.
+    pub device_op: IoKind,
+    pub counter: Counter,
+    /// What `plimsoll top` shows it as.
+    pub shown_as: ::live::Op,
+}
+
+/// In the order of [`IoCommand`].
+pub(super) static TABLE: [IoCommandRow; 6] = [
+    IoCommandRow {
+        command: IoCommand::Flush,
+        opcode: opcode::io::FLUSH,
+        direction: Direction::NoData,
+        changes_blocks: false,
+        has_fua: false,
+        oncs: 0,
+        device_op: IoKind::Flush,
+        counter: Counter::Flushes,
+        shown_as: ::live::Op::Other,
+    },
+    IoCommandRow {
+        command: IoCommand::Write,
+        opcode: opcode::io::WRITE,
+        direction: Direction::FromHost,
+        changes_blocks: true,
+        has_fua: true,
+        oncs: 0,
+        device_op: IoKind::Write,
+        counter: Counter::Writes,
+        shown_as: ::live::Op::Write,
+    },
+    IoCommandRow {
+        command: IoCommand::Read,
+        opcode: opcode::io::READ,
+        direction: Direction::ToHost,
+        changes_blocks: false,
+        has_fua: false,
+        oncs: 0,
+        device_op: IoKind::Read,
+        counter: Counter::Reads,
+        shown_as: ::live::Op::Read,
+    },
+    IoCommandRow {
+        command: IoCommand::Compare,
+        opcode: opcode::io::COMPARE,
+        direction: Direction::FromHost,
+        changes_blocks: false,
+        has_fua: false,
+        oncs: oncs::COMPARE,
+        device_op: IoKind::Read,
+        counter: Counter::Reads,
+        shown_as: ::live::Op::Other,
+    },
+    IoCommandRow {
+        command: IoCommand::WriteZeroes,
+        opcode: opcode::io::WRITE_ZEROES,
+        direction: Direction::NoData,
+        changes_blocks: true,
+        has_fua: true,
+        oncs: oncs::WRITE_ZEROES,
+        device_op: IoKind::WriteZeroes,
+        counter: Counter::Writes,
+        shown_as: ::live::Op::Other,
+    },
+    IoCommandRow {
+        command: IoCommand::DatasetManagement,
+        opcode: opcode::io::DATASET_MANAGEMENT,
+        direction: Direction::FromHost,
+        changes_blocks: true,
+        has_fua: false,
+        oncs: oncs::DATASET_MANAGEMENT,
+        device_op: IoKind::Deallocate,
+        counter: Counter::Deallocates,
+        shown_as: ::live::Op::Other,
+    },
+];
+
+impl IoCommand {
+    /// The command with that opcode, if the target carries it out.
+    #[inline]
+    pub fn of(opcode: u8) -> Option<IoCommand> {
+        TABLE.iter().find(|row| row.opcode == opcode).map(|row| row.command)
+    }
+
+    #[inline]
+    pub fn row(self) -> &'static IoCommandRow {
+        &TABLE[self as usize]
+    }
+}
+
+impl IoCommandRow {
+    /// Its entry in the log of commands supported and their effects.
+    pub fn effects(&self) -> u32 {
+        Effects::SUPPORTED | if self.changes_blocks { Effects::CHANGES_BLOCKS } else { 0 }
+    }
+}
+
+/// ONCS: the optional commands that the target has.
+pub(super) fn optional_commands() -> u16 {
+    TABLE.iter().fold(0, |oncs, row| oncs | row.oncs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_commands_and_every_opcode_leads_to_its_row() {
+        for (index, row) in TABLE.iter().enumerate() {
+            assert_eq!((row.command as usize, IoCommand::of(row.opcode)), (index, Some(row.command)));
+            assert_eq!(row.command.row().opcode, row.opcode);
+            // Bits 1:0 of an opcode tell the direction (Base specification 2.0, figure 88), data or not.
+            let expected = [Direction::NoData, Direction::FromHost, Direction::ToHost][usize::from(row.opcode & 3)];
+            assert!(row.direction == expected || row.direction == Direction::NoData, "{:?}", row.command);
+            assert_eq!(row.changes_blocks, row.device_op.is_write() && row.command != IoCommand::Flush);
+        }
+        assert_eq!(IoCommand::of(0x7e), None);
+    }
+}
