@@ -89,7 +89,7 @@ def press(peers, seconds):
                     raise ConnectionResetError
                 if events & selectors.EVENT_WRITE:
                     if state[1]:
-                        state[1] = state[1][peer.send(state[1]):]
+                        state[1] = state[1][peer.send(state[1]) :]
                     elif not state[2]:
                         selector.modify(peer, selectors.EVENT_READ, state)
                     else:
@@ -111,7 +111,9 @@ def resident(pid):
 def p99_us(options):
     command = [options.plimsoll, "run", "--name=host", "--ioengine=nvme_tcp", "--rw=randread", "--bs=4k", "--iodepth=1"]
     command += ["--time_based", f"--runtime={options.seconds}", f"--filename={ADDRESS}", "--output-format=json"]
-    done = subprocess.run(["taskset", "-c", str(options.host_cpu), *command], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["taskset", "-c", str(options.host_cpu), *command], capture_output=True, text=True, check=True
+    )
     percentiles = json.loads(done.stdout)["jobs"][0]["read"]["clat_ns"]["percentile"]
     return percentiles["99.000000"] / 1000
 
@@ -127,7 +129,16 @@ def main():
     parser.add_argument("--peer-cpu", type=int, default=None)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        serve = [options.plimsoll, "serve", "--null", "8g", "--listen", f"127.0.0.1:{PORT}", "--rpc-socket", f"{place}/rpc"]
+        serve = [
+            options.plimsoll,
+            "serve",
+            "--null",
+            "8g",
+            "--listen",
+            f"127.0.0.1:{PORT}",
+            "--rpc-socket",
+            f"{place}/rpc",
+        ]
         target = subprocess.Popen(["taskset", "-c", str(options.target_cpu), *serve], stdout=subprocess.PIPE, text=True)
         try:
             target.stdout.readline()
@@ -147,7 +158,9 @@ def main():
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
             before, during = statistics.median(alone), statistics.median(beside)
-            print(f"p99 of a 4 KiB read at depth 1: {before:.1f} us alone, {during:.1f} us beside {options.peers} peers")
+            print(
+                f"p99 of a 4 KiB read at depth 1: {before:.1f} us alone, {during:.1f} us beside {options.peers} peers"
+            )
             print(f"ratio {during / before:.2f}; resident memory {most / (1 << 20):.1f} MiB over idle")
             print("command:", " ".join(sys.argv))
         finally:

@@ -76,7 +76,7 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// directory that is not there. Leaves nothing behind.
 ///
 /// # Errors
-/// The error that [`write`] would end with: a directory that is missing or cannot be written to.
+/// The error that [`write`](fn@write) would end with: a directory that is missing or cannot be written to.
 pub fn try_to_write(path: &Path) -> anyhow::Result<()> {
     let tried = || -> io::Result<()> {
         if is_special(path) {
@@ -128,7 +128,7 @@ fn put(file: &File, text: &str) -> io::Result<()> {
 /// Writes the only copy of a result; where that fails, keeps it in the directory for temporary files and says so.
 ///
 /// # Errors
-/// The error of [`write`].
+/// The error of [`write`](fn@write).
 fn write_result(path: &Path, text: &str) -> anyhow::Result<()> {
     let Err(error) = write(path, text) else { return Ok(()) };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

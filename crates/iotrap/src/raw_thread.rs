@@ -106,7 +106,7 @@ const SHARED: c_int = libc::CLONE_VM
     | libc::CLONE_SETTLS
     | libc::CLONE_CHILD_CLEARTID;
 
-/// Begins a thread that calls [`live`].
+/// Begins a thread that calls [`live`](fn@live).
 ///
 /// # Safety
 /// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays.
