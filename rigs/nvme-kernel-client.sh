@@ -12,8 +12,8 @@
 #   RIG_TIMEOUT=1200  seconds, then the guest is ended and the status is 124 RIG_CACHE   where the kernel is kept, which
 #   is downloaded once: /var/cache/plimsoll-rigs, or ~/.cache/plimsoll-rigs
 #
-# Output is SCRIPT's, as it comes, and so is the exit status; 99 if the guest itself fails, with its last words. What is
-# written to the rig's standard input comes to SCRIPT on /dev/ttyS0, so that it can wait for what happens outside.
+# Output is SCRIPT's, as it comes, and so is the exit status; 99 if the guest itself fails, with its last words. Bytes
+# written to the rig's standard input come to SCRIPT on /dev/ttyS0, so that it can wait for what happens outside.
 #
 # Nothing is installed or changed on this machine but the cache.
 # Needs of Debian: qemu-system-x86 busybox-static kmod cpio; downloads linux-image-cloud-amd64.

@@ -32,7 +32,7 @@ fn command() -> Command {
              plimsoll rpc bdev_null_create name=Null1 num_blocks=2097152 block_size=4096\n\
              plimsoll rpc nvmf_subsystem_add_ns nqn=nqn.2016-06.io.spdk:cnode1 namespace.bdev_name=Null1\n\
              plimsoll rpc save_config > target.json          the configuration, for serve -c\n\
-             plimsoll rpc load_config < target.json          into a running target",
+             plimsoll rpc load_config < target.json          into a target that has nothing yet",
         )
         .arg(
             Arg::new("socket")
@@ -67,7 +67,7 @@ fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print help: of METHOD if one is given"),
         )
-        .arg(Arg::new("method").value_name("METHOD").help("What to call"))
+        .arg(Arg::new("method").value_name("METHOD").help("The method to call"))
         .arg(
             Arg::new("params")
                 .value_name("NAME=VALUE")

@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use measure::figures;
 use measure::units;
 use nvmf::control::http::Http;
-use nvmf::control::{self, Control, DEFAULT_PATH, Ending, Server, Settings, pacing};
+use nvmf::control::{self, Control, DEFAULT_PATH, Ending, Server, Settings};
 use nvmf::target::{Limits, Options, SubsystemInfo};
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn command() -> Command {
                 .help("Threads that serve, each with a pacer [default: 1]"),
         )
         .arg(one("cores", "LIST").help("Pin a reactor to each of these processors: 0-3,8"))
-        .arg(one("pacing", "METHOD").help(format!("Method of pacing, one of {} [default: auto]", pacing::SYNTAX)))
+        .arg(one("pacing", "METHOD").help(format!("Method of pacing, one of {} [default: auto]", pace::SYNTAX)))
         .arg(one("memory", "SIZE").help("Bytes of data in flight, at most [default: what pacing finds best]"))
         .arg(flag("busy-poll", "Reactors never sleep: less latency for a whole processor each"))
         .arg(
@@ -214,7 +214,7 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<Settings> {
         Some(&reactors) => reactors.into(),
         None => cpus.len().max(1),
     };
-    let asked = matches.get_one::<String>("pacing").map(|text| pacing::parse(text).map_err(anyhow::Error::msg));
+    let asked = matches.get_one::<String>("pacing").map(|text| pace::Config::parse(text, 1024));
     let asked = asked.transpose()?;
     let mut pacing = asked.clone().unwrap_or_else(|| pace::Config::auto(None));
     if let Some(budget) = size(matches, "memory")? {
@@ -253,7 +253,7 @@ fn cores(list: &str) -> anyhow::Result<Vec<u32>> {
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < 4096);
         match (number(first), number(last)) {
             (Some(first), Some(last)) if first <= last => cpus.extend(first..=last),
-            _ => bail!("--cores {list}: {part:?} is no processor and no range: give numbers as 0-3,8"),
+            _ => bail!("--cores {list}: {part:?} is not a processor or a range (expected numbers as 0-3,8)"),
         }
     }
     match cpus.iter().find(|cpu| !there.contains(cpu)) {
@@ -347,7 +347,7 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
 fn address(text: &str) -> anyhow::Result<SocketAddr> {
     let bare = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
     text.parse().ok().or_else(bare).with_context(|| {
-        format!("--listen {text}: no IP address: give one as 127.0.0.1, 127.0.0.1:{PORT} or [::1]:{PORT}")
+        format!("--listen {text}: not an IP address (expected one as 127.0.0.1, 127.0.0.1:{PORT} or [::1]:{PORT})")
     })
 }
 
@@ -396,7 +396,7 @@ fn serve_metrics(control: &Control, address: SocketAddr) -> anyhow::Result<Http>
     Http::start(address, Box::new(page)).with_context(|| format!("--metrics {address}"))
 }
 
-/// What is there, and what to type to use it.
+/// The target as it is now, and the commands to use it.
 fn ready(control: &Control, server: Option<&Server>, http: Option<&Http>) -> String {
     let target = control.target();
     let devices = target.devices();

@@ -1,4 +1,4 @@
-//! What users of `ioengine=nvme_tcp` are told when a namespace cannot be reached, or would be destroyed.
+//! The messages that users of `ioengine=nvme_tcp` are told when a namespace cannot be reached, or would be destroyed.
 
 mod common;
 use common::served::{NQN, Served, closed_port};

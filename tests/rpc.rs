@@ -101,7 +101,7 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
         (&null[..], "(code -17)"),
         (&["bdev_null_create", "nam=x"], "there is no parameter nam; there are name, num_blocks"),
         (&["bdev_null_create", "name=x", "num_blocks=-1", "block_size=512"], "num_blocks takes a whole number, not -1"),
-        (&["bdev_null_create", "name=x", "num_blocks=1", "block_size=1000"], "block_size 1000 is no power of two"),
+        (&["bdev_null_create", "name=x", "num_blocks=1", "block_size=1000"], "block_size 1000 is not a power of two"),
         (&["bdev_null_create", "name=x", "num_blocks=0", "block_size=512"], "num_blocks must be at least 1"),
         (&["bdev_null_create", "name=x", "num_blocks=1", "block_size=512", "md_size=8"], "md_size must be 0, not 8"),
         (
@@ -138,7 +138,7 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
     let told = refused(place.path(), &["rpc", "-s", "nowhere.sock", "rpc_get_methods"]);
     assert!(told.contains("nowhere.sock: no target is listening there: start `plimsoll serve`"), "{told}");
     let told = refused(place.path(), &["rpc", "-s", "nowhere.sock", "bdev_null_create", "Null0"]);
-    assert!(told.contains("\"Null0\" is no parameter: give NAME=VALUE"), "{told}");
+    assert!(told.contains("\"Null0\" is not a parameter (expected NAME=VALUE)"), "{told}");
     served.end();
 }
 
@@ -307,7 +307,7 @@ fn spdks_defaults_are_accepted() {
     std::fs::write(&file, [0; 8192]).expect("written");
     let aio = ["bdev_aio_create", "name=A", "readonly=false", "fallocate=false", "nowait=false", "block_size=512"];
     served.rpc(&[&aio[..], &[&format!("filename={}", file.display())]].concat());
-    // What it limits is limited.
+    // The limit is kept.
     served.rpc(&["nvmf_set_max_subsystems", "max_subsystems=2"]);
     let told = served.refused(&["nvmf_create_subsystem", "nqn=nqn.2016-06.io.spdk:cnode2"]);
     assert!(told.contains("there are 2 subsystems") && told.contains("(code -28)"), "{told}");
@@ -365,7 +365,7 @@ fn discovery_has_listeners_and_referrals() {
     served.end();
 }
 
-/// Who is connected, queue by queue, while it is.
+/// A host is listed queue by queue while it is connected.
 #[test]
 fn each_queue_pair_has_its_peer() {
     let place = directory();
@@ -398,7 +398,7 @@ fn each_queue_pair_has_its_peer() {
     served.end();
 }
 
-/// What hosts may authenticate with is SPDK's to set, and saved.
+/// A call of SPDK chooses the methods that hosts may authenticate with, and the choice is saved.
 #[test]
 fn digests_and_groups_of_authentication_can_be_narrowed() {
     let place = directory();

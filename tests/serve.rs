@@ -39,7 +39,7 @@ fn what_is_given_in_one_line_is_served_and_says_how_to_use_it() {
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
-    // What it says to type here works as it stands, if not for ten seconds.
+    // The command that it says to type here works as it stands, if not for ten seconds.
     let line = served.said.iter().find_map(|line| line.strip_prefix("Here:")).expect("a line to type");
     let short = format!("{line} --time_based=0 --number_ios=1000 --output-format=json")
         .replace("plimsoll", env!("CARGO_BIN_EXE_plimsoll"));
@@ -107,7 +107,7 @@ fn a_second_signal_ends_it_at_once() {
     }
     let port = served.port();
     served.signal("TERM");
-    // What follows within a quarter of a second of its taking effect counts as the same signal.
+    // A signal within a quarter of a second of its taking effect counts as the same signal.
     while TcpStream::connect(("127.0.0.1", port)).is_ok() {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -130,14 +130,14 @@ fn what_cannot_be_served_is_refused_in_one_line() {
         (&["--null", "0"], "give at least a block"),
         (&["--file", "nowhere.img"], "it does not exist; --create SIZE creates it"),
         (&["--file", "/dev/null", "--rpc-socket", "none"], "/dev/null"),
-        (&["--null", "1g", "--pacing", "fast"], "\"fast\" is no pacing method; there are none, auto"),
+        (&["--null", "1g", "--pacing", "fast"], "\"fast\" is not a pacing method (expected one of auto"),
         (&["--null", "1g", "--memory", "1k"], "--memory: a memory budget below 4096 bytes"),
-        (&["--null", "1g", "--cores", "0-"], "\"0-\" is no processor"),
+        (&["--null", "1g", "--cores", "0-"], "\"0-\" is not a processor or a range"),
         (&["--null", "1g", "--cores", "4000"], "may not run on processor 4000"),
-        (&["--null", "1g", "--listen", "localhost"], "no IP address: give one as 127.0.0.1"),
+        (&["--null", "1g", "--listen", "localhost"], "not an IP address (expected one as 127.0.0.1"),
         (&["--null", "1g", "--listen", "0.0.0.0:0"], "say who may connect: --allow-host NQN"),
         (&["--null", "1g", "--metrics", "here"], "give a port, or ADDRESS:PORT"),
-        (&["--null", "1g", "--block-size", "1000"], "block_size 1000 is no power of two"),
+        (&["--null", "1g", "--block-size", "1000"], "block_size 1000 is not a power of two"),
         (&["--null", "1g", "--nqn", "name"], "name"),
         (&["--listen", "127.0.0.1"], "--listen has no effect without --null, --mem or --file"),
         (&["--null", "1g", "-c", "config.json"], "cannot be used with"),
@@ -272,5 +272,32 @@ fn prometheus_reads_what_the_target_counts() {
     assert!(page.contains("plimsoll_device_reads_total{device=\"Null0\"} 100\n"), "{page}");
     assert!(page.contains("plimsoll_device_read_bytes_total{device=\"Null0\"} 409600\n"), "{page}");
     assert!(page.contains("plimsoll_host_reads_total{host=\"nqn."), "{page}");
+    served.end();
+}
+
+/// The commands that docs/serve.md prints about the control socket run one after another as they are printed, but for
+/// the place of the socket.
+#[test]
+fn the_sequence_of_the_documentation_runs_as_it_is_printed() {
+    let place = directory();
+    let page = include_str!("../docs/serve.md").replace("\\\n", " ");
+    let from = page.find("    plimsoll rpc bdev_null_create name=Null1").expect("the sequence");
+    let commands: Vec<&str> = page[from..].lines().take_while(|line| line.starts_with("    plimsoll ")).collect();
+    assert!(commands.len() >= 6, "{commands:?}");
+    let mut served = Served::one_line(place.path(), &["--null", "8g", "--mem", "64m"]);
+    for command in commands {
+        if command.trim() == "plimsoll serve &" {
+            served.wait();
+            served = Served::start(place.path(), &[]);
+            continue;
+        }
+        let program = env!("CARGO_BIN_EXE_plimsoll");
+        let here = command.replacen("plimsoll rpc", &format!("{program} rpc -s {}", served.socket()), 1);
+        let output = std::process::Command::new("sh").args(["-c", &here]).current_dir(place.path()).output();
+        let output = output.expect("a shell");
+        assert!(output.status.success(), "{command}: {}{}", stdout(&output), stderr(&output));
+    }
+    let namespaces = served.rpc(&["nvmf_get_subsystems", &format!("nqn={NQN}")])[0]["namespaces"].clone();
+    assert_eq!(namespaces[2]["bdev_name"], "Slow", "{namespaces}");
     served.end();
 }

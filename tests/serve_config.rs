@@ -60,7 +60,8 @@ fn the_prototypes_buffers_bound_what_is_in_flight() {
         shipped().into_iter().find(|path| path.ends_with("split3_delay_num_buffers.json")).expect("it is shipped");
     let served = Served::start(place.path(), &["-c", moved(&path, place.path()).to_str().expect("text")]);
     let load = ["run", "--name=x", "--ioengine=nvme_tcp", "--rw=randread", "--bs=128k", "--iodepth=256", "--eta=never"];
-    // The first namespace is slow, here as slow as no processor is kept from anybody: 256 at once have to wait for 96 buffers.
+    // The first namespace is slow, here as slow as no processor is kept from anybody: 256 at once have to wait for 96
+    // buffers.
     for latency in ["avg_read", "p99_read"] {
         let latency = format!("latency_type={latency}");
         served.rpc(&["bdev_delay_update_latency", "delay_bdev_name=Null0p0d", &latency, "latency_us=100000"]);
@@ -112,7 +113,7 @@ fn the_prototypes_transport_parameters_set_the_pacing() {
     }
 }
 
-/// What `save_config` of SPDK's target prints with two devices, shortened to one call of each kind.
+/// The text that `save_config` of SPDK's target prints with two devices, shortened to one call of each kind.
 const SPDKS: &str = r#"{
   "subsystems": [
     {"subsystem": "keyring", "config": []},
@@ -188,9 +189,9 @@ fn what_cannot_be_loaded_is_told_where_and_nothing_is_left() {
         ),
         (edited("\"trtype\": \"TCP\"", "\"trtype\": \"RDMA\""), "Invalid transport type 'RDMA'"),
         (edited("\"md_size\": 0", "\"md_size\": 16"), "md_size must be 0"),
-        (edited("127.0.0.1", "target.example"), "traddr \"target.example\" is no IP address"),
+        (edited("127.0.0.1", "target.example"), "traddr \"target.example\" is not an IP address"),
         (edited("\"ana_reporting\": false", "\"ana_reporting\": true"), "ana_reporting must be false"),
-        (edited("]},", "]}"), "no JSON: "),
+        (edited("]},", "]}"), "not valid JSON: "),
         (edited("{\"method\": \"bdev_wait_for_examine\"}", "{}"), "subsystems[5].config[7] (bdev) has no \"method\""),
     ] {
         let place = directory();

@@ -1,4 +1,5 @@
-//! What a target has acknowledged after a Flush, or with Force Unit Access, is in the file whatever happens to the target.
+//! Data that a target has acknowledged after a Flush, or with Force Unit Access, is in the file whatever happens to the
+//! target.
 
 mod common;
 #[path = "../crates/nvmf/tests/raw/mod.rs"]

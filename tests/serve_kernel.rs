@@ -15,7 +15,7 @@ const PROGRAMS: [&str; 4] = ["fio", "nvme", "mkfs.ext4", "e2fsck"];
 /// A program of the tests' own, once it is compiled into a test's directory.
 const MODEL: &str = "block_model";
 
-/// What every script of a guest begins with.
+/// The beginning of every script of a guest.
 const PRELUDE: &str = r#"
 failed() { echo "FAILED: $*"; dmesg | grep -iE 'nvme|I/O error|blk_' | tail -n 30; exit 1; }
 # Runs a command that must succeed.
@@ -33,7 +33,7 @@ disconnect() { says 'disconnected 1' nvme disconnect -n $SUBSYSTEM; }
 verified() { try fio --name=v --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --group_reporting "$@"; }
 "#;
 
-/// Whether everything is there that the rig needs.
+/// True if everything is there that the rig needs.
 fn has_rig() -> bool {
     let needed = ["qemu-system-x86_64", "busybox", "cpio", "depmod"].iter().chain(&PROGRAMS);
     needed.copied().all(|name| path_of(name).is_some() || has_program(name))
@@ -44,7 +44,8 @@ fn path_of(name: &str) -> Option<String> {
     places.iter().map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists())
 }
 
-/// Boots a guest that runs `script`; `outside` does what it asks for. What the guest says, if all went well.
+/// Boots a guest that runs `script`; `outside` does what it asks for. Returns the output of the guest, if all went
+/// well.
 fn guest(directory: &Path, port: u16, script: &str, mut outside: impl FnMut(&str)) -> String {
     let head = format!("PORT={port} AT='-t tcp -a 10.0.2.2 -s {port}' SUBSYSTEM={NQN}\n{PRELUDE}");
     let script = file(directory, "guest.sh", format!("{head}{script}"));
@@ -70,8 +71,8 @@ fn guest(directory: &Path, port: u16, script: &str, mut outside: impl FnMut(&str
     said
 }
 
-/// Every way to look at the target and to change it that nvme-cli has, data on the raw device and in a file system, with
-/// and without digests, over several queues, with namespaces that come, go and grow.
+/// Every way to look at the target and to change it that nvme-cli has, data on the raw device and in a file system,
+/// with and without digests, over several queues, with namespaces that come, go and grow.
 #[test]
 fn a_stock_kernel_finds_uses_and_checks_the_target() {
     if !has_rig() {
@@ -241,8 +242,8 @@ echo "all of it"
     }
 }
 
-/// A target that is killed while it writes, and started again: the host comes back, and not a block is lost or wrong, for
-/// it or for who looks at the file.
+/// A target that is killed while it writes, and started again: the host comes back, and not a block is lost or wrong,
+/// for it or for who looks at the file.
 #[test]
 fn a_target_killed_under_io_and_started_again_corrupts_nothing() {
     if !has_rig() {
@@ -280,7 +281,7 @@ echo "all of it"
     });
     assert!(said.contains("all of it"), "{said}");
     target.kill();
-    // What was acknowledged after the last flush is in the file, now that the target was killed once more.
+    // All data acknowledged after the last flush is in the file, now that the target was killed once more.
     let job: Vec<&str> = ["--name=v", "--ioengine=psync", "--filename=disk.img", "--verify_only"]
         .into_iter()
         .chain(job.split(' '))
@@ -289,9 +290,9 @@ echo "all of it"
     assert!(seen.contains("err= 0"), "{seen}");
 }
 
-/// Random reads, writes, discards, zeroings and flushes of several threads through Linux, held against a map of what each
-/// block may hold: with digests, and with a device that is late, falls short, fails, or never answers so that Linux gives up
-/// and connects anew.
+/// Random reads, writes, discards, zeroings and flushes of several threads through Linux, held against a map of what
+/// each block may hold: with digests, and with a device that is late, falls short, fails, or never answers so that
+/// Linux gives up and connects anew.
 #[test]
 fn what_linux_reads_is_what_it_wrote_whatever_the_device_does() {
     if !has_rig() || !has_program("cc") {
@@ -371,8 +372,8 @@ fn key(directory: &Path, name: &str, hmac: u32, host: &str) -> (String, String) 
     (made, path.display().to_string())
 }
 
-/// Linux and the target prove to each other who they are, with every hash function, group and kind of key. Debian's kernels
-/// are built without it: `make test-auth` compiles one that has it.
+/// Linux and the target prove to each other who they are, with every hash function, group and kind of key. Debian's
+/// kernels are built without it: `make test-auth` compiles one that has it.
 #[test]
 #[ignore = "needs a kernel with NVMe authentication: make test-auth"]
 fn a_kernel_with_authentication_and_the_target_prove_themselves() {

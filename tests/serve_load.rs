@@ -50,7 +50,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     }
 }
 
-/// What was outstanding is issued again on the next connection, and what is read back is what was written.
+/// Outstanding requests are issued again on the next connection, and what is read back is what was written.
 #[test]
 fn a_job_outlives_a_target_that_is_killed_and_started_again() {
     let place = directory();

@@ -20,7 +20,7 @@ fn every_shipped_scenario_runs() {
         assert!(stdout(&out).lines().count() >= 2, "{path}: {}", stdout(&out));
         count += 1;
     }
-    // The prototype's tests 2 to 5, 10 to 12, 14 to 18, and ours.
+    // The prototype's tests 2 to 5, 10 to 12, 14 to 18, and Plimsoll's.
     assert!(count >= 20, "{count} scenarios");
 }
 

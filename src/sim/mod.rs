@@ -23,7 +23,7 @@ fn command() -> Command {
     Command::new("sim")
         .about("Simulate pacing: initiators, links, caches and drives around the pacer that ships")
         .long_about(
-            "Runs the scenarios of TOML files (configs/sim/ has thirty) in simulated time, with the pacer code that \
+            "Runs the scenarios of TOML files (configs/sim/ has many) in simulated time, with the pacer code that \
              the target and the load generator use. The same scenario and seed give the same result, to the byte. \
              docs/sim.md explains the scenario file, docs/pacing.md the model and how close it is to measurements.",
         )
@@ -33,7 +33,7 @@ fn command() -> Command {
                 .long("pacing")
                 .value_name("METHOD")
                 .action(ArgAction::Append)
-                .help("Instead of the scenario's: none, auto, auto:BYTES, buffers:COUNT, rate:PERIOD_US; several times to compare"),
+                .help(format!("Instead of the scenario's method, one of {}; several times to compare", pace::SYNTAX)),
         )
         .arg(
             Arg::new("set")
@@ -57,14 +57,16 @@ fn command() -> Command {
                 .value_parser(value_parser!(u64).range(1..=4096))
                 .help("Runs at a time [default: all cores]"),
         )
-        .arg(path(Arg::new("json").long("json").value_name("FILE").help("Write the results as JSON; - for standard output")))
-        .arg(path(Arg::new("html").long("html").value_name("FILE").help("Write the results as one HTML page with curves")))
+        .arg(path(
+            Arg::new("json").long("json").value_name("FILE").help("Write the results as JSON; - for standard output"),
+        ))
+        .arg(path(
+            Arg::new("html").long("html").value_name("FILE").help("Write the results as one HTML page with curves"),
+        ))
         .arg(
-            Arg::new("published")
-                .long("published")
-                .action(ArgAction::SetTrue)
-                .conflicts_with("scenario")
-                .help("Compare the model with every published row of tests 3, 5, 10, 11, 12, 14, 15 and 18, as Markdown"),
+            Arg::new("published").long("published").action(ArgAction::SetTrue).conflicts_with("scenario").help(
+                "Compare the model with every published row of tests 3, 5, 10, 11, 12, 14, 15 and 18, as Markdown",
+            ),
         )
         .arg(
             Arg::new("calibrate")
@@ -141,7 +143,7 @@ fn runs_of(file: &Path, matches: &ArgMatches) -> anyhow::Result<Vec<Run>> {
         scenario.sweep.retain(|sweep| !sweep.param.starts_with("pacing"));
         let values = methods
             .into_iter()
-            .map(|method| Ok(toml::Value::try_from(method.parse::<pace::Config>()?)?))
+            .map(|method| Ok(toml::Value::try_from(pace::Config::parse(method, 1024)?)?))
             .collect::<anyhow::Result<_>>()?;
         scenario.sweep.push(Sweep { param: "pacing".into(), values });
     }

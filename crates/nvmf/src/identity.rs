@@ -18,7 +18,7 @@ use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
 
-/// What tells this machine from others, as a digest: neither the machine's id nor its addresses can be read from it.
+/// The machine among all others, as a digest: neither the machine's id nor its addresses can be read from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine([u8; 32]);
 
@@ -94,7 +94,7 @@ pub(crate) fn file(file: &fs::File) -> std::io::Result<String> {
     // Two mounted copies of one file system have its id in common, but not the disk.
     let fsid = rustix::fs::fstatvfs(file)?.f_fsid;
     let place = match (rustix::fs::major(meta.dev()), fsid) {
-        // File systems without a disk (btrfs, NFS, overlay): numbers of theirs last as long as the mount.
+        // File systems without a disk (btrfs, NFS, overlay): their device numbers last as long as the mount.
         (0, 1..) => format!("file system {fsid:x}"),
         _ => format!("file system {fsid:x} on {}", disk(Path::new("/sys/dev/block"), meta.dev())),
     };

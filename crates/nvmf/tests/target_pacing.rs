@@ -10,7 +10,7 @@ use nvmf::target::{Limits, Options};
 use raw::{Host, Served};
 
 fn delayed(pacing: &str, budget: Option<u64>, read_us: u64, write_us: u64) -> Served {
-    let mut config: pace::Config = pacing.parse().unwrap();
+    let mut config: pace::Config = pace::Config::parse(pacing, 1024).unwrap();
     config.budget_bytes = config.budget_bytes.or(budget);
     let latency =
         Latency { avg_read_us: read_us, p99_read_us: read_us, avg_write_us: write_us, p99_write_us: write_us };
@@ -22,7 +22,8 @@ fn delayed(pacing: &str, budget: Option<u64>, read_us: u64, write_us: u64) -> Se
 
 /// Memory whose reads end when the test lets them, and then fail.
 fn stuck(pacing: &str) -> Served {
-    let options = Options { pacing: pacing.parse().unwrap(), max_io_bytes: 128 << 10, ..Options::default() };
+    let options =
+        Options { pacing: pace::Config::parse(pacing, 1024).unwrap(), max_io_bytes: 128 << 10, ..Options::default() };
     let served = Served::with(
         options,
         &[
@@ -241,7 +242,11 @@ fn faults_of_devices_become_statuses_and_short_transfers_are_continued() {
 
 #[test]
 fn a_command_that_is_held_for_too_long_goes_back_to_its_host() {
-    let mut options = Options { pacing: "buffers:2".parse().unwrap(), max_io_bytes: 128 << 10, ..Options::default() };
+    let mut options = Options {
+        pacing: pace::Config::parse("buffers:2", 1024).unwrap(),
+        max_io_bytes: 128 << 10,
+        ..Options::default()
+    };
     options.limits.hold = std::time::Duration::from_millis(200);
     let served = Served::with(
         options,

@@ -1,6 +1,8 @@
-//! What admission costs: admit + complete in nanoseconds, every method, side by side in one run. `cargo bench -p pace`.
+//! The cost of admission: admit + complete in nanoseconds, every method, side by side in one run. `cargo bench -p
+//! pace`.
 //!
-//! The bar is 60 ns for the default pacer when nothing is held. The ratio to no pacing at all is what to compare across machines.
+//! The bar is 60 ns for the default pacer when nothing is held. The ratio to no pacing at all is what to compare across
+//! machines.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -61,7 +63,7 @@ fn main() {
         ("auto, every op held, 16 drives", Config::auto(Some(4 << 20)), 131_072, 1024, 16),
         ("auto, every op held, 1 drive", Config::auto(Some(4 << 20)), 131_072, 1024, 1),
         ("auto, every op held, 1000 drives", Config::auto(Some(4 << 20)), 131_072, 4096, 1000),
-        ("buffers:96, nothing held", "buffers:96".parse().expect("valid"), 4096, 32, 16),
+        ("buffers:96, nothing held", Config::parse("buffers:96", 1024).expect("valid"), 4096, 32, 16),
     ] {
         let ns = cost(&config, bytes, depth, drives);
         println!("{name:<44} {ns:>8.1} {:>8.2}", ns / none);

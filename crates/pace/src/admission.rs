@@ -8,7 +8,7 @@ use crate::{Admit, Op, OpId, Purge, Released, Stats};
 /// is called until it returns `None` after each batch of admissions and completions, and again no later than
 /// [`Admission::wakeup_ns`].
 pub trait Admission: Send {
-    /// Whether `op` may be issued now. Admin ops always may.
+    /// The decision if `op` may be issued now. Admin ops always may.
     fn admit(&mut self, now_ns: u64, op: Op) -> Admit;
 
     /// True if `id` was in flight: its bytes are given back, and its latency is learnt from. False for a stale handle
@@ -27,13 +27,14 @@ pub trait Admission: Send {
     /// The cookie of one held op that matches and is now forgotten: call until `None`. Costs a pass over all slots.
     fn purge(&mut self, now_ns: u64, which: Purge) -> Option<u64>;
 
-    /// The op in flight keeps its memory, but nothing moves, through no fault of its drive: from now on it counts in the budget and
-    /// no longer in the window and its drive's share. Complete it as ever. `auto` does this; the other methods go on counting it.
+    /// The op in flight keeps its memory, but nothing moves, through no fault of its drive: from now on it counts in
+    /// the budget and no longer in the window and its drive's share. Complete it as ever. `auto` does this; the other
+    /// methods go on counting it.
     fn set_aside(&mut self, _now_ns: u64, _id: OpId) {}
 
-    /// Holds what is held of that queue, and what comes, until [`Admission::resume`]: whoever is behind it takes what it gets
-    /// slowly, and would fill the memory with what has not been taken. `auto` does; the methods of the prototype know no queues,
-    /// and go on.
+    /// Holds what is held of that queue, and what comes, until [`Admission::resume`]: whoever is behind it takes what
+    /// it gets slowly, and would fill the memory with what has not been taken. `auto` does; the methods of the
+    /// prototype know no queues, and go on.
     fn pause(&mut self, _queue: u32) {}
 
     /// Ends a pause; without one, nothing.

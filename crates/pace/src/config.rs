@@ -1,7 +1,5 @@
 //! Which method, with which numbers; from a short text or a table of a scenario.
 
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 use crate::Admission;
@@ -276,44 +274,92 @@ impl Config {
     }
 }
 
-/// `none`, `auto`, `auto:BYTES` (a hard budget), `buffers:COUNT`, `rate:PERIOD_US`, `iops:N`, `bw:BYTES_PER_S`.
-///
-/// Sizes are plain bytes here; programs that take `8m` convert with the project's unit parser first.
-impl FromStr for Config {
-    type Err = Error;
+/// The methods as [`Config::parse`] takes them: what every help text about pacing quotes.
+pub const SYNTAX: &str = "auto, auto:MEMORY, none, buffers:COUNT, rate:MICROSECONDS, iops:COUNT, bw:BYTES";
 
-    fn from_str(text: &str) -> Result<Config, Error> {
-        let (name, value) = text.split_once(':').map_or((text, None), |(n, v)| (n, Some(v)));
-        let number = || -> Result<u64, Error> {
-            let value = value.ok_or_else(|| Error(format!("{text:?}: {name} needs a number, as in {name}:96")))?;
-            value.parse().map_err(|_| Error(format!("{text:?}: {value:?} is not a whole number")))
+impl Config {
+    /// The configuration that a text in [`SYNTAX`] names. MEMORY (a hard budget of bytes in flight) and BYTES (a
+    /// second) take units (`6m`, `1g`), with `kb_base` bytes in a kilobyte: 1024, or 1000. `rate` lets 128 KiB go in so
+    /// many microseconds, which may have a fraction; `buffers` have 128 KiB each.
+    ///
+    /// # Errors
+    /// A method that does not exist, a number that is missing or not valid, numbers that [`Config::build`] refuses.
+    pub fn parse(text: &str, kb_base: u32) -> Result<Config, Error> {
+        let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
+        let wrong = |why: String| Error(format!("pacing {text:?}: {why}"));
+        let given = || value.ok_or_else(|| wrong(format!("{name} needs a number, as in {SYNTAX}")));
+        let count = || {
+            let value = given()?;
+            value.parse::<u64>().map_err(|_| wrong(format!("{value:?} is not a whole number")))
         };
+        let bytes = || measure::units::parse_bytes(given()?, kb_base).map_err(|error| wrong(error.to_string()));
+        let cap = |iops, bytes_per_s| Method::Cap { iops, bytes_per_s, burst_ms: ten() };
         let method = match name {
             "none" if value.is_none() => Method::None,
-            "auto" => {
-                return Ok(Config::auto(if value.is_some() { Some(number()?) } else { None }));
-            }
+            "auto" => Method::Auto { tuning: Tuning::default() },
             "buffers" => Method::Buffers {
-                count: u32::try_from(number()?).map_err(|_| Error(format!("{text:?}: too many buffers")))?,
+                count: u32::try_from(count()?).map_err(|_| wrong("4294967295 buffers are the most".into()))?,
                 unit_bytes: unit(),
                 cache_per_core: 0,
-                cores: 1,
+                cores: one(),
             },
             "rate" => {
-                let value = value.ok_or_else(|| Error(format!("{text:?}: rate needs a period, as in rate:5.7")))?;
+                let value = given()?;
                 let period_us =
-                    value.parse().map_err(|_| Error(format!("{text:?}: {value:?} is not a period in us")))?;
-                Method::Rate { period_us, credit_bytes: credit(), cores: 1, drive_credit: 0, bypass_bytes: 0 }
+                    value.parse().map_err(|_| wrong(format!("{value:?} is not a number of microseconds")))?;
+                Method::Rate { period_us, credit_bytes: credit(), cores: one(), drive_credit: 0, bypass_bytes: 0 }
             }
-            "iops" => Method::Cap { iops: Some(number()?), bytes_per_s: None, burst_ms: ten() },
-            "bw" => Method::Cap { iops: None, bytes_per_s: Some(number()?), burst_ms: ten() },
-            _ => {
-                return Err(Error(format!(
-                    "{text:?}: not a pacing method; one of none, auto, auto:BYTES, buffers:COUNT, rate:PERIOD_US, \
-                     iops:N, bw:BYTES_PER_S"
-                )));
-            }
+            "iops" => cap(Some(count()?), None),
+            "bw" => cap(None, Some(bytes()?)),
+            _ => return Err(Error(format!("{text:?} is not a pacing method (expected one of {SYNTAX})"))),
         };
-        Ok(Config { method, budget_bytes: None })
+        let budget_bytes = if name == "auto" && value.is_some() { Some(bytes()?) } else { None };
+        let config = Config { method, budget_bytes };
+        config.build(Limits { ops: 1, drives: 1, tenants: 1 }).map_err(|Error(why)| wrong(why))?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Config, String> {
+        Config::parse(text, 1024).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_method_of_the_syntax_is_read_and_sizes_have_units() {
+        assert_eq!(parsed("auto"), Ok(Config::auto(None)));
+        assert_eq!(parsed("auto:6m"), Ok(Config::auto(Some(6 << 20))));
+        assert_eq!(Config::parse("auto:6m", 1000), Ok(Config::auto(Some(6_000_000))));
+        assert_eq!(parsed("none"), Ok(Config::none()));
+        for form in SYNTAX.split(", ") {
+            let text = form.replace("MEMORY", "8m").replace("COUNT", "96").replace("MICROSECONDS", "5.7");
+            parsed(&text.replace("BYTES", "1g")).unwrap_or_else(|error| panic!("{form}: {error}"));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_one_line_that_says_what_there_is() {
+        for (text, why) in [
+            ("fast", format!("\"fast\" is not a pacing method (expected one of {SYNTAX})")),
+            ("none:1", format!("\"none:1\" is not a pacing method (expected one of {SYNTAX})")),
+            ("buffers", format!("pacing \"buffers\": buffers needs a number, as in {SYNTAX}")),
+            ("buffers:x", "pacing \"buffers:x\": \"x\" is not a whole number".into()),
+            ("rate:x", "pacing \"rate:x\": \"x\" is not a number of microseconds".into()),
+        ] {
+            assert_eq!(parsed(text), Err(why));
+        }
+        for (text, part) in [
+            ("buffers:0", "pacing \"buffers:0\": "),
+            ("rate:0", "period"),
+            ("iops:0", "admits nothing"),
+            ("auto:6z", "pacing \"auto:6z\": "),
+            ("auto:1k", "below 4096 bytes"),
+        ] {
+            let error = parsed(text).expect_err(text);
+            assert!(error.contains(part) && !error.contains('\n'), "{error}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Admission: windows, fair queues and tuning; and the simulator that runs them at any scale.
 //!
-//! Pure: the time is passed in, nothing here sleeps, spawns, locks or allocates per op. The load generator,
-//! the interposer's lanes, the NVMe/TCP target and the simulator all run this same code.
+//! Pure: the time is passed in, nothing here sleeps, spawns, locks or allocates per op. The load generator, the
+//! NVMe/TCP target and the simulator all run this code. The interposer does not: the window of a lane is a number that
+//! its administrator gives (docs/decisions/windows-of-lanes.md).
 //!
 //! ```
 //! use pace::{Admit, Config, Limits, Op};
@@ -31,6 +32,6 @@ mod stats;
 
 pub use admission::Admission;
 pub use auto::{AutoPacer, Tuning};
-pub use config::{Config, Error, Limits, Method};
+pub use config::{Config, Error, Limits, Method, SYNTAX};
 pub use op::{Admit, Op, OpId, Purge, Refusal, Released};
 pub use stats::{Counters, Stats, WindowSample};

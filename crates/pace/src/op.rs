@@ -1,17 +1,18 @@
-//! What is admitted, and what a pacer answers.
+//! The ops that are admitted, and the answers of a pacer.
 
 /// One request that asks to be let through. 40 bytes, `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
     /// The drive (namespace, lane, file system) that will carry it: a small index below `Limits::drives`.
     pub drive: u32,
-    /// Who asked (host NQN, job, process): a small index below `Limits::tenants`.
+    /// The tenant that asked (host NQN, job, process): a small index below `Limits::tenants`.
     pub tenant: u32,
-    /// The tenant's queue (connection, thread). Any number; ops of one queue to one drive stay in order within their lane.
+    /// The tenant's queue (connection, thread). Any number; ops of one queue to one drive stay in order within their
+    /// lane.
     pub queue: u32,
     /// Bytes of buffer that it holds from admission to completion. Zero is allowed (a flush) and still counts as an op.
     pub bytes: u32,
-    /// Whether data flows to the drive. Reads and writes have latency classes of their own.
+    /// True if data flows to the drive. Reads and writes have latency classes of their own.
     pub write: bool,
     /// Never held, never counted: keep-alives, aborts, identify.
     pub admin: bool,
@@ -24,7 +25,7 @@ pub struct Op {
 pub struct OpId(pub(crate) u64);
 
 impl OpId {
-    /// What an admin op gets: completing it does nothing.
+    /// The id of an admin op: completing it does nothing.
     pub const UNTRACKED: OpId = OpId(u64::MAX);
 
     pub(crate) fn new(slot: u32, generation: u32) -> OpId {

@@ -1,4 +1,4 @@
-//! What a pacer has done: totals, per drive, per tenant, and its window over time.
+//! The counters of a pacer: totals, per drive, per tenant, and its window over time.
 
 use measure::Histogram;
 
@@ -10,13 +10,13 @@ const HISTORY: usize = 4096;
 pub struct Counters {
     /// Ops let through, at once or after a hold.
     pub admitted: u64,
-    /// Their bytes.
+    /// Bytes of the admitted ops.
     pub admitted_bytes: u64,
     /// Ops that had to wait (including those aborted or purged while they did).
     pub held: u64,
     /// Ops completed.
     pub completed: u64,
-    /// Their bytes.
+    /// Bytes of the ops above.
     pub completed_bytes: u64,
     /// Ops waiting at this moment.
     pub held_now: u64,

@@ -1,5 +1,5 @@
-//! The bars of the self-tuning pacer, on the calibrated machine and on machines that nothing was tuned for, with the one
-//! default parameter set. Simulated time: the same on every machine. docs/pacing.md has the figures.
+//! The bars of the self-tuning pacer, on the calibrated machine and on machines that nothing was tuned for, with the
+//! one default parameter set. Simulated time: the same on every machine. docs/pacing.md has the figures.
 
 use pace::sim::{Outcome, Run, Scenario, jain, run_all};
 use pace::{Config, Method, Tuning};
@@ -221,7 +221,8 @@ fn a_hard_budget_costs_nothing_that_it_need_not() {
     scenario.pacing.budget_bytes = Some(6 << 20);
     let o = &simulate(vec![scenario])[0];
     assert!(o.curve.iter().all(|p| p.in_flight_mib <= 6.0), "the budget is kept at every sample");
-    // 48 shared buffers, the same memory, were measured at 89.6 Gb/s. Equal buffer-time for all 48 drives is worth about 150.
+    // 48 shared buffers, the same memory, were measured at 89.6 Gb/s. Equal buffer-time for all 48 drives is worth
+    // about 150.
     assert!(o.gbps >= 140.0, "{:.1} Gb/s", o.gbps);
 }
 

@@ -1,8 +1,8 @@
-//! How close the model is to the published tables. The figures are those of docs/pacing-fit.md; a change of the model or of
-//! the profile that loses some of them fails here.
+//! How close the model is to the published tables. The figures are those of docs/pacing-fit.md; a change of the model
+//! or of the profile that loses some of them fails here.
 
 use pace::sim::Machine;
-use pace::sim::fit::{TESTS, compare, counts, tally};
+use pace::sim::fit::{TESTS, compare, counts, markdown, tally};
 
 #[test]
 fn the_model_reproduces_the_published_tables() {
@@ -20,4 +20,9 @@ fn the_model_reproduces_the_published_tables() {
         (rows, within) = (rows + t.rows, within + t.within);
     }
     assert!(rows > 250 && 100 * within >= 80 * rows, "{within} of {rows}");
+    let committed = include_str!("../../../docs/pacing-fit.md");
+    assert!(
+        markdown(&compared) == committed,
+        "docs/pacing-fit.md is out of date: write what `plimsoll sim --published` prints"
+    );
 }

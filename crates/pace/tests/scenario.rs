@@ -1,4 +1,5 @@
-//! The scenario parser: anything that is not a scenario is one line of error, never a panic; and what parses can be checked.
+//! The scenario parser: anything that is not a scenario is one line of error, never a panic; and what parses can be
+//! checked.
 
 use pace::sim::{Scenario, check, expand};
 use proptest::prelude::*;
@@ -20,7 +21,8 @@ proptest! {
         one_line(Scenario::parse(&text));
     }
 
-    /// A valid file with one piece replaced by something else: what still parses is checked, and expands or says why not.
+    /// A valid file with one piece replaced by something else: what still parses is checked, and expands or says why
+    /// not.
     #[test]
     fn damage_is_refused(from in 0usize..VALID.len(), length in 0usize..40, with in "[-0-9a-z\"\\[\\]{}=.,\n ]{0,20}") {
         let cut = |at: usize| (0..=at.min(VALID.len())).rev().find(|&n| VALID.is_char_boundary(n)).unwrap_or(0);

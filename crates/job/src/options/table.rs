@@ -292,7 +292,7 @@ static QUEUE: &[OptionSpec] = &[
     option("thinktime_blocks", Count(1, U32, |d, v| d.job.rate.think_blocks = v as u32), "1", "Requests between pauses"),
     option("thinktime_blocks_type", Word(&[("complete", "count completed requests"), ("issue", "count issued requests")], |d, v| d.job.rate.think_on_issue = v == "issue"), "complete", "What thinktime_blocks counts"),
     option("thinktime_iotime", Time(Seconds, |d, v| d.job.rate.think_io_time_ns = v), "0", "Also pause after this much time of I/O"),
-    option("pace", Text(|d, v| d.job.rate.pace = Some(v.into())), "", "Admission in front of the engine (not fio's): auto, auto:BYTES, buffers:N, rate:GBITS, iops:N, bw:BYTES"),
+    option("pace", Text(|d, v| d.job.rate.pace = Some(v.into())), "", "Pacing in front of the engine (not fio's), one of auto, auto:MEMORY, none, buffers:COUNT, rate:MICROSECONDS, iops:COUNT, bw:BYTES"),
     option("latency_target", Time(Microseconds, |d, v| d.latency.target_ns = v), "", "Find the depth that keeps this latency"),
     option("latency_window", Time(Microseconds, |d, v| d.latency.window_ns = v), "", "Time over which it must be kept"),
     option("latency_percentile", Numbers(0.0, 100.0, |d, v| d.latency.percentile = v[0]), "100", "Percent of requests that must keep it"),

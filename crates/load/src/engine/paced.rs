@@ -1,6 +1,6 @@
 //! `pace=`: any engine behind a pacer. Ops that the pacer holds wait here, with their buffers, until it lets them go.
 //!
-//! The pacer is the one that the target and the interposer use. Time held counts as completion latency: the op was
+//! The pacer is the one that the target uses. Time held counts as completion latency: the op was
 //! submitted, it is not being served.
 
 use std::collections::VecDeque;
@@ -38,14 +38,13 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// `inner` behind the pacer that `text` names (`auto`, `auto:6m`, `buffers:96`, `rate:5.7`, `iops:1000`, `bw:1g`).
+    /// `inner` behind the pacer that `text` names, see [`pace::SYNTAX`].
     ///
     /// # Errors
     /// A method or a number that makes no sense.
     pub fn make(text: &str, inner: Box<dyn Engine>, setup: &Setup, clock: Clock) -> Result<Box<dyn Engine>, Error> {
         let wrong = |error: String| Error::usage(error, format!("in pace={text} of job {}", setup.job.name), "");
-        let plain = plain_bytes(text, setup.job.reporting.kb_base).map_err(wrong)?;
-        let config: Config = plain.parse().map_err(|error: pace::Error| wrong(error.to_string()))?;
+        let config = Config::parse(text, setup.job.reporting.kb_base).map_err(|error| wrong(error.to_string()))?;
         let slots = setup.slots.count();
         let limits = Limits { ops: slots, drives: setup.files.max(1), tenants: 1 };
         let pacer = config.build(limits).map_err(|error| wrong(error.to_string()))?;
@@ -188,22 +187,21 @@ impl Engine for Paced {
     }
 }
 
-/// The method with sizes as plain bytes: `auto:6m` is `auto:6291456`.
-fn plain_bytes(text: &str, kb_base: u32) -> Result<String, String> {
-    match text.split_once(':') {
-        Some((method @ ("auto" | "bw"), size)) => {
-            let bytes = measure::units::parse_bytes(size, kb_base).map_err(|error| error.to_string())?;
-            Ok(format!("{method}:{bytes}"))
-        }
-        _ => Ok(text.to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::engine::{Slot, Slots};
     use sys::buffer::Memory;
+
+    #[test]
+    fn help_of_the_option_is_the_grammar_that_is_parsed() {
+        let option = job::options::TABLE
+            .iter()
+            .flat_map(|group| group.options)
+            .find(|option| option.name == "pace")
+            .expect("a row");
+        assert!(option.help.ends_with(pace::SYNTAX), "{}", option.help);
+    }
 
     /// Completes ops in order, one a reaping call, and remembers how many it had at most.
     #[derive(Default)]

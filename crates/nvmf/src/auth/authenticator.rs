@@ -1,4 +1,4 @@
-//! Who must authenticate, and with which keys.
+//! The hosts that must authenticate, and their keys.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -19,7 +19,7 @@ pub struct Credentials {
     pub controller: Option<Secret>,
 }
 
-/// What may be used, the preferred first.
+/// The hashes and groups that may be used, the preferred first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Hash functions.

@@ -21,7 +21,7 @@ pub struct Controller {
     transaction: u16,
 }
 
-/// What comes next.
+/// The message that comes next.
 enum Step {
     /// The host's AUTH_Negotiate.
     Negotiate,
@@ -127,7 +127,7 @@ impl Controller {
             (None, _) => None,
             // It asks for a proof that cannot be given.
             (Some(_), None) => return Err(Failure::Failed),
-            // Who reflects a challenge has no key of its own.
+            // A peer that reflects a challenge has no key of its own.
             (Some(challenge), Some(_)) if challenge == self.challenge(hash) => return Err(Failure::Failed),
             (Some(challenge), Some(secret)) => {
                 let key = secret.key_for(&self.subsystem_nqn);

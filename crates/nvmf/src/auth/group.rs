@@ -6,7 +6,8 @@ use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Limb, NonZero, Odd, Resize};
 use zeroize::Zeroizing;
 
-/// Bytes of a secret exponent: twice the strength of the strongest group (RFC 7919, 5.2: 400 bits for ffdhe8192), for all.
+/// Bytes of a secret exponent: twice the strength of the strongest group (RFC 7919, 5.2: 400 bits for ffdhe8192), for
+/// all.
 pub(super) const EXPONENT_BYTES: usize = 56;
 
 /// A group, under its identifier (figure "DH-HMAC-CHAP Diffie-Hellman Group Identifiers").
@@ -36,7 +37,7 @@ impl Group {
         Group::ALL.into_iter().find(|group| *group as u8 == id)
     }
 
-    /// Its name as SPDK and Linux write it: `null`, `ffdhe2048`.
+    /// The name of the group as SPDK and Linux write it: `null`, `ffdhe2048`.
     pub const fn name(self) -> &'static str {
         match self {
             Group::Null => "null",

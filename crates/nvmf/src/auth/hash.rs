@@ -43,7 +43,7 @@ impl Hash {
         Hash::ALL.into_iter().find(|hash| *hash as u8 == id)
     }
 
-    /// Its name as SPDK and Linux write it: `sha256`.
+    /// The name of the hash function as SPDK and Linux write it: `sha256`.
     pub const fn name(self) -> &'static str {
         match self {
             Hash::Sha256 => "sha256",
@@ -71,7 +71,7 @@ impl Hash {
         with!(self, H => keyed::<Hmac<H>>(key, parts).finalize().into_bytes().to_vec())
     }
 
-    /// Whether `tag` is the HMAC of the parts, in time that does not depend on where they differ.
+    /// True if `tag` is the HMAC of the parts, in time that does not depend on where they differ.
     pub(super) fn verify(self, key: &[u8], parts: &[&[u8]], tag: &[u8]) -> bool {
         with!(self, H => keyed::<Hmac<H>>(key, parts).verify_slice(tag).is_ok())
     }

@@ -31,14 +31,14 @@ enum Step {
     Over,
 }
 
-/// What an exchange has come to.
+/// The outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// The hash function that the controller chose.
     pub hash: Hash,
     /// The group that it chose.
     pub group: Group,
-    /// Whether the controller has proven itself too.
+    /// True if the controller has proven itself too.
     pub mutual: bool,
 }
 
@@ -62,7 +62,8 @@ impl Host {
         offer(self.entropy.transaction, &self.policy.hashes, &self.policy.groups).to_bytes()
     }
 
-    /// What to send after this message was received (nothing to send is empty), and what has been proven, if that is all.
+    /// The message to send after this message was received (nothing to send is empty), and what has been proven, if
+    /// that is all.
     ///
     /// # Errors
     /// Why it failed, and what to send before the connection is closed, if the controller does not know it yet.
@@ -154,7 +155,7 @@ impl Host {
         Ok((reply.to_bytes(), None))
     }
 
-    /// Whether both are the same, in time that does not depend on where they differ: their HMACs are compared.
+    /// True if both are the same, in time that does not depend on where they differ: their HMACs are compared.
     fn is_controller(&self, hash: Hash, expected: &[u8], response: &[u8]) -> bool {
         let key = &self.entropy.challenge;
         let tag = hash.hmac(key, &[expected]);

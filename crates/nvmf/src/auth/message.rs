@@ -62,9 +62,9 @@ impl Failure {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// What the host can do.
+    /// The hashes and groups of the host.
     Negotiate { transaction: u16, concatenation: u8, hashes: Vec<u8>, groups: Vec<u8> },
-    /// What the controller has chosen, and its challenge.
+    /// The choice of the controller, and its challenge.
     Challenge { transaction: u16, hash: u8, group: u8, sequence: u32, challenge: Vec<u8>, public: Vec<u8> },
     /// The host's response, and its own challenge if it wants the controller to prove itself.
     Reply { transaction: u16, sequence: u32, response: Vec<u8>, challenge: Option<Vec<u8>>, public: Vec<u8> },
@@ -193,7 +193,7 @@ impl Message {
     }
 }
 
-/// What a host offers.
+/// The offer of a host.
 pub(super) fn offer(transaction: u16, hashes: &[Hash], groups: &[Group]) -> Message {
     Message::Negotiate {
         transaction,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Both sides are state machines that take messages and make messages: no socket, no clock, and their randomness is
-//! passed in ([`Entropy`]). What is not here: secure channel concatenation, which needs TLS.
+//! passed in ([`Entropy`]). Secure channel concatenation is missing: it needs TLS.
 
 mod authenticator;
 mod controller;

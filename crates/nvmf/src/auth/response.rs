@@ -1,4 +1,4 @@
-//! What is proven, and by whom: the responses R1 and R2 (NVM Express Base Specification 2.0c, 8.13.5.4 and 8.13.5.5).
+//! The proofs of both sides: the responses R1 and R2 (NVM Express Base Specification 2.0c, 8.13.5.4 and 8.13.5.5).
 
 use super::hash::Hash;
 
@@ -36,7 +36,7 @@ impl Transcript<'_> {
         self.with(b"HostHost", self.host_nqn, self.subsystem_nqn, |parts| self.hash.hmac(key, parts))
     }
 
-    /// Whether this is R1.
+    /// True for R1, false for R2.
     pub fn is_host(&self, key: &[u8], response: &[u8]) -> bool {
         self.with(b"HostHost", self.host_nqn, self.subsystem_nqn, |parts| self.hash.verify(key, parts, response))
     }

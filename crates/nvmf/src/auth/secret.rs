@@ -10,14 +10,15 @@ use zeroize::Zeroizing;
 
 use super::hash::Hash;
 
-/// A key: 32, 48 or 64 secret bytes, and the hash function that ties it to one NQN, if any. Wiped from memory when dropped.
+/// A key: 32, 48 or 64 secret bytes, and the hash function that ties it to one NQN, if any. Wiped from memory when
+/// dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     bytes: Zeroizing<Vec<u8>>,
     hash: Option<Hash>,
 }
 
-/// Why a text is no key. It does not repeat the text: that may be a secret.
+/// Why a text is not a key. It does not repeat the text: that may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// Not of the form.

@@ -151,7 +151,7 @@ fn responses_are_those_of_the_formulas() {
     }
 }
 
-/// What an exchange between these two comes to.
+/// The outcome of an exchange between these two.
 fn exchange(host: &mut Host, controller: &mut Controller) -> Result<Proof, Failure> {
     let mut to_controller = host.start();
     loop {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::jsonrpc::{Outcome, RpcError, code};
 use super::stream::{Piece, Splitter};
 
-/// What the target at `path` answers to a call.
+/// The answer of the target at `path` answers to a call.
 ///
 /// # Errors
 /// What connect(2), read(2) or write(2) says; EPROTO if the answer is none. What the target refuses is an `Ok(Err(_))`.

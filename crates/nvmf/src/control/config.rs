@@ -11,9 +11,9 @@ use serde_json::Value;
 pub struct Step {
     /// The part of the configuration it stands in: `bdev`, `nvmf`, ...
     pub subsystem: String,
-    /// What is called.
+    /// The method that is called.
     pub method: String,
-    /// With what.
+    /// The parameters of the call.
     pub params: Option<Value>,
 }
 
@@ -21,16 +21,17 @@ pub struct Step {
 /// of C and C++ are allowed, and `config` may be null.
 ///
 /// # Errors
-/// One line that says where the text is no configuration.
+/// One line that says where the text is not a configuration.
 pub fn parse(text: &str) -> Result<Vec<Step>, String> {
-    let root: Value = serde_json::from_str(&without_comments(text)).map_err(|error| format!("no JSON: {error}"))?;
+    let root: Value =
+        serde_json::from_str(&without_comments(text)).map_err(|error| format!("not valid JSON: {error}"))?;
     let subsystems = match root.get("subsystems") {
         Some(Value::Array(subsystems)) => subsystems,
-        Some(_) => return Err("\"subsystems\" is no array".into()),
+        Some(_) => return Err("\"subsystems\" is not an array".into()),
         None => return Err("it has no \"subsystems\": is it a configuration of SPDK?".into()),
     };
     if let Some(unknown) = root.as_object().into_iter().flat_map(|root| root.keys()).find(|key| *key != "subsystems") {
-        return Err(format!("\"{unknown}\" is no part of a configuration; there is \"subsystems\""));
+        return Err(format!("\"{unknown}\" is not a part of a configuration (expected \"subsystems\")"));
     }
     let mut steps = Vec::new();
     for (number, entry) in subsystems.iter().enumerate() {
@@ -39,7 +40,7 @@ pub fn parse(text: &str) -> Result<Vec<Step>, String> {
         let calls = match entry.get("config") {
             Some(Value::Array(calls)) => calls.as_slice(),
             None | Some(Value::Null) => &[],
-            Some(_) => return Err(format!("{at} ({name}): \"config\" is no array")),
+            Some(_) => return Err(format!("{at} ({name}): \"config\" is not an array")),
         };
         // SPDK may save calls that belong together as an array of them.
         let flat = calls.iter().enumerate().flat_map(|(number, call)| {
@@ -52,7 +53,7 @@ pub fn parse(text: &str) -> Result<Vec<Step>, String> {
             let params = match call.get("params") {
                 None | Some(Value::Null) => None,
                 Some(params @ (Value::Object(_) | Value::Array(_))) => Some(params.clone()),
-                Some(_) => return Err(format!("{at}, {method}: \"params\" is no object")),
+                Some(_) => return Err(format!("{at}, {method}: \"params\" is not an object")),
             };
             steps.push(Step { subsystem: name.into(), method: method.into(), params });
         }
@@ -128,12 +129,18 @@ mod tests {
     #[test]
     fn what_is_no_configuration_is_told_where() {
         for (text, message) in [
-            ("{", "no JSON: EOF while parsing an object at line 1 column 1"),
+            ("{", "not valid JSON: EOF while parsing an object at line 1 column 1"),
             ("[]", "it has no \"subsystems\": is it a configuration of SPDK?"),
-            (r#"{"subsystems":{}}"#, "\"subsystems\" is no array"),
-            (r#"{"subsystems":[],"devices":[]}"#, "\"devices\" is no part of a configuration; there is \"subsystems\""),
+            (r#"{"subsystems":{}}"#, "\"subsystems\" is not an array"),
+            (
+                r#"{"subsystems":[],"devices":[]}"#,
+                "\"devices\" is not a part of a configuration (expected \"subsystems\")",
+            ),
             (r#"{"subsystems":[{"config":[]}]}"#, "subsystems[0] has no \"subsystem\""),
-            (r#"{"subsystems":[{"subsystem":"bdev","config":{}}]}"#, "subsystems[0] (bdev): \"config\" is no array"),
+            (
+                r#"{"subsystems":[{"subsystem":"bdev","config":{}}]}"#,
+                "subsystems[0] (bdev): \"config\" is not an array",
+            ),
             (
                 r#"{"subsystems":[{"subsystem":"bdev","config":[{"params":{}}]}]}"#,
                 "subsystems[0].config[0] (bdev) has no \"method\"",

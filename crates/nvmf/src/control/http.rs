@@ -112,7 +112,7 @@ fn answer(mut client: TcpStream, page: &Page) -> io::Result<()> {
     if method != "HEAD" {
         client.write_all(body.as_bytes())?;
     }
-    // What is closed with bytes unread is reset, and the answer with it.
+    // The kernel resets a connection that is closed with bytes unread, and the answer is lost.
     client.shutdown(Shutdown::Write)?;
     let mut rest = 0;
     while rest < HEAD_MAX {

@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 /// Codes of the specification, and SPDK's one for a call at the wrong time.
 pub mod code {
-    /// The text is no JSON.
+    /// The text is not JSON.
     pub const PARSE_ERROR: i64 = -32700;
-    /// The JSON is no request.
+    /// The JSON is not a request.
     pub const INVALID_REQUEST: i64 = -32600;
     /// There is no such method.
     pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -45,7 +45,7 @@ impl RpcError {
     }
 }
 
-/// What a method answers.
+/// The answer of a method.
 pub type Outcome = Result<Value, RpcError>;
 
 /// The answer to a text that was sent, if one is due: notifications get none.
@@ -63,7 +63,7 @@ pub fn answer(text: &[u8], call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome
     }
 }
 
-/// The answer to a text that is no JSON: nobody knows its id.
+/// The answer to a text that is not JSON: nobody knows its id.
 pub fn parse_error(why: &str) -> Value {
     response(Value::Null, Err(RpcError::new(code::PARSE_ERROR, format!("Parse error: {why}"))))
 }
@@ -86,7 +86,7 @@ fn one(request: &Value, call: &mut dyn FnMut(&str, Option<&Value>) -> Outcome) -
         return refuse(to, "no method");
     };
     if let Some(unknown) = request.keys().find(|key| !["jsonrpc", "method", "params", "id"].contains(&key.as_str())) {
-        return refuse(to, &format!("\"{unknown}\" is no member of a request"));
+        return refuse(to, &format!("\"{unknown}\" is not a member of a request"));
     }
     let outcome = match request.get("params") {
         None | Some(Value::Null) => call(method, None),

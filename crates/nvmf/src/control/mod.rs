@@ -15,7 +15,6 @@ pub mod jsonrpc;
 mod methods;
 mod metrics;
 mod pacer;
-pub mod pacing;
 pub mod params;
 mod reference;
 mod server;

@@ -34,7 +34,7 @@ pub const PARAMS: &[Param] = &[
         "io_pacer_tuner_type",
         Kind::Number(1),
         "0",
-        "what the period follows: 0 delivered bytes, 1 bytes in flight",
+        "the period follows: 0 delivered bytes, 1 bytes in flight",
     ),
     Param::optional("io_pacer_tuner_threshold", U32, "0", "type 1: bytes in flight up to which the period is as given"),
     Param::optional("io_pacer_tuner_factor", U32, "1000", "type 1: nanoseconds of period per MiB beyond the threshold"),

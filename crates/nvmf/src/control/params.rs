@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::jsonrpc::RpcError;
 
-/// What a parameter takes.
+/// The values that a parameter takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `true` or `false`.
@@ -34,12 +34,12 @@ pub const U32: Kind = Kind::Number(u32::MAX as u64);
 /// Up to 18446744073709551615.
 pub const U64: Kind = Kind::Number(u64::MAX);
 
-/// Whether a parameter must be given.
+/// How much a call needs a parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
-    /// It must.
+    /// The call fails without the parameter.
     Required,
-    /// It need not; this is what holds without it, in words.
+    /// The parameter may be left out; this default holds then, in words.
     Default(&'static str),
     /// Accepted for SPDK's sake where it is known to change nothing here; why is in `about`.
     Ignored,
@@ -50,13 +50,13 @@ pub enum Need {
 /// One parameter of a method, under SPDK's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// Its name.
+    /// The name of the parameter.
     pub name: &'static str,
-    /// What it takes.
+    /// The values that the parameter takes.
     pub kind: Kind,
-    /// Whether it must be given.
+    /// How much a call needs the parameter.
     pub need: Need,
-    /// What it is, in a line, with its unit.
+    /// The meaning of the parameter, in a line, with the unit.
     pub about: &'static str,
 }
 
@@ -111,7 +111,7 @@ impl Params {
         self.given.get(name)
     }
 
-    /// Whether it was given.
+    /// True if the parameter was given.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -184,7 +184,7 @@ fn check(table: &[Param], given: &Map<String, Value>, inside: &str) -> Result<()
     }
 }
 
-/// Whether the value is the one that this JSON text stands for.
+/// True if the value is the one that this JSON text stands for.
 fn is_json(value: &Value, text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|only| only == *value)
 }
@@ -215,7 +215,7 @@ fn fits(kind: Kind, value: &Value) -> bool {
     }
 }
 
-/// What a parameter takes, in words.
+/// The values that a parameter takes, in words.
 pub fn describe(kind: Kind) -> String {
     match kind {
         Kind::Bool => "true or false".into(),
@@ -238,11 +238,12 @@ pub fn describe(kind: Kind) -> String {
 /// sets a member. Without a table (an unknown method) what reads as JSON is JSON.
 ///
 /// # Errors
-/// A word without `=`; a member of what is no object.
+/// A word without `=`; a member of something that is not an object.
 pub fn from_words<'a>(table: Option<&[Param]>, words: impl Iterator<Item = &'a str>) -> Result<Option<Value>, String> {
     let mut object = Map::new();
     for word in words {
-        let (path, text) = word.split_once('=').ok_or_else(|| format!("{word:?} is no parameter: give NAME=VALUE"))?;
+        let (path, text) =
+            word.split_once('=').ok_or_else(|| format!("{word:?} is not a parameter (expected NAME=VALUE)"))?;
         let mut kind = table.and_then(|table| find(table, path));
         if table.is_none() {
             kind = Some(Kind::Any);
@@ -356,7 +357,7 @@ mod tests {
         assert_eq!(of(Some(TABLE), "address={\"traddr\":\"x\"}"), Ok(Some(json!({"address": {"traddr": "x"}}))));
         assert_eq!(of(None, "a=1 b=x c=true"), Ok(Some(json!({"a": 1, "b": "x", "c": true}))));
         assert_eq!(of(None, ""), Ok(None));
-        assert_eq!(of(None, "Null0"), Err("\"Null0\" is no parameter: give NAME=VALUE".into()));
+        assert_eq!(of(None, "Null0"), Err("\"Null0\" is not a parameter (expected NAME=VALUE)".into()));
         assert!(of(None, "a=1 a.b=2").is_err());
     }
 }

@@ -87,7 +87,7 @@ impl Drop for Server {
         self.shared.stopping.store(true, Ordering::Release);
         let _ = UnixStream::connect(&self.path); // wakes accept(2)
         if identity(&self.path).is_ok_and(|now| now == self.identity) {
-            let _ = fs::remove_file(&self.path); // it is ours, and may be gone already
+            let _ = fs::remove_file(&self.path); // this server made the socket; it may be gone already
         }
         for Client { stream, .. } in self.shared.open().iter() {
             let _ = stream.shutdown(std::net::Shutdown::Read); // answers under way still go out
@@ -109,7 +109,7 @@ fn make_room(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(metadata) if !metadata.file_type().is_socket() => in_use("it exists and is no socket"),
+        Ok(metadata) if !metadata.file_type().is_socket() => in_use("it exists and is not a socket"),
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
             Ok(_) => in_use("another target is listening there"),
@@ -147,8 +147,8 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a client in, in place of the one that has been silent for longest if there is no other room. False if every
-    /// client has a call under way.
+    /// Takes a client in, in place of the one that has been silent for longest if there is no other room. False if
+    /// every client has a call under way.
     fn admit(&self, client: Client) -> bool {
         let mut open = self.open();
         if open.len() >= self.clients_max {
@@ -172,7 +172,8 @@ impl Shared {
         }
     }
 
-    /// Answers one client until it has no more to say, is silent for too long, or says what cannot be cut into requests.
+    /// Answers one client until it has no more to say, is silent for too long, or says what cannot be cut into
+    /// requests.
     fn serve(&self, mut client: UnixStream, number: usize) -> io::Result<()> {
         client.set_write_timeout(Some(SEND_STALL))?;
         client.set_read_timeout(Some(self.idle_max))?;

@@ -1,4 +1,4 @@
-//! What the control plane knows: the target, and the calls that made it what it is.
+//! The state of the control plane: the target, and the calls that made it what it is.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::auth::{Keys, Policy, Secret};
 use crate::device::Fault;
 use crate::target::{self, Options, Target};
 
-/// What the program decides, and no call changes.
+/// The settings of the program, which no call changes.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Options of the target; what `nvmf_create_transport` says goes before them.
@@ -46,7 +46,7 @@ struct Shared {
     initialized: Condvar,
 }
 
-/// What methods work on.
+/// The state that methods work on.
 pub struct State {
     pub(super) settings: Settings,
     pub(super) target: Target,
@@ -61,7 +61,7 @@ pub struct State {
     pub(super) keyring: BTreeMap<String, Secret>,
     /// The keys that hosts authenticate with: what the target asks.
     pub(super) keys: Arc<Keys>,
-    /// Things that a user should know and that are no errors; taken by whoever prints them.
+    /// Things that a user should know and that are not errors; taken by whoever prints them.
     pub(super) warnings: Vec<String>,
     /// Methods that were called and have no effect here.
     pub(super) without_effect: Vec<&'static str>,
@@ -98,7 +98,7 @@ impl Control {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a call answers.
+    /// The answer to a call.
     ///
     /// # Errors
     /// An unknown method, parameters that do not fit its table, what the method says.
@@ -135,7 +135,7 @@ impl Control {
         self.lock().target.clone()
     }
 
-    /// What a user should be told since the last time, a line each.
+    /// The warnings since the last time, a line each.
     pub fn warnings(&self) -> Vec<String> {
         let mut state = self.lock();
         let mut warnings = std::mem::take(&mut state.warnings);
@@ -200,7 +200,7 @@ impl State {
         }
     }
 
-    /// Whether a call of this method is in force.
+    /// True if a call of this method is in force.
     pub(super) fn has_made(&self, method: &str) -> bool {
         self.made.iter().any(|step| step.method == method)
     }

@@ -6,7 +6,7 @@
 /// Bytes of one value that are accepted at most: configuration of thousands of namespaces fits.
 pub const MAX_VALUE_BYTES: usize = 32 << 20;
 
-/// What stands next in the stream.
+/// The next piece of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// The text of an object or array, from bracket to bracket.
@@ -80,7 +80,7 @@ impl Splitter {
         (self.buffer.len() > MAX_VALUE_BYTES).then(|| self.lose("the request is too long"))
     }
 
-    /// Whether a value has begun that has not ended.
+    /// True while a value has begun and not ended.
     pub fn in_the_middle(&self) -> bool {
         self.depth > 0
     }

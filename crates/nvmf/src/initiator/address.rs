@@ -1,4 +1,5 @@
-//! Where a namespace is, as SPDK's tools write it: `trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid=4420 subnqn=... ns=1`.
+//! Where a namespace is, as SPDK's tools write it: `trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid=4420 subnqn=...
+//! ns=1`.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -12,7 +13,7 @@ pub struct Address {
     pub traddr: String,
     /// TCP port.
     pub port: u16,
-    /// Whether only addresses of one family will do: true for IPv6, false for IPv4.
+    /// The only family of addresses that will do: true for IPv6, false for IPv4.
     pub ipv6: Option<bool>,
     /// The subsystem; None for the only one that discovery finds.
     pub subnqn: Option<Nqn>,
@@ -20,7 +21,7 @@ pub struct Address {
     pub nsid: u32,
 }
 
-/// Why a text is no [`Address`].
+/// Why a text is not a [`Namespace`] [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why} in {text:?} (like trtype=tcp traddr=127.0.0.1 trsvcid=4420 subnqn=nqn.2016-06.io.spdk:cnode1 ns=1)")]
 pub struct AddressError {
@@ -32,7 +33,7 @@ impl Address {
     /// The port that IANA has assigned, also to discovery services that are not well-known.
     pub const PORT: u16 = 4420;
 
-    /// Whether a text is meant to be an address: it begins with `trtype=`, `traddr=` or the like.
+    /// True if a text is meant to be an address: it begins with `trtype=`, `traddr=` or the like.
     pub fn is_one(text: &str) -> bool {
         let key = text.trim_start().split(['=', ':']).next().unwrap_or_default().to_ascii_lowercase();
         ["trtype", "adrfam", "traddr", "trsvcid", "subnqn", "ns"].contains(&key.as_str())
@@ -95,7 +96,7 @@ impl Address {
         Ok(found)
     }
 
-    /// Whether both mean the same subsystem, so that one controller serves both.
+    /// True if both mean the same subsystem, so that one controller serves both.
     pub fn is_same_subsystem(&self, other: &Address) -> bool {
         let place = |address: &Address| (address.traddr.clone(), address.port, address.ipv6, address.subnqn.clone());
         place(self) == place(other)

@@ -1,4 +1,4 @@
-//! One TCP connection: handshake, Connect, and commands one at a time, waiting for each. What is slow is done here, by
+//! One TCP connection: handshake, Connect, and commands one at a time, waiting for each. Slow work is done here, by
 //! threads that may wait.
 
 use std::io::{self, Read, Write};
@@ -44,7 +44,7 @@ impl Buffers for Single<'_> {
     }
 }
 
-/// What a command moves to or from the caller's memory.
+/// The data that a command moves to or from the caller's memory.
 pub(super) enum Move<'a> {
     None,
     Send(&'a mut [u8]),
@@ -89,7 +89,7 @@ impl Connection {
             if authentication {
                 self.authenticate(subsystem, options)?;
             } else if options.controller_secret.is_some() && !subsystem.is_discovery() {
-                // Who stands in for the controller would not offer it either. Discovery services have no keys.
+                // A peer that stands in for the controller would not offer it either. Discovery services have no keys.
                 let what = format!("cannot authenticate {subsystem} at {}", self.place);
                 let why = "it shall prove that it has its key, and does not offer to";
                 return Err(Error::new(what, why, "has the target a key for this host's NQN?", 13)); // EACCES
@@ -149,7 +149,7 @@ impl Connection {
     /// Carries out a command and waits for its end.
     ///
     /// # Errors
-    /// The connection broke. That the command failed is no error here.
+    /// The connection broke. A command that failed is not an error here.
     pub fn wait_for(&mut self, command: Command, moved: Move) -> Result<Done, Error> {
         let name = command.name(true);
         self.carry_out(command, moved)

@@ -1,8 +1,8 @@
 //! A controller: its admin queue on a thread of its own, and I/O queues that are handed out.
 //!
 //! The thread keeps the controller alive, hears of events, and when the connection is lost makes a new association. An
-//! association has a number; I/O queues belong to one. Whoever sees that a queue is broken, or that the number has
-//! changed, drops all queues of the old association and asks for those of the new with [`Controller::renewed`].
+//! association has a number; I/O queues belong to one. A thread that sees that a queue is broken, or that the number
+//! has changed, drops all queues of the old association and asks for those of the new with [`Controller::renewed`].
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -47,7 +47,7 @@ pub struct IoQueue {
 /// A namespace as Identify gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// Its number.
+    /// The number of the association.
     pub nsid: u32,
     /// Bytes of a block.
     pub block_bytes: u32,
@@ -55,7 +55,7 @@ pub struct Namespace {
     pub blocks: u64,
 }
 
-/// What [`Controller::renewed`] gives.
+/// The connection that [`Controller::renewed`] gives.
 #[derive(Debug)]
 pub enum Renewal {
     /// The queues of a new association, and its number.
@@ -84,7 +84,7 @@ struct Shared {
 }
 
 enum Order {
-    /// That association has lost a queue.
+    /// The association with this number has lost a queue.
     Lost(u64),
     /// Carry this out, with data of so many bytes to the host.
     Carry(Box<Command>, usize, Sender<Result<Vec<u8>, Error>>),
@@ -132,7 +132,7 @@ impl Controller {
         &self.subsystem
     }
 
-    /// What the controller says of itself.
+    /// The data of Identify Controller.
     pub fn identify(&self) -> IdentifyController {
         *self.shared.identify.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -366,7 +366,7 @@ fn associate(
     Ok((admin, identify, queues))
 }
 
-/// What runs on the controller's thread.
+/// The body of the controller's thread.
 struct Worker {
     shared: Arc<Shared>,
     orders: Receiver<Order>,
@@ -390,7 +390,8 @@ impl Worker {
                 End::Stop => return goodbye(connection),
                 End::Lost => {}
             }
-            // Whoever drives the I/O queues sees this, and drops them: the controller notices and ends the association.
+            // The thread that drives the I/O queues sees this, and drops them: the controller notices and ends the
+            // association.
             self.shared.generation.fetch_add(1, Ordering::AcqRel);
             drop(connection);
             match self.seek() {
@@ -418,7 +419,7 @@ impl Worker {
                         let outcome = connection.wait_for(*command, moved);
                         let broke = outcome.is_err();
                         let what = || format!("{} failed", command.name(true));
-                        // Who asked may have gone.
+                        // The thread that asked may have gone.
                         let _ = reply.send(outcome.and_then(|done| match done.status {
                             status if status.is_ok() => Ok(data),
                             status => Err(Error::status(what(), status)),

@@ -11,11 +11,11 @@ use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn};
 /// A subsystem that a discovery service knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subsystem {
-    /// Its name.
+    /// The NQN of the subsystem.
     pub nqn: Nqn,
     /// Where it is.
     pub address: Address,
-    /// Whether it is another discovery service.
+    /// True for another discovery service.
     pub is_referral: bool,
 }
 
@@ -65,7 +65,7 @@ fn read(connection: &mut Connection, offset: u64, bytes: &mut [u8]) -> Result<()
     connection.succeed(page.command(0), Move::Receive(bytes)).map(drop)
 }
 
-/// What an entry tells; None if it cannot be used here.
+/// The subsystem of an entry; None if it cannot be used here.
 fn subsystem(entry: &DiscoveryEntry) -> Option<Subsystem> {
     if entry.trtype != DiscoveryEntry::TCP || entry.subtype == DiscoveryEntry::CURRENT_DISCOVERY {
         return None;

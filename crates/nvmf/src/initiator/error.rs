@@ -9,9 +9,9 @@ use crate::spec::Status;
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}{}", if .hint.is_empty() { String::new() } else { format!(" ({hint})") })]
 pub struct Error {
-    /// What was attempted, on what.
+    /// The attempt, and its object.
     pub what: String,
-    /// What came of it.
+    /// The cause of the failure.
     pub why: String,
     /// The likely cause and what to do; may be empty.
     pub hint: String,

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::auth::Secret;
 use crate::spec::Nqn;
 
-/// What a [`Controller`](super::Controller) is connected with.
+/// The settings that a [`Controller`](super::Controller) is connected with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The host's name.
@@ -36,8 +36,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// This host; one queue of 128 commands; no digests; keep-alive of 15 s; 10 s for an answer; 30 s for a controller to
-    /// come back.
+    /// This host; one queue of 128 commands; no digests; keep-alive of 15 s; 10 s for an answer; 30 s for a controller
+    /// to come back.
     fn default() -> Options {
         let (hostnqn, hostid) = this_host();
         Options {
@@ -94,8 +94,8 @@ pub(super) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 }
 
 impl Options {
-    /// Takes a host's name, with the identifier that goes with it: the UUID of a name that is made from one, otherwise one
-    /// that follows from the name.
+    /// Takes a host's name, with the identifier that goes with it: the UUID of a name that is made from one, otherwise
+    /// one that follows from the name.
     pub fn set_host(&mut self, hostnqn: Nqn) {
         let uuid = hostnqn.as_str().rsplit_once(":uuid:").and_then(|(_, uuid)| parse_uuid(uuid));
         self.hostid = uuid.unwrap_or_else(|| derived(hostnqn.as_str()));
@@ -105,7 +105,7 @@ impl Options {
     /// Takes a host's identifier.
     ///
     /// # Errors
-    /// The text is no UUID.
+    /// The text is not a UUID.
     pub fn set_host_id(&mut self, uuid: &str) -> Result<(), String> {
         self.hostid = parse_uuid(uuid).ok_or_else(|| format!("{uuid:?} is not a UUID"))?;
         Ok(())

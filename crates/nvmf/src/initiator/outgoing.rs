@@ -1,4 +1,4 @@
-//! What is to be sent: headers, which are kept here, and data, which stay where they are.
+//! The bytes to be sent: headers, which are kept here, and data, which stay where they are.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};

@@ -22,7 +22,7 @@ pub trait Buffers {
     fn bytes_mut(&mut self, tag: u32) -> &mut [u8];
 }
 
-/// What data a command moves: that part of its op's memory.
+/// The data that a command moves: that part of its op's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// None.
@@ -150,7 +150,7 @@ pub struct Queue {
     start: usize,
     end: usize,
     arriving: Option<Arriving>,
-    /// Whether the last data were large: the next are expected to be.
+    /// True if the last data were large: the next are expected to be.
     expect_large: bool,
 }
 
@@ -180,7 +180,7 @@ impl Queue {
         self.capsule_bytes = bytes;
     }
 
-    /// What the handshake agreed on.
+    /// The result of the handshake.
     pub fn agreement(&self) -> Agreement {
         self.agreement
     }
@@ -202,7 +202,7 @@ impl Queue {
         self.commands.iter().flatten().map(|command| (command.tag, command.command, command.transfer))
     }
 
-    /// Whether something is still to be sent.
+    /// True while something is still to be sent.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         !self.out.is_empty()
@@ -215,7 +215,7 @@ impl Queue {
         let (way, at, len) = match transfer {
             Transfer::None | Transfer::Out { len: 0, .. } | Transfer::In { len: 0, .. } => (Way::None, 0, 0),
             Transfer::In { at, len } => (Way::In, at, len),
-            // Fabrics commands may have 8192 bytes in their capsule on any queue; theirs are a fraction of that.
+            // Fabrics commands may have 8192 bytes in their capsule on any queue; their data are a fraction of that.
             Transfer::Out { at, len } if len <= self.capsule_bytes || command.is_fabrics() => (Way::InCapsule, at, len),
             Transfer::Out { at, len } => (Way::Out, at, len),
         };
@@ -253,8 +253,8 @@ impl Queue {
         Ok(self.out.send(sink, buffers)?)
     }
 
-    /// Makes one read and takes in what came: ended commands are appended to `done`. False if the source has nothing (it
-    /// would block), or had less than there was room for.
+    /// Makes one read and takes in what came: ended commands are appended to `done`. False if the source has nothing
+    /// (it would block), or had less than there was room for.
     ///
     /// # Errors
     /// The connection is of no use any more. Commands that ended before that are in `done`.
@@ -267,7 +267,7 @@ impl Queue {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.start > 0 {
-            // What is left is the beginning of a header or digest: data have gone to their place.
+            // The rest is the beginning of a header or digest: data have gone to their place.
             self.input.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }

@@ -1,21 +1,23 @@
-//! Who of those that wait goes next: deficit round robin over drives, then tenants, then queues, charged by bytes.
+//! The order of those that wait: deficit round robin over drives, then tenants, then queues, charged by bytes.
 //!
-//! Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin" (1996), nested three deep. Each op costs its bytes plus
-//! 4 KiB, so that a flood of tiny ops is not free. Two lanes, small and large ops, each with a ring of drives; a drive that may
-//! not send at present leaves the ring and comes back when something of its own completes or shares change. A queue that
-//! is paused leaves its rings when its turn comes, and its parents leave theirs when nothing else is in them.
+//! Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin" (1996), nested three deep. Each op costs
+//! its bytes plus 4 KiB, so that a flood of tiny ops is not free. Two size classes, small and large ops, each with a ring of
+//! drives; a drive that may not send at present leaves the ring and comes back when something of its own completes or
+//! shares change. A queue that is paused leaves its rings when its turn comes, and its parents leave their rings when
+//! nothing else is in them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::slab::{List, NONE, Slab};
 
-/// What an op costs beyond its bytes.
+/// The cost of an op beyond its bytes.
 pub(crate) const OP_COST_BYTES: u64 = 4096;
 const QUANTUM_BYTES: i64 = 128 << 10;
 
+/// Small ops go first while they fill a part of the window; large ops get the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
+pub(crate) enum SizeClass {
     Small = 0,
     Large = 1,
 }
@@ -80,15 +82,15 @@ impl Hasher for MixHasher {
 }
 
 pub(crate) struct FairQueues {
-    /// First the drives of the small lane, then those of the large lane, then tenants and queues as they are needed.
+    /// First the drives of the small class, then those of the large class, then tenants and queues as they are needed.
     nodes: Box<[Node]>,
     free: u32,
     index: HashMap<u64, u32, BuildHasherDefault<MixHasher>>,
     drives: u32,
-    /// Per lane: whose turn it is.
+    /// Per class: whose turn it is.
     ready: [u32; 2],
     debt: [u32; 2],
-    /// Queues that are paused, each with the ring of its nodes that have left theirs.
+    /// Queues that are paused, each with the ring of its nodes that have left their rings.
     paused: HashMap<u32, u32, BuildHasherDefault<MixHasher>>,
     quantum: i64,
 }
@@ -115,17 +117,17 @@ impl FairQueues {
         }
     }
 
-    fn drive_node(&self, drive: u32, lane: Lane) -> u32 {
-        lane as u32 * self.drives + drive
+    fn drive_node(&self, drive: u32, class: SizeClass) -> u32 {
+        class as u32 * self.drives + drive
     }
 
-    /// Whether a drive of this lane may send.
-    pub fn has_ready(&self, lane: Lane) -> bool {
-        self.ready[lane as usize] != NONE
+    /// True if a drive of this size class may send.
+    pub fn has_ready(&self, class: SizeClass) -> bool {
+        self.ready[class as usize] != NONE
     }
 
-    pub fn has_debtor(&self, lane: Lane) -> bool {
-        self.debt[lane as usize] != NONE
+    pub fn has_debtor(&self, class: SizeClass) -> bool {
+        self.debt[class as usize] != NONE
     }
 
     #[inline]
@@ -133,10 +135,10 @@ impl FairQueues {
         self.ready != [NONE; 2] || self.debt != [NONE; 2]
     }
 
-    /// Whether ops of that drive wait that are not paused.
+    /// True if ops of that drive wait that are not paused.
     #[inline]
-    pub fn drive_waits(&self, drive: u32, lane: Lane) -> bool {
-        self.nodes[self.drive_node(drive, lane) as usize].turn != NONE
+    pub fn drive_waits(&self, drive: u32, class: SizeClass) -> bool {
+        self.nodes[self.drive_node(drive, class) as usize].turn != NONE
     }
 
     /// The child of `parent` for `key`, made if it is not there; in no ring yet.
@@ -256,8 +258,8 @@ impl FairQueues {
 
     /// Where a drive's node is linked, as a ring's turn.
     fn ring_of(&mut self, drive_node: u32, place: In) -> &mut u32 {
-        let lane = usize::from(drive_node >= self.drives);
-        if place == In::Debt { &mut self.debt[lane] } else { &mut self.ready[lane] }
+        let class = usize::from(drive_node >= self.drives);
+        if place == In::Debt { &mut self.debt[class] } else { &mut self.ready[class] }
     }
 
     fn move_drive(&mut self, drive_node: u32, to: In) {
@@ -276,9 +278,9 @@ impl FairQueues {
     }
 
     /// Appends a held op.
-    pub fn push(&mut self, slab: &mut Slab, index: u32, lane: Lane) {
+    pub fn push(&mut self, slab: &mut Slab, index: u32, class: SizeClass) {
         let op = slab[index].op;
-        let drive = self.drive_node(op.drive, lane);
+        let drive = self.drive_node(op.drive, class);
         let tenant = self.child(drive, op.tenant);
         let leaf = self.child(tenant, op.queue);
         slab[index].leaf = leaf;
@@ -326,11 +328,11 @@ impl FairQueues {
         }
     }
 
-    /// The op whose turn it is among those of a lane that may send, or that may borrow, and its drive; none if all of them
-    /// turn out to be paused. Asking again gives the same answer until it is charged.
-    pub fn next(&mut self, slab: &Slab, lane: Lane, borrows: bool) -> Option<(u32, u32)> {
+    /// The op whose turn it is among those of a class that may send, or that may borrow, and its drive; none if all of
+    /// them turn out to be paused. Asking again gives the same answer until it is charged.
+    pub fn next(&mut self, slab: &Slab, class: SizeClass, borrows: bool) -> Option<(u32, u32)> {
         loop {
-            let drive = if borrows { self.debt[lane as usize] } else { self.ready[lane as usize] };
+            let drive = if borrows { self.debt[class as usize] } else { self.ready[class as usize] };
             if drive == NONE {
                 return None;
             }
@@ -345,7 +347,7 @@ impl FairQueues {
                 return Some((index, drive % self.drives));
             }
             let next = self.nodes[drive as usize].next;
-            *(if borrows { &mut self.debt[lane as usize] } else { &mut self.ready[lane as usize] }) = next;
+            *(if borrows { &mut self.debt[class as usize] } else { &mut self.ready[class as usize] }) = next;
         }
     }
 
@@ -367,7 +369,7 @@ impl FairQueues {
         if turn == NONE { self.nodes[node as usize].ops.head } else { self.nodes[turn as usize].ops.head }
     }
 
-    /// Whether `node` can pay for `index`; if not, it gets its quantum for the next round.
+    /// True if `node` can pay for `index`; if not, it gets its quantum for the next round.
     fn has_turn(&mut self, node: u32, slab: &Slab, index: u32) -> bool {
         let cost = i64::from(slab[index].op.bytes) + OP_COST_BYTES as i64;
         let deficit = &mut self.nodes[node as usize].deficit;
@@ -379,20 +381,20 @@ impl FairQueues {
     }
 
     /// The drive may not send until something changes.
-    pub fn block(&mut self, drive: u32, lane: Lane) {
-        self.move_drive(self.drive_node(drive, lane), In::Nothing);
+    pub fn block(&mut self, drive: u32, class: SizeClass) {
+        self.move_drive(self.drive_node(drive, class), In::Nothing);
     }
 
     /// The drive may send only if nobody within its share does.
-    pub fn defer(&mut self, drive: u32, lane: Lane) {
-        self.move_drive(self.drive_node(drive, lane), In::Debt);
+    pub fn defer(&mut self, drive: u32, class: SizeClass) {
+        self.move_drive(self.drive_node(drive, class), In::Debt);
     }
 
     /// Something of this drive's completed: look at it again.
     #[inline]
     pub fn unblock(&mut self, drive: u32) {
-        for lane in [Lane::Small, Lane::Large] {
-            let node = self.drive_node(drive, lane);
+        for class in [SizeClass::Small, SizeClass::Large] {
+            let node = self.drive_node(drive, class);
             if self.nodes[node as usize].turn != NONE && self.nodes[node as usize].place != In::Ring {
                 self.move_drive(node, In::Ring);
             }

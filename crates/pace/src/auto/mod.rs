@@ -15,7 +15,7 @@ use crate::methods::Core;
 use crate::slab::State;
 use crate::stats::WindowSample;
 use crate::{Admission, Admit, Limits, Op, OpId, Purge, Released, Stats};
-use fair::{FairQueues, Lane};
+use fair::{FairQueues, SizeClass};
 use share::Shares;
 pub use tuning::Tuning;
 use window::{Seen, Window};
@@ -31,12 +31,12 @@ pub struct AutoPacer {
     small_bytes: u64,
     /// Bytes in flight that are out of the window: only the budget bounds them.
     aside_bytes: u64,
-    /// Bytes sent from each lane, to alternate once the small lane has used its priority.
-    lane_sent: [u64; 2],
+    /// Bytes sent from each class, to alternate once the small class has used its priority.
+    class_sent: [u64; 2],
     part: Part,
 }
 
-/// What has been counted since the current part of a measurement began.
+/// The counts since the current part of a measurement began.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     /// Later than now while the previous window's ops still drain.
@@ -61,17 +61,17 @@ impl AutoPacer {
             queues: FairQueues::new(limits.drives, limits.ops),
             small_bytes: 0,
             aside_bytes: 0,
-            lane_sent: [0; 2],
+            class_sent: [0; 2],
             part: Part::default(),
             tuning,
         }
     }
 
-    fn lane_of(&self, op: &Op) -> Lane {
-        if op.bytes <= self.tuning.small_op_bytes { Lane::Small } else { Lane::Large }
+    fn class_of(&self, op: &Op) -> SizeClass {
+        if op.bytes <= self.tuning.small_op_bytes { SizeClass::Small } else { SizeClass::Large }
     }
 
-    /// Whether window and budget have room. An op larger than the window goes alone: the budget was checked on arrival.
+    /// True if window and budget have room. An op larger than the window goes alone: the budget was checked on arrival.
     #[inline]
     fn fits(&self, bytes: u32) -> bool {
         let moving = self.core.stats.total.in_flight_bytes - self.aside_bytes;
@@ -80,7 +80,7 @@ impl AutoPacer {
 
     #[inline]
     fn note_admitted(&mut self, now_ns: u64, op: &Op) {
-        self.shares.admit(now_ns, op, self.lane_of(op));
+        self.shares.admit(now_ns, op, self.class_of(op));
         if op.bytes <= self.tuning.small_op_bytes {
             self.small_bytes += u64::from(op.bytes);
         }
@@ -93,35 +93,38 @@ impl AutoPacer {
         if op.bytes <= self.tuning.small_op_bytes {
             self.small_bytes -= u64::from(op.bytes);
         }
-        self.shares.leave(now_ns, op, self.lane_of(op));
+        self.shares.leave(now_ns, op, self.class_of(op));
         self.queues.unblock(op.drive);
     }
 
     /// The bound on small ops with priority: a part of the window, but always a few ops.
-    fn small_lane_bytes(&self) -> u64 {
-        (self.window.bytes() as f64 * self.tuning.small_lane_fraction) as u64
+    fn small_class_bytes(&self) -> u64 {
+        (self.window.bytes() as f64 * self.tuning.small_class_fraction) as u64
     }
 
-    /// Which lane sends next, and whether it lends: small ops first until they fill their part of the window, then
+    /// Which class sends next, and whether it lends: small ops first until they fill their part of the window, then
     /// byte for byte; drives that are over their share only when no other waits.
-    fn next_lane(&self) -> Option<(Lane, bool)> {
+    fn next_class(&self) -> Option<(SizeClass, bool)> {
         let choose = |small: bool, large: bool| match (small, large) {
             (false, false) => None,
-            (true, false) => Some(Lane::Small),
-            (false, true) => Some(Lane::Large),
+            (true, false) => Some(SizeClass::Small),
+            (false, true) => Some(SizeClass::Large),
             (true, true) => {
-                let priority = self.small_bytes < self.small_lane_bytes();
-                let behind = self.lane_sent[Lane::Small as usize] <= self.lane_sent[Lane::Large as usize];
-                Some(if priority || behind { Lane::Small } else { Lane::Large })
+                let priority = self.small_bytes < self.small_class_bytes();
+                let behind = self.class_sent[SizeClass::Small as usize] <= self.class_sent[SizeClass::Large as usize];
+                Some(if priority || behind { SizeClass::Small } else { SizeClass::Large })
             }
         };
         let queues = &self.queues;
-        choose(queues.has_ready(Lane::Small), queues.has_ready(Lane::Large))
-            .map(|lane| (lane, false))
-            .or_else(|| choose(queues.has_debtor(Lane::Small), queues.has_debtor(Lane::Large)).map(|lane| (lane, true)))
+        choose(queues.has_ready(SizeClass::Small), queues.has_ready(SizeClass::Large))
+            .map(|class| (class, false))
+            .or_else(|| {
+                choose(queues.has_debtor(SizeClass::Small), queues.has_debtor(SizeClass::Large))
+                    .map(|class| (class, true))
+            })
     }
 
-    fn release(&mut self, now_ns: u64, index: u32, lane: Lane) -> Released {
+    fn release(&mut self, now_ns: u64, index: u32, class: SizeClass) -> Released {
         let op = self.core.slab[index].op;
         self.queues.charge(&self.core.slab, index);
         self.queues.remove(&mut self.core.slab, index);
@@ -129,11 +132,11 @@ impl AutoPacer {
         self.shares.unhold(&op);
         self.note_admitted(now_ns, &op);
         self.part.released_ops += 1;
-        let (mine, other) = (lane as usize, 1 - lane as usize);
-        self.lane_sent[mine] += u64::from(op.bytes) + fair::OP_COST_BYTES;
-        // A lane that had nothing to send must not save up a claim.
-        if !self.queues.has_ready(if other == 0 { Lane::Small } else { Lane::Large }) {
-            self.lane_sent[other] = self.lane_sent[mine];
+        let (mine, other) = (class as usize, 1 - class as usize);
+        self.class_sent[mine] += u64::from(op.bytes) + fair::OP_COST_BYTES;
+        // A class that had nothing to send must not save up a claim.
+        if !self.queues.has_ready(if other == 0 { SizeClass::Small } else { SizeClass::Large }) {
+            self.class_sent[other] = self.class_sent[mine];
         }
         released
     }
@@ -185,7 +188,7 @@ impl AutoPacer {
         let ended = self.window.part(&self.tuning, Seen { rate_bytes_per_s, limited, largest_op_bytes });
         let window_bytes = self.window.bytes();
         self.core.stats.sample_window(WindowSample { at_ns: now_ns, window_bytes, rate_bytes_per_s });
-        // What is in flight was admitted under the previous window: let a few residences pass before measuring.
+        // The ops in flight were admitted under the previous window: let a few residences pass before measuring.
         let mut begins_ns = now_ns;
         if ended {
             let residence_ns = part.latency_sum_ns / part.delivered_ops.max(1);
@@ -206,12 +209,12 @@ impl Admission for AutoPacer {
             return answer;
         }
         self.tick(now_ns);
-        let lane = self.lane_of(&op);
+        let class = self.class_of(&op);
         if !self.queues.any_ready()
             && !self.queues.is_paused(op.queue)
-            && !self.queues.drive_waits(op.drive, lane)
+            && !self.queues.drive_waits(op.drive, class)
             && self.fits(op.bytes)
-            && self.shares.eligible(now_ns, &op, lane)
+            && self.shares.eligible(now_ns, &op, class)
         {
             let answer = self.core.go(now_ns, op);
             if matches!(answer, Admit::Go(_)) {
@@ -222,7 +225,7 @@ impl Admission for AutoPacer {
         match self.core.hold(now_ns, op) {
             Ok(index) => {
                 self.shares.hold(&op);
-                self.queues.push(&mut self.core.slab, index, lane);
+                self.queues.push(&mut self.core.slab, index, class);
                 Admit::Held(self.core.slab.id(index))
             }
             Err(refused) => refused,
@@ -245,27 +248,27 @@ impl Admission for AutoPacer {
 
     fn poll(&mut self, now_ns: u64) -> Option<Released> {
         self.tick(now_ns);
-        while let Some((lane, lending)) = self.next_lane() {
-            let Some((index, drive)) = self.queues.next(&self.core.slab, lane, lending) else { continue };
+        while let Some((class, lending)) = self.next_class() {
+            let Some((index, drive)) = self.queues.next(&self.core.slab, class, lending) else { continue };
             let op = self.core.slab[index].op;
             if lending {
                 // Nobody within its share waits: lend to whoever is below its cap, so that the window is not left idle.
-                if !self.shares.below_cap(&op, lane) {
-                    self.queues.block(drive, lane);
+                if !self.shares.below_cap(&op, class) {
+                    self.queues.block(drive, class);
                     continue;
                 }
-            } else if !self.shares.eligible(now_ns, &op, lane) {
-                if self.shares.below_cap(&op, lane) {
-                    self.queues.defer(drive, lane);
+            } else if !self.shares.eligible(now_ns, &op, class) {
+                if self.shares.below_cap(&op, class) {
+                    self.queues.defer(drive, class);
                 } else {
-                    self.queues.block(drive, lane);
+                    self.queues.block(drive, class);
                 }
                 continue;
             }
             if !self.fits(op.bytes) {
                 return None;
             }
-            return Some(self.release(now_ns, index, lane));
+            return Some(self.release(now_ns, index, class));
         }
         None
     }

@@ -1,14 +1,14 @@
-//! Who may hold how much of the window: drives, by occupancy.
+//! The shares of drives in the window, by occupancy.
 //!
 //! A drive's occupancy is bytes x residence, which over time is its bytes in flight. While the window is contended
-//! every drive that wants some is entitled to an equal part of it, its *share*. What some do not want is lent: the
-//! *level* is the max-min fair one (water filling) over recent demands, and a drive may go up to it as long as its own
-//! latency says that it makes use of the loan (its *own window*). A share is seldom a whole number of ops, so an op that
-//! overshoots needs *credit*: the time integral of what the drive was entitled to and did not hold.
-//! Hence the average is kept even where one op is more than the share.
+//! every drive that wants some is entitled to an equal part of it, its *share*. A share that a drive does not want is
+//! lent: the *level* is the max-min fair one (water filling) over recent demands, and a drive may go up to it as long
+//! as its own latency says that it makes use of the loan (its *own window*). A share is seldom a whole number of ops,
+//! so an op that overshoots needs *credit*: the time integral of what the drive was entitled to and did not hold. Hence
+//! the average is kept even where one op is more than the share.
 
 use super::Tuning;
-use super::fair::Lane;
+use super::fair::SizeClass;
 use crate::Op;
 
 /// {read, write} x {<= 16k, <= 64k, larger}.
@@ -47,7 +47,7 @@ struct Drive {
 }
 
 impl Drive {
-    /// What it has wanted lately.
+    /// The demand of the drive lately.
     fn demand(&self) -> u64 {
         self.peak.max(self.peak_before).max(self.in_flight + self.held)
     }
@@ -123,14 +123,14 @@ impl Shares {
     }
 
     #[inline]
-    pub fn admit(&mut self, now_ns: u64, op: &Op, lane: Lane) {
+    pub fn admit(&mut self, now_ns: u64, op: &Op, class: SizeClass) {
         let bytes = u64::from(op.bytes);
         let drive = &mut self.drives[op.drive as usize];
         if self.contended {
             drive.accrue(now_ns);
         }
         drive.in_flight += bytes;
-        if lane == Lane::Small {
+        if class == SizeClass::Small {
             drive.small_in_flight += bytes;
         }
         drive.peak = drive.peak.max(drive.in_flight + drive.held);
@@ -154,14 +154,14 @@ impl Shares {
     }
 
     #[inline]
-    pub fn leave(&mut self, now_ns: u64, op: &Op, lane: Lane) {
+    pub fn leave(&mut self, now_ns: u64, op: &Op, class: SizeClass) {
         let bytes = u64::from(op.bytes);
         let drive = &mut self.drives[op.drive as usize];
         if self.contended {
             drive.accrue(now_ns);
         }
         drive.in_flight -= bytes;
-        if lane == Lane::Small {
+        if class == SizeClass::Small {
             drive.small_in_flight -= bytes;
         }
     }
@@ -180,15 +180,15 @@ impl Shares {
         class.samples += 1;
     }
 
-    /// Whether the op keeps its drive within what it is entitled to.
+    /// True if the op keeps its drive within what it is entitled to.
     #[inline]
-    pub fn eligible(&mut self, now_ns: u64, op: &Op, lane: Lane) -> bool {
+    pub fn eligible(&mut self, now_ns: u64, op: &Op, class: SizeClass) -> bool {
         if !self.contended {
             return true;
         }
         let bytes = u64::from(op.bytes);
         let drive = &mut self.drives[op.drive as usize];
-        if lane == Lane::Small && drive.small_in_flight + bytes <= SMALL_FLOOR_BYTES.max(drive.cap / 4) {
+        if class == SizeClass::Small && drive.small_in_flight + bytes <= SMALL_FLOOR_BYTES.max(drive.cap / 4) {
             return true;
         }
         if drive.in_flight + bytes <= drive.cap {
@@ -201,8 +201,8 @@ impl Shares {
         drive.credit_byte_ns >= 0.0
     }
 
-    /// Whether the drive holds less than its cap, so that one op more is a loan and not a grab.
-    pub fn below_cap(&self, op: &Op, _lane: Lane) -> bool {
+    /// True if the drive holds less than its cap, so that one op more is a loan and not a grab.
+    pub fn below_cap(&self, op: &Op, _lane: SizeClass) -> bool {
         let drive = &self.drives[op.drive as usize];
         !self.contended || drive.in_flight == 0 || drive.in_flight < drive.cap
     }

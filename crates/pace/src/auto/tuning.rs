@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Constants of [`AutoPacer`](crate::AutoPacer). The defaults are what every test and figure uses; they are fields so that a
-/// simulation can sweep them and show that they are not knife-edges (docs/pacing.md).
+/// Constants of [`AutoPacer`](crate::AutoPacer). The defaults are what every test and figure uses; they are fields so
+/// that a simulation can sweep them and show that they are not knife-edges (docs/pacing.md).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tuning {
@@ -44,7 +44,8 @@ pub struct Tuning {
     /// Ops of at most this many bytes are small.
     pub small_op_bytes: u32,
     /// Part of the window that small ops may fill with priority.
-    pub small_lane_fraction: f64,
+    #[serde(alias = "small_lane_fraction")]
+    pub small_class_fraction: f64,
     /// Microseconds between recomputations of the drives' shares.
     pub share_us: u64,
     /// Milliseconds over which a drive's recent demand counts as its claim.
@@ -74,7 +75,7 @@ impl Default for Tuning {
             news: 0.05,
             patience_max: 16,
             small_op_bytes: 16 << 10,
-            small_lane_fraction: 0.25,
+            small_class_fraction: 0.25,
             share_us: 1000,
             demand_ms: 50,
             latency_tolerance: 1.5,
@@ -100,12 +101,12 @@ impl Tuning {
             self.bail_out,
             self.precise,
             self.news,
-            self.small_lane_fraction,
+            self.small_class_fraction,
         ]
         .into_iter()
         .all(fraction)
         {
-            Err("limited_fraction, keep_up, keep_down, news and small_lane_fraction are fractions, 0 to 1")
+            Err("limited_fraction, keep_up, keep_down, news and small_class_fraction are fractions, 0 to 1")
         } else if !(self.latency_tolerance >= 1.0 && self.latency_tolerance.is_finite()) {
             Err("latency_tolerance must be at least 1")
         } else {

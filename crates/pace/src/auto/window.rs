@@ -2,9 +2,10 @@
 //!
 //! Device latency does not show a cache that spills: the drives answer as fast as ever while the path from memory to
 //! the network slows down. The delivered rate shows it. So: measure the rate until it is precise; while the
-//! window is what limits, try a larger and a smaller one in turn; keep the larger if more is delivered, and the smaller if
-//! nothing is lost. What is compared is always fresh: the last measurement at the present window, and the last larger
-//! probe, which says what the plateau is worth now. That is what keeps a row of small losses from adding up.
+//! window is what limits, try a larger and a smaller one in turn; keep the larger if more is delivered, and the smaller
+//! if nothing is lost. The measurements compared are always fresh: the last measurement at the present window, and the
+//! last larger probe, which says what the plateau is worth now. That is what keeps a row of small losses from adding
+//! up.
 
 use super::Tuning;
 
@@ -15,11 +16,11 @@ enum Phase {
     Down,
 }
 
-/// What one part of a measurement has shown.
+/// The result of one part of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub rate_bytes_per_s: f64,
-    /// Whether ops waited for the window.
+    /// True if ops waited for the window.
     pub limited: bool,
     pub largest_op_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! What every method needs: the slots, the counters, the limits.
+//! The parts that every method needs: the slots, the counters, the limits.
 
 use crate::slab::{Slab, State};
 use crate::{Admit, Limits, Op, OpId, Refusal, Released, Stats};
@@ -22,7 +22,7 @@ impl Core {
         }
     }
 
-    /// What can be said without looking at the load: admin ops go, impossible ones are refused.
+    /// The answer that does not depend on the load: admin ops go, impossible ones are refused.
     #[inline]
     pub fn screen(&self, op: &Op) -> Option<Admit> {
         if op.admin {
@@ -37,7 +37,7 @@ impl Core {
         None
     }
 
-    /// Whether the hard budget has room for `bytes` more.
+    /// True if the hard budget has room for `bytes` more.
     #[inline]
     pub fn in_budget(&self, bytes: u32) -> bool {
         u64::from(bytes) <= self.budget.saturating_sub(self.stats.total.in_flight_bytes)

@@ -1,8 +1,9 @@
 //! A rate: one credit of bytes per period and core, with the prototype's tuners and per-drive credits.
 //!
 //! Every period a core gets `credit_bytes`, never more than one credit in all, and sends held ops round robin over
-//! its (drive, tenant) queues, op by op, while it has any left (an op may overdraw it). A poll that comes late by whole periods has lost their
-//! credits: that is the prototype's behaviour, and why its period had to be set a little below the line rate.
+//! its (drive, tenant) queues, op by op, while it has any left (an op may overdraw it). A poll that comes late by whole
+//! periods has lost their credits: that is the prototype's behaviour, and why its period had to be set a little below
+//! the line rate.
 
 use std::collections::VecDeque;
 

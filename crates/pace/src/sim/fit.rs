@@ -61,7 +61,7 @@ pub fn compare(machine: &Machine, threads: usize, progress: &(dyn Fn(f64) + Sync
     simulate(machine, &rows(), threads, progress)
 }
 
-/// What is calibrated: a name, where it is, its bounds, and the rows that know something about it.
+/// A parameter to be calibrated: a name, where it is, its bounds, and the rows that know something about it.
 struct Parameter {
     name: &'static str,
     get: fn(&mut Machine) -> &mut f64,
@@ -140,8 +140,8 @@ fn cost(compared: &[Compared]) -> f64 {
         / compared.len().max(1) as f64
 }
 
-/// `machine` with its parameters moved, one after the other in shrinking steps, to where the calibrating half of the rows agrees
-/// best. The other half is not looked at. `say` is told what improves.
+/// `machine` with its parameters moved, one after the other in shrinking steps, to where the calibrating half of the
+/// rows agrees best. The other half is not looked at. `say` is told what improves.
 ///
 /// # Errors
 /// A machine that cannot be simulated.
@@ -238,7 +238,9 @@ pub const TESTS: [u32; 8] = [3, 5, 10, 11, 12, 14, 15, 18];
 /// The comparison as Markdown: a summary per test, then every row.
 pub fn markdown(compared: &[Compared]) -> String {
     let mut text = String::from(
-        "| test | tolerance | calibrating: within | held out: within | held out: mean, worst error | unstable rows within |\n\
+        "# The model against every published row\n\n\
+         Written by `plimsoll sim --published`; docs/pacing.md explains which rows count and what is off.\n\n\
+         | test | tolerance | calibrating: within | held out: within | held out: mean, worst error | unstable rows within |\n\
          | --- | --- | --- | --- | --- | --- |\n",
     );
     for test in TESTS {

@@ -1,4 +1,4 @@
-//! What is simulated: the machine's profile, its numbers and its cache.
+//! The simulated machine: the machine's profile, its numbers and its cache.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,10 +39,11 @@ pub struct Machine {
 #[serde(deny_unknown_fields)]
 pub struct Cache {
     /// MiB of buffers in use against the Gb/s of payload that the memory path then carries: at least two points, MiB
-    /// ascending. Below the first it is no bottleneck; between them a monotone cubic in log MiB; beyond the last it is level.
+    /// ascending. Below the first it is not a bottleneck; between them a monotone cubic in log MiB; beyond the last it
+    /// is level.
     pub curve: Vec<(f64, f64)>,
-    /// Buffers are taken from stacks, one per core, so that the set in use is larger than what is in flight by this factor
-    /// at `few_cores`, ...
+    /// Buffers are taken from stacks, one per core, so that the set in use is larger than what is in flight by this
+    /// factor at `few_cores`, ...
     pub spread: f64,
     /// ... by this one from `many_cores` on, ...
     pub many_cores_spread: f64,

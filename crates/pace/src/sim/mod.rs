@@ -31,7 +31,7 @@ pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Outcome
     engine::Engine::new(scenario)?.run(progress)
 }
 
-/// Whether `scenario` can be run, without running it.
+/// Checks that `scenario` can be run, without running it.
 ///
 /// # Errors
 /// As [`run`].

@@ -1,4 +1,4 @@
-//! What a simulation has measured.
+//! The measurements of a simulation.
 
 use measure::Histogram;
 use serde::Serialize;

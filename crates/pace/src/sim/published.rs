@@ -1,9 +1,9 @@
 //! The published measurements of the 16-drive machine, each as the scenario that it was.
 //!
 //! `data/io-pacing-intel.jsonl` has 709 rows. Those of tests 3, 5, 10, 11, 12, 14, 15 and 18 are what the model is held
-//! against: a scenario is made for each from its own columns. The initiators: two hosts; one fio job per host over 16 namespaces (tests 3 to
-//! 15), three over a third of 48 each (11, 12), or eight over two each (18, and the kernel initiator). Little's law on the
-//! table's own latencies confirms each of these depths.
+//! against: a scenario is made for each from its own columns. The initiators: two hosts; one fio job per host over 16
+//! namespaces (tests 3 to 15), three over a third of 48 each (11, 12), or eight over two each (18, and the kernel
+//! initiator). Little's law on the table's own latencies confirms each of these depths.
 
 use serde_json::Value;
 
@@ -27,16 +27,16 @@ const TUNER2_NS_PER_MIB: [u64; 2] = [1100, 300];
 pub struct Row {
     /// The test's number.
     pub test: u32,
-    /// What tells it apart within the test.
+    /// The parameters that tell the row apart within the test.
     pub what: String,
     /// Published throughput, Gb/s.
     pub gbps: f64,
-    /// The published row agrees with itself: its standard deviation is at most 2 Gb/s, and the wire rate seen at its end is that
-    /// of its mean within 5 %. Else it jumped between states, and its mean is a mixture.
+    /// The published row agrees with itself: its standard deviation is at most 2 Gb/s, and the wire rate seen at its
+    /// end is that of its mean within 5 %. Else it jumped between states, and its mean is a mixture.
     pub stable: bool,
     /// One of the rows that the model is calibrated with; the others only check it. Every other row of each test.
     pub calibrates: bool,
-    /// The same in simulation.
+    /// The throughput in simulation, in Gb/s.
     pub scenario: Scenario,
 }
 
@@ -136,7 +136,8 @@ fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> 
         11 | 12 => {
             let (count, slow, depth) = (column("Num buffers")?, column("Num delay bdevs")?, depth?);
             let groups = ["0-15", "16-31", "32-47"];
-            // Test 12: the third job, always on good namespaces, has a depth of its own, 256 in the first 11 rows and 1024 in the others.
+            // Test 12: the third job, always on good namespaces, has a depth of its own, 256 in the first 11 rows and
+            // 1024 in the others.
             let third = match (test, nth) {
                 (11, _) => depth,
                 (_, 0..11) => 256.0,

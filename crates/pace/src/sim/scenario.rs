@@ -11,9 +11,9 @@ use crate::config::{Config, Error};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name, for reports.
+    /// The name of the scenario, for reports.
     pub name: String,
-    /// What it shows, in a sentence or two.
+    /// The purpose of the scenario, in a sentence or two.
     #[serde(default)]
     pub about: String,
     /// Simulated seconds that count.
@@ -33,15 +33,16 @@ pub struct Scenario {
     pub machine: toml::Table,
     /// The pacing method.
     pub pacing: Config,
-    /// Namespaces, dealt out over the drives in turn: namespace n is on drive n mod drives. As many as drives unless set.
+    /// Namespaces, dealt out over the drives in turn: namespace n is on drive n mod drives. As many as drives unless
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<u32>,
     /// Delay devices on top of namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delay: Vec<Delay>,
-    /// Who sends what.
+    /// The load of the hosts.
     pub jobs: Vec<Job>,
-    /// What changes at what time.
+    /// The changes during the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
     /// Parameters to vary: every combination is a run.
@@ -195,7 +196,7 @@ impl Scenario {
         Ok(machine)
     }
 
-    /// The same with another pacing method.
+    /// The scenario with another pacing method.
     pub fn with_pacing(&self, pacing: Config) -> Scenario {
         Scenario { pacing, ..self.clone() }
     }

@@ -14,7 +14,7 @@ use crate::config::Error;
 pub struct Sweep {
     /// Its path, such as `jobs.0.depth`, `pacing.count`, `machine.cache.spread`; `jobs.*.depth` is that of every job.
     pub param: String,
-    /// What it takes in turn.
+    /// The values that the parameter takes in turn.
     pub values: Vec<toml::Value>,
 }
 

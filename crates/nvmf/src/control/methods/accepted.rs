@@ -13,7 +13,7 @@ const fn accepted(name: &'static str, why: &'static str) -> Method {
     }
 }
 
-/// What of SPDK's saved configurations is harmless to leave undone: tuning of parts that this target does not have.
+/// The calls of SPDK's saved configurations that are harmless to leave undone: they tune parts that this target lacks.
 pub static METHODS: &[Method] = &[
     accepted("accel_set_options", "checksums use the processor's instructions by themselves"),
     accepted("bdev_iscsi_set_options", "there are no iSCSI devices"),

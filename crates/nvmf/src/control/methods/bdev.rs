@@ -48,7 +48,7 @@ pub static METHODS: &[Method] = &[
             Param::optional("name", Kind::Text, "all", "only this one"),
             Param::ignored("timeout", U32, "devices are there once their creation is answered"),
         ],
-        "what each is, with block_size, num_blocks, uuid",
+        "an array of devices with block_size, num_blocks, uuid",
         get_bdevs,
     ),
     method(
@@ -264,7 +264,7 @@ fn create(state: &mut State, method: &str, params: &Params, spec: DeviceSpec) ->
     if !["bdev_error_create", "bdev_split_create"].contains(&method) {
         given.insert("name".into(), json!(name));
     }
-    // Other devices come to theirs again by themselves; on another machine, to others.
+    // The UUIDs of other devices follow from the machine and the file: they come back by themselves.
     if matches!(info.spec.kind, DeviceKind::Null { .. } | DeviceKind::Memory { .. }) {
         given.insert("uuid".into(), json!(uuid_text(&info.uuid)));
     }
@@ -281,7 +281,7 @@ fn given_uuid(params: &Params) -> Result<Option<[u8; 16]>, RpcError> {
 fn capacity(params: &Params) -> Result<(u32, u64), RpcError> {
     let block_bytes = params.u32_if("block_size").unwrap_or_default();
     if !block_bytes.is_power_of_two() || !(512..=65_536).contains(&block_bytes) {
-        return Err(RpcError::params(format!("block_size {block_bytes} is no power of two from 512 to 65536")));
+        return Err(RpcError::params(format!("block_size {block_bytes} is not a power of two from 512 to 65536")));
     }
     if let Some(physical) = params.u32_if("physical_block_size").filter(|bytes| ![0, block_bytes].contains(bytes)) {
         return Err(RpcError::params(format!("physical_block_size {physical} must be the block_size, {block_bytes}")));

@@ -17,15 +17,15 @@ use crate::target::{self, ErrorKind};
 pub struct Method {
     /// SPDK's name.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// The effect of a call, in a line.
     pub about: &'static str,
-    /// What it takes.
+    /// The parameters that a call takes.
     pub params: &'static [Param],
-    /// What it answers, in a few words.
+    /// The answer to a call, in a few words.
     pub result: &'static str,
-    /// When it may be called.
+    /// When the method may be called.
     pub when: When,
-    /// How it is carried out.
+    /// How the method is carried out.
     pub run: Run,
 }
 
@@ -36,7 +36,7 @@ pub enum When {
     Always,
     /// After it only.
     Initialized,
-    /// It has a meaning only before: clients that ask for what may be called now are not told of it later.
+    /// A call has a meaning only before: clients that ask for what may be called now are not told of it later.
     Startup,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn absent() -> &'static [(&'static str, &'static str)] {
     absent::METHODS
 }
 
-/// What the target refused, under the code that SPDK answers with.
+/// The refusal of the target, under the code that SPDK answers with.
 pub(super) fn refusal(error: target::Error) -> RpcError {
     let code = match error.kind {
         ErrorKind::Invalid => code::INVALID_PARAMS,

@@ -9,7 +9,6 @@ use super::{Method, When, hex, hex_text, method, refusal, uuid_text};
 use crate::auth::Policy;
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::pacer;
-use crate::control::pacing;
 use crate::control::params::{Kind, Param, Params, U16, U32, U64};
 use crate::control::state::State;
 use crate::spec::NqnError;
@@ -17,6 +16,9 @@ use crate::target::{
     DISCOVERY_NQN, DeviceInfo, NamespaceSpec, PacerStats, ReactorStats, Referral, Stats, SubsystemInfo, SubsystemSpec,
 };
 
+/// The help of `pacing` of a transport, as [`pace::SYNTAX`] has it; a test holds the two together.
+const PACING_HELP: &str = "method of pacing (not SPDK's), one of auto, auto:MEMORY, none, buffers:COUNT, \
+                           rate:MICROSECONDS, iops:COUNT, bw:BYTES";
 /// SPDK's name of the one target that there is.
 const TARGET_NAME: &str = "nvmf_tgt";
 /// Bytes of a buffer, as the prototype counted buffers, unless the transport says otherwise.
@@ -75,12 +77,7 @@ const TRANSPORT: &[Param] = &[
     Param::optional("max_qpairs_per_ctrlr", U16, "65", "the same with the admin queue counted"),
     Param::optional("in_capsule_data_size", U32, "4096", "bytes of data that an I/O command may bring along"),
     Param::optional("max_io_size", U32, "1048576", "bytes of the largest read or write"),
-    Param::optional(
-        "pacing",
-        Kind::Text,
-        "that of `plimsoll serve`",
-        "method of pacing (not SPDK's): auto, none, buffers:48, rate:5.7",
-    ),
+    Param::optional("pacing", Kind::Text, "that of `plimsoll serve`", PACING_HELP),
     Param::optional("memory_budget", U64, "that of `plimsoll serve`", "bytes of data in flight at most (not SPDK's)"),
     Param::optional(
         "c2h_success",
@@ -300,11 +297,7 @@ pub static METHODS: &[Method] = &[
     method(
         "nvmf_subsystem_allow_any_host",
         "Let every host in, or only those listed from now on",
-        &[
-            NQN,
-            Param::required("allow_any_host", Kind::Bool, "whether hosts that are not listed may connect"),
-            TGT_NAME,
-        ],
+        &[NQN, Param::required("allow_any_host", Kind::Bool, "let hosts connect that are not listed"), TGT_NAME],
         "true",
         allow_any_host,
     ),
@@ -444,7 +437,7 @@ fn pacing_of(state: &mut State, params: &Params) -> Result<pace::Config, RpcErro
         if asked.is_some() {
             return Err(RpcError::params("pacing and the parameters of the prototype's pacer: give one of them"));
         }
-        asked = Some(pacing::parse(text).map_err(RpcError::params)?);
+        asked = Some(pace::Config::parse(text, 1024).map_err(|error| RpcError::params(error.to_string()))?);
     }
     let mut config = match asked {
         Some(config) if settings.pacing_is_fixed => {
@@ -626,17 +619,16 @@ fn listen_address(params: &Params) -> Result<SocketAddr, RpcError> {
 fn socket_address(params: &Params, name: &str) -> Result<SocketAddr, RpcError> {
     let Some(given) = params.object_if(name) else { return Err(RpcError::params(format!("{name} is missing"))) };
     let traddr = given.text("traddr");
-    let address: IpAddr = traddr
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .parse()
-        .map_err(|_| RpcError::params(format!("traddr {traddr:?} is no IP address (names are not looked up)")))?;
+    let address: IpAddr =
+        traddr.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| {
+            RpcError::params(format!("traddr {traddr:?} is not an IP address (names are not looked up)"))
+        })?;
     let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
     if let Some(other) = given.text_if("adrfam").filter(|adrfam| !adrfam.eq_ignore_ascii_case(family)) {
         return Err(RpcError::params(format!("traddr {traddr} is {family}, not {other}")));
     }
     let trsvcid = given.text_if("trsvcid").unwrap_or("4420");
-    let port = trsvcid.parse().map_err(|_| RpcError::params(format!("trsvcid {trsvcid:?} is no TCP port")))?;
+    let port = trsvcid.parse().map_err(|_| RpcError::params(format!("trsvcid {trsvcid:?} is not a TCP port")))?;
     Ok(SocketAddr::new(address, port))
 }
 
@@ -857,4 +849,12 @@ fn io_pacer(stats: &Stats, reactor: &ReactorStats, pacer: &PacerStats) -> Value 
         "hold_ticks_p99": pacer.hold_ns_p99,
         "devices": devices.collect::<Vec<_>>()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn help_of_pacing_is_the_grammar_that_is_parsed() {
+        assert!(super::PACING_HELP.ends_with(pace::SYNTAX));
+    }
 }
