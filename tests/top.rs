@@ -37,6 +37,7 @@ fn inside_a_program_with_a_board() {
     let board = Board::create(BoardKind::Trap, "busy", 8).unwrap();
     let lane = board.add(RowKind::Lane, "e4a", "/mnt/v32").unwrap();
     let reactor = board.add(RowKind::Reactor, "", "0").unwrap();
+    let quick = board.add(RowKind::Host, "", "quick").unwrap();
     board.counters(lane).set_state(State::Suspect);
     board.counters(lane).set(Gauge::OutstandingOps, 7);
     board.counters(lane).error(Op::Write);
@@ -47,6 +48,7 @@ fn inside_a_program_with_a_board() {
         let end = scope.spawn(|| std::io::stdin().read_line(&mut String::new()));
         while !ended {
             board.counters(lane).count(Op::Read, 65536, 200_000);
+            board.counters(quick).count(Op::Read, 4096, 200_000_000);
             ended = end.is_finished();
             if !std::mem::replace(&mut said, true) {
                 println!("\ncounting");
@@ -165,6 +167,24 @@ fn the_table_has_only_columns_that_say_something() {
     assert!(line("reactor").contains("busy"));
     assert!(line("1  opened with O_APPEND").ends_with("O_APPEND"));
     assert!(!text.contains('\x1b'), "no escapes in a pipe");
+}
+
+/// The row of the reactor in the program below has nothing outstanding whenever anybody looks.
+#[test]
+fn the_depth_is_that_of_the_interval_not_of_a_lucky_moment() {
+    let place = directory();
+    let busy = Busy::start(place.path());
+    // One read of a nominal 0.2 s every millisecond: 200 in flight by Little's law, on a machine that keeps up.
+    let depth = |text: &String| {
+        let header = text.lines().find(|line| line.trim_start().starts_with("host"))?;
+        let row = text.lines().find(|line| line.contains("quick"))?;
+        let end = header.find("depth")? + "depth".len();
+        row.get(..end)?.split_whitespace().last()?.parse::<f64>().ok()
+    };
+    let look = || stdout(&top(place.path(), &["--once", "--interval", "300ms"]));
+    let text = eventually("a depth above 1", look, |text| depth(text).is_some_and(|depth| depth > 1.0));
+    busy.end();
+    assert!(depth(&text).is_some_and(|depth| depth <= 250.0), "{text}");
 }
 
 #[test]

@@ -208,8 +208,8 @@ fn verdicts(documents: &[NamedDocument]) -> String {
 fn not_checked(checked: &Checked, silent: bool) -> String {
     let mut out = String::new();
     if checked.not_checkable.is_empty() && checked.passed.is_empty() && silent {
-        return "<div class=\"verdict unchecked\"><b>Nothing was checked:</b> the result does not hold what a check \
-                needs.</div>"
+        return "<div class=\"verdict unchecked\"><b>No verdict was given.</b> The result does not record which \
+                statements were checked.</div>"
             .into();
     }
     if !checked.not_checkable.is_empty() {
