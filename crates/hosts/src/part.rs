@@ -4,7 +4,7 @@ use measure::hosts::{merge_jobs, merge_phases};
 use measure::schema::{
     Ended, FilesResult, HostResult, HostsResult, JobResult, PhaseResult, Provenance, RankFailure, RunResult,
 };
-use measure::verdict;
+use measure::verdict::{self, Judgement};
 use serde::{Deserialize, Serialize};
 
 /// Intervals of each host in the result: enough for a curve. The sum over all hosts has every interval.
@@ -137,7 +137,7 @@ impl Part {
     pub fn into_run(mut self, size: u32) -> RunResult {
         let hosts = self.take_hosts(size);
         for job in &mut self.jobs {
-            job.verdicts = verdict::for_job(job);
+            job.judge();
         }
         let mut result = RunResult {
             provenance: self.provenance,
@@ -149,24 +149,28 @@ impl Part {
             ended: self.ended,
             hosts: Some(Box::new(hosts)),
         };
+        let mut judged = Judgement::default();
         // Processors are each host's own: together they say nothing.
         for host in result.hosts.iter().flat_map(|hosts| &hosts.hosts) {
             let provenance = Provenance { machine: host.machine.clone(), ..Provenance::default() };
             let alone = RunResult { provenance, jobs: host.jobs.clone(), ..RunResult::default() };
-            for mut verdict in verdict::for_run(&alone) {
-                match result.verdicts.iter_mut().find(|known| known.code == verdict.code) {
+            let Judgement { verdicts, checks } = verdict::for_run(&alone);
+            judged.add(Judgement { verdicts: Vec::new(), checks });
+            for mut verdict in verdicts {
+                match judged.verdicts.iter_mut().find(|known| known.code == verdict.code) {
                     Some(known) if known.what.len() < 200 => {
                         known.what = format!("{}; {}: {}", known.what, host.host, verdict.what)
                     }
                     Some(_) => {}
                     None => {
                         verdict.what = format!("{}: {}", host.host, verdict.what);
-                        result.verdicts.push(verdict);
+                        judged.verdicts.push(verdict);
                     }
                 }
             }
         }
-        result.verdicts.extend(result.hosts.iter().flat_map(|hosts| verdict::for_hosts(hosts)));
+        result.hosts.iter().for_each(|hosts| judged.add(verdict::for_hosts(hosts)));
+        (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
         result
     }
 
@@ -176,7 +180,7 @@ impl Part {
         for phase in &mut self.phases {
             phase.threads.sort_unstable_by_key(|thread| thread.thread);
             phase.calls.sort_by_key(|call| std::cmp::Reverse(call.lat_ns.sum()));
-            phase.verdicts = verdict::for_phase(phase, &described.facts);
+            phase.judge(&described.facts);
         }
         let error = described.error.or_else(|| {
             let failure = hosts.failures.first()?;
@@ -193,8 +197,9 @@ impl Part {
             hosts: Some(Box::new(hosts)),
             ..described
         };
-        result.verdicts = verdict::for_files(&result);
-        result.verdicts.extend(result.hosts.iter().flat_map(|hosts| verdict::for_hosts(hosts)));
+        let mut judged = verdict::for_files(&result);
+        result.hosts.iter().for_each(|hosts| judged.add(verdict::for_hosts(hosts)));
+        (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
         result
     }
 

@@ -499,7 +499,7 @@ mod tests {
         a.jobs[0].facts.block_bytes.read = (4096, 4096);
         b.jobs[0].facts.block_bytes.read = (65536, 65536);
         b.jobs[0].facts.cached_fraction = Some(1.0);
-        b.jobs[0].verdicts = verdict::for_job(&b.jobs[0]);
+        b.jobs[0].judge();
         let result = of_documents(["a", "b"], [&Document::Run(a), &Document::Run(b)], "iops").unwrap();
         let told: Vec<(&str, Option<&str>, Option<&str>)> =
             result.differences.iter().map(|one| (one.option.as_str(), one.a.as_deref(), one.b.as_deref())).collect();

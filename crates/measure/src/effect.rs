@@ -26,8 +26,8 @@ const FIGURES: [Figure; 5] = [
     Figure { name: "cpu_per_op", larger_is_better: false, of: cpu_per_op, samples: None },
 ];
 
-/// A change by more than this factor, up or down, is taken for a defect of the measurement: between the page cache and a
-/// single drive lie five powers of ten.
+/// A change by more than this factor, up or down, is taken for a defect of the measurement: between the page cache and
+/// a single drive lie five powers of ten.
 const FURTHEST: f64 = 1e6;
 /// An interval whose ends are further apart than this factor, and that holds "no change", says nothing at all.
 const WIDEST: f64 = 100.0;

@@ -186,11 +186,6 @@ impl Histogram {
         self.max
     }
 
-    /// The number of samples that fall into buckets which end at or below `limit`.
-    pub fn count_up_to(&self, limit: u64) -> u64 {
-        self.buckets().take_while(|&(_, upper, _)| upper <= limit).map(|(.., count)| count).sum()
-    }
-
     /// The buckets that hold samples, ascending: (lowest value, highest value, samples).
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.counts.iter().enumerate().filter(|&(_, &count)| count > 0).map(|(index, &count)| {

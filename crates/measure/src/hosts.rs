@@ -244,8 +244,8 @@ pub fn merge_jobs(mine: &mut Vec<JobResult>, theirs: &[JobResult]) {
 
 /// Adds the phases of other ranks, in their order.
 ///
-/// Each rank knows what it had done when its own first thread was through. What it had done when the first thread of all
-/// was through is less: the part that falls to that time at an even pace.
+/// Each rank knows what it had done when its own first thread was through. What it had done when the first thread of
+/// all was through is less: the part that falls to that time at an even pace.
 pub fn merge_phases(mine: &mut Vec<PhaseResult>, theirs: &[PhaseResult]) {
     for (index, phase) in theirs.iter().enumerate() {
         let Some(known) = mine.get_mut(index) else {

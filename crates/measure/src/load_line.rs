@@ -3,8 +3,8 @@
 //! What is estimated is the curve of the storage itself. A visit to a depth also shows the machine at that moment, so
 //! nothing is claimed from one visit:
 //!
-//! - [`crate::visits`] tells the effect of a depth from that of a round of visits, and gives the error of a whole visit.
-//!   Everything here is on the logarithmic scale.
+//! - [`crate::visits`] tells the effect of a depth from that of a round of visits, and gives the error of a whole
+//!   visit. Everything here is on the logarithmic scale.
 //! - Throughput over depth rises to a plateau and may fall beyond it: the depths are fitted by the closest curve that
 //!   rises and then falls ([`crate::unimodal`]).
 //! - The plateau is the mean over all points at the top that differ by no more than their noise: the maximum of noisy
@@ -13,13 +13,13 @@
 //! - Between measured depths the fit is a power law (a straight line in log depth and log throughput: exact while
 //!   throughput is proportional to depth). A concave curve lies between that chord and the prolonged chord before it,
 //!   which bounds where it crosses a level: the confidence interval holds that uncertainty as well as the noise.
-//! - The noise is that of a parametric bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter
-//!   6): curves drawn with the covariance of the least-squares fit and an error that is itself drawn from its
+//! - The noise is that of a parametric bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993,
+//!   chapter 6): curves drawn with the covariance of the least-squares fit and an error that is itself drawn from its
 //!   distribution, which makes the marginal intervals those of Student's t. The seed is fixed: the same points give the
 //!   same line.
 //! - Where rounds differ by more than the error within them, the machine was not the same all the time: the interval of
-//!   the plateau then spans the rounds. Where visits to the same depths differ so much that 97 % of the plateau cannot be
-//!   told from the plateau, no load line is named, and [`LoadLine::unnamed`] says why.
+//!   the plateau then spans the rounds. Where visits to the same depths differ so much that 97 % of the plateau cannot
+//!   be told from the plateau, no load line is named, and [`LoadLine::unnamed`] says why.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -190,11 +190,12 @@ const WIDEST: f64 = 4.0;
 impl LoadLine {
     /// What the sweep says of the load line. Every table, sentence, tile and title shows this and nothing else.
     pub fn answer(&self) -> Answer<'_> {
-        match (self.still_rising, self.load_line) {
-            (true, _) => Answer::Beyond,
-            (false, None) => Answer::Unnamed(self.unnamed.as_deref().unwrap_or("too little was measured")),
-            (false, Some(line)) if line.high > line.low * WIDEST => Answer::Between(line.low, line.high),
-            (false, Some(line)) => Answer::At(line),
+        match (&self.unnamed, self.still_rising, self.load_line) {
+            (Some(reason), ..) => Answer::Unnamed(reason),
+            (None, true, _) => Answer::Beyond,
+            (None, false, None) => Answer::Unnamed("too little was measured"),
+            (None, false, Some(line)) if line.high > line.low * WIDEST => Answer::Between(line.low, line.high),
+            (None, false, Some(line)) => Answer::At(line),
         }
     }
 }

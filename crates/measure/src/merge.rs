@@ -7,29 +7,56 @@ impl JobResult {
     /// Adds a clone that ran beside this one: counts and distributions add up, times are the longest of both, intervals
     /// add up where they end together, the first error stays. Name, options and facts stay those of `self`.
     pub fn merge(&mut self, other: &JobResult) {
-        self.clones += other.clones;
-        self.start_unix_ms = self.start_unix_ms.min(other.start_unix_ms);
-        self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
-        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        // Every field is named, so that a new one cannot be forgotten. Those that stay those of `self` are not bound.
+        let JobResult {
+            name: _,
+            description: _,
+            group: _,
+            clones,
+            options: _,
+            facts,
+            error,
+            start_unix_ms,
+            runtime_ns,
+            elapsed_ns,
+            directions,
+            sync,
+            cpu,
+            depth,
+            latency_target,
+            intervals,
+            interval_ns: _,
+            verified,
+            reporting: _,
+            continue_on_error: _,
+            steady_state: _,
+            common_ns,
+            verdicts: _,
+            checks: _,
+        } = other;
+        self.clones += clones;
+        self.start_unix_ms = self.start_unix_ms.min(*start_unix_ms);
+        self.runtime_ns = self.runtime_ns.max(*runtime_ns);
+        self.elapsed_ns = self.elapsed_ns.max(*elapsed_ns);
         if self.error.is_none() {
-            self.error.clone_from(&other.error);
+            self.error.clone_from(error);
         }
         for direction in Direction::ALL {
-            self.directions[direction].merge(&other.directions[direction]);
+            self.directions[direction].merge(&directions[direction]);
         }
-        self.sync.lat_ns.merge(&other.sync.lat_ns);
-        self.cpu.merge(&other.cpu);
-        self.depth.merge(&other.depth);
-        self.latency_target = self.latency_target.or(other.latency_target);
-        merge_intervals(&mut self.intervals, &other.intervals, self.interval_ns);
-        if let Some(theirs) = &other.verified {
+        self.sync.lat_ns.merge(&sync.lat_ns);
+        self.cpu.merge(cpu);
+        self.depth.merge(depth);
+        self.latency_target = self.latency_target.or(*latency_target);
+        merge_intervals(&mut self.intervals, intervals, self.interval_ns);
+        if let Some(theirs) = verified {
             self.verified.get_or_insert_default().add(theirs);
         }
-        self.common_ns = match (self.common_ns, other.common_ns) {
+        self.common_ns = match (self.common_ns, *common_ns) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (one, None) | (None, one) => one,
         };
-        for note in &other.facts.notes {
+        for note in &facts.notes {
             if !self.facts.notes.contains(note) {
                 self.facts.notes.push(note.clone());
             }
@@ -59,30 +86,44 @@ impl JobResult {
 impl DirectionResult {
     /// Adds what another clone transferred.
     pub fn merge(&mut self, other: &DirectionResult) {
-        self.bytes += other.bytes;
-        self.ops += other.ops;
-        self.short_ops += other.short_ops;
-        self.dropped_ops += other.dropped_ops;
-        self.failed_ops += other.failed_ops;
-        self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
-        self.slat_ns.merge(&other.slat_ns);
-        self.clat_ns.merge(&other.clat_ns);
-        self.lat_ns.merge(&other.lat_ns);
-        if let Some(theirs) = &other.lat_intended_ns {
+        let DirectionResult {
+            bytes,
+            ops,
+            short_ops,
+            dropped_ops,
+            failed_ops,
+            runtime_ns,
+            slat_ns,
+            clat_ns,
+            lat_ns,
+            lat_intended_ns,
+            from_percentiles,
+        } = other;
+        self.bytes += bytes;
+        self.ops += ops;
+        self.short_ops += short_ops;
+        self.dropped_ops += dropped_ops;
+        self.failed_ops += failed_ops;
+        self.runtime_ns = self.runtime_ns.max(*runtime_ns);
+        self.slat_ns.merge(slat_ns);
+        self.clat_ns.merge(clat_ns);
+        self.lat_ns.merge(lat_ns);
+        if let Some(theirs) = lat_intended_ns {
             self.lat_intended_ns.get_or_insert_default().merge(theirs);
         }
-        self.from_percentiles |= other.from_percentiles;
+        self.from_percentiles |= from_percentiles;
     }
 }
 
 impl CpuUsage {
     /// Adds the use of another clone.
     pub fn merge(&mut self, other: &CpuUsage) {
-        self.user_ns += other.user_ns;
-        self.system_ns += other.system_ns;
-        self.context_switches += other.context_switches;
-        self.major_faults += other.major_faults;
-        self.minor_faults += other.minor_faults;
+        let CpuUsage { user_ns, system_ns, context_switches, major_faults, minor_faults } = other;
+        self.user_ns += user_ns;
+        self.system_ns += system_ns;
+        self.context_switches += context_switches;
+        self.major_faults += major_faults;
+        self.minor_faults += minor_faults;
     }
 
     /// What was used since `earlier`.
@@ -100,12 +141,13 @@ impl CpuUsage {
 impl DepthDistribution {
     /// Adds the counts of another clone.
     pub fn merge(&mut self, other: &DepthDistribution) {
-        add_each(&mut self.in_flight, &other.in_flight);
-        add_each(&mut self.submitted, &other.submitted);
-        add_each(&mut self.completed, &other.completed);
-        self.in_flight_sum += other.in_flight_sum;
-        self.submit_calls += other.submit_calls;
-        self.complete_calls += other.complete_calls;
+        let DepthDistribution { in_flight, in_flight_sum, submitted, completed, submit_calls, complete_calls } = other;
+        add_each(&mut self.in_flight, in_flight);
+        add_each(&mut self.submitted, submitted);
+        add_each(&mut self.completed, completed);
+        self.in_flight_sum += in_flight_sum;
+        self.submit_calls += submit_calls;
+        self.complete_calls += complete_calls;
     }
 
     /// The mean depth at submission of an op, that op included; 0 without ops.
@@ -144,14 +186,15 @@ impl Interval {
     }
 
     fn merge(&mut self, other: &Interval) {
-        self.end_ns = self.end_ns.max(other.end_ns);
-        self.length_ns = self.length_ns.max(other.length_ns);
+        let Interval { end_ns, length_ns, bytes, ops, lat_sum_ns, lat_ns } = other;
+        self.end_ns = self.end_ns.max(*end_ns);
+        self.length_ns = self.length_ns.max(*length_ns);
         for direction in Direction::ALL {
-            self.bytes[direction] += other.bytes[direction];
-            self.ops[direction] += other.ops[direction];
-            self.lat_sum_ns[direction] += other.lat_sum_ns[direction];
+            self.bytes[direction] += bytes[direction];
+            self.ops[direction] += ops[direction];
+            self.lat_sum_ns[direction] += lat_sum_ns[direction];
         }
-        if let Some(theirs) = &other.lat_ns {
+        if let Some(theirs) = lat_ns {
             self.lat_ns.get_or_insert_default().merge(theirs);
         }
     }

@@ -19,6 +19,19 @@ impl Point {
         Point { x, iops, bytes_per_second, samples: ops, visits, job }
     }
 
+    /// The mean of each visit in ops per second, in order of time; of all samples together where no visits are
+    /// recorded.
+    pub fn visit_means(&self) -> Vec<f64> {
+        let mut rest = &self.samples[..];
+        let mut means = Vec::new();
+        for visit in &self.visits {
+            let (these, others) = rest.split_at((visit.samples as usize).min(rest.len()));
+            means.push(stats::mean(these));
+            rest = others;
+        }
+        if self.visits.is_empty() { vec![stats::mean(rest)] } else { means }
+    }
+
     /// Adds a later run at the same `x`: samples, times and counts add up, intervals follow one another.
     pub fn extend(&mut self, later: Point) {
         let mut job = std::mem::take(&mut self.job);

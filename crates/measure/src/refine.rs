@@ -32,8 +32,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits for a curve of so many depths that is to take no longer than `curve_cap_ns`: an eighth of the time for the
-    /// first look at the depths asked for, the rest for the rounds.
+    /// Limits for a curve of so many depths that is to take no longer than `curve_cap_ns`: an eighth of the time for
+    /// the first look at the depths asked for, the rest for the rounds.
     pub fn within(curve_cap_ns: u64, depths: usize) -> Limits {
         let first_ns = (curve_cap_ns / 8 / depths.max(1) as u64).clamp(50_000_000, 3_000_000_000);
         Limits { bound: 0.005, first_ns, point_cap_ns: first_ns.saturating_mul(16), curve_cap_ns, finest: 1.2 }

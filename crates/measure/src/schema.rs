@@ -192,12 +192,28 @@ pub struct Facts {
     /// fsync_on_close; None if unknown or without writes.
     #[serde(default)]
     pub writes_synced: Option<bool>,
-    /// Clones that go through the same blocks in order.
+    /// Whether the clones go through the same blocks of the same files in the same order.
     pub clones_on_same_blocks: bool,
-    /// Whether the clock of this machine was seen to jump or to disagree between processors.
-    pub clock_skew_ns: u64,
-    /// The smallest `ulimit`-like cap that was hit, as a sentence; empty if none.
+    /// Whether the run looked at its files and their storage: what follows is then known. Not so in fio's JSON.
+    #[serde(default)]
+    pub examined: bool,
+    /// The memory that the files are kept in, as a person would name it: "tmpfs"; None if they are on storage.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// The loop device below the files, if it goes through the page cache of the file behind it.
+    #[serde(default)]
+    pub loop_device: Option<LoopDevice>,
+    /// Sentences on where imported figures come from.
     pub notes: Vec<String>,
+}
+
+/// A loop device that does not use direct I/O on the file behind it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopDevice {
+    /// Its name: `loop0`.
+    pub name: String,
+    /// Fraction 0..=1 of the file behind it in the page cache when the measured part began; None if unknown.
+    pub cached_fraction: Option<f64>,
 }
 
 impl Facts {

@@ -98,8 +98,8 @@ impl Batches {
     }
 }
 
-/// The mean of rates or times with its 95 % interval, autocorrelation respected; like them, it ends at 0. Of a single sample the interval is unknown, and
-/// written as the sample itself; see `too-few-samples` in the verdicts.
+/// The mean of rates or times with its 95 % interval, autocorrelation respected; like them, it ends at 0. Of a single
+/// sample the interval is unknown, and written as the sample itself; see `too-few-samples` in the verdicts.
 pub fn estimate(samples: &[f64]) -> Estimate {
     let batches = Batches::of(samples);
     let half = if samples.len() < 2 { 0.0 } else { half_width(batches.standard_error(), batches.freedom()) };
@@ -161,10 +161,13 @@ pub struct Steadiness {
     pub variation: f64,
 }
 
-/// How steady the samples are. Too few (under eight) give the default: nothing is known.
+/// Samples below which nothing can be said of steadiness: a warm-up is at most half of them, and a mean needs four.
+pub const FEWEST_TO_JUDGE: usize = 8;
+
+/// How steady the samples are. Fewer than [`FEWEST_TO_JUDGE`] give the default: nothing is known.
 pub fn steadiness(samples: &[f64]) -> Steadiness {
     let all = mean(samples);
-    if samples.len() < 8 || all <= 0.0 {
+    if samples.len() < FEWEST_TO_JUDGE || all <= 0.0 {
         return Steadiness::default();
     }
     let (slope, significant) = trend(&Batches::of(&detrended(samples)), samples);

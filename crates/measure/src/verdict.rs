@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::figures::{self, count, nanoseconds, percent, plain};
 use crate::hosts::{HostResult, HostsResult, window_of};
-use crate::schema::{Curve, Estimate, FilesFacts, FilesResult, JobResult, PhaseResult, RunResult};
+use crate::schema::{
+    Answer, Curve, Estimate, FilesFacts, FilesResult, Interval, JobResult, PhaseResult, Point, RunResult,
+};
 use crate::stats::{self, relative_half_width};
 use crate::{Direction, Histogram};
 
@@ -76,28 +78,33 @@ pub enum Outcome {
 }
 
 /// The codes of all verdicts.
-pub const CODES: [&str; 28] = [
+pub const CODES: [&str; 33] = [
     "verify-mismatch",
     "page-cache-read",
+    "memory-filesystem",
+    "loop-page-cache",
     "unwritten-read",
     "depth-not-achieved",
     "generator-cpu-bound",
     "rate-not-met",
     "queued-before-issue",
     "not-steady",
+    "steadiness-unknown",
     "clones-on-same-blocks",
     "writes-not-synced",
     "allocating-writes",
-    "clock-skew",
     "errors-tolerated",
-    "ops-dropped",
     "interval-too-short",
     "too-few-samples",
     "machine-cpu-bound",
     "too-few-points",
+    "no-load-line",
+    "lone-peak",
+    "rate-limited",
     "still-rising",
     "generator-ceiling",
     "uncertain",
+    "engine-replaced",
     "no-direct-io",
     "depth-not-possible",
     "process-lost",
@@ -107,95 +114,366 @@ pub const CODES: [&str; 28] = [
     "different-blocks",
 ];
 
+/// Part of the data in the page cache from which on its speed shows in the mean.
+const CACHE_MATTERS: f64 = 0.05;
+/// Part of the data in the page cache from which on the numbers are mainly those of memory.
+const CACHE_DECIDES: f64 = 0.5;
+/// Rounds over the same bytes from which on a third of the reads or more came from the page cache.
+const READ_AGAIN: f64 = 1.5;
+/// Part of the bytes unwritten from which on it shows: less is the tail of a file.
+const UNWRITTEN_MATTERS: f64 = 0.01;
+/// Part of the bytes unwritten from which on the numbers are mainly those of the file system.
+const UNWRITTEN_DECIDES: f64 = 0.5;
+/// Part of the latency spent in submission from which on requests hardly overlap.
+const BLOCKED: f64 = 0.5;
+/// Part of the depth that counts as reached: batches as large as the depth fill the queue from empty each time, which
+/// is (depth + 1) / 2 in the mean.
+const DEPTH_REACHED: f64 = 0.5;
+/// Nanoseconds below which the kernel's accounting of CPU time, by ticks, says nothing.
+const LEAST_ACCOUNTED_NS: u64 = 100_000_000;
+/// Part of a CPU from which on a clone has none left; the rest is the accounting's error.
+const BUSY_CLONE: f64 = 0.95;
+/// Part of all CPUs from which on clones wait for one.
+const BUSY_MACHINE: f64 = 0.9;
+/// Part of the time of threads on files, spent on contents, from which on a faster storage would not show.
+const BUSY_WITH_CONTENT: f64 = 0.5;
+/// Part of an asked rate that counts as met: a rate limiter's burst and the last interval are a few percent.
+const RATE_MET: f64 = 0.95;
+/// Nanoseconds that a timer may wake its sleeper late: that is not a queue.
+const LATE_NS: f64 = 100_000.0;
+/// Change of the mean without the warm-up from which on the warm-up matters.
+const WARM_UP_MATTERS: f64 = 0.05;
+/// Change from start to end, as a part of the mean, from which on a drift matters.
+const DRIFT_MATTERS: f64 = 0.1;
+/// Standard deviation between intervals, as a part of the mean, from which on the mean describes no interval.
+const WILD: f64 = 0.5;
+/// Nanoseconds below which start-up and a few slow requests weigh heavily.
+const SHORT_NS: u64 = 1_000_000_000;
+/// Ops below which the 99th percentile has fewer than ten samples beyond it.
+const FEW: u64 = 1000;
+/// Ops below which the 90th percentile has fewer than ten samples beyond it.
+const VERY_FEW: u64 = 100;
+/// Part of the time of the last thread before which the first one may be through.
+const EVEN: f64 = 0.8;
+/// Part of the median host's rate below which a host is slow, not unlucky.
+const SLOW_HOST: f64 = 0.5;
+/// Nanoseconds between the first start and the last from which on short runs show it.
+const START_SKEW_NS: u64 = 1_000_000;
+/// Part of the generator's own rate above which the curve may be the generator's: its cost adds to that of the storage.
+const NEAR_CEILING: f64 = 0.8;
+/// Half an interval, as a part of the mean, from which on neighbouring depths cannot be told apart.
+const UNCERTAIN: f64 = 0.05;
+/// Factor between a visit and all others from which on it is an accident: the error of a visit that names a line is
+/// less than 4 %.
+const LONE_PEAK: f64 = 1.1;
+
 fn verdict(code: &str, severity: Severity, what: String, means: &str, advice: &str) -> Verdict {
     debug_assert!(CODES.contains(&code), "{code} is not in the list");
     Verdict { code: code.into(), severity, what, means: means.into(), advice: advice.into() }
 }
 
-/// The verdicts on one job's numbers, worst first. Uses what the job left behind and nothing else.
-pub fn for_job(job: &JobResult) -> Vec<Verdict> {
-    let checks: [fn(&JobResult) -> Option<Verdict>; 16] = [
-        verify_mismatch,
-        page_cache_read,
-        unwritten_read,
-        depth_not_achieved,
-        generator_cpu_bound,
-        rate_not_met,
-        queued_before_issue,
-        not_steady,
-        clones_on_same_blocks,
-        writes_not_synced,
-        allocating_writes,
-        clock_skew,
-        errors_tolerated,
-        ops_dropped,
-        interval_too_short,
-        too_few_samples,
-    ];
+/// The verdicts on something, worst first, and how each statement that was tried came out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judgement {
+    /// What was found.
+    pub verdicts: Vec<Verdict>,
+    /// What was tried.
+    pub checks: Vec<Check>,
+}
+
+impl Judgement {
+    /// Enters the outcome of one statement.
+    fn enter(&mut self, code: &str, basis: Basis, found: Option<Verdict>) {
+        let outcome = match (found, basis) {
+            (Some(verdict), _) => {
+                self.verdicts.push(verdict);
+                Outcome::Failed
+            }
+            (None, Basis::Known) => Outcome::Passed,
+            (None, Basis::Missing(reason)) => Outcome::NotCheckable { reason: reason.into() },
+            (None, Basis::DoesNotApply) => return,
+        };
+        self.checks.push(Check { code: code.into(), outcome });
+        self.verdicts.sort_by_key(|verdict| std::cmp::Reverse(verdict.severity));
+    }
+
+    /// The judgement that consists of these verdicts.
+    pub fn of_found(verdicts: Vec<Verdict>) -> Judgement {
+        let checks = verdicts.iter().map(|one| Check { code: one.code.clone(), outcome: Outcome::Failed }).collect();
+        Judgement { verdicts, checks }
+    }
+
+    /// Adds the judgement of another part: of one code, a part that failed counts before one that could not be checked,
+    /// and that before one that passed.
+    pub fn add(&mut self, other: Judgement) {
+        let Judgement { verdicts, checks } = other;
+        self.verdicts.extend(verdicts);
+        self.verdicts.sort_by_key(|verdict| std::cmp::Reverse(verdict.severity));
+        let rank = |outcome: &Outcome| match outcome {
+            Outcome::Passed => 0,
+            Outcome::NotCheckable { .. } => 1,
+            Outcome::Failed => 2,
+        };
+        for check in checks {
+            match self.checks.iter_mut().find(|known| known.code == check.code) {
+                Some(known) if rank(&known.outcome) < rank(&check.outcome) => *known = check,
+                Some(_) => {}
+                None => self.checks.push(check),
+            }
+        }
+    }
+}
+
+/// What a statement about a result would rest on.
+enum Basis {
+    /// The facts are there.
+    Known,
+    /// A fact is missing: the reason, as [`Outcome::NotCheckable`] shows it.
+    Missing(&'static str),
+    /// The statement has no meaning for this result.
+    DoesNotApply,
+}
+
+impl Basis {
+    /// Known, or not to the point.
+    fn applies(applies: bool) -> Basis {
+        if applies { Basis::Known } else { Basis::DoesNotApply }
+    }
+
+    /// This, where the fact is known; `reason` where it is not.
+    fn needs(self, known: bool, reason: &'static str) -> Basis {
+        match self {
+            Basis::Known if !known => Basis::Missing(reason),
+            basis => basis,
+        }
+    }
+}
+
+/// One statement that is tried on a `T`.
+struct Rule<T> {
+    code: &'static str,
+    basis: fn(&T) -> Basis,
+    find: fn(&T) -> Option<Verdict>,
+}
+
+/// The statements that are tried on each job. To add one: a function below, a row here, its code in [`CODES`], a
+/// section in docs/verdicts.md, and a real run that gives it in tests/verdicts.rs.
+const JOB_RULES: [Rule<JobResult>; 17] = [
+    Rule { code: "verify-mismatch", basis: |job| Basis::applies(job.verified.is_some()), find: verify_mismatch },
+    Rule {
+        code: "memory-filesystem",
+        basis: |job| Basis::applies(!is_null(job) && !job.facts.elsewhere).needs(is_local(job), UNTOLD),
+        find: memory_filesystem,
+    },
+    Rule {
+        code: "loop-page-cache",
+        basis: |job| Basis::applies(!is_null(job) && !job.facts.elsewhere).needs(is_local(job), UNTOLD),
+        find: loop_page_cache,
+    },
+    Rule {
+        code: "page-cache-read",
+        basis: |job| {
+            let facts = &job.facts;
+            let reads = job.directions.read.ops > 0 && !facts.elsewhere && !is_null(job);
+            let known = facts.direct || facts.cached_fraction.is_some();
+            Basis::applies(reads).needs(known, "nothing tells how much of the data was in the page cache")
+        },
+        find: page_cache_read,
+    },
+    Rule {
+        code: "unwritten-read",
+        basis: |job| {
+            let reads = job.directions.read.ops > 0 && !job.facts.elsewhere && !is_null(job);
+            let known = job.facts.unwritten_fraction.is_some();
+            Basis::applies(reads).needs(known, "nothing tells which extents of the file were written")
+        },
+        find: unwritten_read,
+    },
+    Rule {
+        code: "depth-not-achieved",
+        basis: |job| {
+            let known = job.depth.in_flight.iter().any(|ops| *ops > 0) || job.facts.synchronous;
+            Basis::applies(job.facts.iodepth > 1 && !is_null(job)).needs(known, "nothing tells how deep the queue was")
+        },
+        find: depth_not_achieved,
+    },
+    Rule {
+        code: "generator-cpu-bound",
+        basis: |job| {
+            let long = job.runtime_ns >= LEAST_ACCOUNTED_NS;
+            Basis::applies(!is_null(job)).needs(long, "the job is too short for the kernel's accounting of CPU time")
+        },
+        find: generator_cpu_bound,
+    },
+    Rule { code: "rate-not-met", basis: |job| Basis::applies(has_rate(job)), find: rate_not_met },
+    Rule {
+        code: "queued-before-issue",
+        basis: |job| Basis::applies(job.directions.iter().any(|(_, result)| result.lat_intended_ns.is_some())),
+        find: queued_before_issue,
+    },
+    Rule {
+        code: "not-steady",
+        basis: |job| {
+            Basis::Known.needs(
+                rates_over_time(job).len() >= stats::FEWEST_TO_JUDGE,
+                "steadiness needs eight intervals, and the result has fewer",
+            )
+        },
+        find: not_steady,
+    },
+    Rule {
+        code: "steadiness-unknown",
+        basis: |job| Basis::applies(!job.intervals.is_empty()),
+        find: steadiness_unknown,
+    },
+    Rule {
+        code: "clones-on-same-blocks",
+        basis: |job| {
+            let applies = job.facts.numjobs > 1 && !is_null(job);
+            Basis::applies(applies).needs(is_local(job), "nothing tells which blocks the clones went through")
+        },
+        find: clones_on_same_blocks,
+    },
+    Rule {
+        code: "writes-not-synced",
+        basis: |job| {
+            let applies = job.directions.write.ops > 0 && !job.facts.direct && !is_null(job);
+            Basis::applies(applies).needs(job.facts.writes_synced.is_some(), "nothing tells whether writes were synced")
+        },
+        find: writes_not_synced,
+    },
+    Rule {
+        code: "allocating-writes",
+        basis: |job| {
+            let applies = job.directions.write.ops > 0 && job.directions.read.ops == 0;
+            let known = job.facts.unwritten_fraction.is_some();
+            Basis::applies(applies && !job.facts.elsewhere && !is_null(job))
+                .needs(known, "nothing tells which extents of the file were written")
+        },
+        find: allocating_writes,
+    },
+    Rule { code: "errors-tolerated", basis: |job| Basis::applies(job.continue_on_error), find: errors_tolerated },
+    Rule { code: "interval-too-short", basis: |_| Basis::Known, find: interval_too_short },
+    Rule { code: "too-few-samples", basis: |_| Basis::Known, find: too_few_samples },
+];
+
+/// Why a statement on the kind of storage cannot be tried.
+const UNTOLD: &str = "nothing tells what kind of storage the files are on";
+
+/// Whether the result comes from a run that looked at its files, not from fio's JSON.
+fn is_local(job: &JobResult) -> bool {
+    job.facts.examined
+}
+
+fn has_rate(job: &JobResult) -> bool {
+    job.facts.rate_iops.iter().any(|(_, rate)| rate.is_some())
+        || job.facts.rate_bytes.iter().any(|(_, rate)| rate.is_some())
+}
+
+/// The judgement on one job's numbers. Uses what the job left behind and nothing else.
+pub fn for_job(job: &JobResult) -> Judgement {
+    let mut judged = Judgement::default();
     // A job that moved nothing has no numbers to doubt; its error says why.
     if job.total_ops() == 0 && job.verified.is_none_or(|verified| verified.mismatches == 0) {
-        return Vec::new();
+        return judged;
     }
-    worst_first(checks.iter().filter_map(|check| check(job)).collect())
+    for rule in &JOB_RULES {
+        judged.enter(rule.code, (rule.basis)(job), (rule.find)(job));
+    }
+    judged
 }
 
-/// The verdicts on a run as a whole (what concerns one job is [`for_job`]'s).
-pub fn for_run(run: &RunResult) -> Vec<Verdict> {
-    worst_first(machine_cpu_bound(run).into_iter().collect())
+impl JobResult {
+    /// Judges the job anew.
+    pub fn judge(&mut self) {
+        let Judgement { verdicts, checks } = for_job(self);
+        (self.verdicts, self.checks) = (verdicts, checks);
+    }
 }
 
-/// The verdicts on a curve as a whole: too few or uncertain points, still rising, at the generator's ceiling.
-pub fn for_curve(curve: &Curve, ceiling_iops: Option<Estimate>) -> Vec<Verdict> {
-    let found = [too_few_points(curve), still_rising(curve), generator_ceiling(curve, ceiling_iops), uncertain(curve)];
-    worst_first(found.into_iter().flatten().collect())
+impl PhaseResult {
+    /// Judges the phase anew.
+    pub fn judge(&mut self, facts: &FilesFacts) {
+        let Judgement { verdicts, checks } = for_phase(self, facts);
+        (self.verdicts, self.checks) = (verdicts, checks);
+    }
 }
 
-/// The verdict on a comparison of sides `a` and `b` that move blocks of different sizes, each given as people write it.
-pub fn different_blocks(a: &str, b: &str) -> Verdict {
-    verdict(
-        "different-blocks",
-        Severity::Warning,
-        format!("A moves blocks of {a}, B of {b}"),
-        "An op of one side is not the same work as an op of the other: IOPS, latency and CPU time per op differ for that \
-         reason alone.",
-        "Give both sides the same bs, or compare them in bandwidth (--figure=bw).",
-    )
+/// The judgement on a run as a whole (what concerns one job is [`for_job`]'s).
+pub fn for_run(run: &RunResult) -> Judgement {
+    let mut judged = Judgement::default();
+    let ran = run.jobs.iter().any(|job| job.total_ops() > 0);
+    let basis = Basis::applies(ran && several_clones(run))
+        .needs(run.provenance.machine.cpus > 0, "nothing tells how many CPUs the machine has");
+    judged.enter("machine-cpu-bound", basis, machine_cpu_bound(run));
+    judged
 }
 
-/// The verdicts on one phase of a run on files, worst first.
-pub fn for_phase(phase: &PhaseResult, facts: &FilesFacts) -> Vec<Verdict> {
+/// The judgement on a curve as a whole.
+pub fn for_curve(curve: &Curve, ceiling_iops: Option<Estimate>) -> Judgement {
+    let mut judged = Judgement::default();
+    let line = || Basis::applies(curve.line.is_some());
+    judged.enter("too-few-points", Basis::Known, too_few_points(curve));
+    judged.enter("no-load-line", line(), no_load_line(curve));
+    let revisited = curve.points.iter().any(|point| point.visits.len() > 1);
+    let peak = Basis::Known.needs(revisited, "no depth was visited at several times");
+    judged.enter("lone-peak", peak, lone_peak(curve));
+    judged.enter(
+        "rate-limited",
+        Basis::applies(curve.points.iter().any(|point| has_rate(&point.job))),
+        rate_limited(curve),
+    );
+    judged.enter("still-rising", line(), still_rising(curve));
+    let ceiling = line().needs(ceiling_iops.is_some(), "the generator was not measured without storage");
+    judged.enter("generator-ceiling", ceiling, generator_ceiling(curve, ceiling_iops));
+    judged.enter("uncertain", Basis::Known, uncertain(curve));
+    judged
+}
+
+/// The judgement on one phase of a run on files.
+pub fn for_phase(phase: &PhaseResult, facts: &FilesFacts) -> Judgement {
+    let mut judged = Judgement::default();
     if phase.total.files == 0 && phase.total.failed == 0 {
-        return Vec::new();
+        return judged;
     }
-    let found = [
-        files_differ(phase),
-        read_own_writes(phase, facts),
-        files_failed(phase, facts),
-        threads_uneven(phase),
-        files_cpu_bound(phase, facts),
-        files_not_synced(phase, facts),
-        phase_too_short(phase),
-        too_few_files(phase),
-    ];
-    worst_first(found.into_iter().flatten().collect())
+    let posix = facts.access == "posix";
+    judged.enter("verify-mismatch", Basis::applies(phase.verified.is_some()), files_differ(phase));
+    judged.enter("page-cache-read", Basis::applies(phase.reads_own_writes && posix), read_own_writes(phase, facts));
+    judged.enter("errors-tolerated", Basis::applies(facts.continue_on_error), files_failed(phase, facts));
+    judged.enter("threads-uneven", Basis::applies(phase.threads.len() > 1), threads_uneven(phase));
+    let long = phase.runtime_ns >= LEAST_ACCOUNTED_NS;
+    let cpu = Basis::applies(posix).needs(long, "the phase is too short for the kernel's accounting of CPU time");
+    judged.enter("generator-cpu-bound", cpu, files_cpu_bound(phase, facts));
+    judged.enter("writes-not-synced", Basis::applies(writes_files(phase) && posix), files_not_synced(phase, facts));
+    judged.enter("interval-too-short", Basis::Known, phase_too_short(phase));
+    judged.enter("too-few-samples", Basis::Known, too_few_files(phase));
+    judged
 }
 
-/// The verdicts on a run on files as a whole.
-pub fn for_files(result: &FilesResult) -> Vec<Verdict> {
+/// The judgement on a run on files as a whole.
+pub fn for_files(result: &FilesResult) -> Judgement {
     let cpus = result.provenance.machine.cpus;
     let (available, used) = result.phases.iter().fold((0.0, 0.0), |(available, used), phase| {
         let (all, busy) = (phase.runtime_ns as f64 * f64::from(cpus), phase.cpu.user_ns + phase.cpu.system_ns);
         (available + all, used + busy as f64)
     });
     let threads = result.facts.threads * result.facts.processes;
-    let busy = (cpus > 1 && threads > 1 && available > 1e8 * f64::from(cpus)).then_some((available, used));
+    let long = available > LEAST_ACCOUNTED_NS as f64 * f64::from(cpus);
+    let busy = (cpus > 1 && threads > 1 && long).then_some((available, used));
     let busy = busy.and_then(|(available, used)| machine_busy(cpus, available, used));
-    worst_first(processes_lost(&result.facts).into_iter().chain(busy).collect())
+    let mut judged = Judgement::default();
+    judged.enter("process-lost", Basis::applies(result.facts.processes > 1), processes_lost(&result.facts));
+    let basis = Basis::applies(threads > 1).needs(long, "the run is too short for the kernel's accounting of CPU time");
+    judged.enter("machine-cpu-bound", basis, busy);
+    judged
 }
 
-/// The verdicts on how several hosts did together.
-pub fn for_hosts(hosts: &HostsResult) -> Vec<Verdict> {
-    worst_first([host_slow(hosts), start_skew(hosts)].into_iter().flatten().collect())
+/// The judgement on how several hosts did together.
+pub fn for_hosts(hosts: &HostsResult) -> Judgement {
+    let mut judged = Judgement::default();
+    judged.enter("host-slow", Basis::applies(hosts.hosts.len() > 1), host_slow(hosts));
+    judged.enter("start-skew", Basis::Known, start_skew(hosts));
+    judged
 }
 
 fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
@@ -213,7 +491,7 @@ fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
     sorted.sort_by(f64::total_cmp);
     let median = (sorted.get(sorted.len().checked_sub(1)? / 2)? + sorted.get(sorted.len() / 2)?) / 2.0;
     let slow: Vec<String> = (hosts.hosts.iter().zip(&rates))
-        .filter(|(_, rate)| **rate < 0.5 * median)
+        .filter(|(_, rate)| **rate < SLOW_HOST * median)
         .map(|(host, rate)| format!("{} on {}", count(*rate), host.host))
         .collect();
     // Of a host that failed, its failure says why it did less.
@@ -235,7 +513,7 @@ fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
 
 fn start_skew(hosts: &HostsResult) -> Option<Verdict> {
     let skew_ns = hosts.start_skew_ns;
-    (skew_ns > 1_000_000).then(|| {
+    (skew_ns > START_SKEW_NS).then(|| {
         verdict(
             "start-skew",
             Severity::Note,
@@ -304,7 +582,7 @@ fn files_failed(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
 
 fn threads_uneven(phase: &PhaseResult) -> Option<Verdict> {
     let (wall, end) = (phase.stonewall_ns as f64, phase.runtime_ns as f64);
-    (phase.threads.len() > 1 && end > 0.0 && wall < 0.8 * end).then(|| {
+    (phase.threads.len() > 1 && end > 0.0 && wall < EVEN * end).then(|| {
         verdict(
             "threads-uneven",
             Severity::Warning,
@@ -319,7 +597,7 @@ fn files_cpu_bound(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
     let available = phase.runtime_ns as f64 * phase.threads.len() as f64;
     let user = phase.cpu.user_ns as f64;
     // In the kernel it is the file system that is busy; libgfapi works in user mode.
-    if facts.access != "posix" || phase.runtime_ns < 100_000_000 || user < 0.5 * available {
+    if facts.access != "posix" || phase.runtime_ns < LEAST_ACCOUNTED_NS || user < BUSY_WITH_CONTENT * available {
         return None;
     }
     Some(verdict(
@@ -334,10 +612,13 @@ fn files_cpu_bound(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
     ))
 }
 
-fn files_not_synced(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
+fn writes_files(phase: &PhaseResult) -> bool {
     const WRITES: [&str; 4] = ["create", "append", "overwrite", "truncate-overwrite"];
-    let writes = phase.operations.iter().any(|one| WRITES.contains(&one.operation.as_str()));
-    (writes && phase.total.bytes > 0 && !facts.fsync && !facts.direct && facts.access == "posix").then(|| {
+    phase.total.bytes > 0 && phase.operations.iter().any(|one| WRITES.contains(&one.operation.as_str()))
+}
+
+fn files_not_synced(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
+    (writes_files(phase) && !facts.fsync && !facts.direct && facts.access == "posix").then(|| {
         verdict(
             "writes-not-synced",
             Severity::Note,
@@ -349,7 +630,7 @@ fn files_not_synced(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> 
 }
 
 fn phase_too_short(phase: &PhaseResult) -> Option<Verdict> {
-    (phase.runtime_ns < 1_000_000_000).then(|| {
+    (phase.runtime_ns < SHORT_NS).then(|| {
         verdict(
             "interval-too-short",
             Severity::Note,
@@ -362,8 +643,8 @@ fn phase_too_short(phase: &PhaseResult) -> Option<Verdict> {
 
 fn too_few_files(phase: &PhaseResult) -> Option<Verdict> {
     let files = phase.total.files;
-    (files < 1000).then(|| {
-        let severity = if files < 100 { Severity::Warning } else { Severity::Note };
+    (files < FEW).then(|| {
+        let severity = if files < VERY_FEW { Severity::Warning } else { Severity::Note };
         verdict(
             "too-few-samples",
             severity,
@@ -372,11 +653,6 @@ fn too_few_files(phase: &PhaseResult) -> Option<Verdict> {
             "Use more --files before quoting high percentiles.",
         )
     })
-}
-
-fn worst_first(mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
-    verdicts.sort_by_key(|verdict| std::cmp::Reverse(verdict.severity));
-    verdicts
 }
 
 fn seconds(job: &JobResult) -> f64 {
@@ -414,15 +690,15 @@ fn page_cache_read(job: &JobResult) -> Option<Verdict> {
         "These reads came from memory, wholly or partly: the numbers are those of the page cache, not of the storage.";
     let advice = "Use direct=1; or leave invalidate=1 and read files larger than memory, once.";
     let cached = facts.cached_fraction.unwrap_or(0.0);
-    if cached >= 0.05 {
-        let severity = if cached >= 0.5 { Severity::Invalid } else { Severity::Warning };
+    if cached >= CACHE_MATTERS {
+        let severity = if cached >= CACHE_DECIDES { Severity::Invalid } else { Severity::Warning };
         let what = format!("{} of the data was in the page cache when the job began", percent(cached));
         return Some(verdict("page-cache-read", severity, what, means, advice));
     }
     // Whatever was read twice came from memory the second time, unless the file is larger than memory.
     let target = facts.target_bytes.filter(|&bytes| bytes > 0)?;
     let rounds = reads.bytes as f64 / clones(job) / target as f64;
-    (rounds >= 1.5).then(|| {
+    (rounds >= READ_AGAIN).then(|| {
         let what = format!(
             "the same {} were read {} times through the page cache",
             figures::bytes(target as f64),
@@ -432,12 +708,45 @@ fn page_cache_read(job: &JobResult) -> Option<Verdict> {
     })
 }
 
+fn memory_filesystem(job: &JobResult) -> Option<Verdict> {
+    let memory = job.facts.memory.as_ref().filter(|_| !is_null(job))?;
+    Some(verdict(
+        "memory-filesystem",
+        Severity::Invalid,
+        format!("the files are on {memory}, which keeps them in memory"),
+        "The numbers are those of this machine's memory and CPUs: no storage took part.",
+        "Give a file or a directory on the storage that is to be measured.",
+    ))
+}
+
+fn loop_page_cache(job: &JobResult) -> Option<Verdict> {
+    let device = job.facts.loop_device.as_ref().filter(|_| !is_null(job))?;
+    let cached = device.cached_fraction.unwrap_or(0.0);
+    let reads = job.directions.read.ops > 0 && cached >= CACHE_MATTERS;
+    let writes = job.directions.write.ops > 0;
+    let what = match (reads, writes) {
+        (true, _) => {
+            format!("{} of the file behind {} was in the page cache when the job began", percent(cached), device.name)
+        }
+        (false, true) => format!("{} keeps what is written in the page cache of the file behind it", device.name),
+        (false, false) => return None,
+    };
+    let severity = if !writes && cached < CACHE_DECIDES { Severity::Warning } else { Severity::Invalid };
+    Some(verdict(
+        "loop-page-cache",
+        severity,
+        what,
+        "direct=1 ends at the loop device: the numbers are those of the page cache, wholly or partly.",
+        "Attach the file with losetup --direct-io=on, or measure the storage below it.",
+    ))
+}
+
 fn unwritten_read(job: &JobResult) -> Option<Verdict> {
-    let unwritten = job.facts.unwritten_fraction.filter(|fraction| *fraction >= 0.01)?;
+    let unwritten = job.facts.unwritten_fraction.filter(|fraction| *fraction >= UNWRITTEN_MATTERS)?;
     if job.directions.read.ops == 0 || is_null(job) {
         return None;
     }
-    let severity = if unwritten >= 0.5 { Severity::Invalid } else { Severity::Warning };
+    let severity = if unwritten >= UNWRITTEN_DECIDES { Severity::Invalid } else { Severity::Warning };
     Some(verdict(
         "unwritten-read",
         severity,
@@ -473,20 +782,18 @@ fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
     let (submission, total) = job.directions.iter().fold((0.0, 0.0), |(submission, total), (_, result)| {
         (submission + result.slat_ns.sum() as f64, total + result.lat_ns.sum() as f64)
     });
-    if total > 0.0 && submission > total / 2.0 && !is_null(job) {
+    if total > 0.0 && submission > total * BLOCKED && !is_null(job) {
         return found(
             format!("{} of the latency was spent submitting", percent(submission / total)),
             "Submission blocks (a full device queue, or a file system that cannot go on without waiting), so requests do not overlap.",
             "Use direct=1 on a preallocated and written file; look at slat; raise the device's nr_requests.",
         );
     }
-    let limited = job.latency_target.is_some()
-        || facts.rate_iops.iter().any(|(_, rate)| rate.is_some())
-        || facts.rate_bytes.iter().any(|(_, rate)| rate.is_some());
+    let limited = job.latency_target.is_some() || has_rate(job);
     let ops: u64 = job.depth.in_flight.iter().sum();
     let mean = job.depth.mean();
     // Batches as large as the depth fill the queue from empty each time: (depth + 1) / 2 on average is as asked.
-    if limited || is_null(job) || ops < 10 * u64::from(facts.iodepth) || mean >= asked / 2.0 {
+    if limited || is_null(job) || ops < 10 * u64::from(facts.iodepth) || mean >= asked * DEPTH_REACHED {
         return None;
     }
     found(
@@ -499,8 +806,7 @@ fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
 fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
     let available = job.runtime_ns as f64 * clones(job);
     let used = (job.cpu.user_ns + job.cpu.system_ns) as f64;
-    // Shorter than this, the kernel's accounting of CPU time (per tick) says nothing.
-    if is_null(job) || job.runtime_ns < 100_000_000 || used < available * 0.95 {
+    if is_null(job) || job.runtime_ns < LEAST_ACCOUNTED_NS || used < available * BUSY_CLONE {
         return None;
     }
     let user = job.cpu.user_ns as f64 / used;
@@ -524,7 +830,7 @@ fn rate_not_met(job: &JobResult) -> Option<Verdict> {
         let behind = |asked: Option<f64>, done: u64| {
             let asked = asked? * clones(job);
             let got = done as f64 / time;
-            (time > 0.0 && got < asked * 0.95).then_some((asked, got))
+            (time > 0.0 && got < asked * RATE_MET).then_some((asked, got))
         };
         behind(job.facts.rate_iops[direction], result.ops)
             .map(|(asked, got)| (direction, format!("{} IOPS", count(asked)), format!("{} IOPS", count(got))))
@@ -551,8 +857,6 @@ fn queued_before_issue(job: &JobResult) -> Option<Verdict> {
             issued.merge(&result.lat_ns);
         }
     }
-    // A timer wakes its sleeper some tens of microseconds late: that is no queue.
-    const LATE_NS: f64 = 100_000.0;
     let waited_ns = intended.mean() - issued.mean();
     if intended.is_empty() || issued.is_empty() || waited_ns < issued.mean().max(LATE_NS) {
         return None;
@@ -570,16 +874,19 @@ fn queued_before_issue(job: &JobResult) -> Option<Verdict> {
     ))
 }
 
-fn not_steady(job: &JobResult) -> Option<Verdict> {
+/// Ops per second of each interval that is at least half as long as the others.
+fn rates_over_time(job: &JobResult) -> Vec<f64> {
     let interval_ns = job.interval_ns;
     let whole = job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= interval_ns);
-    let samples: Vec<f64> = whole
-        .map(|interval| {
-            Direction::ALL.iter().map(|&d| interval.ops[d]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
-        })
-        .collect();
-    let found = stats::steadiness(&samples);
-    let what = if found.warm_up_effect.abs() > 0.05 {
+    let rate = |interval: &Interval| {
+        Direction::ALL.iter().map(|&d| interval.ops[d]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
+    };
+    whole.map(rate).collect()
+}
+
+fn not_steady(job: &JobResult) -> Option<Verdict> {
+    let found = stats::steadiness(&rates_over_time(job));
+    let what = if found.warm_up_effect.abs() > WARM_UP_MATTERS {
         let warm_up_ns = job.intervals.get(found.warm_up.saturating_sub(1)).map_or(0, |interval| interval.end_ns);
         let than = if found.warm_up_effect < 0.0 { "faster" } else { "slower" };
         format!(
@@ -587,9 +894,9 @@ fn not_steady(job: &JobResult) -> Option<Verdict> {
             nanoseconds(warm_up_ns as f64),
             figures::change(found.warm_up_effect)
         )
-    } else if found.drift_is_significant && found.drift.abs() > 0.1 {
+    } else if found.drift_is_significant && found.drift.abs() > DRIFT_MATTERS {
         format!("IOPS changed by {} from start to end", figures::change(found.drift))
-    } else if found.variation > 0.5 {
+    } else if found.variation > WILD {
         format!("IOPS varied by {} (standard deviation) from interval to interval", percent(found.variation))
     } else {
         return None;
@@ -601,6 +908,22 @@ fn not_steady(job: &JobResult) -> Option<Verdict> {
         "The mean depends on when the measurement began and ended: caches filling, flash being tidied, another user.",
         "Use ramp_time to leave the start out, a longer runtime, or preconditioning; look at the chart over time.",
     ))
+}
+
+fn steadiness_unknown(job: &JobResult) -> Option<Verdict> {
+    let intervals = rates_over_time(job).len();
+    (!job.intervals.is_empty() && intervals < stats::FEWEST_TO_JUDGE).then(|| {
+        verdict(
+            "steadiness-unknown",
+            Severity::Note,
+            format!(
+                "the job has {intervals} intervals of {}, too few to tell whether throughput was steady",
+                nanoseconds(job.interval_ns as f64)
+            ),
+            "A warm-up, a drift or another user of the storage would not have been noticed.",
+            "Use time_based with a longer runtime: eight intervals at least.",
+        )
+    })
 }
 
 fn clones_on_same_blocks(job: &JobResult) -> Option<Verdict> {
@@ -632,7 +955,7 @@ fn writes_not_synced(job: &JobResult) -> Option<Verdict> {
 }
 
 fn allocating_writes(job: &JobResult) -> Option<Verdict> {
-    let unwritten = job.facts.unwritten_fraction.filter(|fraction| *fraction >= 0.5)?;
+    let unwritten = job.facts.unwritten_fraction.filter(|fraction| *fraction >= UNWRITTEN_DECIDES)?;
     (job.directions.write.ops > 0 && job.directions.read.ops == 0 && !is_null(job)).then(|| {
         verdict(
             "allocating-writes",
@@ -642,23 +965,6 @@ fn allocating_writes(job: &JobResult) -> Option<Verdict> {
             "Use overwrite=1 (lay the file out first), or run the job twice and use the second run.",
         )
     })
-}
-
-fn clock_skew(job: &JobResult) -> Option<Verdict> {
-    let skew = job.facts.clock_skew_ns as f64;
-    let latency = job.lat_ns().mean();
-    let matters = skew >= 1000.0 || (latency > 0.0 && skew > latency * 0.05);
-    if !matters || skew == 0.0 {
-        return None;
-    }
-    let severity = if latency > 0.0 && skew > latency { Severity::Invalid } else { Severity::Warning };
-    Some(verdict(
-        "clock-skew",
-        severity,
-        format!("the clock was seen to be off by {} between readings or processors", nanoseconds(skew)),
-        "Latencies may be wrong by as much. Counts and throughput are not affected.",
-        "Use clocksource=clock_gettime, or pin the job with cpus_allowed.",
-    ))
 }
 
 fn errors_tolerated(job: &JobResult) -> Option<Verdict> {
@@ -675,21 +981,8 @@ fn errors_tolerated(job: &JobResult) -> Option<Verdict> {
     })
 }
 
-fn ops_dropped(job: &JobResult) -> Option<Verdict> {
-    let dropped: u64 = job.directions.iter().map(|(_, result)| result.dropped_ops).sum();
-    (dropped > 0).then(|| {
-        verdict(
-            "ops-dropped",
-            Severity::Note,
-            format!("{dropped} ops were dropped"),
-            "They were due, but were skipped: at the end of a file, or because the rate had run away.",
-            "Check size and offset against the file, or lower the rate.",
-        )
-    })
-}
-
 fn interval_too_short(job: &JobResult) -> Option<Verdict> {
-    (job.runtime_ns < 1_000_000_000).then(|| {
+    (job.runtime_ns < SHORT_NS).then(|| {
         verdict(
             "interval-too-short",
             Severity::Note,
@@ -702,8 +995,8 @@ fn interval_too_short(job: &JobResult) -> Option<Verdict> {
 
 fn too_few_samples(job: &JobResult) -> Option<Verdict> {
     let ops = job.total_ops();
-    (ops < 1000).then(|| {
-        let severity = if ops < 100 { Severity::Warning } else { Severity::Note };
+    (ops < FEW).then(|| {
+        let severity = if ops < VERY_FEW { Severity::Warning } else { Severity::Note };
         verdict(
             "too-few-samples",
             severity,
@@ -721,12 +1014,19 @@ fn machine_cpu_bound(run: &RunResult) -> Option<Verdict> {
     let available = (end - start) as f64 * 1e6 * f64::from(cpus);
     let used: f64 = run.jobs.iter().map(|job| (job.cpu.user_ns + job.cpu.system_ns) as f64).sum();
     // On one CPU, or with a single clone, the job's own verdict says it.
-    let clones: u32 = run.jobs.iter().map(|job| job.clones.max(1)).sum();
-    if cpus > 1 && clones > 1 && end - start >= 100 { machine_busy(cpus, available, used) } else { None }
+    if cpus > 1 && several_clones(run) && end - start >= LEAST_ACCOUNTED_NS / 1_000_000 {
+        machine_busy(cpus, available, used)
+    } else {
+        None
+    }
+}
+
+fn several_clones(run: &RunResult) -> bool {
+    run.jobs.iter().map(|job| job.clones.max(1)).sum::<u32>() > 1
 }
 
 fn machine_busy(cpus: u32, available: f64, used: f64) -> Option<Verdict> {
-    (used >= available * 0.9).then(|| {
+    (used >= available * BUSY_MACHINE).then(|| {
         verdict(
             "machine-cpu-bound",
             Severity::Warning,
@@ -752,8 +1052,70 @@ fn too_few_points(curve: &Curve) -> Option<Verdict> {
     })
 }
 
+fn no_load_line(curve: &Curve) -> Option<Verdict> {
+    let Answer::Unnamed(reason) = curve.line.as_ref()?.answer() else { return None };
+    Some(verdict(
+        "no-load-line",
+        Severity::Warning,
+        format!("{}: no load line can be named: {reason}", curve.label),
+        "The rows were measured, but nothing tells which differences between them are the storage's.",
+        "Quiet the machine, or give the sweep more --time, and sweep again.",
+    ))
+}
+
+fn lone_peak(curve: &Curve) -> Option<Verdict> {
+    let peaks = curve.points.iter().filter_map(|point| {
+        let mut means = point.visit_means();
+        means.sort_by(f64::total_cmp);
+        let (highest, others) = means.split_last()?;
+        let next = others.last()?;
+        let level = curve.line.as_ref().map_or(*next, |line| line.plateau_iops.mean).max(*next);
+        (*highest > level * LONE_PEAK).then_some((point.x, *highest, others[0], *next))
+    });
+    let (x, highest, low, high) = peaks.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let others = if low < high { format!("{} to {}", count(low), count(high)) } else { count(high) };
+    Some(verdict(
+        "lone-peak",
+        Severity::Note,
+        format!("{}: one visit to {} gave {} IOPS, the others {others}", curve.label, plain(x), count(highest)),
+        "The machine was faster for that moment, or answered from a cache: plateau and load line rest on the other visits.",
+        "Look for a cache below the target, or for what ran beside; give the sweep more --time.",
+    ))
+}
+
+fn rate_limited(curve: &Curve) -> Option<Verdict> {
+    let at_rate = |point: &Point| {
+        Direction::ALL.into_iter().any(|direction| {
+            let (job, result) = (&point.job, &point.job.directions[direction]);
+            let near = |asked: Option<f64>, done: u64| {
+                asked.is_some_and(|asked| done as f64 / seconds(job).max(1e-9) >= asked * clones(job) * RATE_MET)
+            };
+            near(job.facts.rate_iops[direction], result.ops) || near(job.facts.rate_bytes[direction], result.bytes)
+        })
+    };
+    let point = curve.points.iter().find(|point| at_rate(point))?;
+    Some(verdict(
+        "rate-limited",
+        Severity::Warning,
+        format!("{}: from depth {} on, the rate that the job asks for is the limit", curve.label, plain(point.x)),
+        "The plateau is the rate, and the load line the depth that carries it: the storage may do more.",
+        "Leave out rate and rate_iops to find the storage's own load line.",
+    ))
+}
+
+/// The verdict on a sweep whose default engine does not work here, for the reason given.
+pub fn engine_replaced(wanted: &str, taken: &str, reason: &str) -> Verdict {
+    verdict(
+        "engine-replaced",
+        Severity::Warning,
+        format!("{wanted} cannot be used here ({reason}), so {taken} took its place"),
+        "The curve is that of another engine than on other machines.",
+        "Remove the limit (ulimit -l, sysctl kernel.io_uring_disabled, a container's seccomp filter), or name the engine.",
+    )
+}
+
 fn still_rising(curve: &Curve) -> Option<Verdict> {
-    let line = curve.line.as_ref().filter(|line| line.still_rising)?;
+    let line = curve.line.as_ref().filter(|line| line.answer() == Answer::Beyond)?;
     let deepest = curve.points.last()?.x;
     Some(verdict(
         "still-rising",
@@ -766,6 +1128,18 @@ fn still_rising(curve: &Curve) -> Option<Verdict> {
             "Sweep deeper."
         },
     ))
+}
+
+/// The verdict on a comparison of sides `a` and `b` that move blocks of different sizes, each given as people write it.
+pub fn different_blocks(a: &str, b: &str) -> Verdict {
+    verdict(
+        "different-blocks",
+        Severity::Warning,
+        format!("A moves blocks of {a}, B of {b}"),
+        "An op of one side is not the same work as an op of the other: IOPS, latency and CPU time per op differ for that \
+         reason alone.",
+        "Give both sides the same bs, or compare them in bandwidth (--figure=bw).",
+    )
 }
 
 /// The verdict on a sweep whose target does not take O_DIRECT.
@@ -793,7 +1167,7 @@ pub fn depth_not_possible(label: &str, depth: f64, reason: &str) -> Verdict {
 fn generator_ceiling(curve: &Curve, ceiling_iops: Option<Estimate>) -> Option<Verdict> {
     let plateau = curve.line.as_ref()?.plateau_iops.mean;
     let ceiling = ceiling_iops?.mean;
-    (curve.label != "null" && plateau > ceiling * 0.8).then(|| {
+    (curve.label != "null" && plateau > ceiling * NEAR_CEILING).then(|| {
         verdict(
             "generator-ceiling",
             Severity::Warning,
@@ -814,7 +1188,7 @@ fn uncertain(curve: &Curve) -> Option<Verdict> {
     let wide: Vec<String> = curve
         .points
         .iter()
-        .filter(|point| point.samples.len() < 2 || relative_half_width(&point.iops) > 0.05)
+        .filter(|point| point.samples.len() < 2 || relative_half_width(&point.iops) > UNCERTAIN)
         .map(|point| plain(point.x))
         .collect();
     (!wide.is_empty()).then(|| {

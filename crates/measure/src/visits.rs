@@ -124,9 +124,9 @@ impl Effects {
         f64::from(odd) / f64::from(all.max(1))
     }
 
-    /// The probability that the visits to a depth that were set aside saw the usual machine, and those that were kept the
-    /// other one: by Bayes' rule, if each visit sees the other one with probability [`Effects::odd_part`]. A depth that was
-    /// only explored had one visit.
+    /// The probability that the visits to a depth that were set aside saw the usual machine, and those that were kept
+    /// the other one: by Bayes' rule, if each visit sees the other one with probability [`Effects::odd_part`]. A depth
+    /// that was only explored had one visit.
     pub fn mistaken(&self, depth: usize) -> f64 {
         let odd_part = self.odd_part().min(0.5);
         let (kept, odd) = match self.visited.get(depth) {
@@ -137,8 +137,8 @@ impl Effects {
         odds / (1.0 + odds)
     }
 
-    /// The standard deviation of a single look at a depth that was not confirmed: the error of a visit and the spread of
-    /// the rounds.
+    /// The standard deviation of a single look at a depth that was not confirmed: the error of a visit and the spread
+    /// of the rounds.
     pub fn single_error(&self) -> f64 {
         let rounds: Vec<f64> = self.rounds.iter().map(|(effect, _)| *effect).collect();
         (self.error.powi(2) + variance(&rounds)).sqrt()

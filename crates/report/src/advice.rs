@@ -106,7 +106,8 @@ mod tests {
             advice("iodepth", &[one.clone()], None),
             "io_uring: no load line can be named: the machine changed."
         );
-        one.line.as_mut().unwrap().still_rising = true;
+        let line = one.line.as_mut().unwrap();
+        (line.unnamed, line.still_rising) = (None, true);
         assert_eq!(
             advice("iodepth", &[one], None),
             "io_uring, iodepth 16: 122k IOPS at 800 us, and still rising: sweep deeper to find the line."

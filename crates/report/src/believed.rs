@@ -147,7 +147,7 @@ mod tests {
         // What one job was found guilty of does not hold because it holds of another.
         let mut other = job.clone();
         other.facts.cached_fraction = Some(1.0);
-        other.verdicts = measure::verdict::for_job(&other);
+        other.judge();
         let both = Checked::of([job, other].iter().flat_map(of_job));
         assert!(!both.passed.contains(&"page-cache-read".to_string()), "{both:?}");
     }

@@ -194,7 +194,7 @@ fn fio(top: &Map<String, Value>, version: &str) -> Result<RunResult, Error> {
     run.disks = top.get("disk_util").and_then(Value::as_array).into_iter().flatten().map(fio_disk).collect();
     run.global_options = global_options;
     for job in &mut run.jobs {
-        job.verdicts = measure::verdict::for_job(job);
+        job.judge();
     }
     Ok(run)
 }

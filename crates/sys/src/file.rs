@@ -208,6 +208,22 @@ fn cached_by_mincore(file: &File, offset: u64, len: u64) -> Option<Share> {
     (status == 0).then(|| Share { bytes: (pages * page).min(len), of: len })
 }
 
+/// The name of the file system that a file is on, if it keeps its files in memory alone (linux/magic.h).
+pub fn memory_filesystem(file: &File) -> Option<&'static str> {
+    const RAMFS_MAGIC: u32 = 0x8584_58f6;
+    let mut stat = MaybeUninit::<libc::statfs64>::zeroed();
+    // SAFETY: stat is a struct statfs64 that lives to the end of the call, and the descriptor is open.
+    checked(unsafe { libc::fstatfs64(file.as_raw_fd(), stat.as_mut_ptr()) }).ok()?;
+    // SAFETY: the call filled it in; before that it was zeroed.
+    let stat = unsafe { stat.assume_init() };
+    match stat.f_type as u32 {
+        magic if magic == libc::TMPFS_MAGIC as u32 => Some("tmpfs"),
+        magic if magic == libc::HUGETLBFS_MAGIC as u32 => Some("hugetlbfs"),
+        RAMFS_MAGIC => Some("ramfs"),
+        _ => None,
+    }
+}
+
 /// Extents are counted up to this many: a fragmented terabyte is judged by its beginning.
 const EXTENT_LIMIT: usize = 16_384;
 
@@ -247,6 +263,7 @@ struct Fiemap {
 }
 
 fn unwritten_by_fiemap(file: &File, offset: u64, len: u64) -> Option<Share> {
+    const FIEMAP_FLAG_SYNC: u32 = 1;
     const FIEMAP_EXTENT_LAST: u32 = 1;
     const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
     // _IOWR('f', 11, struct fiemap): the header alone, 32 bytes.
@@ -259,7 +276,8 @@ fn unwritten_by_fiemap(file: &File, offset: u64, len: u64) -> Option<Share> {
         let mut map = Fiemap {
             start: at,
             length: end - at,
-            flags: 0,
+            // Extents whose allocation is delayed, or being converted, read as unwritten until they are on the disk.
+            flags: FIEMAP_FLAG_SYNC,
             mapped_extents: 0,
             extent_count: FIEMAP_BATCH as u32,
             reserved: 0,

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use job::Job;
 use job::workload::FileExtent;
+use measure::schema::LoopDevice;
 use sys::block;
 use sys::file::{self, Advice, Share};
 
@@ -27,6 +28,7 @@ mod open;
 mod preflight;
 mod safety;
 mod size;
+mod storage;
 
 pub use names::names;
 pub(crate) use preflight::postponed;
@@ -35,6 +37,7 @@ pub use preflight::preflight;
 use layout::Layout;
 use safety::Precious;
 use size::{Existing, Sizes};
+use storage::Storage;
 
 /// Where the bytes of a job's files are.
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +111,16 @@ impl EntryKind {
 }
 
 /// Whether the files' bytes would have to come from the storage at all, for the verdicts.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CacheFacts {
     /// Fraction 0..=1 of the bytes used that are in the page cache; None if unknown.
     pub cached_fraction: Option<f64>,
     /// Fraction 0..=1 of the bytes used that are holes or unwritten extents; None if unknown.
     pub unwritten_fraction: Option<f64>,
+    /// The memory that the files are kept in.
+    pub memory: Option<String>,
+    /// The loop device below the files, if it goes through the page cache.
+    pub loop_device: Option<LoopDevice>,
 }
 
 impl Target {
@@ -281,7 +288,13 @@ impl Target {
                 unwritten += file::unwritten(&file, extent.offset, extent.size).unwrap_or_default();
             }
         }
-        CacheFacts { cached_fraction: cached.fraction(), unwritten_fraction: unwritten.fraction() }
+        let below = self.entries.iter().find_map(|entry| storage::look(&entry.reader().ok()?));
+        let (memory, loop_device) = match below {
+            Some(Storage::Memory(name)) => (Some(name), None),
+            Some(Storage::Loop(device)) => (None, Some(device)),
+            None => (None, None),
+        };
+        CacheFacts { cached_fraction: cached.fraction(), unwritten_fraction: unwritten.fraction(), memory, loop_device }
     }
 
     /// Ends the clone's use of the files: closes them, syncs them with `fsync_on_close`, removes them with `unlink`.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
-use job::job::{FileLock, MemoryKind, OpenSync};
+use job::job::{Amount, FileLock, MemoryKind, OpenSync};
 use measure::figures::ByteUnits;
 use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
 use measure::{Direction, PerDirection};
@@ -133,6 +133,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     }
     // First writes allocate, and reads of what was never written do not reach the storage.
     facts.unwritten_fraction = cache.unwritten_fraction;
+    (facts.examined, facts.memory, facts.loop_device) = (true, cache.memory, cache.loop_device);
     let mut opened = Opened::new(target, Access::of(kind), job);
     opened.open_all(&mut *engine)?;
     let number = orders.seat + 1;
@@ -363,9 +364,17 @@ fn facts(job: &Job, kind: &Kind) -> Facts {
         rate_bytes: PerDirection::from_fn(|d| {
             job.rate.bytes[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)
         }),
+        clones_on_same_blocks: same_blocks(job),
         writes_synced: (job.rw.directions.write && Access::of(kind) != Access::Nothing).then(|| makes_durable(job)),
         ..Facts::default()
     }
+}
+
+/// Whether the clones go through the same blocks in order: the names of the files are given, not made for each clone, and
+/// no clone has an offset of its own.
+fn same_blocks(job: &Job) -> bool {
+    let same_offset = matches!(job.extent.offset_increment, Amount::Bytes(0));
+    job.process.clones > 1 && !job.rw.random && !job.files.names.is_empty() && same_offset
 }
 
 /// Whether what the job writes is asked to reach the storage within its time.

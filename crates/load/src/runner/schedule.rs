@@ -108,9 +108,10 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             hosts: None,
         };
         for job in &mut result.jobs {
-            job.verdicts = verdict::for_job(job);
+            job.judge();
         }
-        result.verdicts = verdict::for_run(&result);
+        let judged = verdict::for_run(&result);
+        (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
         result
     };
     if clones.is_empty() {

@@ -133,9 +133,10 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         },
     };
     for phase in &mut result.phases {
-        phase.verdicts = verdict::for_phase(phase, &result.facts);
+        phase.judge(&result.facts);
     }
-    result.verdicts = verdict::for_files(&result);
+    let judged = verdict::for_files(&result);
+    (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
     Ok(result)
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use job::job::Plan;
 use measure::refine::{self, Limits, Step, Why};
 use measure::schema::{Curve, Ended, Estimate, JobError, JobResult, Point, Provenance, SweepResult};
-use measure::verdict::{self, Verdict};
+use measure::verdict::{self, Judgement, Verdict};
 
 use crate::peers::Peers;
 use crate::run::{Control, Progress};
@@ -168,11 +168,14 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     if workload.direct_refused {
         verdicts.push(verdict::no_direct_io(&workload.name));
     }
-    for curve in &result.curves {
-        verdicts.extend(verdict::for_curve(curve, result.ceiling_iops));
+    if let Some((wanted, reason)) = &workload.engine_replaced {
+        verdicts.push(verdict::engine_replaced(wanted, &workload.engines[0], reason));
     }
-    verdicts.sort_by_key(|verdict| std::cmp::Reverse(verdict.severity));
-    result.verdicts = verdicts;
+    let mut judged = Judgement::of_found(verdicts);
+    for curve in &result.curves {
+        judged.add(verdict::for_curve(curve, result.ceiling_iops));
+    }
+    (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
     Ok(result)
 }
 
@@ -332,7 +335,7 @@ fn curves(
     }
     for curve in &mut curves {
         for point in &mut curve.points {
-            point.job.verdicts = verdict::for_job(&point.job);
+            point.job.judge();
         }
         curve.conclude();
     }

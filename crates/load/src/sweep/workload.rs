@@ -32,6 +32,8 @@ pub struct Workload {
     scratch: Option<(Scratch, u64)>,
     /// O_DIRECT was wanted, and is not to be had there.
     pub direct_refused: bool,
+    /// The best engine, where another one took its place, and why it did.
+    pub engine_replaced: Option<(&'static str, String)>,
 }
 
 /// What the user asked for.
@@ -61,13 +63,19 @@ impl Workload {
             engines: request.engines.clone(),
             scratch: None,
             direct_refused: false,
+            engine_replaced: None,
         };
         let job = workload.job()?;
         let target = request.job.files.first().cloned().or_else(|| job.files.names.first().map(PathBuf::from));
         if workload.engines.is_empty() {
             let in_volume = target.as_ref().is_some_and(|target| gfapi::Address::is_url(&target.to_string_lossy()));
-            let best = if in_volume { "gfapi" } else { best_engine() };
-            workload.engines.push(if given("ioengine") { job.engine.clone() } else { best.into() });
+            let best = if in_volume { ("gfapi", None) } else { chosen_engine() };
+            if given("ioengine") {
+                workload.engines.push(job.engine.clone());
+            } else {
+                workload.engines.push(best.0.into());
+                workload.engine_replaced = best.1;
+            }
         }
         let kinds = workload.engines.iter().map(|name| find_engine(name)).collect::<Result<Vec<_>, _>>()?;
 
@@ -196,6 +204,8 @@ impl Workload {
             job.files.names.clear();
             job.files.direct = false;
             job.extent.size.get_or_insert(Amount::Bytes(1 << 30));
+            // A rate would be the ceiling, and take the blame for the storage.
+            (job.rate.iops, job.rate.bytes) = Default::default();
         }
         Ok(plan)
     }
@@ -264,9 +274,21 @@ fn filename(path: &Path) -> Setting {
 
 /// The best engine that works here.
 pub fn best_engine() -> &'static str {
-    let works =
-        |name: &&str| Kind::find(name).is_some() && (*name != "io_uring" || sys::ring::Setup::new(8).build().is_ok());
-    PREFERRED.into_iter().find(works).unwrap_or("psync")
+    chosen_engine().0
+}
+
+/// The best engine that works here; and the one that it replaces, with the reason.
+fn chosen_engine() -> (&'static str, Option<(&'static str, String)>) {
+    let mut replaced = None;
+    for name in PREFERRED.into_iter().filter(|name| Kind::find(name).is_some()) {
+        match if name == "io_uring" { sys::ring::Setup::new(8).build().map(drop) } else { Ok(()) } {
+            Ok(()) => return (name, replaced),
+            Err(error) => {
+                replaced.get_or_insert((name, error.to_string()));
+            }
+        }
+    }
+    ("psync", replaced)
 }
 
 fn find_engine(name: &str) -> Result<&'static Kind, Error> {

@@ -1,7 +1,7 @@
 //! One result a verdict, and one of which there is nothing to say.
 
 use super::*;
-use crate::schema::{Interval, LoadLine, Point, Verified};
+use crate::schema::{Interval, LoadLine, LoopDevice, Point, Verified, Visit};
 
 /// A job that nothing is wrong with: direct random reads at depth 8 for ten seconds.
 fn sound() -> JobResult {
@@ -12,6 +12,7 @@ fn sound() -> JobResult {
     job.facts.direct = true;
     job.facts.cached_fraction = Some(0.0);
     job.facts.unwritten_fraction = Some(0.0);
+    job.facts.examined = true;
     job.facts.target_bytes = Some(1 << 30);
     job.cpu.user_ns = 2_000_000_000;
     job.depth.in_flight = vec![1, 2, 4, 99_993];
@@ -40,13 +41,13 @@ fn writing() -> JobResult {
 fn codes(base: JobResult, change: impl FnOnce(&mut JobResult)) -> Vec<String> {
     let mut job = base;
     change(&mut job);
-    for_job(&job).into_iter().map(|verdict| verdict.code).collect()
+    for_job(&job).verdicts.into_iter().map(|verdict| verdict.code).collect()
 }
 
 fn severity(change: impl FnOnce(&mut JobResult)) -> Severity {
     let mut job = sound();
     change(&mut job);
-    for_job(&job)[0].severity
+    for_job(&job).verdicts[0].severity
 }
 
 const NONE: [&str; 0] = [];
@@ -63,21 +64,21 @@ fn hosts(ops: &[u64]) -> HostsResult {
 
 #[test]
 fn a_host_far_below_the_others_is_named() {
-    let slow = for_hosts(&hosts(&[100_000, 98_000, 9_000, 101_000]));
+    let slow = for_hosts(&hosts(&[100_000, 98_000, 9_000, 101_000])).verdicts;
     assert_eq!((slow.len(), slow[0].code.as_str(), slow[0].severity), (1, "host-slow", Severity::Warning));
     assert_eq!(slow[0].what, "ops a second and rank: 450 on h2; the median of all hosts is 4.95k");
-    let two = for_hosts(&hosts(&[100_000, 9_000, 8_000, 101_000, 100_000]));
+    let two = for_hosts(&hosts(&[100_000, 9_000, 8_000, 101_000, 100_000])).verdicts;
     assert_eq!(two[0].what, "ops a second and rank: 450 on h1, 400 on h2; the median of all hosts is 5k");
     for alike in [&[100, 60, 90][..], &[100], &[0, 0], &[]] {
-        assert_eq!(for_hosts(&hosts(alike)), [], "{alike:?}");
+        assert_eq!(for_hosts(&hosts(alike)).verdicts, [], "{alike:?}");
     }
     // One rank where the others have two is no slower a host for it.
     let mut fewer = hosts(&[100_000, 45_000, 98_000]);
     fewer.hosts[1].ranks = 1;
-    assert_eq!(for_hosts(&fewer), []);
+    assert_eq!(for_hosts(&fewer).verdicts, []);
     let mut failed = hosts(&[100_000, 9_000, 98_000]);
     failed.failures.push(crate::hosts::RankFailure::default());
-    assert_eq!(for_hosts(&failed), [], "the failure is the reason");
+    assert_eq!(for_hosts(&failed).verdicts, [], "the failure is the reason");
 }
 
 #[test]
@@ -87,12 +88,16 @@ fn a_host_slow_with_files_is_named() {
         let total = crate::schema::Work { files: 1000, ..Default::default() };
         host.phases = vec![PhaseResult { runtime_ns, total, ..PhaseResult::default() }];
     }
-    assert!(for_hosts(&result)[0].what.starts_with("files a second and rank: 125 on h2;"), "{:?}", for_hosts(&result));
+    assert!(
+        for_hosts(&result).verdicts[0].what.starts_with("files a second and rank: 125 on h2;"),
+        "{:?}",
+        for_hosts(&result)
+    );
 }
 
 #[test]
 fn a_start_beyond_a_millisecond_is_noted() {
-    let skewed = |start_skew_ns| for_hosts(&HostsResult { start_skew_ns, ..hosts(&[100, 100]) });
+    let skewed = |start_skew_ns| for_hosts(&HostsResult { start_skew_ns, ..hosts(&[100, 100]) }).verdicts;
     assert_eq!(skewed(1_000_000), []);
     let late = skewed(1_370_000);
     assert_eq!((late[0].code.as_str(), late[0].severity), ("start-skew", Severity::Note));
@@ -189,7 +194,7 @@ fn not_steady() {
     assert_eq!(codes(sound(), shaped(|i| 5_000 - 100 * i + i % 2)), ["not-steady"]);
     assert_eq!(codes(sound(), shaped(|i| if i % 2 == 0 { 100 } else { 9_000 })), ["not-steady"]);
     assert_eq!(codes(sound(), shaped(|i| 5_000 + 300 * (i * 7 % 5))), NONE);
-    assert_eq!(codes(sound(), |job| job.intervals.truncate(4)), NONE, "too few to tell");
+    assert_eq!(codes(sound(), |job| job.intervals.truncate(4)), ["steadiness-unknown"]);
 }
 
 #[test]
@@ -211,17 +216,13 @@ fn rate_not_met_and_queued_before_issue() {
 }
 
 #[test]
-fn clones_sync_clock_errors_and_size() {
+fn clones_sync_errors_and_size() {
     assert_eq!(codes(sound(), |job| job.facts.clones_on_same_blocks = true), ["clones-on-same-blocks"]);
     let unsynced = |job: &mut JobResult| (job.facts.direct, job.facts.writes_synced) = (false, Some(false));
     assert_eq!(codes(writing(), unsynced), ["writes-not-synced"]);
     assert_eq!(codes(sound(), unsynced), NONE);
     assert_eq!(codes(writing(), |job| job.facts.writes_synced = Some(false)), NONE, "O_DIRECT");
-    assert_eq!(codes(sound(), |job| job.facts.clock_skew_ns = 5_000), ["clock-skew"]);
-    assert_eq!(severity(|job| job.facts.clock_skew_ns = 900_000), Severity::Invalid);
-    assert_eq!(codes(sound(), |job| job.facts.clock_skew_ns = 50), NONE);
     assert_eq!(codes(sound(), |job| job.directions.read.failed_ops = 3), ["errors-tolerated"]);
-    assert_eq!(codes(sound(), |job| job.directions.read.dropped_ops = 3), ["ops-dropped"]);
     assert_eq!(codes(sound(), |job| job.runtime_ns = 900_000_000), ["generator-cpu-bound", "interval-too-short"]);
     assert_eq!(codes(sound(), |job| job.directions.read.ops = 999), ["too-few-samples"]);
     let mismatch = |mismatches| {
@@ -229,6 +230,55 @@ fn clones_sync_clock_errors_and_size() {
     };
     assert_eq!(codes(sound(), mismatch(1)), ["verify-mismatch"]);
     assert_eq!(codes(sound(), mismatch(0)), NONE);
+}
+
+#[test]
+fn memory_and_loop_devices() {
+    let tmpfs = |job: &mut JobResult| job.facts.memory = Some("tmpfs".into());
+    assert_eq!((codes(sound(), tmpfs), severity(tmpfs)), (vec!["memory-filesystem".to_string()], Severity::Invalid));
+    let looped = |part| {
+        move |job: &mut JobResult| {
+            job.facts.loop_device = Some(LoopDevice { name: "loop0".into(), cached_fraction: Some(part) });
+        }
+    };
+    assert_eq!(codes(sound(), looped(0.9)), ["loop-page-cache"]);
+    assert_eq!((severity(looped(0.9)), severity(looped(0.1))), (Severity::Invalid, Severity::Warning));
+    assert_eq!(codes(sound(), looped(0.01)), NONE);
+    assert_eq!(codes(writing(), looped(0.0)), ["loop-page-cache"]);
+}
+
+#[test]
+fn each_check_that_applies_says_how_it_came_out() {
+    let outcome = |job: &JobResult, code: &str| {
+        for_job(job).checks.into_iter().find(|check| check.code == code).map(|check| check.outcome)
+    };
+    let mut job = sound();
+    assert_eq!(outcome(&job, "unwritten-read"), Some(Outcome::Passed));
+    assert_eq!(outcome(&job, "rate-not-met"), None, "no rate was asked for");
+    job.facts.unwritten_fraction = Some(1.0);
+    assert_eq!(outcome(&job, "unwritten-read"), Some(Outcome::Failed));
+    job.facts.unwritten_fraction = None;
+    assert!(matches!(outcome(&job, "unwritten-read"), Some(Outcome::NotCheckable { .. })));
+    job.facts.examined = false;
+    assert!(matches!(outcome(&job, "memory-filesystem"), Some(Outcome::NotCheckable { .. })));
+    job.intervals.clear();
+    assert!(matches!(outcome(&job, "not-steady"), Some(Outcome::NotCheckable { .. })));
+    for rule in &JOB_RULES {
+        assert!(CODES.contains(&rule.code), "{}", rule.code);
+    }
+}
+
+#[test]
+fn of_several_judgements_the_worst_outcome_of_a_code_counts() {
+    let check = |outcome: &Outcome| Check { code: "not-steady".into(), outcome: outcome.clone() };
+    let one = |outcome| Judgement { verdicts: Vec::new(), checks: vec![check(outcome)] };
+    let (passed, failed) = (Outcome::Passed, Outcome::Failed);
+    let missing = Outcome::NotCheckable { reason: "too short".into() };
+    for (a, b, all) in [(&passed, &failed, &failed), (&failed, &missing, &failed), (&passed, &missing, &missing)] {
+        let mut judged = one(a);
+        judged.add(one(b));
+        assert_eq!(judged.checks, [check(all)]);
+    }
 }
 
 #[test]
@@ -240,7 +290,7 @@ fn the_worst_comes_first() {
     };
     let mut job = sound();
     many(&mut job);
-    let severities: Vec<Severity> = for_job(&job).iter().map(|verdict| verdict.severity).collect();
+    let severities: Vec<Severity> = for_job(&job).verdicts.iter().map(|verdict| verdict.severity).collect();
     assert!(severities.len() == 4 && severities.is_sorted_by(|a, b| a >= b), "{severities:?}");
 }
 
@@ -252,10 +302,10 @@ fn machine_cpu_bound() {
     job.elapsed_ns = job.runtime_ns;
     job.cpu.user_ns = 9_500_000_000;
     run.jobs = vec![job.clone(), job];
-    assert_eq!(for_run(&run)[0].code, "machine-cpu-bound");
+    assert_eq!(for_run(&run).verdicts[0].code, "machine-cpu-bound");
     run.provenance.machine.cpus = 4;
-    assert_eq!(for_run(&run), []);
-    assert_eq!(for_run(&RunResult::default()), []);
+    assert_eq!(for_run(&run).verdicts, []);
+    assert_eq!(for_run(&RunResult::default()).verdicts, []);
 }
 
 #[test]
@@ -268,7 +318,7 @@ fn curves() {
         line: Some(LoadLine { plateau_iops: near(1e5, 0.01), load_line: Some(near(2.0, 0.1)), ..LoadLine::default() }),
     };
     let codes = |curve: &Curve, ceiling| -> Vec<String> {
-        for_curve(curve, ceiling).into_iter().map(|verdict| verdict.code).collect()
+        for_curve(curve, ceiling).verdicts.into_iter().map(|verdict| verdict.code).collect()
     };
     assert_eq!(codes(&sound, Some(near(1e6, 0.01))), NONE);
     assert_eq!(codes(&sound, None), NONE);
@@ -278,6 +328,23 @@ fn curves() {
     assert_eq!(codes(&other, None), ["still-rising"]);
     other.line = None;
     assert_eq!(codes(&other, None), ["too-few-points"]);
+    let mut other = sound.clone();
+    let line = other.line.as_mut().unwrap();
+    (line.load_line, line.unnamed) = (None, Some("the machine changed".into()));
+    assert_eq!(codes(&other, None), ["no-load-line"]);
+    let mut other = sound.clone();
+    other.points[2].samples = vec![1e5, 1.3e5, 0.9e5];
+    other.points[2].visits = vec![Visit { samples: 1, ..Visit::default() }; 3];
+    assert_eq!(codes(&other, None), ["lone-peak"]);
+    let peak = &for_curve(&other, None).verdicts[0];
+    assert_eq!(peak.what, "io_uring: one visit to 4 gave 130k IOPS, the others 90k to 100k");
+    other.points[2].samples = vec![1e5, 1.3e5, 1.25e5];
+    assert_eq!(codes(&other, None), NONE, "two of three visits are no accident");
+    let mut other = sound.clone();
+    let job = &mut other.points[1].job;
+    job.facts.rate_iops.read = Some(1e5);
+    (job.clones, job.runtime_ns, job.directions.read.ops) = (1, 1_000_000_000, 99_000);
+    assert_eq!(codes(&other, None), ["rate-limited"]);
     let mut other = sound.clone();
     other.points[1] = point(2.0, 0.06);
     assert_eq!(codes(&other, None), ["uncertain"]);
@@ -297,7 +364,7 @@ fn files() {
     let codes = |change: &dyn Fn(&mut PhaseResult, &mut FilesFacts)| -> Vec<String> {
         let (mut phase, mut facts) = (sound(), facts.clone());
         change(&mut phase, &mut facts);
-        for_phase(&phase, &facts).into_iter().map(|verdict| verdict.code).collect()
+        for_phase(&phase, &facts).verdicts.into_iter().map(|verdict| verdict.code).collect()
     };
     assert_eq!(codes(&|_, _| {}), NONE);
     assert_eq!(codes(&|phase, _| phase.total.bytes = 1), ["writes-not-synced"]);
@@ -314,9 +381,9 @@ fn files() {
     assert_eq!(codes(&|phase, _| phase.verified = Some(differ)), ["verify-mismatch"]);
     let mut run = FilesResult { facts: facts.clone(), phases: vec![sound()], ..FilesResult::default() };
     run.provenance.machine.cpus = 2;
-    assert_eq!(for_files(&run), []);
+    assert_eq!(for_files(&run).verdicts, []);
     run.phases[0].cpu.system_ns = 3_900_000_000;
-    assert_eq!(for_files(&run)[0].code, "machine-cpu-bound");
+    assert_eq!(for_files(&run).verdicts[0].code, "machine-cpu-bound");
 }
 
 #[test]

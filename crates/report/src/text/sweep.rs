@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use measure::Direction;
 use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Answer, Curve, Ended, Estimate, Point, SweepResult};
 use measure::stats::relative_half_width;
@@ -58,12 +59,39 @@ pub fn sweep(sweep: &SweepResult, style: Style) -> String {
 fn described(sweep: &SweepResult, curve: &Curve) -> String {
     let what = curve.points.first().map(|point| {
         let facts = &point.job.facts;
-        let sizes = facts.block_bytes.iter().map(|(_, range)| range.1).max().unwrap_or(0);
-        let size = if sizes > 0 { format!(" {}", measure::figures::bytes(sizes as f64)) } else { String::new() };
         let caching = Some(facts.caching()).filter(|caching| !caching.is_empty());
-        format!("{}{size}{}", facts.rw, caching.map(|caching| format!(", {caching}")).unwrap_or_default())
+        format!("{}{}{}", facts.rw, blocks(point), caching.map(|caching| format!(", {caching}")).unwrap_or_default())
     });
     format!("{} on {}", what.unwrap_or_default(), sweep.target)
+}
+
+/// The block size, of each direction where they differ, and the mix of a workload that goes both ways.
+fn blocks(point: &Point) -> String {
+    let bytes = |bytes: u64| measure::figures::bytes(bytes as f64);
+    let size = |(smallest, largest): (u64, u64)| match smallest == largest || smallest == 0 {
+        true => bytes(largest),
+        false => format!("{} to {}", bytes(smallest), bytes(largest)),
+    };
+    let directions = &point.job.directions;
+    let used: Vec<Direction> = Direction::ALL.into_iter().filter(|&way| directions[way].ops > 0).collect();
+    let ranges = point.job.facts.block_bytes;
+    let known: Vec<Direction> = used.iter().copied().filter(|&way| ranges[way].1 > 0).collect();
+    let sizes = match known.as_slice() {
+        [] => String::new(),
+        [first, rest @ ..] if rest.iter().all(|&way| ranges[way] == ranges[*first]) => {
+            format!(" {}", size(ranges[*first]))
+        }
+        several => {
+            let each: Vec<String> =
+                several.iter().map(|&way| format!("{} {}", way.name(), size(ranges[way]))).collect();
+            format!(" {}", each.join(", "))
+        }
+    };
+    let all: u64 = used.iter().map(|&way| directions[way].ops).sum();
+    match used.len() {
+        0 | 1 => sizes,
+        _ => format!("{sizes}, {} reads", percent((directions.read.ops as f64 / all as f64 * 100.0).round() / 100.0)),
+    }
 }
 
 /// The codes of a point's verdicts that concern the point (all points of a short sweep are short).
@@ -232,6 +260,7 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     };
     let _ = writeln!(out, "{name}{}  {said}", style.paint(Tone::Good, "load line"));
     match &line.overload {
+        None if line.unnamed.is_some() => {}
         Some(overload) => {
             let _ = writeln!(out, "{name}overload   {axis} {} (5 % below the plateau)", interval(overload, plain));
         }

@@ -91,7 +91,7 @@ pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64)
             (interval.ops.read as f64 * latency_ns * (1.0 - 0.05 * wobble(index * 7 + u64::from(iodepth)))) as u64;
         job.intervals.push(interval);
     }
-    job.verdicts = verdict::for_job(&job);
+    job.judge();
     job
 }
 
@@ -112,7 +112,7 @@ pub fn run() -> RunResult {
         std::mem::swap(&mut interval.lat_sum_ns.read, &mut interval.lat_sum_ns.write);
     }
     writer.sync.lat_ns = Default::default();
-    writer.verdicts = verdict::for_job(&writer);
+    writer.judge();
     let mut run = RunResult {
         provenance: provenance(&["plimsoll", "run", "nightly.fio"]),
         global_options: vec![("bs".into(), "4k".into()), ("size".into(), "1g".into())],
@@ -127,7 +127,8 @@ pub fn run() -> RunResult {
         }],
         ..RunResult::default()
     };
-    run.verdicts = verdict::for_run(&run);
+    let judged = verdict::for_run(&run);
+    (run.verdicts, run.checks) = (judged.verdicts, judged.checks);
     run
 }
 
@@ -152,7 +153,9 @@ pub fn sweep() -> SweepResult {
         ceiling_iops: Some(Estimate { mean: 6.4e6, low: 6.31e6, high: 6.49e6 }),
         ..SweepResult::default()
     };
-    sweep.verdicts = sweep.curves.iter().flat_map(|curve| verdict::for_curve(curve, sweep.ceiling_iops)).collect();
+    let mut judged = verdict::Judgement::default();
+    sweep.curves.iter().for_each(|curve| judged.add(verdict::for_curve(curve, sweep.ceiling_iops)));
+    (sweep.verdicts, sweep.checks) = (judged.verdicts, judged.checks);
     sweep.advice = report::advice::advice(&sweep.axis, &sweep.curves, sweep.ceiling_iops);
     sweep
 }
@@ -228,7 +231,7 @@ pub fn files() -> FilesResult {
         errors: vec![CallErrors { call: "write".into(), errno: 28, count: 1, first: "cannot write <f>".into() }],
         ..PhaseResult::default()
     };
-    phase.verdicts = verdict::for_phase(&phase, &facts);
+    phase.judge(&facts);
     let error = Some(JobError { errno: 28, message: "cannot write <f>".into() });
     let provenance = provenance(&["plimsoll", "files"]);
     FilesResult { provenance, facts, phases: vec![phase], error, ended: Ended::Failed, ..FilesResult::default() }
