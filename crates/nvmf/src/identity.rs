@@ -4,7 +4,7 @@
 //! spread writes over them. So nothing here is the same for two things unless the user gave both the same value:
 //!
 //! - a subsystem's serial number follows from the machine and the NQN;
-//! - the UUID of a file or block device follows from the machine, the file system and the file ([`file`]): it survives
+//! - the UUID of a file or block device follows from the machine, the file system and the file ([`file`](fn@file)): it survives
 //!   restarts, and a copy of the file has another one;
 //! - memory and null devices have a random UUID each time they are made;
 //! - a device that is stacked on another one has a UUID that follows from that one's and from what it does to it;
