@@ -51,6 +51,7 @@ pub fn job(engine: &str, iodepth: u32, iops: f64, latency_ns: f64, seconds: u64)
         cached_fraction: Some(0.0),
         unwritten_fraction: Some(0.0),
         target_bytes: Some(1 << 30),
+        examined: true,
         ..Facts::default()
     };
     job.facts.block_bytes.read = (4096, 4096);
@@ -137,7 +138,12 @@ fn curve(label: &str, cap: f64, per_op: f64, collapse_from: f64) -> Curve {
     let points = depths.map(|depth| {
         let x = f64::from(depth);
         let iops = cap * (1.0 + (cap * per_op / x).powf(4.0)).powf(-0.25) * (collapse_from / x).min(1.0).powf(0.18);
-        Point::of(x, job(label, depth, iops, x / iops * 1e9, 2))
+        let mut point = Point::of(x, job(label, depth, iops, x / iops * 1e9, 2));
+        // A first look and three rounds.
+        let samples = point.samples.len() as u32 / 4;
+        let visit = |round| Visit { at_ns: u64::from(round) * 10_000_000_000, round, samples };
+        point.visits = (0..4).map(visit).collect();
+        point
     });
     let mut curve = Curve { label: label.into(), points: points.into(), line: None };
     curve.line = load_line::find(&curve.points);
