@@ -99,8 +99,8 @@ fn p99(since: &Since) -> String {
     if all.is_empty() { "-".into() } else { figures::nanoseconds(all.quantile(0.99) as f64) }
 }
 
-/// Requests in flight: the mean over the interval by Little's law (rate times mean latency), for a single look between two
-/// requests that take microseconds finds none. Requests that do not end are in the momentary count alone.
+/// Requests in flight: the mean over the interval by Little's law (rate times mean latency). A single look often falls
+/// between two requests that take microseconds. Requests that do not end are in the momentary count alone.
 fn depth(row: &RowCounts, since: &Since, seconds: f64) -> String {
     let busy_ns: u64 = since.ops.iter().map(|counts| counts.lat_sum_ns).fold(0, u64::saturating_add);
     let mean = busy_ns as f64 / 1e9 / seconds;

@@ -21,7 +21,7 @@ pub struct Address {
     pub nsid: u32,
 }
 
-/// Why a text is not a [`Namespace`] [`Address`].
+/// The error for a text that is not a valid [`Address`] of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why} in {text:?} (like trtype=tcp traddr=127.0.0.1 trsvcid=4420 subnqn=nqn.2016-06.io.spdk:cnode1 ns=1)")]
 pub struct AddressError {
