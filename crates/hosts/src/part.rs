@@ -292,6 +292,11 @@ mod tests {
     #[test]
     fn every_field_survives_the_way() {
         use measure::schema::{Facts, JobError, Verified};
+        use measure::verdict::{Check, Outcome};
+        let missing = Outcome::NotCheckable { reason: "no facts".into() };
+        let checks: Vec<Check> = [Outcome::Passed, missing, Outcome::Failed]
+            .map(|outcome| Check { code: "not-steady".into(), outcome })
+            .to_vec();
         let phase =
             PhaseResult { name: "create".into(), verified: Some(Verified::default()), ..PhaseResult::default() };
         let job = JobResult {
@@ -300,9 +305,10 @@ mod tests {
             verified: Some(Verified { blocks: 7, ..Verified::default() }),
             facts: Facts { cached_fraction: Some(0.5), ..Facts::default() },
             steady_state: Some(Default::default()),
+            checks: checks.clone(),
             ..JobResult::default()
         };
-        let result = RunResult { jobs: vec![job], ..RunResult::default() };
+        let result = RunResult { jobs: vec![job], checks, ..RunResult::default() };
         let mut part = Part::of_run(3, result, HostResult::default());
         part.phases.push(phase);
         let read = Part::read_all(vec![part.written()]).expect("it can be read");

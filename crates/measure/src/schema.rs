@@ -251,7 +251,7 @@ pub struct DirectionResult {
     /// Intended start to completed, under an open-loop rate.
     pub lat_intended_ns: Option<Histogram>,
     /// The distributions were rebuilt from a few percentiles of fio's summary: between these their shape is not known.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub from_percentiles: bool,
 }
 

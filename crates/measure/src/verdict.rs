@@ -54,17 +54,16 @@ pub struct Verdict {
 /// How one statement, tried on a result, came out. A statement that cannot apply (a rate that was not asked for) is not
 /// tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "WrittenCheck", from = "WrittenCheck")]
 pub struct Check {
     /// The code of the verdict that this check gives when it fails.
     pub code: String,
     /// How it came out.
-    #[serde(flatten)]
     pub outcome: Outcome,
 }
 
 /// The outcome of a check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Checked, and nothing speaks against the numbers.
     Passed,
@@ -75,6 +74,45 @@ pub enum Outcome {
     },
     /// Checked, and found: the verdict of this code stands beside.
     Failed,
+}
+
+/// A [`Check`] as results hold it: a fixed row of fields, because ranks send results to each other in a form that has
+/// no names of fields.
+#[derive(Serialize, Deserialize)]
+struct WrittenCheck {
+    code: String,
+    outcome: OutcomeWord,
+    reason: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OutcomeWord {
+    Passed,
+    NotCheckable,
+    Failed,
+}
+
+impl From<Check> for WrittenCheck {
+    fn from(Check { code, outcome }: Check) -> WrittenCheck {
+        let (outcome, reason) = match outcome {
+            Outcome::Passed => (OutcomeWord::Passed, None),
+            Outcome::NotCheckable { reason } => (OutcomeWord::NotCheckable, Some(reason)),
+            Outcome::Failed => (OutcomeWord::Failed, None),
+        };
+        WrittenCheck { code, outcome, reason }
+    }
+}
+
+impl From<WrittenCheck> for Check {
+    fn from(WrittenCheck { code, outcome, reason }: WrittenCheck) -> Check {
+        let outcome = match outcome {
+            OutcomeWord::Passed => Outcome::Passed,
+            OutcomeWord::NotCheckable => Outcome::NotCheckable { reason: reason.unwrap_or_default() },
+            OutcomeWord::Failed => Outcome::Failed,
+        };
+        Check { code, outcome }
+    }
 }
 
 /// The codes of all verdicts.
