@@ -12,33 +12,33 @@ use crate::core::Core;
 use crate::request::{self, Outcome, Request, Status};
 use crate::stats::Stats;
 
-/// Who drives the ring of a context.
+/// The thread that drives the ring of a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drive {
-    /// A thread of the library: any thread may submit, fetch and cancel.
+    /// A thread of the library drives the ring: any thread may submit, fetch and cancel.
     #[default]
     Thread,
-    /// The one thread that uses the context, inside its calls: no hand-over to another thread. What it submits begins
-    /// with the next flush or fetch, at the latest when 32 requests have gathered.
+    /// The one thread that uses the context drives the ring inside its calls: no hand-over to another thread. A
+    /// submitted operation begins with the next flush or fetch, at the latest when 32 requests have gathered.
     Caller,
 }
 
-/// How a context is made.
+/// The settings of a context.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Number of priorities, at least 1; 0 is the most urgent.
+    /// The number of priorities, at least 1; 0 is the most urgent.
     pub priorities: usize,
-    /// Workers that are kept when there is nothing to do.
+    /// Workers that are kept when they have nothing to do.
     pub min_threads: usize,
-    /// Workers at the most; 0: as many as are needed.
+    /// Workers at the most; 0 for as many as are needed.
     pub max_threads: usize,
-    /// Who drives the ring.
+    /// The thread that drives the ring.
     pub drive: Drive,
-    /// Whether io_uring is used where it is available.
+    /// True if the context uses io_uring where it is available.
     pub use_ring: bool,
-    /// Entries of the ring; 0: the usual number.
+    /// Entries of the ring; 0 for the usual number.
     pub ring_entries: u32,
-    /// Whether [`Guasi::cancel`] works: costs a table of what is in flight.
+    /// True if [`Guasi::cancel`] works. It costs a table of the operations in flight.
     pub cancelable: bool,
 }
 
@@ -56,11 +56,11 @@ impl Default for Config {
     }
 }
 
-/// Memory that a read fills or a write takes.
+/// Memory that a read fills, or that a write takes its bytes from.
 ///
 /// # Safety
-/// The region stays where it is, valid, and untouched by anybody else for as long as the value exists, also when
-/// the value is moved.
+/// The region stays where it is and valid, and nobody else touches it, for as long as the value exists, also when the
+/// value is moved.
 pub unsafe trait IoBuf: Send + 'static {
     /// The first byte and the length.
     fn region(&mut self) -> (*mut u8, usize);
@@ -73,7 +73,7 @@ unsafe impl IoBuf for Vec<u8> {
     }
 }
 
-// SAFETY: as for a vector.
+// SAFETY: the heap block of a boxed slice does not move with the box, and the box owns it.
 unsafe impl IoBuf for Box<[u8]> {
     fn region(&mut self) -> (*mut u8, usize) {
         (self.as_mut_ptr(), self.len())
@@ -90,12 +90,12 @@ unsafe impl IoBuf for sys::buffer::Buffer {
 /// A finished operation.
 #[derive(Debug)]
 pub struct Completion<B> {
-    /// The key that it was submitted with.
+    /// The key that the operation was submitted with.
     pub key: u64,
-    /// Bytes transferred, or what the function returned; ECANCELED if it was cancelled before it began, EINTR if
-    /// it was broken off.
+    /// Bytes transferred, or the value that the function returned; ECANCELED if the operation was cancelled before it
+    /// began, EINTR if it was broken off.
     pub result: io::Result<usize>,
-    /// The buffer, if it had one.
+    /// The buffer of the operation, if it had one.
     pub buffer: Option<B>,
 }
 
@@ -199,18 +199,20 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
         if let Some(table) = &mut table {
             table.insert(key, Pointer(request));
         }
-        // SAFETY: fresh, priority 0; the parcel owns what the call points to and is freed after it has been fetched.
+        // SAFETY: the request is fresh and has priority 0; the parcel owns what the call points to and is freed after
+        // it has been fetched.
         unsafe { self.core.submit(request) }.map_err(|errno| {
             if let Some(table) = &mut table {
                 table.remove(&key);
             }
-            // SAFETY: it was not taken: still ours.
+            // SAFETY: the core did not take the request, so this function is still its one owner.
             unsafe { request::free(request) };
             io::Error::from_raw_os_error(errno)
         })
     }
 
-    /// With [`Drive::Caller`]: begins what has been submitted. Otherwise nothing: it has begun.
+    /// With [`Drive::Caller`]: begins the operations that have been submitted. Otherwise it does nothing: they have
+    /// begun.
     ///
     /// # Errors
     /// As [`Guasi::fetch`].
@@ -218,8 +220,9 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
         self.core.flush().map_err(io::Error::from_raw_os_error)
     }
 
-    /// Waits until `min` operations have completed, or the limit is over, and appends up to `max` of them to `done`;
-    /// how many. With [`Drive::Caller`] it also returns when no more can come, or a signal was handled.
+    /// Waits until `min` operations have completed, or the limit is over, and appends up to `max` of them to `done`.
+    /// Returns how many it appended. With [`Drive::Caller`] it also returns when no more can come, or a signal was
+    /// handled.
     ///
     /// # Errors
     /// EPERM from a second thread with [`Drive::Caller`], ECHILD in a forked child.
@@ -230,19 +233,22 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
         limit: Option<Duration>,
         done: &mut Vec<Completion<B>>,
     ) -> io::Result<usize> {
-        // Collected first: the results are locked meanwhile, and cancel takes the locks in the other order.
+        // The requests are collected first: the results are locked meanwhile, and cancel takes the locks in the other
+        // order.
         let mut requests = Vec::new();
         let fetched = self.core.fetch(min, max, limit, |request| requests.push(request));
         if self.cancelable && !requests.is_empty() {
             let mut table = self.table();
             for &request in &requests {
-                // SAFETY: every request of this context begins a parcel of these types; fetched, it is ours.
+                // SAFETY: every request of this context begins a parcel of these types; fetched, it has this function
+                // as its one owner.
                 table.remove(unsafe { &(*request.cast::<Parcel<B, F>>()).key });
             }
         }
         for request in requests {
             let parcel: *mut Parcel<B, F> = request.cast();
-            // SAFETY: every request of this context begins a parcel of these types; fetched, it is ours.
+            // SAFETY: every request of this context begins a parcel of these types; fetched, it has this function as
+            // its one owner.
             let parcel = unsafe { &mut *parcel };
             let outcome = parcel.request.outcome();
             let result = match outcome.result {
@@ -250,22 +256,23 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
                 _ => Err(io::Error::from_raw_os_error(outcome.error)),
             };
             done.push(Completion { key: parcel.key, result, buffer: parcel.buffer.take() });
-            // SAFETY: fetched, hence ours, and not used any more.
+            // SAFETY: the fetch made this function the one owner of the request, and nothing uses it any more.
             unsafe { request::free(request) };
         }
         fetched.map_err(io::Error::from_raw_os_error)
     }
 
-    /// Cancels the operation with this key; what has become of it, None if none is in flight. It is fetched in every
-    /// case. Needs [`Config::cancelable`], and keys that are not used twice at a time.
+    /// Cancels the operation with this key and returns the state that it is in then; None if no such operation is in
+    /// flight. The operation is fetched in every case. The method needs [`Config::cancelable`], and keys that are not
+    /// used twice at a time.
     ///
     /// # Errors
     /// As [`Guasi::fetch`].
     pub fn cancel(&self, key: u64) -> io::Result<Option<Status>> {
-        // Holding the table keeps the request alive: fetch takes it out of there before it frees it.
+        // The lock on the table keeps the request alive: fetch takes the request out of the table before it frees it.
         let table = self.table();
         let Some(&Pointer(request)) = table.get(&key) else { return Ok(None) };
-        // SAFETY: in the table, hence submitted here and not freed.
+        // SAFETY: the request is in the table, hence it was submitted here and is not freed.
         unsafe { self.core.cancel(request) }.map(Some).map_err(io::Error::from_raw_os_error)
     }
 
@@ -288,7 +295,7 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
 }
 
 impl<B: IoBuf, F: AsFd + Send + 'static> Drop for Guasi<B, F> {
-    /// Pending operations are dropped, active ones broken off and waited for.
+    /// Drops pending operations, breaks active ones off and waits for them.
     fn drop(&mut self) {
         // SAFETY: this is the last use of the context, and requests are known only to it.
         unsafe { self.core.close() };

@@ -1,4 +1,8 @@
-//! What can be asked for: its blocking form, which any worker can carry out, and its form for the ring.
+//! The calls that a request can ask for: the blocking form of each, which any worker can carry out, and its form for
+//! the ring.
+//!
+//! **The submitter's promise**: the pointers in a call are valid until the request completes, and a function of the
+//! program accepts its parameters. SAFETY comments refer to this promise by its name.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -11,23 +15,24 @@ use crate::request::Outcome;
 
 /// A function of the program: `guasi_syscall_t`.
 pub(crate) type Function = unsafe extern "C" fn(*mut c_void, *const isize) -> isize;
-/// `guasi_cleanup_t`.
+/// A function of the program that cleans up after a call: `guasi_cleanup_t`.
 pub(crate) type Cleanup = unsafe extern "C" fn(*mut c_void, *const isize);
 
-/// Parameters of a function (GUASI_MAX_PARAMS).
+/// The most parameters of a function (GUASI_MAX_PARAMS).
 pub(crate) const MAX_PARAMS: usize = 16;
 
-/// The most that one read or write transfers (MAX_RW_COUNT of Linux, read(2)): longer ones are cut, as read(2) does.
+/// The most bytes that one read or write transfers (MAX_RW_COUNT of Linux, read(2)): a longer one is cut, as read(2)
+/// does.
 const MAX_TRANSFER: usize = 0x7fff_f000;
 
-/// See the module. Pointers are the submitter's promise: valid until the request completes.
+/// One call. Its pointers are the submitter's promise: valid until the request completes.
 #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "so far only C programs ask for all of it"))]
 pub(crate) enum Call {
-    /// Tests of the queues.
+    /// A call that does nothing, for tests of the queues.
     #[allow(dead_code, reason = "constructed by the tests only")]
     Nothing,
-    /// A function of the program, which runs with the signal mask of the thread that submitted it; without `mask`: a
-    /// call of libc, which runs with the worker's.
+    /// A function of the program, which runs with the signal mask of the thread that submitted it. Without `mask` it is
+    /// a call of libc, which runs with the mask of the worker.
     Function {
         function: Function,
         cleanup: Option<Cleanup>,
@@ -35,8 +40,8 @@ pub(crate) enum Call {
         mask: Option<interrupt::Mask>,
     },
     Closure(Option<Box<dyn FnOnce() -> Outcome + Send>>),
-    /// pread(2), pwrite(2) and, with offset -1, read(2), write(2). `seekable`: known to be a regular file or a block
-    /// device without O_NONBLOCK, need not be looked up.
+    /// pread(2), pwrite(2) and, with offset -1, read(2), write(2). `seekable`: the descriptor is known to be a regular
+    /// file or a block device without O_NONBLOCK, and need not be looked up.
     Transfer {
         write: bool,
         fd: i32,
@@ -74,20 +79,20 @@ pub(crate) enum Call {
 pub(crate) struct SocketCall {
     pub fd: i32,
     pub kind: SocketKind,
-    /// Milliseconds from the beginning of the call, negative: no limit.
+    /// Milliseconds from the beginning of the call; a negative number means no limit.
     pub timeout_ms: i64,
     /// In the ring: the deadline on CLOCK_MONOTONIC, set when the call begins.
     deadline: types::Timespec,
     begun: bool,
-    /// In the ring: waiting for readiness because the call itself would not wait (O_NONBLOCK).
+    /// In the ring: true while the call waits for readiness because the call itself would not wait (O_NONBLOCK).
     polling: bool,
-    /// It has waited so at least once.
+    /// In the ring: true if the call has waited for readiness at least once.
     polled: bool,
     message: libc::msghdr,
     iov: libc::iovec,
 }
 
-/// Which call on a socket.
+/// The kind of a call on a socket, with its parameters.
 #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "so far only C programs ask for all of it"))]
 pub(crate) enum SocketKind {
     Receive { buffer: *mut u8, len: usize, flags: i32, from: *mut libc::sockaddr, from_len: *mut libc::socklen_t },
@@ -96,25 +101,25 @@ pub(crate) enum SocketKind {
     Connect { address: *const libc::sockaddr, len: libc::socklen_t },
 }
 
-/// What a completion of the ring means for a call.
+/// The meaning of a ring's completion for a call.
 pub(crate) enum Step {
-    /// It ended so.
+    /// The call has ended with this outcome.
     Done(Outcome),
-    /// It has to be given to the ring again.
+    /// The call has to be given to the ring again.
     Again,
 }
 
 impl Call {
-    /// Whether the kernel can carry this call out by itself, given the right descriptor.
+    /// True if the kernel can carry this call out by itself, given the right descriptor.
     pub fn is_io(&self) -> bool {
         !matches!(self, Call::Nothing | Call::Function { .. } | Call::Closure(_))
     }
 
-    /// Whether the ring can carry this call out with the meaning that its blocking form has.
+    /// True if the ring can carry this call out with the meaning that its blocking form has.
     pub fn fits_ring(&self) -> bool {
         match self {
             Call::Transfer { offset, seekable: true, .. } => *offset >= 0,
-            // Where two read(2)s go on one after the other, those of the ring may give the same bytes.
+            // The ring may give two read(2)s the same bytes, where the second one should go on after the first.
             Call::Transfer { fd, offset: -1, .. } => {
                 kind_of(*fd) == Some(DescriptorKind::Stream) && !is_non_blocking(*fd)
             }
@@ -126,7 +131,7 @@ impl Call {
         }
     }
 
-    /// Whether the kernel may raise SIGPIPE in the thread that carries this call out: a write that is not to a file.
+    /// True if the kernel may raise SIGPIPE in the thread that carries this call out: a write that is not to a file.
     pub fn may_raise_sigpipe(&self) -> bool {
         matches!(self, Call::Transfer { write: true, offset, seekable: false, .. } if *offset < 0)
     }
@@ -162,7 +167,7 @@ impl Call {
         (entry, None)
     }
 
-    /// What the ring's result means. `broken_off`: somebody wanted the call to be.
+    /// The meaning of the ring's result. `broken_off`: somebody wanted to break the call off.
     pub fn step(&mut self, result: i32, broken_off: bool) -> Step {
         if broken_off && result == -libc::ECANCELED {
             return Step::Done(Outcome::failed(libc::EINTR));
@@ -176,7 +181,7 @@ impl Call {
     /// Carries the call out here and now.
     ///
     /// # Safety
-    /// The submitter's promise: all pointers are valid.
+    /// The submitter's promise holds: all pointers are valid.
     pub unsafe fn block(&mut self, private: *mut c_void) -> Outcome {
         set_errno(0);
         let result = match self {
@@ -184,7 +189,7 @@ impl Call {
             Call::Function { function, params, mask, .. } => {
                 let shield = mask.map(interrupt::Mask::set);
                 set_errno(0);
-                // SAFETY: the submitter's promise: the function accepts its parameters.
+                // SAFETY: by the submitter's promise the function accepts its parameters.
                 let result = unsafe { function(private, params.as_ptr()) };
                 let error = errno();
                 shield.map(interrupt::Mask::set);
@@ -195,38 +200,38 @@ impl Call {
                 None => 0,
             },
             Call::Transfer { write: false, fd, buffer, len, offset: -1, .. } => {
-                // SAFETY: the buffer is the submitter's promise.
+                // SAFETY: the buffer is valid by the submitter's promise.
                 unsafe { libc::read(*fd, buffer.cast(), *len) }
             }
             Call::Transfer { write: true, fd, buffer, len, offset: -1, .. } => {
-                // SAFETY: the buffer is the submitter's promise.
+                // SAFETY: the buffer is valid by the submitter's promise.
                 unsafe { libc::write(*fd, buffer.cast(), *len) }
             }
             Call::Transfer { write: false, fd, buffer, len, offset, .. } => {
-                // SAFETY: the buffer is the submitter's promise.
+                // SAFETY: the buffer is valid by the submitter's promise.
                 unsafe { libc::pread64(*fd, buffer.cast(), *len, *offset) }
             }
             Call::Transfer { write: true, fd, buffer, len, offset, .. } => {
-                // SAFETY: the buffer is the submitter's promise.
+                // SAFETY: the buffer is valid by the submitter's promise.
                 unsafe { libc::pwrite64(*fd, buffer.cast(), *len, *offset) }
             }
             Call::Vector { write: false, fd, iov, count, offset, flags } => {
-                // SAFETY: the vector is the submitter's promise.
+                // SAFETY: the vector and its buffers are valid by the submitter's promise.
                 unsafe { libc::preadv2(*fd, *iov, *count, *offset, *flags) }
             }
             Call::Vector { write: true, fd, iov, count, offset, flags } => {
-                // SAFETY: the vector is the submitter's promise.
+                // SAFETY: the vector and its buffers are valid by the submitter's promise.
                 unsafe { libc::pwritev2(*fd, *iov, *count, *offset, *flags) }
             }
-            // SAFETY: takes no pointer.
+            // SAFETY: fsync takes no pointer.
             Call::Sync { fd, data_only: false } => (unsafe { libc::fsync(*fd) }) as isize,
-            // SAFETY: takes no pointer.
+            // SAFETY: fdatasync takes no pointer.
             Call::Sync { fd, data_only: true } => (unsafe { libc::fdatasync(*fd) }) as isize,
             Call::Allocate { fd, mode, offset, len } => {
-                // SAFETY: takes no pointer.
+                // SAFETY: fallocate takes no pointer.
                 (unsafe { libc::fallocate64(*fd, *mode, *offset, *len) }) as isize
             }
-            // SAFETY: the caller upholds the contract of this function.
+            // SAFETY: the caller of this function passes the submitter's promise on: all pointers are valid.
             Call::Socket(socket) => unsafe { socket.block() },
         };
         let error = if result < 0 { errno() } else { 0 };
@@ -239,12 +244,13 @@ impl Call {
     /// Calls the program's cleanup function, if it gave one: once, when the call has ended or never will begin.
     ///
     /// # Safety
-    /// The submitter's promise: the function accepts its parameters.
+    /// The submitter's promise holds: the function accepts its parameters.
     pub unsafe fn clean_up(&mut self, private: *mut c_void) {
         if let Call::Function { cleanup, params, .. } = self
             && let Some(cleanup) = cleanup.take()
         {
-            // SAFETY: the caller upholds the contract of this function.
+            // SAFETY: the caller of this function passes the submitter's promise on: the function accepts its
+            // parameters.
             unsafe { cleanup(private, params.as_ptr()) };
         }
     }
@@ -270,7 +276,7 @@ impl SocketCall {
         }
     }
 
-    /// What poll(2) has to report before the call can go on.
+    /// The event that poll(2) has to report before the call can go on.
     fn events(&self) -> i16 {
         match self.kind {
             SocketKind::Receive { .. } | SocketKind::Accept { .. } => libc::POLLIN,
@@ -292,7 +298,7 @@ impl SocketCall {
                 opcode::Recv::new(fd, buffer, len.min(MAX_TRANSFER) as u32).flags(flags).build()
             }
             SocketKind::Receive { buffer, len, flags, from, from_len } => {
-                // SAFETY: the submitter's promise: with an address comes the place of its length.
+                // SAFETY: by the submitter's promise an address comes with the place of its length.
                 self.message.msg_namelen = unsafe { *from_len };
                 self.address(from.cast(), buffer, len);
                 opcode::RecvMsg::new(fd, &raw mut self.message).flags(flags as u32).build()
@@ -323,9 +329,10 @@ impl SocketCall {
         self.message.msg_iovlen = 1;
     }
 
-    /// A blocking socket sends everything before send(2) returns; the ring does so if it is told.
+    /// MSG_WAITALL for a blocking socket, else 0. A blocking socket sends everything before send(2) returns; the ring
+    /// does so only with this flag.
     fn whole(&self) -> i32 {
-        // SAFETY: takes no pointer.
+        // SAFETY: fcntl with F_GETFL takes no pointer.
         let flags = unsafe { libc::fcntl(self.fd, libc::F_GETFL) };
         if flags >= 0 && flags & libc::O_NONBLOCK == 0 { libc::MSG_WAITALL } else { 0 }
     }
@@ -345,13 +352,13 @@ impl SocketCall {
                 self.polled = true;
                 Step::Again
             }
-            // The second connect(2) after a first that went on by itself.
+            // This is the second connect(2), after a first one that went on by itself.
             (SocketKind::Connect { .. }, result) if result == -libc::EISCONN && self.polled => {
                 Step::Done(Outcome { result: 0, error: 0 })
             }
             (SocketKind::Receive { from, from_len, .. }, result) => {
                 if !from.is_null() && result >= 0 {
-                    // SAFETY: the submitter's promise: with an address comes the place of its length.
+                    // SAFETY: by the submitter's promise an address comes with the place of its length.
                     unsafe { **from_len = self.message.msg_namelen };
                 }
                 Step::Done(Outcome::from_kernel(result.into()))
@@ -360,19 +367,19 @@ impl SocketCall {
         }
     }
 
-    /// Carries the call out here and now, as the ring does it: first the call itself, then, if it would have to wait, a
-    /// wait for as long as the limit allows.
+    /// Carries the call out here and now, as the ring does it. The call itself comes first. If it would have to wait, a
+    /// wait for as long as the limit allows follows, and then the rest of the call.
     ///
     /// # Safety
-    /// The submitter's promise: all pointers are valid.
+    /// The submitter's promise holds: all pointers are valid.
     unsafe fn block(&mut self) -> isize {
-        // SAFETY: the submitter's promise.
+        // SAFETY: the caller of this function passes the submitter's promise on: all pointers are valid.
         if let Some(result) = unsafe { self.at_once() } {
             return result;
         }
         let mut wanted = libc::pollfd { fd: self.fd, events: self.events(), revents: 0 };
         let limit = self.timeout_ms.clamp(-1, i32::MAX.into()) as i32;
-        // SAFETY: one valid pollfd.
+        // SAFETY: `wanted` is one valid pollfd.
         match unsafe { libc::poll(&mut wanted, 1, limit) } {
             0 => {
                 set_errno(libc::ETIMEDOUT);
@@ -383,14 +390,14 @@ impl SocketCall {
         }
         match self.kind {
             SocketKind::Receive { buffer, len, flags, from, from_len } => {
-                // SAFETY: the submitter's promise.
+                // SAFETY: the buffer and the address are valid by the submitter's promise.
                 unsafe { libc::recvfrom(self.fd, buffer.cast(), len, flags, from, from_len) }
             }
             SocketKind::Send { buffer, len, flags, to, to_len } => {
-                // SAFETY: the submitter's promise.
+                // SAFETY: the buffer and the address are valid by the submitter's promise.
                 unsafe { libc::sendto(self.fd, buffer.cast(), len, flags | libc::MSG_NOSIGNAL, to, to_len) }
             }
-            // SAFETY: the submitter's promise.
+            // SAFETY: the address and its length are valid by the submitter's promise.
             SocketKind::Accept { address, len } => (unsafe { libc::accept(self.fd, address, len) }) as isize,
             SocketKind::Connect { .. } => {
                 let error = self.option(libc::SO_ERROR).unwrap_or_else(|errno| errno);
@@ -400,44 +407,47 @@ impl SocketCall {
         }
     }
 
-    /// The result of the call if it need not wait; poll(2) would let a call that fails at once wait for ever.
+    /// The result of the call if it need not wait, else None. Without this, poll(2) would let a call that fails at once
+    /// wait for ever.
     ///
     /// # Safety
-    /// The submitter's promise: all pointers are valid.
+    /// The submitter's promise holds: all pointers are valid.
     unsafe fn at_once(&self) -> Option<isize> {
         let failed = |errno| {
             set_errno(errno);
             Some(-1)
         };
         match self.kind {
-            // With MSG_WAITALL a part would be taken away.
+            // With MSG_WAITALL this receive would take a part of the bytes away.
             SocketKind::Receive { flags, .. } if flags & libc::MSG_WAITALL != 0 => {
                 self.option(libc::SO_TYPE).err().and_then(failed)
             }
             SocketKind::Receive { buffer, len, flags, from, from_len } => {
                 let flags = flags | libc::MSG_DONTWAIT;
-                // SAFETY: the submitter's promise.
+                // SAFETY: the buffer and the address are valid by the submitter's promise.
                 let result = unsafe { libc::recvfrom(self.fd, buffer.cast(), len, flags, from, from_len) };
                 (result >= 0 || errno() != libc::EAGAIN).then_some(result)
             }
             SocketKind::Send { buffer, len, flags, to, to_len } => match self.option(libc::SO_ACCEPTCONN) {
                 Ok(0) => None,
                 Ok(_) => {
-                    // SAFETY: the submitter's promise. A socket that listens: it fails.
+                    // SAFETY: the buffer and the address are valid by the submitter's promise. The socket listens, so
+                    // the call fails.
                     Some(unsafe { libc::sendto(self.fd, buffer.cast(), len, flags | libc::MSG_NOSIGNAL, to, to_len) })
                 }
                 Err(errno) => failed(errno),
             },
             SocketKind::Accept { address, len } => match self.option(libc::SO_ACCEPTCONN) {
                 Ok(0) => {
-                    // SAFETY: the submitter's promise. A socket that does not listen: it fails.
+                    // SAFETY: the address and its length are valid by the submitter's promise. The socket does not
+                    // listen, so the call fails.
                     Some((unsafe { libc::accept(self.fd, address, len) }) as isize)
                 }
                 Ok(_) => None,
                 Err(errno) => failed(errno),
             },
             SocketKind::Connect { address, len } => {
-                // SAFETY: the submitter's promise.
+                // SAFETY: the address is valid by the submitter's promise.
                 let result = unsafe { libc::connect(self.fd, address, len) };
                 (result == 0 || errno() != libc::EINPROGRESS).then_some(result as isize)
             }
@@ -448,7 +458,7 @@ impl SocketCall {
     fn option(&self, name: i32) -> Result<i32, i32> {
         let (mut value, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
         let place = (&raw mut value).cast();
-        // SAFETY: an integer and its size.
+        // SAFETY: `place` points to an integer, and `len` is its size.
         let result = unsafe { libc::getsockopt(self.fd, libc::SOL_SOCKET, name, place, &mut len) };
         if result == 0 { Ok(value) } else { Err(errno()) }
     }
@@ -457,17 +467,17 @@ impl SocketCall {
 /// The kinds of descriptor on which the ring does what read(2) and pread(2) do.
 #[derive(PartialEq, Eq)]
 enum DescriptorKind {
-    /// A regular file or a block device: has contents, and transfers at offsets.
+    /// A regular file or a block device: it has contents, and transfers at offsets.
     Data,
-    /// A pipe or a socket: no position.
+    /// A pipe or a socket: it has no position.
     Stream,
 }
 
-/// None for other descriptors, and for those that are not valid. (The ring waits until an epoll instance is ready that
-/// pread(2) refuses; terminals and devices have rules of their own.)
+/// The kind of a descriptor; None for other descriptors, and for those that are not valid. (The ring waits until an
+/// epoll instance is ready that pread(2) refuses; terminals and devices have rules of their own.)
 fn kind_of(fd: i32) -> Option<DescriptorKind> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: the kernel fills one stat.
+    // SAFETY: the kernel fills one stat, which this function owns.
     if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
         return None;
     }
@@ -479,10 +489,10 @@ fn kind_of(fd: i32) -> Option<DescriptorKind> {
     }
 }
 
-/// Whether the descriptor has O_NONBLOCK. The ring waits by itself until such a descriptor is ready, where read(2) and
-/// write(2) return EAGAIN; and it returns EAGAIN for files of some file systems, where they wait.
+/// True if the descriptor has O_NONBLOCK. The ring waits by itself until such a descriptor is ready, where read(2) and
+/// write(2) return EAGAIN. It returns EAGAIN for files of some file systems, where read(2) and write(2) wait.
 fn is_non_blocking(fd: i32) -> bool {
-    // SAFETY: takes no pointer.
+    // SAFETY: fcntl with F_GETFL takes no pointer.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
@@ -492,8 +502,8 @@ pub(crate) fn errno() -> i32 {
 }
 
 pub(crate) fn set_errno(value: i32) {
-    // SAFETY: takes nothing.
+    // SAFETY: __errno_location takes no argument.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: always points to this thread's errno.
+    // SAFETY: the place always is this thread's errno.
     unsafe { *place = value }
 }

@@ -1,4 +1,4 @@
-//! A context: where a request goes, who is told when it is done, and how everything ends.
+//! A context: it decides where a request goes, who is told when the request is done, and how everything ends.
 
 use std::cell::UnsafeCell;
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::{fork, handover, interrupt};
 /// With [`Drive::Caller`]: requests that gather before they are given to the kernel unasked.
 const GATHER: usize = 32;
 
-/// See the module.
+/// A context. It joins the pool, the ring's queue and driver, and the results.
 pub(crate) struct Core {
     pub pool: Pool,
     queue: RingQueue,
@@ -29,16 +29,16 @@ pub(crate) struct Core {
     counters: Counters,
     config: Config,
     generation: u64,
-    /// Whether there is a ring, decided at the first request that could use it; the errno if not.
+    /// Ok if there is a ring, the errno if not; decided at the first request that could use a ring.
     ring: OnceLock<Result<(), i32>>,
     driver_thread: Mutex<Option<JoinHandle<()>>>,
-    /// With Drive::Caller: the driver, touched by the owner only.
+    /// With Drive::Caller: the driver, which only the owner thread touches.
     local: UnsafeCell<Local>,
     /// With Drive::Caller: the thread that uses the context, 0 until it does.
     owner: AtomicUsize,
     /// Requests that are with the pool.
     in_pool: AtomicUsize,
-    /// What guasi_fd(3) gave out: readable when there may be results.
+    /// The eventfd that guasi_fd(3) gave out: it is readable when there may be results.
     event: OnceLock<File>,
 }
 
@@ -46,13 +46,14 @@ pub(crate) struct Core {
 struct Local {
     driver: Option<Driver>,
     gathered: usize,
-    /// Submitted and not yet fetched.
+    /// Requests that were submitted and not yet fetched.
     outstanding: usize,
 }
 
-// SAFETY: everything is behind locks and atomics, but `local`, which only the owner thread touches (checked).
+// SAFETY: locks and atomics guard everything but `local`, which only the owner thread touches ([`Core::check`] sees to
+// it).
 unsafe impl Sync for Core {}
-// SAFETY: nothing is tied to the thread that made it; a driver is made by the thread that uses it.
+// SAFETY: nothing is tied to the thread that made the context; the thread that uses a driver makes it.
 unsafe impl Send for Core {}
 
 /// A number that no other living thread has.
@@ -62,7 +63,7 @@ fn thread_token() -> usize {
 }
 
 impl Core {
-    /// A context without threads, ring and descriptors: they come when they are needed.
+    /// A context without threads, ring and descriptors: they are made when they are needed.
     pub fn new(config: Config) -> Arc<Core> {
         let priorities = config.priorities.max(1);
         Arc::new(Core {
@@ -86,7 +87,7 @@ impl Core {
         self.config.priorities.max(1)
     }
 
-    /// Whether this process, and this thread, may use the context.
+    /// Checks that this process, and this thread, may use the context.
     ///
     /// # Errors
     /// ECHILD in a forked child; EPERM for a second thread with [`Drive::Caller`].
@@ -109,24 +110,25 @@ impl Core {
     /// [`Core::check`] has passed with Drive::Caller, and the reference does not outlive the calling function.
     #[allow(clippy::mut_from_ref, reason = "only the owner thread comes here, and it does not come twice at a time")]
     unsafe fn local(&self) -> &mut Local {
-        // SAFETY: by the contract only one thread is here, in one function at a time.
+        // SAFETY: by the contract of this function only the owner thread is here, in one function at a time.
         unsafe { &mut *self.local.get() }
     }
 
     /// Takes a request.
     ///
     /// # Errors
-    /// As [`Core::check`]; EAGAIN when it needs a thread and there is none to be had. The request was not taken.
+    /// The errors of [`Core::check`]; EAGAIN when the request needs a thread and there is none to be had. The core does
+    /// not take the request then.
     ///
     /// # Safety
-    /// It is valid, pending, in no list, its priority below [`Core::priorities`], and its pointers
-    /// stay valid until it is fetched.
+    /// The request is valid, pending and in no list, its priority is below [`Core::priorities`], and its pointers stay
+    /// valid until it is fetched.
     pub unsafe fn submit(self: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
         self.check()?;
         // SAFETY: the caller upholds the contract of this function.
         let answer = unsafe { self.route(request) };
         if self.config.drive == Drive::Caller && answer.is_ok() {
-            // SAFETY: checked above.
+            // SAFETY: [`Core::check`] has passed in this function.
             unsafe { self.local() }.outstanding += 1;
         }
         answer
@@ -135,18 +137,20 @@ impl Core {
     /// Gives a request to the ring or to the pool.
     ///
     /// # Safety
-    /// As [`Core::submit`].
+    /// The contract of [`Core::submit`] holds.
     unsafe fn route(self: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
         handover::released(request.cast());
-        // SAFETY: ours until it is queued.
+        // SAFETY: by the contract of this function the request is valid, and the caller is its one owner until it is
+        // queued.
         let it = unsafe { &*request };
-        // SAFETY: the request is ours until it is queued, and so is its call.
+        // SAFETY: the caller is the one owner of the request until it is queued, and so of its call.
         let call = unsafe { &*it.call.get() };
-        // SIGPIPE is not raised in the program's threads.
+        // The ring may carry the call out unless that could raise SIGPIPE in a thread of the program.
         let ours = self.config.drive == Drive::Thread || !call.may_raise_sigpipe();
         if call.is_io() && ours && self.has_ring() && call.fits_ring() {
             it.in_ring.store(true, Relaxed);
-            // SAFETY: by the contract; the call fits.
+            // SAFETY: by the contract of this function the request is valid, pending and in no list; its call fits the
+            // ring.
             unsafe { self.queue.push(request) };
             Counters::add(&self.counters.ring_requests, 1);
             return match self.config.drive {
@@ -170,7 +174,7 @@ impl Core {
     }
 
     fn gather(&self) -> Result<(), i32> {
-        // SAFETY: submit has checked.
+        // SAFETY: [`Core::submit`], which leads here, has passed [`Core::check`].
         let local = unsafe { self.local() };
         local.gathered += 1;
         if local.gathered >= GATHER { self.flush() } else { Ok(()) }
@@ -179,11 +183,11 @@ impl Core {
     /// With [`Drive::Caller`]: gives the kernel what has gathered.
     ///
     /// # Errors
-    /// As [`Core::check`]; otherwise what makes the ring useless.
+    /// The errors of [`Core::check`]; otherwise the error that makes the ring useless.
     pub fn flush(&self) -> Result<(), i32> {
         self.check()?;
         if self.config.drive == Drive::Caller {
-            // SAFETY: checked above.
+            // SAFETY: [`Core::check`] has passed in this function.
             let local = unsafe { self.local() };
             local.gathered = 0;
             if let Some(driver) = &mut local.driver {
@@ -195,7 +199,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether requests can go through a ring; sets it up when first asked.
+    /// True if requests can go through a ring; sets it up when first asked.
     fn has_ring(self: &Arc<Core>) -> bool {
         self.ring.get_or_init(|| self.set_up()).is_ok()
     }

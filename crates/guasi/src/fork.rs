@@ -1,7 +1,7 @@
-//! Whether this process is the one that made a context.
+//! The test that this process is the one that made a context.
 //!
-//! A forked child has the memory of a context but neither its threads nor its ring, and a lock may have been held
-//! at the moment of the fork. Contexts of the parent are therefore refused in the child (ECHILD), untouched.
+//! A forked child has the memory of a context but neither its threads nor its ring, and a lock may have been held at
+//! the moment of the fork. The child therefore leaves contexts of its parent untouched and refuses them (ECHILD).
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

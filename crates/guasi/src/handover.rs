@@ -1,6 +1,6 @@
 //! Tells ThreadSanitizer what passes from thread to thread through the library.
 //!
-//! A program that is built with `-fsanitize=thread` does not see the locks in here. The C part refers to the
+//! A program that is built with `-fsanitize=thread` does not see the locks of this library. The C part refers to the
 //! sanitizer's functions weakly: in all other programs this costs one test of a pointer.
 
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ unsafe extern "C" {
 #[inline]
 pub(crate) fn released(place: *mut c_void) {
     #[cfg(feature = "c-abi")]
-    // SAFETY: the address is only a key.
+    // SAFETY: the sanitizer takes the address only as a key and does not read through it.
     unsafe {
         guasi_internal_released(place)
     };
@@ -23,11 +23,11 @@ pub(crate) fn released(place: *mut c_void) {
     let _ = place;
 }
 
-/// See [`released`].
+/// Makes visible what other threads did before they called [`released`] with the same place.
 #[inline]
 pub(crate) fn acquired(place: *mut c_void) {
     #[cfg(feature = "c-abi")]
-    // SAFETY: the address is only a key.
+    // SAFETY: the sanitizer takes the address only as a key and does not read through it.
     unsafe {
         guasi_internal_acquired(place)
     };

@@ -1,7 +1,8 @@
-//! Breaking off a system call that a worker is blocked in: a signal whose handler does nothing.
+//! A signal with a handler that does nothing breaks off the system call that a worker is blocked in.
 //!
-//! A real-time signal that nobody uses, chosen when the first worker starts and installed (without SA_RESTART) only
-//! when the first active call is to be broken off. SIGUSR1, which GUASI 0.25 took, stays the program's.
+//! The signal is a real-time signal that nobody uses. It is chosen when the first worker starts, and its handler is
+//! installed (without SA_RESTART) only when the first active call is to be broken off. SIGUSR1, which GUASI 0.25 took,
+//! stays the program's.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -10,12 +11,13 @@ use std::sync::{Mutex, OnceLock};
 static CHOICE: OnceLock<Option<i32>> = OnceLock::new();
 static INSTALLED: Mutex<bool> = Mutex::new(false);
 
-/// The signal that would be, or is, used; None if the program has a handler for every real-time signal.
+/// The signal that breaks calls off, its handler installed or not yet; None if the program has a handler for every
+/// real-time signal.
 pub(crate) fn signal() -> Option<i32> {
     *CHOICE.get_or_init(|| (libc::SIGRTMIN()..libc::SIGRTMAX()).rev().find(|&signal| is_free(signal)))
 }
 
-/// The signal if its handler has been installed.
+/// The signal if its handler has been installed, else None.
 pub(crate) fn installed() -> Option<i32> {
     let installed = *INSTALLED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if installed { signal() } else { None }
@@ -23,7 +25,7 @@ pub(crate) fn installed() -> Option<i32> {
 
 fn is_free(signal: i32) -> bool {
     let mut current = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: only asks; the structure is ours to fill.
+    // SAFETY: sigaction changes nothing without a new action, and fills `current`, which this function owns.
     let answer = unsafe { libc::sigaction(signal, ptr::null(), current.as_mut_ptr()) };
     // SAFETY: zeroed is a valid sigaction, and the kernel filled it in.
     let current = unsafe { current.assume_init() };
@@ -32,7 +34,7 @@ fn is_free(signal: i32) -> bool {
 
 extern "C" fn nothing(_signal: i32) {}
 
-/// The signal, its handler installed; None if the program has taken the signal since it was chosen.
+/// The signal with its handler installed; None if the program has taken the signal since it was chosen.
 fn install() -> Option<i32> {
     let signal = signal()?;
     let mut installed = INSTALLED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -63,20 +65,20 @@ pub(crate) unsafe fn interrupt(thread: libc::pthread_t) {
     }
 }
 
-/// Blocks every signal in this thread, except those that it raises itself by a fault, and ours if it may be broken off:
-/// the program's handlers run on the program's threads.
+/// Blocks every signal in this thread, so that the program's handlers run on the program's threads. Open stay the
+/// signals that the thread raises itself by a fault, and, if it may be broken off, the signal that breaks calls off.
 pub(crate) fn shield(interruptible: bool) {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: fills the set.
+    // SAFETY: sigfillset fills the set, which this function owns.
     unsafe { libc::sigfillset(set.as_mut_ptr()) };
-    // SAFETY: filled above.
+    // SAFETY: sigfillset has filled the set.
     let mut set = unsafe { set.assume_init() };
     let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
     for signal in faults.into_iter().chain(signal().filter(|_| interruptible)) {
-        // SAFETY: a valid set and signal number.
+        // SAFETY: the set is valid, and so is the signal number.
         unsafe { libc::sigdelset(&mut set, signal) };
     }
-    // SAFETY: changes only this thread's mask.
+    // SAFETY: the call reads a valid set and changes only this thread's mask.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set, ptr::null_mut()) };
 }
 
@@ -93,31 +95,31 @@ impl Mask {
         Mask(signal().map_or(mask.0, |signal| mask.0 & !(1 << (signal - 1))))
     }
 
-    /// Makes this the calling thread's mask; the one that it had.
+    /// Makes this the calling thread's mask and returns the mask that the thread had.
     pub fn set(self) -> Mask {
         change(&self.0)
     }
 }
 
-/// Sets the calling thread's mask, or only asks for it; the one that it had.
+/// Sets the calling thread's mask, or only asks for it if `new` is null; returns the mask that the thread had.
 fn change(new: *const u64) -> Mask {
     let mut old = 0u64;
-    // SAFETY: one set of 8 bytes is read, or none; the other is written.
+    // SAFETY: the kernel reads one set of 8 bytes, or none if `new` is null, and writes `old`.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, &raw mut old, size_of::<u64>()) };
     Mask(old)
 }
 
-/// Takes the SIGPIPE back that a write of this thread has raised, where it is blocked: it would end the process when
-/// the program's mask comes back.
+/// Takes back the SIGPIPE that a write of this thread has raised, where the thread blocks SIGPIPE: the signal would end
+/// the process when the program's mask comes back.
 pub(crate) fn forget_sigpipe() {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: empties the set.
+    // SAFETY: sigemptyset empties the set, which this function owns.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: emptied above.
+    // SAFETY: sigemptyset has initialised the set.
     let mut set = unsafe { set.assume_init() };
-    // SAFETY: a valid set and signal number.
+    // SAFETY: the set is valid, and so is the signal number.
     unsafe { libc::sigaddset(&mut set, libc::SIGPIPE) };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a set and a time are read; nothing is written.
+    // SAFETY: the call reads a valid set and a valid time; it writes nothing.
     unsafe { libc::sigtimedwait(&set, ptr::null_mut(), &now) };
 }

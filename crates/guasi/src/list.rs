@@ -1,6 +1,6 @@
 //! Requests in order of priority, first in first out within one priority; any of them can be taken out.
 //!
-//! The links lie in the requests: adding one never allocates, so queueing never fails.
+//! The links lie in the requests: the lists never allocate to add a request, so queueing never fails.
 
 use std::ptr;
 
@@ -35,12 +35,12 @@ impl Lists {
     /// Appends a request.
     ///
     /// # Safety
-    /// It is valid, in no list, and its priority is below the number of lists.
+    /// The request is valid, in no list, and its priority is below the number of lists.
     pub unsafe fn push(&mut self, request: *mut Request) {
-        // SAFETY: valid by the contract.
+        // SAFETY: the caller passes a valid request, as the contract of this function says.
         let priority = unsafe { (*request).priority };
         let list = &mut self.lists[priority as usize];
-        // SAFETY: valid by the contract, and its links are guarded by our lock.
+        // SAFETY: the caller passes a valid request, and the lock around these lists guards its links.
         let links = unsafe { links(request) };
         *links = Links { previous: list.last, next: ptr::null_mut() };
         if list.last.is_null() {
@@ -56,7 +56,7 @@ impl Lists {
     /// The first request of the most urgent priority that has one.
     pub fn pop(&mut self) -> Option<*mut Request> {
         let request = self.lists.iter().find(|list| !list.first.is_null())?.first;
-        // SAFETY: it is linked here.
+        // SAFETY: the request is the first of one of these lists, hence linked here.
         unsafe { self.remove(request) };
         Some(request)
     }
@@ -64,12 +64,12 @@ impl Lists {
     /// Takes a request out.
     ///
     /// # Safety
-    /// It is linked in these lists.
+    /// The request is linked in these lists.
     pub unsafe fn remove(&mut self, request: *mut Request) {
         // SAFETY: linked requests are valid.
         let priority = unsafe { (*request).priority };
         let list = &mut self.lists[priority as usize];
-        // SAFETY: linked requests are valid, their links guarded by our lock.
+        // SAFETY: linked requests are valid, and the lock around these lists guards their links.
         let Links { previous, next } = *unsafe { links(request) };
         if previous.is_null() {
             list.first = next;
@@ -90,9 +90,9 @@ impl Lists {
 /// # Safety
 /// `request` is valid and the caller holds the lock of the list that it is, or is about to be, linked in.
 unsafe fn links<'a>(request: *mut Request) -> &'a mut Links {
-    // SAFETY: valid by the contract.
+    // SAFETY: the caller passes a valid request, as the contract of this function says.
     let cell = unsafe { &(*request).links };
-    // SAFETY: the lock makes this the only reference.
+    // SAFETY: the caller holds the list's lock, which makes this the only reference.
     unsafe { &mut *cell.get() }
 }
 

@@ -1,7 +1,9 @@
 //! One submitted call, from submission until its owner frees it.
 //!
-//! A request belongs to exactly one party at a time: a queue, the worker or driver that carries it out, the list
-//! of results, and after the fetch the program. It is passed on by raw pointer; each hand-over goes through a lock.
+//! **One owner**: a request belongs to exactly one party at a time. That party is a queue, the worker or driver that
+//! carries the request out, the list of results, and after the fetch the program. Only the owner touches the call. A
+//! raw pointer passes the request on; each hand-over goes through a lock. SAFETY comments refer to this rule by its
+//! name.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -11,21 +13,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use crate::call::Call;
 use crate::core::Core;
 
-/// What has become of a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Status {
-    /// Cancelled before it began.
+    /// The request was cancelled before it began.
     Canceled = 0,
-    /// Queued.
+    /// The request is queued.
     Pending = 1,
-    /// Being carried out.
+    /// The request is being carried out.
     Active = 2,
-    /// Carried out; result and error are valid.
+    /// The request was carried out; its result and error are valid.
     Complete = 3,
 }
 
-/// What a call returned: its value, and errno if it failed.
+/// The outcome of a call: its value, and errno if it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub result: isize,
@@ -38,37 +40,37 @@ impl Outcome {
         Outcome { result: -1, error: errno }
     }
 
-    /// The outcome of a kernel-style result: negative is an errno.
+    /// The outcome of a result as the kernel gives it: a negative result is an errno.
     pub fn from_kernel(result: i64) -> Outcome {
         if result < 0 { Outcome::failed(-result as i32) } else { Outcome { result: result as isize, error: 0 } }
     }
 }
 
-/// Neighbours in whichever list holds the request; guarded by that list's lock.
+/// The neighbours in the list that holds the request; the lock of that list guards them.
 pub(crate) struct Links {
     pub previous: *mut Request,
     pub next: *mut Request,
 }
 
-/// See the module.
+/// A request: the call, its outcome and its place in a list. The module describes its life.
 #[repr(C)]
 pub(crate) struct Request {
     pub links: UnsafeCell<Links>,
     status: AtomicU32,
-    /// Somebody asked to break the active call off.
+    /// True once somebody has asked to break the active call off.
     pub cancel_wanted: AtomicBool,
-    /// Whether it goes through the ring; set before it is queued.
+    /// True if the request goes through the ring; set before it is queued.
     pub in_ring: AtomicBool,
-    /// Lower is sooner.
+    /// The priority: a lower number is sooner.
     pub priority: u32,
-    /// The context; null in tests of the queues alone. Valid while the request is not fetched.
+    /// The context; null in tests of the queues alone. The pointer is valid while the request is not fetched.
     pub core: *const Core,
     pub private: *mut c_void,
     pub asid: *mut c_void,
-    /// What to do. Touched by whoever owns the request.
+    /// The call to carry out. Only the owner of the request touches it.
     pub call: UnsafeCell<Call>,
     outcome: UnsafeCell<Outcome>,
-    /// Gives the allocation back, whatever it is part of.
+    /// Gives the allocation back that the request is part of.
     pub free: unsafe fn(*mut Request),
 }
 
@@ -103,19 +105,19 @@ impl Request {
         self.status.store(status as u32, SeqCst);
     }
 
-    /// The outcome; meaningful once the status says Complete.
+    /// The outcome. It is meaningful once the status is Complete.
     pub fn outcome(&self) -> Outcome {
         match self.status() {
             // SAFETY: after Complete nobody writes the outcome any more; the status load orders this read after the
             // write.
             Status::Complete => unsafe { *self.outcome.get() },
             Status::Canceled => Outcome::failed(libc::ECANCELED),
-            // As GUASI 0.25.
+            // GUASI 0.25 gives these values.
             _ => Outcome { result: -1, error: -1 },
         }
     }
 
-    /// Records the outcome and makes the request Complete. Only its owner (worker, driver) calls this, once.
+    /// Records the outcome and makes the request Complete. Only the owner (worker, driver) calls this, once.
     pub fn finish(&self, outcome: Outcome) {
         // SAFETY: the owner is the only one to write, and readers wait for Complete, which is stored below.
         unsafe { *self.outcome.get() = outcome };
@@ -134,8 +136,8 @@ unsafe fn free_box(request: *mut Request) {
 /// # Safety
 /// `request` is valid, in no list, and not used afterwards.
 pub(crate) unsafe fn free(request: *mut Request) {
-    // SAFETY: valid by the contract.
+    // SAFETY: the caller passes a valid request, as the contract of this function says.
     let free = unsafe { (*request).free };
-    // SAFETY: the function that fits the allocation, called once by the contract.
+    // SAFETY: `free` fits the allocation, and by the contract of this function the caller calls it once.
     unsafe { free(request) };
 }

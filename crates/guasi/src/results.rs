@@ -1,4 +1,4 @@
-//! Finished requests on their way to the program, and those who wait for them.
+//! Finished requests on their way to the program, and the threads that wait for them.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -7,20 +7,21 @@ use crate::list::Lists;
 use crate::request::Request;
 use crate::sync::{AtomicUsize, Condvar, Mutex, lock, wait};
 
-/// See the module.
+/// The finished requests of a context, and the threads that wait for them.
 pub(crate) struct Results {
     state: Mutex<State>,
     arrived: Condvar,
     /// The number of results, for a look without the lock.
     count: AtomicUsize,
-    /// How long it pays to look before sleeping, in looks: doubled by success, halved by failure.
+    /// How many times a fetcher looks at the counter before it sleeps: doubled by success, halved by failure.
     patience: AtomicUsize,
 }
 
 struct State {
     finished: Lists,
-    /// How many fetchers sleep, and the smallest number of results that one of them waits for.
+    /// How many fetchers sleep.
     waiting: usize,
+    /// The smallest number of results that one of the sleeping fetchers waits for.
     wanted: usize,
 }
 
@@ -60,7 +61,7 @@ impl Results {
         }
     }
 
-    /// Passes up to `max` results to `take`, the most urgent first; how many it were.
+    /// Passes up to `max` results to `take`, the most urgent first, and returns how many it passed.
     pub fn take(&self, max: usize, mut take: impl FnMut(*mut Request)) -> usize {
         if self.len() == 0 {
             return 0;
@@ -80,7 +81,8 @@ impl Results {
         taken
     }
 
-    /// Waits until `min` results are there, or the limit is over, and takes up to `max`.
+    /// Waits until `min` results are there, or the limit is over, and passes up to `max` of them to `take`. Returns how
+    /// many it passed.
     pub fn wait_and_take(
         &self,
         min: usize,
@@ -102,13 +104,14 @@ impl Results {
             state.wanted = state.wanted.min(min);
             state = wait(&self.arrived, state, left);
             state.waiting -= 1;
-            // Those who still sleep may want more than the one who just left: any number may be enough for them.
+            // The fetchers that still sleep may want more than the one that just left: any number may be enough for
+            // them.
             state.wanted = if state.waiting == 0 { usize::MAX } else { 1 };
         }
         self.take_locked(&mut state, max, &mut take)
     }
 
-    /// Watches the counter for as long as that has paid lately.
+    /// Watches the counter for as long as that has paid off lately.
     fn look_out(&self, min: usize) {
         let patience = self.patience.load(Relaxed);
         for _ in 0..patience {

@@ -10,18 +10,18 @@
 pub(crate) const FRESH_NS: u64 = 10_000;
 /// Workers that may be added without proof that they help: enough to fill the queue of a disk.
 pub(crate) const FREE_LIMIT: usize = 64;
-/// No call begun for this long while some wait: the workers are stuck.
+/// The workers are stuck if no call has begun for this long while some wait.
 const STALL_NS: u64 = 10_000_000;
-/// A rate is taken over at least this long, and twice as many calls as there are workers...
+/// A rate is taken over at least this long, and over twice as many calls as there are workers...
 const EPOCH_NS: u64 = 10_000_000;
 /// ...unless that takes longer than this.
 const LONG_EPOCH_NS: u64 = 200_000_000;
 /// A raise has to bring this much to be kept.
 const GAIN: f64 = 1.05;
-/// After a raise that brought nothing, the next is tried this much later.
+/// After a raise that brought nothing, the next one is tried this much later.
 const HOLD_NS: u64 = 2_000_000_000;
 
-/// What the pool looks like at one moment.
+/// The pool at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     pub now_ns: u64,
@@ -29,26 +29,26 @@ pub(crate) struct Load {
     pub backlog: usize,
     /// Workers that are not parked.
     pub running: usize,
-    /// Those of them that are between two functions, or in one for less than FRESH_NS.
+    /// Running workers that are between two functions, or have been in one for less than FRESH_NS.
     pub fresh: usize,
     /// Calls begun since the pool was made.
     pub begun: u64,
 }
 
-/// See the module.
+/// The rules of the module: how many workers the pool may have, and when it gets more.
 #[derive(Debug)]
 pub(crate) struct Sizing {
     cpus: usize,
     max: usize,
     limit: usize,
     epoch: Option<(u64, u64)>,
-    /// The limit before the last raise and the rate then.
+    /// The limit before the last raise, and the rate of calls at that limit.
     raised_from: Option<(usize, f64)>,
     hold_until_ns: u64,
 }
 
 impl Sizing {
-    /// For so many processors; `max` workers at most (0: no limit), `min` always allowed.
+    /// The rules for so many processors, with at most `max` workers (0 for no limit); `min` workers are always allowed.
     pub fn new(cpus: usize, min: usize, max: usize) -> Sizing {
         let max = if max == 0 { usize::MAX } else { max.max(min) };
         let limit = FREE_LIMIT.max(4 * cpus).max(min).min(max);

@@ -1,16 +1,16 @@
-//! What a context has done, and with what.
+//! The counters of a context, and the backend that carries its reads and writes out.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What carries the reads and writes out.
+/// The part of a context that carries its reads and writes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Backend {
-    /// Nothing has been asked of it yet.
+    /// No request has needed a choice yet.
     Unused = 0,
-    /// io_uring.
+    /// The backend is io_uring.
     Ring = 1,
-    /// Threads, because io_uring is not available: [`Stats::ring_error`] says why.
+    /// The backend is threads, because io_uring is not available: [`Stats::ring_error`] says why.
     Pool = 2,
 }
 
@@ -18,9 +18,9 @@ pub enum Backend {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Stats {
-    /// What carries reads and writes out.
+    /// The part that carries reads and writes out.
     pub backend: Backend,
-    /// errno of io_uring_setup(2) where the backend is the pool for want of a ring, else 0.
+    /// The errno of io_uring_setup(2) where threads are the backend for want of a ring, else 0.
     pub ring_error: i32,
     /// The signal that breaks calls off, once its handler is installed, else 0.
     pub signal: i32,

@@ -1,4 +1,5 @@
-//! The locks and atomics of the queues: std's, or loom's when their interleavings are explored (`--cfg loom`).
+//! The locks and atomics of the queues: those of std, or those of loom when their interleavings are explored (`--cfg
+//! loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
@@ -7,8 +8,8 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
 
 use std::time::Duration;
 
-/// The guard; a poisoned lock is taken as it is: no panic can leave our critical sections half done, and
-/// a foreign callback's panic never happens inside one.
+/// The guard of a lock. A poisoned lock is taken as it is: no panic can leave a critical section of this library half
+/// done, and a foreign callback's panic never happens inside one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -1,8 +1,5 @@
 //! The pool's queue, and how workers sleep when it is empty: everything is decided under one lock, so no wake-up is
 //! lost.
-//!
-//! At most one worker at a time looks for work before it sleeps (`spinning`): whoever submits sees that and need
-//! not wake anybody, which makes a stream of short calls cheap.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -12,38 +9,38 @@ use crate::list::Lists;
 use crate::request::{Request, Status};
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, lock, wait};
 
-/// Somebody who takes requests: `T` is what the pool knows about it.
+/// A worker that takes requests and can sleep: `T` is what the pool knows about it.
 pub(crate) struct Sleeper<T> {
     pub about: T,
     woken: Mutex<bool>,
     condvar: Condvar,
 }
 
-/// See the module.
+/// The queue of the pool, and the workers that sleep.
 pub(crate) struct Work<T> {
     state: Mutex<State<T>>,
     /// The length of the queue, for a look without the lock.
     backlog: AtomicUsize,
 }
 
-/// What the lock guards.
+/// The data that the lock guards.
 pub(crate) struct State<T> {
     queue: Lists,
-    /// Parked; the last one in is the warmest, and is woken first.
+    /// Parked workers; the last one in is the warmest, and is woken first.
     idle: Vec<Arc<Sleeper<T>>>,
-    /// Not parked.
+    /// The number of workers that are not parked.
     pub running: usize,
     pub spinning: bool,
     pub closing: bool,
-    /// Calls begun.
+    /// Calls that have begun.
     pub begun: u64,
 }
 
 /// The next thing for a worker to do.
 pub(crate) enum Next {
-    /// Carry this out.
+    /// The worker carries this request out.
     Run(*mut Request),
-    /// End: the pool is closed, or the worker was idle for the given time.
+    /// The worker ends: the pool is closed, or the worker was idle for the given time.
     End,
 }
 
@@ -88,7 +85,7 @@ impl<T> Work<T> {
         lock(&self.state)
     }
 
-    /// Requests that wait, as of a moment ago.
+    /// The number of requests that wait, as of a moment ago.
     pub fn backlog(&self) -> usize {
         self.backlog.load(Relaxed)
     }
@@ -96,32 +93,33 @@ impl<T> Work<T> {
     /// Queues a request.
     ///
     /// # Safety
-    /// It is valid, pending, and in no list.
+    /// The request is valid, pending, and in no list.
     pub unsafe fn push(&self, state: &mut State<T>, request: *mut Request) {
         // SAFETY: the caller upholds the contract of this function.
         unsafe { state.queue.push(request) };
         self.backlog.store(state.queue.len(), SeqCst);
     }
 
-    /// Takes a request that is still pending out of the queue and marks it cancelled: true. False if it has begun.
+    /// Takes a request that is still pending out of the queue, marks it cancelled and returns true. Returns false if
+    /// the request has begun.
     ///
     /// # Safety
     /// The request is valid and was pushed here.
     pub unsafe fn cancel(&self, request: *mut Request) -> bool {
         let mut state = self.lock();
-        // SAFETY: valid by the contract.
+        // SAFETY: by the contract of this function the request is valid.
         if unsafe { (*request).status() } != Status::Pending {
             return false;
         }
         // SAFETY: pending, under the lock, means linked.
         unsafe { state.queue.remove(request) };
-        // SAFETY: valid by the contract.
+        // SAFETY: by the contract of this function the request is valid.
         unsafe { (*request).set_status(Status::Canceled) };
         self.backlog.store(state.queue.len(), SeqCst);
         true
     }
 
-    /// Takes everything that is pending, marked cancelled.
+    /// Takes all pending requests out and marks them cancelled.
     pub fn drain(&self, state: &mut State<T>) -> Vec<*mut Request> {
         let mut all = Vec::new();
         while let Some(request) = state.queue.pop() {
@@ -133,11 +131,11 @@ impl<T> Work<T> {
         all
     }
 
-    /// The next request for a worker that is running; it sleeps while there is none.
+    /// The next request for a worker that is running; the worker sleeps while there is none.
     ///
-    /// `look` is called for a short time before sleeping, with a way to see whether something came; `limit` is the
-    /// number of workers that may run; a worker that slept `idle_limit` ends if `may_end` allows it. `begin` is
-    /// called under the lock with the request that is about to be carried out.
+    /// `look` is called for a short time before sleeping, with a way to see if something came. `over_limit` says that
+    /// more workers run than may. A worker that slept `idle_limit` ends if `may_end` allows it. `begin` is called under
+    /// the lock with the request that is about to be carried out.
     pub fn next(
         &self,
         me: &Arc<Sleeper<T>>,
@@ -180,7 +178,7 @@ impl<T> Work<T> {
                 let mut locked = self.lock();
                 let place = locked.idle.iter().position(|idle| Arc::ptr_eq(idle, me));
                 match place {
-                    // Somebody takes us at this moment: the wake-up is on its way.
+                    // Somebody takes this worker at this moment: the wake-up is on its way.
                     None => drop(locked),
                     Some(place) => {
                         if may_end(&mut locked) {
@@ -190,7 +188,7 @@ impl<T> Work<T> {
                     }
                 }
             }
-            // Whoever woke us has counted us as running.
+            // The thread that woke this worker has counted it as running.
             state = self.lock();
             looked = false;
         }
@@ -198,12 +196,12 @@ impl<T> Work<T> {
 }
 
 impl<T> State<T> {
-    /// Requests that wait.
+    /// The number of requests that wait.
     pub fn backlog(&self) -> usize {
         self.queue.len()
     }
 
-    /// Parked workers.
+    /// The number of parked workers.
     pub fn idle(&self) -> usize {
         self.idle.len()
     }
@@ -236,7 +234,7 @@ mod tests {
     fn submit(all: &Everything) -> *mut Request {
         let request = Box::into_raw(Box::new(Request::new(ptr::null(), 0, Call::Nothing)));
         let mut state = all.work.lock();
-        // SAFETY: fresh.
+        // SAFETY: the request is fresh.
         unsafe { all.work.push(&mut state, request) };
         let wake = if state.spinning { None } else { state.take_idle() };
         drop(state);
@@ -250,7 +248,7 @@ mod tests {
         let me = Sleeper::new(());
         all.work.lock().running += 1;
         while let Next::Run(request) = all.work.next(&me, None, |_| (), |_| false, |_| false, |_, _| ()) {
-            // SAFETY: ours until added.
+            // SAFETY: this worker is the one owner of the request until it is added to the results.
             unsafe { (*request).finish(request::Outcome { result: 7, error: 0 }) };
             // SAFETY: finished, in no list.
             unsafe { all.results.add(std::iter::once(request)) };
@@ -269,7 +267,7 @@ mod tests {
         let mut got = 0;
         while got < want {
             got += all.results.wait_and_take(1, 8, None, |request| {
-                // SAFETY: fetched: ours.
+                // SAFETY: the fetch makes this function the one owner of the request.
                 unsafe { request::free(request) }
             });
         }

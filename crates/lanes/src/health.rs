@@ -1,4 +1,5 @@
-//! Whether a lane may be given new I/O: a state machine that any thread moves, without locks, by what it has seen.
+//! The health of a lane, which decides if the lane gets new I/O: a state machine that any thread moves, without locks,
+//! by the ends of ops that it has seen.
 //!
 //! ```text
 //!             no progress             a lane fault
@@ -10,28 +11,28 @@
 //! ```
 //!
 //! A request that is outstanding on a lane never goes to another lane: the kernel may still carry it out, later, over
-//! newer data. All that health decides is where new I/O goes.
+//! newer data. Health decides only where new I/O goes.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use live::State;
 
-/// When a lane is given up and when it is tried again.
+/// The times after which a lane is given up and tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// A lane with outstanding ops that has answered none for this long gets no new ones; or for
-    /// [`SLOW`] times the latency that it has had so far, if that is longer.
+    /// A lane with outstanding ops gets no new ones when it has answered none for this long; or for [`SLOW`] times its
+    /// mean latency so far, if that is longer.
     pub suspect_after_ns: u64,
     /// A lane that has failed is tried again after this long.
     pub probe_after_ns: u64,
-    /// The wait doubles with every try that fails, up to this.
+    /// The wait doubles with every try that fails, up to this length.
     pub probe_at_most_every_ns: u64,
 }
 
 impl Default for Patience {
-    /// Half a second: the throughput is to be back within two. Linux retransmits NFS over TCP after 60 s (nfs(5),
-    /// timeo), long after any other lane would have answered.
+    /// The patience of half a second: the throughput is to be back within two. Linux retransmits NFS over TCP after 60
+    /// s (nfs(5), timeo), long after any other lane would have answered.
     fn default() -> Self {
         Patience {
             suspect_after_ns: 500_000_000,
@@ -41,20 +42,21 @@ impl Default for Patience {
     }
 }
 
-/// A lane that has always been slow is not suspect for being slow.
+/// A lane is suspect after this many times its mean latency: a lane that has always been slow is not suspect for being
+/// slow.
 pub const SLOW: u64 = 8;
 
 /// How an op ended, as far as its lane is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was carried out, in full or in part.
+    /// The op was carried out, in full or in part.
     Done,
-    /// The lane has answered, and moved nothing: an error that any lane would have given (ENOSPC, EINVAL), a file
-    /// opened.
+    /// The lane has answered and moved nothing: an error that any lane would have given (ENOSPC, EINVAL), or the
+    /// opening of a file.
     Refused,
-    /// It failed because of the lane: ESTALE, ENOTCONN, ETIMEDOUT, or EIO where another lane succeeds.
+    /// The op failed because of the lane: ESTALE, ENOTCONN, ETIMEDOUT, or EIO where another lane succeeds.
     LaneFault,
-    /// It was cancelled: nothing was learnt.
+    /// The op was cancelled: it tells nothing about the lane.
     Cancelled,
 }
 
@@ -63,9 +65,9 @@ pub enum Outcome {
 pub struct Health {
     patience: Patience,
     state: AtomicU32,
-    /// When the lane last answered, or became busy.
+    /// The time at which the lane last answered, or became busy.
     progress_ns: AtomicU64,
-    /// Mean latency: an exponential average over about eight ops.
+    /// The mean latency: an exponential average over about eight ops.
     latency_ns: AtomicU64,
     probe_at_ns: AtomicU64,
     probe_wait_ns: AtomicU64,
@@ -74,7 +76,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// That of a lane of which nothing bad is known.
+    /// The health of a lane of which nothing bad is known.
     pub fn new(patience: Patience) -> Health {
         Health {
             patience,
@@ -88,7 +90,7 @@ impl Health {
         }
     }
 
-    /// What it is now, by what was seen so far.
+    /// The state of the lane, by what was seen so far. Unlike [`Health::look`], it does not take the time into account.
     pub fn state(&self) -> State {
         state(self.state.load(Acquire))
     }
@@ -98,13 +100,13 @@ impl Health {
         self.losses.load(Relaxed)
     }
 
-    /// The lane has been given an op while it had none.
+    /// Tells that the lane has been given an op while it had none.
     #[inline]
     pub fn became_busy(&self, now_ns: u64) {
         self.progressed(now_ns);
     }
 
-    /// An op of the lane has ended.
+    /// Tells that an op of the lane has ended, and how.
     #[inline]
     pub fn ended(&self, outcome: Outcome, latency_ns: u64, now_ns: u64) {
         match outcome {
@@ -123,7 +125,7 @@ impl Health {
         }
     }
 
-    /// Whether the lane may be given a new op, with so many outstanding: [`Health::look`] for the path of every op.
+    /// True if the lane may be given a new op, with so many outstanding: [`Health::look`] for the path of every op.
     #[inline]
     pub fn is_open(&self, outstanding_ops: u64, now_ns: u64) -> bool {
         let well = self.state.load(Acquire) == State::Healthy as u32
@@ -131,7 +133,7 @@ impl Health {
         well || self.look(outstanding_ops, now_ns) == State::Healthy
     }
 
-    /// What the lane is at this moment, with so many ops outstanding; time alone may have changed it.
+    /// The state of the lane at this moment, with so many ops outstanding; time alone may have changed it.
     pub fn look(&self, outstanding_ops: u64, now_ns: u64) -> State {
         match self.state() {
             State::Healthy if outstanding_ops > 0 && self.silent_ns(now_ns) > self.limit_ns() => {
@@ -149,15 +151,15 @@ impl Health {
         }
     }
 
-    /// Whether the caller is to try the lane now: true for one caller each time that a try is due. What it then does,
-    /// a read that can be repeated elsewhere or a look at attributes, it reports to [`Health::probed`].
+    /// True if the caller is to try the lane now: one caller gets true each time that a try is due. The caller then
+    /// makes a read that can be repeated elsewhere, or looks at attributes, and reports the end to [`Health::probed`].
     pub fn claim_probe(&self, now_ns: u64) -> bool {
         self.state() == State::Failed
             && now_ns >= self.probe_at_ns.load(Relaxed)
             && self.change(State::Failed, State::Probing)
     }
 
-    /// How a try ended.
+    /// Tells how a try ended.
     pub fn probed(&self, answered: bool, now_ns: u64) {
         if answered {
             self.probe_wait_ns.store(self.patience.probe_after_ns, Relaxed);
@@ -171,8 +173,8 @@ impl Health {
         }
     }
 
-    /// The state, if it is another one than when this was last asked: each change is told once. Two loads where there
-    /// is no news, so that every op may ask.
+    /// The state, if it is another one than at the last call: each change is told once. The function makes two loads
+    /// where there is no news, so that every op may ask.
     #[inline]
     pub fn news(&self) -> Option<State> {
         let now = self.state.load(Acquire);
@@ -182,7 +184,7 @@ impl Health {
         (self.announced.swap(now, AcqRel) != now).then(|| state(now))
     }
 
-    /// Nothing bad is known: in a forked child, to whom no op will answer that was its parent's.
+    /// Forgets everything bad about the lane: for a forked child, to which no op of its parent will answer.
     pub fn forget(&self) {
         self.state.store(State::Healthy as u32, Relaxed);
         self.announced.store(State::Healthy as u32, Relaxed);
@@ -198,7 +200,8 @@ impl Health {
         self.progressed(now_ns);
     }
 
-    /// A plain store: that two threads may put it back by the time between their looks at the clock does no harm.
+    /// Notes the time of an answer. A plain store will do: two threads may put the time back by the time between their
+    /// looks at the clock, which does no harm.
     #[inline]
     fn progressed(&self, now_ns: u64) {
         self.progress_ns.store(now_ns, Relaxed);

@@ -1,20 +1,23 @@
-//! Whether two descriptors are one file, reached through different mounts: a proof, or why there is none.
+//! The question whether two descriptors are one file that is reached through different mounts: a proof, or the reason
+//! why there is none.
 //!
 //! | file system | proof |
 //! | --- | --- |
 //! | the same superblock (`st_dev`) | the same inode number: inodes of one superblock have no other identity |
 //! | NFS 3, both | the same file handle of the server, which name_to_handle_at(2) returns (`fs/nfs/export.c`) |
-//! | NFS 4, both, where Linux returns no handles | the same FSID and inode number, by which a server identifies a file \
-//! (RFC 7530, 5.8.1.9), and the same size and times, asked of the server anew |
+//! | NFS 4, both, where Linux returns no handles | the same FSID and inode number, and the same size and times |
 //! | Gluster through FUSE, both | the same GFID, which is the volume's own identity of the file |
 //! | anything else | none: the pool may say `trust-inode` |
+//!
+//! A server of NFS 4 identifies a file by FSID and inode number (RFC 7530, 5.8.1.9); size and times are asked of the
+//! server anew.
 //!
 //! A FUSE handle is an address inside one client process, and the handles of two disks that were copied from one
 //! image are equal: neither proves anything. Nor does an inode number on two superblocks: it takes the administrator's
 //! word, and then type, size and times must agree as well.
 //!
-//! No client can see whether two servers are one: a volume and its clone have the same handles. An administrator who
-//! puts two lanes into a pool says that they lead to one volume; `plimsoll lanes --write-probe` checks it.
+//! No client can see that two servers are one: a volume and its clone have the same handles. An administrator who puts
+//! two lanes into a pool says that they lead to one volume; `plimsoll lanes --write-probe` checks it.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -28,44 +31,44 @@ use crate::nfs;
 const NFS: i64 = 0x6969;
 const FUSE: i64 = 0x6573_5546;
 
-/// Why two descriptors are one file.
+/// The proof that two descriptors are one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The same inode of one superblock. The lanes are not independent of each other.
+    /// Both descriptors are the same inode of one superblock. The lanes are not independent of each other.
     SameInode,
-    /// The same file handle of an NFS server.
+    /// Both descriptors have the same file handle of an NFS server.
     SameHandle,
-    /// The same FSID and inode number of an NFS server, and the same size and times.
+    /// Both descriptors have the same FSID and inode number of an NFS server, and the same size and times.
     SameFileId,
-    /// The same GFID of a Gluster volume.
+    /// Both descriptors have the same GFID of a Gluster volume.
     SameGfid,
-    /// The same inode number, type, size and times, and the pool says that this will do.
+    /// Both descriptors have the same inode number, type, size and times, and the pool says that this will do.
     TrustedInode,
 }
 
-/// Why two descriptors are not taken for one file.
+/// The reason why two descriptors are not taken for one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// Not both are regular files.
+    /// At least one of the two is not a regular file.
     NotRegular,
-    /// Of one file system, and different inodes.
+    /// The two are different inodes of one file system.
     OtherInode,
-    /// Different file handles.
+    /// The two have different file handles.
     OtherHandle,
-    /// Different GFIDs.
+    /// The two have different GFIDs.
     OtherGfid,
-    /// Different file systems.
+    /// The two are on different file systems.
     OtherFileSystem,
     /// Attributes that one file would have in common differ: inode number, size or a time.
     OtherAttributes,
-    /// They may be one file, but their file system gives no proof.
+    /// The two may be one file, but their file system gives no proof.
     NoProof,
-    /// One of them cannot be examined.
+    /// At least one of the two cannot be examined.
     Unreadable,
 }
 
 impl Difference {
-    /// What it means, for a list of reasons.
+    /// The meaning of the difference, in the words of a list of reasons.
     pub const fn text(self) -> &'static str {
         match self {
             Difference::NotRegular => "not a regular file on every lane",
@@ -86,17 +89,17 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Whether two descriptors are one file. `trust_inode` as [`crate::Pool::trust_inode`].
+/// Proves that two descriptors are one file. `trust_inode` has the meaning of [`crate::Pool::trust_inode`].
 ///
-/// Raw system calls and name_to_handle_at(3) only; `errno` may change.
+/// The function makes raw system calls and calls name_to_handle_at(3) only; `errno` may change.
 ///
 /// # Errors
-/// Why they are not, or not provably.
+/// The reason why the two are different files, or why nothing proves that they are one.
 pub fn same_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>, trust_inode: bool) -> Result<Proof, Difference> {
     compare(&Facts::of(a)?, &Facts::of(b)?, trust_inode)
 }
 
-/// What is known of a descriptor: to compare one with many.
+/// The facts about a descriptor: with them one descriptor can be compared with many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     regular: bool,
@@ -112,10 +115,10 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Those of a descriptor.
+    /// The facts about a descriptor.
     ///
     /// # Errors
-    /// [`Difference::Unreadable`].
+    /// [`Difference::Unreadable`] if its attributes or its file system cannot be asked.
     pub fn of(file: BorrowedFd<'_>) -> Result<Facts, Difference> {
         let unreadable = |_| Difference::Unreadable;
         let ask = |how| rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH | how, StatxFlags::BASIC_STATS);
@@ -123,7 +126,7 @@ impl Facts {
         #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
         let file_system = file_system as i64;
         let handle = if file_system == NFS { handle::of(file.as_raw_fd()).ok() } else { None };
-        // Without a handle the attributes are a part of the proof: those in the cache may be of any age.
+        // Without a handle the attributes are a part of the proof: attributes in the cache may be of any age.
         let by_attributes = file_system == NFS && handle.is_none();
         let how = if by_attributes { AtFlags::STATX_FORCE_SYNC } else { AtFlags::empty() };
         let stat = ask(how).map_err(unreadable)?;
@@ -142,25 +145,25 @@ impl Facts {
         })
     }
 
-    /// The same on another device: for tests of what is made of facts.
+    /// These facts on another device: for tests of code that works on facts.
     #[cfg(test)]
     pub(crate) fn on_device(self, device: (u32, u32)) -> Facts {
         Facts { device, ..self }
     }
 
-    /// The same on FUSE.
+    /// These facts on FUSE.
     #[cfg(test)]
     pub(crate) fn on_fuse(self) -> Facts {
         Facts { file_system: FUSE, ..self }
     }
 
-    /// Whether it is a file of a FUSE file system: a program answers for it, which may hold writes back and answer
+    /// True for a file of a FUSE file system: a program answers for it. That program may hold writes back and answer
     /// reads from a cache of its own, O_DIRECT or not.
     pub fn is_fuse(&self) -> bool {
         self.file_system == FUSE
     }
 
-    /// The device number: lanes with the same are one superblock, and not independent.
+    /// The device number: lanes with the same device number are one superblock, and not independent.
     pub fn device(&self) -> (u32, u32) {
         self.device
     }
@@ -177,7 +180,7 @@ fn gfid(file: BorrowedFd<'_>) -> Option<[u8; 36]> {
     text.get(..length)?.get(..36)?.try_into().ok()
 }
 
-/// The same for facts that are known.
+/// Proves that two regular files are one, as [`same_file`] does, from facts that are known.
 ///
 /// # Errors
 /// See [`same_file`].
@@ -188,9 +191,9 @@ pub fn compare(a: &Facts, b: &Facts, trust_inode: bool) -> Result<Proof, Differe
     compare_inodes(a, b, trust_inode)
 }
 
-/// The same for a file that may be written at this moment, so that attributes asked of one lane are old when the other
-/// has answered: `one` and `other` are asked in turns, up to so many times, until two answers in a row agree. What is
-/// compared is never less than [`compare`] compares.
+/// Proves that two files are one while the file may be written to: the attributes of one lane are old when the other
+/// lane has answered. `one` and `other` are asked in turns, `turns` times at the most, until two answers in a row
+/// agree. The function never compares less than [`compare`] compares.
 ///
 /// # Errors
 /// See [`same_file`].
@@ -213,7 +216,8 @@ pub fn compare_in_turns(
     result
 }
 
-/// The same for what need not be regular files: two directories are one by the same proofs.
+/// Proves that two inodes of any type are one, as [`compare`] does for regular files: the same proofs hold for
+/// directories.
 ///
 /// # Errors
 /// See [`same_file`].
@@ -234,7 +238,7 @@ pub fn compare_inodes(a: &Facts, b: &Facts, trust_inode: bool) -> Result<Proof, 
     match (a.fsid, b.fsid) {
         (Some(one), Some(other)) if one != other => return Err(Difference::OtherFileSystem),
         (Some(_), Some(_)) if a.inode != b.inode => return Err(Difference::OtherInode),
-        // One that is written to at this moment is not recognised either: later, perhaps.
+        // A file that is written to at this moment is not recognised either: later, perhaps.
         (Some(_), Some(_)) if same_attributes => return Ok(Proof::SameFileId),
         (Some(_), Some(_)) => return Err(Difference::OtherAttributes),
         _ => {}

@@ -1,6 +1,6 @@
-//! Which lane a path lies on, and what the same file is called on another one.
+//! The lane that a path lies on, and the path of the same file on another lane.
 //!
-//! Purely lexical: that two paths lead to one file is for [`crate::identity`] to prove, of the opened descriptors.
+//! The map is purely lexical: [`crate::identity`] proves, from the opened descriptors, that two paths lead to one file.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,14 +10,14 @@ use crate::pool::Pools;
 /// PATH_MAX of Linux: the longest path with its NUL.
 const PATH_MAX: usize = 4096;
 
-/// Where in the pools a path lies.
+/// The place of a path in the pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The pool, counted from 0.
     pub pool: usize,
-    /// Its lane, counted from 0.
+    /// The lane of that pool, counted from 0.
     pub lane: usize,
-    /// What is left of the path below the lane; empty for the lane itself.
+    /// The rest of the path below the lane; empty for the lane itself.
     pub rest: &'a [u8],
 }
 
@@ -47,7 +47,7 @@ impl Default for PathBuffer {
 }
 
 impl Map {
-    /// The map of these pools. The only thing here that allocates.
+    /// The map of these pools. This is the only function here that allocates.
     pub fn new(pools: &Pools) -> Map {
         let mut lanes: Vec<Entry> = Vec::new();
         for (pool, config) in pools.all().iter().enumerate() {
@@ -59,9 +59,9 @@ impl Map {
         Map { lanes: lanes.into() }
     }
 
-    /// Where an absolute path lies: on the lane whose path is its longest beginning, in whole components. None if
-    /// it lies on no lane, is relative, or has `..` in it, which means what the file system says and not what the
-    /// text says.
+    /// The place of an absolute path: the lane whose path is its longest beginning, in whole components. None if the
+    /// path lies on no lane, is relative, or has `..` in it: the file system, and not the text, decides where `..`
+    /// leads.
     pub fn find<'a>(&self, path: &'a [u8]) -> Option<Place<'a>> {
         if path.first() != Some(&b'/') || components(path).any(|component| component == b"..") {
             return None;
@@ -90,7 +90,7 @@ fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/').filter(|component| !component.is_empty() && *component != b".")
 }
 
-/// What is left of `path` below `directory`, both absolute.
+/// The rest of `path` below `directory`, both absolute; None if `path` does not lie below.
 fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     let mut left = path;
     for wanted in components(directory) {
@@ -100,14 +100,14 @@ fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
         }
         left = rest;
     }
-    // Slashes before the rest and `.` in its beginning belong to nobody; those inside it do no harm.
+    // Slashes and `.` at the beginning of the rest mean nothing and are cut off; those inside it do no harm.
     while let Some(rest) = left.strip_prefix(b"/").or_else(|| left.strip_prefix(b"./")) {
         left = rest;
     }
     Some(if left == b"." { b"" } else { left })
 }
 
-/// The first component of a path and what is behind it.
+/// The first component of a path and the rest behind it.
 fn next(mut path: &[u8]) -> Option<(&[u8], &[u8])> {
     loop {
         let slash = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());

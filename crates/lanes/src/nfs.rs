@@ -1,13 +1,14 @@
-//! What the NFS client says of its file systems in /proc/fs/nfsfs/volumes (`nfs_volume_list_show`, fs/nfs/client.c).
+//! The list of the NFS client's file systems in /proc/fs/nfsfs/volumes (`nfs_volume_list_show`, fs/nfs/client.c).
 
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// The FSID that a server has given to the file system with this device number; None if it is not there, as in another
-/// network namespace. Together with an inode number it is what identifies a file on a server (RFC 7530, 5.8.1.9).
+/// The FSID that a server has given to the file system with this device number; None if the list does not have the
+/// device, as in another network namespace. The FSID and an inode number together identify a file on a server (RFC
+/// 7530, 5.8.1.9).
 ///
-/// Allocates nothing; makes raw system calls only.
+/// The function allocates nothing and makes raw system calls only.
 pub fn fsid(device: (u32, u32)) -> Option<(u64, u64)> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(CWD, c"/proc/fs/nfsfs/volumes", flags, Mode::empty()).ok()?;
@@ -20,7 +21,7 @@ fn read(file: &OwnedFd, room: &mut [u8]) -> usize {
     rustix::io::read(file, room).unwrap_or(0)
 }
 
-/// Looks through what `read` fills its room with, until it fills nothing.
+/// Searches the text that `read` fills its room with, until `read` fills nothing.
 fn search(mut read: impl FnMut(&mut [u8]) -> usize, device: (u32, u32)) -> Option<(u64, u64)> {
     let mut room = [0u8; 2048];
     let mut filled = 0;
@@ -39,14 +40,15 @@ fn search(mut read: impl FnMut(&mut [u8]) -> usize, device: (u32, u32)) -> Optio
         if got == 0 {
             return fsid_in(room.get(from..filled)?, device);
         }
-        // A line longer than the room is none of this file's: it is dropped.
+        // The kernel writes no line longer than the room into this file: such a line is dropped.
         let left = if left == room.len() { 0 } else { left };
         room.copy_within(from..from + left, 0);
         filled = left;
     }
 }
 
-/// `v4 7f000020  801 0:27         0:0                               no`: the FSID, if it is of this device.
+/// The FSID in a line such as `v4 7f000020  801 0:27         0:0                               no`; None if the line is
+/// of another device.
 fn fsid_in(line: &[u8], (major, minor): (u32, u32)) -> Option<(u64, u64)> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let (found_major, found_minor) = fields.nth(3)?.split_once(':')?;

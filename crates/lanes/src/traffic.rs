@@ -1,9 +1,9 @@
-//! What is under way on the lanes of a pool, and which of them the next op goes to.
+//! The ops that are under way on the lanes of a pool, and the choice of the lane for the next op.
 //!
-//! The default policy picks the lane that will have carried out what it has, and the new op, first. It knows how
-//! fast a lane is from every op that ends: by Little's law a lane that had `ahead` bytes, the op's own among them,
-//! when the op began, and took `latency` for it, serves `ahead / latency` bytes per second. A lane of a tenth of the
-//! speed so gets a tenth of the bytes, and a stuck one none beyond those that it has.
+//! The default policy picks the lane that will be the first to have carried out its ops and the new op. The policy
+//! learns the speed of a lane from every op that ends. By Little's law a lane serves `ahead / latency` bytes per
+//! second: `ahead` bytes were on the lane when the op began, the op's own among them, and the op took `latency`. So a
+//! lane of a tenth of the speed gets a tenth of the bytes, and a stuck lane gets no op beyond those that it has.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -19,76 +19,76 @@ use crate::pool::{Policy, Pool};
 pub struct Lanes(u32);
 
 impl Lanes {
-    /// No lane.
+    /// The set without any lane.
     pub const NONE: Lanes = Lanes(0);
 
-    /// The first `count` lanes.
+    /// The set of the first `count` lanes.
     pub const fn first(count: usize) -> Lanes {
         Lanes(if count >= 32 { u32::MAX } else { (1 << count) - 1 })
     }
 
-    /// One lane.
+    /// The set of one lane.
     pub const fn only(lane: usize) -> Lanes {
         Lanes(if lane < LANES_MAX { 1 << lane } else { 0 })
     }
 
-    /// These and one more.
+    /// This set and one more lane.
     #[must_use]
     pub const fn with(self, lane: usize) -> Lanes {
         Lanes(self.0 | Lanes::only(lane).0)
     }
 
-    /// These but for one.
+    /// This set without one lane.
     #[must_use]
     pub const fn without(self, lane: usize) -> Lanes {
         Lanes(self.0 & !Lanes::only(lane).0)
     }
 
-    /// Whether the lane is one of them.
+    /// True if the lane is in the set.
     pub const fn has(self, lane: usize) -> bool {
         self.0 & Lanes::only(lane).0 != 0
     }
 
-    /// How many they are.
+    /// The number of lanes in the set.
     pub const fn count(self) -> usize {
         self.0.count_ones() as usize
     }
 }
 
-/// An op that is under way: to be given back to [`Traffic::end`], once.
+/// An op that is under way. Its holder gives it back to [`Traffic::end`], once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// The lane that it goes to.
+    /// The lane that the op goes to.
     pub lane: usize,
-    /// Its bytes.
+    /// The bytes of the op.
     pub bytes: u64,
-    /// When it began.
+    /// The time in nanoseconds at which the op began.
     pub began_ns: u64,
-    /// What the lane had outstanding when it began, its own bytes included.
+    /// The bytes that the lane had outstanding when the op began, the op's own bytes included.
     ahead_bytes: u64,
 }
 
-/// Why an op gets no lane.
+/// The reason why an op gets no lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// None of the lanes asked for is in service: the op goes where it would have gone without us.
+    /// None of the lanes asked for is in service: the op goes where it would have gone without the pool.
     NoneInService,
-    /// Those in service have as much outstanding as their window lets through.
+    /// The lanes in service have as much outstanding as their window lets through.
     Full,
 }
 
-/// What a lane is and has at this moment.
+/// The state and the load of a lane at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Whether it is in service.
+    /// The state of the lane's health: it tells if the lane is in service.
     pub state: State,
     /// Ops outstanding.
     pub ops: u64,
-    /// Bytes of those.
+    /// Bytes of the outstanding ops.
     pub bytes: u64,
     /// The measured service rate in bytes per second; 0 before the first op has ended.
     pub rate_bytes_per_s: u64,
-    /// How often it was taken out of service.
+    /// How often the lane was taken out of service.
     pub losses: u64,
 }
 
@@ -99,22 +99,23 @@ pub struct Traffic {
     lanes: Box<[Lane]>,
     depth: u64,
     window_bytes: u64,
-    /// Of round-robin: which lane has which turn, by weights.
+    /// For round-robin: the lane of each turn, as often as the weights say.
     turns: Box<[u8]>,
     turn: AtomicU32,
 }
 
-/// Two cache lines, so that lanes do not share one.
+/// A lane fills two cache lines, so that lanes do not share one.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Lane {
-    /// One through its weight.
+    /// One divided by the lane's weight.
     share: f64,
-    /// See [`Outstanding`].
+    /// The lane's [`Outstanding`] ops and bytes.
     outstanding: AtomicU64,
     /// Bytes per second, as an f64; 0 before the first op has ended.
     rate: AtomicU64,
-    /// Nanoseconds per byte, as an f64: a division at the end of an op instead of one for each lane at its beginning.
+    /// Nanoseconds per byte, as an f64. With it, one division at the end of an op replaces one for each lane at the
+    /// beginning of an op.
     cost: AtomicU64,
     sampled_ns: AtomicU64,
     health: Health,
@@ -129,7 +130,7 @@ impl Outstanding {
     const BYTES: u32 = 48;
     const MASK: u64 = (1 << Outstanding::BYTES) - 1;
 
-    /// One op of so many bytes.
+    /// The word of one op with so many bytes.
     const fn one(bytes: u64) -> u64 {
         (1 << Outstanding::BYTES) | (bytes & Outstanding::MASK)
     }
@@ -143,13 +144,13 @@ impl Outstanding {
     }
 }
 
-/// What an op costs a lane beyond its bytes, in bytes: many small ones are a load too.
+/// The cost of an op to a lane beyond its bytes, in bytes: many small ops are a load too.
 const OP_BYTES: u64 = 4096;
-/// A lane that was not measured for this long is believed to be a little faster than it was: so it is tried again.
+/// A lane that was not measured for this long is believed to be a little faster than it was, so that it is tried again.
 const FRESH_NS: u64 = 1_000_000_000;
 
 impl Traffic {
-    /// No traffic on the lanes of this pool. The only thing here that allocates.
+    /// Traffic on the lanes of this pool, with no op yet. This is the only function here that allocates.
     pub fn new(pool: &Pool) -> Traffic {
         let lane = |config: &crate::pool::LaneConfig| Lane {
             share: 1.0 / f64::from(config.weight.max(1)),
@@ -175,7 +176,7 @@ impl Traffic {
     /// See [`Refusal`].
     #[inline]
     pub fn admit(&self, bytes: u64, among: Lanes, now_ns: u64) -> Result<Ticket, Refusal> {
-        // What the fastest of the open lanes takes for a byte.
+        // The nanoseconds that the fastest of the open lanes takes for a byte.
         let (mut open, mut full, mut least_cost) = (Lanes::NONE, false, f64::INFINITY);
         for (index, lane) in self.lanes.iter().enumerate() {
             let outstanding = lane.outstanding();
@@ -203,7 +204,7 @@ impl Traffic {
         }
     }
 
-    /// Counts an op on the lane that it has to go to, whatever that lane is like.
+    /// Counts an op on the lane that it has to go to, whatever state that lane is in.
     #[inline]
     pub fn begin(&self, lane: usize, bytes: u64, now_ns: u64) -> Ticket {
         let ahead_bytes = self.lanes.get(lane).map_or(bytes, |lane| {
@@ -216,7 +217,7 @@ impl Traffic {
         Ticket { lane, bytes, began_ns: now_ns, ahead_bytes }
     }
 
-    /// Counts the end of an op; its latency in nanoseconds comes back.
+    /// Counts the end of an op and returns its latency in nanoseconds.
     #[inline]
     pub fn end(&self, ticket: Ticket, outcome: Outcome, now_ns: u64) -> u64 {
         let latency_ns = now_ns.saturating_sub(ticket.began_ns);
@@ -230,14 +231,14 @@ impl Traffic {
         latency_ns
     }
 
-    /// A lane that has failed and whose next try is due, told to one caller: see [`Health::claim_probe`].
+    /// A lane that has failed and whose next try is due. One caller gets it: see [`Health::claim_probe`].
     pub fn probe_due(&self, now_ns: u64) -> Option<usize> {
         self.lanes.iter().position(|lane| {
             lane.health.look(lane.outstanding().ops(), now_ns) == State::Failed && lane.health.claim_probe(now_ns)
         })
     }
 
-    /// How the try of a lane ended.
+    /// Records how the try of a lane ended.
     pub fn probed(&self, lane: usize, answered: bool, now_ns: u64) {
         if let Some(lane) = self.lanes.get(lane) {
             lane.health.probed(answered, now_ns);
@@ -251,8 +252,8 @@ impl Traffic {
         }
     }
 
-    /// Nothing is outstanding, and nothing bad is known of any lane: in a forked child, where what is under way is the
-    /// parent's. What was measured stays.
+    /// Forgets all outstanding ops and every fault of a lane: for a forked child, where the ops under way are the
+    /// parent's. The measured rates stay.
     pub fn forget(&self) {
         for lane in &self.lanes {
             lane.outstanding.store(0, Relaxed);
@@ -260,13 +261,13 @@ impl Traffic {
         }
     }
 
-    /// Changes of health that were not told before, one lane at a time: for the one line that a user is to see.
+    /// A change of a lane's health that was not told before, one lane a call: for the one line that a user is to see.
     #[inline]
     pub fn news(&self) -> Option<(usize, State)> {
         self.lanes.iter().enumerate().find_map(|(index, lane)| Some((index, lane.health.news()?)))
     }
 
-    /// What a lane is and has at this moment; None if there is no such lane.
+    /// The state and the load of a lane at this moment; None if there is no such lane.
     pub fn load(&self, lane: usize, now_ns: u64) -> Option<Load> {
         let lane = self.lanes.get(lane)?;
         let outstanding = lane.outstanding();
@@ -279,7 +280,7 @@ impl Traffic {
         })
     }
 
-    /// Puts what a lane is and has on a board: plain stores.
+    /// Puts the state and the load of a lane on a board, with plain stores.
     #[inline]
     pub fn publish(&self, lane: usize, counters: Counters<'_>) {
         let Some(lane) = self.lanes.get(lane) else { return };
@@ -293,16 +294,16 @@ impl Traffic {
         counters.set(Gauge::WindowBytes, if self.window_bytes == u64::MAX { 0 } else { self.window_bytes });
     }
 
-    /// How many lanes the pool has.
+    /// The number of lanes in the pool.
     pub fn count(&self) -> usize {
         self.lanes.len()
     }
 
     #[inline]
     fn least_loaded(&self, bytes: u64, open: Lanes, least_cost: f64, now_ns: u64) -> Option<usize> {
-        // A lane of which nothing is known is taken for as fast as the fastest.
+        // A lane without a measured cost is taken for as fast as the fastest.
         let least_cost = if least_cost.is_finite() { least_cost } else { 1.0 };
-        // Equal lanes take turns: the one after the last is preferred. Two threads may take the same turn.
+        // Equal lanes take turns: the lane after the last chosen one is preferred. Two threads may take the same turn.
         let last = self.turn.load(Relaxed) as usize;
         let mut best: Option<(f64, bool, usize)> = None;
         for (index, lane) in self.open(open) {
@@ -352,8 +353,9 @@ impl Lane {
         f64::from_bits(self.cost.load(Relaxed))
     }
 
-    /// An exponential average over about eight ops: of rates and not of costs, so that one op that was held up does not
-    /// make the lane look dead. Two threads that end ops at the same time may lose one of them.
+    /// Adds a rate to an exponential average over about eight ops. The average is of rates and not of costs, so that
+    /// one op that was held up does not make the lane look dead. Two threads that end ops at the same time may lose one
+    /// of the two rates.
     #[inline]
     fn measured(&self, rate: f64, now_ns: u64) {
         let before = self.rate();
@@ -363,7 +365,8 @@ impl Lane {
         self.sampled_ns.store(now_ns, Relaxed);
     }
 
-    /// The measured cost; half of it for every second in which an idle lane was not measured, down to the least of all.
+    /// The cost that the choice of a lane goes by: the measured one, halved for every second in which an idle lane was
+    /// not measured, down to the least cost of all lanes.
     #[inline]
     fn believed_cost(&self, least: f64, now_ns: u64) -> f64 {
         let cost = self.cost();

@@ -1,7 +1,7 @@
 //! The part of the result schema that `plimsoll files` leaves behind: phases of operations on many files.
 //!
-//! An **operation** is what is done to one file (create: open, write, close); a **call** is one call of the file
-//! system. Operations are counted, both have distributions of latency.
+//! An **operation** is the work on one file (create: open, write, close); a **call** is one call of the file system.
+//! Operations are counted; operations and calls have distributions of latency.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +13,11 @@ use crate::verdict::{Check, Verdict};
 /// The result of `plimsoll files`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FilesResult {
-    /// Who, where, when.
+    /// The program that measured, the machine and the time.
     pub provenance: Provenance,
-    /// What was asked for, as written: names without dashes and their values.
+    /// The options of the command line as written: names without dashes and their values.
     pub options: Vec<(String, String)>,
-    /// What the verdicts need to know.
+    /// Facts about the run that the verdicts need.
     pub facts: FilesFacts,
     /// The phases that ran, in order; a barrier stood before each.
     pub phases: Vec<PhaseResult>,
@@ -27,12 +27,12 @@ pub struct FilesResult {
     pub error: Option<JobError>,
     /// Statements about the run as a whole; those on one phase are with the phase.
     pub verdicts: Vec<Verdict>,
-    /// Which statements were tried, and how each of them came out.
+    /// The statements that were tried, and how each of them came out.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// How it ended.
+    /// How the run ended.
     pub ended: Ended,
-    /// Of a run on several hosts: each of them. `phases` has the sum.
+    /// Of a run on several hosts: the result of each host. `phases` has the sum.
     #[serde(default)]
     pub hosts: Option<Box<HostsResult>>,
 }
@@ -44,33 +44,33 @@ pub struct FilesFacts {
     pub access: String,
     /// `posix`, or the volume as `gluster://HOST/VOLUME`.
     pub target: String,
-    /// The directory.
+    /// The directory that the run works in.
     pub directory: String,
     /// The file system's name where it is known: `ext4`, `fuse`.
     pub file_system: String,
     /// Threads of each process.
     pub threads: u32,
-    /// Processes.
+    /// The number of processes.
     pub processes: u32,
-    /// Files a thread.
+    /// Files of each thread.
     pub files: u64,
-    /// Sizes, as written: `4k`, `exp:64k`.
+    /// The sizes of the files, as written: `4k`, `exp:64k`.
     pub sizes: String,
-    /// The mean size in bytes.
+    /// The mean size of a file in bytes.
     pub mean_bytes: f64,
     /// Bytes of the largest read or write.
     pub record_bytes: u64,
-    /// O_DIRECT.
+    /// True if files are opened with O_DIRECT.
     pub direct: bool,
-    /// fsync before each close of what was written.
+    /// True if each written file gets an fsync before its close.
     pub fsync: bool,
-    /// Threads share their directories.
+    /// True if the threads share their directories.
     pub shared: bool,
     /// Nanoseconds of pause after each file.
     pub pause_ns: u64,
-    /// Failed operations are counted instead of ending the run.
+    /// True if failed operations are counted instead of ending the run.
     pub continue_on_error: bool,
-    /// Processes that ended before they could report: what their threads did is in no figure.
+    /// Processes that ended before they could report: the work of their threads is in no figure.
     #[serde(default)]
     pub lost_processes: Vec<u32>,
 }
@@ -78,39 +78,39 @@ pub struct FilesFacts {
 /// One phase: one operation, or a mix of them, on the files of all threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PhaseResult {
-    /// As written: `create`, `read:70+stat:30`.
+    /// The phase as written: `create`, `read:70+stat:30`.
     pub name: String,
-    /// Milliseconds since the Unix epoch at its start.
+    /// Milliseconds since the Unix epoch at the start of the phase.
     pub start_unix_ms: u64,
     /// Nanoseconds from the start to the end of the last thread.
     pub runtime_ns: u64,
-    /// All that was done.
+    /// All work of the phase.
     pub total: Work,
     /// Nanoseconds from the start until the first thread had nothing left to do.
     pub stonewall_ns: u64,
-    /// What all threads had done by then: while all of them were at work.
+    /// The work that all threads had done at the stonewall: while all of them were at work.
     pub at_stonewall: Work,
     /// One entry a thread.
     pub threads: Vec<ThreadResult>,
-    /// One entry an operation of the phase.
+    /// One entry for each operation of the phase.
     pub operations: Vec<OperationResult>,
-    /// One entry a call that was made.
+    /// One entry for each kind of call that was made.
     pub calls: Vec<CallResult>,
     /// Processor time and context switches of the threads.
     pub cpu: CpuUsage,
-    /// What failed: one entry a call and error number.
+    /// The failures: one entry for each call and error number.
     pub errors: Vec<CallErrors>,
-    /// How it went on: what all threads together had done at the end of each interval. Phases that were over within
-    /// the first have none.
+    /// The course of the phase: the work that all threads together had done at the end of each interval. The list is
+    /// empty for a phase that was over within the first interval.
     #[serde(default)]
     pub intervals: Vec<PhaseInterval>,
     /// Of `--verify`: blocks that were compared.
     pub verified: Option<Verified>,
-    /// Whether files were read that this very run had written: they may come from memory.
+    /// True if the phase read files that this very run had written: they may come from memory.
     pub reads_own_writes: bool,
     /// Statements about this phase's numbers.
     pub verdicts: Vec<Verdict>,
-    /// Which statements were tried, and how each of them came out.
+    /// The statements that were tried, and how each of them came out.
     #[serde(default)]
     pub checks: Vec<Check>,
 }
@@ -120,9 +120,9 @@ pub struct PhaseResult {
 pub struct PhaseInterval {
     /// Nanoseconds since the phase began.
     pub end_ns: u64,
-    /// Operations done by then, failed ones among them.
+    /// Operations done by the end of the interval, failed ones among them.
     pub files: u64,
-    /// Bytes read and written by then.
+    /// Bytes read and written by the end of the interval.
     pub bytes: u64,
 }
 
@@ -139,49 +139,49 @@ pub struct Work {
     pub failed: u64,
 }
 
-/// What one thread did.
+/// The work of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadResult {
-    /// Its process, from 0.
+    /// The number of the thread's process, from 0.
     pub process: u32,
-    /// Its number among all threads of the run, from 0.
+    /// The number of the thread among all threads of the run, from 0.
     pub thread: u32,
-    /// Nanoseconds from the phase's start to its end.
+    /// Nanoseconds from the phase's start to the thread's end.
     pub runtime_ns: u64,
-    /// What it did.
+    /// The work that the thread did.
     pub work: Work,
-    /// How many of each of the phase's operations it did, in their order.
+    /// How many of each of the phase's operations the thread did, in the order of the phase.
     pub operations: Vec<u64>,
 }
 
 /// One operation of a phase.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationResult {
-    /// Its name: `create`.
+    /// The name of the operation: `create`.
     pub operation: String,
-    /// How long its calls took, all calls of one file together. Pauses and making contents are not in it.
+    /// Nanoseconds in the calls of one file, all of them together. Pauses and the making of contents are not in it.
     pub lat_ns: Histogram,
 }
 
 /// One kind of call.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CallResult {
-    /// Its name: `open`, `write`, `fsync`.
+    /// The name of the call: `open`, `write`, `fsync`.
     pub call: String,
-    /// One sample a call, failed ones among them.
+    /// Nanoseconds of the calls, one sample a call, failed ones among them.
     pub lat_ns: Histogram,
 }
 
 /// Calls that failed in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallErrors {
-    /// The call.
+    /// The name of the call.
     pub call: String,
     /// The error number; 84 (EILSEQ) for contents that differ, 61 (ENODATA) for files that end early.
     pub errno: i32,
-    /// How often.
+    /// The number of these failures.
     pub count: u64,
-    /// The first of them in full.
+    /// The first of these failures in full.
     pub first: String,
 }
 
@@ -194,17 +194,17 @@ impl Work {
         self.failed += other.failed;
     }
 
-    /// Files per second over `ns` nanoseconds; 0 if that is no time.
+    /// Files per second over `ns` nanoseconds; 0 if `ns` is 0.
     pub fn files_per_second(&self, ns: u64) -> f64 {
         per_second(self.files, ns)
     }
 
-    /// Reads and writes per second.
+    /// Reads and writes per second over `ns` nanoseconds; 0 if `ns` is 0.
     pub fn iops(&self, ns: u64) -> f64 {
         per_second(self.records, ns)
     }
 
-    /// Bytes per second.
+    /// Bytes per second over `ns` nanoseconds; 0 if `ns` is 0.
     pub fn bytes_per_second(&self, ns: u64) -> f64 {
         per_second(self.bytes, ns)
     }
@@ -249,7 +249,7 @@ impl PhaseResult {
         }
     }
 
-    /// What each process did: (process, longest runtime of its threads in nanoseconds, work), ascending.
+    /// The work of each process: (process, longest runtime of its threads in nanoseconds, work), ascending.
     pub fn processes(&self) -> Vec<(u32, u64, Work)> {
         let mut found: Vec<(u32, u64, Work)> = Vec::new();
         for thread in &self.threads {

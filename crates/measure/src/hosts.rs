@@ -11,53 +11,53 @@ use crate::{Direction, Histogram, PerDirection};
 /// A run on several hosts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostsResult {
-    /// All ranks.
+    /// The number of all ranks.
     pub ranks: u32,
     /// The hosts, by their lowest rank.
     pub hosts: Vec<HostResult>,
     /// Nanoseconds between the first start of a clone and the last, over all ranks, on one clock.
     pub start_skew_ns: u64,
-    /// What went wrong on which rank.
+    /// The failures, with the ranks that had them.
     pub failures: Vec<RankFailure>,
 }
 
 /// One host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostResult {
-    /// Its name.
+    /// The host's name.
     pub host: String,
-    /// Its lowest rank.
+    /// The lowest rank of the host.
     pub first_rank: u32,
-    /// How many ranks it has.
+    /// The number of ranks on the host.
     pub ranks: u32,
-    /// What it is.
+    /// The host's machine.
     pub machine: Machine,
-    /// Its jobs, its ranks merged.
+    /// The host's jobs, with its ranks merged.
     pub jobs: Vec<JobResult>,
-    /// Of a run on files: its phases, its ranks merged.
+    /// Of a run on files: the host's phases, with its ranks merged.
     #[serde(default)]
     pub phases: Vec<PhaseResult>,
-    /// The disks below its jobs' files.
+    /// The disks below the files of the host's jobs.
     pub disks: Vec<DiskUtil>,
-    /// What went over its network interfaces, all programs together.
+    /// The bytes that went over the host's network interfaces, for all programs together.
     pub wire: WireUse,
-    /// Nanoseconds after the agreed moment at which its first and its last clone began, on the first rank's clock; None
-    /// if none did.
+    /// Nanoseconds after the agreed moment at which the host's first and last clone began, on the first rank's clock.
+    /// None if no clone began.
     pub started_ns: Option<(i64, i64)>,
-    /// Its clock against that of the first rank.
+    /// The host's clock against that of the first rank.
     pub clock: ClockComparison,
-    /// How it ended there.
+    /// How the run ended on this host.
     pub ended: Ended,
 }
 
 /// Bytes over the network interfaces of a host, loopback and stacked interfaces left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireUse {
-    /// Received.
+    /// Bytes received.
     pub received: u64,
-    /// Sent.
+    /// Bytes sent.
     pub sent: u64,
-    /// In so many nanoseconds.
+    /// The nanoseconds in which these bytes went over the interfaces.
     pub length_ns: u64,
 }
 
@@ -66,29 +66,29 @@ pub struct WireUse {
 pub struct ClockComparison {
     /// Nanoseconds that the first rank's clock is ahead, just before the start.
     pub ahead_ns: i64,
-    /// The true value is within so many nanoseconds of it.
+    /// The largest error of `ahead_ns` in nanoseconds.
     pub bound_ns: u64,
-    /// Nanoseconds by which that had changed after the run; None if there was no second comparison.
+    /// Nanoseconds by which `ahead_ns` had changed after the run; None if there was no second comparison.
     pub drift_ns: Option<i64>,
 }
 
-/// What went wrong on a rank.
+/// The failure of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankFailure {
-    /// The rank.
+    /// The rank that failed.
     pub rank: u32,
-    /// Its host.
+    /// The host of the rank.
     pub host: String,
-    /// What, in one line.
+    /// The failure, in one line.
     pub what: String,
-    /// Nothing of what it measured is in the result.
+    /// True if the result has nothing of the rank's measurements.
     pub lost: bool,
 }
 
-/// What was done while all ranks were at work.
+/// The work that was done while all ranks were at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Its length in nanoseconds.
+    /// The length of the window in nanoseconds.
     pub length_ns: u64,
     /// Ops each way.
     pub ops: PerDirection<u64>,
@@ -112,17 +112,18 @@ fn per_second(count: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
 }
 
-/// Which interval, from 0, ended then: intervals end at the first look at the clock after their time, so a bit later.
+/// The number, from 0, of the interval that ended at `end_ns`. An interval ends at the first look at the clock after
+/// its time, so a bit later.
 fn nth(end_ns: u64, interval_ns: u64) -> u64 {
     ((end_ns + interval_ns / 2) / interval_ns).max(1) - 1
 }
 
 impl JobResult {
-    /// What was done while all ranks were at work: the whole intervals of that time. The whole run where there is no
-    /// such interval, and for one rank alone.
+    /// The work that was done while all ranks were at work: the whole intervals of that time. The window is the whole
+    /// run where there is no such interval, and for one rank alone.
     pub fn window(&self) -> Window {
         let interval_ns = self.interval_ns.max(1);
-        // A run of so many intervals may be a hair shorter.
+        // A run of so many intervals may be a little shorter than they are.
         let whole = (self.common_ns.unwrap_or(0) + interval_ns / 50) / interval_ns;
         let within = |end_ns: u64| nth(end_ns, interval_ns) < whole;
         let mut window = Window::default();
@@ -143,7 +144,7 @@ impl JobResult {
         window
     }
 
-    /// Joins neighbouring intervals until there are no more than `most`: sums stay exact.
+    /// Joins neighbouring intervals until no more than `most` are left: the sums stay exact.
     pub fn coarsen(&mut self, most: usize) {
         let most = most.max(1) as u64;
         let last = self.intervals.last().map_or(0, |last| last.end_ns).div_ceil(self.interval_ns.max(1));
@@ -166,7 +167,7 @@ impl JobResult {
 }
 
 impl HostResult {
-    /// Adds another rank of the same host. What the host has once, as its disks and its network, is not added up.
+    /// Adds another rank of the same host. The disks and the network, which the host has once, are not added up.
     pub fn merge(&mut self, other: &HostResult) {
         self.first_rank = self.first_rank.min(other.first_rank);
         self.ranks += other.ranks;
@@ -187,12 +188,13 @@ impl HostResult {
         self.ended = self.ended.worse(other.ended);
     }
 
-    /// Its jobs' windows, added up where they ran side by side (in one group), one after the other otherwise.
+    /// The windows of the host's jobs: jobs that ran side by side (in one group) add up, groups follow one after the
+    /// other.
     pub fn window(&self) -> Window {
         window_of(&self.jobs)
     }
 
-    /// The total latencies of all its jobs.
+    /// The total latencies of all jobs of the host.
     pub fn lat_ns(&self) -> Histogram {
         let mut all = Histogram::new();
         self.jobs.iter().for_each(|job| all.merge(&job.lat_ns()));
@@ -200,7 +202,7 @@ impl HostResult {
     }
 }
 
-/// The windows of jobs, added up where they ran side by side (in one group), one after the other otherwise.
+/// The windows of jobs: jobs that ran side by side (in one group) add up, groups follow one after the other.
 pub fn window_of(jobs: &[JobResult]) -> Window {
     let mut groups: Vec<(u32, Window)> = Vec::new();
     for job in jobs {
@@ -231,7 +233,7 @@ pub fn window_of(jobs: &[JobResult]) -> Window {
 pub fn merge_jobs(mine: &mut Vec<JobResult>, theirs: &[JobResult]) {
     let mut seen: Vec<(&str, u32, usize)> = Vec::new();
     for job in theirs {
-        // Jobs may share a name: the second of theirs belongs to the second of mine.
+        // Jobs may share a name: the second such job of another rank belongs to the second such job in `mine`.
         let nth = seen.iter().filter(|(name, group, _)| (*name, *group) == (&job.name, job.group)).count();
         seen.push((&job.name, job.group, nth));
         let same = |known: &&mut JobResult| (&known.name, known.group) == (&job.name, job.group);
@@ -244,8 +246,8 @@ pub fn merge_jobs(mine: &mut Vec<JobResult>, theirs: &[JobResult]) {
 
 /// Adds the phases of other ranks, in their order.
 ///
-/// Each rank knows what it had done when its own first thread was through. What it had done when the first thread of
-/// all was through is less: the part that falls to that time at an even pace.
+/// Each rank knows the work that it had done when its own first thread was through. The work that it had done when the
+/// first thread of all ranks was through is less: this function takes the part that falls to that time at an even pace.
 pub fn merge_phases(mine: &mut Vec<PhaseResult>, theirs: &[PhaseResult]) {
     for (index, phase) in theirs.iter().enumerate() {
         let Some(known) = mine.get_mut(index) else {
@@ -269,7 +271,7 @@ pub fn merge_phases(mine: &mut Vec<PhaseResult>, theirs: &[PhaseResult]) {
 }
 
 impl Ended {
-    /// The worse of two.
+    /// The worse of two ends: failed, then interrupted, then complete.
     pub fn worse(self, other: Ended) -> Ended {
         match (self, other) {
             (Ended::Failed, _) | (_, Ended::Failed) => Ended::Failed,

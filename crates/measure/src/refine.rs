@@ -1,4 +1,4 @@
-//! Sweep control: which depth to measure next, and for how long. Pure: time is passed in.
+//! Sweep control: which depth to measure next, and for how long. The module is pure: the caller passes the time in.
 //!
 //! ```text
 //! every depth asked for, once (round 0) ─► rounds over the depths that decide, as they are known by then ─► done
@@ -15,7 +15,7 @@ use crate::stats::{sorted_quantile, t_quantile};
 use crate::unimodal::unimodal;
 use crate::visits::{Effects, Look, looks};
 
-/// How far a sweep goes.
+/// The limits of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Rounds end when the depths that decide are known within this fraction of their throughput, half a 95 % interval.
@@ -40,7 +40,7 @@ impl Limits {
     }
 }
 
-/// What to do next.
+/// The next step of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// Measure this depth (or rate) for so long; add the result to the point of that depth if there is one
@@ -52,29 +52,29 @@ pub enum Step {
         runtime_ns: u64,
         /// The round that the visit belongs to, for [`crate::schema::Visit`].
         round: u32,
-        /// Why, for the progress line.
+        /// The reason, for the progress line.
         why: Why,
     },
-    /// Stop.
+    /// The sweep ends.
     Done(Done),
 }
 
-/// Why a point is measured.
+/// The reason to measure a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It was asked for.
+    /// The user asked for this depth.
     Asked,
-    /// It lies between two depths around the load line.
+    /// The depth lies between two depths around the load line.
     LoadLine,
-    /// It lies between two depths around the overload point.
+    /// The depth lies between two depths around the overload point.
     Overload,
-    /// It lies beside the deepest or the smallest depth of the plateau, where the curve falls off.
+    /// The depth lies beside the deepest or the smallest depth of the plateau, where the curve falls off.
     Plateau,
-    /// It decides, and is visited again at another time.
+    /// The depth decides, and is visited again at another time.
     Again,
 }
 
-/// Why a sweep ended.
+/// The reason why a sweep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The load line is as fine as asked, and the depths that decide are within the bound or have had their time.
@@ -85,7 +85,7 @@ pub enum Done {
 
 /// Rounds below which no error is believed: three visits to a depth leave it two degrees of freedom.
 const FEWEST_ROUNDS: u32 = 4;
-/// Rounds that must be left for a new depth: what was visited once or twice cannot be told from an accident.
+/// Rounds that must be left for a new depth: a depth that was visited once or twice cannot be told from an accident.
 const ROUNDS_TO_CONFIRM: f64 = 2.5;
 /// Depths that a round visits at the most: more of them would make rounds long, and visits to a depth few.
 const LONGEST_ROUND: usize = 8;
@@ -121,7 +121,8 @@ pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> 
     }
     let visits: usize = points.iter().map(|point| point.visits.len()).sum();
     let visit_ns = if visits == 0 { limits.first_ns } else { spent_ns / visits as u64 };
-    // Counted from the start of the round under way, so that its depths stay the same to its end.
+    // The time left is counted from the start of the round under way, so that the depths of the round stay the same to
+    // its end.
     let all = || points.iter().flat_map(|point| &point.visits);
     let under_way = all().map(|visit| visit.round).max().filter(|round| *round > 0);
     let began_ns = all().filter(|visit| Some(visit.round) == under_way).map(|visit| visit.at_ns).min();
@@ -141,7 +142,7 @@ struct State<'a> {
     points: &'a [Point],
     limits: &'a Limits,
     whole: bool,
-    /// Whether there is time to confirm depths that nobody asked for.
+    /// True if there is time to confirm depths that nobody asked for.
     finer: bool,
 }
 
@@ -153,7 +154,7 @@ impl State<'_> {
         let remaining = |round: u32| {
             let mut depths = Glance::of(self.points, round).map_or(Vec::new(), |glance| glance.decide(self));
             depths.retain(|(x, _)| !self.points.iter().any(|point| point.x == *x && self.had(point, round)));
-            // Up and down in turns.
+            // Odd rounds go up, even rounds go down.
             let next = if round % 2 == 1 { depths.first() } else { depths.last() };
             next.map(|&(x, why)| (x, round, why))
         };
@@ -161,12 +162,12 @@ impl State<'_> {
         in_this.or_else(|| if self.settled(under_way) { None } else { remaining(under_way + 1) })
     }
 
-    /// Whether a point has had its visit of this round, or all the time that it may have.
+    /// True if a point has had its visit of this round, or all the time that it may have.
     fn had(&self, point: &Point, round: u32) -> bool {
         point.visits.iter().any(|visit| visit.round == round) || point.job.runtime_ns >= self.limits.point_cap_ns
     }
 
-    /// Whether the depths that decide are known as well as asked, and no depth between them is missing.
+    /// True if the depths that decide are known as well as asked, and no depth between them is missing.
     fn settled(&self, rounds: u32) -> bool {
         let Some(glance) = Glance::of(self.points, rounds + 1) else { return true };
         if rounds < FEWEST_ROUNDS || glance.decide(self).iter().any(|(_, why)| *why != Why::Again) {
@@ -184,7 +185,7 @@ struct Glance {
     x: Vec<f64>,
     /// The logarithm of the throughput of each depth.
     ln_y: Vec<f64>,
-    /// Its standard error, roughly.
+    /// The rough standard error of each logarithm in `ln_y`.
     errors: Vec<f64>,
 }
 
@@ -200,7 +201,7 @@ impl Glance {
         let (mut x, mut ln_y, mut counts, mut away) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (depth, point) in known.iter().enumerate() {
             let of_depth = || looks.iter().filter(move |look| look.depth == depth);
-            // The first look counts only where there is no other.
+            // The first look counts only where the depth has no other look.
             let confirmed = of_depth().any(|look| look.round > 0);
             let mut levels: Vec<f64> =
                 of_depth().filter(|look| !confirmed || look.round > 0).map(|look| look.ln).collect();
@@ -253,7 +254,7 @@ impl Glance {
         let unsure = |depth: usize, level: f64| (self.ln_y[depth] - level).abs() <= UNSURE * self.errors[depth];
         (reached + 1..first).filter(|&depth| unsure(depth, line)).for_each(&mut choose);
         (0..reached).rev().filter(|&depth| unsure(depth, line)).for_each(&mut choose);
-        // Those at the height of the plateau: together they tell it better than one.
+        // The depths at the height of the plateau: together they tell the height better than one.
         (0..=deepest).filter(|&depth| fit[depth] >= height - 0.01).for_each(&mut choose);
         let mut out: Vec<(f64, Why)> = chosen.iter().map(|&depth| (self.x[depth], Why::Again)).collect();
         // Were the curve still rising at its end, the load line would be wherever the sweep ends.
@@ -265,7 +266,7 @@ impl Glance {
         let falls_off = |depth: usize| fit[depth] < height - PEAKED;
         let left = Some(first).filter(|_| first > 0 && !rising && falls_off(first - 1));
         let right = Some(last + 1).filter(|&next| next <= deepest && falls_off(next));
-        // Two depths of one height may have it between them.
+        // Two depths of one height may have the true top between them.
         let both = Some(last).filter(|_| last == first + 1 && left.is_some() && right.is_some());
         out.extend([left, right, both].into_iter().flatten().filter_map(between).map(|x| (x, Why::Plateau)));
         out.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -275,7 +276,7 @@ impl Glance {
 }
 
 impl State<'_> {
-    /// A depth halfway (by factor) between two; None if they are as close as they may be.
+    /// A depth halfway (by factor) between two; None if the two are as close as they may be.
     fn between(&self, low: f64, high: f64) -> Option<f64> {
         let exact = (low * high).sqrt();
         let x = if self.whole { exact.round() } else { exact };

@@ -1,6 +1,6 @@
-//! The result schema: what a run, a sweep and a comparison leave behind.
+//! The result schema: the documents that a run, a sweep, a run on files and a comparison leave behind.
 //!
-//! Written as JSON by the program (`--save`), read back by `report` and `compare`. fio's own schema is a
+//! The program writes the documents as JSON (`--save`); `report` and `compare` read them back. fio's own schema is a
 //! rendering of [`RunResult`] (crate `report`), not another store.
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub use crate::hosts::{ClockComparison, HostResult, HostsResult, RankFailure, Wi
 use crate::verdict::{Check, Verdict};
 use crate::{Histogram, PerDirection};
 
-/// The version of this schema; a reader refuses what is newer.
+/// The version of this schema; a reader refuses a document with a newer version.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// One file of results.
@@ -30,7 +30,7 @@ pub enum Document {
     Files(FilesResult),
 }
 
-/// What every document starts with: who measured, where and when.
+/// The head of every document: the program that measured, the machine and the time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Provenance {
     /// [`SCHEMA_VERSION`] of the writer.
@@ -52,7 +52,7 @@ pub struct Machine {
     pub hostname: String,
     /// uname -sr.
     pub kernel: String,
-    /// As /proc/cpuinfo names it.
+    /// The processor's name in /proc/cpuinfo.
     pub cpu: String,
     /// Processors online.
     pub cpus: u32,
@@ -69,7 +69,7 @@ pub enum Ended {
     /// All jobs did what they were asked.
     #[default]
     Complete,
-    /// A signal ended it early: what is there is valid but partial.
+    /// A signal ended the run early: its figures are valid but partial.
     Interrupted,
     /// At least one job failed; its `error` says how.
     Failed,
@@ -78,7 +78,7 @@ pub enum Ended {
 /// The result of `plimsoll run`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Who, where, when.
+    /// The program that measured, the machine and the time.
     pub provenance: Provenance,
     /// Options of the global sections, as written.
     pub global_options: Vec<(String, String)>,
@@ -91,9 +91,9 @@ pub struct RunResult {
     /// Which statements were tried on the run as a whole, and how each of them came out.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// How it ended.
+    /// How the run ended.
     pub ended: Ended,
-    /// Of a run on several hosts: each of them. `jobs` has the sum.
+    /// Of a run on several hosts: the result of each host. `jobs` has the sum.
     #[serde(default)]
     pub hosts: Option<Box<HostsResult>>,
 }
@@ -109,9 +109,9 @@ pub struct JobResult {
     pub group: u32,
     /// How many clones are merged in this entry; 1 without `group_reporting`.
     pub clones: u32,
-    /// The job's own options as written, fio's spelling.
+    /// The job's own options as written, in fio's spelling.
     pub options: Vec<(String, String)>,
-    /// What the verdicts need to know of the job.
+    /// Facts about the job that the verdicts need.
     pub facts: Facts,
     /// The first failure, if any.
     pub error: Option<JobError>,
@@ -121,29 +121,29 @@ pub struct JobResult {
     pub runtime_ns: u64,
     /// Wall-clock nanoseconds from creation to end, layout and ramp included.
     pub elapsed_ns: u64,
-    /// What was transferred each way.
+    /// The transfers of each direction.
     pub directions: PerDirection<DirectionResult>,
     /// fsync, fdatasync and sync_file_range calls that the job asked for.
     pub sync: SyncResult,
     /// Processor time and context switches of the measured part.
     pub cpu: CpuUsage,
-    /// How deep the queue really was.
+    /// The queue depths that the job really reached.
     pub depth: DepthDistribution,
-    /// Of `latency_target`: the depth it settled on.
+    /// Of `latency_target`: the depth that the job settled on.
     pub latency_target: Option<LatencyTarget>,
-    /// Counts over time, in intervals of `interval_ns`.
+    /// Counts over time, in intervals of `interval_ns` nanoseconds.
     pub intervals: Vec<Interval>,
-    /// The nominal length of an interval.
+    /// The nominal length of an interval in nanoseconds.
     pub interval_ns: u64,
-    /// Of `verify=`: what was checked.
+    /// Of `verify=`: the blocks that were checked.
     pub verified: Option<Verified>,
-    /// Which figures the job wants reported, and how.
+    /// The figures that the job wants reported, and how.
     #[serde(default)]
     pub reporting: Reporting,
     /// `continue_on_error`: failed ops are counted instead of ending the job.
     #[serde(default)]
     pub continue_on_error: bool,
-    /// Of `steadystate`.
+    /// Of `steadystate`: its outcome.
     #[serde(default)]
     pub steady_state: Option<SteadyState>,
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
@@ -162,24 +162,24 @@ pub struct JobResult {
 pub struct Facts {
     /// The engine's name.
     pub engine: String,
-    /// Whether the engine can have only one op in flight a clone.
+    /// True if the engine can have only one op in flight a clone.
     pub synchronous: bool,
-    /// The depth asked for, a clone.
+    /// The depth that the job asked for, for each clone.
     pub iodepth: u32,
-    /// Clones running together.
+    /// The number of clones that ran together.
     pub numjobs: u32,
-    /// O_DIRECT in effect.
+    /// True if O_DIRECT was in effect.
     pub direct: bool,
-    /// Whether the engine opens its files itself, elsewhere: this host's page cache has no part in them.
+    /// True if the engine opens its files itself, elsewhere: this host's page cache has no part in them.
     #[serde(default)]
     pub elsewhere: bool,
     /// fio's name of the pattern: `randread`, `write`, ...
     pub rw: String,
     /// Smallest and largest block in bytes each way.
     pub block_bytes: PerDirection<(u64, u64)>,
-    /// The rate asked for each way, a clone, in ops per second.
+    /// The rate that the job asked for each way, for each clone, in ops per second.
     pub rate_iops: PerDirection<Option<f64>>,
-    /// The rate asked for each way, a clone, in bytes per second.
+    /// The rate that the job asked for each way, for each clone, in bytes per second.
     pub rate_bytes: PerDirection<Option<f64>>,
     /// Fraction 0..=1 of the files' pages in the page cache when the measured part began; None if unknown.
     pub cached_fraction: Option<f64>,
@@ -188,13 +188,14 @@ pub struct Facts {
     /// Bytes of the files' regions that the job works on; None if unknown.
     #[serde(default)]
     pub target_bytes: Option<u64>,
-    /// Whether writes were made durable within the measured part: O_SYNC, O_DSYNC, fsync, fdatasync, end_fsync,
-    /// fsync_on_close; None if unknown or without writes.
+    /// True if writes were made durable within the measured part: O_SYNC, O_DSYNC, fsync, fdatasync, end_fsync,
+    /// fsync_on_close. None if unknown or without writes.
     #[serde(default)]
     pub writes_synced: Option<bool>,
-    /// Whether the clones go through the same blocks of the same files in the same order.
+    /// True if the clones go through the same blocks of the same files in the same order.
     pub clones_on_same_blocks: bool,
-    /// Whether the run looked at its files and their storage: what follows is then known. Not so in fio's JSON.
+    /// True if the run looked at its files and their storage: the facts below are then known. False for results from
+    /// fio's JSON.
     #[serde(default)]
     pub examined: bool,
     /// The memory that the files are kept in, as a person would name it: "tmpfs"; None if they are on storage.
@@ -210,14 +211,14 @@ pub struct Facts {
 /// A loop device that does not use direct I/O on the file behind it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopDevice {
-    /// Its name: `loop0`.
+    /// The kernel's name of the device: `loop0`.
     pub name: String,
     /// Fraction 0..=1 of the file behind it in the page cache when the measured part began; None if unknown.
     pub cached_fraction: Option<f64>,
 }
 
 impl Facts {
-    /// `direct` or `buffered`; empty where neither is said of files elsewhere.
+    /// `direct` or `buffered`; empty for buffered files that the engine opens elsewhere.
     pub fn caching(&self) -> &'static str {
         match (self.direct, self.elsewhere) {
             (true, _) => "direct",
@@ -227,14 +228,14 @@ impl Facts {
     }
 }
 
-/// What was transferred in one direction.
+/// The transfers of one direction.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DirectionResult {
     /// Bytes transferred.
     pub bytes: u64,
     /// Ops completed, failed ones excluded.
     pub ops: u64,
-    /// Ops that transferred less than asked, and were continued.
+    /// Ops that transferred fewer bytes than asked, and were continued.
     pub short_ops: u64,
     /// Ops dropped because the rate could not be met (`rate_ignore...`) or a read ended at end of file.
     pub dropped_ops: u64,
@@ -242,15 +243,16 @@ pub struct DirectionResult {
     pub failed_ops: u64,
     /// Nanoseconds between the start and the last completion in this direction.
     pub runtime_ns: u64,
-    /// Created to submitted; empty with `disable_slat`.
+    /// Nanoseconds from the creation of an op to its submission; empty with `disable_slat`.
     pub slat_ns: Histogram,
-    /// Submitted to completed.
+    /// Nanoseconds from the submission of an op to its completion.
     pub clat_ns: Histogram,
-    /// Created to completed.
+    /// Nanoseconds from the creation of an op to its completion.
     pub lat_ns: Histogram,
-    /// Intended start to completed, under an open-loop rate.
+    /// Nanoseconds from the intended start of an op to its completion, under an open-loop rate.
     pub lat_intended_ns: Option<Histogram>,
-    /// The distributions were rebuilt from a few percentiles of fio's summary: between these their shape is not known.
+    /// True if the distributions were rebuilt from a few percentiles of fio's summary: between these percentiles the
+    /// shape of the distributions is not known.
     #[serde(default)]
     pub from_percentiles: bool,
 }
@@ -258,7 +260,7 @@ pub struct DirectionResult {
 /// Sync calls and how long they took.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SyncResult {
-    /// One sample a call.
+    /// Nanoseconds of the calls, one sample a call.
     pub lat_ns: Histogram,
 }
 
@@ -273,7 +275,7 @@ pub struct CpuUsage {
     pub context_switches: u64,
     /// Page faults that needed I/O.
     pub major_faults: u64,
-    /// Page faults that did not.
+    /// Page faults that needed no I/O.
     pub minor_faults: u64,
 }
 
@@ -285,9 +287,10 @@ pub struct DepthDistribution {
     /// Sum of the depths seen, to give their mean exactly.
     #[serde(with = "as_u64")]
     pub in_flight_sum: u128,
-    /// Ops a submission call: 0, 1..4, 5..8, ... as powers of two (index 0 = none, k = up to 2^k).
+    /// Ops submitted, by the number of ops in their submission call: index 0 for none, k for up to 2^k (1..2, 3..4,
+    /// 5..8, ...).
     pub submitted: Vec<u64>,
-    /// Ops a reaping call, likewise.
+    /// Ops reaped, by the number of ops in their reaping call, in the classes of `submitted`.
     pub completed: Vec<u64>,
     /// Submission calls that carried at least one op.
     pub submit_calls: u64,
@@ -295,7 +298,7 @@ pub struct DepthDistribution {
     pub complete_calls: u64,
 }
 
-/// Wide sums are written as plain numbers: readers of JSON, serde's tagged enums among them, know no 128 bits.
+/// Wide sums are written as plain numbers: readers of JSON, serde's tagged enums among them, do not know 128 bits.
 mod as_u64 {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -311,7 +314,7 @@ mod as_u64 {
 /// The outcome of `latency_target`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyTarget {
-    /// The depth it settled on.
+    /// The depth that the job settled on.
     pub depth: u32,
     /// The target in nanoseconds.
     pub target_ns: u64,
@@ -326,15 +329,15 @@ pub struct LatencyTarget {
 pub struct Interval {
     /// Nanoseconds from the start of the measured part to the end of this interval.
     pub end_ns: u64,
-    /// Its true length in nanoseconds.
+    /// The true length of this interval in nanoseconds.
     pub length_ns: u64,
     /// Bytes each way.
     pub bytes: PerDirection<u64>,
     /// Ops each way.
     pub ops: PerDirection<u64>,
-    /// Sum of the total latencies of those ops.
+    /// Sum of the total latencies of the interval's ops.
     pub lat_sum_ns: PerDirection<u64>,
-    /// The distribution of those latencies, where intervals are to carry it.
+    /// The distribution of those latencies; None where intervals do not carry it.
     pub lat_ns: Option<Histogram>,
 }
 
@@ -357,7 +360,7 @@ pub struct Reporting {
 }
 
 impl Default for Reporting {
-    /// fio's defaults: percentiles of clat, at its own list.
+    /// fio's defaults: percentiles of clat, at the percentiles of fio's own list.
     fn default() -> Reporting {
         Reporting {
             percentiles: [
@@ -373,31 +376,31 @@ impl Default for Reporting {
     }
 }
 
-/// `unified_rw_reporting`: whether directions are reported apart, together or both.
+/// `unified_rw_reporting`: the directions are reported apart, together or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unified {
-    /// Apart.
+    /// Each direction apart.
     #[default]
     None,
-    /// As one, called `mixed`.
+    /// All directions as one, called `mixed`.
     Mixed,
-    /// Both.
+    /// Each direction apart, and all directions as one.
     Both,
 }
 
 /// The outcome of `steadystate`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SteadyState {
-    /// As fio names it: `iops`, `iops_slope`, `bw` or `bw_slope`.
+    /// The criterion as fio names it: `iops`, `iops_slope`, `bw` or `bw_slope`.
     pub criterion: String,
     /// The limit; a percentage if `percent`.
     pub limit: f64,
-    /// Whether the limit and the criterion's value are percentages of the mean.
+    /// True if the limit and the criterion's value are percentages of the mean.
     pub percent: bool,
     /// Length of the window in nanoseconds.
     pub duration_ns: u64,
-    /// Whether it was attained.
+    /// True if the run attained the steady state.
     pub attained: bool,
     /// The criterion's value at the end.
     pub value: f64,
@@ -407,11 +410,11 @@ pub struct SteadyState {
     pub slope: f64,
     /// Ops per second, one entry a second of the window.
     pub iops: Vec<u64>,
-    /// Bytes per second, likewise.
+    /// Bytes per second, one entry a second of the window.
     pub bytes_per_second: Vec<u64>,
 }
 
-/// What `verify=` checked.
+/// The blocks and entries that `verify=` checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
     /// Blocks compared.
@@ -424,7 +427,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Adds what others checked.
+    /// Adds the checks of others.
     pub fn add(&mut self, other: &Verified) {
         self.blocks += other.blocks;
         self.entries += other.entries;
@@ -437,18 +440,18 @@ impl Verified {
 pub struct JobError {
     /// The system's error number; 5 (EIO) stands for errors without one, 84 (EILSEQ) for verification.
     pub errno: i32,
-    /// What failed, on what, why, and what to do: one line.
+    /// One line: the failure, its object, its cause and the remedy.
     pub message: String,
 }
 
 /// Utilisation of one block device over the run, from /proc/diskstats.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiskUtil {
-    /// The kernel's name, as `sda` or `nvme0n1`.
+    /// The kernel's name of the device, as `sda` or `nvme0n1`.
     pub name: String,
     /// Reads and writes completed by the device.
     pub ios: (u64, u64),
-    /// Reads and writes merged before they reached it.
+    /// Reads and writes merged before they reached the device.
     pub merges: (u64, u64),
     /// Milliseconds spent reading and writing, summed over requests.
     pub ticks_ms: (u64, u64),
@@ -461,20 +464,20 @@ pub struct DiskUtil {
 /// A measured mean with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The estimate.
+    /// The estimated mean.
     pub mean: f64,
-    /// Lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
 /// The result of `plimsoll sweep`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SweepResult {
-    /// Who, where, when.
+    /// The program that measured, the machine and the time.
     pub provenance: Provenance,
-    /// What was swept, as a person would name it: the path of the target.
+    /// The path of the swept target, as a person would name it.
     pub target: String,
     /// `iodepth`, or `rate_iops` for a sweep over arrival rates.
     pub axis: String,
@@ -482,12 +485,12 @@ pub struct SweepResult {
     pub curves: Vec<Curve>,
     /// The generator alone: ops per second of the null engine with the same job.
     pub ceiling_iops: Option<Estimate>,
-    /// One sentence: which engine, which depth, what it gives.
+    /// One sentence of advice: the engine, the depth, and the throughput that they give.
     pub advice: String,
     /// Over several hosts: their names, one a rank.
     #[serde(default)]
     pub ranks: Vec<String>,
-    /// How it ended.
+    /// How the sweep ended.
     pub ended: Ended,
     /// Statements about the sweep as a whole.
     pub verdicts: Vec<Verdict>,
@@ -499,7 +502,7 @@ pub struct SweepResult {
 /// Throughput over depth of one engine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Curve {
-    /// What distinguishes it: `io_uring`.
+    /// The name of the engine (or the value of the varied option) that distinguishes this curve: `io_uring`.
     pub label: String,
     /// The points, by ascending x.
     pub points: Vec<Point>,
@@ -544,41 +547,42 @@ pub struct LoadLine {
     /// The highest throughput, ops per second.
     pub plateau_iops: Estimate,
     /// The smallest measured depth that reaches 97 % of the plateau, and the 95 % interval of the smallest depth that
-    /// does; whole numbers where the depths are. None if none can be named: `unnamed` says why.
+    /// does; whole numbers where the depths are. None if no load line can be named: `unnamed` says why.
     pub load_line: Option<Estimate>,
-    /// The smallest measured depth beyond the plateau at which throughput has fallen 5 % below it, and its 95 %
-    /// interval, whole numbers likewise; None if it never does or cannot be named.
+    /// The smallest measured depth beyond the plateau at which throughput has fallen 5 % below the plateau, and the 95
+    /// % interval of that depth, whole numbers where the depths are. None if throughput never falls so far or no
+    /// overload can be named.
     pub overload: Option<Estimate>,
-    /// Whether the curve was still rising at the deepest point: then the load line is a lower bound.
+    /// True if the curve was still rising at the deepest point: then the load line is a lower bound.
     pub still_rising: bool,
     /// Why no load line can be named, as the end of a sentence: "the machine changed during the sweep: ...".
     #[serde(default)]
     pub unnamed: Option<String>,
 }
 
-/// What a sweep says of the load line: one of four answers.
+/// The answer of a sweep about the load line: one of four.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Answer<'a> {
-    /// It is at this depth, a measured one, with its interval.
+    /// The load line is at this measured depth, with its interval.
     At(Estimate),
-    /// It lies between these depths; the sweep cannot say more.
+    /// The load line lies between these depths; the sweep cannot say more.
     Between(f64, f64),
-    /// It lies beyond the deepest depth measured: throughput still rises there.
+    /// The load line lies beyond the deepest measured depth: throughput still rises there.
     Beyond,
-    /// It cannot be named, for this reason.
+    /// The load line cannot be named, for this reason.
     Unnamed(&'a str),
 }
 
 /// The result of `plimsoll compare`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ComparisonResult {
-    /// Who, where, when.
+    /// The program that measured, the machine and the time.
     pub provenance: Provenance,
     /// The names of the two sides.
     pub sides: (String, String),
     /// One entry a compared figure.
     pub effects: Vec<Effect>,
-    /// The sentence that says it all.
+    /// The one sentence that sums the comparison up.
     pub sentence: String,
     /// The figure that the sentence and the exit status rest on: `iops`, or what `--figure` names.
     #[serde(default)]
@@ -591,9 +595,9 @@ pub struct ComparisonResult {
     pub differences: Vec<Difference>,
     /// Runs of each side, interleaved; empty when two result files were compared.
     pub runs: Vec<(RunResult, RunResult)>,
-    /// How it ended.
+    /// How the comparison ended.
     pub ended: Ended,
-    /// Statements about the comparison, and those about the runs of a side: these begin with `A: ` or `B: `.
+    /// Statements about the comparison, and statements about the runs of a side: these begin with `A: ` or `B: `.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -606,7 +610,7 @@ pub struct Difference {
     pub option: String,
     /// The value on side A; None where side A does not give the option.
     pub a: Option<String>,
-    /// The value on side B.
+    /// The value on side B; None where side B does not give the option.
     pub b: Option<String>,
 }
 
@@ -627,11 +631,11 @@ pub enum CannotTell {
 pub struct Effect {
     /// `iops`, `bw`, `lat_mean`, `lat_p99`, `cpu_per_op`; of runs on files `PHASE:files_per_s`, `PHASE:lat_p99`.
     pub figure: String,
-    /// Whether larger is better.
+    /// True if a larger value is better.
     pub larger_is_better: bool,
     /// The first side's value and interval.
     pub a: Estimate,
-    /// The second side's.
+    /// The second side's value and interval.
     pub b: Estimate,
     /// b / a - 1 with its interval: 0.1 is ten percent more.
     pub change: Estimate,

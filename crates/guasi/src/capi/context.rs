@@ -13,12 +13,12 @@ use crate::interrupt::Mask;
 use crate::request::{self, Request, Status};
 use crate::stats::Stats;
 
-/// `GUASI_ONE_THREAD`
+/// `GUASI_ONE_THREAD` of guasi.h.
 const ONE_THREAD: c_uint = 1;
-/// `GUASI_NO_RING`
+/// `GUASI_NO_RING` of guasi.h.
 const NO_RING: c_uint = 2;
 
-/// `struct guasi_reqinfo`
+/// `struct guasi_reqinfo` of guasi.h.
 #[repr(C)]
 pub(crate) struct ReqInfo {
     private: *mut c_void,
@@ -28,7 +28,7 @@ pub(crate) struct ReqInfo {
     status: c_int,
 }
 
-/// The context behind a handle, without taking it over.
+/// The context behind a handle, without taking the context over; None and EINVAL for a null handle.
 ///
 /// # Safety
 /// The handle is null or came from `guasi_create` and has not been freed.
@@ -37,7 +37,8 @@ unsafe fn context(handle: *const Core) -> Option<ManuallyDrop<Arc<Core>>> {
         set_errno(libc::EINVAL);
         return None;
     }
-    // SAFETY: by the contract; ManuallyDrop leaves the count as it is.
+    // SAFETY: by the contract of this function the handle came from `Arc::into_raw` and is not freed; ManuallyDrop
+    // leaves the count as it is.
     Some(ManuallyDrop::new(unsafe { Arc::from_raw(handle) }))
 }
 
@@ -88,7 +89,7 @@ unsafe extern "C" fn guasi_free(handle: *const Core) {
     }
 }
 
-/// Submits a call; null and errno if it was not taken.
+/// Submits a call; null and errno if the call was not taken.
 ///
 /// # Safety
 /// The handle is valid, and the call's pointers stay valid until the request is fetched.
@@ -109,11 +110,11 @@ pub(super) unsafe fn submit(
     request.private = private;
     request.asid = asid;
     let request = Box::into_raw(request);
-    // SAFETY: fresh, its priority checked, its pointers valid by the contract.
+    // SAFETY: the request is fresh and its priority checked; its pointers are valid by the contract of this function.
     match unsafe { core.submit(request) } {
         Ok(()) => request,
         Err(errno) => {
-            // SAFETY: it was not taken: still ours.
+            // SAFETY: the core did not take the request, so this function is still its one owner.
             unsafe { request::free(request) };
             set_errno(errno);
             ptr::null_mut()
@@ -167,7 +168,7 @@ unsafe extern "C" fn guasi_fetch(
         core.fetch(min.max(0) as usize, max.max(0) as usize, limit, |request| {
             // SAFETY: guasi(3): there is room for `max` handles, and fetch passes no more.
             unsafe { place.write(request) };
-            // SAFETY: at most one past the last.
+            // SAFETY: the place moves to at most one past the last handle.
             place = unsafe { place.add(1) };
         })
         .map(|count| count as c_int),
@@ -211,13 +212,13 @@ unsafe extern "C" fn guasi_req_cancel(request: *mut Request) -> c_int {
     }
     // SAFETY: guasi(3): the request has not been freed.
     let it = unsafe { &*request };
-    // One that has been fetched may outlive its context.
+    // A request that has been fetched may outlive its context.
     if matches!(it.status(), Status::Complete | Status::Canceled) {
         return it.status() as c_int;
     }
-    // SAFETY: not finished, so its context exists.
+    // SAFETY: the request is not finished, so its context exists.
     let Some(core) = (unsafe { context(it.core) }) else { return -1 };
-    // SAFETY: submitted there, not freed.
+    // SAFETY: the request was submitted to this context and is not freed.
     answer(unsafe { core.cancel(request) }.map(|status| status as c_int))
 }
 
@@ -246,7 +247,7 @@ unsafe extern "C" fn guasi_req_info(request: *mut Request, info: *mut ReqInfo) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn guasi_req_free(request: *mut Request) {
     if !request.is_null() {
-        // SAFETY: guasi(3): it has been fetched and is not used any more.
+        // SAFETY: guasi(3): the request has been fetched and is not used any more.
         unsafe { request::free(request) };
     }
 }

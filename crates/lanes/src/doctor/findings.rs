@@ -1,4 +1,5 @@
-//! What the facts mean for who wants to spread I/O over the lanes. Pure: facts in, findings out.
+//! The meaning of the facts for a user who wants to spread I/O over the lanes. The module is pure: it turns facts into
+//! findings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,19 +9,19 @@ use super::survey::{LaneFacts, Survey, Trouble};
 use crate::identity::{Difference, Facts, compare, compare_inodes};
 use crate::pool::Pool;
 
-/// How bad it is.
+/// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing is spread over the lanes that it names.
+    /// Nothing is spread over the lanes that the finding names.
     Bad,
-    /// Something is spread, and it gains less than could be, or is riskier.
+    /// Something is spread, and it gains less than it could, or is riskier.
     Warning,
-    /// Good to know.
+    /// The finding is good to know.
     Note,
 }
 
 impl Severity {
-    /// Its name, one lower-case word.
+    /// The name of the severity, one lower-case word.
     pub const fn name(self) -> &'static str {
         match self {
             Severity::Bad => "bad",
@@ -30,18 +31,18 @@ impl Severity {
     }
 }
 
-/// Something about the lanes of a pool.
+/// A finding about the lanes of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// How bad the finding is.
     pub severity: Severity,
-    /// What it is, in one word that never changes: for programs.
+    /// The finding in one word that never changes: for programs.
     pub kind: &'static str,
-    /// What it is, why, and what to do.
+    /// One text: the finding, its cause and the remedy.
     pub text: String,
 }
 
-/// Everything that the facts say of the lanes of a pool, the worst first.
+/// All findings from the facts about the lanes of a pool, the worst first.
 pub fn examine(pool: &Pool, survey: &Survey) -> Vec<Finding> {
     let mut findings = Findings::default();
     let lanes = &survey.lanes;
@@ -82,7 +83,7 @@ fn shown(lane: &LaneFacts) -> String {
     lane.path.display().to_string()
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// The names as text: `a`, `a and b`, `a, b and c`.
 fn list(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -91,7 +92,7 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// Whether something is mounted on the lane and answers.
+/// Reports a lane that has nothing mounted on it or does not answer, and mount options that are a risk.
 fn there(lane: &LaneFacts, lanes: &[LaneFacts], findings: &mut Findings) {
     let path = shown(lane);
     match &lane.trouble {
@@ -127,7 +128,7 @@ fn there(lane: &LaneFacts, lanes: &[LaneFacts], findings: &mut Findings) {
     }
 }
 
-/// Whether the lanes have connections of their own.
+/// Reports lanes that have no connections of their own.
 fn independent(lanes: &[&LaneFacts], findings: &mut Findings) {
     let mut superblocks: BTreeMap<(u32, u32), Vec<&LaneFacts>> = BTreeMap::new();
     for lane in lanes {
@@ -168,7 +169,7 @@ fn independent(lanes: &[&LaneFacts], findings: &mut Findings) {
             ),
         }
     }
-    // Different exports of one server, or nosharecache: superblocks of their own, and yet one connection.
+    // Different exports of one server, or nosharecache, give each lane a superblock of its own, and yet one connection.
     let mut ports: BTreeMap<Vec<u16>, Vec<&LaneFacts>> = BTreeMap::new();
     for lane in lanes.iter().filter(|lane| !told.contains(&lane.path.as_path())) {
         let known: Vec<u16> = lane.connections.iter().map(|connection| connection.port).collect();
@@ -202,7 +203,7 @@ fn trunked(names: &[String], version: &str) -> String {
     )
 }
 
-/// Whether the lanes lead to one volume.
+/// Reports lanes that do not lead to one volume, or that nothing proves to lead to one.
 fn one_volume(pool: &Pool, survey: &Survey, lanes: &[&LaneFacts], findings: &mut Findings) {
     if let Some(trouble) = &survey.write_trouble {
         findings.warning("no-write", format!("no file could be written to compare the lanes by: {trouble}"));
@@ -276,10 +277,10 @@ fn one_volume(pool: &Pool, survey: &Survey, lanes: &[&LaneFacts], findings: &mut
     }
 }
 
-/// Options that are an address, and so different on purpose.
+/// Options that are an address, and so differ on purpose.
 const OF_THE_ADDRESS: &[&str] = &["addr", "mountaddr", "clientaddr", "mountport", "port"];
 
-/// Whether the lanes are mounted alike.
+/// Reports lanes that are not mounted alike.
 fn options(lanes: &[&LaneFacts], findings: &mut Findings) {
     let mounts: Vec<_> = lanes.iter().filter_map(|lane| Some((lane, lane.mount.as_ref()?))).collect();
     let mut names: Vec<&str> = Vec::new();
@@ -320,9 +321,10 @@ const GAIN: f64 = 1.2;
 /// A lane below this part of the fastest drags a program down that goes from lane to lane in turn.
 const SLOW: f64 = 0.5;
 
-/// What measured rates say of the lanes of a pool.
+/// The findings from measured rates of the lanes of a pool.
 ///
-/// `known` is what was found before: lanes that are one connection need no explanation for being as fast as one.
+/// `known` holds the findings from before: lanes that share one connection need no explanation for being as fast as
+/// one.
 pub fn examine_rates(survey: &Survey, rates: &Rates, known: &[Finding]) -> Vec<Finding> {
     let mut findings = Findings::default();
     let figure = measure::figures::bytes_per_second;

@@ -1,4 +1,4 @@
-//! Why a program's I/O is spread, or is not: what is known of the lanes of a pool and of the program.
+//! The reasons why a program's I/O is spread, or is not: the facts about the lanes of a pool and about the program.
 //!
 //! ```text
 //! survey (asks the kernel, one thread a lane) ─► facts ─► findings (pure)      rate (reads, alone and together)

@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 /// One mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
-    /// Its id, unique on this host at a time.
+    /// The mount's id, unique on this host at a time.
     pub id: u64,
-    /// The device number that files on it have.
+    /// The device number of the files on the mount.
     pub device: (u32, u32),
     /// The directory of the file system that is mounted: `/`, or a part of it for a bind mount.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// The directory that it is mounted on.
     pub point: PathBuf,
-    /// Its type: `nfs`, `nfs4`, `fuse.glusterfs`, `ext4`.
+    /// The type of the file system: `nfs`, `nfs4`, `fuse.glusterfs`, `ext4`.
     pub kind: String,
-    /// What is mounted: `server:/export`, `/dev/sda1`.
+    /// The source of the mount: `server:/export`, `/dev/sda1`.
     pub source: String,
     /// Options of the mount and of the file system, in their order, each once.
     pub options: Vec<(String, Option<String>)>,
 }
 
 impl Mount {
-    /// The value of an option; an empty text for one without.
+    /// The value of an option; an empty text for an option without a value. None if the mount does not have the option.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_deref().unwrap_or_default())
     }
 
-    /// Whether it is NFS, of any version.
+    /// True if the file system is NFS, of any version.
     pub fn is_nfs(&self) -> bool {
         matches!(self.kind.as_str(), "nfs" | "nfs4")
     }
@@ -50,8 +50,8 @@ impl Mount {
         }
     }
 
-    /// Whether the client recognises that several addresses are one server, and uses one connection for them all
-    /// (RFC 8881, section 2.10.5: trunking; Linux does so since 3.9 or so, by server owner).
+    /// True if the client recognises that several addresses are one server, and uses one connection for them all (RFC
+    /// 8881, section 2.10.5: trunking; Linux does so since 3.9 or so, by server owner).
     pub fn trunks(&self) -> bool {
         self.nfs_version().is_some_and(|version| version != "3" && version != "2" && version != "4.0")
     }

@@ -1,37 +1,37 @@
-//! Whether a program can be intercepted at all: the dynamic loader has to run, obey LD_PRELOAD, and the program has to
-//! make its calls through libc.
+//! The question whether a program can be intercepted at all: the dynamic loader has to run and obey LD_PRELOAD, and the
+//! program has to make its calls through libc.
 
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What becomes of a program that is started with LD_PRELOAD.
+/// The fate of a program that is started with LD_PRELOAD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interception {
     /// The library is loaded and sees the program's calls.
     Works,
-    /// The same for the interpreter that carries out a script.
+    /// The file is a script: its interpreter and the interpreter's fate.
     Script(PathBuf, Box<Interception>),
-    /// There is no dynamic loader in it.
+    /// The program has no dynamic loader in it.
     Static,
-    /// Go programs make their system calls without libc.
+    /// The program is a Go program: it makes its system calls without libc.
     Go,
-    /// The loader is musl's; the library is made for glibc.
+    /// The program's loader is musl's; the library is made for glibc.
     Musl,
-    /// It is made for another processor than the library.
+    /// The program is made for another processor than the library.
     OtherArchitecture,
     /// The loader ignores LD_PRELOAD where a program gets more rights than its caller has: setuid, setgid, file
     /// capabilities.
     Privileged(&'static str),
-    /// It is neither ELF nor a script.
+    /// The file is neither ELF nor a script.
     NoProgram,
-    /// It cannot be read: what is in it is unknown.
+    /// The file cannot be read: its contents are unknown.
     Unreadable,
 }
 
 impl Interception {
-    /// Whether the library sees the program's calls.
+    /// True if the library sees the program's calls.
     pub fn works(&self) -> bool {
         match self {
             Interception::Works => true,
@@ -79,7 +79,7 @@ pub fn find(program: &Path, path: &str) -> Option<PathBuf> {
         .find(executable)
 }
 
-/// What becomes of this program, for the calling user.
+/// The fate of this program when the calling user starts it with LD_PRELOAD.
 pub fn examine(program: &Path) -> Interception {
     examine_deep(program, 4)
 }
@@ -111,12 +111,12 @@ fn examine_deep(program: &Path, scripts: u32) -> Interception {
     }
 }
 
-/// What a file has in it.
+/// The kind of contents that a file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// `#!` and an interpreter.
     Script(PathBuf),
-    /// ELF, and what becomes of it.
+    /// An ELF file, and its fate.
     Elf(Interception),
     /// Anything else.
     Other,
@@ -125,12 +125,13 @@ pub enum Contents {
 const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
-/// Notes and interpreters are short; headers are few. More is not read.
+/// The most bytes of a note or an interpreter that are read: these parts are short.
 const PART_MAX: usize = 64 << 10;
+/// The most program headers that are read: a program has few.
 const HEADERS_MAX: usize = 512;
 
-/// The contents of a file. `read` fills as much of the room as the file has from a position. No length is trusted.
-/// Source: elf(5).
+/// The contents of a file. `read` fills the room with bytes from a position of the file and returns how many it filled.
+/// The function trusts no length that the file states. Source: elf(5).
 pub fn contents(read: &dyn Fn(u64, &mut [u8]) -> usize) -> Contents {
     let mut head = [0; 512];
     let length = read(0, &mut head).min(head.len());
@@ -146,7 +147,7 @@ pub fn contents(read: &dyn Fn(u64, &mut [u8]) -> usize) -> Contents {
         return Contents::Other;
     }
     let elf = |found| Contents::Elf(found);
-    // Class 2 is 64 bits, data 1 little-endian: what both architectures of the library are.
+    // Class 2 is 64 bits, data 1 is little-endian: both architectures of the library have these.
     if head.get(4..6) != Some(&[2, 1]) || u16_at(head, 18) != Some(MACHINE) {
         return elf(Interception::OtherArchitecture);
     }
@@ -181,7 +182,7 @@ pub fn contents(read: &dyn Fn(u64, &mut [u8]) -> usize) -> Contents {
     })
 }
 
-/// Whether one of the notes is the build id that Go's linker leaves.
+/// True if one of the notes is the build id that Go's linker leaves.
 fn has_go_note(mut notes: &[u8]) -> bool {
     while let (Some(name), Some(text), Some(kind)) = (u32_at(notes, 0), u32_at(notes, 4), u32_at(notes, 8)) {
         if kind == 4 && name == 4 && notes.get(12..16) == Some(b"Go\0\0") {

@@ -1,4 +1,4 @@
-//! How fast lanes are, each alone and all together: direct reads of one file, for a short while.
+//! The speed of lanes, each alone and all together: direct reads of one file, for a short while.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,26 +15,26 @@ use sys::buffer::{Buffer, Memory};
 const BLOCK: u64 = 64 << 10;
 /// Reads that each lane has outstanding.
 const DEPTH: usize = 8;
-/// How much longer than the measurement a read may take.
+/// How long a read may take beyond the end of the measurement.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What was measured, in bytes per second.
+/// The measured rates, in bytes per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Of each lane alone; or why it could not be measured.
+    /// The rate of each lane alone, or the reason why it could not be measured.
     pub alone: Vec<Result<f64, String>>,
-    /// Of all lanes together that could be measured alone, at least two of them.
+    /// The rate of all lanes together that could be measured alone; None if there are fewer than two, or they failed.
     pub together: Option<f64>,
 }
 
 impl Rates {
-    /// The fastest lane alone.
+    /// The rate of the fastest lane alone; None if no lane could be measured.
     pub fn best_alone(&self) -> Option<f64> {
         self.alone.iter().filter_map(|rate| rate.as_ref().ok()).copied().max_by(f64::total_cmp)
     }
 }
 
-/// Reads `file` below each lane for `time`, one lane after the other and then all at once.
+/// Reads `file` below each lane for `time`, through one lane after the other and then through all at once.
 pub fn measure(lanes: &[PathBuf], file: &Path, time: Duration) -> Rates {
     let alone: Vec<Result<f64, String>> =
         lanes.iter().map(|lane| Readers::start(&lane.join(file)).and_then(|readers| rate(&[readers], time))).collect();
@@ -106,7 +106,7 @@ impl Readers {
         Ok(Readers { shared })
     }
 
-    /// Waits until nothing is under way; a lane that has stopped answering is left behind.
+    /// Waits until no read is under way; the threads of a lane that has stopped answering are left behind.
     fn end(&self) -> Result<(), String> {
         let end = Instant::now() + GRACE;
         while self.shared.running.load(Relaxed) > 0 {
@@ -130,7 +130,7 @@ impl Shared {
             Err(error) => return self.ended(error.raw_os_error().unwrap_or(12)),
         };
         while !self.stop.load(Relaxed) {
-            // A stride that visits every block: what a server reads ahead is of little use.
+            // The stride visits every block in an order that makes the server's read-ahead of little use.
             let number = self.next.fetch_add(1, Relaxed);
             let block = number.wrapping_mul(0x9e37_79b9_7f4a_7c15 | 1) % self.blocks;
             match rustix::io::pread(&self.file, buffer.as_mut_slice(), block * BLOCK) {

@@ -1,5 +1,5 @@
-//! What the kernel says of the lanes. Each lane is asked by a thread of its own: a mount whose server is gone may not
-//! answer for minutes, and must not keep the others from being heard.
+//! The facts that the kernel tells about the lanes. Each lane is asked by a thread of its own: a mount whose server is
+//! gone may not answer for minutes, and must not keep the others from being heard.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -16,53 +16,54 @@ use super::mounts::{self, Mount};
 use crate::identity::Facts;
 use crate::pool::Pool;
 
-/// What is to be looked at beside the lanes themselves.
+/// The options of a survey.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A file below every lane to compare and to measure with; None for the largest one in the lanes' own directory.
     pub file: Option<PathBuf>,
-    /// Whether a file may be written, and removed again, to see whether all lanes have it.
+    /// True if the survey may write a file, and remove it again, to see if all lanes have it.
     pub write_probe: bool,
     /// How long a lane may take to answer.
     pub patience: Duration,
 }
 
-/// Why a lane cannot be looked at.
+/// The reason why a lane cannot be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It gave no answer in time.
+    /// The lane gave no answer in time.
     Silent,
-    /// What opening its directory said.
+    /// The lane's directory could not be opened, with the text of the error.
     Failed(String),
 }
 
-/// What is known of a lane.
+/// The facts about a lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneFacts {
-    /// Its path.
+    /// The lane's path.
     pub path: PathBuf,
-    /// Why nothing more is known.
+    /// The reason why nothing more is known; None if the lane answers.
     pub trouble: Option<Trouble>,
-    /// What its directory lies on.
+    /// The mount that the lane's directory lies on.
     pub mount: Option<Mount>,
-    /// The facts of its directory.
+    /// The facts of the lane's directory.
     pub directory: Option<Facts>,
-    /// Those of the file that was compared, or why there are none.
+    /// The facts of the compared file on this lane, or the reason why there are none. None if no file was compared.
     pub file: Option<Result<Facts, String>>,
-    /// Whether it has what was written through the first lane.
+    /// True if the lane shows the file that was written through the first lane; None if nothing was written or the lane
+    /// did not answer.
     pub sees_write: Option<bool>,
-    /// Its connections, if it is NFS and the kernel says.
+    /// The lane's connections, if it is NFS and the kernel tells them.
     pub connections: Vec<Connection>,
 }
 
-/// What is known of the lanes of a pool.
+/// The facts about the lanes of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// In the order of the pool.
+    /// The facts about each lane, in the order of the pool.
     pub lanes: Vec<LaneFacts>,
     /// The file that was compared, below each lane.
     pub file: Option<PathBuf>,
-    /// Why no file could be written that was to be.
+    /// The reason why the probe file could not be written; None if it was written or not wanted.
     pub write_trouble: Option<String>,
 }
 
@@ -128,12 +129,14 @@ fn compare_files(survey: &mut Survey, options: &Options) {
         for (&lane, found) in there.iter().zip(found) {
             survey.lanes[lane].file = Some(found.unwrap_or_else(|| Err("no answer".into())));
         }
-        // What was written for the comparison is gone when this returns: nothing to measure with.
+        // The file that was written for the comparison is gone when this function returns: it cannot serve to measure
+        // with.
         survey.file = Some(name).filter(|name| written.as_ref().is_none_or(|written| written.name != *name));
     }
 }
 
-/// What `ask` says of each path, in their order; None for one that has not answered in time. Its thread is left behind.
+/// The answers of `ask` for each path, in their order; None for a path that has not answered in time. The thread of
+/// such a path is left behind.
 fn each<T: Send + 'static>(
     paths: &[PathBuf],
     patience: Duration,
@@ -142,7 +145,7 @@ fn each<T: Send + 'static>(
     let (answer, answers) = mpsc::channel();
     for (index, path) in paths.iter().enumerate() {
         let (answer, ask, path) = (answer.clone(), ask.clone(), path.clone());
-        // A thread that cannot be started is one that does not answer.
+        // A thread that cannot be started counts as a lane that does not answer.
         let _ = std::thread::Builder::new().name("lane".into()).spawn(move || answer.send((index, ask(&path))));
     }
     drop(answer);
@@ -164,7 +167,7 @@ fn look_at_directory(path: &Path) -> Result<(Facts, u64), String> {
 }
 
 fn look_at_file(path: &Path) -> Result<Facts, String> {
-    // A FIFO is not waited for.
+    // O_NONBLOCK: the open of a FIFO does not wait.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(|error| error.to_string())?;
     Facts::of(file.as_fd()).map_err(|difference| difference.to_string())
@@ -181,11 +184,11 @@ fn mount_of<'a>(path: &Path, id: u64, mounts: &'a [Mount]) -> Option<&'a Mount> 
     })
 }
 
-/// Names that a directory is searched for: more would take longer than anybody waits.
+/// Names that a directory is searched for: a search through more names would take longer than anybody waits.
 const NAMES_MAX: usize = 10_000;
 
-/// The largest regular file in a directory itself, as a name. Hidden ones are somebody's own business: our probe,
-/// files that NFS keeps until they are closed.
+/// The largest regular file in a directory itself, as a name. Hidden files are left out, they are somebody's own
+/// business: the probe file of this module, files that NFS keeps until they are closed.
 fn largest_file(directory: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(directory).ok()?.take(NAMES_MAX).flatten();
     let files = entries.filter_map(|entry| {
@@ -195,7 +198,7 @@ fn largest_file(directory: &Path) -> Option<PathBuf> {
         }
         Some((data.size(), PathBuf::from(entry.file_name())))
     });
-    // The smallest name of those of the same size: the same one each time.
+    // Of files of the same size the smallest name wins, so that the choice is the same each time.
     files.max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1))).map(|(_, name)| name)
 }
 
