@@ -215,7 +215,7 @@ impl Core {
                 if let Some(event) = self.event.get() {
                     driver.signal(event.as_raw_fd()).map_err(errno)?;
                 }
-                // SAFETY: submit, which calls this, has checked.
+                // SAFETY: [`Core::submit`], which leads here, has passed [`Core::check`].
                 unsafe { self.local() }.driver = Some(driver);
                 Ok(())
             }
@@ -275,12 +275,12 @@ impl Core {
         driver.disarm(&self.queue);
     }
 
-    /// Passes on what the ring has completed.
+    /// Passes on the requests that the ring has completed.
     fn reap(&self, driver: &mut Driver) {
         driver.reap(&self.queue, |ended| {
             Counters::add(&self.counters.finished, ended.len());
             ended.iter().for_each(|&(request, _)| handover::released(request.cast()));
-            // SAFETY: finished by the driver, in no list.
+            // SAFETY: the driver has finished the requests, and they are in no list.
             unsafe { self.results.add(ended.iter().map(|&(request, _)| request)) };
             if self.config.drive == Drive::Thread {
                 self.signal();
@@ -289,19 +289,19 @@ impl Core {
         Counters::add(&self.counters.ring_enters, driver.take_enters());
     }
 
-    /// A worker has carried a request out.
+    /// Records the outcome of a request that a worker has carried out, and passes the request on.
     pub fn end(&self, request: *mut Request, outcome: Outcome) {
-        // SAFETY: the worker owns it.
+        // SAFETY: the worker is the one owner of the request.
         unsafe { &*request }.finish(outcome);
         self.pass_on(request);
     }
 
     fn pass_on(&self, request: *mut Request) {
         handover::released(request.cast());
-        // SAFETY: valid, and not in the results yet.
+        // SAFETY: the request is valid, and not in the results yet.
         let from_pool = !unsafe { &*request }.in_ring.load(Relaxed);
         Counters::add(&self.counters.finished, 1);
-        // SAFETY: finished or cancelled, in no list.
+        // SAFETY: the request is finished or cancelled, and in no list.
         unsafe { self.results.add(std::iter::once(request)) };
         if from_pool {
             self.in_pool.fetch_sub(1, SeqCst);
@@ -314,7 +314,7 @@ impl Core {
 
     /// Makes the descriptor of guasi_fd(3) readable, if it was asked for.
     fn signal(&self) {
-        // Pairs with the fence of `fd`: either we see the descriptor, or it sees our results.
+        // This fence pairs with the fence of `fd`: either this thread sees the descriptor, or `fd` sees the results.
         fence(SeqCst);
         if let Some(mut event) = self.event.get() {
             let _ = event.write(&1u64.to_ne_bytes());
@@ -324,7 +324,7 @@ impl Core {
     /// An eventfd that is readable when there may be results.
     ///
     /// # Errors
-    /// EMFILE, ENFILE, ENOMEM; as [`Core::check`].
+    /// EMFILE, ENFILE, ENOMEM; the errors of [`Core::check`].
     pub fn fd(&self) -> Result<RawFd, i32> {
         self.check()?;
         if let Some(event) = self.event.get() {
@@ -335,7 +335,7 @@ impl Core {
             || made
         });
         if self.config.drive == Drive::Caller
-            // SAFETY: checked above.
+            // SAFETY: [`Core::check`] has passed in this function.
             && let Some(driver) = &unsafe { self.local() }.driver
         {
             driver.signal(event.as_raw_fd()).map_err(errno)?;
@@ -347,10 +347,11 @@ impl Core {
         Ok(event.as_raw_fd())
     }
 
-    /// Waits for `min` results, or until the limit is over, and passes up to `max` to `take`; how many.
+    /// Waits for `min` results, or until the limit is over, and passes up to `max` of them to `take`. Returns how many
+    /// it passed.
     ///
     /// # Errors
-    /// As [`Core::check`]; with [`Drive::Caller`] what makes the ring useless.
+    /// The errors of [`Core::check`]; with [`Drive::Caller`] the error that makes the ring useless.
     pub fn fetch(
         self: &Arc<Core>,
         min: usize,
@@ -371,7 +372,7 @@ impl Core {
             Drive::Caller => {
                 self.drive_until(min, limit)?;
                 let taken = self.results.take(max, take);
-                // SAFETY: checked above.
+                // SAFETY: [`Core::check`] has passed in this function.
                 unsafe { self.local() }.outstanding -= taken;
                 taken
             }
@@ -385,7 +386,7 @@ impl Core {
     /// With [`Drive::Caller`]: drives the ring until there are `min` results, the limit is over, a signal comes, or
     /// nothing is left to wait for.
     fn drive_until(&self, min: usize, limit: Option<Duration>) -> Result<(), i32> {
-        // SAFETY: fetch has checked.
+        // SAFETY: [`Core::fetch`], which calls this function, has passed [`Core::check`].
         let local = unsafe { self.local() };
         local.gathered = 0;
         let (wanted, min) = (min, min.min(local.outstanding));
@@ -398,7 +399,7 @@ impl Core {
         let (mut polled, mut interrupted) = (false, false);
         loop {
             driver.fill(&self.queue);
-            // In this order: what the pool has passed on by now is among the results.
+            // The order matters: the requests that the pool has passed on by now are among the results.
             let in_pool = self.in_pool.load(SeqCst);
             let have = self.results.len();
             if have >= min && (polled || wanted > 0) {
@@ -426,22 +427,22 @@ impl Core {
         }
     }
 
-    /// Cancels a request; what has become of it.
+    /// Cancels a request and returns the state that it is in then.
     ///
     /// # Errors
-    /// As [`Core::check`].
+    /// The errors of [`Core::check`].
     ///
     /// # Safety
-    /// It was submitted here and has not been freed.
+    /// The request was submitted to this context and has not been freed.
     pub unsafe fn cancel(self: &Arc<Core>, request: *mut Request) -> Result<Status, i32> {
         self.check()?;
-        // SAFETY: valid by the contract.
+        // SAFETY: by the contract of this function the request is valid.
         let it = unsafe { &*request };
         let canceled = if it.in_ring.load(Relaxed) {
-            // SAFETY: the caller upholds the contract of this function.
+            // SAFETY: by the contract of this function the request was submitted here and is not freed.
             unsafe { self.queue.cancel(request) }
         } else {
-            // SAFETY: the caller upholds the contract of this function.
+            // SAFETY: by the contract of this function the request was submitted here and is not freed.
             unsafe { self.pool.cancel(self, request) }
         };
         if !canceled {
@@ -451,9 +452,9 @@ impl Core {
             return Ok(it.status());
         }
         Counters::add(&self.counters.canceled, 1);
-        // SAFETY: cancelled: ours until passed on.
+        // SAFETY: the request is cancelled, and this function is its one owner until it passes the request on.
         let call = unsafe { &mut *it.call.get() };
-        // SAFETY: the submitter's promise; the call will never begin.
+        // SAFETY: the submitter's promise holds, and the call will never begin.
         unsafe { call.clean_up(it.private) };
         self.pass_on(request);
         Ok(Status::Canceled)
@@ -485,8 +486,8 @@ impl Core {
         }
     }
 
-    /// Ends everything: pending requests are cleaned up, active ones broken off and waited for, all freed but
-    /// those that have been fetched. In a forked child: nothing, the context is the parent's.
+    /// Ends everything. Pending requests are cleaned up, active ones are broken off and waited for; all are freed but
+    /// those that have been fetched. In a forked child the function does nothing: the context is the parent's.
     ///
     /// # Safety
     /// Nobody else uses the context any more; requests that were not fetched are not used afterwards.
@@ -495,13 +496,13 @@ impl Core {
             return;
         }
         let discard = |request: *mut Request| {
-            // SAFETY: drained: ours.
+            // SAFETY: the request was drained, so this function is its one owner.
             let it = unsafe { &*request };
-            // SAFETY: the request was drained: it is ours, and so is its call.
+            // SAFETY: the request was drained, so this function is the one owner of it and of its call.
             let call = unsafe { &mut *it.call.get() };
-            // SAFETY: the submitter's promise; the call will never begin.
+            // SAFETY: the submitter's promise holds, and the call will never begin.
             unsafe { call.clean_up(it.private) };
-            // SAFETY: in no list, and by the contract not used afterwards.
+            // SAFETY: the request is in no list, and by the contract of `close` nobody uses it afterwards.
             unsafe { request::free(request) };
         };
         self.queue.drain().into_iter().for_each(discard);
@@ -516,18 +517,18 @@ impl Core {
             Drive::Caller => self.close_local(),
         }
         self.pool.close(discard);
-        // SAFETY: by the contract results are not used after this.
+        // SAFETY: by the contract of this function nobody uses the results after this.
         self.results.take(usize::MAX, |request| unsafe { request::free(request) });
     }
 
     fn close_local(&self) {
-        // SAFETY: close's contract: nobody else uses the context.
+        // SAFETY: by the contract of `close` nobody else uses the context.
         let Some(mut driver) = unsafe { self.local() }.driver.take() else { return };
         while !driver.is_idle() {
             driver.cancel_all();
             if driver.wait(1, Some(Duration::from_millis(10))).is_err() {
-                // Closed by another thread than the one that used it: the kernel may still write to the buffers, so
-                // nothing that it knows is freed.
+                // Another thread than the one that used the context closes it: the kernel may still write to the
+                // buffers, so nothing that the kernel knows is freed.
                 std::mem::forget(driver);
                 return;
             }
@@ -541,12 +542,12 @@ impl Core {
     }
 }
 
-/// Whether valgrind runs the program, which does not know what an io_uring reads and writes, and lets it wait for ever;
-/// said once.
+/// True if valgrind runs the program; the function says so once on standard error. Valgrind does not know what an
+/// io_uring reads and writes, and would let the program wait for ever.
 fn under_valgrind() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        // The library that valgrind preloads into every program.
+        // Valgrind preloads this library into every program.
         let found = std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("/vgpreload_core"));
         if found {
             eprintln!("guasi: valgrind runs this program and does not know io_uring: threads do without it");

@@ -18,32 +18,34 @@ use crate::handover;
 use crate::list::Lists;
 use crate::request::{Outcome, Request, Status};
 
-/// Requests in the kernel at the most: what the deepest queues of disks and network cards hold.
+/// Requests in the kernel at the most: the deepest queues of disks and network cards hold as many.
 const WINDOW: usize = 256;
 
-/// The user data of completions that are no request: the bell, and what needs no answer (time limits, cancellations).
+/// The user data of completions that do not belong to a request: the bell, and entries that need no answer (time
+/// limits, cancellations).
 const BELL: u64 = 0;
 const IGNORED: u64 = 1;
 
-/// What any thread may touch. See the module.
+/// The part of the ring's side that any thread may touch: the queue, the wishes to break off, and the bell.
 pub(crate) struct RingQueue {
     pending: Mutex<Lists>,
     backlog: AtomicUsize,
     cancels: Mutex<Vec<*mut Request>>,
     has_cancels: AtomicBool,
-    /// An eventfd: writing to it ends the driver's wait. Made with the ring.
+    /// An eventfd: a write to it ends the driver's wait. The eventfd is made with the ring.
     bell: OnceLock<File>,
-    /// The driver waits in the kernel, or is about to: ring the bell.
+    /// True while the driver waits in the kernel, or is about to: a thread that has something to do for it rings the
+    /// bell.
     asleep: AtomicBool,
     closing: AtomicBool,
 }
 
-// SAFETY: the raw pointers are to requests, which may be handed to any thread.
+// SAFETY: the raw pointers point to requests, which may be handed to any thread.
 unsafe impl Send for RingQueue {}
-// SAFETY: they are only touched under the locks.
+// SAFETY: threads touch the raw pointers only under the locks.
 unsafe impl Sync for RingQueue {}
 
-/// The owner of the ring: made, used and dropped by one thread.
+/// The owner of the ring: one thread makes, uses and drops it.
 pub(crate) struct Driver {
     ring: IoUring,
     window: usize,
@@ -64,17 +66,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// An eventfd.
+/// A new eventfd.
 ///
 /// # Errors
 /// EMFILE, ENFILE, ENOMEM.
 pub(crate) fn eventfd(flags: i32) -> io::Result<File> {
-    // SAFETY: takes no pointer.
+    // SAFETY: eventfd takes no pointer.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: fd was just made and belongs to nobody else.
+    // SAFETY: eventfd has just made `fd`, and nobody else owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
@@ -110,10 +112,10 @@ impl RingQueue {
     /// Queues a request.
     ///
     /// # Safety
-    /// It is valid, pending, in no list, and its call fits the ring.
+    /// The request is valid, pending and in no list, and its call fits the ring.
     pub unsafe fn push(&self, request: *mut Request) {
         let mut pending = locked(&self.pending);
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: by the contract of this function the request is valid and in no list.
         unsafe { pending.push(request) };
         self.backlog.store(pending.len(), SeqCst);
     }
@@ -127,17 +129,17 @@ impl RingQueue {
         }
     }
 
-    /// Takes a request that is still pending out and marks it cancelled: true. False if it has begun; then the
-    /// driver is asked to break it off.
+    /// Takes a request that is still pending out, marks it cancelled and returns true. Returns false if the request has
+    /// begun; the driver is then asked to break it off.
     ///
     /// # Safety
     /// The request is valid and was pushed here.
     pub unsafe fn cancel(&self, request: *mut Request) -> bool {
-        // SAFETY: valid by the contract.
+        // SAFETY: by the contract of this function the request is valid.
         let it = unsafe { &*request };
         let mut pending = locked(&self.pending);
         if it.status() == Status::Pending {
-            // SAFETY: pending, under the lock, means linked.
+            // SAFETY: a request that is pending under the lock is linked here.
             unsafe { pending.remove(request) };
             it.set_status(Status::Canceled);
             self.backlog.store(pending.len(), SeqCst);
@@ -145,7 +147,7 @@ impl RingQueue {
         }
         drop(pending);
         let mut cancels = locked(&self.cancels);
-        // In this order: either we see Complete, or `forget` sees the wish and waits for the lock.
+        // The order matters: either this thread sees Complete, or `forget` sees the wish and waits for the lock.
         let first = !it.cancel_wanted.swap(true, SeqCst);
         if first && it.status() == Status::Active {
             cancels.push(request);
@@ -156,7 +158,7 @@ impl RingQueue {
         false
     }
 
-    /// Removes a request that has completed from those to be broken off: its memory may be reused.
+    /// Removes a request that has completed from the wishes to break off: its memory may be reused.
     fn forget(&self, request: *mut Request) {
         locked(&self.cancels).retain(|&other| other != request);
     }
@@ -167,7 +169,7 @@ impl RingQueue {
         self.ring_bell();
     }
 
-    /// The driver is awake: the bell need not be rung.
+    /// Tells that the driver is awake: the bell need not be rung.
     pub fn woke(&self) {
         self.asleep.store(false, SeqCst);
     }
@@ -176,12 +178,12 @@ impl RingQueue {
         self.closing.load(SeqCst)
     }
 
-    /// Takes everything that is pending, marked cancelled.
+    /// Takes all pending requests out and marks them cancelled.
     pub fn drain(&self) -> Vec<*mut Request> {
         let mut pending = locked(&self.pending);
         let mut all = Vec::new();
         while let Some(request) = pending.pop() {
-            // SAFETY: it was linked, hence valid.
+            // SAFETY: the request was linked, hence valid.
             unsafe { (*request).set_status(Status::Canceled) };
             all.push(request);
         }
@@ -189,12 +191,12 @@ impl RingQueue {
         all
     }
 
-    /// Appends the next requests to begin, marked active.
+    /// Appends the next requests that begin to `begun`, marked active.
     fn begin(&self, most: usize, begun: &mut Vec<*mut Request>) {
         let mut pending = locked(&self.pending);
         for _ in 0..most {
             let Some(request) = pending.pop() else { break };
-            // SAFETY: it was linked, hence valid.
+            // SAFETY: the request was linked, hence valid.
             unsafe { (*request).set_status(Status::Active) };
             begun.push(request);
         }
@@ -203,17 +205,19 @@ impl RingQueue {
 }
 
 impl Driver {
-    /// A ring for the calling thread. `entries` 0: the usual size; smaller ones are for tests and tight memory limits.
+    /// A ring for the calling thread. `entries` 0 gives the usual size; smaller sizes are for tests and tight memory
+    /// limits.
     ///
     /// # Errors
-    /// The errno of io_uring_setup(2), or EOPNOTSUPP on kernels that lack what we need (before 5.11).
+    /// The errno of io_uring_setup(2), or EOPNOTSUPP on kernels that lack a feature that the driver needs (before
+    /// 5.11).
     pub fn new(entries: u32) -> Result<Driver, i32> {
         let mut entries = if entries == 0 { WINDOW as u32 } else { entries.max(2) };
         let ring = loop {
             let setup = Setup { completion_entries: entries * 4, single_issuer: true, ..Setup::new(entries) };
             match setup.build() {
                 Ok(ring) => break ring,
-                // Locked memory is short: a smaller ring serves, too.
+                // Locked memory is short: a smaller ring will do, too.
                 Err(error) if error.source.raw_os_error() == Some(libc::ENOMEM) && entries > 8 => entries /= 4,
                 Err(error) => return Err(error.source.raw_os_error().unwrap_or(libc::ENOSYS)),
             }
@@ -233,12 +237,12 @@ impl Driver {
         })
     }
 
-    /// Requests in the kernel.
+    /// The number of requests in the kernel.
     pub fn inflight(&self) -> usize {
         self.inflight
     }
 
-    /// Calls of io_uring_enter(2) since last asked.
+    /// The number of calls of io_uring_enter(2) since this was last asked.
     pub fn take_enters(&mut self) -> usize {
         std::mem::take(&mut self.enters)
     }
@@ -256,7 +260,8 @@ impl Driver {
         if !self.again.is_empty() || queue.backlog() > 0 {
             self.fill_requests(queue);
         }
-        // After the requests: one that is going round again must be in the kernel to be found there.
+        // The cancellations follow the requests: a request that goes round again must be in the kernel to be found
+        // there.
         if queue.has_cancels.load(SeqCst) {
             self.fill_cancels(queue);
         }
@@ -274,9 +279,9 @@ impl Driver {
         queue.begin(room - begun.len(), &mut begun);
         for &request in &begun {
             handover::acquired(request.cast());
-            // SAFETY: the request is ours until it is ended.
+            // SAFETY: the driver is the one owner of the request until it ends the request.
             let it = unsafe { &*request };
-            // SAFETY: the request is ours until it is ended, and nobody else touches its call.
+            // SAFETY: the driver is the one owner of the request, and so of its call, until it ends the request.
             let (entry, limit) = unsafe { &mut *it.call.get() }.entries();
             self.push(entry.user_data(request as u64));
             if let Some(limit) = limit {
@@ -302,7 +307,7 @@ impl Driver {
         }
     }
 
-    /// Asks the kernel to break off whatever is in flight.
+    /// Asks the kernel to break off everything that is in flight.
     pub fn cancel_all(&mut self) {
         if !self.ring.submission().is_full() {
             let all = types::CancelBuilder::any().all();
@@ -311,16 +316,16 @@ impl Driver {
     }
 
     fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: what the entry points to lives in the request (the submitter's promise) or in this driver,
-        // and stays until the completion has been taken.
+        // SAFETY: the entry points to memory in the request (the submitter's promise) or in this driver, which stays
+        // until the completion has been taken.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         debug_assert!(pushed.is_ok(), "room was checked");
     }
 
-    /// Gives the kernel what is in the submission queue; does not wait.
+    /// Gives the submission queue to the kernel; does not wait.
     ///
     /// # Errors
-    /// What makes the ring useless.
+    /// The error that makes the ring useless.
     pub fn submit(&mut self) -> io::Result<()> {
         if self.ring.submission().is_empty() {
             return Ok(());
@@ -332,7 +337,7 @@ impl Driver {
     /// Lets the kernel finish what is due, without waiting.
     ///
     /// # Errors
-    /// What makes the ring useless.
+    /// The error that makes the ring useless.
     pub fn poll(&mut self) -> io::Result<()> {
         if self.inflight == 0 && self.ring.submission().is_empty() {
             return Ok(());
@@ -343,17 +348,17 @@ impl Driver {
         self.enters += 1;
         let queued = self.ring.submission().len() as u32;
         const GETEVENTS: u32 = 1;
-        // SAFETY: no signal mask is passed.
+        // SAFETY: the call passes no signal mask.
         let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
         forgive(entered.map(drop))
     }
 
-    /// Submits and waits for `want` completions, or the bell, or the limit; whether a signal ended the wait.
+    /// Submits and waits for `want` completions, or the bell, or the limit. Returns true if a signal ended the wait.
     ///
     /// The caller has announced its sleep ([`Driver::announce_sleep`]) if others may want to wake it.
     ///
     /// # Errors
-    /// What makes the ring useless.
+    /// The error that makes the ring useless.
     pub fn wait(&mut self, want: usize, limit: Option<Duration>) -> io::Result<bool> {
         self.enters += 1;
         let waited = match limit {
@@ -369,7 +374,8 @@ impl Driver {
         }
     }
 
-    /// Announces that the driver is about to wait: from here on the bell is rung. False if there is something to do.
+    /// Announces that the driver is about to wait: from here on the bell is rung. Returns false if the driver has
+    /// something to do instead.
     pub fn announce_sleep(&mut self, queue: &RingQueue) -> bool {
         if !self.bell_armed {
             if self.ring.submission().is_full() {
@@ -405,9 +411,9 @@ impl Driver {
                 pointer => pointer as *mut Request,
             };
             taken += 1;
-            // SAFETY: the request is ours until it is ended.
+            // SAFETY: the driver is the one owner of the request until it ends the request.
             let it = unsafe { &*request };
-            // SAFETY: the request is ours until it is ended, and nobody else touches its call.
+            // SAFETY: the driver is the one owner of the request, and so of its call, until it ends the request.
             match unsafe { &mut *it.call.get() }.step(completion.result(), it.cancel_wanted.load(SeqCst)) {
                 Step::Again if !it.cancel_wanted.load(SeqCst) => again.push(request),
                 Step::Again => ended.push((request, Outcome::failed(libc::EINTR))),
@@ -421,7 +427,7 @@ impl Driver {
         self.again = again;
         if !ended.is_empty() {
             for &(request, outcome) in &ended {
-                // SAFETY: ours until passed on.
+                // SAFETY: the driver is the one owner of the request until it passes the request on.
                 let it = unsafe { &*request };
                 it.finish(outcome);
                 if it.cancel_wanted.load(SeqCst) {
@@ -446,13 +452,14 @@ impl Driver {
         }
     }
 
-    /// Whether nothing is left to do: nothing in flight, nothing to be submitted again.
+    /// True if nothing is left to do: nothing in flight, nothing to be submitted again.
     pub fn is_idle(&self) -> bool {
         self.inflight == 0 && self.again.is_empty()
     }
 }
 
-/// Interrupted, out of time, or the kernel short of memory for the moment: not errors, the caller comes back.
+/// Turns interruptions into success: a signal, the end of the time, or a kernel that is short of memory for the moment.
+/// They are not errors, because the caller comes back.
 fn forgive(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY)) => {

@@ -1,8 +1,8 @@
-//! Workers that carry out functions, and whatever the ring can't.
+//! Workers that carry out functions, and calls that the ring cannot carry out.
 //!
-//! Who adds workers: a submit that finds nobody running; submits and workers that leave a backlog behind, now and
-//! then; and the overseer, a thread that exists only while there is a backlog or a call to break off, for the case
-//! that every worker is blocked and nobody submits.
+//! Three parties add workers: a submit that finds no worker running; submits and workers that leave a backlog behind,
+//! now and then; and the overseer. The overseer is a thread that exists only while there is a backlog or a call to
+//! break off, for the case that every worker is blocked and nobody submits.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
@@ -30,15 +30,15 @@ const SHORT_CALL_NS: u64 = 1_000;
 /// The overseer's pace while workers are being added, and the slowest while requests wait.
 const TICK: Duration = Duration::from_micros(100);
 const SLOW_TICK: Duration = Duration::from_millis(2);
-/// The pace at which a call that should end is interrupted again: a signal that arrives just before the
-/// call blocks is lost.
+/// The pace at which a call that should end is interrupted again: a signal that arrives just before the call blocks is
+/// lost.
 const INTERRUPT_TICK: Duration = Duration::from_millis(1);
-/// With nothing to oversee for this long the overseer ends.
+/// The overseer ends when it has had nothing to oversee for this long.
 const OVERSEER_IDLE: Duration = Duration::from_secs(1);
 
 type Worker = Sleeper<Facts>;
 
-/// What others know about a worker.
+/// The facts about a worker that others know.
 pub(crate) struct Facts {
     /// When the current function began; 0 between functions.
     started_ns: AtomicU64,
@@ -48,14 +48,14 @@ pub(crate) struct Facts {
     handle: Mutex<Option<JoinHandle<()>>>,
 }
 
-// The phases of a worker: a signal must hit the call that it is meant for and no later one, so
-// a worker can't leave a call while somebody is signalling, and swallows the signal before it goes on.
+// The phases of a worker. A signal must hit the call that it is meant for and no later one. So a worker cannot leave a
+// call while another thread signals it, and it swallows the signal before it goes on.
 const BETWEEN: u32 = 0;
 const IN_CALL: u32 = 1;
 const SIGNALLING: u32 = 2;
 const SIGNALLED: u32 = 3;
 
-/// See the module.
+/// The workers of a context, their queue, and the overseer.
 pub(crate) struct Pool {
     work: Work<Facts>,
     roster: Mutex<Roster>,
@@ -64,19 +64,19 @@ pub(crate) struct Pool {
     stack_bytes: usize,
     limit: AtomicUsize,
     considered_ns: AtomicU64,
-    /// Calls begun by then.
+    /// Calls begun at the time `considered_ns`.
     considered_begun: AtomicU64,
     peak: AtomicUsize,
     overseer: Mutex<Overseer>,
     overseer_called: Condvar,
-    /// The overseer is absent, or will not look for a while.
+    /// True while the overseer is absent, or will not look for a while.
     overseer_away: AtomicBool,
     interrupting: AtomicBool,
 }
 
 struct Roster {
     workers: Vec<Arc<Worker>>,
-    /// Ended, to be joined.
+    /// Workers that have ended, and have to be joined.
     ended: Vec<Arc<Worker>>,
     sizing: Sizing,
 }
@@ -88,7 +88,7 @@ struct Overseer {
     called: bool,
 }
 
-/// Workers to be woken and to be made, decided under the lock, done outside of it.
+/// Workers to wake and to make: decided under the lock, carried out outside of it.
 #[derive(Default)]
 struct Growth {
     wake: Vec<Arc<Worker>>,
@@ -108,7 +108,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pool {
-    /// A pool without threads yet; `max` 0: no limit.
+    /// A pool without threads yet; `max` 0 means no limit.
     pub fn new(priorities: usize, min: usize, max: usize) -> Pool {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let sizing = Sizing::new(cpus, min, max);
@@ -132,13 +132,13 @@ impl Pool {
     /// Hands a request to the workers.
     ///
     /// # Errors
-    /// EAGAIN when there is no worker and none can be made: the request was not taken.
+    /// EAGAIN when there is no worker and none can be made: the pool does not take the request then.
     ///
     /// # Safety
-    /// It is valid, pending, in no list; `core` is the one that this pool is part of.
+    /// The request is valid, pending and in no list; `core` is the one that this pool is part of.
     pub unsafe fn submit(&self, core: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
         let mut state = self.work.lock();
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: by the contract of this function the request is valid, pending and in no list.
         unsafe { self.work.push(&mut state, request) };
         let growth = self.consider(&mut state, 1, false);
         let alone = state.backlog() > 1 && growth.is_empty();
@@ -152,7 +152,8 @@ impl Pool {
         }
     }
 
-    /// After a worker could not be made: if there is none at all, nothing that is queued will ever run.
+    /// Deals with the queue after a worker could not be made: without any worker the queued requests would never run,
+    /// so they end with EAGAIN. For the request `own`, which was not taken, the caller gets EAGAIN.
     fn nobody_can_run(&self, core: &Arc<Core>, own: *mut Request) -> Result<(), i32> {
         let mut state = self.work.lock();
         if state.running > 0 || state.idle() > 0 {
@@ -165,7 +166,7 @@ impl Pool {
             if request == own {
                 answer = Err(libc::EAGAIN);
             } else {
-                // SAFETY: drained: ours, valid.
+                // SAFETY: the request was drained, so it is valid, and this function is its one owner.
                 unsafe { (*request).set_status(Status::Active) };
                 core.end(request, crate::request::Outcome::failed(libc::EAGAIN));
             }
@@ -173,8 +174,8 @@ impl Pool {
         answer
     }
 
-    /// Decides whether to add workers. Unless `thorough`, not more often than every CONSIDER_NS, and not while
-    /// somebody is looking for work.
+    /// Decides which workers to add. Unless `thorough`, it does so no more often than every CONSIDER_NS, and not while
+    /// a worker is looking for work.
     fn consider(&self, state: &mut State<Facts>, most: usize, thorough: bool) -> Growth {
         let mut growth = Growth::default();
         let backlog = state.backlog();
@@ -192,7 +193,8 @@ impl Pool {
             }
             let since_ns = load.now_ns - self.considered_ns.swap(load.now_ns, Relaxed);
             let begun = load.begun - self.considered_begun.swap(load.begun, Relaxed);
-            // Calls this short cost less than passing them to one worker more: the lock would be all that it works on.
+            // Calls this short cost less than passing them to one worker more: the lock would be all that the new
+            // worker works on.
             if begun * SHORT_CALL_NS > since_ns * load.running as u64 {
                 load.fresh = usize::MAX;
             }
@@ -268,7 +270,7 @@ impl Pool {
     /// The life of a worker.
     fn work_as(&self, core: &Arc<Core>, me: &Arc<Worker>) {
         interrupt::shield(true);
-        // SAFETY: always valid for the calling thread.
+        // SAFETY: pthread_self is always valid for the calling thread.
         me.about.thread.store(unsafe { libc::pthread_self() }, Release);
         let look = |came: &dyn Fn() -> bool| {
             let end_ns = monotonic_ns() + LOOK_NS;
@@ -291,15 +293,15 @@ impl Pool {
                 self.hand_on(core, now_ns);
             }
             handover::acquired(request.cast());
-            // SAFETY: the request is ours until it is ended.
+            // SAFETY: this worker is the one owner of the request until it ends the request.
             let it = unsafe { &*request };
-            // SAFETY: the request is ours until it is ended, and nobody else touches its call.
+            // SAFETY: this worker is the one owner of the request, and so of its call, until it ends the request.
             let call = unsafe { &mut *it.call.get() };
             let private = it.private;
-            // SAFETY: the submitter's promise.
+            // SAFETY: by the submitter's promise the pointers of the call are valid.
             let outcome = unsafe { call.block(private) };
             me.about.leave_call();
-            // SAFETY: the submitter's promise; the call has ended.
+            // SAFETY: the submitter's promise holds, and the call has ended.
             unsafe { call.clean_up(private) };
             core.end(request, outcome);
         }
@@ -319,18 +321,18 @@ impl Pool {
         self.call_overseer(core);
     }
 
-    /// Cancels a request: true if it had not begun. One that is active is broken off, as soon and as often as needed.
+    /// Cancels a request; true if it had not begun. An active request is broken off, as soon and as often as needed.
     ///
     /// # Safety
-    /// The request is valid and was submitted here.
+    /// The request is valid and was submitted to this pool.
     pub unsafe fn cancel(&self, core: &Arc<Core>, request: *mut Request) -> bool {
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: by the contract of this function the request is valid and was submitted here.
         if unsafe { self.work.cancel(request) } {
             return true;
         }
-        // SAFETY: valid by the contract.
+        // SAFETY: by the contract of this function the request is valid.
         if unsafe { (*request).status() } == Status::Active {
-            // SAFETY: valid by the contract.
+            // SAFETY: by the contract of this function the request is valid.
             unsafe { (*request).cancel_wanted.store(true, SeqCst) };
             self.interrupting.store(true, SeqCst);
             self.interrupt_wanted();
@@ -339,13 +341,13 @@ impl Pool {
         false
     }
 
-    /// Signals every worker whose call is to be broken off; whether there was one.
+    /// Signals every worker whose call is to be broken off; true if there was one.
     fn interrupt_wanted(&self) -> bool {
         let roster = locked(&self.roster);
         let mut any = false;
         for worker in &roster.workers {
             any |= worker.about.interrupt_if(|request| {
-                // SAFETY: the worker can't leave the call meanwhile, so its request is valid.
+                // SAFETY: the worker cannot leave the call meanwhile, so its request is valid.
                 unsafe { (*request).cancel_wanted.load(SeqCst) }
             });
         }
@@ -375,7 +377,7 @@ impl Pool {
                 overseer.handle = Some(handle);
                 overseer.running = true;
             }
-            // Without it the pool still grows with every submit; try again at the next call.
+            // Without the overseer the pool still grows with every submit; the next call tries again.
             Err(_) => self.overseer_away.store(true, SeqCst),
         }
     }
@@ -396,7 +398,7 @@ impl Pool {
             drop(state);
             let grew = !growth.is_empty();
             let _ = self.grow(core, growth); // no thread to be had: the next tick tries again
-            // The flag first: whoever sets it after this look calls us again.
+            // The flag comes first: a thread that sets it after this look calls the overseer again.
             let interrupting = self.interrupting.swap(false, SeqCst) && self.interrupt_wanted();
             if interrupting {
                 self.interrupting.store(true, SeqCst);
@@ -411,7 +413,7 @@ impl Pool {
             let mut overseer = locked(&self.overseer);
             if tick > SLOW_TICK {
                 self.overseer_away.store(true, SeqCst);
-                // A call that came before the flag was up has not been counted on us: look once more.
+                // A thread that came before the flag was up has not called the overseer: it looks once more.
                 if self.work.backlog() > 0 || self.interrupting.load(SeqCst) {
                     self.overseer_away.store(false, SeqCst);
                     tick = TICK;
@@ -433,7 +435,7 @@ impl Pool {
         }
     }
 
-    /// Ends all threads: pending requests are handed to `pending`, active calls are broken off and waited for.
+    /// Ends all threads: pending requests go to `pending`, active calls are broken off and waited for.
     pub fn close(&self, mut pending: impl FnMut(*mut Request)) {
         let mut state = self.work.lock();
         state.closing = true;
@@ -467,7 +469,7 @@ impl Pool {
         }
     }
 
-    /// Counts the threads.
+    /// Counts the threads and the waiting requests.
     pub fn census(&self) -> Census {
         let state = self.work.lock();
         Census {
@@ -491,7 +493,7 @@ impl Facts {
         started_ns != 0 && now_ns.saturating_sub(started_ns) > FRESH_NS
     }
 
-    /// The end of a call: from here on no signal for it arrives.
+    /// Ends a call: from here on no signal for it arrives.
     fn leave_call(&self) {
         self.started_ns.store(0, Relaxed);
         while self.phase.compare_exchange(IN_CALL, BETWEEN, SeqCst, Acquire).is_err() {
@@ -506,7 +508,7 @@ impl Facts {
         self.current.store(ptr::null_mut(), Release);
     }
 
-    /// Signals the worker if it is in a call that fits; whether it was.
+    /// Signals the worker if it is in a call that fits; true if it was.
     fn interrupt_if(&self, fits: impl Fn(*mut Request) -> bool) -> bool {
         let mut phase = self.phase.load(SeqCst);
         if phase == BETWEEN || phase == SIGNALLING {
@@ -517,7 +519,8 @@ impl Facts {
         }
         let wanted = fits(self.current.load(Acquire));
         if wanted {
-            // SAFETY: the thread is in the call that we keep it in, so it exists; it is joined much later.
+            // SAFETY: this thread keeps the worker's thread in its call, so the worker's thread exists; it is joined
+            // much later.
             unsafe { interrupt::interrupt(self.thread.load(Acquire)) };
             phase = SIGNALLED;
         }
@@ -535,7 +538,7 @@ impl Facts {
 /// The stack that pthread_create(3) gives: `ulimit -s` sets it, as the manual page says.
 fn default_stack_bytes() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is ours to fill.
+    // SAFETY: getrlimit fills `limit`, which this function owns.
     let answer = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
     let bytes = if answer == 0 { limit.rlim_cur } else { 0 };
     if bytes == 0 || bytes > 1 << 30 { 8 << 20 } else { (bytes as usize).max(128 << 10) }

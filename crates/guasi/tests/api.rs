@@ -12,7 +12,8 @@ use guasi::{Completion, Config, Drive, Guasi, Status};
 
 type Plain = Guasi<Vec<u8>>;
 
-/// Every way to run: who drives, with the ring and without, and with a ring that is far too small.
+/// Every way to run a context: with each driver of the ring, with the ring and without, and with a ring that is far too
+/// small.
 fn ways() -> Vec<Config> {
     let mut ways = Vec::new();
     for drive in [Drive::Thread, Drive::Caller] {
@@ -41,7 +42,7 @@ fn tempfile() -> File {
     // SAFETY: the name is a NUL-terminated literal.
     let fd = unsafe { libc::memfd_create(c"guasi-test".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(fd >= 0);
-    // SAFETY: just made, nobody else's.
+    // SAFETY: the call has just made the descriptor, and nobody else owns it.
     unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
 }
 
@@ -67,7 +68,8 @@ fn ten_thousand_reads_at_once_all_come_back_with_their_own_bytes() {
         }
         let stats = guasi.stats();
         assert_eq!((stats.submitted, stats.finished, stats.queued), (10_000, 10_000, 0));
-        // How few it takes, the tests of the sizing know: on a busy machine a worker that isn't run looks blocked.
+        // The tests of the sizing know how few workers it takes: on a busy machine a worker that does not get to run
+        // looks blocked.
         assert!(stats.threads_peak < 2_000, "{} threads: {way:?}", stats.threads_peak);
         assert_eq!(Arc::strong_count(&file), 1, "the files are let go");
     }
@@ -84,7 +86,7 @@ fn writes_syncs_and_functions() {
         guasi.sync(3, Arc::clone(&file), false, Some(vec![1])).unwrap();
         guasi.call(4, None, || Ok(42)).unwrap();
         guasi.call(5, None, || Err(std::io::Error::from_raw_os_error(libc::EXDEV))).unwrap();
-        // A panic that nobody has to read.
+        // resume_unwind panics without a message on standard error, which nobody has to read.
         guasi.call(6, None, || std::panic::resume_unwind(Box::new("in a function"))).unwrap();
         let mut done = fetch_all(&guasi, 5);
         done.sort_by_key(|completion| completion.key);
@@ -100,15 +102,15 @@ fn a_blocked_read_is_cancelled_and_gives_its_buffer_back() {
     for way in ways() {
         let (reader, _writer) = pipe();
         let guasi = Plain::new(way.clone()).unwrap();
-        // A function, because a pipe has no position: a read of the Rust API is a pread.
+        // The test uses a function, because a pipe has no position: a read of the Rust API is a pread.
         let (begun, begin) = mpsc::channel();
         let fd = Arc::clone(&reader);
         guasi
             .call(7, Some(vec![1, 2, 3]), move || {
                 begun.send(()).unwrap();
-                // std retries after EINTR: the bare call.
+                // std retries after EINTR, so this is the bare call.
                 let mut byte = 0u8;
-                // SAFETY: one byte of our own.
+                // SAFETY: the call fills one byte, which this function owns.
                 let result = unsafe { libc::read(std::os::fd::AsRawFd::as_raw_fd(&*fd), (&raw mut byte).cast(), 1) };
                 usize::try_from(result).map_err(|_| std::io::Error::last_os_error())
             })
@@ -190,7 +192,7 @@ fn the_descriptor_becomes_readable() {
         guasi.read_at(1, file, vec![0; 4], 0).unwrap();
         guasi.flush().unwrap();
         let mut ready = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd.
+        // SAFETY: the call reads and fills one valid pollfd.
         assert_eq!(unsafe { libc::poll(&mut ready, 1, -1) }, 1);
         assert_eq!(fetch_all(&guasi, 1)[0].buffer.as_deref(), Some(&b"some"[..]));
     }

@@ -20,14 +20,16 @@ const ASAN: Build =
     Build { compiler: "gcc", flags: &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"], name: "asan" };
 const TSAN: Build = Build { compiler: "gcc", flags: &["-fsanitize=thread"], name: "tsan" };
 
-/// Who drives the ring, and whether there is one: flags of guasi_create_flags.
+/// The flags of guasi_create_flags, and the backend that each gives. The flags say which thread drives the ring, and if
+/// there is one.
 const KINDS: [(&str, &str); 4] = [("0", "ring"), ("1", "ring"), ("2", "pool"), ("3", "pool")];
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Why a test can't run, said aloud; with CI set that is a failure. True: skip.
+/// True if the test cannot run and is to be skipped; the reason goes to standard error. With CI set a missing program
+/// is a failure.
 fn missing(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -66,7 +68,8 @@ fn compile(program: &str, build: Build) -> PathBuf {
     binary
 }
 
-/// ThreadSanitizer of older compilers does not start where addresses are randomised more than it knows.
+/// The command that runs a test program. ThreadSanitizer of older compilers does not start where addresses are
+/// randomised more than it knows, so such a program runs under `setarch -R`.
 fn runnable(build: Build, binary: &Path) -> Command {
     if build.name == "tsan" && Command::new("setarch").arg("--version").output().is_ok() {
         let mut command = Command::new("setarch");
@@ -107,13 +110,13 @@ fn every_function_in_c() {
     every_kind("every_function", C, &[]);
 }
 
-/// Every call on every kind of descriptor, on both backends: what the same system call gives.
+/// Every call on every kind of descriptor, on both backends, gives the result of the same system call.
 #[test]
 fn every_kind_of_descriptor() {
     every_kind("kinds", C, &[]);
 }
 
-/// valgrind does not know io_uring: the pool does everything, and that is said once.
+/// Valgrind does not know io_uring: the pool does everything, and says so once.
 #[test]
 fn valgrind_gets_the_pool() {
     if missing(C.compiler) || missing("valgrind") {
@@ -223,7 +226,7 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     text[start..].split(to).next().unwrap()
 }
 
-/// Bytes of a parameter, in either language.
+/// The size of a parameter in bytes, in either language.
 fn size(parameter: &str) -> usize {
     let words: Vec<_> = parameter.split_whitespace().collect();
     let is = |name: &str| words.contains(&name);
@@ -242,7 +245,8 @@ fn size(parameter: &str) -> usize {
     4
 }
 
-/// What `make install-guasi` puts down is enough for a stranger's program: header, library, pkg-config, manual page.
+/// The files that `make install-guasi` installs are enough for a stranger's program: header, library, pkg-config,
+/// manual page.
 #[test]
 fn a_program_builds_against_the_installed_library() {
     if missing("gcc") {

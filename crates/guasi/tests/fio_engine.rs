@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The engine, built for the installed fio, once; None where that can't be done.
+/// The engine, built once for the installed fio; None where it cannot be built.
 fn engine() -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(build).clone()
 }
 
-/// None with the reason on standard error.
+/// Builds the engine. Returns None where it cannot be built, with the reason on standard error.
 fn build() -> Option<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat/fio/build.sh");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fio-engine");
@@ -34,10 +34,10 @@ struct Work {
 }
 
 impl Work {
-    /// Runs fio; the result of its first job as JSON text.
+    /// Runs fio and returns the result of its first job as JSON.
     fn fio(&self, flags: u32, arguments: &[&str]) -> serde_json::Value {
         let mut command = Command::new("fio");
-        // It leaves the state of its verification in its directory.
+        // fio leaves the state of its verification in its directory.
         command.current_dir(env!("CARGO_TARGET_TMPDIR"));
         command.arg("--name=job").arg(format!("--filename={}", self.file.display()));
         command.arg(format!("--ioengine=external:{}", self.engine.display())).arg(format!("--guasi_flags={flags}"));
@@ -90,7 +90,7 @@ fn fio_reads_writes_syncs_and_verifies_through_guasi() {
     std::fs::remove_file(&work.file).unwrap();
 }
 
-/// Data that changed behind fio's back is noticed: verification through this engine is real.
+/// Verification through this engine is real: it notices data that changed behind fio's back.
 #[test]
 fn verification_through_guasi_finds_a_flipped_bit() {
     let Some(engine) = engine() else { return };

@@ -4,8 +4,8 @@
 //! pool (configuration) ─► map (path ─► lane) ─► identity (one file?) ─► traffic (choose ─ health ─ window)
 //! ```
 //!
-//! `map`, `identity` and `traffic` are used inside strangers' programs, on the path of every op: they allocate
-//! nothing, take no lock and do not panic; time is passed in, in nanoseconds of any clock that only goes forward.
+//! Strangers' programs run `map`, `identity` and `traffic` on the path of every op: these modules allocate nothing,
+//! take no lock and do not panic. The caller passes the time in, in nanoseconds of any clock that only goes forward.
 #![forbid(unsafe_code)]
 
 pub mod doctor;
@@ -24,5 +24,5 @@ pub use map::{Map, PathBuffer, Place};
 pub use pool::{Error, LaneConfig, Policy, Pool, Pools};
 pub use traffic::{Lanes, Load, Refusal, Ticket, Traffic};
 
-/// Lanes that a pool can have at most.
+/// The most lanes that a pool can have.
 pub const LANES_MAX: usize = 32;

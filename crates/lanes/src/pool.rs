@@ -1,4 +1,4 @@
-//! Pools as they are configured: the original's variable, the command line, a file.
+//! Pools as they are configured: in the original's variable, on the command line, in a file.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,16 +15,16 @@ use crate::health::Patience;
 pub const POOLS_VARIABLE: &str = "IOTRAP_MOUNT_POOLS";
 /// The variable that names a pool file.
 pub const FILE_VARIABLE: &str = "IOTRAP_POOL_FILE";
-/// The variable that holds what a pool file would: how `plimsoll trap` passes pools on.
+/// The variable that holds the text of a pool file: `plimsoll trap` passes pools on in it.
 pub const TEXT_VARIABLE: &str = "IOTRAP_POOLS";
 
-/// What is wrong with a configuration of pools: one line.
+/// A fault in a configuration of pools: one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {cause}")]
 pub struct Error {
-    /// The pool, the variable or the file.
+    /// The place of the fault: the pool, the variable or the file.
     pub what: String,
-    /// What is wrong with it, and what to do.
+    /// The fault, and its remedy.
     pub cause: String,
 }
 
@@ -32,23 +32,23 @@ fn error<T>(what: impl fmt::Display, cause: impl fmt::Display) -> Result<T, Erro
     Err(Error { what: what.to_string(), cause: cause.to_string() })
 }
 
-/// By what a lane is chosen.
+/// The rule by which a lane is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// The lane that will have carried out its outstanding bytes, and the new ones, first, going by its measured
+    /// The lane that will be the first to have carried out its outstanding bytes and the new ones, by its measured
     /// service rate.
     #[default]
     LeastLoaded,
-    /// One after another, as the original did.
+    /// One lane after another, as the original did.
     RoundRobin,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Policy; 2] = [Policy::LeastLoaded, Policy::RoundRobin];
 
-    /// Its name, as it is written.
+    /// The name of the policy, as it is written in a configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Policy::LeastLoaded => "least-loaded",
@@ -71,40 +71,40 @@ impl FromStr for Policy {
 pub struct LaneConfig {
     /// The directory under which the lane has the volume: absolute, without `.`, `..` and a slash at its end.
     pub path: PathBuf,
-    /// Its share next to the other lanes, 1..=100; 1 unless given.
+    /// The share of this lane next to the other lanes, 1..=100; 1 unless given.
     pub weight: u32,
 }
 
 /// The lanes of one volume and what may be done with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name.
+    /// The name of the pool.
     pub name: String,
-    /// One to 32 lanes. One is allowed: nothing is spread then, but all is counted.
+    /// The lanes, from 1 to 32. A pool of one lane spreads nothing, but counts everything.
     pub lanes: Vec<LaneConfig>,
-    /// By what a lane is chosen.
+    /// The rule by which a lane is chosen.
     pub policy: Policy,
     /// Ops that a lane may have outstanding; None for any number.
     pub depth: Option<u32>,
     /// Bytes that a lane may have outstanding; None for any number.
     pub window_bytes: Option<u64>,
     /// Synchronous transfers of more bytes than this are cut into parts of this size, which go over several lanes at a
-    /// time; None: they are not. A multiple of 4096.
+    /// time. A multiple of 4096; None to leave transfers whole.
     pub split_bytes: Option<u64>,
-    /// Opt-in: buffered reads of files that nobody writes are spread.
+    /// True to spread buffered reads of files that nobody writes (opt-in).
     pub buffered_reads: bool,
-    /// Opt-in: where a file system gives no handle that proves two paths to be one file, the same inode number, size
-    /// and times will do.
+    /// True to accept the same inode number, size and times as a proof that two paths are one file, where a file system
+    /// gives no handle that proves it (opt-in).
     pub trust_inode: bool,
-    /// The administrator's word that O_DIRECT through FUSE reaches the server before it is acknowledged (Gluster:
-    /// `performance.strict-o-direct`); without it, files that the program writes through FUSE are not spread.
+    /// True if the administrator says that O_DIRECT through FUSE reaches the server before it is acknowledged (Gluster:
+    /// `performance.strict-o-direct`). Otherwise files that the program writes through FUSE are not spread.
     pub strict_o_direct: bool,
-    /// When a lane is given up and when it is tried again.
+    /// The times after which a lane is given up and tried again.
     pub patience: Patience,
 }
 
 impl Pool {
-    /// A pool with these lanes and the defaults for all else.
+    /// A pool with these lanes and the defaults for all other settings.
     pub fn new(name: &str, lanes: impl IntoIterator<Item = PathBuf>) -> Pool {
         Pool {
             name: name.into(),
@@ -128,11 +128,11 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// These pools, paths put into their normal form.
+    /// These pools, with their paths in normal form.
     ///
     /// # Errors
-    /// No pool; a name that is empty, has blanks or occurs twice; a lane that is no absolute path, has `..` in it,
-    /// occurs twice; more than 32 lanes.
+    /// An empty list; a name that is empty, has blanks or occurs twice; a lane that is not an absolute path, has `..`
+    /// in it, or occurs twice; more than 32 lanes.
     pub fn new(mut pools: Vec<Pool>) -> Result<Pools, Error> {
         if pools.is_empty() {
             return error("no pool", "give at least one, as NAME=/mnt/a,/mnt/b");
@@ -179,7 +179,7 @@ impl Pools {
     /// The pools of the original's variable: `e4a:/mnt/v32/,/mnt/v33/ e4b:/mnt/v42/`.
     ///
     /// # Errors
-    /// See [`Pools::new`]; a word without a colon.
+    /// The errors of [`Pools::new`]; a word without a colon.
     pub fn from_mount_pools(text: &str) -> Result<Pools, Error> {
         let one = |word: &str| match word.split_once(':') {
             Some((name, lanes)) => Ok(Pool::new(name, paths(lanes))),
@@ -188,10 +188,10 @@ impl Pools {
         Pools::new(text.split_whitespace().map(one).collect::<Result<_, _>>()?)
     }
 
-    /// One pool of a command line: `e4a=/mnt/v32,/mnt/v33`.
+    /// The one pool of a command line: `e4a=/mnt/v32,/mnt/v33`.
     ///
     /// # Errors
-    /// See [`Pools::new`]; no equals sign.
+    /// The errors of [`Pools::new`]; a text without an equals sign.
     pub fn one(text: &str) -> Result<Pool, Error> {
         let Some((name, lanes)) = text.split_once('=') else {
             return error("pool", format!("{text:?} is not NAME=PATH,PATH"));
@@ -203,7 +203,7 @@ impl Pools {
     /// The pools of a pool file, in TOML.
     ///
     /// # Errors
-    /// See [`Pools::new`]; what the syntax or a value is wrong in, with the line.
+    /// The errors of [`Pools::new`]; a fault in the syntax or in a value, with its line.
     pub fn from_toml(text: &str) -> Result<Pools, Error> {
         match toml::from_str::<file::File>(text) {
             Ok(file) => Pools::new(file.pool.into_iter().map(file::Pool::read).collect::<Result<_, _>>()?),
@@ -214,17 +214,17 @@ impl Pools {
         }
     }
 
-    /// The pools as a pool file that reads back as the same.
+    /// The pools as the text of a pool file, which reads back as the same pools.
     pub fn to_toml(&self) -> String {
         let file = file::File { pool: self.pools.iter().map(file::Pool::write).collect() };
         toml::to_string(&file).unwrap_or_default() // plain tables of text and numbers cannot fail
     }
 
-    /// The pools that the environment gives: of its text, its file or the original's variable, whichever comes
-    /// first. None if there is none of them.
+    /// The pools that the environment gives. The first of these counts: the text of a pool file, a pool file, the
+    /// original's variable. None if the environment has none of them.
     ///
     /// # Errors
-    /// What is wrong, with the name of the variable or the file.
+    /// The fault, with the name of the variable or the file.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
         read: impl Fn(&Path) -> std::io::Result<String>,
@@ -251,7 +251,7 @@ impl Pools {
         &self.pools
     }
 
-    /// The same, to be given up.
+    /// The pools, in the order given, taken out of this value.
     pub fn into_vec(self) -> Vec<Pool> {
         self.pools
     }
@@ -280,7 +280,7 @@ fn normal(path: &Path) -> Result<PathBuf, String> {
     Ok(normal)
 }
 
-/// The pool file.
+/// The contents of a pool file.
 mod file {
     use super::{Deserialize, Error, LaneConfig, PathBuf, Patience, Policy, Serialize, TimeUnit, error, units};
 
@@ -337,7 +337,7 @@ mod file {
         1
     }
 
-    /// `4194304` or `"4m"`.
+    /// A size as a number or as text: `4194304` or `"4m"`.
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     enum Amount {

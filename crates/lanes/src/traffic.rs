@@ -627,7 +627,7 @@ mod tests {
                 let load = traffic.load(lane, now).unwrap();
                 prop_assert_eq!((load.ops, load.bytes), (0, 0));
             }
-            // Whatever has happened, with time every lane is in service again.
+            // With time every lane is in service again, after any history.
             for _ in 0..100 {
                 now += 31_000_000_000;
                 if let Some(lane) = traffic.probe_due(now) {

@@ -12,7 +12,7 @@ const REAL: [&[u8]; 4] = [
     include_bytes!("golden/mountstats-nfs-4.1.txt"),
 ];
 
-/// Pieces of which pools are made, sound and unsound.
+/// Pieces that pools are made of, sound and unsound.
 fn pools() -> impl Strategy<Value = String> {
     let pieces = vec![
         "[[pool]]\n",

@@ -79,7 +79,7 @@ fn geometric(values: &[f64]) -> Estimate {
     })
 }
 
-/// Whether a change is one that two measurements can have.
+/// [`CannotTell::BeyondSense`] if two measurements cannot have this change; None if they can.
 pub fn beyond_sense(change: &Estimate) -> Option<CannotTell> {
     let [mean, low, high] = [change.mean, change.low, change.high].map(|change| change + 1.0);
     let sensible = mean.is_finite() && mean > 0.0 && (1.0 / FURTHEST..=FURTHEST).contains(&mean);
@@ -190,7 +190,7 @@ pub enum Outcome {
 }
 
 impl Effect {
-    /// Whether the second side is better or worse, as far as the interval tells.
+    /// Better or worse for the second side, as far as the interval tells.
     pub fn outcome(&self) -> Outcome {
         if self.cannot_tell.is_some() {
             return Outcome::Undecided;

@@ -26,7 +26,7 @@ pub struct Histogram {
 }
 
 impl PartialEq for Histogram {
-    /// Same samples, as far as the buckets tell them apart.
+    /// Compares the samples, as far as the buckets tell them apart.
     fn eq(&self, other: &Self) -> bool {
         (self.count, self.sum, self.min, self.max) == (other.count, other.sum, other.min, other.max)
             && self.buckets().eq(other.buckets())
@@ -86,7 +86,8 @@ impl Histogram {
         self.sum_of_squares = stddev * stddev * (n - 1.0) + n * mean * mean;
     }
 
-    /// Whether the buckets tell more than the moments do: false for one rebuilt from a summary without percentiles.
+    /// True if the buckets tell more than the moments do: false for a histogram rebuilt from a summary without
+    /// percentiles.
     pub fn has_shape(&self) -> bool {
         let (Some(first), Some(last)) = (self.buckets().next(), self.buckets().last()) else { return false };
         self.buckets().nth(2).is_some() || (first.0 <= self.min() && self.max <= last.1)
@@ -138,7 +139,7 @@ impl Histogram {
         self.count
     }
 
-    /// Whether there is no sample.
+    /// True if the histogram has no sample.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -337,7 +338,7 @@ mod tests {
         assert!(one.buckets().eq(both.buckets()));
         let mut read: Histogram = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
         assert_eq!(read, one);
-        // What was read has just the room that it needs, and gets more when more comes.
+        // A histogram that was read has just the room that it needs, and gets more when more samples come.
         let mut twice = Histogram::new();
         twice.record(1);
         twice.merge(&read);

@@ -1,6 +1,6 @@
 //! The load line: the smallest depth that reaches 97 % of the plateau, and where overload begins.
 //!
-//! What is estimated is the curve of the storage itself. A visit to a depth also shows the machine at that moment, so
+//! This module estimates the curve of the storage itself. A visit to a depth also shows the machine at that moment, so
 //! nothing is claimed from one visit:
 //!
 //! - [`crate::visits`] tells the effect of a depth from that of a round of visits, and gives the error of a whole
@@ -39,7 +39,7 @@ pub const OVERLOAD_FRACTION: f64 = 0.95;
 const RISING_A_DOUBLING: f64 = 0.03;
 /// Curves drawn for the intervals: the 2.5 % quantile of a thousand rests on 25 of them.
 const REPLICATES: usize = 1000;
-/// The smallest error of a depth, relative: what two builds of the same program differ by.
+/// The smallest error of a depth, relative: two builds of the same program differ by as much.
 const LEAST_ERROR: f64 = 0.001;
 /// Visits whose error is larger than this (a standard deviation) cannot place a level 3 % below the plateau: a dozen of
 /// them would be needed for each depth.
@@ -83,7 +83,7 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
     let load_line = seen.estimate(measured.load_line, line);
     let overload = measured.overload.and_then(|bounds| {
         let falls = || drawn.iter().filter_map(|(shape, _)| shape.overload);
-        // A fall that the noise alone produces now and then is no overload.
+        // A fall that the noise alone produces now and then does not count as overload.
         let often = falls().count() * 100 >= REPLICATES * 95;
         let interval = (quantile(falls().map(|fall| fall.0), 0.025), quantile(falls().map(|fall| fall.1), 0.975));
         often.then(|| seen.estimate(bounds, interval))
@@ -126,7 +126,7 @@ impl Curve {
     }
 }
 
-/// Why the visits cannot name a load line; None if they can.
+/// The reason why the visits cannot name a load line; None if they can.
 fn reason_against(effects: &Effects) -> Option<String> {
     let changed = |how: String| Some(format!("the machine changed during the sweep: {how}"));
     if effects.error > LARGEST_ERROR {
@@ -161,7 +161,7 @@ fn span(effects: &Effects) -> (f64, f64) {
     rounds.chain(visits).fold((0.0, 0.0), |(slowest, fastest), effect| (effect.min(slowest), effect.max(fastest)))
 }
 
-/// How far the mean of the rounds may be off, drawn: that of the throughput as a whole.
+/// A drawn error of the mean of the rounds: the error of the throughput as a whole.
 fn common_shift(effects: &Effects, random: &mut Normal) -> f64 {
     let rounds: Vec<f64> = effects.rounds[1..].iter().map(|(effect, _)| *effect).collect();
     (variance(&rounds) / rounds.len() as f64).sqrt() * random.student(rounds.len() as f64 - 1.0)
@@ -188,7 +188,7 @@ impl Curve {
 const WIDEST: f64 = 4.0;
 
 impl LoadLine {
-    /// What the sweep says of the load line. Every table, sentence, tile and title shows this and nothing else.
+    /// The answer of the sweep about the load line. Every table, sentence, tile and title shows this and nothing else.
     pub fn answer(&self) -> Answer<'_> {
         match (&self.unnamed, self.still_rising, self.load_line) {
             (Some(reason), ..) => Answer::Unnamed(reason),
@@ -200,7 +200,7 @@ impl LoadLine {
     }
 }
 
-/// What was measured: depths, ascending, and the visits to them.
+/// The measurements: depths, ascending, and the visits to them.
 struct Seen {
     x: Vec<f64>,
     ln_x: Vec<f64>,
@@ -210,7 +210,7 @@ struct Seen {
 impl Seen {
     /// The points with a throughput; None if they are fewer than three.
     fn of(points: &[Point]) -> Option<Seen> {
-        // Beyond these no storage is, and squares would overflow.
+        // Beyond these bounds there is no storage, and squares would overflow.
         let plausible = |value: f64| (1e-9..1e18).contains(&value);
         let usable = |point: &&Point| plausible(point.x) && plausible(mean(&point.samples));
         let mut points: Vec<&Point> = points.iter().filter(usable).collect();
@@ -228,7 +228,7 @@ impl Seen {
         (0..self.x.len()).map(|depth| of(depth).sum::<f64>() / of(depth).count() as f64).collect()
     }
 
-    /// What can be said without a depth that was visited at two times: no load line, and a plateau without a claim.
+    /// The statement without a depth that was visited at two times: no load line, and a plateau without a claim.
     fn unconfirmed(&self) -> LoadLine {
         let ln_y = self.means();
         let shape = Shape::of(&self.ln_x, &ln_y, &vec![LEAST_ERROR; ln_y.len()], &vec![false; ln_y.len()]);
@@ -272,7 +272,7 @@ impl Seen {
 struct Levels {
     ln_y: Vec<f64>,
     errors: Vec<f64>,
-    /// Whether the depth was visited in several rounds: an overload rests on such depths alone.
+    /// True if the depth was visited in several rounds: an overload rests on such depths alone.
     confirmed: Vec<bool>,
 }
 
@@ -332,7 +332,7 @@ fn quantile(values: impl Iterator<Item = f64>, q: f64) -> f64 {
     sorted_quantile(&values, q)
 }
 
-/// What one set of levels says; throughputs are logarithms.
+/// The curve that one set of levels gives; throughputs are logarithms.
 struct Shape {
     /// The mean of the points at the top that differ by no more than their noise.
     pooled: f64,
@@ -341,7 +341,7 @@ struct Shape {
     /// The earliest and the latest depth at which a concave curve through the fit crosses the load line's level.
     load_line: (f64, f64),
     overload: Option<(f64, f64)>,
-    /// What the last doubling of depth gains, as a fraction.
+    /// The gain of the last doubling of depth, as a fraction.
     last_doubling: f64,
 }
 
@@ -468,7 +468,7 @@ impl Fitted {
         Some((earliest.exp(), latest.exp()))
     }
 
-    /// What the last doubling of depth gained, as a fraction.
+    /// The gain of the last doubling of depth, as a fraction.
     fn last_doubling(&self) -> f64 {
         let last = self.ln_x.len() - 1;
         let half = self.ln_x[last] - std::f64::consts::LN_2;

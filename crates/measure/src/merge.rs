@@ -126,7 +126,7 @@ impl CpuUsage {
         self.minor_faults += minor_faults;
     }
 
-    /// What was used since `earlier`.
+    /// The processor use since `earlier`.
     pub fn since(&self, earlier: &CpuUsage) -> CpuUsage {
         CpuUsage {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),

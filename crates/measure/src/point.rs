@@ -5,9 +5,9 @@ use crate::schema::{Estimate, Interval, JobResult, Point, Visit};
 use crate::stats;
 
 impl Point {
-    /// The point that a merged job makes at depth (or rate) `x`: one sample an interval, means with 95 % intervals.
-    /// An interval shorter than half its nominal length (the last one of a run) is no sample. Without intervals the
-    /// whole run is the one sample.
+    /// The point that a merged job makes at depth (or rate) `x`: one sample an interval, means with 95 % intervals. An
+    /// interval shorter than half its nominal length (the last one of a run) does not count as a sample. Without
+    /// intervals the whole run is the one sample.
     pub fn of(x: f64, job: JobResult) -> Point {
         let ops = samples(&job, |interval| Direction::ALL.iter().map(|&d| interval.ops[d]).sum());
         let bytes = samples(&job, |interval| Direction::ALL.iter().map(|&d| interval.bytes[d]).sum());

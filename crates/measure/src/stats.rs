@@ -52,7 +52,7 @@ pub fn autocorrelation(samples: &[f64]) -> f64 {
 pub struct Batches {
     /// The mean of each batch.
     pub means: Vec<f64>,
-    /// What the standard error is multiplied by for the dependence that the batches still show; 1 if none.
+    /// The factor on the standard error for the dependence that the batches still show; 1 if they show none.
     pub inflation: f64,
 }
 
@@ -62,7 +62,7 @@ impl Batches {
 
     /// Batches of consecutive samples, as small as independence allows: sizes double until the lag-1 autocorrelation of
     /// the batch means is below its standard error, in the manner of Law and Carson, "A sequential procedure for
-    /// determining the length of a steady-state simulation" (1979). What dependence is left when eight batches remain
+    /// determining the length of a steady-state simulation" (1979). Dependence that is left when eight batches remain
     /// widens the interval as that of a first-order autoregressive process would.
     pub fn of(samples: &[f64]) -> Batches {
         let mut means = samples.to_vec();
@@ -98,8 +98,9 @@ impl Batches {
     }
 }
 
-/// The mean of rates or times with its 95 % interval, autocorrelation respected; like them, it ends at 0. Of a single
-/// sample the interval is unknown, and written as the sample itself; see `too-few-samples` in the verdicts.
+/// The mean of rates or times with its 95 % interval. The interval respects autocorrelation and, like rates and times,
+/// ends at 0. The interval of a single sample is unknown, and written as the sample itself; see `too-few-samples` in
+/// the verdicts.
 pub fn estimate(samples: &[f64]) -> Estimate {
     let batches = Batches::of(samples);
     let half = if samples.len() < 2 { 0.0 } else { half_width(batches.standard_error(), batches.freedom()) };
@@ -149,9 +150,9 @@ pub fn welch_freedom(a: (f64, f64), b: (f64, f64)) -> f64 {
 /// How steady a series of samples was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steadiness {
-    /// What a straight line through the samples rises from the first to the last, as a fraction of their mean.
+    /// The rise of a straight line through the samples from the first to the last, as a fraction of their mean.
     pub drift: f64,
-    /// Whether that rise is more than chance (5 %), judged by batches.
+    /// True if that rise is more than chance (5 %), judged by batches.
     pub drift_is_significant: bool,
     /// How many samples at the start belong to a warm-up by MSER, at most half of them.
     pub warm_up: usize,
@@ -164,7 +165,7 @@ pub struct Steadiness {
 /// Samples below which nothing can be said of steadiness: a warm-up is at most half of them, and a mean needs four.
 pub const FEWEST_TO_JUDGE: usize = 8;
 
-/// How steady the samples are. Fewer than [`FEWEST_TO_JUDGE`] give the default: nothing is known.
+/// The steadiness of the samples. Fewer than [`FEWEST_TO_JUDGE`] samples give the default: nothing is known.
 pub fn steadiness(samples: &[f64]) -> Steadiness {
     let all = mean(samples);
     if samples.len() < FEWEST_TO_JUDGE || all <= 0.0 {
@@ -201,7 +202,7 @@ fn detrended(samples: &[f64]) -> Vec<f64> {
     samples.iter().enumerate().map(|(index, sample)| sample - start - slope * index as f64).collect()
 }
 
-/// The slope, and whether it is more than the residuals' batches explain.
+/// The slope, and true if it is more than the residuals' batches explain.
 fn trend(residuals: &Batches, samples: &[f64]) -> (f64, bool) {
     let (slope, _) = line(samples);
     let n = samples.len() as f64;

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// Why a text is not a quantity: a clause that reads well after the place and the option's name.
+/// The reason why a text is not a quantity: a clause that reads well after the place and the option's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError(String);
 
@@ -45,7 +45,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// How many nanoseconds it has.
+    /// The nanoseconds of one unit.
     pub const fn nanoseconds(self) -> u64 {
         match self {
             TimeUnit::Microseconds => 1_000,
@@ -69,7 +69,7 @@ impl TimeUnit {
 /// `kb_base` is what `k` and `kb` multiply by, 1024 or 1000; `KiB`, `Ki` are 1024 always.
 ///
 /// # Errors
-/// What is wrong with the text, in words for its writer.
+/// The fault in the text, in words for its writer.
 pub fn parse_size(text: &str, kb_base: u32) -> Result<Size, UnitError> {
     let text = text.trim();
     if let Some(number) = text.strip_suffix('%').filter(|number| is_decimal(number)) {
@@ -88,8 +88,7 @@ pub fn parse_size(text: &str, kb_base: u32) -> Result<Size, UnitError> {
 ///
 /// Plain counts (`iodepth=1k`) are written the same way.
 ///
-/// # Errors
-/// What is wrong with the text.
+/// The fault in the text.
 pub fn parse_bytes(text: &str, kb_base: u32) -> Result<u64, UnitError> {
     unsigned(text, evaluate(text, &Language::Bytes { kb_base })?)
 }
@@ -97,7 +96,7 @@ pub fn parse_bytes(text: &str, kb_base: u32) -> Result<u64, UnitError> {
 /// Bytes with a sign: `-8k`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault in the text.
 pub fn parse_signed_bytes(text: &str, kb_base: u32) -> Result<i64, UnitError> {
     let value = evaluate(text, &Language::Bytes { kb_base })?;
     i64::try_from(value).or_else(|_| error(format!("\"{}\" is too large", text.trim())))
@@ -108,15 +107,14 @@ pub fn parse_signed_bytes(text: &str, kb_base: u32) -> Result<i64, UnitError> {
 /// Units are ns, us, ms, s, m, h, d and their longer names (`usec`, `sec`, `minutes`, ...), in any case.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The fault in the text.
 pub fn parse_time_ns(text: &str, default: TimeUnit) -> Result<u64, UnitError> {
     unsigned(text, evaluate(text, &Language::Time { default })?)
 }
 
 /// A percentage as a fraction: `3%` and `3` are 0.03.
 ///
-/// # Errors
-/// What is wrong with the text.
+/// The fault in the text.
 pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
     let number = text.trim();
     let number = number.strip_suffix('%').unwrap_or(number).trim_end();
@@ -128,8 +126,7 @@ pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
 
 /// A decimal number, finite.
 ///
-/// # Errors
-/// What is wrong with the text.
+/// The fault in the text.
 pub fn parse_number(text: &str) -> Result<f64, UnitError> {
     match text.trim().parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
@@ -140,7 +137,7 @@ pub fn parse_number(text: &str) -> Result<f64, UnitError> {
 /// The two ends of `low-high` or `low:high`, each read by `parse`, put in order; both are the same for one value.
 ///
 /// # Errors
-/// What `parse` says of either end.
+/// The error of `parse` for either end.
 pub fn parse_range<T: PartialOrd + Copy>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, UnitError>,
@@ -209,14 +206,14 @@ fn unsigned(text: &str, value: i128) -> Result<u64, UnitError> {
     }
 }
 
-/// What numbers and units mean.
+/// The meaning of numbers and units: sizes or times.
 enum Language {
     Bytes { kb_base: u32 },
     Time { default: TimeUnit },
 }
 
 impl Language {
-    /// The factor of a unit; of no unit at all for the empty one.
+    /// The factor of a unit; for an empty text, the factor of a number without a unit.
     fn factor(&self, unit: &str) -> Option<i128> {
         let unit = unit.to_ascii_lowercase();
         match self {
@@ -257,9 +254,9 @@ impl Language {
 /// An intermediate result. Only a number without a unit may multiply a time, or be a power.
 #[derive(Clone, Copy)]
 struct Value {
-    /// In bytes or nanoseconds.
+    /// The amount in bytes or nanoseconds.
     amount: i128,
-    /// Whether it had no unit, and so has the default one for the time being.
+    /// True if the number had no unit, and so has the default unit for the time being.
     bare: bool,
 }
 
@@ -277,12 +274,12 @@ fn evaluate(text: &str, language: &Language) -> Result<i128, UnitError> {
 }
 
 struct Expression<'a> {
-    /// All of it, for messages.
+    /// The whole text, for messages.
     text: &'a str,
-    /// What is not read yet.
+    /// The rest of the text, which is not read yet.
     rest: &'a str,
     language: &'a Language,
-    /// Operands that are open, one inside the other.
+    /// The number of open operands, one inside the other.
     depth: usize,
 }
 
@@ -303,7 +300,7 @@ impl<'a> Expression<'a> {
         found.is_some()
     }
 
-    /// A number without a unit, as it is kept: already in the default unit, so that its fraction is not lost.
+    /// A number without a unit, as the parser keeps it: already in the default unit, so that its fraction is not lost.
     fn bare(&self) -> i128 {
         match self.language {
             Language::Bytes { .. } => 1,
@@ -378,7 +375,7 @@ impl<'a> Expression<'a> {
     }
 
     fn operand(&mut self) -> Result<Value, UnitError> {
-        // One level also for a sign: "-----1" nests as deep as it is long.
+        // A sign takes a level too: "-----1" nests as deep as it is long.
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return error(format!("\"{}\" is nested too deep", self.text));

@@ -1,7 +1,7 @@
-//! Verdicts: statements on whether a result can be believed. All of them are in this file.
+//! Verdicts: statements on how far a result can be believed. All of them are in this file.
 //!
-//! Each verdict is a function from what a job, run or curve left behind to `Option<Verdict>`, tested for firing and for
-//! keeping silent. docs/verdicts.md lists them for readers; a test holds the two together.
+//! Each verdict is a function from the results of a job, run or curve to `Option<Verdict>`. Tests check that each fires
+//! and that each keeps silent. docs/verdicts.md lists them for readers; a test holds the two together.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,9 @@ use crate::{Direction, Histogram};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing; the numbers stand.
+    /// The fact is worth knowing; the numbers stand.
     Note,
-    /// The numbers are real, but likely not what was meant.
+    /// The numbers are real, but likely not the ones that were wanted.
     Warning,
     /// The numbers do not describe the storage.
     Invalid,
@@ -41,38 +41,38 @@ impl Severity {
 pub struct Verdict {
     /// A stable name for scripts: `depth-not-achieved`.
     pub code: String,
-    /// How much it takes away.
+    /// How much the verdict takes away from the numbers.
     pub severity: Severity,
-    /// What was seen, with its figures.
+    /// The observation, with its figures.
     pub what: String,
-    /// What that means for the numbers.
+    /// The meaning of the observation for the numbers.
     pub means: String,
-    /// What to change.
+    /// The change that would avoid it.
     pub advice: String,
 }
 
-/// How one statement, tried on a result, came out. A statement that cannot apply (a rate that was not asked for) is not
-/// tried.
+/// The outcome of one statement that was tried on a result. A statement that cannot apply (a rate that was not asked
+/// for) is not tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "WrittenCheck", from = "WrittenCheck")]
 pub struct Check {
     /// The code of the verdict that this check gives when it fails.
     pub code: String,
-    /// How it came out.
+    /// The outcome of the check.
     pub outcome: Outcome,
 }
 
 /// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Checked, and nothing speaks against the numbers.
+    /// The check was made, and nothing speaks against the numbers.
     Passed,
     /// The result does not hold the facts that the check needs.
     NotCheckable {
-        /// Which facts are missing, and why: "fio does not record what was in the page cache".
+        /// The missing facts, and why they are missing: "fio does not record what was in the page cache".
         reason: String,
     },
-    /// Checked, and found: the verdict of this code stands beside.
+    /// The check was made and found something: the verdict of this code stands beside.
     Failed,
 }
 
@@ -158,7 +158,7 @@ const CACHE_MATTERS: f64 = 0.05;
 const CACHE_DECIDES: f64 = 0.5;
 /// Rounds over the same bytes from which on a third of the reads or more came from the page cache.
 const READ_AGAIN: f64 = 1.5;
-/// Part of the bytes unwritten from which on it shows: less is the tail of a file.
+/// Part of the bytes unwritten from which on the numbers show it: a smaller part is the tail of a file.
 const UNWRITTEN_MATTERS: f64 = 0.01;
 /// Part of the bytes unwritten from which on the numbers are mainly those of the file system.
 const UNWRITTEN_DECIDES: f64 = 0.5;
@@ -213,9 +213,9 @@ fn verdict(code: &str, severity: Severity, what: String, means: &str, advice: &s
 /// The verdicts on something, worst first, and how each statement that was tried came out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
-    /// What was found.
+    /// The verdicts that were found, worst first.
     pub verdicts: Vec<Verdict>,
-    /// What was tried.
+    /// Every statement that was tried, and how it came out.
     pub checks: Vec<Check>,
 }
 
@@ -262,7 +262,7 @@ impl Judgement {
     }
 }
 
-/// What a statement about a result would rest on.
+/// The basis that a statement about a result would rest on.
 enum Basis {
     /// The facts are there.
     Known,
@@ -273,12 +273,12 @@ enum Basis {
 }
 
 impl Basis {
-    /// Known, or not to the point.
+    /// Known if the statement applies, else DoesNotApply.
     fn applies(applies: bool) -> Basis {
         if applies { Basis::Known } else { Basis::DoesNotApply }
     }
 
-    /// This, where the fact is known; `reason` where it is not.
+    /// This basis where the fact is known; Missing with `reason` where it is not.
     fn needs(self, known: bool, reason: &'static str) -> Basis {
         match self {
             Basis::Known if !known => Basis::Missing(reason),
@@ -395,10 +395,10 @@ const JOB_RULES: [Rule<JobResult>; 17] = [
     Rule { code: "too-few-samples", basis: |_| Basis::Known, find: too_few_samples },
 ];
 
-/// Why a statement on the kind of storage cannot be tried.
+/// The reason why a statement on the kind of storage cannot be tried.
 const UNTOLD: &str = "nothing tells what kind of storage the files are on";
 
-/// Whether the result comes from a run that looked at its files, not from fio's JSON.
+/// True if the result comes from a run that looked at its files, not from fio's JSON.
 fn is_local(job: &JobResult) -> bool {
     job.facts.examined
 }
@@ -408,7 +408,7 @@ fn has_rate(job: &JobResult) -> bool {
         || job.facts.rate_bytes.iter().any(|(_, rate)| rate.is_some())
 }
 
-/// The judgement on one job's numbers. Uses what the job left behind and nothing else.
+/// The judgement on one job's numbers. It uses the job's result and nothing else.
 pub fn for_job(job: &JobResult) -> Judgement {
     let mut judged = Judgement::default();
     // A job that moved nothing has no numbers to doubt; its error says why.
@@ -437,7 +437,7 @@ impl PhaseResult {
     }
 }
 
-/// The judgement on a run as a whole (what concerns one job is [`for_job`]'s).
+/// The judgement on a run as a whole ([`for_job`] judges each job).
 pub fn for_run(run: &RunResult) -> Judgement {
     let mut judged = Judgement::default();
     let ran = run.jobs.iter().any(|job| job.total_ops() > 0);
@@ -515,7 +515,7 @@ pub fn for_hosts(hosts: &HostsResult) -> Judgement {
 }
 
 fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
-    // Ops of one rank a second; of a run on files: files.
+    // The rate of a host is in ops of one rank a second; for a run on files, in files.
     let rate = |host: &HostResult| {
         let (files, ns) = host
             .phases
@@ -532,7 +532,7 @@ fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
         .filter(|(_, rate)| **rate < SLOW_HOST * median)
         .map(|(host, rate)| format!("{} on {}", count(*rate), host.host))
         .collect();
-    // Of a host that failed, its failure says why it did less.
+    // The failure of a host that failed says why the host did less.
     if slow.is_empty() || !hosts.failures.is_empty() {
         return None;
     }
@@ -634,7 +634,7 @@ fn threads_uneven(phase: &PhaseResult) -> Option<Verdict> {
 fn files_cpu_bound(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
     let available = phase.runtime_ns as f64 * phase.threads.len() as f64;
     let user = phase.cpu.user_ns as f64;
-    // In the kernel it is the file system that is busy; libgfapi works in user mode.
+    // In the kernel the file system is busy; libgfapi works in user mode.
     if facts.access != "posix" || phase.runtime_ns < LEAST_ACCOUNTED_NS || user < BUSY_WITH_CONTENT * available {
         return None;
     }
@@ -697,7 +697,7 @@ fn seconds(job: &JobResult) -> f64 {
     job.runtime_ns as f64 / 1e9
 }
 
-/// All clones of this entry.
+/// The number of clones of this entry.
 fn clones(job: &JobResult) -> f64 {
     f64::from(job.clones.max(1))
 }
@@ -733,7 +733,7 @@ fn page_cache_read(job: &JobResult) -> Option<Verdict> {
         let what = format!("{} of the data was in the page cache when the job began", percent(cached));
         return Some(verdict("page-cache-read", severity, what, means, advice));
     }
-    // Whatever was read twice came from memory the second time, unless the file is larger than memory.
+    // Bytes that were read twice came from memory the second time, unless the file is larger than memory.
     let target = facts.target_bytes.filter(|&bytes| bytes > 0)?;
     let rounds = reads.bytes as f64 / clones(job) / target as f64;
     (rounds >= READ_AGAIN).then(|| {

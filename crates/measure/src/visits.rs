@@ -1,4 +1,5 @@
-//! What a depth gives, from visits at several times: the effect of the depth apart from the effect of the moment.
+//! The throughput that a depth gives, from visits at several times: the effect of the depth apart from the effect of
+//! the moment.
 //!
 //! A sweep explores (every depth once, round 0), then confirms: in each round it visits the depths that decide, one
 //! after the other. Rounds are the blocks of a randomised block design (Fisher, "The Design of Experiments", 1935): the
@@ -25,7 +26,7 @@ pub(crate) struct Look {
     pub depth: usize,
     /// The round; 0 is the exploration.
     pub round: u32,
-    /// The logarithm of its mean throughput.
+    /// The logarithm of the visit's mean throughput.
     pub ln: f64,
 }
 
@@ -52,12 +53,12 @@ pub(crate) fn looks(points: &[&Point]) -> Vec<Look> {
     out
 }
 
-/// Depths and rounds apart, of the visits of round 1 and later.
+/// The effects of depths and of rounds, told apart, from the visits of round 1 and later.
 #[derive(Clone, Debug)]
 pub(crate) struct Effects {
     /// Indices of the depths that were confirmed, ascending.
     pub confirmed: Vec<usize>,
-    /// The logarithm of the throughput of each of them, in the mean of all rounds.
+    /// The logarithm of the throughput of each confirmed depth, in the mean of all rounds.
     pub depths: Vec<f64>,
     /// The Cholesky factor of the covariance of `depths` for errors of unit variance, by rows.
     pub factor: Vec<Vec<f64>>,
@@ -66,7 +67,7 @@ pub(crate) struct Effects {
     pub rounds: Vec<(f64, usize)>,
     /// The standard deviation of the error of a visit.
     pub error: f64,
-    /// Its degrees of freedom, at least 1.
+    /// The degrees of freedom of `error`, at least 1.
     pub freedom: f64,
     /// Visits that lie so far from the others that they belong to another state of the machine: the index of the depth,
     /// and how far the visit lies from it. They count for no effect.
@@ -117,7 +118,7 @@ impl Effects {
         })
     }
 
-    /// Part of the visits that were set aside.
+    /// The part of the visits that were set aside.
     pub fn odd_part(&self) -> f64 {
         let odd: u32 = self.visited.iter().map(|(_, odd)| odd).sum();
         let all: u32 = self.visited.iter().map(|(kept, odd)| kept + odd).sum();

@@ -1,4 +1,4 @@
-//! The promise of a sweep, on synthetic truth: 95 % intervals that hold the true plateau and the true load line, or the
+//! The promise of a sweep, on synthetic truth: the 95 % intervals hold the true plateau and the true load line, or the
 //! sweep says that it cannot tell.
 //!
 //! Every sweep runs through the code that ships (`refine::next`, `load_line::find`) on a machine with a known curve and
@@ -29,7 +29,7 @@ impl Random {
         ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Box and Muller, 1958.
+    /// A standard normal deviate: Box and Muller, 1958.
     fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// What disturbs the machine.
+/// The disturbances of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     /// Independent samples, 1 %.
@@ -52,7 +52,8 @@ enum Kind {
     White,
     /// A first-order autoregressive process of 3 % with a correlation time of half a second.
     Autoregressive,
-    /// The same with a correlation time of three seconds: whole visits move together.
+    /// A first-order autoregressive process of 3 % with a correlation time of three seconds: whole visits move
+    /// together.
     Slow,
     /// Throughput rises or falls by up to a fifth from start to end.
     Drift,
@@ -62,7 +63,8 @@ enum Kind {
     TwoStates,
     /// A neighbour that comes once or twice, for three to ten seconds, and takes 15 to 50 % while it is there.
     Neighbour,
-    /// The same neighbour, who takes of the most that the machine can do: shallow depths do not notice.
+    /// A neighbour that comes and goes as [`Kind::Neighbour`] does, and takes from the most that the machine can do:
+    /// shallow depths do not notice.
     Cap,
     /// Samples with Student's t of two degrees of freedom.
     HeavyTails,
@@ -74,7 +76,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     top: f64,
-    /// Depth at which the asymptotes meet.
+    /// The depth at which the asymptotes meet.
     knee: f64,
     /// How sharp the knee is.
     sharp: f64,
@@ -98,7 +100,7 @@ impl Machine {
         }
     }
 
-    /// Over whole depths 1..=1024.
+    /// The truth over whole depths 1..=1024.
     fn truth(&self) -> Truth {
         let depths = || (1..=1024).map(f64::from);
         let top = depths().max_by(|a, b| self.throughput(*a).total_cmp(&self.throughput(*b))).expect("1024 depths");
@@ -109,7 +111,7 @@ impl Machine {
     }
 }
 
-/// What a sweep should find.
+/// The truth that a sweep should find.
 struct Truth {
     plateau: f64,
     load_line: f64,
@@ -170,7 +172,7 @@ fn disturbance(kind: Kind, random: &mut Random) -> Vec<f64> {
     }
 }
 
-/// What one sweep found, and how long it took.
+/// The line that one sweep found, and the nanoseconds that the sweep took.
 fn sweep(kind: Kind, machine: &Machine, random: &mut Random) -> (LoadLine, u64) {
     let disturbance = disturbance(kind, random);
     let limits = limits();
@@ -212,7 +214,7 @@ fn sweep(kind: Kind, machine: &Machine, random: &mut Random) -> (LoadLine, u64) 
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     (load_line::find(&points).expect("eleven depths give an answer"), spent_ns)
 }
-/// Those of `plimsoll sweep`.
+/// The limits of `plimsoll sweep`.
 fn limits() -> Limits {
     Limits { bound: 0.005, first_ns: 400 * MS, point_cap_ns: 4_000 * MS, curve_cap_ns: CURVE_NS, finest: 1.2 }
 }
@@ -237,7 +239,7 @@ fn claimed(line: &LoadLine) -> Option<(f64, f64)> {
     line.load_line.map(|line| (line.low, line.high))
 }
 
-/// What many sweeps of one kind came to.
+/// The sums over many sweeps of one kind.
 #[derive(Default)]
 struct Tally {
     runs: u64,
@@ -324,7 +326,7 @@ fn tally(kind: Kind, runs: u64) -> Tally {
     all.into_inner().unwrap()
 }
 
-/// What is promised for a kind of disturbance, in percent.
+/// The promise for a kind of disturbance, in percent.
 struct Promise {
     kind: Kind,
     /// Sweeps that may say that they cannot tell.
@@ -339,7 +341,7 @@ const fn promise(kind: Kind, cannot_tell: f64, covered: f64, overload: f64) -> P
     Promise { kind, cannot_tell, covered, overload }
 }
 
-/// Where a disturbance lasts as long as a round, an overload may be that of the neighbour; a sweep cannot know.
+/// Where a disturbance lasts as long as a round, a named overload may be that of the neighbour; a sweep cannot know.
 const PROMISES: [Promise; 11] = [
     promise(Kind::Quiet, 1.0, 95.0, 95.0),
     promise(Kind::White, 3.0, 95.0, 95.0),
@@ -356,10 +358,10 @@ const PROMISES: [Promise; 11] = [
 
 /// 11 kinds of this many sweeps are 10,120.
 const RUNS: u64 = 920;
-/// The part of all sweeps of a kind that hold the truth or say that they cannot tell.
+/// The part, in percent, of all sweeps of a kind that hold the truth or say that they cannot tell.
 const HONEST: f64 = 93.0;
-/// Median widths on a quiet machine when a sweep visited every depth at one time only, and so covered 80 %: of the plateau
-/// as a part of it, of the load line as a factor. They may grow by a quarter.
+/// Median widths on a quiet machine when a sweep visited every depth at one time only, and so covered 80 %: that of the
+/// plateau as a part of it, that of the load line as a factor. They may grow by a quarter.
 const QUIET_BEFORE: (f64, f64) = (0.0103, 1.213);
 
 #[test]

@@ -33,7 +33,8 @@ fn transfer(write: bool, fd: c_int, buffer: *mut u8, len: usize, offset: i64) ->
     Call::Transfer { write, fd, buffer, len, offset, seekable: false }
 }
 
-/// Negative offsets are errors to the positional calls; -1, which means the file's position to us, must stay one.
+/// A call at an offset. Negative offsets are errors to the positional calls. -1 means the file's position in a
+/// [`Call`], so it becomes another negative offset and stays an error.
 fn positional(write: bool, fd: c_int, buffer: *mut u8, len: usize, offset: i64) -> Call {
     transfer(write, fd, buffer, len, if offset == -1 { i64::MIN } else { offset })
 }

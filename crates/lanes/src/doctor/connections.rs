@@ -1,4 +1,5 @@
-//! /proc/self/mountstats: which connections an NFS mount uses (nfsiostat(8), `xprt:` lines of net/sunrpc/xprtsock.c).
+//! The connections that an NFS mount uses, from /proc/self/mountstats (nfsiostat(8), `xprt:` lines of
+//! net/sunrpc/xprtsock.c).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,22 +10,22 @@ use super::mounts::unescape;
 /// The connections of one mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Where it is mounted.
+    /// The directory that it is mounted on.
     pub point: PathBuf,
-    /// One for each connection: more than one with nconnect.
+    /// The connections; more than one with nconnect.
     pub all: Vec<Connection>,
 }
 
 /// One connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
-    /// `tcp`, `udp`, `rdma`, `local`.
+    /// The transport: `tcp`, `udp`, `rdma`, `local`.
     pub kind: String,
     /// The client's port; 0 where the kernel does not say, as for ports that are not reserved.
     pub port: u16,
-    /// Requests sent.
+    /// The number of requests sent.
     pub sends: u64,
-    /// Replies received.
+    /// The number of replies received.
     pub receives: u64,
 }
 
@@ -34,7 +35,7 @@ pub fn parse(text: &[u8]) -> Vec<Connections> {
     for line in text.split(|&byte| byte == b'\n') {
         let line = line.trim_ascii();
         if let Some(device) = line.strip_prefix(b"device ") {
-            // Each device begins anew, also one that this is not made for.
+            // Each device begins a new mount, also a device that this parser is not made for.
             found.push(Connections { point: mount_point(device).unwrap_or_default(), all: Vec::new() });
         } else if let Some(transport) = line.strip_prefix(b"xprt:")
             && let Some(mount) = found.last_mut()
@@ -46,7 +47,7 @@ pub fn parse(text: &[u8]) -> Vec<Connections> {
     found
 }
 
-/// `server:/export mounted on /mnt/x with fstype nfs statvers=1.1`: the point.
+/// The mount point in `server:/export mounted on /mnt/x with fstype nfs statvers=1.1`.
 fn mount_point(device: &[u8]) -> Option<PathBuf> {
     let after = |text: &[u8], word: &[u8]| text.windows(word.len()).position(|window| window == word);
     const ON: &[u8] = b" mounted on ";

@@ -1,4 +1,4 @@
-//! One result a verdict, and one of which there is nothing to say.
+//! Tests with one result for each verdict, and one result without any verdict.
 
 use super::*;
 use crate::schema::{Interval, LoadLine, LoopDevice, Point, Verified, Visit};
