@@ -99,8 +99,8 @@ pub struct Completion<B> {
     pub buffer: Option<B>,
 }
 
-/// A context: submit operations, fetch their completions. `B` is the type of the buffers, `F` of the files: whatever
-/// keeps a descriptor open while it is held.
+/// A context: submit operations, fetch their completions. `B` is the type of the buffers. `F` is the type of the files:
+/// any type that keeps a descriptor open while it is held.
 pub struct Guasi<B: IoBuf, F: AsFd + Send + 'static = Arc<OwnedFd>> {
     core: Arc<Core>,
     inflight: Mutex<HashMap<u64, Pointer>>,
@@ -149,7 +149,7 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
     /// Writes the buffer at `offset` of a file (pwrite(2)).
     ///
     /// # Errors
-    /// As [`Guasi::read_at`].
+    /// The errors of [`Guasi::read_at`].
     pub fn write_at(&self, key: u64, file: F, buffer: B, offset: u64) -> io::Result<()> {
         self.transfer(key, file, buffer, offset, true)
     }
@@ -165,7 +165,7 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
     /// Flushes a file to its device (fsync(2), or fdatasync(2)). A buffer may come along for the ride.
     ///
     /// # Errors
-    /// As [`Guasi::read_at`].
+    /// The errors of [`Guasi::read_at`].
     pub fn sync(&self, key: u64, file: F, data_only: bool, buffer: Option<B>) -> io::Result<()> {
         let call = Call::Sync { fd: file.as_fd().as_raw_fd(), data_only };
         self.submit(key, call, buffer, Some(file))
@@ -175,7 +175,7 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
     /// panics the operation fails.
     ///
     /// # Errors
-    /// As [`Guasi::read_at`].
+    /// The errors of [`Guasi::read_at`].
     pub fn call(
         &self,
         key: u64,
@@ -215,7 +215,7 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
     /// begun.
     ///
     /// # Errors
-    /// As [`Guasi::fetch`].
+    /// The errors of [`Guasi::fetch`].
     pub fn flush(&self) -> io::Result<()> {
         self.core.flush().map_err(io::Error::from_raw_os_error)
     }
@@ -267,7 +267,7 @@ impl<B: IoBuf, F: AsFd + Send + 'static> Guasi<B, F> {
     /// used twice at a time.
     ///
     /// # Errors
-    /// As [`Guasi::fetch`].
+    /// The errors of [`Guasi::fetch`].
     pub fn cancel(&self, key: u64) -> io::Result<Option<Status>> {
         // The lock on the table keeps the request alive: fetch takes the request out of the table before it frees it.
         let table = self.table();

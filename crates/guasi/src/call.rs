@@ -167,7 +167,7 @@ impl Call {
         (entry, None)
     }
 
-    /// The meaning of the ring's result. `broken_off`: somebody wanted to break the call off.
+    /// The meaning of the ring's result. `broken_off`: the program wanted to break the call off.
     pub fn step(&mut self, result: i32, broken_off: bool) -> Step {
         if broken_off && result == -libc::ECANCELED {
             return Step::Done(Outcome::failed(libc::EINTR));

@@ -125,7 +125,8 @@ impl Core {
     /// valid until it is fetched.
     pub unsafe fn submit(self: &Arc<Core>, request: *mut Request) -> Result<(), i32> {
         self.check()?;
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: by the contract of this function the request is valid, pending and in no list, and its pointers stay
+        // valid.
         let answer = unsafe { self.route(request) };
         if self.config.drive == Drive::Caller && answer.is_ok() {
             // SAFETY: [`Core::check`] has passed in this function.
@@ -162,7 +163,8 @@ impl Core {
             };
         }
         self.in_pool.fetch_add(1, SeqCst);
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: by the contract of this function the request is valid, pending and in no list; this core has the
+        // pool.
         let answer = unsafe { self.pool.submit(self, request) };
         match answer {
             Ok(()) => Counters::add(&self.counters.pool_requests, 1),

@@ -54,7 +54,7 @@ fn install() -> Option<i32> {
     Some(signal)
 }
 
-/// Breaks off whatever system call the thread is blocked in.
+/// Breaks off the system call that the thread is blocked in, if any.
 ///
 /// # Safety
 /// The thread exists and has not been joined.

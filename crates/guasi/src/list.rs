@@ -110,16 +110,16 @@ mod tests {
         let mut lists = Lists::new(2);
         let all: Vec<_> = [1, 0, 1, 0, 1].map(request).to_vec();
         for &request in &all {
-            // SAFETY: fresh requests of priorities 0 and 1.
+            // SAFETY: the requests are fresh, and their priorities are 0 and 1.
             unsafe { lists.push(request) };
         }
-        // SAFETY: linked above.
+        // SAFETY: the request was linked above.
         unsafe { lists.remove(all[2]) };
         let order: Vec<_> = std::iter::from_fn(|| lists.pop()).collect();
         assert_eq!(order, [all[1], all[3], all[0], all[4]]);
         assert_eq!(lists.len(), 0);
         for request in all {
-            // SAFETY: in no list any more.
+            // SAFETY: the request is in no list any more.
             unsafe { crate::request::free(request) };
         }
     }

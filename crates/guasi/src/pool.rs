@@ -312,7 +312,7 @@ impl Pool {
         self.gone.notify_all();
     }
 
-    /// A worker that leaves requests behind sees to it that somebody takes them.
+    /// Sees to it that another worker takes the requests that this worker leaves behind.
     fn hand_on(&self, core: &Arc<Core>, now_ns: u64) {
         if now_ns.saturating_sub(self.considered_ns.load(Relaxed)) >= CONSIDER_NS {
             let growth = self.consider(&mut self.work.lock(), 1, false);

@@ -57,7 +57,7 @@ pub(crate) struct Links {
 pub(crate) struct Request {
     pub links: UnsafeCell<Links>,
     status: AtomicU32,
-    /// True once somebody has asked to break the active call off.
+    /// True once the program has asked to break the active call off.
     pub cancel_wanted: AtomicBool,
     /// True if the request goes through the ring; set before it is queued.
     pub in_ring: AtomicBool,

@@ -49,7 +49,7 @@ impl Results {
     pub unsafe fn add(&self, requests: impl Iterator<Item = *mut Request>) {
         let mut state = lock(&self.state);
         for request in requests {
-            // SAFETY: the caller upholds the contract of this function.
+            // SAFETY: by the contract of this function the request is valid and in no list.
             unsafe { state.finished.push(request) };
         }
         let count = state.finished.len();

@@ -95,7 +95,7 @@ impl<T> Work<T> {
     /// # Safety
     /// The request is valid, pending, and in no list.
     pub unsafe fn push(&self, state: &mut State<T>, request: *mut Request) {
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: by the contract of this function the request is valid, pending and in no list.
         unsafe { state.queue.push(request) };
         self.backlog.store(state.queue.len(), SeqCst);
     }
@@ -250,7 +250,7 @@ mod tests {
         while let Next::Run(request) = all.work.next(&me, None, |_| (), |_| false, |_| false, |_, _| ()) {
             // SAFETY: this worker is the one owner of the request until it is added to the results.
             unsafe { (*request).finish(request::Outcome { result: 7, error: 0 }) };
-            // SAFETY: finished, in no list.
+            // SAFETY: the request is finished and in no list.
             unsafe { all.results.add(std::iter::once(request)) };
         }
     }
@@ -318,9 +318,9 @@ mod tests {
             let theirs = all.clone();
             let thread = thread::spawn(move || worker(&theirs));
             let request = submit(&all);
-            // SAFETY: not fetched yet, hence valid.
+            // SAFETY: the request is not fetched yet, hence valid.
             if unsafe { all.work.cancel(request) } {
-                // SAFETY: cancelled: in no list.
+                // SAFETY: the request is cancelled and in no list.
                 unsafe { all.results.add(std::iter::once(request)) };
             }
             assert_eq!(fetch(&all, 1), 1);

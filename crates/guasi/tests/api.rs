@@ -1,4 +1,4 @@
-//! The Rust API: buffers come back, files stay open, nothing is lost whatever drives the ring.
+//! The Rust API: buffers come back, files stay open, nothing is lost with any driver of the ring.
 #![cfg(not(loom))]
 
 use std::fs::File;

@@ -183,7 +183,7 @@ fn gfid(file: BorrowedFd<'_>) -> Option<[u8; 36]> {
 /// Proves that two regular files are one, as [`same_file`] does, from facts that are known.
 ///
 /// # Errors
-/// See [`same_file`].
+/// The errors of [`same_file`].
 pub fn compare(a: &Facts, b: &Facts, trust_inode: bool) -> Result<Proof, Difference> {
     if !a.regular || !b.regular {
         return Err(Difference::NotRegular);
@@ -196,7 +196,7 @@ pub fn compare(a: &Facts, b: &Facts, trust_inode: bool) -> Result<Proof, Differe
 /// agree. The function never compares less than [`compare`] compares.
 ///
 /// # Errors
-/// See [`same_file`].
+/// The errors of [`same_file`].
 pub fn compare_in_turns(
     mut one: impl FnMut() -> Result<Facts, Difference>,
     mut other: impl FnMut() -> Result<Facts, Difference>,
@@ -220,7 +220,7 @@ pub fn compare_in_turns(
 /// directories.
 ///
 /// # Errors
-/// See [`same_file`].
+/// The errors of [`same_file`].
 pub fn compare_inodes(a: &Facts, b: &Facts, trust_inode: bool) -> Result<Proof, Difference> {
     if a.device == b.device && a.file_system == b.file_system {
         return if a.inode == b.inode { Ok(Proof::SameInode) } else { Err(Difference::OtherInode) };

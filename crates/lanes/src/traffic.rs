@@ -173,7 +173,7 @@ impl Traffic {
     /// Chooses one of `among` for an op and counts it there.
     ///
     /// # Errors
-    /// See [`Refusal`].
+    /// A [`Refusal`] when the op gets no lane.
     #[inline]
     pub fn admit(&self, bytes: u64, among: Lanes, now_ns: u64) -> Result<Ticket, Refusal> {
         // The nanoseconds that the fastest of the open lanes takes for a byte.
@@ -495,8 +495,8 @@ mod tests {
         assert!(found.is_some_and(|ops| (1000..20_000).contains(&ops)), "{found:?}");
     }
 
-    /// A closed loop of `depth` ops over lanes that serve one op after the other, in virtual time; bytes of each lane
-    /// in the second half of the time.
+    /// Runs a closed loop of `depth` ops in virtual time, over lanes that serve one op after the other. Returns the
+    /// bytes of each lane in the second half of the time.
     fn simulate(
         traffic: &Traffic,
         rates: &[f64],
@@ -572,14 +572,14 @@ mod tests {
 
     #[test]
     fn when_a_lane_dies_the_others_go_on() {
-        // It dies at 10 s of 20: the second half is without it.
+        // The lane dies at 10 s of 20: the second half is without it.
         let moved = simulate(&Traffic::new(&pool(4)), &[RATE; 4], 32, 65536, 20, Some((2, 10_000_000_000)));
         assert!(share_of_the_sum(&moved, &[RATE; 3], 20) > 0.98, "{moved:?}");
     }
 
     #[test]
     fn weights_shift_the_load() {
-        // Lanes without a limit of their own would share equally: the weights are what decides.
+        // Lanes without a limit of their own would share equally: only the weights decide.
         let mut config = pool(2);
         config.lanes[0].weight = 3;
         let traffic = Traffic::new(&config);

@@ -9,7 +9,7 @@ use crate::stats;
 use crate::verdict::{Severity, Verdict};
 use crate::{Direction, Histogram};
 
-/// One figure of a run that sides are compared by.
+/// One figure of a run, by which sides are compared.
 struct Figure {
     name: &'static str,
     larger_is_better: bool,
@@ -70,7 +70,7 @@ pub fn paired(runs: &[(RunResult, RunResult)]) -> Vec<Effect> {
 
 /// The geometric mean of positive values with its 95 % interval.
 fn geometric(values: &[f64]) -> Estimate {
-    // The values against one: the "change" of each is the value itself, less one.
+    // The values are compared with one: the "change" of each is the value itself, less one.
     let change = stats::paired_change(&values.iter().map(|&value| (1.0, value)).collect::<Vec<_>>());
     change.map_or_else(Estimate::default, |Estimate { mean, low, high }| Estimate {
         mean: mean + 1.0,
@@ -122,7 +122,7 @@ pub fn of_files(a: &FilesResult, b: &FilesResult) -> Vec<Effect> {
         effects.extend(of_rates(format!("{name}:files_per_s"), phase, other));
         for operation in &phase.operations {
             let theirs = other.operations.iter().find(|theirs| theirs.operation == operation.operation);
-            // Ten samples beyond it, or it is noise.
+            // With fewer than ten samples beyond it, a percentile is noise.
             let enough = |latencies: &Histogram| latencies.count() >= 1000;
             let Some(theirs) = theirs.filter(|theirs| enough(&theirs.lat_ns) && enough(&operation.lat_ns)) else {
                 continue;
@@ -142,7 +142,7 @@ fn of_rates(figure: String, a: &PhaseResult, b: &PhaseResult) -> Option<Effect> 
     let rate = |phase: &PhaseResult| phase.total.files_per_second(phase.runtime_ns);
     let mut effect = of_values(figure, true, rate(a), rate(b))?;
     let (of_a, of_b) = (rates_over_time(a), rates_over_time(b));
-    // With fewer, the interval says more of luck than of the phase.
+    // With fewer rates, the interval says more of luck than of the phase.
     const FEWEST: usize = 8;
     if of_a.len() >= FEWEST
         && of_b.len() >= FEWEST
@@ -178,14 +178,14 @@ fn rates_over_time(phase: &PhaseResult) -> Vec<f64> {
     phase.intervals.iter().map(rate).collect()
 }
 
-/// Which side an effect speaks for.
+/// The side that an effect speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The whole interval is on the better side of zero.
     Better,
-    /// The whole interval is on the worse side.
+    /// The whole interval is on the worse side of zero.
     Worse,
-    /// The interval holds zero, or there is none.
+    /// The interval holds zero, or there is no interval.
     Undecided,
 }
 
@@ -219,8 +219,8 @@ fn in_words(figure: &str) -> String {
     }
 }
 
-/// Plain sentences: which side is better in `figure`, by how much, how sure that is; first whether the numbers can be
-/// believed at all. `sides` are the names of A and B.
+/// Plain sentences that say which side is better in `figure`, by how much, and how sure that is. The text begins with
+/// the verdicts that make the numbers invalid, if there are any. `sides` are the names of A and B.
 pub fn sentence(sides: (&str, &str), effects: &[Effect], figure: &str, verdicts: &[Verdict]) -> String {
     let mut invalid: Vec<&str> =
         verdicts.iter().filter(|one| one.severity == Severity::Invalid).map(|one| one.code.as_str()).collect();
@@ -298,7 +298,7 @@ fn lat_mean(run: &RunResult) -> Option<f64> {
 
 fn lat_p99(run: &RunResult) -> Option<f64> {
     let all = latencies(run);
-    // Ten samples beyond it, or it is noise.
+    // With fewer than ten samples beyond it, a percentile is noise.
     (all.count() >= 1000).then(|| all.quantile(0.99) as f64)
 }
 
@@ -494,7 +494,7 @@ mod tests {
         let iops = of(&effects, "iops");
         assert_eq!((iops.cannot_tell, iops.outcome()), (Some(CannotTell::BeyondSense), Outcome::Undecided), "{iops:?}");
         assert!(sentence(("a", "b"), &effects, "iops", &[]).contains("cannot be told"));
-        // A difference that is large and sure is one.
+        // A difference that is large and sure makes sense.
         let change = Estimate { mean: -0.99999, low: -0.999995, high: -0.9999 };
         assert_eq!(beyond_sense(&change), None);
         assert_eq!(beyond_sense(&Estimate { mean: 2e7, low: 1e7, high: 3e7 }), Some(CannotTell::BeyondSense));

@@ -33,7 +33,7 @@ fn scaled(value: f64, base: f64, names: &[&str]) -> (f64, usize) {
     (size.copysign(value), index)
 }
 
-/// A count with k, M, G: `122k`.
+/// A count with the prefixes k, M, G: `122k`.
 pub fn count(value: f64) -> String {
     const NAMES: [&str; 5] = ["", "k", "M", "G", "T"];
     let (number, index) = scaled(value, 1e3, &NAMES);
@@ -65,12 +65,12 @@ pub fn bytes_per_second(value: f64) -> String {
     format!("{}/s", bytes(value))
 }
 
-/// How a job wants its bytes shown: `kb_base` and `unit_base`.
+/// The way in which a job wants its bytes shown: `kb_base` and `unit_base`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByteUnits {
-    /// 1024, or 1000: then a kilobyte has 1000 bytes.
+    /// The base of a kilobyte: 1024, or 1000 for kilobytes of 1000 bytes.
     pub kb_base: u32,
-    /// 1 for rates in bits; 0 and 8 for bytes.
+    /// The unit of rates: 1 for bits; 0 and 8 for bytes.
     pub unit_base: u32,
 }
 
@@ -99,14 +99,14 @@ impl ByteUnits {
     }
 }
 
-/// Powers of 1024 of a unit.
+/// A value in the powers of 1024 of a unit.
 fn binary(value: f64, unit: &str) -> String {
     const PREFIXES: [&str; 6] = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
     let (number, index) = scaled(value, 1024.0, &PREFIXES);
     format!("{} {}{unit}", plain(number), PREFIXES[index])
 }
 
-/// Powers of 1000 of a unit.
+/// A value in the powers of 1000 of a unit.
 fn decimal(value: f64, unit: &str) -> String {
     const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
     let (number, index) = scaled(value, 1000.0, &PREFIXES);

@@ -15,11 +15,12 @@ const BUCKETS: usize = (64 - PRECISION_BITS as usize + 1) * PER_OCTAVE;
 /// A distribution of non-negative integers, usually latencies in nanoseconds.
 #[derive(Clone)]
 pub struct Histogram {
-    /// Empty until the first sample: an unused histogram costs nothing. One that was read ends with its last sample.
+    /// The buckets. The list is empty until the first sample: an unused histogram costs nothing. The list of a
+    /// histogram that was read ends with its last sample.
     counts: Box<[u64]>,
     count: u64,
     sum: u128,
-    /// For the standard deviation.
+    /// The sum of squares, for the standard deviation.
     sum_of_squares: f64,
     min: u64,
     max: u64,
@@ -103,7 +104,7 @@ impl Histogram {
         self.grow(BUCKETS);
     }
 
-    /// Makes room for at least so many buckets.
+    /// Makes room for at least `buckets` buckets.
     fn grow(&mut self, buckets: usize) {
         if self.counts.len() < buckets {
             let mut counts = std::mem::take(&mut self.counts).into_vec();
@@ -223,13 +224,13 @@ fn bounds_of(index: usize) -> (u64, u64) {
     (lower, lower + ((1u64 << (octave - 1)) - 1))
 }
 
-/// The written form: exact moments and the non-empty buckets as [index, count] pairs.
+/// The written form of a histogram: exact moments, and the non-empty buckets as [index, count] pairs.
 #[derive(Serialize, Deserialize)]
 struct Written {
     count: u64,
     min: u64,
     max: u64,
-    /// A decimal string: JSON numbers lose digits beyond 2^53.
+    /// The sum as a decimal string: JSON numbers lose digits beyond 2^53.
     sum: String,
     sum_of_squares: f64,
     buckets: Vec<(u32, u64)>,
@@ -254,7 +255,7 @@ impl<'de> Deserialize<'de> for Histogram {
         let written = Written::deserialize(deserializer)?;
         let mut histogram = Histogram::new();
         let mut count = 0u64;
-        // No more than is needed: results of thousands of hosts are read at once.
+        // The list has no more room than it needs: results of thousands of hosts are read at once.
         let last = written.buckets.iter().map(|&(index, _)| index as usize).max();
         histogram.grow(last.map_or(0, |last| (last + 1).min(BUCKETS)));
         for (index, n) in written.buckets {

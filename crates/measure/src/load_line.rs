@@ -504,7 +504,7 @@ mod tests {
         move |depth| 1e5 * (1.0 + (24.0 / depth).powf(sharp)).powf(-1.0 / sharp)
     }
 
-    /// The factor by which the visits of a round at some index are off.
+    /// Multiplies the samples of each visit by `factor`, given the depth and the visit's index.
     fn change(points: &mut [Point], factor: impl Fn(f64, u32) -> f64) {
         for point in points {
             for (index, sample) in point.samples.iter_mut().enumerate() {

@@ -7,7 +7,8 @@ impl JobResult {
     /// Adds a clone that ran beside this one: counts and distributions add up, times are the longest of both, intervals
     /// add up where they end together, the first error stays. Name, options and facts stay those of `self`.
     pub fn merge(&mut self, other: &JobResult) {
-        // Every field is named, so that a new one cannot be forgotten. Those that stay those of `self` are not bound.
+        // Every field is named, so that a new one cannot be forgotten. Fields that keep the value of `self` are not
+        // bound.
         let JobResult {
             name: _,
             description: _,
@@ -84,7 +85,7 @@ impl JobResult {
 }
 
 impl DirectionResult {
-    /// Adds what another clone transferred.
+    /// Adds the transfers of another clone.
     pub fn merge(&mut self, other: &DirectionResult) {
         let DirectionResult {
             bytes,

@@ -42,7 +42,7 @@ impl Point {
     }
 }
 
-/// Per second, of each interval that is long enough.
+/// The counts per second of each interval that is long enough.
 fn samples(job: &JobResult, count: impl Fn(&Interval) -> u64) -> Vec<f64> {
     let whole =
         job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= job.interval_ns);
@@ -75,7 +75,7 @@ impl JobResult {
         for (direction, mine) in runtimes {
             self.directions[direction].runtime_ns = mine + later.directions[direction].runtime_ns;
         }
-        // The verdicts are on what there was before; whoever appends judges anew.
+        // The verdicts are on the state before; the caller judges anew.
         self.verdicts.clear();
     }
 }

@@ -294,7 +294,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Runs `curve` as a sweep would, 20 ms an interval, until it is done.
+    /// Runs `curve` as a sweep would, in intervals of 20 ms, until the sweep is done.
     fn sweep(asked: &[f64], limits: &Limits, noise: f64, curve: impl Fn(f64) -> f64) -> (Vec<Point>, Vec<Step>, u64) {
         let mut random = Noise::new(7);
         let (mut points, mut steps, mut spent): (Vec<Point>, Vec<Step>, u64) = Default::default();

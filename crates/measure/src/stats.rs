@@ -319,7 +319,7 @@ mod tests {
                     noise.autoregressive(correlation, 200).iter().map(|x| 100.0 + 5.0 * x).collect();
                 (estimate(&samples), 100.0)
             });
-            // Taken as independent, these would cover 74 and 51 percent.
+            // Intervals that take the samples as independent would cover 74 and 51 percent.
             assert!((89.0..=99.0).contains(&covered), "{correlation}: {covered}");
         }
     }

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_fit_is_the_closest_of_all() {
-        // Against every fit on a coarse grid.
+        // The fit is compared with every fit on a coarse grid.
         let values = [1.0, 3.0, 2.0, 4.0, 3.0, 3.5];
         let misfit = |fit: &[f64]| values.iter().zip(fit).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
         let ours = unimodal(&values, &[1.0; 6]);

@@ -27,7 +27,7 @@ fn error<T>(message: impl Into<String>) -> Result<T, UnitError> {
 pub enum Size {
     /// Bytes.
     Bytes(u64),
-    /// 0..=100 percent of whatever it is a size of.
+    /// 0..=100 percent of the file or device that the size belongs to.
     Percent(f64),
     /// Zones of a zoned block device.
     Zones(u64),
@@ -54,7 +54,7 @@ impl TimeUnit {
         }
     }
 
-    /// `us`, `ms` or `s`.
+    /// The unit's name: `us`, `ms` or `s`.
     pub const fn name(self) -> &'static str {
         match self {
             TimeUnit::Microseconds => "us",

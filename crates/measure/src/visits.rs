@@ -118,7 +118,7 @@ impl Effects {
         })
     }
 
-    /// The part of the visits that were set aside.
+    /// The part of the visits that were set aside as accidents.
     pub fn odd_part(&self) -> f64 {
         let odd: u32 = self.visited.iter().map(|(_, odd)| odd).sum();
         let all: u32 = self.visited.iter().map(|(kept, odd)| kept + odd).sum();
@@ -176,7 +176,8 @@ struct Design {
     depths: Vec<usize>,
     /// Numbers of the rounds, ascending.
     rounds: Vec<u32>,
-    /// For each visit what its depth and round count. The last round's effect is minus the sum of the others.
+    /// The coefficients of each visit for the depths and rounds: those that it belongs to count. The last round's
+    /// effect is minus the sum of the others.
     rows: Vec<Vec<f64>>,
     levels: Vec<f64>,
 }
@@ -212,9 +213,9 @@ impl Design {
         (self.depths.len() + self.rounds.len()).saturating_sub(1)
     }
 
-    /// Which visits belong to the usual state of the machine: those near the fit of least absolute deviations (by
-    /// reweighting: Schlossmacher, 1973), in units of the median absolute deviation (Hampel, 1974). None where the
-    /// visits do not determine a fit.
+    /// True for each visit that belongs to the usual state of the machine: those near the fit of least absolute
+    /// deviations (by reweighting: Schlossmacher, 1973), in units of the median absolute deviation (Hampel, 1974). None
+    /// where the visits do not determine a fit.
     fn typical(&self) -> Option<Vec<bool>> {
         let mut weights = vec![1.0; self.levels.len()];
         let mut residuals = Vec::new();
@@ -222,7 +223,7 @@ impl Design {
             residuals = self.fit(&weights)?.residuals;
             weights = residuals.iter().map(|error| error.abs().max(1e-4).recip()).collect();
         }
-        // The fit goes through as many visits as it has parameters: those say nothing of the deviation.
+        // The fit goes through as many visits as it has parameters: these visits say nothing of the deviation.
         let mut away: Vec<f64> = residuals.iter().map(|error| error.abs()).collect();
         away.sort_by(f64::total_cmp);
         let rest = &away[self.parameters().min(away.len() - 1)..];
@@ -263,7 +264,7 @@ fn cholesky(matrix: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
             let known: f64 = (0..j).map(|k| factor[i][k] * factor[j][k]).sum();
             let rest = matrix[i][j] - known;
             if i == j {
-                // Relative to the diagonal: rounding leaves this much of an exact zero.
+                // The bound is relative to the diagonal: rounding leaves this much of an exact zero.
                 if rest <= matrix[i][i] * 1e-10 {
                     return None;
                 }

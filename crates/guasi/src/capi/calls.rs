@@ -1,7 +1,7 @@
 //! guasi_syscalls.h: the calls of POSIX and Linux, made asynchronous.
 //!
-//! Reads, writes, syncs and socket calls are [`Call`]s of their own, which the ring can carry out; the others block in
-//! the kernel whatever one does, and are functions for the pool.
+//! Reads, writes, syncs and socket calls are [`Call`]s of their own, which the ring can carry out. The others block in
+//! the kernel in any case, and are functions for the pool.
 
 use std::ffi::{c_char, c_int, c_long, c_longlong, c_uint, c_void};
 

@@ -100,7 +100,7 @@ pub(super) unsafe fn submit(
     priority: c_int,
     call: Call,
 ) -> *mut Request {
-    // SAFETY: the caller upholds the contract of this function.
+    // SAFETY: by the contract of this function the handle is valid.
     let Some(core) = (unsafe { context(handle) }) else { return ptr::null_mut() };
     if priority < 0 || priority as usize >= core.priorities() {
         set_errno(libc::EINVAL);

@@ -223,7 +223,7 @@ mod tests {
         })
     }
 
-    /// A program with these segments: type and bytes.
+    /// A program with these segments, each given by type and bytes.
     fn elf(machine: u16, segments: &[(u32, &[u8])]) -> Vec<u8> {
         let mut file = vec![0; 64];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

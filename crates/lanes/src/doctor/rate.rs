@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn lanes_are_measured_alone_and_together() {
-        // Not in /tmp, which may be memory, which has no direct I/O.
+        // The file is not in /tmp: that may be memory, which has no direct I/O.
         let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         std::fs::write(directory.path().join("file"), vec![1; 1 << 20]).unwrap();
         std::fs::write(directory.path().join("short"), "x").unwrap();

@@ -72,7 +72,7 @@ fn a_host_far_below_the_others_is_named() {
     for alike in [&[100, 60, 90][..], &[100], &[0, 0], &[]] {
         assert_eq!(for_hosts(&hosts(alike)).verdicts, [], "{alike:?}");
     }
-    // One rank where the others have two is no slower a host for it.
+    // A host with one rank, where the others have two, does not count as slower.
     let mut fewer = hosts(&[100_000, 45_000, 98_000]);
     fewer.hosts[1].ranks = 1;
     assert_eq!(for_hosts(&fewer).verdicts, []);
