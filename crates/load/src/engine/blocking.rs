@@ -1,4 +1,4 @@
-//! Ops carried out by a system call that returns when they are done: what every engine falls back on where the
+//! Ops carried out by a system call that returns when they are done. Every engine falls back on them where the
 //! kernel has no asynchronous form.
 
 use std::io;
@@ -11,12 +11,13 @@ use measure::Direction;
 /// `_IO(0x12, 119)` of linux/fs.h: discard {start, length} of a block device.
 const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET - 0x68 + 0x77;
 
-/// `sync_file_range=`'s flags, and whether data go around the page cache: what syncs and transfers need of a job.
+/// The flags that a job's options give its syncs (`sync_file_range=`) and its transfers (`hipri`, `nowait`,
+/// `uncached`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flags {
-    /// Of sync_file_range(2).
+    /// The flags of sync_file_range(2).
     pub sync_range: u32,
-    /// RWF_* of preadv2(2).
+    /// The flags RWF_* of preadv2(2).
     pub rwf: i32,
 }
 
@@ -37,14 +38,14 @@ impl Flags {
 }
 
 impl Flags {
-    /// The same for io_uring, whose ring polls as a whole.
+    /// The flags without RWF_HIPRI: for engines that do not poll by request. A ring of io_uring polls as a whole.
     pub(super) fn without_hipri(mut self) -> Flags {
         self.rwf &= !libc::RWF_HIPRI;
         self
     }
 }
 
-/// Whether an engine's own option is given and not 0.
+/// True if the job gives an engine's own option `name` a value other than 0.
 pub(super) fn option_is_set(job: &Job, name: &str) -> bool {
     job.ring.other.iter().any(|(key, value)| key == name && value != "0")
 }
@@ -54,10 +55,10 @@ pub(super) fn carry_out(fd: RawFd, kind: OpKind, offset: u64, len: u32, flags: F
     match kind {
         // SAFETY: fsync takes no memory; a bad descriptor is an error number.
         OpKind::Sync => result_of(unsafe { libc::fsync(fd) }, 0),
-        // SAFETY: as above.
+        // SAFETY: fdatasync takes no memory; a bad descriptor is an error number.
         OpKind::DataSync => result_of(unsafe { libc::fdatasync(fd) }, 0),
         OpKind::SyncRange => {
-            // SAFETY: sync_file_range takes no memory.
+            // SAFETY: sync_file_range takes no memory; a bad descriptor is an error number.
             result_of(unsafe { libc::sync_file_range(fd, offset as i64, i64::from(len), flags.sync_range) }, 0)
         }
         OpKind::Io(Direction::Trim) => trim(fd, offset, len),
@@ -65,19 +66,19 @@ pub(super) fn carry_out(fd: RawFd, kind: OpKind, offset: u64, len: u32, flags: F
     }
 }
 
-/// Discards a range of a block device, punches a hole into a file; bytes or a negative errno.
+/// Discards a range of a block device, or punches a hole into a file. Returns bytes or a negative errno.
 fn trim(fd: RawFd, offset: u64, len: u32) -> i64 {
     let range = [offset, u64::from(len)];
-    // SAFETY: BLKDISCARD reads two 64-bit numbers, which is what range holds.
+    // SAFETY: BLKDISCARD reads two 64-bit numbers; range holds two, and lives until the call returns.
     let discarded = result_of(unsafe { libc::ioctl(fd, BLKDISCARD, range.as_ptr()) }, len);
     if discarded != -i64::from(libc::ENOTTY) {
         return discarded;
     }
-    // SAFETY: fallocate takes no memory.
+    // SAFETY: fallocate takes no memory; a bad descriptor is an error number.
     result_of(unsafe { libc::fallocate64(fd, PUNCH, offset as i64, i64::from(len)) }, len)
 }
 
-/// fallocate(2) that frees the blocks and leaves the size.
+/// The mode of a fallocate(2) that frees the blocks of a range and leaves the file's size.
 pub(super) const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 /// `success` if the call returned 0, the negative errno otherwise.
@@ -85,7 +86,7 @@ fn result_of(returned: libc::c_int, success: u32) -> i64 {
     if returned == 0 { i64::from(success) } else { -i64::from(last_errno()) }
 }
 
-/// errno of the call just made.
+/// The errno of this thread's last system call; EIO if there is none.
 pub(super) fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

@@ -27,12 +27,12 @@ pub(super) const GFAPI: Kind = Kind {
     make: |setup| Ok(Box::new(Gfapi::new(setup)?)),
 };
 
-/// A slot in flight. The token stays in here until the request has ended.
+/// A slot in flight. It keeps the slot's token until the request has ended.
 struct Lent {
     slot: Slot,
     start: *mut u8,
     bytes: usize,
-    /// What a success means where the library says 0: the bytes of a trim.
+    /// The bytes of a trim, for which the library returns 0 on success; 0 for all other ops.
     trimmed: i64,
     _slots: Arc<Slots>,
 }
@@ -66,7 +66,7 @@ struct Gfapi {
     slots: Arc<Slots>,
     depth: usize,
     queued: Vec<Request>,
-    /// Ended without having been begun.
+    /// Requests that ended before they began: their file is not open.
     refused: Vec<Completion>,
     fetched: Vec<gfapi::Finished<Lent>>,
 }

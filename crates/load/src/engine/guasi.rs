@@ -26,7 +26,7 @@ pub(super) const GUASI: Kind = Kind {
     make: |setup| Ok(Box::new(Asynchronous::new(setup)?)),
 };
 
-/// The part of a slot that a request transfers; the slot's token travels with it.
+/// The part of a slot that a request transfers, together with the slot's token.
 struct Lent {
     slot: Slot,
     start: *mut u8,
@@ -38,7 +38,7 @@ struct Lent {
 // SAFETY: the pointer is into a region that any thread may use, by whoever holds the slot's token.
 unsafe impl Send for Lent {}
 
-// SAFETY: slots never move, `_slots` keeps them, and the token of this one is in here.
+// SAFETY: slots never move, `_slots` keeps their memory, and `slot` is the only token of this slot.
 unsafe impl IoBuf for Lent {
     fn region(&mut self) -> (*mut u8, usize) {
         (self.start, self.len)
@@ -63,13 +63,13 @@ const CLOSED: RawFd = i32::MAX;
 struct Asynchronous {
     guasi: Guasi<Lent, Open>,
     slots: Arc<Slots>,
-    /// By file.
+    /// The descriptor of each file, by its number; [`CLOSED`] while the file is closed.
     files: Vec<Open>,
     flags: Flags,
     depth: usize,
     queued: Vec<Request>,
     in_flight: usize,
-    /// Ended at once, because the context did not take them.
+    /// Requests that ended at once, because the context did not take them.
     refused: Vec<Completion>,
     done: Vec<guasi::Completion<Lent>>,
 }
@@ -93,7 +93,8 @@ impl Asynchronous {
         })
     }
 
-    /// Gives the context what is queued, which begins it in batches, the last of them with the next flush or fetch.
+    /// Gives the queued requests to the context, which begins them in batches: the last batch with the next flush or
+    /// fetch. Returns how many there were.
     fn hand_over(&mut self) -> usize {
         let mut queued = std::mem::take(&mut self.queued);
         let count = queued.len();

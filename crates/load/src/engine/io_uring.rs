@@ -36,27 +36,29 @@ const SQPOLL_IDLE_MS: u32 = 1000;
 /// `BLOCK_URING_CMD_DISCARD` of linux/blkdev.h, `_IO(0x12, 0)` (Linux 6.12).
 const DISCARD: u32 = 0x1200;
 
-/// What is kept above the slot's number in `user_data`: how the result is to be read.
+/// The upper half of an op's `user_data`, if the completion's result is the op's. The lower half is the slot's number.
 const PLAIN: u64 = 0;
+/// The upper half of the `user_data` of a trim that punches a hole into a file: its result has no length.
 const PUNCHED: u64 = 1;
+/// The upper half of the `user_data` of a trim that discards blocks of a device: its result has no length.
 const DISCARDED: u64 = 2;
 
 struct Uring {
     ring: Ring,
     /// Entries pushed and not yet taken by the kernel.
     queued: u32,
-    /// Taken by the kernel and not yet reaped. With a polling thread: pushed and not yet reaped.
+    /// Entries taken by the kernel and not yet reaped. With a polling thread: entries pushed and not yet reaped.
     in_flight: u32,
     depth: u32,
     how: How,
     /// Ops since the last one that was forced to a worker.
     since_forced: u32,
     files: Vec<File>,
-    /// By slot: what a vectored request points to. Empty otherwise.
+    /// By slot: the iovec that a vectored request points to. Empty if requests are not vectored.
     vectors: Vec<libc::iovec>,
-    /// By slot: trims in flight, whose results carry no length. Empty until the first.
+    /// By slot: trims in flight, whose results carry no length. Empty until the first trim.
     trims: Vec<Trim>,
-    /// Whether the kernel discards device blocks through the ring, as far as is known.
+    /// True as long as the kernel is not known to lack the ring's command for discarding device blocks.
     discards: bool,
     slots: Arc<Slots>,
 }
@@ -144,7 +146,7 @@ impl Uring {
         Ok(engine)
     }
 
-    /// All slots as few large buffers: one look-up and a few cache lines serve every op.
+    /// Registers all slots as few large buffers: one look-up and a few cache lines serve every op.
     fn register_buffers(&self, job: &Job) -> Result<(), Error> {
         let (count, step) = (self.slots.count(), self.how.slots_per_buffer);
         let buffers: Vec<libc::iovec> = (0..count)
@@ -211,9 +213,9 @@ impl Uring {
         fd.plain(memory, len, offset, rwf, write)
     }
 
-    /// A trim or sync; None where it has to be made by a system call that blocks.
+    /// The entry of a trim or sync; None where only a system call that blocks can make it.
     fn other(&mut self, request: &Request) -> Option<squeue::Entry> {
-        // A ring that polls takes only what can be polled for.
+        // A ring that polls takes only ops that can be polled for.
         if self.how.iopoll {
             return None;
         }
@@ -251,7 +253,7 @@ impl Uring {
         Some(entry.user_data(slot | PLAIN << 32))
     }
 
-    /// Takes completions from shared memory, `max` at the most; how many.
+    /// Takes completions from shared memory, `max` at the most, and returns how many.
     #[inline]
     fn take(&mut self, max: usize, done: &mut Vec<Completion>) -> usize {
         let before = done.len();
@@ -274,7 +276,7 @@ impl Uring {
         taken
     }
 
-    /// Submits `self.queued` entries and waits for `wait` completions; how many entries were taken.
+    /// Submits `self.queued` entries and waits for `wait` completions. Returns how many entries the kernel took.
     fn enter(&mut self, wait: u32, timeout_ns: Option<u64>) -> io::Result<u32> {
         let mut flags = if wait > 0 || (self.how.iopoll && self.in_flight > 0) { ENTER_GETEVENTS } else { 0 };
         let submit = self.queued;
@@ -284,7 +286,7 @@ impl Uring {
                 flags |= ENTER_SQ_WAKEUP;
             }
             if flags != 0 {
-                // What the polling thread takes it takes without being asked: the number is not looked at.
+                // The polling thread takes entries without being asked: the returned number means nothing.
                 passing(self.ring.enter(submit, wait, flags, timeout_ns))?;
             }
             return Ok(submit);
@@ -324,13 +326,13 @@ impl Uring {
             match waited {
                 _ if taken >= min || remaining == Some(0) => return Ok(()),
                 Ok(_) => {}
-                Err(error) => return passing(Err(error)).map(drop), // interrupted, or late: with what is there
+                Err(error) => return passing(Err(error)).map(drop), // interrupted, or late: return what is there
             }
         }
     }
 }
 
-/// Without queues for polled requests the kernel retries them for ever: it has to be known before the first.
+/// Refuses a job whose disks have no queues for polling: the kernel would retry polled requests on them for ever.
 fn can_be_polled(setup: &Setup) -> Result<(), Error> {
     let names = setup.names.iter().filter(|name| !name.is_empty()); // a trial has no names yet
     let disks = names.flat_map(|name| sys::disk::below(std::path::Path::new(name)));
@@ -344,7 +346,7 @@ fn can_be_polled(setup: &Setup) -> Result<(), Error> {
         .hint(hint))
 }
 
-/// The errors of io_uring_enter that only mean "not now" as nothing submitted.
+/// Turns the errors of io_uring_enter that only mean "not now" into 0: nothing was submitted.
 #[inline]
 fn passing(entered: io::Result<u32>) -> io::Result<u32> {
     match entered {
@@ -355,8 +357,8 @@ fn passing(entered: io::Result<u32>) -> io::Result<u32> {
     }
 }
 
-/// The result of a trim: its length, which the kernel does not say. A kernel or device without the ring's discard gets
-/// it as an ioctl.
+/// The result of a trim: its length, which the kernel does not say. If the kernel or the device lacks the ring's
+/// discard, this function repeats the trim as an ioctl.
 #[cold]
 fn trimmed(how: u64, result: i64, trim: &Trim, files: &[File], discards: &mut bool) -> i64 {
     let unknown = [libc::EINVAL, libc::EOPNOTSUPP, libc::ENOTTY, libc::ENOSYS].map(|errno| -i64::from(errno));
@@ -382,7 +384,7 @@ impl Engine for Uring {
     fn close(&mut self, file: u32) {
         self.files[file as usize] = File { fd: -1, block_device: false };
         if self.how.register_files {
-            // Clearing an entry of the table cannot fail; were it to, the next open() would overwrite it.
+            // Clearing an entry of the table cannot fail; if it did, the next open() would overwrite the entry.
             let _ = self.ring.submitter().register_files_update(file, &[-1]);
         }
     }
@@ -461,8 +463,9 @@ impl Drop for Uring {
         if self.in_flight == 0 {
             return;
         }
-        // Pipes and the like may never complete; what the device has cannot be called back, and ends by itself. Again
-        // and again: a polling thread may not have seen an entry yet when it is to be called back.
+        // Requests on pipes and the like may never complete: they are cancelled. Requests that the device has cannot be
+        // cancelled, and end by themselves. The loop cancels again and again: a polling thread may not have seen an
+        // entry yet at the first attempt.
         const PATIENCE_NS: u64 = 10_000_000;
         let patience = types::Timespec::new().nsec(PATIENCE_NS as u32);
         let mut done = Vec::new();
@@ -531,7 +534,7 @@ macro_rules! target {
 target!(types::Fd);
 target!(types::Fixed);
 
-/// Whether the kernel has the opcodes without vectors (Linux 5.6, which also brought the probe).
+/// True if the kernel has the opcodes without vectors (Linux 5.6, which also brought the probe).
 fn has_read(ring: &Ring) -> bool {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Read::CODE)
@@ -539,7 +542,7 @@ fn has_read(ring: &Ring) -> bool {
 
 fn is_block_device(fd: RawFd) -> bool {
     let mut stat = std::mem::MaybeUninit::<libc::stat64>::zeroed();
-    // SAFETY: stat is large enough; a bad descriptor is an error.
+    // SAFETY: the kernel writes one stat64, which stat has room for; a bad descriptor is an error.
     let status = unsafe { libc::fstat64(fd, stat.as_mut_ptr()) };
     // SAFETY: zeroed memory is a valid stat64, whether or not the kernel filled it in.
     let stat = unsafe { stat.assume_init() };

@@ -1,6 +1,6 @@
 //! Linux native asynchronous I/O by its system calls (io_submit(2)), without the C library of the same name.
 //!
-//! It is asynchronous for O_DIRECT only: buffered ops are carried out within io_submit.
+//! It is asynchronous for O_DIRECT only: the kernel carries buffered ops out within io_submit.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -30,7 +30,7 @@ const PWRITE: u16 = 1;
 const FSYNC: u16 = 2;
 const FDSYNC: u16 = 3;
 
-/// struct iocb of linux/aio_abi.h, whose second and third field change places with the byte order.
+/// `struct iocb` of linux/aio_abi.h, whose second and third field change places with the byte order.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Iocb {
@@ -51,7 +51,7 @@ struct Iocb {
     resfd: u32,
 }
 
-/// struct io_event
+/// `struct io_event` of linux/aio_abi.h.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Event {
@@ -61,7 +61,7 @@ struct Event {
     result2: i64,
 }
 
-/// struct aio_ring: what the context's address points to (fs/aio.c; stable, libaio reads it too).
+/// `struct aio_ring`, which the context's address points to (fs/aio.c; stable, libaio reads it too).
 #[repr(C)]
 struct RingHeader {
     id: u32,
@@ -80,13 +80,13 @@ const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32 && siz
 
 struct Libaio {
     context: Context,
-    /// By slot; where the kernel is pointed to at submission.
+    /// The request of each slot, by the slot's number: io_submit passes their addresses to the kernel.
     iocbs: Box<[Iocb]>,
     /// Slots that wait for submission, oldest first.
     queued: Vec<*mut Iocb>,
     in_flight: usize,
     depth: usize,
-    /// Ops that io_submit refused: results, like all others.
+    /// Ops that io_submit refused: the next reaping call returns them like all others.
     refused: Vec<Completion>,
     events: Box<[Event]>,
     fds: Vec<RawFd>,
@@ -118,7 +118,7 @@ impl Context {
         (ring.magic == RING_MAGIC && ring.incompatible == 0).then_some(ring)
     }
 
-    /// Whether the ring is known to hold no event.
+    /// True if the ring is known to hold no event.
     fn is_empty(&self) -> bool {
         self.ring().is_some_and(|ring| ring.head.load(Ordering::Relaxed) == ring.tail.load(Ordering::Acquire))
     }
@@ -146,7 +146,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the context is destroyed once; ops in flight are waited for, their memory is still there.
+        // SAFETY: only this drop destroys the context. io_destroy waits for the ops in flight; `Libaio` drops its slots
+        // and iocbs after its context, so that their memory is still there.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }
@@ -178,7 +179,7 @@ impl Libaio {
         })
     }
 
-    /// The op as the kernel takes it; None for what it only does synchronously.
+    /// The op as the kernel takes it; None for ops that the kernel only does synchronously.
     #[inline]
     fn prepare(&self, request: &Request) -> Option<Iocb> {
         let slot = request.slot.index();
@@ -226,7 +227,7 @@ impl Libaio {
         count
     }
 
-    /// Takes what is in the ring without a system call.
+    /// Takes the events that are in the ring, without a system call, and returns how many.
     fn take_from_ring(&mut self, max: usize, done: &mut Vec<Completion>) -> usize {
         let mut taken = 0;
         while taken < max {
@@ -238,7 +239,7 @@ impl Libaio {
         taken
     }
 
-    /// io_getevents(2): how many came; 0 when interrupted or late.
+    /// Calls io_getevents(2) and returns how many events came; 0 when interrupted or late.
     fn wait(
         &mut self,
         min: usize,
@@ -310,7 +311,7 @@ impl Engine for Libaio {
                 if count == 0 {
                     break;
                 }
-                continue; // a partial submission: the next call says what is wrong with the first that is left
+                continue; // a partial submission: the next call returns the error of the first op that is left
             }
             match last_errno() {
                 libc::EAGAIN | libc::EINTR => break,
@@ -336,7 +337,7 @@ impl Engine for Libaio {
         }
         loop {
             let remaining = match deadline {
-                _ if taken >= min => Some(0), // only what is there already
+                _ if taken >= min => Some(0), // only events that are there already
                 Some(deadline) => Some(deadline.saturating_sub(monotonic_ns())),
                 None => None,
             };

@@ -1,7 +1,7 @@
-//! `lockfile=`: ops on a file exclude those of other clones, by flock(2) on a descriptor of the clone's own.
+//! `lockfile=`: ops on a file exclude those of other clones, by flock(2) on a descriptor that belongs to the clone.
 //!
-//! A lock is held while ops on its file are in flight. What cannot have its lock at once is handed back as if the
-//! engine were full, until nothing is in flight: no clone waits for a lock while it holds one.
+//! A clone holds a lock while ops on its file are in flight. The engine hands a request that cannot have its lock at
+//! once back as if the engine were full, until nothing is in flight: no clone waits for a lock while it holds one.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use sys::file;
 use super::{Completion, Engine, Queued, Request, Setup, Storage};
 use crate::Error;
 
-/// How long to wait before asking for a lock again that another clone holds.
+/// Time between two attempts to get a lock that another clone holds.
 const RETRY: Duration = Duration::from_micros(20);
 
 /// An engine whose ops take their file's lock first.
@@ -25,7 +25,7 @@ pub struct Locked {
     shared_reads: bool,
     names: Vec<String>,
     locks: Vec<Lock>,
-    /// By slot: the file of its request in flight.
+    /// By slot: the file of the slot's request in flight.
     file_of: Vec<u32>,
     in_flight: usize,
 }
@@ -41,7 +41,7 @@ impl Locked {
     /// The engine with locks on its files, as the job's `lockfile` says.
     ///
     /// # Errors
-    /// None at present; files that cannot be locked fail when they are opened.
+    /// None at present; a file that cannot be locked fails when it is opened.
     pub fn make(engine: Box<dyn Engine>, setup: &Setup) -> Result<Box<dyn Engine>, Error> {
         let mut locks = Vec::new();
         locks.resize_with(setup.files as usize, Lock::default);
@@ -55,7 +55,8 @@ impl Locked {
         }))
     }
 
-    /// Whether the request may go now.
+    /// True if the request may go now: the clone holds the file's lock as the request needs it. The call waits for the
+    /// lock only while nothing is in flight.
     fn admit(&mut self, request: &Request) -> io::Result<bool> {
         let exclusive = !(self.shared_reads && request.kind == OpKind::Io(Direction::Read));
         let alone = self.in_flight == 0;
@@ -63,7 +64,7 @@ impl Locked {
         if lock.in_flight > 0 {
             return Ok(lock.exclusive || !exclusive);
         }
-        let Some(file) = &lock.file else { return Ok(true) }; // not open: the engine says so
+        let Some(file) = &lock.file else { return Ok(true) }; // not open: the engine reports the error
         while !file::try_lock(file, exclusive)? {
             if !alone {
                 return Ok(false);

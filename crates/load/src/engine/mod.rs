@@ -1,4 +1,4 @@
-//! Engines: what carries ops out. One trait, one table, one conformance suite for all.
+//! Engines: the parts that carry ops out. One trait, one table, one conformance suite for all.
 //!
 //! ```text
 //! queue(request) ─► Queued::Later ─┐                      (asynchronous: collected)
@@ -39,7 +39,7 @@ pub use slots::{Slot, Slots};
 pub struct Request {
     /// The buffer; returned by the completion.
     pub slot: Slot,
-    /// What to do.
+    /// The op to carry out: a read, a write, a trim or a sync.
     pub kind: OpKind,
     /// Index of the file, as given to [`Engine::open`].
     pub file: u32,
@@ -47,37 +47,38 @@ pub struct Request {
     pub offset: u64,
     /// Bytes to transfer, at most [`Slots::slot_bytes`].
     pub len: u32,
-    /// Bytes of the slot to skip: where a short transfer is continued.
+    /// Bytes of the slot to skip: more than 0 where the request continues a short transfer.
     pub skip: u32,
 }
 
 /// A finished op.
 #[derive(Debug)]
 pub struct Completion {
-    /// The buffer, free again.
+    /// The buffer of the request; the caller may use it again.
     pub slot: Slot,
     /// Bytes transferred (possibly fewer than asked), 0 for syncs; or a negative errno.
     pub result: i64,
 }
 
-/// What became of a queued request.
+/// The answer of [`Engine::queue`]: the fate of the request.
 #[derive(Debug)]
 pub enum Queued {
-    /// It will be submitted by the next [`Engine::submit`] and completed by a later [`Engine::reap`].
+    /// The engine has the request: the next [`Engine::submit`] submits it, and a later [`Engine::reap`] completes it.
     Later,
-    /// It was carried out in the call.
+    /// The engine has carried the request out in the call.
     Done(Completion),
-    /// The engine is full: submit or reap first, then queue the request that is handed back.
+    /// The engine is full and hands the request back: submit or reap first, then queue it again.
     Full(Request),
 }
 
 /// A way to carry ops out. One instance serves one clone, on the thread that made it: rings and registered
-/// descriptors belong to a thread. Dropping it waits for what is in flight (after asking the kernel to cancel it).
+/// descriptors belong to a thread. Dropping an engine asks the kernel to cancel the requests in flight, then waits for
+/// them.
 pub trait Engine: Send {
     /// Makes `fd` known as file `file`, before the first request on it and again after [`Engine::close`].
     ///
     /// # Errors
-    /// What registering the descriptor gives; engines that register nothing never fail.
+    /// The error of registering the descriptor; engines that register nothing never fail.
     fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()>;
 
     /// Forgets file `file`; the caller closes the descriptor afterwards. No request on it is in flight.
@@ -86,25 +87,26 @@ pub trait Engine: Send {
     /// Takes a request. Never blocks in an asynchronous engine.
     fn queue(&mut self, request: Request) -> Queued;
 
-    /// Hands all queued requests to the kernel; how many it took. The rest stays queued for the next call.
+    /// Hands all queued requests to the kernel and returns how many it took. The rest stays queued for the next call.
     ///
     /// # Errors
-    /// Only what ends the job: the errors of single ops are results. EAGAIN and EINTR are not errors: 0 is.
+    /// Only errors that end the job: the errors of single ops are results. EAGAIN and EINTR are not errors: the call
+    /// then returns 0.
     fn submit(&mut self) -> io::Result<usize>;
 
-    /// Appends finished ops to `done`: waits until at least `min` are there (0 polls) or `timeout_ns` is over,
-    /// takes at most `max`. An interrupted wait returns early with what is there; `min` is never more than what has
-    /// been submitted, so that a wait ends.
+    /// Appends finished ops to `done`: waits until at least `min` have finished (0 polls) or `timeout_ns` is over, and
+    /// takes at most `max`. An interrupted wait returns early with the ops that have finished. `min` is never more than
+    /// the number of submitted ops, so that a wait ends.
     ///
     /// # Errors
-    /// Only what ends the job.
+    /// Only errors that end the job.
     fn reap(&mut self, min: usize, max: usize, timeout_ns: Option<u64>, done: &mut Vec<Completion>) -> io::Result<()>;
 
-    /// [`Engine::submit`], then [`Engine::reap`], in one system call where the kernel has one; how many were
-    /// submitted.
+    /// [`Engine::submit`], then [`Engine::reap`], in one system call where the kernel has one. Returns the number of
+    /// submitted ops.
     ///
     /// # Errors
-    /// Only what ends the job.
+    /// Only errors that end the job.
     fn submit_and_reap(
         &mut self,
         min: usize,
@@ -123,8 +125,8 @@ pub trait Engine: Send {
     }
 }
 
-/// The files of an engine that opens them by itself, from [`Setup::names`]: what the runner does with files of this
-/// host by system calls. Errors carry error numbers.
+/// The files of an engine that opens them by itself, from [`Setup::names`]. The runner asks the engine for the same
+/// things that it does by system calls with files of this host. Errors carry error numbers.
 pub trait Storage {
     /// Bytes that a file has; None if it does not exist. It need not be open.
     ///
@@ -132,7 +134,7 @@ pub trait Storage {
     /// As stat(2).
     fn bytes(&self, file: u32) -> io::Result<Option<u64>>;
 
-    /// Whether writing beyond a file's end makes it longer.
+    /// True if a write beyond a file's end makes the file longer.
     fn can_grow(&self) -> bool {
         true
     }
@@ -154,10 +156,10 @@ pub trait Storage {
     /// Closes a file on which no request is in flight.
     ///
     /// # Errors
-    /// As close(2): those of earlier writes that had been acknowledged.
+    /// As close(2): the errors of earlier writes that had been acknowledged.
     fn close(&mut self, file: u32) -> io::Result<()>;
 
-    /// Has what was written to an open file on stable storage.
+    /// Brings the data that were written to an open file onto stable storage.
     ///
     /// # Errors
     /// As fsync(2).
@@ -170,7 +172,7 @@ pub trait Storage {
     fn unlink(&mut self, file: u32) -> io::Result<()>;
 }
 
-/// What an engine is given when it is made.
+/// The arguments of [`Kind::make`]: everything that a new engine needs to know.
 pub struct Setup<'a> {
     /// The job, for the engine's own options.
     pub job: &'a Job,
@@ -188,20 +190,20 @@ pub struct Setup<'a> {
 pub struct Kind {
     /// fio's name: `io_uring`.
     pub name: &'static str,
-    /// Other names that it is known by.
+    /// Other names of the engine.
     pub aliases: &'static [&'static str],
     /// One line for `--enghelp`.
     pub summary: &'static str,
-    /// Whether it can have only one op in flight.
+    /// True if the engine can have only one op in flight.
     pub synchronous: bool,
-    /// Whether its files are not paths of this host: it opens them itself from [`Setup::names`].
+    /// True if the engine's files are not paths of this host: the engine opens them itself from [`Setup::names`].
     pub opens_files: bool,
-    /// Whether it touches no file at all: sizes come from the job alone, nothing is laid out or opened.
+    /// True if the engine touches no file at all: sizes come from the job alone, nothing is laid out or opened.
     pub diskless: bool,
-    /// Makes one, on the thread that will drive it.
+    /// Makes an engine of this kind, on the thread that will drive it.
     ///
     /// # Errors
-    /// Why it is not available here, or which option does not fit.
+    /// The reason why the engine is not available here, or the option that does not fit.
     pub make: fn(&Setup) -> Result<Box<dyn Engine>, crate::Error>,
 }
 

@@ -1,4 +1,4 @@
-//! The engine that does nothing, at once: what remains is the cost of the generator itself.
+//! The engine that does nothing, at once: a run with it measures the cost of the generator itself.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -2,7 +2,7 @@
 //!
 //! One controller a clone and subsystem, with as many I/O queues as its depth needs. Requests become commands when they
 //! are queued, and leave in one system call when they are submitted; data move between socket and slot. When the
-//! connection is lost, what is outstanding is issued again on the next one.
+//! connection is lost, the engine issues the outstanding commands again on the next one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,13 +37,13 @@ pub(super) const NVME_TCP: Kind = Kind {
 
 /// Commands on one connection where the user does not say: what controllers take by default.
 const QUEUE_DEPTH: u32 = 128;
-/// How long a wait looks again and again before it sleeps: an answer over loopback takes less, waking up more.
+/// Time for which a wait looks again and again before it sleeps: an answer over loopback takes less, waking up more.
 const SPIN_NS: u64 = 20_000;
-/// How long to wait at once for a controller that is lost.
+/// The longest single wait for a controller that is lost.
 const RENEWAL_WAIT: Duration = Duration::from_millis(5);
 /// Commands that leave together at the most: the controller works on them while more are made.
 const BATCH: usize = 8;
-/// How soon a controller that was lost is noticed while nothing comes from its queues.
+/// Time after which the engine notices a lost controller at the latest, while nothing comes from its queues.
 const NOTICE_NS: u64 = 100_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 /// The tag of a Flush that is waited for; ops have the numbers of their slots.
@@ -70,11 +70,11 @@ struct NvmeTcp {
 struct File {
     remote: usize,
     nsid: u32,
-    /// Once it is open.
+    /// The namespace's number and sizes; None until the file is open.
     namespace: Option<Namespace>,
 }
 
-/// A command of an op.
+/// One command of an op: an op larger than a command can be has several.
 #[derive(Clone, Copy)]
 struct Part {
     tag: u32,
@@ -85,11 +85,11 @@ struct Part {
 /// The ops in flight.
 struct Ops {
     slots: Arc<Slots>,
-    /// By slot.
+    /// The op in flight of each slot, by the slot's number.
     table: Vec<Option<Op>>,
-    /// Ended, to be given back.
+    /// Ops that have ended, until [`Engine::reap`] gives them back.
     finished: VecDeque<Completion>,
-    /// How a Flush went that was waited for: the errno.
+    /// The errno of a Flush that was waited for, 0 for success; None until it has ended.
     flushed: Option<i32>,
 }
 
@@ -99,7 +99,7 @@ struct Op {
     left: u32,
     /// Bytes if all goes well; a negative errno after a failure.
     result: i64,
-    /// What Dataset Management sends.
+    /// The data of a trim's Dataset Management command: the range to deallocate.
     range: [u8; Range::BYTES],
 }
 
@@ -109,7 +109,7 @@ impl Ops {
         self.table[index] = Some(op);
     }
 
-    /// Notes that a command has ended: with that errno, 0 for success.
+    /// Notes that a command has ended with `errno`, 0 for success.
     #[inline]
     fn end(&mut self, tag: u32, errno: i32) {
         if tag == FLUSH {
@@ -158,7 +158,7 @@ struct Remote {
     next: usize,
     /// Commands that wait for room, or for the controller to come back.
     parked: VecDeque<Part>,
-    /// The errno with which everything fails, once the controller stays lost.
+    /// The errno with which every op fails, once the controller stays lost.
     lost: Option<i32>,
     max_transfer_bytes: u32,
     address: Address,
@@ -180,7 +180,7 @@ impl Remote {
         })
     }
 
-    /// Has a command on its way, or parks it.
+    /// Gives a command to a queue, or parks it.
     #[inline]
     fn issue(&mut self, part: Part, ops: &Ops) {
         if !self.parked.is_empty() || !self.has_issued(part, ops) {
@@ -199,7 +199,7 @@ impl Remote {
         false
     }
 
-    /// Sends what is to be sent, parked commands included.
+    /// Sends the commands that are not sent yet, parked ones included.
     fn send(&mut self, ops: &Ops) {
         while let Some(&part) = self.parked.front()
             && self.has_issued(part, ops)
@@ -212,12 +212,11 @@ impl Remote {
         }
     }
 
-    /// Takes in what has come; whether more may be there.
+    /// Takes in the answers that have come; true if more may be there.
     fn receive(&mut self, ops: &mut Ops, ended: &mut Vec<Done>) -> bool {
         let (mut more, mut broken) = (false, self.generation != self.controller.generation());
         for IoQueue { queue, stream } in &mut self.queues {
-            // A queue on which nothing is outstanding has nothing to say but that it is closed, which the next command
-            // finds out.
+            // A queue without outstanding commands can only report that it is closed: the next command finds that out.
             if queue.outstanding() == 0 {
                 continue;
             }
@@ -231,7 +230,7 @@ impl Remote {
                 }
             }
         }
-        // What has ended leaves the table before what is outstanding is issued again.
+        // Ended commands leave the table before the outstanding ones are issued again.
         for done in ended.drain(..) {
             ops.end(done.tag, done.status.errno());
         }
@@ -241,7 +240,7 @@ impl Remote {
         more && !broken
     }
 
-    /// Gives up the association: what is outstanding is parked.
+    /// Gives up the association and parks the outstanding commands.
     fn break_off(&mut self) {
         for IoQueue { queue, .. } in self.queues.drain(..) {
             let parts = queue.outstanding_commands();
@@ -250,7 +249,7 @@ impl Remote {
         self.controller.lost(self.generation);
     }
 
-    /// Looks whether the controller is back, or never will be: then what is parked has failed.
+    /// Looks whether the controller is back, or never will be: in that case the parked commands fail.
     fn renew(&mut self, ops: &mut Ops, wait: Duration) {
         if !self.queues.is_empty() || self.lost.is_some() {
             return;
@@ -309,7 +308,7 @@ impl NvmeTcp {
         Ok(self.remotes[remote].controller.namespace(nsid)?)
     }
 
-    /// Makes commands of a request. A request that has ended already is given back with its result.
+    /// Makes commands of a request. Gives a request that has ended already back with its result.
     #[inline]
     fn begin(&mut self, request: Request) -> Option<Completion> {
         let ended = |request: Request, result: i64| Some(Completion { slot: request.slot, result });
@@ -367,7 +366,7 @@ impl NvmeTcp {
         None
     }
 
-    /// Sends what is to be sent.
+    /// Sends the commands that are not sent yet.
     fn send(&mut self) {
         for remote in &mut self.remotes {
             remote.send(&self.ops);
@@ -375,19 +374,20 @@ impl NvmeTcp {
         self.unsent = 0;
     }
 
-    /// Sends what is to be sent and takes in what has come, until `enough` ops have ended or there is no more. Not more than
-    /// is needed: a target that answers as fast as it is listened to would be drained of all it has before it is given anew.
+    /// Sends commands and takes in answers, until `enough` ops have ended or nothing more has come. It takes no more
+    /// than that: otherwise a target that answers as fast as the engine listens would carry out all that it has before
+    /// it gets new commands.
     fn exchange(&mut self, enough: usize) {
         self.send();
         for remote in &mut self.remotes {
             while remote.receive(&mut self.ops, &mut self.ended) && self.ops.finished.len() < enough {}
             remote.renew(&mut self.ops, Duration::ZERO);
-            // Data that were asked for, and commands for which there is room now.
+            // Data that the controller asked for, and commands for which there is room now.
             remote.send(&self.ops);
         }
     }
 
-    /// Sleeps until there is something to do, at most so long; false if it was interrupted.
+    /// Sleeps until there is something to do, for `timeout_ns` at the most; false if a signal interrupted the sleep.
     fn wait(&mut self, timeout_ns: Option<u64>) -> bool {
         if let Some(remote) = self.remotes.iter_mut().find(|remote| remote.queues.is_empty() && remote.lost.is_none()) {
             let patience = timeout_ns.map_or(RENEWAL_WAIT, Duration::from_nanos).min(RENEWAL_WAIT);
@@ -401,7 +401,7 @@ impl NvmeTcp {
                 PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN | out)
             })
             .collect();
-        // A controller that is lost while its queues are silent is looked for now and then.
+        // The sleep ends now and then, to notice a controller that is lost while its queues are silent.
         let timeout_ns = timeout_ns.unwrap_or(u64::MAX).min(NOTICE_NS);
         let timeout = Timespec { tv_sec: (timeout_ns / NS_PER_S) as i64, tv_nsec: (timeout_ns % NS_PER_S) as i64 };
         rustix::event::poll(&mut fds, Some(&timeout)) != Err(rustix::io::Errno::INTR)
@@ -432,8 +432,8 @@ impl Engine for NvmeTcp {
         }
     }
 
-    /// Commands leave when a batch of them is there, or with the next [`Engine::reap`]: what comes one by one would cost
-    /// a system call each.
+    /// Commands leave when a batch of them is there, or with the next [`Engine::reap`]: requests that come one by one
+    /// would cost a system call each.
     #[inline]
     fn submit(&mut self) -> io::Result<usize> {
         let taken = std::mem::take(&mut self.queued);
@@ -522,13 +522,13 @@ impl Storage for NvmeTcp {
         }
     }
 
-    /// Namespaces are the controller's: they are not removed from here.
+    /// Namespaces belong to the controller: the engine does not remove them.
     fn unlink(&mut self, _file: u32) -> io::Result<()> {
         Err(io::Error::from_raw_os_error(libc::EPERM))
     }
 }
 
-/// Where a file's name points to, with what the job's options add.
+/// The address that a file's name stands for, completed by the job's options.
 fn locate(job: &Job, name: &str) -> Result<Address, Error> {
     let option = |key: &str| option(job, key);
     let mut text = match name.trim().parse::<u32>() {
@@ -549,7 +549,7 @@ fn option<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
     job.ring.other.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
 }
 
-/// How the job wants to connect.
+/// The options of a connection, as the job gives them.
 fn options(setup: &Setup) -> Result<Options, Error> {
     let job = setup.job;
     let wrong = |what: String| Error::usage(what, format!("in job {}", job.name), "");

@@ -30,7 +30,7 @@ struct Handle {
 pub struct Offload {
     queued: VecDeque<Request>,
     descriptors: Vec<Handle>,
-    /// None once dropping: the workers see the end.
+    /// None once the engine is being dropped: the closed channel tells the workers to end.
     requests: Option<Sender<(Request, Handle)>>,
     completions: Receiver<io::Result<Completion>>,
     workers: Vec<JoinHandle<()>>,
@@ -40,7 +40,7 @@ impl Offload {
     /// Workers for `setup.depth` requests in flight, each with an engine of `kind`.
     ///
     /// # Errors
-    /// What making the engine says; no more threads.
+    /// The error of making an engine, or of starting a thread.
     pub fn make(kind: &'static Kind, setup: &Setup) -> Result<Box<dyn Engine>, Error> {
         let (requests, work) = mpsc::channel::<(Request, Handle)>();
         let (done, completions) = mpsc::channel();
@@ -51,7 +51,8 @@ impl Offload {
             let (job, slots, work, done) =
                 (Arc::clone(&job), Arc::clone(&setup.slots), Arc::clone(&work), done.clone());
             let (names, files) = (setup.names.to_vec(), setup.files);
-            // Rings belong to the thread that makes them; whether one can be made is reported before the next.
+            // Rings belong to the thread that makes them. Each thread reports whether it could make its engine before
+            // the next thread starts.
             let (made, is_made) = mpsc::channel();
             let thread = std::thread::Builder::new().name("offload".into()).spawn(move || {
                 match make_one(kind, &job, slots, files, &names) {

@@ -1,7 +1,7 @@
 //! `pace=`: any engine behind a pacer. Ops that the pacer holds wait here, with their buffers, until it lets them go.
 //!
-//! The pacer is the one that the target uses. Time held counts as completion latency: the op was
-//! submitted, it is not being served.
+//! The pacer is the one that the target uses. The time for which the pacer holds an op counts as completion latency:
+//! the op is submitted and is not being served.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,16 +23,16 @@ pub struct Paced {
     inner: Box<dyn Engine>,
     pacer: Box<dyn Admission>,
     clock: Clock,
-    /// By slot: the op in the pacer's books.
+    /// By slot: the identity of the slot's op in the pacer's books.
     ids: Vec<OpId>,
     /// By slot: a request that the pacer holds.
     held: Vec<Option<Request>>,
     held_count: usize,
-    /// Released, but the inner engine was full.
+    /// Requests that the pacer released while the inner engine was full.
     released: VecDeque<Request>,
-    /// Finished outside of a reaping call: by a synchronous inner engine.
+    /// Ops that a synchronous inner engine finished outside of a reaping call.
     finished: Vec<Completion>,
-    /// Queued since the last submission.
+    /// Number of ops queued since the last submission.
     queued: usize,
     in_flight: usize,
 }
@@ -41,7 +41,7 @@ impl Paced {
     /// `inner` behind the pacer that `text` names, see [`pace::SYNTAX`].
     ///
     /// # Errors
-    /// A method or a number that makes no sense.
+    /// A method that does not exist, or a number that makes no sense.
     pub fn make(text: &str, inner: Box<dyn Engine>, setup: &Setup, clock: Clock) -> Result<Box<dyn Engine>, Error> {
         let wrong = |error: String| Error::usage(error, format!("in pace={text} of job {}", setup.job.name), "");
         let config = Config::parse(text, setup.job.reporting.kb_base).map_err(|error| wrong(error.to_string()))?;
@@ -131,7 +131,8 @@ impl Engine for Paced {
                 self.held_count += 1;
             }
             Admit::Refused(Refusal::Full) => return Queued::Full(request),
-            // Larger than the budget: it can never be admitted. The job is told as by a device that is out of room.
+            // An op larger than the budget can never be admitted. The job gets the error of a device that is out of
+            // room.
             Admit::Refused(_) => {
                 let result = -i64::from(libc::ENOBUFS);
                 return Queued::Done(Completion { slot: request.slot, result });
@@ -155,7 +156,7 @@ impl Engine for Paced {
             done.extend(self.finished.drain(..room.min(self.finished.len())));
             let missing = min.saturating_sub(done.len() - before);
             let now = self.clock.now_ns();
-            // With ops held, the pacer has to be asked again in time; without, the inner engine may wait.
+            // While ops are held, the pacer has to be asked again in time; otherwise the inner engine may wait.
             let wake = match self.held_count + self.released.len() {
                 0 => deadline,
                 _ => self.pacer.wakeup_ns().unwrap_or(now + PATIENCE_NS).min(deadline),
@@ -173,7 +174,7 @@ impl Engine for Paced {
                 sleep_until_ns(wake.max(now));
             }
             if done.len() - before >= min || self.clock.now_ns() >= deadline {
-                // What has just finished makes room: do not let it stand idle until the next call.
+                // The ops that have just finished make room: push fills it now instead of at the next call.
                 return self.push();
             }
             if self.in_flight + self.held_count + self.released.len() + self.finished.len() == 0 {

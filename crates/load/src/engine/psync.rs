@@ -30,7 +30,7 @@ pub(super) const PVSYNC2: Kind = kind("pvsync2", "preadv2(2) and pwritev2(2): hi
     Ok(Blocking::<Flagged>::boxed(setup))
 });
 
-/// A transfer as the system calls take it.
+/// The arguments of one read or write, as the system calls take them.
 struct Transfer {
     fd: RawFd,
     write: bool,
@@ -46,15 +46,17 @@ impl Transfer {
     }
 }
 
-/// How a transfer is made.
+/// The system call that makes a transfer.
+///
+/// The implementations share the buffer contract, which [`Call::call`] states under Safety.
 trait Call: Send + 'static {
-    /// Whether it uses the descriptor's own position.
+    /// True if the system call starts at the descriptor's own file position.
     const SEEKS: bool = false;
 
-    /// What the system call returns: bytes, or -1 and errno.
+    /// Makes the system call; returns bytes, or -1 with errno set.
     ///
     /// # Safety
-    /// `memory` is valid for `len` bytes, and nobody else touches them during the call.
+    /// The buffer contract: `memory` is valid for `len` bytes, and nobody else touches them during the call.
     unsafe fn call(transfer: &Transfer) -> isize;
 }
 
@@ -63,10 +65,10 @@ impl Call for Positioned {
     #[inline]
     unsafe fn call(t: &Transfer) -> isize {
         if t.write {
-            // SAFETY: upheld by the caller.
+            // SAFETY: `memory` is valid for `len` bytes: the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::pwrite64(t.fd, t.memory.cast(), t.len, t.offset) }
         } else {
-            // SAFETY: upheld by the caller.
+            // SAFETY: `memory` is valid for `len` bytes: the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::pread64(t.fd, t.memory.cast(), t.len, t.offset) }
         }
     }
@@ -77,10 +79,10 @@ impl Call for Seeking {
     const SEEKS: bool = true;
     unsafe fn call(t: &Transfer) -> isize {
         if t.write {
-            // SAFETY: upheld by the caller.
+            // SAFETY: `memory` is valid for `len` bytes: the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::write(t.fd, t.memory.cast(), t.len) }
         } else {
-            // SAFETY: upheld by the caller.
+            // SAFETY: `memory` is valid for `len` bytes: the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::read(t.fd, t.memory.cast(), t.len) }
         }
     }
@@ -92,10 +94,10 @@ impl Call for SeekingVectored {
     unsafe fn call(t: &Transfer) -> isize {
         let vector = t.vector();
         if t.write {
-            // SAFETY: one vector, upheld by the caller.
+            // SAFETY: one vector, for the bytes of which the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::writev(t.fd, &vector, 1) }
         } else {
-            // SAFETY: one vector, upheld by the caller.
+            // SAFETY: one vector, for the bytes of which the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::readv(t.fd, &vector, 1) }
         }
     }
@@ -106,10 +108,10 @@ impl Call for PositionedVectored {
     unsafe fn call(t: &Transfer) -> isize {
         let vector = t.vector();
         if t.write {
-            // SAFETY: one vector, upheld by the caller.
+            // SAFETY: one vector, for the bytes of which the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::pwritev64(t.fd, &vector, 1, t.offset) }
         } else {
-            // SAFETY: one vector, upheld by the caller.
+            // SAFETY: one vector, for the bytes of which the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::preadv64(t.fd, &vector, 1, t.offset) }
         }
     }
@@ -120,10 +122,10 @@ impl Call for Flagged {
     unsafe fn call(t: &Transfer) -> isize {
         let vector = t.vector();
         if t.write {
-            // SAFETY: one vector, upheld by the caller.
+            // SAFETY: one vector, for the bytes of which the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::pwritev2(t.fd, &vector, 1, t.offset, t.rwf) }
         } else {
-            // SAFETY: one vector, upheld by the caller.
+            // SAFETY: one vector, for the bytes of which the caller upholds the buffer contract of `Call::call`.
             unsafe { libc::preadv2(t.fd, &vector, 1, t.offset, t.rwf) }
         }
     }
@@ -131,9 +133,9 @@ impl Call for Flagged {
 
 struct Blocking<C> {
     slots: Arc<Slots>,
-    /// By file; -1 while closed.
+    /// The descriptor of each file, by its number; -1 while the file is closed.
     fds: Vec<RawFd>,
-    /// Where the descriptor's own position is; -1 when unknown. Of engines that seek only.
+    /// The position of each file's descriptor; -1 when unknown. Only engines that seek use it.
     positions: Vec<i64>,
     flags: Flags,
     call: std::marker::PhantomData<C>,

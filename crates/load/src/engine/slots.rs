@@ -70,11 +70,12 @@ impl Slots {
         unsafe { std::slice::from_raw_parts(self.pointer(slot.index), self.slot_bytes) }
     }
 
-    /// The bytes, mutable.
+    /// The bytes of a slot that is not in flight, mutable: the caller proves it by holding the token.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "the exclusive borrow is that of the token, of which there is one a slot")]
     pub fn bytes_mut<'a>(&'a self, slot: &'a mut Slot) -> &'a mut [u8] {
-        // SAFETY: as in bytes; the mutable borrow of the only token excludes every other reference.
+        // SAFETY: index < count, so the slot lies in the region; the token is unique and not in flight, and its mutable
+        // borrow excludes every other reference to these bytes.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(slot.index), self.slot_bytes) }
     }
 
