@@ -1,8 +1,8 @@
-//! Files that are not of this host: looked at, laid out and removed by their own engine
-//! ([`crate::engine::Kind::opens_files`]).
+//! Files that are not of this host: their own engine ([`crate::engine::Kind::opens_files`]) looks at them, lays them
+//! out and removes them.
 //!
-//! The engine works in a process of its own. What it connects with does not survive a fork, and the clones are forked
-//! later; and a connection that hangs is ended with its process.
+//! The engine works in a separate process, for two reasons. Its connections do not survive a fork, and the clones are
+//! forked later. And a connection that hangs ends with its process.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,29 +27,30 @@ use crate::{Error, ErrorKind};
 
 /// Requests in flight while data are laid out.
 const DEPTH: u32 = 8;
-/// How long a process that was told to stop may take to clean up.
+/// The time that a process has for cleaning up after it was told to stop.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(1);
 
 /// The files of a clone as they were found, before anything was laid out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Bytes of each; 0 if it did not exist.
+    /// Bytes of each file; 0 if the file did not exist.
     pub bytes: Vec<u64>,
-    /// Whether each was made.
+    /// For each file, true if the preparation made it.
     pub made: Vec<bool>,
-    /// Whether they can be made larger.
+    /// True if the files can be made larger.
     pub growable: bool,
 }
 
-/// Shared with the process that works: whether it shall stop, and bytes that it has laid out.
+/// The shared word that tells the working process to stop: 1 if it shall.
 const STOP: usize = 0;
+/// The shared word in which the working process counts the bytes that it has laid out.
 const LAID_OUT: usize = 1;
 
 /// Looks at the files of a clone and makes them as large as the job needs them.
 ///
 /// # Errors
-/// What connecting, looking or writing says; a layout that was stopped (EINTR). Files made so far are removed.
+/// The error of connecting, looking or writing; a layout that was stopped (EINTR). Files made so far are removed.
 pub fn prepare(job: &Job, clone: u32, context: &mut Context) -> Result<Found, Error> {
     if job.files.opendir.is_some() || job.extent.fill {
         let option = if job.extent.fill { "fill_device" } else { "opendir" };
@@ -72,10 +73,10 @@ pub fn prepare(job: &Job, clone: u32, context: &mut Context) -> Result<Found, Er
     )
 }
 
-/// Removes files; those that are gone already are no failure.
+/// Removes files. A file that is gone already does not count as a failure.
 ///
 /// # Errors
-/// What connecting or removing says; the other files are removed all the same.
+/// The error of connecting or removing; the other files are removed all the same.
 pub fn remove(job: &Job, paths: &[String]) -> Result<(), Error> {
     in_process(|| false, |_| (), |words| Worker::new(job, paths, words)?.remove(0..paths.len() as u32))
 }
@@ -85,13 +86,14 @@ pub fn remove(job: &Job, paths: &[String]) -> Result<(), Error> {
 struct Failure {
     usage: bool,
     errno: Option<i32>,
-    /// What an error says that has no number.
+    /// The text of an error that has no number.
     said: Option<String>,
     message: String,
     hint: String,
 }
 
-/// Does `work` in a child process while this one tells it to stop, and of its progress.
+/// Does `work` in a child process. Meanwhile this process tells the child to stop if `stop` returns true, and calls
+/// `progress` with the bytes that the child has laid out.
 fn in_process<T: Serialize + DeserializeOwned>(
     stop: impl Fn() -> bool,
     mut progress: impl FnMut(u64),
@@ -161,7 +163,7 @@ impl<'a> Worker<'a> {
     fn new(job: &'a Job, paths: &'a [String], words: &'a SharedWords) -> Result<Worker<'a>, Error> {
         let kind = Kind::find(&job.engine).filter(|kind| kind.opens_files);
         let kind = kind.ok_or_else(|| Error::usage("no engine that opens files:", &job.engine, ""))?;
-        // Whatever the job does later, files are made here.
+        // This job makes files, so it writes, even if the user's job only reads.
         let mut own = job.clone();
         own.rw.directions.write = true;
         (own.files.direct, own.files.sync) = (false, job::job::OpenSync::None);
@@ -223,7 +225,7 @@ impl<'a> Worker<'a> {
             }
             if let Err(error) = self.lay_out(file, found.bytes[index], end, fill) {
                 let made = (0..=file).filter(|&file| found.made[file as usize]);
-                // The first failure is what the user hears of.
+                // The user gets the first failure, not one of removing.
                 let _ = self.remove(made);
                 return Err(no_space(error, end));
             }
@@ -231,7 +233,7 @@ impl<'a> Worker<'a> {
         Ok(found)
     }
 
-    /// Whether the job may write over what a device of `bytes` bytes carries.
+    /// Refuses a device of `bytes` bytes if the job would write over signatures on it and does not allow that.
     fn check_content(&mut self, file: u32, bytes: u64, unit: u64) -> Result<(), Error> {
         let (place, job) = (&self.paths[file as usize], self.job);
         safety::check_content(place, job, || {
@@ -325,7 +327,7 @@ impl<'a> Worker<'a> {
                 self.free.push(slot);
                 self.words[LAID_OUT].fetch_add(len, Relaxed);
                 if result != len as i64 && outcome.is_ok() {
-                    // A write that is cut short says why when it is repeated: here it is the same failure.
+                    // A short write would show its reason if it were repeated. Here it counts as ENOSPC.
                     let errno = if result < 0 { -result as i32 } else { libc::ENOSPC };
                     let error = io::Error::from_raw_os_error(errno);
                     outcome = Err(Error::system("cannot write", &self.paths[file as usize], error));

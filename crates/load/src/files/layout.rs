@@ -1,4 +1,4 @@
-//! Making files: what a job needs to find before it runs.
+//! Makes the files that a job needs to find before it runs.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,9 +21,9 @@ pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 /// How a file is made ready, as fio's extend_file decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// With data: for jobs that read, or overwrite.
+    /// The layout writes data: for jobs that read, or overwrite.
     Data,
-    /// Reserved as `fallocate` says: the job itself will write it.
+    /// The layout reserves space as `fallocate` says: the job itself writes the data.
     Space,
 }
 
@@ -31,7 +31,7 @@ impl Layout {
     pub(super) fn of(job: &Job) -> Layout {
         let PerDirection { read, write, trim } = job.rw.directions;
         let verify_only = job.verify.as_ref().is_some_and(|verify| verify.only);
-        // Trimming what is not there measures nothing.
+        // Trimming a range without data measures nothing.
         if (read && !verify_only) || (job.files.overwrite && !job.files.append) || (trim && !write) {
             Layout::Data
         } else {
@@ -40,7 +40,8 @@ impl Layout {
     }
 }
 
-/// Makes the file at `path` at least `bytes` long; whether it was created here. What it already has stays as it is.
+/// Makes the file at `path` at least `bytes` long; returns true if it created the file. Data that the file already
+/// has stay as they are.
 ///
 /// # Errors
 /// ENOSPC and other failures of the system; `Interrupted` when the stop flag was set. A file that was created here is
@@ -57,7 +58,7 @@ pub(super) fn lay_out(path: &str, bytes: u64, layout: Layout, job: &Job, context
     let file = file.map_err(|error| super::open::explained(error, path, job, true))?;
     let made = extend(&file, path, bytes, layout, job, context);
     if made.is_err() && created {
-        // What failed stands in the error that is returned; a file that is already gone is no second one.
+        // The function returns the first error. A failure to remove the file adds nothing to it.
         let _ = fs::remove_file(path);
     }
     made.map(|()| created)
@@ -79,7 +80,7 @@ fn extend(file: &File, path: &str, bytes: u64, layout: Layout, job: &Job, contex
     file.set_len(bytes).map_err(|error| failed("cannot extend", error))?;
     let written = write_data(file, path, old, bytes, context);
     if let Err(error) = written {
-        // The old length again: a later run must not take the hole for data.
+        // Restore the old length: a later run must not take the hole for data.
         let _ = file.set_len(old);
         return Err(no_space(error, bytes));
     }
@@ -123,7 +124,7 @@ fn write_data(file: &File, path: &str, old: u64, bytes: u64, context: &mut Conte
     Ok(())
 }
 
-/// A layout that a stop flag ended.
+/// The error of a layout that a stop flag ended.
 pub(super) fn stopped(path: &str) -> Error {
     let source = Some(io::Error::from_raw_os_error(libc::EINTR));
     Error {
@@ -135,7 +136,7 @@ pub(super) fn stopped(path: &str) -> Error {
     }
 }
 
-/// ENOSPC and its like with what was wanted.
+/// The error with a hint, if it means lack of room (ENOSPC, EDQUOT, EFBIG): the hint names the `bytes` needed.
 pub(super) fn no_space(error: Error, bytes: u64) -> Error {
     match error.source.as_ref().and_then(io::Error::raw_os_error) {
         Some(libc::ENOSPC | libc::EDQUOT) => {

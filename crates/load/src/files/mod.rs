@@ -50,7 +50,7 @@ pub enum Backing<'a> {
     Engine(&'a elsewhere::Found),
 }
 
-/// What [`Target::prepare`] needs beside the job.
+/// The arguments of [`Target::prepare`] beside the job.
 pub struct Context<'a> {
     /// Where the files are.
     pub backing: Backing<'a>,
@@ -83,7 +83,7 @@ pub struct Target {
 struct Entry {
     path: String,
     kind: EntryKind,
-    /// Made by [`Target::prepare`] or by [`Target::open`].
+    /// True if [`Target::prepare`] or [`Target::open`] made the file.
     made: bool,
     file: Option<File>,
 }
@@ -94,7 +94,7 @@ enum EntryKind {
     Block,
     /// Character devices, pipes: no size, no cache.
     Stream,
-    /// Not of this host.
+    /// Files that are not of this host.
     Elsewhere,
 }
 
@@ -110,7 +110,7 @@ impl EntryKind {
     }
 }
 
-/// Whether the files' bytes would have to come from the storage at all, for the verdicts.
+/// Facts by which the verdicts judge whether reads of the files have to go to the storage at all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CacheFacts {
     /// Fraction 0..=1 of the bytes used that are in the page cache; None if unknown.
@@ -128,8 +128,8 @@ impl Target {
     /// in, with `pre_read`); none of them open.
     ///
     /// # Errors
-    /// What is refused, missing, too small or full; also a layout that was stopped (EINTR). Files made so far are
-    /// removed.
+    /// A file that is refused, missing or too small, a file system that is full; also a layout that was stopped
+    /// (EINTR). Files made so far are removed.
     pub fn prepare(job: &Job, clone: u32, context: &mut Context) -> Result<Target, Error> {
         let paths = match context.names.take() {
             Some(paths) => paths,
@@ -152,7 +152,7 @@ impl Target {
             }
         }
         if host {
-            // What open(2) and O_DIRECT refuse is to be known before gigabytes are laid out.
+            // A refusal by open(2) or by O_DIRECT must come before gigabytes are laid out.
             target.check_first_open()?;
             let layout = Layout::of(job);
             for (index, entry) in target.entries.iter_mut().enumerate() {
@@ -201,10 +201,11 @@ impl Target {
         self.job.files.open.unwrap_or(u32::MAX).clamp(1, self.files().max(1))
     }
 
-    /// The descriptor of a file, opened as the job asks unless it is open already. It stays the target's own.
+    /// The descriptor of a file, opened as the job asks unless it is open already. The target keeps the descriptor and
+    /// closes it.
     ///
     /// # Errors
-    /// What open(2) says, with the likely cause.
+    /// The error of open(2), with the likely cause.
     pub fn open(&mut self, file: u32) -> Result<RawFd, Error> {
         let entry = &mut self.entries[file as usize];
         if let Some(open) = &entry.file {
@@ -229,7 +230,7 @@ impl Target {
         }
     }
 
-    /// Forces what was written to every file out (`end_fsync`).
+    /// Forces the data that were written to every file out to the storage (`end_fsync`).
     ///
     /// # Errors
     /// open(2) or fsync(2) failed.
@@ -265,7 +266,7 @@ impl Target {
             if self.job.files.pre_read {
                 read_in(&file, extent, stop).map_err(|error| Error::system("cannot read in", &entry.path, error))?;
             } else {
-                // Only clean pages go; what a concurrent writer has dirtied stays, as with fio.
+                // Only clean pages go; pages that a concurrent writer has dirtied stay, as with fio.
                 let _ = file::advise(&file, Advice::DontNeed, extent.offset, extent.size);
             }
         }
@@ -320,7 +321,7 @@ impl Target {
         result
     }
 
-    /// Removes those of the files that are not of this host.
+    /// Removes the files that are not of this host and that `which` selects.
     fn remove_elsewhere(&self, which: impl Fn(&Entry) -> bool) -> Result<(), Error> {
         let opens_files = Kind::find(&self.job.engine).is_some_and(|kind| kind.opens_files);
         let paths =
@@ -370,7 +371,7 @@ impl Drop for Target {
         if self.finished {
             return;
         }
-        // The failure that led here is what the user hears of.
+        // The user gets the failure that led here, not one of removing.
         let _ = self.remove_elsewhere(|entry| entry.made);
         for entry in self.entries.iter_mut().filter(|entry| entry.made && entry.kind != EntryKind::Elsewhere) {
             entry.file = None;
@@ -399,7 +400,7 @@ impl Entry {
     }
 }
 
-/// What is there now, after everything that may be refused has been.
+/// The files as they are now, in the order of `paths`. The function refuses protected files first.
 fn existing(paths: &[String], job: &Job, backing: Backing) -> Result<Vec<(EntryKind, Existing)>, Error> {
     match backing {
         Backing::Nowhere => {
@@ -457,8 +458,8 @@ fn missing(path: &str, job: &Job) -> Error {
     Error::usage("cannot use", path, format!("job {}: {hint}", job.name))
 }
 
-/// Directories that `filename_format` itself names (`d$jobnum/f$filenum`): those of `directory=` and of explicit
-/// names must exist, for a typing error would fill the wrong disk.
+/// Makes the directories that `filename_format` itself names (`d$jobnum/f$filenum`). Directories of `directory=` and
+/// of explicit names must exist already, for a typing error would fill the wrong disk.
 fn make_directories(paths: &[String], job: &Job) -> Result<(), Error> {
     if !job.files.names.is_empty()
         || job.files.opendir.is_some()

@@ -1,4 +1,4 @@
-//! Which files a clone uses: `filename`, `directory`, `filename_format`, `nrfiles`, `opendir`.
+//! The names of the files that a clone uses: `filename`, `directory`, `filename_format`, `nrfiles`, `opendir`.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::engine::Kind;
 /// Paths of the files of clone `clone` of a job, in order: index as in the workload's ops.
 ///
 /// `filename` gives all clones the same files; otherwise each clone has `nrfiles` of its own, named by
-/// `filename_format`. Clones take the directories of `directory` in turn. `opendir` lists what is there.
+/// `filename_format`. Clones take the directories of `directory` in turn. `opendir` gives the files below a directory.
 ///
 /// # Errors
 /// A directory that does not exist or, for `opendir`, holds no file.
@@ -52,7 +52,7 @@ pub fn names(job: &Job, clone: u32) -> Result<Vec<String>, Error> {
 
 /// `filename_format` with its variables filled in. `$clientuid` is empty: every clone runs on this host.
 fn formatted(format: &str, job: &str, clone: u32, file: u32) -> String {
-    // A job is named after the file that it is about, `/dev/sda` for instance: its slashes are no directories.
+    // A job often has the name of its file, `/dev/sda` for instance: slashes in it do not separate directories.
     let job = job.replace('/', "_");
     format
         .replace("$jobname", &job)

@@ -16,11 +16,11 @@ use crate::Error;
 /// Opens `path` for the job's ops.
 ///
 /// # Errors
-/// What open(2) says, with the likely cause.
+/// The error of open(2), with the likely cause.
 pub(super) fn open(path: &str, job: &Job, is_regular: bool) -> Result<File, Error> {
     let PerDirection { write, trim, .. } = job.rw.directions;
     let writes = write || trim;
-    // Reads shall not write: without it, an access time costs an inode update now and then.
+    // Reads shall not write: without O_NOATIME, an access time costs an inode update now and then.
     let mut flags = libc::O_CLOEXEC | libc::O_NOATIME;
     if job.files.direct {
         flags |= libc::O_DIRECT;
@@ -88,10 +88,11 @@ pub(super) fn parent_is_missing(path: &str) -> bool {
     Path::new(path).parent().is_some_and(|parent| !parent.as_os_str().is_empty() && !parent.is_dir())
 }
 
-/// Whether the job's blocks and offsets suit direct I/O on this file.
+/// Checks that the job's blocks and offsets suit direct I/O on this file.
 ///
 /// # Errors
-/// What is not a multiple of what, which the kernel would answer with EINVAL; O_DIRECT not supported.
+/// A block size, an offset or an `iomem_align` that is not a multiple of the file's unit, to which the kernel would
+/// answer EINVAL; O_DIRECT not supported.
 pub(super) fn check_direct(file: &File, path: &str, job: &Job, first: u64) -> Result<(), Error> {
     let offset = match file::direct_alignment(file) {
         Some(alignment) if alignment.offset == 0 => {
@@ -117,10 +118,10 @@ pub(super) fn check_direct(file: &File, path: &str, job: &Job, first: u64) -> Re
     })
 }
 
-/// Whether the job's blocks, and offsets from `first` on, are multiples of `unit` bytes.
+/// Checks that the job's blocks, and offsets from `first` on, are multiples of `unit` bytes.
 ///
 /// # Errors
-/// The option that is not, as `bs=1000`.
+/// The first option that does not give a multiple, as `bs=1000`.
 pub(super) fn check_multiples(unit: u64, job: &Job, first: u64) -> Result<(), String> {
     let misaligned = |what: &str, bytes: u64| Err(format!("{what}={bytes}"));
     for (direction, &used) in job.rw.directions.iter() {

@@ -29,7 +29,7 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     let mut descriptors = 0;
     let postponed = postponed(plan)?;
     for (job, &later) in plan.jobs.iter().zip(&postponed) {
-        let Some(kind) = Kind::find(&job.engine) else { continue }; // the runner's to report
+        let Some(kind) = Kind::find(&job.engine) else { continue }; // the runner reports an unknown engine
         if kind.diskless || kind.opens_files || job.iolog.read.is_some() {
             continue;
         }
@@ -42,7 +42,7 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
             for path in &paths {
                 precious.check(path, job)?;
                 if later {
-                    continue; // an earlier job decides what will be there
+                    continue; // an earlier job decides which files will be there
                 }
                 // Directories of a filename_format are made later.
                 let later =
@@ -78,11 +78,11 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Of each job: whether its files can be looked at only when its turn comes. Such a job takes its size from files that a
-/// job of an earlier stage writes.
+/// For each job, true if its files can be looked at only when its turn comes. Such a job takes its size from files
+/// that a job of an earlier stage writes.
 ///
 /// # Errors
-/// Names that cannot be made: an `opendir` that is not there.
+/// Names that cannot be made: an `opendir` that does not exist.
 pub(crate) fn postponed(plan: &Plan) -> Result<Vec<bool>, Error> {
     let mut postponed = Vec::with_capacity(plan.jobs.len());
     // Files that earlier stages write, and those that this one writes.
@@ -110,7 +110,7 @@ pub(crate) fn postponed(plan: &Plan) -> Result<Vec<bool>, Error> {
     Ok(postponed)
 }
 
-/// Whether one process can have the files of one clone open.
+/// Checks that one process can have the files of one clone open; raises the soft limit of descriptors for that.
 fn check_descriptors(files: u64, job: &Job) -> Result<(), Error> {
     let wanted = u64::from(job.files.open.unwrap_or(u32::MAX)).min(files) + SPARE_DESCRIPTORS;
     let limit = file::raise_descriptor_limit(wanted);
@@ -133,12 +133,13 @@ struct Rooms {
 struct Room {
     place: String,
     available: u64,
-    /// Of earlier stages, not removed by them.
+    /// Bytes of files that earlier stages wrote and did not remove.
     kept: u64,
-    /// Of the present stage: removed at its end, and kept.
+    /// Bytes of the present stage that it removes at its end.
     passing: u64,
+    /// Bytes of the present stage that stay after its end.
     staying: u64,
-    /// The most that any stage has needed.
+    /// The most bytes that any stage has needed.
     peak: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What is refused because it would destroy something: devices in use, devices that carry data, files the system
-//! stands on.
+//! Refusals that protect data from a job: devices in use, devices that carry data, files that the running system
+//! needs.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use sys::block;
 
 use crate::{Error, ErrorKind};
 
-/// What the system stands on, looked up once for all files of a clone.
+/// The swap files and the files behind loop devices of this host, looked up once for all files of a clone.
 pub(super) struct Precious {
     swaps: Vec<(u64, u64)>,
     loops: Vec<((u64, u64), String)>,
@@ -29,14 +29,15 @@ impl Precious {
         }
     }
 
-    /// Whether the job may have its way with this path.
+    /// Checks that the job may use this path as it wants to.
     ///
     /// Jobs that only read may read anything. A job that writes or trims is kept from: a block device that is mounted,
     /// swap, or part of a stacked device (unless `allow_mounted_write`); one that carries a known signature (unless
-    /// `--allow-signature`); swap files and files behind loop devices in use; memory and raw character devices.
+    /// `--allow-signature`); swap files; files behind loop devices (unless `allow_mounted_write`); memory and raw
+    /// character devices.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`], with the reason and what would override it.
+    /// [`ErrorKind::Refused`], with the reason and the option that would override it.
     pub(super) fn check(&self, path: &str, job: &Job) -> Result<(), Error> {
         if !destroys(job) {
             return Ok(());
@@ -79,10 +80,10 @@ fn check_device(path: &str, job: &Job) -> Result<(), Error> {
     })
 }
 
-/// Whether the job may write over what is on a device of this host or of another, given by `signatures`.
+/// Checks that the job may write over a device of this host or of another; `signatures` looks up what it carries.
 ///
 /// # Errors
-/// [`ErrorKind::Refused`]: it carries something, or that cannot be told.
+/// [`ErrorKind::Refused`]: the device carries something, or nobody can tell because it cannot be read.
 pub(super) fn check_content(
     place: &str,
     job: &Job,

@@ -1,5 +1,5 @@
-//! Which bytes of each file a clone uses: `size`, `filesize`, `offset`, `io_size` and their relatives, as fio's
-//! filesetup.c computes them. Pure: what exists is passed in.
+//! The bytes of each file that a clone uses: `size`, `filesize`, `offset`, `io_size` and their relatives, as fio's
+//! filesetup.c computes them. The functions look at no file: the caller passes the facts about existing files in.
 
 use job::Job;
 use job::job::Amount;
@@ -10,16 +10,16 @@ use crate::Error;
 /// A file as it is before the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Existing {
-    /// Bytes that it has; 0 if it does not exist, `u64::MAX` for what has no end (character devices).
+    /// Bytes of the file; 0 if it does not exist, `u64::MAX` if it has no end (character devices).
     pub bytes: u64,
-    /// Whether it can be made larger: regular files.
+    /// True if the file can be made larger: regular files.
     pub growable: bool,
 }
 
-/// What a clone uses.
+/// The parts of its files that a clone uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// Of each file.
+    /// The part of each file that the clone uses.
     pub extents: Vec<FileExtent>,
     /// Bytes to transfer in one loop.
     pub io_bytes: u64,
@@ -81,7 +81,7 @@ pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existin
         {
             last.size = (part(last.size.saturating_add(offset), percent)).min(last.size) / block * block;
         }
-        // A device whose end is not on a block boundary: the odd bytes are out of reach.
+        // A file without an end (a character device) ends at the largest offset that system calls take.
         if last.size == u64::MAX {
             last.size = u64::MAX >> 1;
         }
@@ -118,7 +118,7 @@ fn start(job: &Job, clone: u32, file: &Existing, basis: u64, block: u64) -> u64 
     let step = bytes(job.extent.offset_increment);
     let offset = first.saturating_add(step.saturating_mul(u64::from(clone)));
     let align = if job.extent.offset_align > 0 { job.extent.offset_align } else { block };
-    // Only what was computed from a percentage can be off a boundary; an offset in bytes is meant as it stands.
+    // Only an offset computed from a percentage is rounded to a boundary; an offset in bytes is meant as it stands.
     if relative { offset.checked_next_multiple_of(align).unwrap_or(offset) } else { offset }
 }
 

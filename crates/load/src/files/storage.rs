@@ -1,4 +1,4 @@
-//! What is below a file: memory, or a loop device that goes through the page cache.
+//! The storage below a file, where it is not a disk: memory, or a loop device that goes through the page cache.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -6,9 +6,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use measure::schema::LoopDevice;
 use sys::file;
 
-/// Storage that is not what it seems.
+/// Storage that makes a file faster than a disk would: its figures do not describe a disk.
 pub enum Storage {
-    /// Memory, as a person would name it.
+    /// Memory; the text names it for a person.
     Memory(String),
     /// A loop device without direct I/O on the file behind it.
     Loop(LoopDevice),

@@ -8,7 +8,7 @@ use measure::PerDirection;
 use super::*;
 use crate::ErrorKind;
 
-/// A directory of its own on the file system of the build directory, removed afterwards.
+/// A new directory on the file system of the build directory, removed when it goes out of scope.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -218,7 +218,7 @@ fn what_is_wrong_is_said_in_one_line() {
     }
 }
 
-/// What a command prints; None, with the reason on standard error, if it cannot be run here.
+/// The output of a command; None, with the reason on standard error, if it cannot be run here.
 fn command(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let program = words.next().unwrap();
