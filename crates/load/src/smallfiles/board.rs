@@ -12,9 +12,10 @@ use sys::shared::SharedWords;
 
 use super::listing::Holdings;
 
-/// Words of a phase: a cache line, so that none is shared.
+/// Number of words of a phase: a cache line, so that no two phases share one.
 const LINE: usize = 8;
-/// Words of a seat: a line for what changes with each file, two for what changes with each phase.
+/// Number of words of a seat: a line for the words that change with each file, two for those that change with each
+/// phase.
 const SEAT: usize = 3 * LINE;
 
 /// The shared words.
@@ -25,13 +26,13 @@ pub(super) struct Board {
 }
 
 const STOP: usize = 0;
-/// Of a phase.
+/// The words of a phase: this one holds the time at which the phase begins; 0 while its gate is closed.
 const GO_AT: usize = 0;
 const WALL_NS: usize = 1;
 const THROUGH: usize = 2;
 const FIRST_NS: usize = 3;
 const LAST_NS: usize = 4;
-/// Of a seat.
+/// The words of a seat: this one holds the gate that the worker has come to, or [`LEFT`].
 const REACHED: usize = 0;
 const FILES: usize = 1;
 const RECORDS: usize = 2;
@@ -42,15 +43,15 @@ const RANGES: usize = LINE + 1;
 /// Why threads are to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stop {
-    /// They are not.
+    /// Threads are not to stop.
     No = 0,
-    /// The user wants to.
+    /// Threads are to stop because the user wants to.
     Interrupted = 1,
-    /// An operation failed.
+    /// Threads are to stop because an operation failed.
     Failed = 2,
 }
 
-/// A seat that has left: past every gate.
+/// The gate of a worker that has left: past every gate.
 pub(super) const LEFT: u64 = u64::MAX;
 
 impl Board {
@@ -71,7 +72,7 @@ impl Board {
         self.words[STOP].fetch_max(why as u64, AcqRel);
     }
 
-    /// Whether to stop.
+    /// The reason why threads are to stop; [`Stop::No`] while they are not.
     #[inline]
     pub fn stopped(&self) -> Stop {
         match self.words[STOP].load(Relaxed) {
@@ -81,17 +82,17 @@ impl Board {
         }
     }
 
-    /// A worker has come to the gate of that phase, or [`LEFT`].
+    /// Notes that a worker has come to a gate, or has left ([`LEFT`]).
     pub fn reach(&self, worker: usize, gate: u64) {
         self.seat(worker)[REACHED].store(gate, Release);
     }
 
-    /// Whether every one of these workers has come to that gate or left.
+    /// True if every worker has come to that gate or left.
     pub fn have_reached(&self, gate: u64) -> bool {
         (0..self.workers).all(|worker| self.seat(worker)[REACHED].load(Acquire) >= gate)
     }
 
-    /// Workers that have not come to that gate.
+    /// Number of workers that have not come to that gate.
     pub fn behind(&self, gate: u64) -> usize {
         (0..self.workers).filter(|&worker| self.seat(worker)[REACHED].load(Acquire) < gate).count()
     }
@@ -101,20 +102,20 @@ impl Board {
         self.phase(phase)[GO_AT].store(at_ns, Release);
     }
 
-    /// A thread has begun the phase.
+    /// Notes that a thread has begun the phase.
     pub fn begin(&self, phase: usize, now_ns: u64) {
         let line = self.phase(phase);
         let _ = line[FIRST_NS].compare_exchange(0, now_ns, AcqRel, Acquire); // the first counts
         line[LAST_NS].fetch_max(now_ns, AcqRel);
     }
 
-    /// When the first and the last thread had begun the phase; None before.
+    /// The times at which the first and the last thread began the phase; None while no thread has begun.
     pub fn began(&self, phase: usize) -> Option<(u64, u64)> {
         let word = |index: usize| self.phase(phase)[index].load(Acquire);
         (word(FIRST_NS) != 0).then(|| (word(FIRST_NS), word(LAST_NS)))
     }
 
-    /// When the phase begins; None while its gate is closed.
+    /// The time at which the phase begins; None while its gate is closed.
     pub fn gate(&self, phase: usize) -> Option<u64> {
         Some(self.phase(phase)[GO_AT].load(Acquire)).filter(|&at| at != 0)
     }
@@ -124,23 +125,23 @@ impl Board {
         50_000 + 20_000 * self.workers as u64
     }
 
-    /// A thread has nothing left to do: the first one builds the wall.
+    /// Notes that a thread has nothing left to do in the phase. The first such thread sets the stonewall.
     pub fn finish(&self, phase: usize, now_ns: u64) {
         let _ = self.phase(phase)[WALL_NS].compare_exchange(0, now_ns, AcqRel, Acquire); // the first counts
     }
 
-    /// Counts a thread that is through; whether it was the last.
+    /// Counts a thread that has finished the phase; true if it was the last one.
     pub fn is_last(&self, phase: usize) -> bool {
         self.phase(phase)[THROUGH].fetch_add(1, AcqRel) + 1 == self.workers as u64
     }
 
-    /// When the first thread had nothing left to do; 0 before.
+    /// The time at which the first thread had nothing left to do (the stonewall); 0 before.
     #[inline]
     pub fn wall_ns(&self, phase: usize) -> u64 {
         self.phase(phase)[WALL_NS].load(Relaxed)
     }
 
-    /// Publishes what a worker has done in its phase.
+    /// Publishes the work that a worker has done in its phase.
     #[inline]
     pub fn publish(&self, worker: usize, work: &Work) {
         let seat = self.seat(worker);
@@ -149,7 +150,7 @@ impl Board {
         seat[BYTES].store(work.bytes, Relaxed);
     }
 
-    /// Publishes what a worker has made so far, before it comes to the next gate.
+    /// Publishes the objects that a worker holds so far, before it comes to the next gate.
     pub fn publish_holdings(&self, worker: usize, holdings: &Holdings) {
         let seat = self.seat(worker);
         seat[FLAGS].store(u64::from(holdings.renamed) | u64::from(holdings.certain) << 1, Relaxed);
@@ -159,14 +160,14 @@ impl Board {
         }
     }
 
-    /// What a worker had made when it came to the gate that is open.
+    /// The objects that a worker held when it came to the last gate.
     pub fn holdings(&self, worker: usize) -> Holdings {
         let word = |index: usize| self.seat(worker)[index].load(Relaxed);
         let ranges = std::array::from_fn(|index| (word(RANGES + 2 * index), word(RANGES + 2 * index + 1)));
         Holdings { ranges, renamed: word(FLAGS) & 1 != 0, certain: word(FLAGS) & 2 != 0 }
     }
 
-    /// What all have published.
+    /// The sum of the work that all workers have published.
     pub fn total(&self) -> Work {
         let mut total = Work::default();
         for worker in 0..self.workers {

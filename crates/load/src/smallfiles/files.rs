@@ -1,4 +1,4 @@
-//! One thread's files: what there is of them, and what each operation does to one.
+//! One thread's files: which of them exist, and the effect of each operation on one.
 //!
 //! Names, sizes and contents are computed from numbers: a million files take no more memory than one.
 
@@ -18,12 +18,12 @@ use super::tally::{Call, Failure, Tally};
 use super::tree::{Names, Object};
 use crate::Error;
 
-/// Objects of one kind that there are: numbers `first..end`.
+/// The objects of one kind that exist: numbers `first..end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Range {
     pub first: u64,
     pub end: u64,
-    /// From this number on they were made by this run.
+    /// This run made the objects from this number on.
     pub ours_from: u64,
 }
 
@@ -37,17 +37,18 @@ impl Range {
     }
 }
 
-/// What is known of the files' contents.
+/// The facts by which reads know the files' contents.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// Made by this run: generations are known.
+    /// True if this run made the files, so that the generations are known.
     here: bool,
-    /// The last generation written anywhere, and the one that every file was overwritten with.
+    /// The newest generation in any file.
     newest: u32,
+    /// The generation that the last overwrite of all files wrote: no file's first part is older.
     everywhere: u32,
-    /// How often every file was appended to as a whole.
+    /// How many complete append phases every file has seen.
     appended: u64,
-    /// Whether some files may be shorter than that (`truncate`).
+    /// True if `truncate` may have cut some files to half of their size.
     truncated: bool,
 }
 
@@ -65,17 +66,17 @@ pub(super) struct Files<'a> {
     pub directories: Range,
     pub symlinks: Range,
     pub links: Range,
-    /// Files have the names that `rename` gives.
+    /// True if the files have the names that `rename` gives.
     renamed: bool,
     written: Written,
-    /// One bit a directory of the layout: made by this run.
+    /// One bit for each directory of the layout: 1 if this run made the directory.
     made: Vec<u64>,
-    /// Set where waiting must end.
+    /// Returns true when waits must end.
     stopped: &'a dyn Fn() -> bool,
-    /// An operation failed: what is there is not known any more.
+    /// True after a failed operation: this thread then no longer knows which objects exist.
     pub uncertain: bool,
     listing: Listing,
-    /// What another thread had made when the phase began.
+    /// Returns the objects that another thread had when the phase began.
     others: &'a dyn Fn(u32) -> Holdings,
 }
 
@@ -121,7 +122,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// The population of a kind.
+    /// The objects of a kind that exist.
     pub fn population(&mut self, kind: Population) -> &mut Range {
         match kind {
             Population::Files => &mut self.files,
@@ -131,18 +132,18 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Takes it that objects of an earlier run are there, all of them.
+    /// Assumes that all objects of an earlier run are there.
     pub fn assume(&mut self, kind: Population) {
         let all = self.plan.files;
         *self.population(kind) = Range { first: 0, end: all, ours_from: all };
     }
 
-    /// Whether the first file of an earlier run is there.
+    /// True if the first file of an earlier run is there.
     pub fn is_there(&mut self) -> bool {
         self.fs.lstat(self.names.path(Object::File, 0)).is_ok()
     }
 
-    /// This run makes files from nothing: what they hold is known from here on.
+    /// Begins a population from nothing. For files, this thread knows their contents from here on.
     pub fn begin(&mut self, kind: Population) {
         *self.population(kind) = Range::default();
         if kind != Population::Files {
@@ -152,7 +153,7 @@ impl<'a> Files<'a> {
         self.renamed = false;
     }
 
-    /// What a phase leaves behind; `complete`: it went over every file.
+    /// Notes the effect of a whole phase on the files. `complete` is true if the phase went over every file.
     pub fn end_of(&mut self, operation: Operation, complete: bool) {
         match operation {
             Operation::Append if complete => self.written.appended += 1,
@@ -174,14 +175,14 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// What a phase needs to be told before it begins.
+    /// Notes, before a phase that overwrites files begins, that it writes a new generation.
     pub fn start_of(&mut self, operation: Operation) {
         if matches!(operation, Operation::Overwrite | Operation::TruncateOverwrite) && self.written.here {
             self.written.newest += 1;
         }
     }
 
-    /// Makes the directories of the layout that fall to this thread. Those that are there are left alone.
+    /// Makes the directories of the layout that fall to this thread. Existing directories stay as they are.
     pub fn make_directories(&mut self) -> Result<(), Failure> {
         let (step, first) = match self.plan.layout.shared {
             true => (u64::from(self.plan.workers()), u64::from(self.thread)),
@@ -195,7 +196,7 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Makes one of them with all above it.
+    /// Makes one directory with all directories above it. `counted`: the calls are measured.
     fn make_directory(&mut self, directory: u64, counted: bool) -> Result<(), Failure> {
         for path in self.names.ancestry(directory) {
             let made = match counted {
@@ -263,7 +264,8 @@ impl<'a> Files<'a> {
         self.tally.time(Call::Close, || handle.close())
     }
 
-    /// Writes `len` bytes from `offset` of the file on, in records.
+    /// Writes `len` bytes from `offset` of the file on, in records. `placed`: the plan may order and limit the records;
+    /// otherwise they follow each other.
     fn write(
         &mut self,
         handle: &mut dyn Handle,
@@ -297,7 +299,7 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Reads `len` bytes from the beginning of the file on, in records, and compares them if that is asked for.
+    /// Reads `len` bytes from the beginning of the file on, in records, and compares them if the plan verifies.
     fn read(&mut self, handle: &mut dyn Handle, number: u64, len: u64) -> Result<(), Failure> {
         let id = self.id(number);
         let base = self.size(number);
@@ -321,7 +323,7 @@ impl<'a> Files<'a> {
             }
             if self.plan.verify {
                 let record = &self.buffer.as_slice()[..len];
-                // What was appended may be older than the last time that all was overwritten.
+                // An overwrite of all files does not reach appended bytes: they may be of an older generation.
                 let oldest = if at + len as u64 <= base { everywhere } else { 0 };
                 match self.content.check(record, id, at, oldest..=self.written.newest) {
                     Ok(blocks) => self.tally.blocks += blocks,
@@ -337,8 +339,8 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Does an operation to object `number`. `mixed`: other operations go on beside it, so nothing may be left in
-    /// between. How many entries were seen is counted by the operations on directories.
+    /// Carries out an operation on object `number`. `mixed`: other operations go on beside it, so it must leave the
+    /// object in its usual state. Operations on directories count the entries that they see as records.
     pub fn carry_out(&mut self, operation: Operation, number: u64, mixed: bool) -> Result<(), Failure> {
         let object = self.object();
         match operation {
@@ -453,7 +455,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Bytes of a file that can be counted on.
+    /// The number of bytes that a file has at least.
     fn readable(&self, number: u64) -> u64 {
         self.written.readable(self.size(number))
     }
@@ -469,19 +471,20 @@ impl<'a> Files<'a> {
         Err(Failure { call: Call::Stat, error, path: String::new() })
     }
 
-    /// What this thread has made and not removed.
+    /// The objects that this thread has made and not removed.
     pub fn holdings(&self) -> Holdings {
         let of = |range: Range| (range.first, range.end);
         let ranges = [of(self.files), of(self.directories), of(self.symlinks), of(self.links)];
         Holdings { ranges, renamed: self.renamed, certain: !self.uncertain }
     }
 
-    /// Holds the directory that was just listed against what was made in it.
+    /// Compares the directory that was just listed with the objects that were made in it.
     fn check_listing(&mut self, call: Call, directory: u64, mixed: bool) -> Result<(), Failure> {
         if !self.plan.verify {
             return Ok(());
         }
-        // In directories that are shared, a mix of the other threads goes on in between: their files come and go.
+        // In shared directories the other threads' mix goes on meanwhile, and their files come and go: only this
+        // thread's own files are compared.
         let threads: Vec<(u32, Holdings)> = match self.plan.layout.shared && !mixed {
             true => (0..self.plan.workers()).map(|thread| (thread, (self.others)(thread))).collect(),
             false => vec![(self.thread, self.holdings())],
@@ -528,7 +531,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Names and values of extended attributes are functions of their numbers.
+    /// The name and the value of an extended attribute, both computed from numbers. The value is in the buffer; returns
+    /// its length.
     fn xattr(&mut self, number: u64, index: u32) -> (CString, usize) {
         let name = CString::new(format!("user.plimsoll.{index}")).unwrap_or_default();
         let len = self.plan.xattr_bytes;
@@ -564,7 +568,7 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// As OpenStack Swift stores an object: complete and on disk before it has its name.
+    /// Stores a file as OpenStack Swift stores an object: complete and on disk before it has its name.
     fn swift_put(&mut self, number: u64) -> Result<(), Failure> {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
         let mut handle = self.open(Object::Temporary, number, flags)?;
@@ -593,14 +597,14 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Whether an earlier run may have left objects of that number, beyond those that are planned for: its directory is
+    /// True if an earlier run may have left objects of a number beyond the planned ones: the directory of the number is
     /// there.
     pub fn may_be_there(&mut self, number: u64) -> bool {
         let directory = self.names.directory_of(number);
         !self.plan.layout.hashed && self.fs.stat(self.names.directory(directory)).is_ok()
     }
 
-    /// Removes whatever any operation may have left under that number.
+    /// Removes every object that any operation may have left under that number.
     fn clean(&mut self, number: u64) -> Result<(), Failure> {
         for object in [Object::File, Object::Renamed, Object::Temporary, Object::Symlink, Object::Link] {
             let path = self.names.path(object, number);
@@ -612,7 +616,8 @@ impl<'a> Files<'a> {
         is_gone(gone)
     }
 
-    /// Removes what this run made and has not removed yet; the first failure, after all was tried.
+    /// Removes the objects that this run made and has not removed yet. It tries all of them, then returns the first
+    /// failure.
     pub fn remove_made(&mut self) -> Result<(), Failure> {
         let mut first = Ok(());
         for number in self.files.ours() {
@@ -632,17 +637,17 @@ impl<'a> Files<'a> {
         }
         for (object, range) in [(Object::Symlink, self.symlinks), (Object::Link, self.links)] {
             for number in range.ours() {
-                let _ = self.fs.unlink(self.names.path(object, number)); // the directory's removal will tell
+                let _ = self.fs.unlink(self.names.path(object, number)); // a failure leaves the directory there
             }
         }
         for number in self.directories.ours() {
-            let _ = self.fs.rmdir(self.names.path(Object::Directory, number)); // the same
+            let _ = self.fs.rmdir(self.names.path(Object::Directory, number)); // a failure leaves its parent there
         }
         first
     }
 
     /// Removes the directories of the layout that this run made and that are empty.
-    /// With `all`, those of an earlier run too.
+    /// With `all`, it removes the empty directories of an earlier run too.
     pub fn remove_directories(&mut self, all: bool) {
         let mut beyond = self.names.directories();
         while all && self.fs.stat(self.names.directory(beyond)).is_ok() {
@@ -704,12 +709,12 @@ impl<'a> Files<'a> {
 }
 
 impl Written {
-    /// The generation that is written now: files from before are taken over with the first.
+    /// The generation that writes use now. Files of an earlier run get generation 0.
     fn known_newest(&self) -> u32 {
         if self.here { self.newest } else { 0 }
     }
 
-    /// Bytes that can be counted on of a file that was made with `size`.
+    /// The number of bytes that a file made with `size` bytes has at least.
     fn readable(&self, size: u64) -> u64 {
         let whole = size * (1 + self.appended);
         if self.truncated { whole.min(size / 2) } else { whole }
@@ -723,7 +728,7 @@ fn is_gone(outcome: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
-/// Results of calls that succeeded and are wrong all the same.
+/// A wrong result of a call that succeeded.
 #[derive(Debug)]
 enum Bad {
     Short { at: u64, of: u64 },

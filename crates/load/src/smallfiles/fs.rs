@@ -1,5 +1,5 @@
-//! What a file system must be able to do to be measured: the calls of POSIX, behind one object-safe trait, so that the
-//! very same workload runs on a local file system, through FUSE and through libgfapi.
+//! The calls that a file system must offer to be measured: the calls of POSIX, behind one object-safe trait, so that
+//! the very same workload runs on a local file system, through FUSE and through libgfapi.
 //!
 //! Every method is one call of the file system below and nothing else: latencies are measured around it. A method
 //! that the file system does not offer fails with EOPNOTSUPP. Paths are NUL-terminated, as both system calls and
@@ -11,14 +11,14 @@ use std::io;
 
 /// A mounted file system or a connection to a volume, shared by all threads of one process.
 ///
-/// It is opened anew in every process (connections do not survive fork(2)) and let go by dropping it, after all of
-/// its handles.
+/// Every process opens it anew (connections do not survive fork(2)) and lets it go by dropping it, after all of its
+/// handles.
 pub trait FileSystem: Send + Sync {
-    /// The name of the way of access as results show it: `posix`, `gfapi`.
+    /// The name of the way of access, as results show it: `posix`, `gfapi`.
     fn name(&self) -> &'static str;
 
-    /// An open file. `flags` are those of open(2) (O_RDONLY, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC,
-    /// ...); `mode` is used with O_CREAT only. Close-on-exec is set anyway.
+    /// Opens a file. `flags` are those of open(2) (O_RDONLY, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC,
+    /// ...); `mode` is used with O_CREAT only. The implementation sets close-on-exec in any case.
     ///
     /// # Errors
     /// As open(2).
@@ -30,7 +30,7 @@ pub trait FileSystem: Send + Sync {
     /// As unlink(2).
     fn unlink(&self, path: &CStr) -> io::Result<()>;
 
-    /// Renames, replacing what has the new name. rename(2).
+    /// Renames an object, replacing one that has the new name. rename(2).
     ///
     /// # Errors
     /// As rename(2).
@@ -48,19 +48,20 @@ pub trait FileSystem: Send + Sync {
     /// As symlink(2).
     fn symlink(&self, content: &CStr, new: &CStr) -> io::Result<()>;
 
-    /// How many bytes of `content` a symbolic link's target fills. readlink(2): no NUL, cut off silently.
+    /// Reads a symbolic link's target into `content` and returns its bytes. readlink(2): it adds no NUL, and cuts a
+    /// longer target off silently.
     ///
     /// # Errors
     /// As readlink(2).
     fn readlink(&self, path: &CStr, content: &mut [u8]) -> io::Result<usize>;
 
-    /// The attributes of what a path leads to, links followed. stat(2).
+    /// The attributes of the object that a path leads to; links are followed. stat(2).
     ///
     /// # Errors
     /// As stat(2).
     fn stat(&self, path: &CStr) -> io::Result<Stat>;
 
-    /// The attributes of what has this name, a link itself. lstat(2).
+    /// The attributes of the object with this name; a link is not followed. lstat(2).
     ///
     /// # Errors
     /// As lstat(2).
@@ -90,21 +91,21 @@ pub trait FileSystem: Send + Sync {
     /// As rmdir(2).
     fn rmdir(&self, path: &CStr) -> io::Result<()>;
 
-    /// Tells `entry` the names and kinds in a directory, without `.` and `..`, in the file system's order. Opening,
-    /// reading to the end and closing. opendir(3), readdir(3), closedir(3).
+    /// Calls `entry` with the names and kinds in a directory, without `.` and `..`, in the file system's order. It
+    /// opens the directory, reads it to the end and closes it. opendir(3), readdir(3), closedir(3).
     ///
     /// # Errors
-    /// As those.
+    /// As opendir(3), readdir(3) and closedir(3).
     fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, Kind)) -> io::Result<()>;
 
     /// As [`FileSystem::readdir`], with attributes: in one call where the protocol has one (glfs_xreaddirplus_r), else
     /// by a stat of every name.
     ///
     /// # Errors
-    /// As those.
+    /// As [`FileSystem::readdir`] and stat(2).
     fn readdir_stat(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, &Stat)) -> io::Result<()>;
 
-    /// How many bytes of `value` an extended attribute fills. getxattr(2).
+    /// Reads an extended attribute into `value` and returns its bytes. getxattr(2).
     ///
     /// # Errors
     /// As getxattr(2): ENODATA where it is not set, ERANGE where `value` is too small.
@@ -122,7 +123,7 @@ pub trait FileSystem: Send + Sync {
     /// As removexattr(2).
     fn removexattr(&self, path: &CStr, name: &CStr) -> io::Result<()>;
 
-    /// Room that is left. statvfs(3).
+    /// The room that is left on the file system. statvfs(3).
     ///
     /// # Errors
     /// As statvfs(3).
@@ -132,37 +133,37 @@ pub trait FileSystem: Send + Sync {
 /// An open file, used by one thread at a time. Short reads and writes are results, not errors; a call that was
 /// interrupted (EINTR) is made again by the implementation.
 pub trait Handle: Send {
-    /// Bytes read at the file position, which advances; 0 at the end. read(2).
+    /// Reads at the file position, which advances, and returns the number of bytes; 0 at the end. read(2).
     ///
     /// # Errors
     /// As read(2).
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Bytes written at the file position, which advances. write(2).
+    /// Writes at the file position, which advances, and returns the number of bytes. write(2).
     ///
     /// # Errors
     /// As write(2).
     fn write(&mut self, from: &[u8]) -> io::Result<usize>;
 
-    /// Bytes read at `offset`. pread(2).
+    /// Reads at `offset` and returns the number of bytes. pread(2).
     ///
     /// # Errors
     /// As pread(2).
     fn pread(&mut self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Bytes written at `offset`. pwrite(2).
+    /// Writes at `offset` and returns the number of bytes. pwrite(2).
     ///
     /// # Errors
     /// As pwrite(2).
     fn pwrite(&mut self, from: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Has all written data and attributes on stable storage. fsync(2).
+    /// Brings all written data and attributes onto stable storage. fsync(2).
     ///
     /// # Errors
     /// As fsync(2).
     fn fsync(&mut self) -> io::Result<()>;
 
-    /// Has all written data on stable storage. fdatasync(2).
+    /// Brings all written data onto stable storage. fdatasync(2).
     ///
     /// # Errors
     /// As fdatasync(2).
@@ -180,8 +181,8 @@ pub trait Handle: Send {
     /// As fstat(2).
     fn fstat(&mut self) -> io::Result<Stat>;
 
-    /// Closes the file and says what close(2) said: on network file systems, errors of earlier writes. The handle is
-    /// gone in any case. Dropping a handle closes it too, without a word.
+    /// Closes the file and returns the result of close(2): on network file systems, errors of earlier writes. The
+    /// handle is gone in any case. Dropping a handle closes it too, but reports no error.
     ///
     /// # Errors
     /// As close(2).
@@ -191,26 +192,26 @@ pub trait Handle: Send {
 /// Attributes of a file: the part of stat(2) that workloads check and report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// The kind of object: file, directory, link or other.
     pub kind: Kind,
     /// Permission bits (07777).
     pub mode: u32,
     /// Length in bytes.
     pub len: u64,
-    /// Names it has.
+    /// Number of names (hard links) of the object.
     pub links: u64,
-    /// Its number.
+    /// The inode number.
     pub inode: u64,
 }
 
 impl Stat {
-    /// From the fields of a struct stat: `mode` is st_mode with its type bits.
+    /// Attributes from the fields of a struct stat: `mode` is st_mode with its type bits.
     pub fn new(mode: u32, len: u64, links: u64, inode: u64) -> Stat {
         Stat { kind: Kind::of_mode(mode), mode: mode & 0o7777, len, links, inode }
     }
 }
 
-/// What a name stands for.
+/// The kind of object that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -226,7 +227,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// From the type bits of st_mode.
+    /// The kind that the type bits of st_mode give.
     pub fn of_mode(mode: u32) -> Kind {
         match mode & libc::S_IFMT {
             libc::S_IFREG => Kind::File,
@@ -236,7 +237,7 @@ impl Kind {
         }
     }
 
-    /// From d_type of a directory entry.
+    /// The kind that d_type of a directory entry gives.
     pub fn of_entry(d_type: u8) -> Kind {
         match d_type {
             libc::DT_REG => Kind::File,
@@ -253,6 +254,6 @@ impl Kind {
 pub struct Space {
     /// Bytes that an unprivileged process may still use.
     pub available_bytes: u64,
-    /// Files that may still be made; u64::MAX where there is no limit (or none that is told).
+    /// Number of files that may still be made; u64::MAX where the file system has no limit or does not tell it.
     pub available_files: u64,
 }

@@ -1,6 +1,6 @@
-//! The operations, as one table: what help, validation and the loop know of them.
+//! The operations, as one table: all facts that help, validation and the loop need.
 
-/// What is done to a file, a directory or a link.
+/// An operation on a file, a directory or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[allow(missing_docs, reason = "the table describes each")]
 pub enum Operation {
@@ -30,14 +30,14 @@ pub enum Operation {
     Cleanup,
 }
 
-/// What an operation goes over, and what becomes of it.
+/// The objects that an operation goes over, and the effect on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
-    /// Makes objects of that kind, numbers upwards.
+    /// Makes objects of a kind, with rising numbers.
     Makes(Population),
-    /// Uses those that are there.
+    /// Uses the objects of a kind that are there.
     Uses(Population),
-    /// Removes those that are there, lowest number first.
+    /// Removes the objects of a kind that are there, lowest number first.
     Takes(Population),
     /// Goes over the directories that files are in.
     Directories,
@@ -60,17 +60,17 @@ pub enum Population {
 pub struct Row {
     /// The operation.
     pub operation: Operation,
-    /// Its name.
+    /// The operation's name.
     pub name: &'static str,
-    /// What it is also called.
+    /// Other names of the operation.
     pub aliases: &'static [&'static str],
-    /// What it goes over.
+    /// The objects that the operation goes over.
     pub walk: Walk,
-    /// Whether it writes file contents, so that fsync applies and room is needed.
+    /// True if the operation writes file contents, so that fsync applies and room is needed.
     pub writes: bool,
-    /// Whether it reads file contents.
+    /// True if the operation reads file contents.
     pub reads: bool,
-    /// Its calls and what for, for help.
+    /// One line for help: the operation's purpose and its calls.
     pub help: &'static str,
 }
 
@@ -141,7 +141,7 @@ pub const OPERATIONS: &[Row] = &[
 ];
 
 impl Operation {
-    /// Its row.
+    /// The row of the table for this operation.
     pub fn row(self) -> &'static Row {
         OPERATIONS.iter().find(|row| row.operation == self).unwrap_or(&OPERATIONS[0])
     }

@@ -1,4 +1,4 @@
-//! What is asked for, checked before anything is touched.
+//! The plan of a run: the user's options, checked before the run touches anything.
 
 use super::operation::{OPERATIONS, Operation, Population, Walk};
 use super::sizes::Sizes;
@@ -9,7 +9,7 @@ use crate::Error;
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where.
+    /// The file system that the run works on.
     pub target: Target,
     /// The layout of directories and names; its base is the directory that must exist.
     pub layout: Layout,
@@ -17,7 +17,7 @@ pub struct Plan {
     pub phases: Vec<Phase>,
     /// Files a thread.
     pub files: u64,
-    /// How large they are.
+    /// The sizes of the files.
     pub sizes: Sizes,
     /// Bytes of a read or write; the last one of a file may be smaller.
     pub record_bytes: u64,
@@ -29,44 +29,47 @@ pub struct Plan {
     pub threads: u32,
     /// Processes; 1 is this one.
     pub processes: u32,
-    /// O_DIRECT.
+    /// True if files are opened with O_DIRECT.
     pub direct: bool,
-    /// fsync before closing what was written.
+    /// True if every written file is synced (fsync) before it is closed.
     pub fsync: bool,
-    /// Contents are compared with what was written.
+    /// True if reads compare the contents with the written ones.
     pub verify: bool,
-    /// What is appended can be compared later on: costs an fstat where the length of a file is not known.
+    /// True if later reads can compare appended bytes: an append then costs an fstat where a file's length is not
+    /// known.
     pub checkable: bool,
-    /// Failed operations are counted instead of ending the run.
+    /// True if a failed operation is counted instead of ending the run.
     pub continue_on_error: bool,
-    /// Removing what is not there is no failure.
+    /// True if the removal of a file that is not there does not count as a failure.
     pub missing_is_removed: bool,
-    /// Directories of the layout are made when the first file in them is (and are so measured); otherwise before.
+    /// True if a directory of the layout is made with the first file in it, as a measured call; otherwise the threads
+    /// make all directories before the first phase.
     pub make_dirs_on_demand: bool,
-    /// What the run made is removed at its end, however it ends.
+    /// True if the run removes the objects that it made at its end, however it ends.
     pub cleanup: bool,
-    /// Latencies are recorded.
+    /// True if latencies are recorded.
     pub latency: bool,
     /// Nanoseconds of pause after each file.
     pub pause_ns: u64,
-    /// Nanoseconds after which a phase ends, whatever is left of it.
+    /// Nanoseconds after which a phase ends, even if operations are left; None: no limit.
     pub runtime_ns: Option<u64>,
     /// Bytes of an extended attribute.
     pub xattr_bytes: usize,
-    /// Extended attributes a file.
+    /// Number of extended attributes of a file.
     pub xattr_count: u32,
-    /// Of sizes, contents and random choices.
+    /// The seed of sizes, contents and random choices.
     pub seed: u64,
-    /// What was asked for, as written.
+    /// The user's options as written: name and value.
     pub options: Vec<(String, String)>,
-    /// The directory is made if it is not there (the one above it must be), and with `cleanup` removed again.
+    /// True if the run makes the base directory where it is missing, in a directory that must exist. With `cleanup` the
+    /// run removes it again.
     pub makes_base: bool,
 }
 
 /// One phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// As written.
+    /// The phase as the user wrote it.
     pub name: String,
     /// Operations and their weights; a single one has the phase to itself.
     pub operations: Vec<(Operation, u32)>,
@@ -80,7 +83,7 @@ impl Phase {
         Phase { name: operation.row().name.into(), operations: vec![(operation, 1)], in_order: false }
     }
 
-    /// The one operation of a phase that is no mix.
+    /// The only operation of a phase; None if the phase is a mix.
     pub fn only(&self) -> Option<Operation> {
         match self.operations[..] {
             [(operation, _)] => Some(operation),
@@ -91,7 +94,7 @@ impl Phase {
     /// Phases as written: `create,read:70+stat:30,unlink`.
     ///
     /// # Errors
-    /// An unknown operation, a mix that cannot be.
+    /// An unknown operation, a weight out of range, a mix of operations that cannot go together.
     pub fn parse_all(text: &str) -> Result<Vec<Phase>, Error> {
         text.split(',').map(Phase::parse).collect()
     }
@@ -116,7 +119,7 @@ impl Phase {
         }
         if operations.len() > 1 {
             use Operation::{AwaitCreate, Cleanup, DeleteRenamed, Truncate};
-            // What leaves files in a state that the other operations of the mix cannot know.
+            // These operations leave files in a state that the other operations of the mix cannot know.
             if let Some((operation, _)) =
                 operations.iter().find(|(op, _)| [AwaitCreate, Cleanup, DeleteRenamed, Truncate].contains(op))
             {
@@ -130,7 +133,7 @@ impl Phase {
     }
 }
 
-/// Threads that can be told apart by names and seats.
+/// The most threads that a run can have: names and seats tell so many apart.
 const MOST_THREADS: u64 = 65_536;
 
 impl Plan {
@@ -139,16 +142,16 @@ impl Plan {
         self.threads * self.processes
     }
 
-    /// Whether files are made, so that their directories have to be.
+    /// True if an operation makes objects, so that their directories have to be made first.
     pub fn makes_anything(&self) -> bool {
         let makes = |operation: &Operation| matches!(operation.row().walk, Walk::Makes(_));
         self.phases.iter().flat_map(|phase| &phase.operations).any(|(operation, _)| makes(operation))
     }
 
-    /// What can be said without looking at the file system.
+    /// Checks everything that can be checked without a look at the file system.
     ///
     /// # Errors
-    /// The first thing that cannot be, and what to do.
+    /// The first option that cannot work, with advice.
     pub fn check(&self) -> Result<(), Error> {
         let usage = |what: &str, place: String, hint: &str| Err(Error::usage(what, place, hint));
         if self.phases.is_empty() {
@@ -220,7 +223,7 @@ impl Plan {
         self.check_populations()
     }
 
-    /// Follows what there is from phase to phase: an operation must have something to work on.
+    /// Follows the existing objects from phase to phase: every operation must have something to work on.
     fn check_populations(&self) -> Result<(), Error> {
         // Before the first phase anything may be there.
         let mut removed: Vec<(Population, &str)> = Vec::new();
@@ -252,8 +255,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Bytes and files that the first phase which makes files needs, if one does before any removes some.
-    /// None too where time ends the phases: nobody knows how far they come.
+    /// Bytes and number of files that the first phase of one operation needs, if that operation makes objects;
+    /// otherwise None. None too where time ends the phases: nobody knows how far they come.
     pub fn needs(&self) -> Option<(f64, u64)> {
         if self.runtime_ns.is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! From a plan to its result: processes, threads, gates, and what becomes of their reports.
+//! From a plan to its result: processes, threads, gates, and the merging of their reports.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,20 +20,21 @@ use crate::machine::{DiskWatch, provenance};
 use crate::peers::{self, Peers, Stage};
 use crate::{Error, ErrorKind};
 
-/// What the caller keeps in hand while a plan runs.
+/// The caller's means to stop, watch, hold back and join a plan while it runs.
 #[derive(Default)]
 pub struct Control<'a> {
     /// Set (by a signal handler) to end the run early: threads finish the file at hand, clean up and report.
     pub stop: Arc<AtomicBool>,
     /// Called a few times a second.
     pub progress: Option<&'a mut dyn FnMut(&Moment)>,
-    /// Called when all threads are ready, before the first phase: false if it was told to stop. One process only.
+    /// Called when all threads are ready, before the first phase; returns false if it was told to stop. Only a run in
+    /// one process calls it.
     pub gate: Option<&'a mut Gate<'a>>,
-    /// Those that carry out the same plan elsewhere: every phase begins on all of them together.
+    /// The other hosts that carry out the same plan: every phase begins on all hosts together.
     pub peers: Option<&'a mut dyn Peers>,
 }
 
-/// What holds back a run that is ready: see [`Control::gate`].
+/// A function that holds back a run that is ready: see [`Control::gate`].
 pub type Gate<'a> = dyn FnMut(&dyn FileSystem) -> Result<bool, Error> + 'a;
 
 /// A moment of a run.
@@ -41,11 +42,11 @@ pub type Gate<'a> = dyn FnMut(&dyn FileSystem) -> Result<bool, Error> + 'a;
 pub struct Moment<'a> {
     /// The phase's name; empty before the first.
     pub phase: &'a str,
-    /// Phases that are over, and all.
+    /// Number of phases that are over, and number of all phases.
     pub phases: (usize, usize),
-    /// Threads that are not through with the phase.
+    /// Number of threads that have not finished the phase.
     pub busy: usize,
-    /// What was done in the phase so far.
+    /// The work done in the phase so far.
     pub work: Work,
     /// Nanoseconds since the phase began.
     pub elapsed_ns: u64,
@@ -59,11 +60,11 @@ const PROGRESS_NS: u64 = 200_000_000;
 /// Runs a plan.
 ///
 /// Operations that fail are in the result, with their first error (`ended` is then `Failed`); a run that was stopped is
-/// `Interrupted`. With `cleanup` what the run made is removed in every case.
+/// `Interrupted`. With `cleanup` the run removes the objects that it made in every case.
 ///
 /// # Errors
-/// What is wrong before anything was made: a plan that cannot be, a directory that is missing or too small, a volume
-/// that cannot be reached.
+/// A failure before the run makes any file: a plan that cannot be carried out, a directory that is missing or too
+/// small, a volume that cannot be reached; also a process or thread that cannot be started.
 pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     plan.check()?;
     let started_unix_ms = realtime_ns() / 1_000_000;
@@ -87,7 +88,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     };
 
     if plan.makes_base && plan.cleanup {
-        // What is still in it was not made by this run.
+        // The removal fails if objects are left in the directory: this run did not make them.
         let _ = match (in_children, &plan.target) {
             (true, Target::Gluster(_)) => in_child(|| Ok(plan.target.open()?.rmdir(&plan.layout.base).is_ok())),
             _ => plan.target.open().map(|fs| fs.rmdir(&plan.layout.base).is_ok()),
@@ -95,7 +96,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     }
 
     let disks = disks.so_far();
-    // A process that was lost explains what followed.
+    // The error of a lost process comes first: it explains the errors that followed.
     let error = reports.error.or_else(|| reports.of.iter().find_map(|report| report.error.clone()));
     let facts = FilesFacts {
         access: seen.access,
@@ -160,7 +161,7 @@ fn merged(reports: Vec<Report>, pulse: Pulse) -> Vec<PhaseResult> {
     phases
 }
 
-/// What all threads together had done, at even intervals of each phase.
+/// The work that all threads together had done, at even intervals of each phase.
 struct Pulse {
     phases: Vec<Vec<PhaseInterval>>,
     /// Nanoseconds between beats of the phase that runs: doubled when there are too many of them.
@@ -176,7 +177,7 @@ impl Pulse {
         Pulse { phases: vec![Vec::new(); plan.phases.len()], every_ns: BEAT_NS, running: 0 }
     }
 
-    /// Takes down what was done until now if it is time to.
+    /// Records the work done until now, if the next beat is due.
     fn beat(&mut self, phase: usize, elapsed_ns: u64, total: impl FnOnce() -> Work) {
         if phase != self.running {
             (self.running, self.every_ns) = (phase, BEAT_NS);
@@ -199,14 +200,14 @@ impl Pulse {
     }
 }
 
-/// What a look at the file system said.
+/// The facts that a look at the file system gave.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Seen {
     access: String,
     file_system: String,
 }
 
-/// The directory must be there and have room.
+/// Checks that the directory is there and has room; makes it if the plan asks for that.
 fn look(plan: &Plan, fs: &dyn FileSystem) -> Result<Seen, Error> {
     let base = &plan.layout.base;
     let place = base.to_string_lossy();
@@ -253,11 +254,11 @@ fn look(plan: &Plan, fs: &dyn FileSystem) -> Result<Seen, Error> {
 }
 
 fn local_path(plan: &Plan) -> Option<&str> {
-    // The disks are those below a file in the directory.
+    // DiskWatch finds the disks below the directory by its path.
     (plan.target == Target::Posix).then(|| plan.layout.base.to_str().ok()).flatten()
 }
 
-/// Does something that forks badly in a child.
+/// Does `work` in a child process: for libraries that must not be open in a process that forks.
 fn in_child<T: serde::Serialize + serde::de::DeserializeOwned>(
     work: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Error> {
@@ -341,7 +342,7 @@ fn start_threads<'scope, 'env>(
         match started {
             Ok(started) => threads.push(started),
             Err(error) => {
-                // Those that wait at the gate are let go.
+                // Let the threads go that wait at the gate.
                 orders.board.stop(Stop::Failed);
                 let first = orders.process * orders.plan.threads;
                 (thread..first + orders.plan.threads).for_each(|seat| orders.board.reach(seat as usize, LEFT));
@@ -357,7 +358,7 @@ fn join(thread: Thread) -> Result<Report, Error> {
     thread.join().map_err(|_| internal("a thread panicked: this is a defect of plimsoll, please report it".into()))
 }
 
-/// Threads in processes of their own.
+/// All threads, in `plan.processes` child processes.
 fn processes(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result<Reports, Error> {
     let plan = orders.plan;
     type Reported = Result<Vec<Report>, Error>;
@@ -394,7 +395,7 @@ fn processes(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result
                 board.stop(Stop::Failed);
             }
             *outcome = Some(ended);
-            // Whatever became of them, nobody waits for its threads any more.
+            // However the process ended, nobody waits for its threads any more.
             let first = *process * plan.threads;
             (first..first + plan.threads).for_each(|seat| board.reach(seat as usize, LEFT));
         }
@@ -416,7 +417,7 @@ fn processes(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result
         }
     }
     let error = match failure {
-        // Nothing was done: as if it had been seen before the start.
+        // No process did any work: report the failure as one before the start.
         Some(error) if reports.iter().all(|report| report.phases.is_empty()) => return Err(error),
         Some(error) => Some(JobError { errno: error.errno(), message: error.to_string() }),
         None => None,
@@ -424,12 +425,12 @@ fn processes(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result
     Ok(Reports { of: reports, lost, error })
 }
 
-/// What the threads reported.
+/// The reports of the threads.
 struct Reports {
     of: Vec<Report>,
     /// Processes that ended without a report.
     lost: Vec<u32>,
-    /// Why the first of them did.
+    /// The reason why the first lost process ended.
     error: Option<JobError>,
 }
 
@@ -449,19 +450,19 @@ fn died(plan: &Plan, process: u32, id: i32, how: String) -> Error {
     }
 }
 
-/// A child's side: its threads, without a conductor.
+/// The side of a child process: it runs its threads; the parent conducts them.
 fn in_this_process(orders: Orders) -> Result<Vec<Report>, Error> {
     let fs = orders.plan.target.open()?;
     std::thread::scope(|scope| start_threads(orders, &*fs, scope)?.into_iter().map(join).collect())
 }
 
-/// How long to sleep between looks at a phase: short phases are followed by the next without delay, and long ones are
-/// not disturbed, whose threads may want every processor there is.
+/// The time to sleep between looks at a phase. It is short at first, so that the next phase follows a short one without
+/// delay. It grows, so that the looks do not disturb a long phase, whose threads may want every processor.
 fn pause(elapsed_ns: u64) -> Duration {
     Duration::from_nanos((elapsed_ns / 64).clamp(200_000, 10_000_000))
 }
 
-/// Opens gate after gate, hands on the wish to stop, tells of progress. `look_after` sees to the processes.
+/// Opens gate after gate, hands on the wish to stop, reports progress. `look_after` watches the child processes.
 fn conduct(orders: Orders, control: &mut Control, pulse: &mut Pulse, mut look_after: impl FnMut() -> bool) {
     let Orders { plan, board, .. } = orders;
     let mut next_progress_ns = 0;
@@ -503,7 +504,7 @@ fn conduct(orders: Orders, control: &mut Control, pulse: &mut Pulse, mut look_af
         if board.stopped() != Stop::No {
             break;
         }
-        // Near enough not to be noticed, far enough for every thread to be asleep on it.
+        // The start is so near that nobody notices the wait, and so far that every thread sleeps until it by then.
         began_ns = monotonic_ns() + 2 * board.poll_ns() + 200_000;
         if let Some(peers) = peers.as_deref_mut() {
             let before = if phase == 0 { peers::wait(peers, Stage::LaidOut, stop, &mut |_| {}) } else { Some(0) };

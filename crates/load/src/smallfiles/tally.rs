@@ -1,4 +1,4 @@
-//! What one thread counts: calls with their latencies, records, bytes, failures.
+//! The counts of one thread: calls with their latencies, records, bytes, failures.
 
 use std::io;
 
@@ -36,7 +36,7 @@ pub enum Call {
 const CALLS: usize = Call::Getxattr as usize + 1;
 
 impl Call {
-    /// Its name. Opens that make a file are `create`.
+    /// The call's name in results. Opens that make a file are `create`.
     pub fn name(self) -> &'static str {
         const NAMES: [&str; CALLS] = [
             "open",
@@ -70,23 +70,23 @@ impl Call {
 pub(super) struct Failure {
     pub call: Call,
     pub error: io::Error,
-    /// The path in question; empty: the last one composed.
+    /// The path that the call failed on; empty: the last composed path.
     pub path: String,
 }
 
 /// The counts of one phase.
 pub(super) struct Tally {
     clock: Clock,
-    /// Whether latencies are recorded.
+    /// True if latencies are recorded.
     timed: bool,
     calls: [Histogram; CALLS],
-    /// Nanoseconds in calls of the operation at hand.
+    /// Nanoseconds spent in calls of the present operation.
     pub operation_ns: u64,
     pub work: Work,
-    /// Files that were not there to be removed, where that is no failure.
+    /// Number of files that were not there to be removed, where that does not count as a failure.
     pub missing: u64,
     pub blocks: u64,
-    /// Directory entries that were looked for and found.
+    /// Number of directory entries that were looked for and found.
     pub entries: u64,
     pub mismatches: u64,
     pub errors: Vec<CallErrors>,
@@ -133,14 +133,14 @@ impl Tally {
         }
     }
 
-    /// Lists what was missing among what went wrong, without calling it a failure.
+    /// Adds the missing files to the errors, without counting failures.
     pub fn note_missing(&mut self) {
         let first = "some files were not there to be removed".to_string();
         let call = Call::Unlink.name().to_string();
         self.errors.push(CallErrors { call, errno: libc::ENOENT, count: self.missing, first });
     }
 
-    /// The calls that were made.
+    /// The calls that were made, with their latencies. Their histograms are empty afterwards.
     pub fn take_calls(&mut self) -> Vec<CallResult> {
         const ORDER: [Call; CALLS] = [
             Call::Open,

@@ -1,4 +1,4 @@
-//! Where files lie: names and directories, computed from numbers into a buffer, never stored.
+//! The names and directories of files, computed from numbers into a buffer, never stored.
 //!
 //! ```text
 //! flat      DIR/thrdTTT-dDDDD/f.NNNNNNN            as gfapi_perf_tool has it
@@ -15,19 +15,19 @@ use job::workload::random::mix;
 pub struct Layout {
     /// The directory that all is in, as the file system takes it.
     pub base: CString,
-    /// What file names begin with; `f` by default.
+    /// The beginning of file names; `f` by default.
     pub prefix: String,
     /// Files a directory; at least 1.
     pub files_per_dir: u64,
     /// Subdirectories a directory; None: all directories side by side.
     pub dirs_per_dir: Option<u64>,
-    /// All threads use the same directories.
+    /// True if all threads use the same directories.
     pub shared: bool,
-    /// A file's directory is drawn by its number instead of being filled one after the other.
+    /// True if a file's directory is drawn by the file's number; otherwise directories are filled one after the other.
     pub hashed: bool,
 }
 
-/// What a name stands for.
+/// The kind of object that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     /// A file under its first name.
@@ -45,7 +45,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// What stands between prefix and number, and what after it.
+    /// The marks of a name: the text between prefix and number, and the text after the number.
     fn marks(self) -> (&'static [u8], &'static [u8]) {
         match self {
             Object::File => (b".", b""),
@@ -58,7 +58,7 @@ impl Object {
     }
 }
 
-/// The names of one thread's files. Each thread has its own: it holds the buffer.
+/// The names of one thread's files. Each thread has its own `Names`, with a buffer for one path.
 #[derive(Clone, Debug)]
 pub struct Names {
     layout: Layout,
@@ -107,8 +107,8 @@ impl Names {
         if self.layout.hashed { mix(place) % self.dirs } else { place / self.layout.files_per_dir }
     }
 
-    /// Those of the numbers `first..end` of a thread that may lie in that directory: exactly those that do, unless
-    /// directories are drawn.
+    /// The numbers of `first..end` of a thread that may lie in that directory. They are exactly the numbers that lie
+    /// there, unless directories are drawn.
     pub fn numbers_in(&self, thread: u32, directory: u64, first: u64, end: u64) -> std::ops::Range<u64> {
         if self.layout.hashed {
             return first..end;
@@ -119,7 +119,8 @@ impl Names {
         first.max(from(place))..end.min(from(place.saturating_add(self.layout.files_per_dir)))
     }
 
-    /// What a name in a directory stands for: the object, its thread and number. None for names of another form.
+    /// The meaning of a name in a directory: the kind of object, its thread and its number. None for names of another
+    /// form.
     pub fn parse(&self, name: &[u8]) -> Option<(Object, u32, u64)> {
         let rest = name.strip_prefix(self.layout.prefix.as_bytes())?;
         let all = [Object::Renamed, Object::Temporary, Object::File, Object::Directory, Object::Symlink, Object::Link];
@@ -169,7 +170,8 @@ impl Names {
         self.finished()
     }
 
-    /// The directories above and including that one, which have to be made in this order: of its path, how many bytes.
+    /// The paths of the directories from the base down to that one, in the order in which they have to be made. The
+    /// base is not among them.
     pub fn ancestry(&mut self, directory: u64) -> Vec<CString> {
         let base = self.layout.base.as_bytes().len();
         let path = self.directory(directory).to_bytes().to_vec();
@@ -177,7 +179,7 @@ impl Names {
         ends.map(|end| CString::new(&path[..end]).unwrap_or_default()).collect()
     }
 
-    /// What was composed last, for messages.
+    /// The path that was composed last, for messages.
     pub fn last(&self) -> String {
         String::from_utf8_lossy(self.buffer.strip_suffix(b"\0").unwrap_or(&self.buffer)).into_owned()
     }
@@ -226,7 +228,7 @@ impl Names {
     }
 }
 
-/// Decimal, with leading zeros to at least `width` digits.
+/// Appends a number in decimal, with leading zeros to at least `width` digits.
 fn push_number(buffer: &mut Vec<u8>, mut number: u64, width: usize) {
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
@@ -238,7 +240,7 @@ fn push_number(buffer: &mut Vec<u8>, mut number: u64, width: usize) {
     buffer.extend_from_slice(&digits[at..]);
 }
 
-/// What [`push_number`] wrote.
+/// The number that [`push_number`] wrote with this width; None for other text.
 fn number_of(digits: &[u8], width: usize) -> Option<u64> {
     let padded = digits.len() == width || (digits.len() > width && digits[0] != b'0');
     let all = padded && digits.iter().all(u8::is_ascii_digit);

@@ -1,4 +1,4 @@
-//! One thread's life: set-up, then phase after phase through the gates, then what is to be removed.
+//! One thread's life: set-up, then phase after phase through the gates, then the clean-up.
 
 use job::workload::random::{Random, mix};
 use measure::Histogram;
@@ -14,7 +14,7 @@ use super::plan::{Phase, Plan};
 use super::tally::{Failure, Tally};
 use crate::machine::cpu_usage;
 
-/// What a thread is told.
+/// The instructions of one thread.
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
     pub plan: &'a Plan,
@@ -22,20 +22,21 @@ pub(super) struct Orders<'a> {
     pub content: &'a Content,
     pub clock: Clock,
     pub process: u32,
-    /// Among all threads of the run.
+    /// The thread's number among all threads of the run.
     pub thread: u32,
 }
 
-/// What it reports.
+/// The report of one thread.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Report {
-    /// The phases that it began.
+    /// The results of the phases that the thread began.
     pub phases: Vec<PhaseResult>,
-    /// The first failure.
+    /// The first failure of the thread.
     pub error: Option<JobError>,
 }
 
-/// Takes its seat away from the gates however the thread ends, so that nobody waits for it.
+/// A thread's seat at the gates. Dropping it marks the thread as gone, however the thread ends, so that nobody waits
+/// for it.
 struct Seat<'a>(&'a Board, usize);
 
 impl Drop for Seat<'_> {
@@ -47,7 +48,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// Lives.
+/// The whole life of a thread; returns its report.
 pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
     let seat = Seat(orders.board, orders.thread as usize);
     sys::clock::precise_timers();
@@ -94,7 +95,7 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
 struct Worker<'a> {
     orders: Orders<'a>,
     files: Files<'a>,
-    /// Whether the numbers of each population are known: made here or assumed.
+    /// For each population, true if its numbers are known: this run made the objects, or assumes that they are there.
     sure: [bool; 4],
 }
 
@@ -119,10 +120,10 @@ impl<'a> Worker<'a> {
         JobError { errno, message }
     }
 
-    /// Tells the others what there is, for those that list directories of all threads.
+    /// Publishes the objects that this thread has, for threads that list directories of all threads.
     fn declare(&mut self, phase: &Phase) {
         let lists = phase.operations.iter().any(|(operation, _)| operation.row().walk == Walk::Directories);
-        // A run that does nothing but list takes it that the files of an earlier one are there.
+        // A run that does nothing but list assumes that the files of an earlier run are there.
         if lists && self.orders.plan.verify && !self.sure.contains(&true) {
             self.files.assume(Population::Files);
             self.sure[Population::Files as usize] = true;
@@ -159,7 +160,7 @@ impl<'a> Worker<'a> {
         Some(at_ns)
     }
 
-    /// Makes sure of what there is before an operation on it.
+    /// Settles which objects there are, before a phase works on them.
     fn settle(&mut self, phase: &Phase) {
         for &(operation, _) in &phase.operations {
             let (Walk::Uses(kind) | Walk::Takes(kind) | Walk::Makes(kind)) = operation.row().walk else { continue };
@@ -174,7 +175,7 @@ impl<'a> Worker<'a> {
             let (Walk::Uses(kind) | Walk::Takes(kind) | Walk::Makes(kind)) = operation.row().walk else { continue };
             if !self.sure[kind as usize] {
                 self.sure[kind as usize] = true;
-                // A mix that makes files itself begins with what is there: all or nothing.
+                // A mix that makes files itself begins with all files of an earlier run or with none.
                 let makes = phase.operations.iter().any(|(other, _)| other.row().walk == Walk::Makes(kind));
                 if mixed && makes && (kind != Population::Files || !self.files.is_there()) {
                     self.files.begin(kind);
@@ -285,11 +286,11 @@ impl<'a> Worker<'a> {
         self.files.end_of(operation, number >= span.end);
     }
 
-    /// What mixes of earlier runs made beyond the planned number, then the directories.
+    /// Removes objects that mixes of earlier runs made beyond the planned number, then the directories.
     fn end_of_cleanup(&mut self, from: u64, operation: Operation, done: &mut Done, state: &mut Loop) {
         let Orders { plan, board, .. } = self.orders;
         let mut number = from;
-        // The rest of the last directory, then every further one that is there.
+        // The rest of the last directory, then every further directory that is there.
         while self.goes_on(state) && self.files.may_be_there(number) {
             self.one(operation, number, false, done, state);
             number += 1;
@@ -304,7 +305,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Operations by their weights.
+    /// Carries out operations that are drawn by their weights.
     fn mix(&mut self, phase: &Phase, operations: &mut [Done], state: &mut Loop) {
         let plan = self.orders.plan;
         let mut random =
@@ -313,7 +314,7 @@ impl<'a> Worker<'a> {
         let mut done = 0;
         while done < plan.files && self.goes_on(state) {
             let drawn = draw(&phase.operations, weights, &mut random);
-            // An operation that has nothing to work on gives way to the next that has.
+            // An operation that has nothing to work on gives way to the next one that has something.
             let all = phase.operations.len();
             let chosen = (0..all).map(|offset| (drawn + offset) % all).find_map(|which| {
                 let operation = phase.operations[which].0;
@@ -334,7 +335,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The object that an operation of a mix is for.
+    /// The number of the object that an operation of a mix works on; None if there is none.
     fn choose(&mut self, operation: Operation, random: &mut Random) -> Option<u64> {
         match operation.row().walk {
             Walk::Makes(kind) => {
@@ -357,8 +358,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// What an operation does to the population, noted before it is tried: a file that could not be written whole is
-    /// there all the same.
+    /// Notes how an operation changes the population, before the operation is tried: a file that could not be written
+    /// whole is there all the same.
     fn moves(&mut self, walk: Walk, number: u64) {
         match walk {
             Walk::Makes(kind) => self.files.population(kind).end = number + 1,
@@ -367,7 +368,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Whether there is another file for this thread. Also takes note of the stonewall.
+    /// True while the phase goes on for this thread: its time is not over, and nobody stops the run. Also publishes the
+    /// thread's progress, and takes note of the stonewall.
     #[inline]
     fn goes_on(&mut self, state: &mut Loop) -> bool {
         let Orders { board, thread, clock, .. } = self.orders;
@@ -386,7 +388,7 @@ impl<'a> Worker<'a> {
         let missing = self.files.tally.missing;
         let outcome = self.files.carry_out(operation, number, mixed);
         match outcome {
-            // What was not there is counted apart.
+            // Files that were not there are counted apart.
             Ok(()) if self.files.tally.missing > missing => {}
             Ok(()) => {
                 self.files.tally.work.files += 1;
@@ -395,7 +397,7 @@ impl<'a> Worker<'a> {
                     done.lat_ns.record(self.files.tally.operation_ns);
                 }
             }
-            // A wait that the end of the run broke off.
+            // The end of the run broke off a wait.
             Err(failure) if failure.error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(failure) => {
                 self.files.uncertain = true;
@@ -415,14 +417,14 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// What was done of one operation of a phase.
+/// The counts of one operation of a phase.
 struct Done {
     operation: Operation,
     count: u64,
     lat_ns: Histogram,
 }
 
-/// What one phase's loop keeps.
+/// The state of one phase's loop.
 struct Loop {
     index: usize,
     deadline_ns: Option<u64>,
