@@ -1,8 +1,8 @@
 //! fsperf, SAP HANA's file system test, as its users type it: one file, written, overwritten and read with O_DIRECT
 //! through libaio, deep (throughput) or one block at a time (latency).
 //!
-//! The program itself is not public. What is known of it are its command line and its output, as people have
-//! published them (docs/fsperf.md); what is not known is said there too.
+//! The program itself is not public. Only its command line and its output are known, as people have published them.
+//! docs/fsperf.md says what is known and what is not.
 
 pub mod output;
 
@@ -20,19 +20,19 @@ use crate::{Control, Error};
 /// Requests in flight in throughput mode unless told otherwise: the default of HANA's max_parallel_io_requests.
 pub const DEPTH: u32 = 64;
 
-/// What is done to the file.
+/// A test: one way to write or read the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// A file that is not there is written.
+    /// Writes a file that does not exist yet.
     InitialWrite,
-    /// A file that is there is written again.
+    /// Writes an existing file again.
     Overwrite,
-    /// A file that is there is read.
+    /// Reads an existing file.
     Read,
 }
 
 impl Test {
-    /// All of them, in the order in which they run.
+    /// All tests, in the order in which they run.
     pub const ALL: [Test; 3] = [Test::InitialWrite, Test::Overwrite, Test::Read];
 
     /// As `-t` spells it.
@@ -45,17 +45,17 @@ impl Test {
     }
 }
 
-/// How many blocks are in flight.
+/// The number of blocks in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// [`Experiment::depth`] of them.
+    /// [`Experiment::depth`] blocks are in flight.
     Throughput,
-    /// One.
+    /// One block is in flight.
     Latency,
 }
 
 impl Mode {
-    /// Both, in the order in which they run.
+    /// Both modes, in the order in which they run.
     pub const ALL: [Mode; 2] = [Mode::Throughput, Mode::Latency];
 
     /// As `-m` spells it.
@@ -67,14 +67,14 @@ impl Mode {
     }
 }
 
-/// What a command line asks for.
+/// The run that a command line asks for.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Where the file is.
+    /// The directory of the file.
     pub directory: PathBuf,
-    /// What to do, in this order.
+    /// The tests to run, in this order.
     pub tests: Vec<Test>,
-    /// How, in this order, each test.
+    /// The modes in which each test runs, in this order.
     pub modes: Vec<Mode>,
     /// Size of the file in bytes, a multiple of the block.
     pub file_bytes: u64,
@@ -82,28 +82,29 @@ pub struct Experiment {
     pub block_bytes: u64,
     /// Requests in flight in throughput mode.
     pub depth: u32,
-    /// Write the file first where a test wants one that is there; false (`--noinit`): take it as it is.
+    /// True if the run begins with a new file, and writes it first where a test needs an existing one; false
+    /// (`--noinit`): the run uses an existing file as it is.
     pub init: bool,
-    /// Remove the file at the end; false: leave it for the next run.
+    /// True if the run removes the file at its end; false: the file stays for the next run.
     pub clean: bool,
 }
 
-/// What one test gave.
+/// The figures of one test in one mode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Which.
+    /// The test.
     pub test: Test,
-    /// How.
+    /// The mode in which the test ran.
     pub mode: Mode,
     /// Bytes transferred.
     pub bytes: u64,
     /// Blocks transferred.
     pub blocks: u64,
-    /// From the first submission to the last completion.
+    /// Nanoseconds from the first submission to the last completion.
     pub io_ns: u64,
-    /// Of that, the time in which the program was handing requests to the kernel: [`Mode::Throughput`] only.
+    /// The part of `io_ns` in which the program was handing requests to the kernel: [`Mode::Throughput`] only.
     pub trigger_ns: u64,
-    /// Why the figures may not mean what they seem to.
+    /// Reasons why the figures may not mean what they seem to.
     pub warnings: Vec<String>,
 }
 
@@ -113,11 +114,12 @@ impl Experiment {
         self.directory.join("fsperf.dat")
     }
 
-    /// Carries the tests out; `say` is told what each gave, and what was done to the file that was not asked for.
+    /// Carries the tests out. Calls `say` with the figures of each test, and with a note on each thing that the run
+    /// does to the file without being asked.
     ///
     /// # Errors
-    /// A directory that is not there, sizes that do not fit, and what goes wrong during a test. The file is removed
-    /// then too, if it would have been.
+    /// A directory that is not there, sizes that do not fit, and failures during a test. With `clean`, the run removes
+    /// the file after a failed test too.
     pub fn run(&self, stop: &Arc<AtomicBool>, say: &mut dyn FnMut(Said)) -> Result<Ended, Error> {
         self.check()?;
         let file = self.file();
@@ -213,12 +215,12 @@ impl Experiment {
     }
 }
 
-/// What a run has to say.
+/// A message of a run.
 #[derive(Debug)]
 pub enum Said {
-    /// A test is through.
+    /// The figures of a test that has ended.
     Figures(Figures),
-    /// What was done that was not asked for.
+    /// A note on something that the run does without being asked.
     Note(String),
 }
 

@@ -1,4 +1,4 @@
-//! What fsperf prints: people have scripts that read it.
+//! The output of fsperf: people have scripts that read it.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use measure::units::exact_bytes;
 
 use super::{Experiment, Figures, Mode, Test};
 
-/// fsperf's MB.
+/// Bytes of an MB as fsperf prints it.
 const MB: f64 = (1 << 20) as f64;
 
 /// The box above the results.
@@ -36,7 +36,7 @@ pub fn long(figures: &Figures, first_mode: bool) -> String {
     if figures.mode == Mode::Throughput {
         out += "\nThroughput Test:\n----------------\n\n";
         out += &timed("Trigger time:", figures.trigger_ns);
-        // No thread of its own submits: whoever triggers a request hands it to the kernel.
+        // No separate thread submits: the thread that triggers a request hands it to the kernel.
         out += &timed("Asynchronous submit time:", 0);
         out += &timed("Synchronous submit time:", figures.trigger_ns);
         out += &timed("I/O time:", figures.io_ns);
@@ -49,7 +49,7 @@ pub fn long(figures: &Figures, first_mode: bool) -> String {
     out
 }
 
-/// The same in a line.
+/// A test's figures in one line: test, mode, block size, rate, and the trigger ratio or the latency.
 pub fn short(of: &Experiment, figures: &Figures) -> String {
     let block = exact_bytes(of.block_bytes);
     let rate = if figures.io_ns == 0 { 0.0 } else { figures.bytes as f64 / MB / (figures.io_ns as f64 / 1e9) };
@@ -61,12 +61,13 @@ pub fn short(of: &Experiment, figures: &Figures) -> String {
 }
 
 impl Figures {
-    /// Trigger time over I/O time: near 0 where submitting does not block, near 1 where it is as good as synchronous.
+    /// Trigger time over I/O time: near 0 where submitting does not block, near 1 where submitting is as good as
+    /// synchronous.
     pub fn trigger_ratio(&self) -> f64 {
         if self.io_ns == 0 { 0.0 } else { self.trigger_ns as f64 / self.io_ns as f64 }
     }
 
-    /// I/O time of a block in microseconds.
+    /// The mean I/O time of a block in microseconds.
     pub fn latency_us(&self) -> f64 {
         if self.blocks == 0 { 0.0 } else { self.io_ns as f64 / 1e3 / self.blocks as f64 }
     }
@@ -127,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Line for line the form that has been published.
+    /// The output has, line for line, the form that has been published.
     #[test]
     fn the_long_form_has_its_columns() {
         assert_eq!(

@@ -1,8 +1,8 @@
-//! What files hold: a function of file, place and generation, cheap to write and exact to check.
+//! The contents of files: a function of file, place and generation, cheap to write and exact to check.
 //!
 //! Every 4 KiB block of a file begins with a stamp of 32 bytes (which file, which block, which generation) and goes on
-//! with random bytes from a pool, chosen by the stamp. A block that is stale, misplaced, of another file or damaged is
-//! told from the right one, and no two blocks are alike.
+//! with random bytes from a pool, chosen by file and block. A check tells a block that is stale, misplaced, of another
+//! file or damaged from the right one, and no two blocks are alike.
 
 use job::Job;
 use job::job::Buffers;
@@ -17,28 +17,28 @@ const MAGIC: u64 = u64::from_le_bytes(*b"plimsoll");
 /// Blocks of the pool: 1 MiB, more than compressing file systems look back.
 const POOL: usize = 256;
 
-/// The contents of all files of a run. The same seed, the same contents.
+/// The contents of all files of a run. The same seed gives the same contents.
 #[derive(Clone, Debug)]
 pub struct Content {
     seed: u64,
     pool: Vec<u8>,
 }
 
-/// Which file: the thread that made it, and its number there.
+/// The identity of a file: the thread that made it, and its number among the files of that thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
-    /// The thread.
+    /// The number of the thread that made the file.
     pub thread: u32,
-    /// The number.
+    /// The number of the file among the files of its thread.
     pub file: u64,
 }
 
-/// Why contents are not what was written: at which byte of the file, and how.
+/// A difference between the contents that were read and the contents that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// Offset in the file of the first byte that differs.
     pub offset: u64,
-    /// What it is instead.
+    /// A description of the bytes that were read instead.
     pub what: String,
 }
 
@@ -51,7 +51,7 @@ impl Content {
         Content { seed, pool }
     }
 
-    /// Bytes `offset..` of the file, in its generation.
+    /// Fills `buffer` with the bytes of the file from `offset` on, in a generation.
     pub fn fill(&self, buffer: &mut [u8], id: FileId, offset: u64, generation: u32) {
         let mut done = 0;
         while done < buffer.len() {
@@ -63,7 +63,7 @@ impl Content {
         }
     }
 
-    /// A part of one block.
+    /// Fills `buffer` with a part of one block, from byte `within` on.
     fn part(&self, buffer: &mut [u8], id: FileId, block: u64, within: usize, generation: u32) {
         buffer.copy_from_slice(&self.body(id, block)[within..within + buffer.len()]);
         if within < STAMP {
@@ -87,7 +87,8 @@ impl Content {
         stamp
     }
 
-    /// Compares what was read at `offset`; blocks may be of any of `generations`. The number of blocks looked at.
+    /// Compares the bytes that were read at `offset` with the contents of the file; blocks may be of any of
+    /// `generations`. Returns the number of blocks that it compared.
     ///
     /// # Errors
     /// The first difference.
@@ -105,7 +106,8 @@ impl Content {
             let (block, within) = (at / BLOCK as u64, (at % BLOCK as u64) as usize);
             let len = (BLOCK - within).min(read.len() - done);
             let got = &read[done..done + len];
-            // The generation is in the stamp; where that is cut off, the first is as good as any.
+            // The generation is in the stamp. Where the stamp is cut off, or holds another generation, the newest one
+            // stands for it.
             let generation = match got.get(12usize.saturating_sub(within)..16usize.saturating_sub(within)) {
                 Some(bytes) if within <= 12 && bytes.len() == 4 => {
                     let found = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -125,7 +127,8 @@ impl Content {
         Ok(blocks)
     }
 
-    /// Whether a piece that holds only part of the generation is right in one of them: short files, odd records.
+    /// True if a piece that holds only part of the generation number is right in one of the generations: short files
+    /// and odd records have such pieces.
     fn partial_stamp(
         &self,
         got: &[u8],
@@ -143,7 +146,7 @@ impl Content {
         })
     }
 
-    /// What a block that is not the expected one looks like.
+    /// A description of a block that is not the expected one.
     fn describe(&self, got: &[u8], within: usize, generations: &std::ops::RangeInclusive<u32>) -> String {
         if got.iter().all(|&byte| byte == 0) {
             return "zeros".into();

@@ -11,13 +11,13 @@ use super::fs::{FileSystem, Handle, Kind, Space, Stat};
 use super::target::Volume;
 use crate::{Error, ErrorKind};
 
-/// How long connecting may take: a volume of many bricks that is under load needs seconds.
+/// The longest time for connecting: a volume of many bricks that is under load needs seconds.
 pub(crate) const CONNECT: Duration = Duration::from_secs(20);
 
-/// The volume, connected to.
+/// Connects to the volume.
 ///
 /// # Errors
-/// libgfapi is not installed, the server does not answer, there is no such volume: within 20 seconds.
+/// libgfapi is not installed, the server does not answer, or it does not have the volume: within 20 seconds.
 pub fn open(volume: &Volume) -> Result<Box<dyn FileSystem>, Error> {
     let address = address(volume)?;
     let connected = gfapi::Volume::connect(&address, CONNECT, &AtomicBool::new(false)).map_err(refused)?;
@@ -31,7 +31,7 @@ fn address(volume: &Volume) -> Result<Address, Error> {
     Ok(Address { port, transport, log_level, log_file, ..Address::new(&volume.host, &volume.volume) })
 }
 
-/// The failure to connect, which is one line already.
+/// The error for a failure to connect, whose text is one line already.
 pub(crate) fn refused(error: gfapi::Error) -> Error {
     let kind = if matches!(error, gfapi::Error::Stopped { .. }) { ErrorKind::System } else { ErrorKind::Usage };
     Error { kind, what: error.to_string(), place: String::new(), hint: String::new(), source: None }
@@ -81,8 +81,8 @@ impl FileSystem for Gluster {
     }
 
     fn truncate(&self, path: &CStr, len: u64) -> io::Result<()> {
-        // glfs_truncate sets the length of a file by its path in release 3.7.15 and later; what it stands for works
-        // everywhere, and tells of errors in between.
+        // Only release 3.7.15 and later have a glfs_truncate that sets the length of a file by its path. The calls
+        // that it stands for work everywhere, and report errors in between.
         let file = self.0.open(path, libc::O_WRONLY, 0)?;
         file.set_len(len)?;
         file.close()

@@ -1,8 +1,9 @@
 //! The starting gun: many processes on many machines that begin together, because a file appears.
 //!
-//! Each thread says that it is ready by a file `HOST.PID.THREAD.ready` beside the gun; whoever started them counts
-//! those and makes the gun. Unlike gfapi_perf_tool, which looks once a second and then waits three more, the gun is
-//! looked for every millisecond: processes begin together to within that, not to within a second.
+//! Each thread says that it is ready by a file `HOST.PID.THREAD.ready` beside the gun; the person or script that
+//! started the processes counts these files and makes the gun. gfapi_perf_tool looks for the gun once a second and
+//! then waits three more. This module looks every millisecond: processes begin together to within a millisecond, not
+//! to within a second.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,7 +17,7 @@ use crate::Error;
 pub struct Gun {
     /// The file whose appearance begins the run; it is on the file system that is measured.
     pub file: String,
-    /// How long it is waited for.
+    /// The longest wait for the gun.
     pub timeout: Duration,
 }
 
@@ -37,7 +38,7 @@ impl Gun {
     /// Says that threads 0.. are ready and waits for the gun; false if `stop` was set on the way.
     ///
     /// # Errors
-    /// A ready file that cannot be made, a gun that does not fire within the timeout.
+    /// A ready file that cannot be made; a gun that does not fire within the timeout.
     pub fn wait(&self, fs: &dyn FileSystem, host: &str, threads: u32, stop: &AtomicBool) -> Result<bool, Error> {
         let c_string = |text: &str| {
             CString::new(text)

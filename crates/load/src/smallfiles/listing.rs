@@ -1,7 +1,7 @@
-//! What a directory should hold, and whether it was listed so: `readdir` and `ls-l` with `--verify`.
+//! Compares a directory's listing with the entries that it should hold: `readdir` and `ls-l` with `--verify`.
 //!
-//! Names are parsed back into numbers and held against what each thread has made. Names that this run did not make are
-//! none of its business: they may be of other prefixes, of earlier runs, of anybody.
+//! The check parses names back into numbers and compares them with the objects that each thread has made. It ignores
+//! names that this run did not make: they may be of other prefixes, of earlier runs, of anybody.
 
 use std::ffi::CStr;
 
@@ -9,18 +9,18 @@ use super::fs::Kind;
 use super::operation::Population;
 use super::tree::{Names, Object};
 
-/// What a thread has made and not removed, as far as others have to know.
+/// The objects that a thread has made and not removed, as far as other threads have to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Holdings {
     /// Numbers `first..end` of each population, by its index.
     pub ranges: [(u64, u64); 4],
-    /// Files have the names that `rename` gives.
+    /// True if the files have the names that `rename` gives.
     pub renamed: bool,
-    /// No operation failed: what should be there is there, what should be gone is gone.
+    /// True if no operation failed: the ranges then say exactly which objects exist.
     pub certain: bool,
 }
 
-/// The entries of one directory as they came.
+/// The entries of one directory, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     names: Vec<u8>,
@@ -41,19 +41,19 @@ impl Listing {
         self.entries.clear();
     }
 
-    /// Takes down an entry; its length where it came with attributes.
+    /// Adds an entry; with its length where it came with attributes.
     pub fn push(&mut self, name: &CStr, kind: Kind, len: Option<u64>) {
         self.names.extend_from_slice(name.to_bytes());
         self.entries.push(Entry { name_end: self.names.len(), kind, len });
     }
 
-    /// How many entries of `threads` the directory has, all of them as they should be.
+    /// Checks the listing, and returns how many entries of `threads` it has.
     ///
-    /// `least` is the length that a file of the listing thread has at least.
+    /// `least` gives the smallest length that a file of a thread, by its number, may have.
     ///
     /// # Errors
-    /// What is wrong first: an entry twice, one that was removed, one of another directory, of another kind, too short;
-    /// or one that is missing.
+    /// The first wrong entry: one that is listed twice, was removed, belongs to another directory, is of another kind
+    /// or is too short; or the first missing entry.
     pub fn check(
         &self,
         names: &mut Names,
@@ -127,7 +127,7 @@ impl Listing {
     }
 }
 
-/// What an object is counted under, and what it is.
+/// The population that an object counts in, and the kind that a listing gives for it.
 fn belongs(object: Object) -> (Population, Kind) {
     match object {
         Object::File | Object::Renamed | Object::Temporary => (Population::Files, Kind::File),
@@ -230,7 +230,7 @@ mod tests {
         let more = [(1, holding((3, 30)))];
         let wrong = [&whole(&mut names, 1, &more)[..], &["f.0000025".into()]].concat();
         assert!(check(&mut names, 1, &more, &wrong).unwrap_err().contains("another directory"));
-        // After a failure nobody knows.
+        // After a failure nobody knows which objects exist.
         let unsure = [(1, Holdings { certain: false, ..threads[0].1 })];
         assert_eq!(check(&mut names, 0, &unsure, &["f.0000004".into(), "f.0000001".into()]), Ok(1));
     }

@@ -9,7 +9,7 @@ use rustix::io::retry_on_intr;
 
 use super::fs::{FileSystem, Handle, Kind, Space, Stat};
 
-/// Whatever is mounted here: nothing to open, nothing to close.
+/// The file systems that are mounted on this host. It has no state: nothing is to be opened or closed.
 #[derive(Clone, Copy, Debug)]
 pub struct Posix;
 
@@ -57,7 +57,7 @@ impl FileSystem for Posix {
     }
 
     fn truncate(&self, path: &CStr, len: u64) -> io::Result<()> {
-        // truncate(2) is not in rustix: the two calls that it stands for.
+        // rustix has no truncate(2): open and ftruncate do the same.
         let fd = retry_on_intr(|| fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()))?;
         Ok(fs::ftruncate(&fd, len)?)
     }

@@ -1,4 +1,4 @@
-//! How large files are: a function of the file's number, so that nothing has to be remembered.
+//! The sizes of files: a function of the file's number, so that no size has to be stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use crate::Error;
 /// The sizes of the files of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// All alike.
+    /// All files have this size in bytes.
     Fixed(u64),
     /// Exponentially distributed with this mean, cut off at [`LONGEST`] times the mean.
     Exponential(u64),
-    /// These sizes with these weights.
+    /// Sizes in bytes with their weights: a size is drawn as often as its weight says.
     List(Vec<(u64, u32)>),
 }
 
-/// The exponential distribution ends here, in means: beyond lie 0.03 % of it.
+/// The exponential distribution ends at this many means: 0.03 % of it lie beyond.
 const LONGEST: u64 = 8;
 
 impl Sizes {
@@ -68,7 +68,7 @@ impl Sizes {
         }
     }
 
-    /// Whether every size is a multiple of `unit` bytes.
+    /// True if every size is a multiple of `unit` bytes.
     pub fn are_multiples_of(&self, unit: u64) -> bool {
         match self {
             Sizes::Fixed(size) => size.is_multiple_of(unit),
@@ -81,7 +81,7 @@ impl Sizes {
 impl FromStr for Sizes {
     type Err = Error;
 
-    /// `4k`; `exp:64k`; `4k,64k,1m` or `4k:70,64k:25,1m:5`.
+    /// Reads `4k`; `exp:64k`; `4k,64k,1m` or `4k:70,64k:25,1m:5`.
     fn from_str(text: &str) -> Result<Sizes, Error> {
         let bad = |why: String| {
             let hint = format!("{why}; give a size as 4k, exp:64k for a mean, or a list as 4k:70,64k:30");

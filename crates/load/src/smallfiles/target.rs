@@ -1,4 +1,4 @@
-//! Where the files are: a local path, or a path in a Gluster volume (`--fs`).
+//! The place of the files: a local path, or a path in a Gluster volume (`--fs`).
 
 use std::ffi::CString;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::fs::FileSystem;
 use super::{gluster, posix};
 use crate::Error;
 
-/// What `--fs` says.
+/// The file system that `--fs` names.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Target {
     /// Paths of this machine: a local file system, FUSE, NFS, whatever is mounted.
@@ -18,12 +18,12 @@ pub enum Target {
     Gluster(Volume),
 }
 
-/// A Gluster volume, as libgfapi is told of it.
+/// A Gluster volume, with the settings that libgfapi needs to connect to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// The server that the volume's description is fetched from.
     pub host: String,
-    /// Its port; 24007 by default.
+    /// The port of the server; 24007 by default.
     pub port: u16,
     /// The volume's name.
     pub volume: String,
@@ -31,14 +31,14 @@ pub struct Volume {
     pub path: String,
     /// `tcp` (the default), `rdma`, or `unix`.
     pub transport: String,
-    /// As in glfs_set_logging: 0 for none to 9 for trace.
+    /// The level of libgfapi's log, as in glfs_set_logging: 0 for none to 9 for trace.
     pub log_level: i32,
     /// Where libgfapi's own log goes; None: nowhere (/dev/null).
     pub log_file: Option<String>,
 }
 
 impl Volume {
-    /// A volume by its server and name; everything else as by default.
+    /// A volume by its server and name, with the default of every other setting.
     pub fn new(host: impl Into<String>, volume: impl Into<String>) -> Volume {
         Volume {
             host: host.into(),
@@ -55,7 +55,7 @@ impl Volume {
 impl FromStr for Target {
     type Err = Error;
 
-    /// `posix`, or `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME[/PATH]`; an IPv6 address in brackets.
+    /// Reads `posix`, or `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME[/PATH]`; an IPv6 address stands in brackets.
     fn from_str(text: &str) -> Result<Target, Error> {
         let bad = |hint: &str| Error::usage("--fs:", format!("'{text}'"), hint);
         if text == "posix" {
@@ -98,7 +98,7 @@ impl Target {
     /// The file system, opened in this process.
     ///
     /// # Errors
-    /// libgfapi or the volume is missing.
+    /// libgfapi is not installed, or the volume cannot be reached.
     pub fn open(&self) -> Result<Box<dyn FileSystem>, Error> {
         match self {
             Target::Posix => Ok(Box::new(posix::Posix)),
@@ -106,11 +106,11 @@ impl Target {
         }
     }
 
-    /// A directory as given by the user as the file system's calls take it: within a volume, relative to the URL's
-    /// path.
+    /// The user's directory as a path for the file system's calls. Within a volume, a relative directory starts at the
+    /// URL's path.
     ///
     /// # Errors
-    /// A NUL byte.
+    /// The directory's name holds a NUL byte.
     pub fn directory(&self, dir: &str) -> Result<CString, Error> {
         let path = match self {
             Target::Gluster(volume) if !dir.starts_with('/') => {

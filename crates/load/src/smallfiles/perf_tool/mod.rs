@@ -1,8 +1,8 @@
 //! gfapi_perf_tool, as its users type it: environment variables in, its lines out.
 //!
-//! What is ours to differ in, because it is wrong there: errors end with a status that is not 0; a file rate is printed
-//! for deletions and for few files too; files that were not there to be deleted are counted apart; a directory that
-//! another thread has just made is no error; the starting gun is looked for every millisecond.
+//! This implementation differs from the original where the original is wrong. Errors end with a status that is not 0.
+//! It prints a file rate for deletions and for few files too. It counts files that were not there to be deleted apart.
+//! A directory that another thread has just made is not an error. It looks for the starting gun every millisecond.
 
 pub mod output;
 pub mod variables;
@@ -17,10 +17,10 @@ pub use variables::Variables;
 
 use crate::Error;
 
-/// The run that the variables ask for. `say` is told what goes on, a line each.
+/// Carries out the run that the variables ask for. Calls `say` with a line for each event.
 ///
 /// # Errors
-/// As [`run::run`]; and a starting gun that does not fire.
+/// As [`run::run`]; also a starting gun that does not fire.
 pub fn run(of: &Variables, stop: Arc<AtomicBool>, say: &mut dyn FnMut(&str)) -> Result<FilesResult, Error> {
     let plan = of.plan()?;
     let host = sys::process::host().name;

@@ -1,4 +1,4 @@
-//! What gfapi_perf_tool prints, line by line: people have scripts that read it.
+//! The output of gfapi_perf_tool, line by line: people have scripts that read it.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub fn usage() -> String {
     out
 }
 
-/// The blocks GLUSTER: and WORKLOAD:, before the run.
+/// The blocks `GLUSTER:` and `WORKLOAD:`, which are printed before the run.
 pub fn head(of: &Variables) -> String {
     let yes = |is: bool| if is { "Yes" } else { "No" };
     let mut out = String::new();
@@ -86,7 +86,7 @@ pub fn results(of: &Variables, result: &FilesResult) -> String {
     let all_reads = phase.threads.iter().map(reads).sum();
     out.push_str("aggregate: ");
     out.push_str(&block(of, &phase.total, all_reads, phase.runtime_ns));
-    // There, what was not there to be deleted counts as deleted.
+    // The original program counts missing files as deleted.
     for missing in phase.errors.iter().filter(|errors| of.load == Load::Unlink && errors.errno == libc::ENOENT) {
         let _ = writeln!(out, "  files missing = {}", missing.count);
     }

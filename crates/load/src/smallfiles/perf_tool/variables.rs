@@ -1,4 +1,5 @@
-//! The environment variables of gfapi_perf_tool, as one table: their defaults, what they mean, what they come to.
+//! The environment variables of gfapi_perf_tool, as one table: their defaults, their meaning, and the plan that they
+//! ask for.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use super::super::tree::Layout;
 use super::super::{Operation, Sizes};
 use crate::Error;
 
-/// A row: name, default as shown, what it is for.
+/// The variables. A row has the name, the default as the help shows it, and the purpose.
 pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("DEBUG", "0", "1 prints the latencies of all calls, on standard error"),
     ("GFAPI_VOLNAME", "", "the Gluster volume; needed unless GFAPI_FUSE is 1"),
@@ -39,7 +40,7 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("GFAPI_RDPCT", "0", "percentage of reads, for seq-rdwrmix"),
 ];
 
-/// GFAPI_LOAD.
+/// The values of GFAPI_LOAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// seq-wr
@@ -75,7 +76,7 @@ impl Load {
         self.row().0
     }
 
-    /// In words, as the line of IOPS has it.
+    /// The load in words, as the line of IOPS has it.
     pub fn described(self) -> &'static str {
         self.row().2
     }
@@ -85,7 +86,7 @@ impl Load {
     }
 }
 
-/// What the variables say.
+/// The values of all variables.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the table describes each")]
 pub struct Variables {
@@ -94,14 +95,14 @@ pub struct Variables {
     pub host: String,
     pub transport: String,
     pub port: u16,
-    /// GFAPI_RECSZ, cut to the file's size.
+    /// Kilobytes of a record: GFAPI_RECSZ, cut to the file's size.
     pub record_kb: u64,
-    /// GFAPI_RECSZ as given.
+    /// Kilobytes of a record: GFAPI_RECSZ as the user gave it.
     pub asked_record_kb: u64,
     pub file_kb: u64,
     pub base: String,
     pub load: Load,
-    /// Requests a file: as asked for, or all that fit.
+    /// Requests for each file: the number that the user asked for, or all that fit.
     pub requests: u64,
     pub direct: bool,
     pub fuse: bool,
@@ -120,10 +121,10 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// Reads them through `get`.
+    /// Reads the variables through `get`.
     ///
     /// # Errors
-    /// The first that is missing or means nothing.
+    /// The first variable that is missing or has a value without a meaning.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Variables, Error> {
         let text = |name: &str, default: &str| get(name).unwrap_or_else(|| default.to_string());
         let flag = |name: &str| Ok::<bool, Error>(number::<i64>(&get, name, 0)? != 0);
@@ -202,10 +203,10 @@ impl Variables {
         })
     }
 
-    /// The run that they ask for.
+    /// The plan of the run that the variables ask for.
     ///
     /// # Errors
-    /// A directory with a NUL byte.
+    /// A directory whose name holds a NUL byte.
     pub fn plan(&self) -> Result<Plan, Error> {
         let target = match self.fuse {
             true => Target::Posix,
@@ -235,7 +236,7 @@ impl Variables {
                 Phase { name: self.load.name().into(), operations, in_order: true }
             }
         };
-        // Whole records only, as there.
+        // Whole records only, as in the original program.
         let bytes = self.record_kb.checked_mul(1024).and_then(|record| {
             record.checked_mul(match self.load.is_random() {
                 true => self.file_kb.checked_div(self.record_kb).unwrap_or(0),
@@ -301,7 +302,7 @@ fn number<T: FromStr + Display + Copy>(
     }
 }
 
-/// `64`, `64k`, `1M`, `2g`, `1T`: in KB.
+/// The number of KB that a text like `64`, `64k`, `1M`, `2g` or `1T` means; without a unit the text is in KB.
 fn size_kb(text: &str) -> Result<u64, Error> {
     let unit = text.chars().last().filter(char::is_ascii_alphabetic);
     let shift = match unit.map(|unit| unit.to_ascii_uppercase()) {
