@@ -37,10 +37,11 @@ struct Lent {
     _slots: Arc<Slots>,
 }
 
-// SAFETY: start points into memory that _slots keeps, and that is this token's alone.
+// SAFETY: `start` points into memory that `_slots` keeps; only the holder of the token `slot` may use that memory, and
+// the token moves with the pointer.
 unsafe impl Send for Lent {}
 
-// SAFETY: start..start+bytes lies within the slot (checked when it is lent), whose only token is in here.
+// SAFETY: `start..start + bytes` lies within the slot: `Gfapi::begin` checks it. `slot` is the only token of the slot.
 unsafe impl Buffer for Lent {
     fn pointer(&self) -> *mut u8 {
         self.start

@@ -35,7 +35,8 @@ struct Lent {
     _slots: Arc<Slots>,
 }
 
-// SAFETY: the pointer is into a region that any thread may use, by whoever holds the slot's token.
+// SAFETY: the pointer is into the slot's memory, which any thread that holds the slot's token may use; `slot` is that
+// token and moves with the pointer.
 unsafe impl Send for Lent {}
 
 // SAFETY: slots never move, `_slots` keeps their memory, and `slot` is the only token of this slot.
@@ -51,8 +52,8 @@ struct Open(RawFd);
 
 impl AsFd for Open {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open while requests on it are in flight, by the engine's contract. A file that was never opened is a
-        // number that no descriptor has, and every call says EBADF.
+        // SAFETY: the runner keeps the descriptor open while requests on it are in flight, by the contract of
+        // `Engine::close`. A closed file has a number that no descriptor has, and every call on it returns EBADF.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }
@@ -185,7 +186,7 @@ impl Engine for Asynchronous {
         timeout_ns: Option<u64>,
         done: &mut Vec<Completion>,
     ) -> io::Result<usize> {
-        // A fetch begins what has been handed over, in the call that waits.
+        // A fetch begins the operations that were handed over, in the call that waits.
         let submitted = self.hand_over();
         self.reap(min, max, timeout_ns, done)?;
         Ok(submitted)

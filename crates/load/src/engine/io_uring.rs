@@ -156,7 +156,7 @@ impl Uring {
                 iov_len: self.slots.stride() * step.min(count - first) as usize,
             })
             .collect();
-        // SAFETY: the buffers are the slots' memory, which this engine keeps alive until the ring is empty.
+        // SAFETY: the buffers are the slots' memory, which the engine's drop keeps alive until the ring is empty.
         let registered = unsafe { self.ring.submitter().register_buffers(&buffers) };
         registered.map_err(|error| {
             let hint = match error.raw_os_error() {

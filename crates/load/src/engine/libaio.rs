@@ -95,7 +95,7 @@ struct Libaio {
     slots: Arc<Slots>,
 }
 
-// SAFETY: the pointers are into iocbs, which moves with the engine without changing its address.
+// SAFETY: the pointers in `queued` are into `iocbs`, a box whose content keeps its address when the engine moves.
 unsafe impl Send for Libaio {}
 
 /// An aio_context_t. Destroying it waits for everything in flight (io_destroy(2), since Linux 3.16).
@@ -104,7 +104,7 @@ struct Context(usize);
 impl Context {
     fn new(depth: u32) -> io::Result<Context> {
         let mut context = 0_usize;
-        // SAFETY: the kernel writes the context's address to a zeroed word.
+        // SAFETY: the kernel writes one word, the context's address, to `context`, which is zero as io_setup requires.
         let status = unsafe { libc::syscall(libc::SYS_io_setup, depth, &mut context) };
         if status == 0 { Ok(Context(context)) } else { Err(io::Error::last_os_error()) }
     }
@@ -133,7 +133,7 @@ impl Context {
             return None;
         }
         let events = (self.0 + ring.header_bytes as usize) as *const Event;
-        // SAFETY: head < events, as the kernel and this function keep it: within the ring.
+        // SAFETY: the kernel and this function keep head < ring.events, so the place lies within the ring.
         let place = unsafe { events.add(head as usize) };
         // SAFETY: the event was written before the tail was moved past it.
         let event = unsafe { place.read() };
@@ -253,7 +253,8 @@ impl Libaio {
         });
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let max = max.min(self.events.len());
-        // SAFETY: events has room for max; time is null or a valid timespec.
+        // SAFETY: `events` has room for `max` events, which is at most its length; `time` is null or points to a
+        // timespec that lives until the call returns.
         let returned = unsafe {
             libc::syscall(libc::SYS_io_getevents, self.context.0, min.min(max), max, self.events.as_mut_ptr(), time)
         };
@@ -301,7 +302,7 @@ impl Engine for Libaio {
         let mut taken = 0;
         while !self.queued.is_empty() {
             // SAFETY: the pointers are to iocbs whose buffers stay until their events come: the engine holds the
-            // slots, and destroying the context waits.
+            // slots, and io_destroy in the context's drop waits for all ops.
             let returned =
                 unsafe { libc::syscall(libc::SYS_io_submit, self.context.0, self.queued.len(), self.queued.as_ptr()) };
             if let Ok(count) = usize::try_from(returned) {

@@ -57,7 +57,7 @@ struct NvmeTcp {
     queued: usize,
     /// Submitted and not yet sent.
     unsent: usize,
-    /// Commands that leave together.
+    /// Number of commands that leave together.
     batch: usize,
     /// Taken by [`Engine::queue`] and not yet given back by [`Engine::reap`].
     in_flight: usize,
@@ -66,7 +66,7 @@ struct NvmeTcp {
     ended: Vec<Done>,
 }
 
-/// A file: a namespace.
+/// A file of the job, which is a namespace of a subsystem.
 struct File {
     remote: usize,
     nsid: u32,

@@ -1,5 +1,5 @@
-//! `io_submit_mode=offload`: any engine, submitted to from threads of its own, so that a submission that blocks
-//! delays no other op. A synchronous engine becomes asynchronous this way.
+//! `io_submit_mode=offload`: separate threads submit to any engine, so that a submission that blocks delays no other
+//! op. A synchronous engine becomes asynchronous this way.
 //!
 //! Each worker thread owns an engine of depth 1 and carries out one request at a time, as fio's offload pool does.
 
@@ -79,7 +79,7 @@ fn make_one(kind: &Kind, job: &Job, slots: Arc<Slots>, files: u32, names: &[Stri
     (kind.make)(&Setup { job, slots, depth: 1, files, names })
 }
 
-/// A worker's life: one request at a time, until the channel closes.
+/// The loop of a worker thread: it carries out one request at a time, until the channel closes.
 fn carry_out(
     mut engine: Box<dyn Engine>,
     files: u32,

@@ -33,7 +33,7 @@ impl Slots {
     /// to use them: the only ones that will ever be given out.
     ///
     /// # Errors
-    /// ENOMEM.
+    /// ENOMEM: the memory for the buffers cannot be had.
     pub fn new(
         count: u32,
         slot_bytes: usize,

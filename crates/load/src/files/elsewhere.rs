@@ -301,7 +301,7 @@ impl<'a> Worker<'a> {
                 && outcome.is_ok()
                 && let Some(mut slot) = self.free.pop()
             {
-                // Chunks end on chunk boundaries of the file, so that what a block holds does not depend on `old`.
+                // Chunks end on chunk boundaries of the file, so that the content of a block does not depend on `old`.
                 let len = (CHUNK_BYTES - at % CHUNK_BYTES).min(end - at);
                 fill(&mut self.slots.bytes_mut(&mut slot)[..len as usize], at);
                 wanted[slot.index() as usize] = len;

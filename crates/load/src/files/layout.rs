@@ -15,7 +15,7 @@ use sys::file::{self, Reserve};
 use super::Context;
 use crate::{Error, ErrorKind};
 
-/// Bytes of a write(2) while data are laid out; the content is that of the job's blocks all the same.
+/// Bytes of a write(2) while data are laid out; the content is that of the job's blocks in any case.
 pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// How a file is made ready, as fio's extend_file decides.
@@ -113,7 +113,7 @@ fn write_data(file: &File, path: &str, old: u64, bytes: u64, context: &mut Conte
         if context.stop.load(Ordering::Relaxed) {
             return Err(stopped(path));
         }
-        // Chunks end on chunk boundaries of the file, so that what a block holds does not depend on `old`.
+        // Chunks end on chunk boundaries of the file, so that the content of a block does not depend on `old`.
         let len = (CHUNK_BYTES - at % CHUNK_BYTES).min(bytes - at);
         let chunk = &mut buffer.as_mut_slice()[..len as usize];
         (context.fill)(chunk, at);

@@ -39,7 +39,7 @@ use safety::Precious;
 use size::{Existing, Sizes};
 use storage::Storage;
 
-/// Where the bytes of a job's files are.
+/// The place of the bytes of a job's files.
 #[derive(Clone, Copy, Debug)]
 pub enum Backing<'a> {
     /// In files and devices of this host.
@@ -52,11 +52,11 @@ pub enum Backing<'a> {
 
 /// The arguments of [`Target::prepare`] beside the job.
 pub struct Context<'a> {
-    /// Where the files are.
+    /// The place of the files' bytes.
     pub backing: Backing<'a>,
     /// Files to use instead of those that the job names: those of a replayed log.
     pub names: Option<Vec<String>>,
-    /// Set to end a layout early; what was begun is removed.
+    /// Set to end a layout early; the files that it made are removed.
     pub stop: &'a AtomicBool,
     /// Fills a buffer with data as the job writes them; the second argument is its offset in the file.
     pub fill: &'a mut dyn FnMut(&mut [u8], u64),

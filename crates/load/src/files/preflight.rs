@@ -1,4 +1,4 @@
-//! A look at everything that a plan will touch, before any of it is touched.
+//! Checks everything that a plan will touch, before the run touches anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -101,7 +101,7 @@ pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existin
     Ok(sizes)
 }
 
-/// The first byte used.
+/// The offset of the first byte that the clone uses.
 fn start(job: &Job, clone: u32, file: &Existing, basis: u64, block: u64) -> u64 {
     if job.files.append && file.growable {
         return file.bytes;

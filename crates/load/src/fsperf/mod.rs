@@ -35,7 +35,7 @@ impl Test {
     /// All tests, in the order in which they run.
     pub const ALL: [Test; 3] = [Test::InitialWrite, Test::Overwrite, Test::Read];
 
-    /// As `-t` spells it.
+    /// The test's name as `-t` spells it.
     pub fn name(self) -> &'static str {
         match self {
             Test::InitialWrite => "write",
@@ -58,7 +58,7 @@ impl Mode {
     /// Both modes, in the order in which they run.
     pub const ALL: [Mode; 2] = [Mode::Throughput, Mode::Latency];
 
-    /// As `-m` spells it.
+    /// The mode's name as `-m` spells it.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Throughput => "throughput",

@@ -1,7 +1,7 @@
 //! The words that threads and processes of a run share: gates before phases, the stonewall, progress.
 //!
-//! Nothing here is on the path of a single call; a thread looks at two words and writes three after each file, all but
-//! one of them in cache lines of its own.
+//! Nothing here is on the path of a single call. After each file a thread reads two words and writes three. The written
+//! words are in a cache line that belongs to the thread alone.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -25,19 +25,26 @@ pub(super) struct Board {
     workers: usize,
 }
 
+/// The first line has one word: the reason why threads are to stop, a [`Stop`].
 const STOP: usize = 0;
-/// The words of a phase: this one holds the time at which the phase begins; 0 while its gate is closed.
+/// In a phase: the time at which it begins; 0 while its gate is closed.
 const GO_AT: usize = 0;
+/// In a phase: the time of the stonewall; 0 before.
 const WALL_NS: usize = 1;
+/// In a phase: the number of threads that have counted themselves as finished.
 const THROUGH: usize = 2;
+/// In a phase: the time at which the first thread began; 0 before.
 const FIRST_NS: usize = 3;
+/// In a phase: the time at which the last thread began; 0 before.
 const LAST_NS: usize = 4;
-/// The words of a seat: this one holds the gate that the worker has come to, or [`LEFT`].
+/// In a seat: the gate that the worker has come to, or [`LEFT`].
 const REACHED: usize = 0;
 const FILES: usize = 1;
 const RECORDS: usize = 2;
 const BYTES: usize = 3;
+/// In a seat: the two flags of [`Holdings`].
 const FLAGS: usize = LINE;
+/// In a seat: the first of the words with the ranges of [`Holdings`].
 const RANGES: usize = LINE + 1;
 
 /// Why threads are to stop.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::fs::FileSystem;
 use crate::Error;
 
-/// A starting gun.
+/// A file by which many processes begin together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gun {
     /// The file whose appearance begins the run; it is on the file system that is measured.

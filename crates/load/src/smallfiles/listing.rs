@@ -35,7 +35,7 @@ struct Entry {
 }
 
 impl Listing {
-    /// Forgets the last directory.
+    /// Removes all entries, for the listing of the next directory.
     pub fn clear(&mut self) {
         self.names.clear();
         self.entries.clear();

@@ -6,7 +6,7 @@ use super::target::Target;
 use super::tree::Layout;
 use crate::Error;
 
-/// A whole run.
+/// The plan of a whole run of `plimsoll files`.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The file system that the run works on.
@@ -15,7 +15,7 @@ pub struct Plan {
     pub layout: Layout,
     /// The phases, in order.
     pub phases: Vec<Phase>,
-    /// Files a thread.
+    /// Number of files of each thread.
     pub files: u64,
     /// The sizes of the files.
     pub sizes: Sizes,
@@ -66,7 +66,7 @@ pub struct Plan {
     pub makes_base: bool,
 }
 
-/// One phase.
+/// One phase of a run: one operation on all files, or a mix of operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// The phase as the user wrote it.
@@ -91,7 +91,7 @@ impl Phase {
         }
     }
 
-    /// Phases as written: `create,read:70+stat:30,unlink`.
+    /// Reads phases as the user writes them: `create,read:70+stat:30,unlink`.
     ///
     /// # Errors
     /// An unknown operation, a weight out of range, a mix of operations that cannot go together.

@@ -65,7 +65,7 @@ impl Call {
     }
 }
 
-/// Why an operation failed.
+/// The failure of a call, for which the operation around it fails.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub call: Call,

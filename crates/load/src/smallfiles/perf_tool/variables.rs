@@ -43,17 +43,17 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
 /// The values of GFAPI_LOAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// seq-wr
+    /// `seq-wr`: sequential write.
     SequentialWrite,
-    /// seq-rd
+    /// `seq-rd`: sequential read.
     SequentialRead,
-    /// rnd-wr
+    /// `rnd-wr`: random write.
     RandomWrite,
-    /// rnd-rd
+    /// `rnd-rd`: random read.
     RandomRead,
-    /// unlink
+    /// `unlink`: removal of files.
     Unlink,
-    /// seq-rdwrmix
+    /// `seq-rdwrmix`: a mix of sequential reads and writes.
     Mix,
 }
 
@@ -71,7 +71,7 @@ impl Load {
         LOADS.iter().find(|(_, load, _)| *load == self).unwrap_or(&LOADS[0])
     }
 
-    /// As GFAPI_LOAD spells it.
+    /// The load's name as GFAPI_LOAD spells it.
     pub fn name(self) -> &'static str {
         self.row().0
     }
