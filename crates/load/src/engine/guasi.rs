@@ -64,7 +64,7 @@ const CLOSED: RawFd = i32::MAX;
 struct Asynchronous {
     guasi: Guasi<Lent, Open>,
     slots: Arc<Slots>,
-    /// The descriptor of each file, by its number; [`CLOSED`] while the file is closed.
+    /// The descriptor of each file, by its number; `CLOSED` while the file is closed.
     files: Vec<Open>,
     flags: Flags,
     depth: usize,

@@ -172,7 +172,7 @@ pub trait Storage {
     fn unlink(&mut self, file: u32) -> io::Result<()>;
 }
 
-/// The arguments of [`Kind::make`]: everything that a new engine needs to know.
+/// The arguments of `Kind::make`: everything that a new engine needs to know.
 pub struct Setup<'a> {
     /// The job, for the engine's own options.
     pub job: &'a Job,

@@ -48,7 +48,7 @@ impl Transfer {
 
 /// The system call that makes a transfer.
 ///
-/// The implementations share the buffer contract, which [`Call::call`] states under Safety.
+/// The implementations share the buffer contract, which `Call::call` states under Safety.
 trait Call: Send + 'static {
     /// True if the system call starts at the descriptor's own file position.
     const SEEKS: bool = false;

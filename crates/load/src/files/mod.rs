@@ -171,7 +171,7 @@ impl Target {
         Ok(target)
     }
 
-    /// No files yet: [`Target::prepare`] follows when the job's turn comes.
+    /// A target without files: [`Target::prepare`] makes the real one when the job's turn comes.
     pub(crate) fn postponed(job: &Job) -> Target {
         Target { job: job.clone(), entries: Vec::new(), sizes: Sizes::default(), finished: false }
     }
@@ -218,7 +218,7 @@ impl Target {
         Ok(entry.file.insert(opened).as_raw_fd())
     }
 
-    /// Closes a file, after telling the engine to forget it; syncs it first with `fsync_on_close`.
+    /// Closes a file; syncs it first with `fsync_on_close`. The caller has told the engine to forget the file before.
     ///
     /// # Errors
     /// fsync(2) failed; the file is closed all the same.
@@ -339,7 +339,8 @@ impl Target {
         regular.try_for_each(Entry::remove)
     }
 
-    /// Opens the first file once, making it if the layout would make it anyway.
+    /// Opens the first file once, so that errors of open(2) come early; makes the file if the layout would make it
+    /// anyway.
     fn check_first_open(&mut self) -> Result<(), Error> {
         let Some(entry) = self.entries.first_mut() else { return Ok(()) };
         if entry.kind == EntryKind::Stream {

@@ -1,4 +1,4 @@
-//! Opening files as the job asks: O_DIRECT, O_SYNC, advice; and errors that explain themselves.
+//! Opens files as the job asks: O_DIRECT, O_SYNC, advice; its errors name the likely cause.
 
 use std::fs::File;
 use std::io;

@@ -25,7 +25,7 @@ pub(super) struct Board {
     workers: usize,
 }
 
-/// The first line has one word: the reason why threads are to stop, a [`Stop`].
+/// The first line has one word: the reason why threads are to stop, a `Stop`.
 const STOP: usize = 0;
 /// In a phase: the time at which it begins; 0 while its gate is closed.
 const GO_AT: usize = 0;
@@ -42,9 +42,9 @@ const REACHED: usize = 0;
 const FILES: usize = 1;
 const RECORDS: usize = 2;
 const BYTES: usize = 3;
-/// In a seat: the two flags of [`Holdings`].
+/// In a seat: the two flags of `Holdings`.
 const FLAGS: usize = LINE;
-/// In a seat: the first of the words with the ranges of [`Holdings`].
+/// In a seat: the first of the words with the ranges of `Holdings`.
 const RANGES: usize = LINE + 1;
 
 /// Why threads are to stop.
@@ -79,7 +79,7 @@ impl Board {
         self.words[STOP].fetch_max(why as u64, AcqRel);
     }
 
-    /// The reason why threads are to stop; [`Stop::No`] while they are not.
+    /// The reason why threads are to stop; `Stop::No` while they are not.
     #[inline]
     pub fn stopped(&self) -> Stop {
         match self.words[STOP].load(Relaxed) {

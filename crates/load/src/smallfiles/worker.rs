@@ -140,7 +140,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Waits at a gate; None if the run ends before it opens.
+    /// Waits at a gate; returns the time at which the phase begins, or None if the run ends before the gate opens.
     fn wait(&self, gate: u64, phase: usize) -> Option<u64> {
         let Orders { board, thread, .. } = self.orders;
         board.reach(thread as usize, gate + 1);
