@@ -1,8 +1,9 @@
-//! Devices: what namespaces are made of, asynchronous and owned by the thread that drives them.
+//! Devices: the storage behind namespaces, asynchronous and owned by the thread that drives them.
 //!
-//! A [`Device`] is shared: its capacity, what may be changed at run time. Every reactor opens a [`Channel`] of its own to it,
-//! submits ops there and polls for their ends. An op owns its buffer from submission to its end, so nothing can
-//! touch the bytes meanwhile. Devices stack: a channel of a delay device holds a channel of the device below.
+//! A [`Device`] is shared: it has the capacity and the settings that may be changed at run time. Every reactor opens a
+//! [`Channel`] of its own to it, submits ops there and polls for their ends. An op owns its buffer from submission to
+//! its end, so nothing can touch the bytes meanwhile. Devices stack: a channel of a delay device holds a channel of the
+//! device below.
 
 mod buffer;
 mod delay;
@@ -25,23 +26,23 @@ pub use uring::Uring;
 
 use sys::buffer::Buffer;
 
-/// What an op does.
+/// The kinds of ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
-    /// Into the buffer.
+    /// Reads the range into the buffer.
     Read,
-    /// From the buffer.
+    /// Writes the buffer into the range.
     Write,
-    /// Everything that was written before and acknowledged is on stable storage.
+    /// Puts everything that was written before and acknowledged on stable storage.
     Flush,
     /// The range reads as zeros from then on.
     WriteZeroes,
-    /// The range need not be kept: it may read as zeros. A hint.
+    /// Hints that the device need not keep the range: it may read as zeros from then on.
     Deallocate,
 }
 
 impl IoKind {
-    /// Whether it changes the device.
+    /// True unless the op is a read: write-side counters and limits take it.
     pub fn is_write(self) -> bool {
         !matches!(self, IoKind::Read)
     }
@@ -50,17 +51,17 @@ impl IoKind {
 /// One op on its way into a device. The range lies within the device and is a multiple of its block size.
 #[derive(Debug)]
 pub struct Io {
-    /// The caller's name for it, given back by [`Done`].
+    /// The caller's name for the op, given back by [`Done`].
     pub tag: u64,
-    /// What to do.
+    /// The kind of the op.
     pub kind: IoKind,
-    /// Writes: on stable storage when it is done (Force Unit Access).
+    /// True for writes that are on stable storage when they are done (Force Unit Access).
     pub fua: bool,
-    /// First byte.
+    /// The first byte of the range on the device.
     pub offset: u64,
-    /// Bytes; for reads and writes at most the buffer's less `skip`.
+    /// The length of the range in bytes; for reads and writes at most the buffer's length less `skip`.
     pub len: u64,
-    /// Reads and writes have one, except reads of a device whose reads are zeros.
+    /// The buffer of a read or write; reads of a device whose reads are zeros need none.
     pub buffer: Option<Buffer>,
     /// Bytes of the buffer to pass over: where a short transfer is continued.
     pub skip: u32,
@@ -95,37 +96,37 @@ pub trait Device: Send + Sync {
     /// A channel for this thread.
     ///
     /// # Errors
-    /// What the system lacks for it: descriptors, locked memory, io_uring.
+    /// The system lacks something for the channel: descriptors, locked memory, io_uring.
     fn open(&self, local: &Local) -> std::io::Result<Box<dyn Channel>>;
 
-    /// Changes the capacity; `None` takes up that of what is below.
+    /// Changes the capacity in bytes; `None` takes up the present capacity of the file or device below.
     ///
     /// # Errors
     /// `Invalid` for devices that cannot; `System`.
     fn resize(&self, bytes: Option<u64>) -> Result<(), Error>;
 
-    /// Whether reads are always zeros and need no buffer.
+    /// True if reads are always zeros and need no buffer.
     fn reads_zeros(&self) -> bool {
         false
     }
 
-    /// Whether writes are refused.
+    /// True if the device refuses writes.
     fn read_only(&self) -> bool {
         false
     }
 
-    /// Whether I/O passes by the page cache.
+    /// True if I/O passes by the page cache.
     fn direct(&self) -> bool {
         true
     }
 
-    /// A text that tells its content from every other content of this machine, and stays the same as long as the content
-    /// is the same one. `None` for content that comes and goes with the device.
+    /// A text that tells its content from every other content of this machine, and stays the same as long as the
+    /// content is the same one. `None` for content that comes and goes with the device.
     fn identity(&self) -> Option<String> {
         None
     }
 
-    /// Bytes of the machine's memory that it may still take.
+    /// Bytes of the machine's memory that the device may still take.
     fn memory_bytes(&self) -> u64 {
         0
     }
@@ -146,21 +147,23 @@ pub trait Channel {
     /// Takes an op; those that end at once are appended to `done`.
     fn submit(&mut self, now_ns: u64, io: Io, done: &mut Vec<Done>);
 
-    /// Appends what has ended since. Only channels with ops inside need be polled.
+    /// Appends the ops that have ended since to `done`. Only channels with ops inside need be polled.
     fn poll(&mut self, now_ns: u64, done: &mut Vec<Done>);
 
-    /// Ends an op before its time, with ECANCELED, if the device can; whether it has, and appended its end to `done`.
+    /// Ends an op before its time, with ECANCELED, if the device can. Returns true if the op has ended and its end is
+    /// appended to `done`.
     fn cancel(&mut self, _tag: u64, _done: &mut Vec<Done>) -> bool {
         false
     }
 
-    /// When it wants to be polled although nothing of the kernel's has happened.
+    /// The time at which the channel wants to be polled although the kernel has reported nothing; `None` if it does
+    /// not.
     fn wake_ns(&self) -> Option<u64> {
         None
     }
 }
 
-/// What channels of one thread share.
+/// The state that channels of one thread share.
 #[derive(Clone, Default)]
 pub struct Local {
     /// The thread's ring for files, made when the first file is opened.

@@ -1,4 +1,4 @@
-//! What a device is made of: the description that a configuration gives.
+//! The description of a device, as a configuration gives it.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,11 @@ pub struct DeviceSpec {
     /// Bytes per logical block: a power of two, 512 to 65536. `None` takes the lower device's, the file's own
     /// alignment for direct I/O, or else 512.
     pub block_bytes: Option<u32>,
-    /// What namespaces on it report as their UUID. `None` gives it one: of files and block devices it follows from the
-    /// machine and the file, of stacked devices from the device below, and of null and memory devices it is random.
+    /// The UUID that namespaces on the device report. `None` has the target choose one: of files and block devices it
+    /// follows from the machine and the file, of stacked devices from the device below, and of null and memory devices
+    /// it is random.
     pub uuid: Option<[u8; 16]>,
-    /// What it is.
+    /// The kind of the device, with the settings of that kind.
     pub kind: Kind,
 }
 
@@ -32,20 +33,20 @@ pub enum Kind {
     },
     /// A regular file or block device through io_uring.
     File {
-        /// Its path.
+        /// The path of the file or block device.
         path: PathBuf,
-        /// Created with this many bytes if it does not exist; `None` requires it to exist.
+        /// The target creates the file with this many bytes if it does not exist; `None` requires the file to exist.
         create_bytes: Option<u64>,
-        /// Past the page cache (O_DIRECT) where the file system can; `false` goes through the cache.
+        /// `true` passes by the page cache (O_DIRECT) where the file system can; `false` goes through the cache.
         direct: bool,
-        /// Writes are refused with Namespace is Write Protected.
+        /// `true` refuses writes with Namespace is Write Protected.
         read_only: bool,
     },
-    /// Another device, its completions held back.
+    /// Another device whose completions are held back.
     Delay {
         /// The device below.
         base: String,
-        /// For how long.
+        /// The time for which completions are held back.
         latency: Latency,
     },
     /// A part of another device: the range of one partition of a split.
@@ -96,34 +97,34 @@ impl Kind {
     }
 }
 
-/// Added to every op of a delay device, in microseconds: of 100 ops 99 get the average, one the 99th percentile
-/// (SPDK's bdev_delay).
+/// The time added to every op of a delay device, in microseconds: of 100 ops 99 get the average, one the 99th
+/// percentile (SPDK's bdev_delay).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Reads and compares.
+    /// The delay of reads and compares.
     pub avg_read_us: u64,
-    /// One read in a hundred.
+    /// The delay of one read in a hundred.
     pub p99_read_us: u64,
-    /// Writes, flushes, write zeroes and deallocations.
+    /// The delay of writes, flushes, write zeroes and deallocations.
     pub avg_write_us: u64,
-    /// One write in a hundred.
+    /// The delay of one write in a hundred.
     pub p99_write_us: u64,
 }
 
-/// What a faulty device does to some of its ops.
+/// A fault of a faulty device: an effect on some of its ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which ops.
+    /// The kind of ops that the fault befalls.
     pub on: FaultOn,
-    /// What happens to them.
+    /// The effect on each of these ops.
     pub effect: Effect,
     /// One op in so many, chosen by the seed; 1 for all.
     pub one_in: u32,
-    /// Ends after so many ops; `None` stays until cleared.
+    /// The fault ends after so many ops; `None` stays until cleared.
     pub count: Option<u64>,
 }
 
-/// Which ops a fault befalls.
+/// The kind of ops that a fault befalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOn {
     /// Every op.
@@ -138,18 +139,18 @@ pub enum FaultOn {
     Deallocates,
 }
 
-/// What happens to an op with a fault.
+/// The effect of a fault on an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It fails with EIO, and the device below never sees it.
+    /// The op fails with EIO, and the device below never sees it.
     Fail,
-    /// It transfers half of what was asked, at least one block if there are two.
+    /// The op transfers half of the blocks asked for, at least one block if there are two.
     Short,
-    /// It ends so many microseconds late.
+    /// The op ends late.
     Slow {
-        /// Microseconds.
+        /// The delay in microseconds.
         us: u64,
     },
-    /// It never ends, until faults are cleared: then it fails with EIO.
+    /// The op never ends, until faults are cleared: then it fails with EIO.
     Never,
 }

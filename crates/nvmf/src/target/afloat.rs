@@ -1,48 +1,49 @@
 //! Data afloat: what connections have on the network, reads being sent and writes being received.
 //!
-//! A host that takes its data slowly, or sends them slowly, keeps buffers as a slow drive does. Two things are done about it,
-//! so that it does not keep those that others need:
+//! A host that takes its data slowly, or sends them slowly, keeps buffers as a slow drive does. The target does two
+//! things, so that such a host does not keep the buffers that others need:
 //!
-//! What a connection may have afloat is as much as is left, of the window and of the memory: the dynamic threshold of switches
-//! with shared memory (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998). One
-//! alone gets half, n that want more than they get have 1/(n+1) each, and the last part is there for whoever comes next.
-//! Beyond it the connection's queue is paused in the pacer, where its commands hold no memory. What it has in the drives at
-//! that moment comes on top.
+//! A connection may have as much afloat as is left, of the window and of the memory: the dynamic threshold of switches
+//! with shared memory (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998).
+//! A connection alone gets half, n connections that want more than they get have 1/(n+1) each, and the last part is
+//! there for the next one. Beyond that bound the pacer pauses the connection's queue, where its commands hold no
+//! memory. The bytes that the connection has in the drives at that moment come on top.
 //!
-//! Where nothing has moved for a while the connection is stuck: what it has afloat is no part of the load, and is set aside
-//! from the window, until it ends.
+//! Where nothing has moved for a while the connection is stuck: its data afloat are not part of the load, and the pacer
+//! sets them aside from the window, until they end.
 //!
-//! A connection whose next command does not fit into what is left of the memory waits before it gets a buffer. If connections
-//! have been stuck for long meanwhile, the one that has been so longest is closed: memory goes to hosts that use it.
+//! A connection whose next command does not fit into what is left of the memory waits before it gets a buffer. If
+//! connections have been stuck for long meanwhile, the reactor closes the one that has been stuck longest: memory goes
+//! to hosts that use it.
 
 use super::connection::Connection;
 use super::core::Core;
 
-/// How long nothing may move on a connection before it is stuck. Networks have round trips of less, or data under way all the
-/// time.
+/// How long nothing may move on a connection before it is stuck. Networks have round trips of less, or data under way
+/// all the time.
 const STUCK_NS: u64 = 10_000_000;
-/// How long nothing may move on a connection whose memory others wait for.
+/// How long nothing may move on a stuck connection before it loses its memory to connections that wait for memory.
 const HANGS_NS: u64 = 1_000_000_000;
 /// Commands of up to so many bytes get a quarter of the memory that larger ones do not.
 const SMALL: u32 = 64 << 10;
-/// Between looks for connections that are stuck.
+/// The time between looks for connections that are stuck.
 pub(super) const LOOK_NS: u64 = 5_000_000;
 
-/// What a connection has afloat.
+/// The account of a connection's data afloat.
 #[derive(Default)]
 pub(super) struct Afloat {
     bytes: u64,
-    /// When some of them moved last.
+    /// The time at which some of the bytes moved last.
     moved_ns: u64,
-    /// Bytes of the largest command since the queue was empty.
+    /// Bytes of the largest command that has asked for memory since the queue was empty.
     largest: u32,
-    /// There is not enough memory for such a command now.
+    /// True while there is not enough memory for a command of `largest` bytes.
     lacks_memory: bool,
     is_stuck: bool,
     is_paused: bool,
 }
 
-/// The command's data are on the network from now on.
+/// Counts the data of the command in slot `index` as on the network from now on.
 #[inline]
 pub(super) fn begin(conn: &mut Connection, core: &mut Core, index: u16) {
     let bytes = conn.slots[index].charged;
@@ -58,7 +59,7 @@ pub(super) fn begin(conn: &mut Connection, core: &mut Core, index: u16) {
     judge(conn, core);
 }
 
-/// The command's data have arrived, or nobody waits for them any more.
+/// Ends the count of a command's data: the data have arrived, or nobody waits for them any more.
 #[inline]
 pub(super) fn end(conn: &mut Connection, core: &mut Core, index: u16) {
     let slot = &mut conn.slots[index];
@@ -75,7 +76,7 @@ pub(super) fn end(conn: &mut Connection, core: &mut Core, index: u16) {
     judge(conn, core);
 }
 
-/// Some of the data afloat have moved.
+/// Notes that some of the connection's data afloat have moved: the connection is not stuck.
 #[inline]
 pub(super) fn moved(conn: &mut Connection, core: &mut Core) {
     conn.afloat.moved_ns = core.now_ns;
@@ -84,7 +85,7 @@ pub(super) fn moved(conn: &mut Connection, core: &mut Core) {
     }
 }
 
-/// Whether so many bytes of data take more than half of what is left of the memory: the command must wait. A smaller one of
+/// True if `bytes` of data take more than half of the memory that is left: the command must wait. A smaller command of
 /// another connection, which comes later, still finds room.
 #[inline]
 pub(super) fn lacks_memory(conn: &mut Connection, core: &mut Core, bytes: u32) -> bool {
@@ -110,7 +111,8 @@ fn memory_left(core: &Core) -> u64 {
     core.share.afloat_bytes.saturating_sub(core.afloat_bytes)
 }
 
-/// Nothing of the connection waits any more. The pacer knows it by a number that another will have next.
+/// Ends the waiting of a connection that closes, and resumes its queue in the pacer: the pacer knows the queue by a
+/// number that another connection will have next.
 pub(super) fn forget(conn: &mut Connection, core: &mut Core) {
     (conn.afloat.largest, conn.afloat.lacks_memory) = (0, false);
     if std::mem::take(&mut conn.afloat.is_paused) {
@@ -118,12 +120,12 @@ pub(super) fn forget(conn: &mut Connection, core: &mut Core) {
     }
 }
 
-/// Whether a command of the connection waits for memory.
+/// True while a command of the connection waits for memory.
 pub(super) fn wants_memory(conn: &Connection) -> bool {
     conn.afloat.lacks_memory
 }
 
-/// Since when nothing has moved on the connection, if that is long enough to give its memory to others.
+/// The time since which nothing has moved on the connection, if that is long enough to give its memory to others.
 pub(super) fn hangs_since(conn: &Connection, core: &Core) -> Option<u64> {
     let Afloat { bytes, moved_ns, is_stuck, .. } = conn.afloat;
     (is_stuck && bytes > 0 && core.now_ns.saturating_sub(moved_ns) > HANGS_NS).then_some(moved_ns)

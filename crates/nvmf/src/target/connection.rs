@@ -1,8 +1,8 @@
 //! A connection: what arrives is cut into units and acted on, what is answered is queued to be sent.
 //!
-//! Bytes come through the reactor's one receive buffer; a connection keeps only the beginning of a header that is cut off.
-//! Data of writes go straight into their buffers, past the receive buffer, as far as they have not arrived together with their
-//! header.
+//! Bytes come through the reactor's one receive buffer; a connection keeps only the beginning of a header that is cut
+//! off. Data of writes go straight into their buffers, past the receive buffer, as far as they have not arrived
+//! together with their header.
 
 use std::io::{self, IoSliceMut, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ use crate::pdu::{
 };
 use crate::spec::{Command, Completion, Data, Status};
 
-/// Data that admin and Fabrics commands may bring in their capsules, on any queue.
+/// Bytes of data that admin and Fabrics commands may bring in their capsules, on any queue.
 pub(super) const ADMIN_CAPSULE_BYTES: u32 = 8192;
 /// Receive calls for one I/O queue before other connections have their turn; one call for any other connection.
 const RECEIVES: usize = 8;
@@ -33,8 +33,8 @@ const RECEIVES: usize = 8;
 const COMMANDS_BEFORE_CONNECT: u32 = 8;
 /// Admin and Fabrics commands of one connection whose data are asked for with R2T at the same time.
 const ADMIN_TRANSFERS: usize = 4;
-/// SQHD in all responses of a queue without SQ flow control, that to Connect among them: the controller has agreed to do without
-/// (Base specification 2.0, section 6.3).
+/// SQHD in all responses of a queue without SQ flow control, that to Connect among them: the controller has agreed to
+/// do without (Base specification 2.0, section 6.3).
 const NO_SQ_HEAD: u16 = 0xffff;
 /// Bytes of the kernel's send buffer of connections that carry no I/O.
 const SMALL_SEND_BUFFER: u64 = 16 << 10;
@@ -44,38 +44,38 @@ const LINGER_NS: u64 = 2_000_000_000;
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its ICReq is awaited.
+    /// The connection awaits the ICReq of its host.
     Handshake,
-    /// Its Connect is awaited.
+    /// The connection awaits the Connect command of its host.
     Connect,
-    /// It is a queue.
+    /// The connection is an admin or I/O queue of a controller.
     Ready,
-    /// Over; the peer is being told why, until then.
+    /// The connection is over: until `until_ns` its peer may still read why.
     Closing { until_ns: u64 },
 }
 
-/// Where data go.
+/// The place that arriving data go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sink {
     Nothing,
-    /// A command's buffer.
+    /// The data go into the buffer of the command in this slot.
     Command(u16),
-    /// Those of an admin or Fabrics command, in its capsule.
+    /// The data belong to an admin or Fabrics command and came in the command's capsule.
     Admin,
 }
 
-/// Data that are arriving.
+/// The data of one unit while they arrive.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     sink: Sink,
     kind: Kind,
-    /// Padding before them.
+    /// Bytes of padding that are still to come before the data.
     pad: u32,
-    /// Where in the sink the next byte goes.
+    /// The offset in the sink at which the next byte goes.
     at: u32,
     left: u32,
     running: u32,
-    /// The digest that follows: bytes still to come, and those that came.
+    /// The digest that follows the data: the number of its bytes still to come, and the bytes that came.
     digest_left: u32,
     digest: [u8; 4],
 }
@@ -109,33 +109,35 @@ pub(super) struct Connection {
     pub listener: SocketAddr,
     pub phase: Phase,
     pub receiver: Receiver,
-    /// The beginning of a header.
+    /// The first bytes of a header whose rest has not arrived yet.
     partial: Vec<u8>,
     arriving: Option<Arriving>,
-    /// Received while the connection could not go on.
+    /// Bytes received while the connection could not go on.
     backlog: Vec<u8>,
-    /// The command for which it cannot go on: no slot in the pacer, or no room for its data.
+    /// The command for which the connection cannot go on: the pacer has no slot for the command, or its data have no
+    /// room.
     stalled: Option<u16>,
-    /// It cannot go on before the peer has taken some of what is queued to be sent.
+    /// True while the connection cannot go on before the peer has taken some of the output queued for sending.
     is_choked: bool,
     /// The admin or Fabrics command whose data are arriving in its capsule.
     admin_command: Option<Box<Command>>,
     admin_data: Vec<u8>,
-    /// How many of their first bytes the command can use: the others are not kept.
+    /// The number of first bytes of `admin_data` that the command can use: the connection does not keep the others.
     admin_data_most: u32,
-    /// Header of the last unit, for a TermReq.
+    /// The header of the last unit that broke the protocol, for the TermReq that reports the error.
     last_header: Vec<u8>,
     pub out: Output,
-    /// What it has queued, as counted in [`Core::queued`].
+    /// The bytes that the connection has queued, as counted in [`Core::queued`].
     pub queued: queued::Account,
     /// Commands received whose responses have not been given to the kernel yet.
     pub outstanding: u32,
-    /// Abort commands that other queues are still looking for.
+    /// The number of Abort commands whose target other queues are still looking for.
     pub aborts: u8,
     pub is_dirty: bool,
-    /// The socket took no more: wait until it does.
+    /// True when the socket took no more output: the reactor waits until it does.
     pub wants_write: bool,
-    /// What the kernel has been told to report: readable, writable; and whether among the I/O queues.
+    /// The events that the kernel has been told to report: readable, writable; the third is true if the connection is
+    /// watched among the I/O queues.
     pub watched: (bool, bool, bool),
     pub slots: Slots,
     pub afloat: Afloat,
@@ -146,9 +148,9 @@ pub(super) struct Connection {
     pub queue_entries: u16,
     pub no_flow_control: bool,
     c2h_success: bool,
-    /// The host is in the subsystem's list, or the subsystem does not let any host in.
+    /// True if the host is in the subsystem's list, or the subsystem does not let any host in.
     pub is_listed: bool,
-    /// Whether its reactor counts it as a guest.
+    /// True while the reactor counts the connection as a guest.
     pub counts_as_guest: bool,
     sq_head: u16,
     pub max_io_bytes: u32,
@@ -157,14 +159,15 @@ pub(super) struct Connection {
     /// Asynchronous Event Requests that wait for an event.
     pub event_requests: Vec<u16>,
     pub exchange: Option<Box<dyn Exchange>>,
-    /// A message of the exchange is being examined.
+    /// True while a message of the exchange is being examined.
     pub is_examined: bool,
     pub opened_ns: u64,
-    /// How fast the peer sends the unit that it has begun, the data that R2Ts have asked for, and takes what is sent to it.
+    /// The rates of the peer: how fast it sends the unit that it has begun, how fast it sends the data that R2Ts have
+    /// asked for, and how fast it takes the output.
     unit_progress: Progress,
     transfer_progress: Progress,
     output_progress: Progress,
-    /// Digest of that many zeros: reads of a null device mostly have one size.
+    /// A number of zeros and the digest of that many zeros: reads of a null device mostly have one size.
     zeros_digest: (u32, u32),
 }
 
@@ -172,7 +175,8 @@ impl Connection {
     pub fn new(token: Token, stream: TcpStream, listener: SocketAddr, core: &Core) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        // Until it is an I/O queue: what a peer does not read lies in the kernel, too.
+        // The small buffer serves until the connection is an I/O queue: output that a peer does not read lies in the
+        // kernel, too.
         if let Some(bytes) = core.shared.options.limits.send_buffer {
             rustix::net::sockopt::set_socket_send_buffer_size(&stream, bytes.min(SMALL_SEND_BUFFER) as usize)?;
         }
@@ -243,8 +247,8 @@ impl Connection {
         self.phase == Phase::Ready && self.queue_id != 0
     }
 
-    /// Whether the peer has yet to show that it may use a subsystem: it is not connected, has not authenticated, or asks the
-    /// discovery service, which any peer may.
+    /// True while the peer has yet to show that it may use a subsystem: it is not connected, has not authenticated, or
+    /// asks the discovery service, which any peer may.
     #[inline]
     pub fn is_guest(&self) -> bool {
         self.phase != Phase::Ready
@@ -270,7 +274,7 @@ impl Connection {
     /// Gives the kernel room for the output of an I/O queue.
     pub fn widen_send_buffer(&self, core: &Core) {
         if let Some(bytes) = core.shared.options.limits.send_buffer {
-            // The small one serves as well, if more slowly.
+            // On failure the small buffer stays: it serves as well, if more slowly.
             let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.stream, bytes as usize);
         }
     }
@@ -279,7 +283,7 @@ impl Connection {
         matches!(self.phase, Phase::Closing { .. })
     }
 
-    /// Whether I/O commands are taken.
+    /// True while the host has the controller enabled: the queue takes I/O commands.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.controller.as_ref().is_some_and(|controller| controller.enabled.load(Ordering::Acquire))
@@ -290,13 +294,14 @@ impl Connection {
         self.subsystem.as_deref()?.namespace(nsid)
     }
 
-    /// Whether the command in that slot is in a device.
+    /// True if the command in that slot is in a device.
     #[inline]
     pub fn awaits(&self, slot: u16) -> bool {
         self.slots.stage(slot) == Stage::Device
     }
 
-    /// Whether the peer sends what it has begun, or takes what is sent to it, more slowly than the limits allow.
+    /// True if the peer is slower than the limits allow: in sending a unit or a transfer that it has begun, or in
+    /// taking the output.
     pub fn is_too_slow(&mut self, now_ns: u64, limits: &super::Limits) -> bool {
         let (stall, send_stall) = (limits.stall.as_nanos() as u64, limits.send_stall.as_nanos() as u64);
         let is_amid = (self.arriving.is_some() || !self.partial.is_empty()) && !self.is_stalled();
@@ -308,7 +313,7 @@ impl Connection {
             | self.output_progress.is_too_slow(now_ns, is_sending, send_stall, rate)
     }
 
-    /// Nothing is in progress: it can be closed without anybody missing anything.
+    /// True if nothing is in progress: the reactor can close the connection without anybody missing anything.
     pub fn is_idle(&self) -> bool {
         self.slots.used() == 0 && self.out.is_empty()
     }
@@ -350,8 +355,8 @@ impl Connection {
         }
     }
 
-    /// Whether data that end a command well say so themselves, and no response follows them. A host that has not disabled SQ flow
-    /// control needs the response: it learns from it how far its queue has been read.
+    /// True if data that end a command well say so themselves, and no response follows the data. A host that has not
+    /// disabled SQ flow control needs the response: it learns from it how far its queue has been read.
     #[inline]
     pub fn omits_response(&self) -> bool {
         self.no_flow_control && self.c2h_success
@@ -420,12 +425,12 @@ impl Connection {
         outcome
     }
 
-    /// Whether it must not be read from now.
+    /// True while the reactor must not read from the connection.
     pub fn is_stalled(&self) -> bool {
         self.stalled.is_some() || self.is_choked
     }
 
-    /// Keeps bytes that cannot be acted on yet.
+    /// Keeps bytes in the backlog: the connection cannot act on them yet.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), Ended> {
         self.backlog.try_reserve_exact(bytes.len()).map_err(|_| Ended::Gone)?;
         self.backlog.extend_from_slice(bytes);
@@ -499,7 +504,7 @@ impl Connection {
         Ok((received, 0, scratch.len()))
     }
 
-    /// Data that were received into their command's buffer.
+    /// Accounts for data that were received directly into their command's buffer.
     fn data_in_place(&mut self, core: &mut Core, bytes: u32) -> Result<(), Ended> {
         let Some(arriving) = &mut self.arriving else { return Ok(()) };
         if self.receiver.agreement.data_digest
@@ -556,7 +561,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The rest of a header whose beginning came earlier.
+    /// Completes a header whose beginning came earlier, and acts on the unit once the header is whole. Returns the
+    /// bytes that are left.
     fn more_header<'a>(&mut self, core: &mut Core, bytes: &'a [u8]) -> Result<&'a [u8], Ended> {
         let mut partial = std::mem::take(&mut self.partial);
         match self.receiver.next(&partial) {
@@ -573,7 +579,7 @@ impl Connection {
                 self.partial = partial;
                 Ok(rest)
             }
-            // Its digest had been looked at when it was whole.
+            // The receiver checks a header's digest when the header is whole.
             Ok(Next::Unit(layout, pdu)) => {
                 self.unit(core, &layout, pdu, &partial)?;
                 Ok(bytes)
@@ -645,7 +651,8 @@ impl Connection {
             let (outstanding, why) = (self.outstanding.into(), "more than the queue has entries");
             return Err(Fault::limit(Kind::CapsuleCmd, "outstanding commands", outstanding, why));
         }
-        // NVMe over Fabrics knows no PRPs (Base specification 2.0, section 4.3; TCP transport specification 1.0, section 3.3.2.1).
+        // NVMe over Fabrics knows no PRPs (Base specification 2.0, section 4.3; TCP transport specification 1.0,
+        // section 3.3.2.1).
         if command.psdt() != Command::PSDT_SGL >> 6 {
             self.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
             return Ok(Sink::Nothing);
@@ -656,7 +663,7 @@ impl Connection {
         Ok(io_command::start(self, core, command, layout))
     }
 
-    /// An admin or Fabrics command: carried out once its data are here.
+    /// Takes an admin or Fabrics command, and carries it out once its data are here.
     fn admin_command(&mut self, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Fault> {
         if layout.data_bytes > ADMIN_CAPSULE_BYTES {
             let bytes = layout.data_bytes.into();
@@ -685,7 +692,7 @@ impl Connection {
         if self.slots.iter_mut().filter(|(_, slot)| slot.admin.is_some()).count() >= ADMIN_TRANSFERS {
             return self.respond(core, command.cid, Status::COMMAND_INTERRUPTED, 0);
         }
-        // Not of the pool: admin commands go on when data buffers are short.
+        // The buffer does not come from the pool: admin commands go on when data buffers are short.
         let Ok(buffer) = sys::buffer::Buffer::zeroed(bytes as usize, &sys::buffer::Memory::Anonymous) else {
             return self.respond(core, command.cid, Status::INTERNAL_ERROR, 0);
         };
@@ -727,7 +734,7 @@ impl Connection {
         }
     }
 
-    /// Data that answer an R2T: everything about them must be as it was asked for.
+    /// Takes data that answer an R2T: everything about the data must be as the R2T asked for.
     #[inline]
     fn host_data(&mut self, core: &mut Core, data: &H2cData) -> Result<Sink, Fault> {
         if self.phase != Phase::Ready {
@@ -757,7 +764,7 @@ impl Connection {
         Ok(Sink::Command(data.ttag))
     }
 
-    /// Data, and their digest, out of the receive buffer; what is left of it.
+    /// Takes data, and their digest, out of the receive buffer. Returns the bytes that are left in the buffer.
     fn more_data<'a>(&mut self, core: &mut Core, bytes: &'a [u8]) -> Result<&'a [u8], Ended> {
         let Some(arriving) = &mut self.arriving else { return Ok(bytes) };
         let (padding, bytes) = bytes.split_at(bytes.len().min(arriving.pad as usize));
@@ -796,7 +803,7 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// The data of a unit, and their digest, are here.
+    /// Ends the arrival of a unit's data: the data and their digest are here.
     fn data_over(&mut self, core: &mut Core) -> Result<(), Ended> {
         let Some(arriving) = self.arriving.take() else { return Ok(()) };
         let is_intact = !self.receiver.agreement.data_digest || u32::from_le_bytes(arriving.digest) == arriving.running;
@@ -870,13 +877,14 @@ impl Connection {
         }
         self.output_progress.moved(before - self.out.len());
         if self.is_closing() && self.out.is_empty() {
-            // What the host still sends is read and dropped: unread data would turn the goodbye into a reset.
+            // The target reads and drops the data that the host still sends: unread data would turn the goodbye into a
+            // reset.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
         Ok(())
     }
 
-    /// Tells the host what it did, after what is being sent already; nothing of it is listened to any more.
+    /// Tells the host its fault, after the output that is already queued; the target no longer listens to the host.
     pub fn terminate(&mut self, core: &mut Core, fault: &Fault) {
         self.give_up(core, true);
         self.phase = Phase::Closing { until_ns: core.now_ns + LINGER_NS };
@@ -885,14 +893,14 @@ impl Connection {
         self.mark_dirty(core);
     }
 
-    /// Closes once what is queued has been sent.
+    /// Closes the connection once the queued output has been sent.
     pub fn hang_up(&mut self, core: &mut Core) {
         self.give_up(core, true);
         self.phase = Phase::Closing { until_ns: core.now_ns + LINGER_NS };
         self.mark_dirty(core);
     }
 
-    /// Gives up everything in progress; what is queued to be sent is lost.
+    /// Gives up everything in progress; output that is queued is lost.
     pub fn forget(&mut self, core: &mut Core) {
         self.give_up(core, false);
     }
@@ -907,7 +915,7 @@ impl Connection {
         self.event_requests.clear();
     }
 
-    /// Gives memory back that bursts have left.
+    /// Gives back memory that bursts have left unused.
     pub fn shrink(&mut self) {
         self.out.shrink();
         self.slots.shrink();

@@ -61,33 +61,34 @@ use reactor::Reactor;
 /// The discovery service's NQN: every listener answers to it.
 pub use crate::spec::DISCOVERY_NQN;
 
-/// Connections that the kernel may hold for us before they are accepted.
+/// Connections that the kernel may hold for a listener before the target accepts them.
 const BACKLOG: i32 = 4096;
 
-/// A running target. Clones are handles to the same one; it runs until [`Target::shutdown`].
+/// A running target. Clones are handles to the same target, which runs until [`Target::shutdown`].
 #[derive(Clone)]
 pub struct Target {
     shared: Arc<Shared>,
 }
 
-/// What the control side and all reactors share.
+/// The state that the control side and all reactors share.
 struct Shared {
     options: Options,
-    /// Held while a change is made and taken up by all reactors; reactors never take it.
+    /// The control side holds this lock while it makes a change and all reactors take the change up; reactors never
+    /// take the lock.
     configuration: Mutex<Arc<Configuration>>,
     controllers: Mutex<Controllers>,
     authenticator: RwLock<Option<Arc<dyn Authenticator>>>,
     examiner: Examiner,
     mailboxes: Vec<Mailbox>,
-    /// Connections of each reactor.
+    /// The number of connections of each reactor.
     connections: Vec<AtomicU32>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     started: Instant,
-    /// What a user should be told, until it is taken.
+    /// Lines for the user that [`Target::take_warnings`] has not taken yet.
     warnings: Mutex<Vec<String>>,
-    /// A host with an odd name has been let in, and the user has been told.
+    /// True once the target has let in a host with an odd name and has told the user.
     warned_of_host_name: AtomicBool,
-    /// What `plimsoll top` looks at.
+    /// The board that `plimsoll top` reads; `None` if the target does not publish one.
     board: Option<::live::Board>,
 }
 
@@ -104,8 +105,8 @@ impl Shared {
         self.authenticator.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says, once, that a host does without a name of the standard's form: limits and statistics take all hosts that give
-    /// the same name for one, and access lists cannot name them.
+    /// Warns the user, once, of a host without a name of the standard's form: limits and statistics take all hosts that
+    /// give the same name for one, and access lists cannot name such hosts.
     fn warn_of_host_name(&self, name: &Nqn, peer: Option<SocketAddr>) {
         if self.warned_of_host_name.swap(true, Ordering::Relaxed) {
             return;
@@ -130,7 +131,8 @@ impl Shared {
         }
     }
 
-    /// Sends each reactor a message with a way to answer, and waits for the answers; those of reactors that have ended are missing.
+    /// Sends each reactor a message with a way to answer, and waits for the answers; the answers of reactors that have
+    /// ended are missing.
     fn ask_all<T>(&self, message: impl Fn(mpsc::Sender<T>) -> Message) -> Vec<T> {
         let ask = |mailbox: &Mailbox| {
             let (sender, answer) = mpsc::channel();
@@ -147,7 +149,8 @@ impl Shared {
         let _ = answer.recv();
     }
 
-    /// The reactor that a new connection goes to, counted there; `None` at the limit.
+    /// Chooses the reactor with the fewest connections for a new one, and counts the connection there. Returns `None`
+    /// at the limit of connections.
     fn place_connection(&self) -> Option<u32> {
         let counts = self.connections.iter().map(|count| count.load(Ordering::Relaxed));
         let (total, least) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, least), (index, count)| {
@@ -229,7 +232,7 @@ impl Target {
             let (shared, share) = (Arc::clone(&target.shared), share.clone());
             let cpu = shared.options.cpus.get(index).copied();
             let (started, outcome) = mpsc::channel();
-            // Made on the thread that will run it: rings and devices belong to a thread.
+            // The reactor is made on the thread that will run it: rings and devices belong to a thread.
             let body = move || {
                 let pinned = cpu.map_or(Ok(()), |cpu| sys::process::set_affinity(&[cpu]));
                 let reactor = pinned
@@ -285,7 +288,7 @@ impl Target {
         let new = Arc::new(new);
         let outcomes = self.shared.ask_all(|done| Message::Configure(Arc::clone(&new), done));
         if let Some(error) = outcomes.into_iter().find_map(Result::err) {
-            // As before on all reactors, then: half a change is none.
+            // All reactors go back to the configuration from before: half a change must not stay in force.
             self.shared.ask_all(|done| Message::Configure(Arc::clone(&current), done));
             return Err(error);
         }
@@ -313,7 +316,7 @@ impl Target {
         }
     }
 
-    /// The options it runs with, `max_io_bytes` as reduced by the budget.
+    /// The options that the target runs with, `max_io_bytes` as reduced by the budget.
     pub fn options(&self) -> &Options {
         &self.shared.options
     }
@@ -321,8 +324,8 @@ impl Target {
     /// Creates a device.
     ///
     /// # Errors
-    /// `Exists`, `NotFound` (the base), `Busy` (the base belongs to a namespace or is claimed whole), `Invalid` sizes, `System`,
-    /// `Full`: more memory than the machine has left, or too many devices.
+    /// `Exists`, `NotFound` (the base), `Busy` (the base belongs to a namespace or is claimed whole), `Invalid` sizes,
+    /// `System`, `Full`: more memory than the machine has left, or too many devices.
     pub fn create_device(&self, spec: DeviceSpec) -> Result<DeviceInfo, Error> {
         self.change(|configuration| configuration.create_device(spec))
     }
@@ -337,11 +340,11 @@ impl Target {
         Ok(())
     }
 
-    /// Changes the capacity; hosts are told that the namespace changed. For files `bytes` of `None` takes up the file's present
-    /// size, and a number sets it.
+    /// Changes the capacity; hosts are told that the namespace changed. For files `bytes` of `None` takes up the file's
+    /// present size, and a number sets it.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for sizes that are no whole number of blocks, and for slices; `System`.
+    /// `NotFound`; `Invalid` for sizes that are not a whole number of blocks, and for slices; `System`.
     pub fn resize_device(&self, name: &str, bytes: Option<u64>) -> Result<DeviceInfo, Error> {
         let configuration = self.shared.configuration();
         let entry = configuration.device(name)?;
@@ -361,7 +364,7 @@ impl Target {
         Ok(info)
     }
 
-    /// Changes the latencies of a delay device: for ops that arrive from now on.
+    /// Changes the latencies of a delay device, for ops that arrive from now on.
     ///
     /// # Errors
     /// `NotFound`; `Invalid` if it is of another kind.
@@ -438,7 +441,7 @@ impl Target {
         configuration.subsystems.iter().map(info).collect()
     }
 
-    /// The number of the namespace that is now there; connected hosts are told.
+    /// Adds a namespace and tells connected hosts. Returns the number of the namespace.
     ///
     /// # Errors
     /// `NotFound` (subsystem or device), `Exists` (the number), `Busy` (the device is claimed), `Full`.
@@ -448,7 +451,8 @@ impl Target {
         Ok(added.1)
     }
 
-    /// Removes a namespace: what is held for it fails, what is in the device ends; connected hosts are told.
+    /// Removes a namespace: commands that the pacer holds for it fail, ops inside the device end; connected hosts are
+    /// told.
     ///
     /// # Errors
     /// `NotFound`.
@@ -458,10 +462,11 @@ impl Target {
         Ok(())
     }
 
-    /// The address on which the subsystem (and discovery) is now reachable: `address`, its port chosen if it was 0.
+    /// Makes the subsystem (and discovery) reachable on `address`. Returns the address, with a port that the system
+    /// chose if the given one was 0.
     ///
     /// # Errors
-    /// `NotFound`; `Exists` if the subsystem has it; `System` when the address cannot be bound.
+    /// `NotFound`; `Exists` if the subsystem has the listener; `System` when the address cannot be bound.
     pub fn add_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
         let mut configuration = Configuration::clone(&self.shared.configuration());
         configuration.listeners_mut(nqn)?;
@@ -487,7 +492,7 @@ impl Target {
         Ok(address)
     }
 
-    /// Makes the subsystem unreachable there; connections stay. The port is closed with its last subsystem.
+    /// Makes the subsystem unreachable on `address`; connections stay. The port is closed with its last subsystem.
     ///
     /// # Errors
     /// `NotFound`.
@@ -499,7 +504,8 @@ impl Target {
         Ok(())
     }
 
-    /// The addresses on which the discovery service is reachable, in order: its own, and those of all subsystems.
+    /// The addresses on which the discovery service is reachable, in order: its own addresses, and the addresses of all
+    /// subsystems.
     pub fn discovery_listeners(&self) -> Vec<SocketAddr> {
         let mut listeners: Vec<SocketAddr> = self.shared.configuration().all_listeners().collect();
         listeners.sort();
@@ -507,7 +513,7 @@ impl Target {
         listeners
     }
 
-    /// Names another discovery service to hosts that ask this one; connected ones are told.
+    /// Names another discovery service to hosts that ask this one; connected hosts are told.
     ///
     /// # Errors
     /// `Exists`.
@@ -515,7 +521,7 @@ impl Target {
         self.change(|configuration| configuration.add_referral(referral))
     }
 
-    /// Names another discovery service no longer; connected hosts are told.
+    /// Stops naming another discovery service to hosts; connected hosts are told.
     ///
     /// # Errors
     /// `NotFound`.
@@ -528,7 +534,7 @@ impl Target {
         self.shared.configuration().referrals.clone()
     }
 
-    /// Lets a host in.
+    /// Lets a host connect to a subsystem.
     ///
     /// # Errors
     /// `NotFound` (the subsystem), `Exists`, `Invalid` NQN.
@@ -536,7 +542,8 @@ impl Target {
         self.change(|configuration| configuration.add_host(nqn, host_nqn))
     }
 
-    /// Lets a host in no longer; its controllers are closed.
+    /// Stops letting a host connect to a subsystem, and closes its controllers there unless the subsystem lets any host
+    /// in.
     ///
     /// # Errors
     /// `NotFound`.
@@ -562,17 +569,17 @@ impl Target {
         self.change(|configuration| configuration.allow_any_host(nqn, allow))
     }
 
-    /// Who must authenticate, for connections from now on; `None` for nobody.
+    /// Sets the authenticator that says which hosts must authenticate, for connections from now on; `None` for nobody.
     pub fn set_authenticator(&self, authenticator: Option<Arc<dyn Authenticator>>) {
         *self.shared.authenticator.write().unwrap_or_else(PoisonError::into_inner) = authenticator;
     }
 
-    /// What a user should be told since the last call, a line each.
+    /// The warnings for the user since the last call, one line each.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.shared.warnings())
     }
 
-    /// All counters now. Costs each reactor some microseconds.
+    /// All counters at this moment. A call costs each reactor some microseconds.
     pub fn stats(&self) -> Stats {
         let reports = self.shared.ask_all(Message::Report);
         let configuration = Arc::clone(&self.shared.configuration());
@@ -610,8 +617,9 @@ impl Target {
         Stats { at_ns: sys::clock::monotonic_ns(), uptime_ns: self.shared.uptime_ns(), reactors, devices, hosts }
     }
 
-    /// True when all was ended in time: accepts nothing new, lets commands in progress finish (new ones are left to the host to
-    /// repeat elsewhere), closes connections, flushes devices. What is not done after `patience` is cut off.
+    /// Ends the target: it accepts nothing new, lets commands in progress finish (new ones are left to the host to
+    /// repeat elsewhere), closes connections and flushes devices. The target cuts off everything that is not done after
+    /// `patience`. Returns true if all ended in time.
     pub fn shutdown(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let (sender, drained) = mpsc::channel();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a [`Target`](super::Target) is started with.
+/// The settings that a [`Target`](super::Target) is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Threads that serve connections, each with an event loop and a pacer of its own; 1 to 256.
@@ -17,25 +17,26 @@ pub struct Options {
     pub max_io_bytes: u32,
     /// Bytes of data that an I/O command may carry in its capsule; 0 to 64 KiB, a multiple of 16.
     pub in_capsule_bytes: u32,
-    /// Reads that succeed have no completion beside their data, for hosts that have disabled SQ flow control (the SUCCESS
-    /// flag of C2HData).
+    /// Reads that succeed have no completion beside their data, for hosts that have disabled SQ flow control (the
+    /// SUCCESS flag of C2HData).
     pub c2h_success: bool,
     /// Bounds on what hosts may take.
     pub limits: Limits,
     /// The firmware revision that controllers report: at most 8 printable characters.
     pub firmware: String,
-    /// Whether `plimsoll top` shows this target while it runs.
+    /// True if `plimsoll top` shows this target while it runs.
     pub publish: bool,
 }
 
-/// Bounds on what hosts may take. What goes beyond is refused or waits; nobody else notices.
+/// Bounds on what hosts may take. The target refuses everything beyond a bound or lets it wait; other hosts do not
+/// notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// TCP connections of all hosts together. One more takes the place of a guest, or is closed at once if there is none. Hosts
-    /// that are let in without being listed have three quarters of them at the most.
+    /// TCP connections of all hosts together. One more takes the place of a guest, or is closed at once if there is
+    /// none. Hosts that are let in without being listed have three quarters of them at the most.
     pub connections: u32,
-    /// Guests at the most: connections that are not connected to a subsystem yet, have not authenticated yet, or ask the discovery
-    /// service. One more takes the place of the oldest from the address that most of them come from.
+    /// Guests at the most: connections that are not connected to a subsystem yet, have not authenticated yet, or ask
+    /// the discovery service. One more takes the place of the oldest from the address that most of them come from.
     pub guests: u32,
     /// TCP connections per host NQN.
     pub connections_per_host: u32,
@@ -43,23 +44,24 @@ pub struct Limits {
     pub queues: u16,
     /// Entries per I/O queue, 2 to 4096.
     pub queue_depth: u16,
-    /// Bytes of data in flight per host NQN and reactor; `None` leaves it to the pacer. A host beyond it is not read from.
+    /// Bytes of data in flight per host NQN and reactor; `None` leaves it to the pacer. A host beyond it is not read
+    /// from.
     pub bytes_per_host: Option<u64>,
-    /// Bytes that the kernel may hold for one connection on their way to its host (SO_SNDBUF; Linux grants twice as much,
-    /// socket(7)); `None` leaves them to the system, which lets them grow to megabytes that no pacer counts.
+    /// Bytes that the kernel may hold for one connection on their way to its host (SO_SNDBUF; Linux grants twice as
+    /// much, socket(7)); `None` leaves them to the system, which lets them grow to megabytes that no pacer counts.
     pub send_buffer: Option<u64>,
     /// How long a new connection may take to its ICReq, and then to its Connect.
     pub handshake: Duration,
-    /// The period in which a host in the middle of a unit, or of transfers that were asked for with R2T, must send on: at least
-    /// `bytes_per_s` on average.
+    /// The period in which a host in the middle of a unit, or of transfers that were asked for with R2T, must send on:
+    /// at least `bytes_per_s` on average.
     pub stall: Duration,
-    /// How long the pacer may hold a command: then the host is told to send it again, long before it loses patience (Linux
-    /// waits for 30 s and then resets the controller).
+    /// How long the pacer may hold a command: then the host is told to send it again, long before it loses patience
+    /// (Linux waits for 30 s and then resets the controller).
     pub hold: Duration,
     /// The period in which a peer must take some of what is sent to it: at least `bytes_per_s` on average.
     pub send_stall: Duration,
-    /// The least rate of a peer that is awaited, in each direction. Any network is faster by orders of magnitude; a peer that
-    /// lets single bytes drip is not.
+    /// The least rate of a peer that is awaited, in each direction. Any network is faster by orders of magnitude; a
+    /// peer that lets single bytes drip is not.
     pub bytes_per_s: u64,
 }
 

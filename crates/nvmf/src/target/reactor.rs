@@ -3,9 +3,9 @@
 //! Each turn: sleep until something happens, receive from every I/O queue that has something, then go round
 //! devices, pacer and sockets until nothing moves. Responses that came up meanwhile leave together.
 //!
-//! New connections, guests and admin queues come to an epoll instance of their own, which the reactor serves in short slices.
-//! While there is I/O it rests after each slice for many times its length: thousands of peers that ask for anything but I/O
-//! take a small part of the processor, and no I/O waits for longer than a slice.
+//! New connections, guests and admin queues come to an epoll instance of their own, which the reactor serves in short
+//! slices. While there is I/O it rests after each slice for many times its length: thousands of peers that ask for
+//! anything but I/O take a small part of the processor, and no I/O waits for longer than a slice.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -28,17 +28,18 @@ use crate::spec::Status;
 
 /// Bytes received in one call beyond those that go straight into a command's buffer.
 const SCRATCH: usize = 64 << 10;
-/// Rounds through devices, pacer and sockets before sockets are read again. More of them go on with what is held, for milliseconds,
-/// while small commands wait unread in their sockets.
+/// Rounds through devices, pacer and sockets before sockets are read again. More of them go on with what is held, for
+/// milliseconds, while small commands wait unread in their sockets.
 const ROUNDS: usize = 2;
-/// Between looks at time limits, and at memory that may be given back.
+/// The time between looks at time limits, and at memory that may be given back.
 const TICK_NS: u64 = 500_000_000;
 
-/// How long a reactor looks out for the next command before it goes to sleep: hosts that wait for each answer send again within
-/// this time, and a sleep and a wake-up cost more than it.
+/// How long a reactor looks out for the next command before it goes to sleep: hosts that wait for each answer send
+/// again within this time, and a sleep and a wake-up cost more than it.
 const LOOKOUT_NS: u64 = 20_000;
 
-/// How long connections that are no I/O queues are served at a stretch, and how many times as long they rest while there is I/O.
+/// The time for which the reactor serves connections other than I/O queues at a stretch; and how many times as long
+/// these connections rest while there is I/O.
 const SLICE_NS: u64 = 20_000;
 const REST: u64 = 50;
 /// The longest rest: a host that connects sends some thirty commands one after another.
@@ -46,7 +47,7 @@ const LONGEST_REST_NS: u64 = 4_000_000;
 
 const WAKE: u64 = u64::MAX;
 const RING: u64 = u64::MAX - 1;
-/// The connections that are no I/O queues.
+/// The number of the epoll instance of all connections other than I/O queues, in the reactor's main epoll instance.
 const OTHERS: u64 = u64::MAX - 2;
 /// Listeners have this bit and their number.
 const LISTENER: u64 = 1 << 63;
@@ -54,7 +55,7 @@ const LISTENER: u64 = 1 << 63;
 struct Listener {
     address: SocketAddr,
     socket: TcpListener,
-    /// Out of descriptors: not listened to until the next tick.
+    /// True while descriptors are short: the reactor does not listen until the next tick.
     is_paused: bool,
 }
 
@@ -64,17 +65,17 @@ pub(super) struct Reactor {
     generation: u32,
     messages: mpsc::Receiver<Message>,
     wake: Arc<OwnedFd>,
-    /// I/O queues, and `others`.
+    /// Watches I/O queues, and `others`.
     epoll: OwnedFd,
-    /// Listeners and all connections that are no I/O queues.
+    /// Watches listeners and all connections other than I/O queues.
     others: OwnedFd,
-    /// Until when the others rest; 0 while they do not.
+    /// The time until which the connections in `others` rest; 0 while they do not.
     rest_ns: u64,
-    /// I/O commands completed when the others were last served.
+    /// The count of I/O commands completed when `others` were last served.
     completed_before: u64,
     listeners: HashMap<u64, Listener>,
     next_listener: u64,
-    /// Whether the ring's descriptor is watched already.
+    /// True if `epoll` watches the ring's descriptor already.
     watches_ring: bool,
     scratch: Vec<u8>,
     next_tick_ns: u64,
@@ -85,13 +86,13 @@ pub(super) struct Reactor {
     started_ns: u64,
     asleep_ns: u64,
     has_more: bool,
-    /// Until when it looks out.
+    /// The time until which the reactor looks out for the next command instead of going to sleep.
     lookout_ns: u64,
     busy_poll: bool,
     stops: bool,
-    /// Guests at the most.
+    /// The most guests that the reactor serves.
     most_guests: u32,
-    /// A command waits for memory that hosts which do not get on have.
+    /// True while a command waits for memory that stuck hosts hold.
     lacks_memory: bool,
 }
 
@@ -202,7 +203,7 @@ impl Reactor {
         let _ = epoll::modify(&self.epoll, &self.others, epoll::EventData::new_u64(OTHERS), flags);
     }
 
-    /// Serves connections that are no I/O queues for a slice, in turn.
+    /// Serves listeners and connections other than I/O queues for a slice, in turn.
     fn serve_others(&mut self) {
         let (began_ns, mut event) = (self.core.now_ns, Vec::with_capacity(1));
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -232,7 +233,7 @@ impl Reactor {
                     self.message(message);
                 }
             }
-            // Reaped in every round.
+            // Every round reaps the ring.
             RING => {
                 if let Some(ring) = &mut *self.core.local.uring.borrow_mut() {
                     ring.woken();
@@ -259,13 +260,14 @@ impl Reactor {
         }
     }
 
-    /// Ends the connection if that is what came of it.
+    /// Ends the connection if `outcome` says so; otherwise watches it for what it needs next.
     fn judge(&mut self, index: usize, outcome: Result<(), Ended>) {
         self.count_guest(index);
         match outcome {
             Ok(()) => {
                 if self.connections.get(index).is_some_and(Connection::is_closing) {
-                    // Hung up: its place in the controller is free for another, whatever this one's host still does.
+                    // The connection has hung up: its place in the controller is free for another connection, whatever
+                    // its host still does.
                     self.leave_controller(index);
                 }
                 self.watch(index);
@@ -279,7 +281,7 @@ impl Reactor {
                     return self.close(index);
                 }
                 connection.terminate(&mut self.core, &fault);
-                // Its controller cannot go on without an admin queue, nor believe one that breaks the protocol.
+                // The controller cannot go on without an admin queue, nor believe a queue that breaks the protocol.
                 self.leave_controller(index);
             }
         }
@@ -303,13 +305,13 @@ impl Reactor {
             return;
         }
         let _ = epoll::delete(place(before.2), stream);
-        // Without memory for the entry nothing would ever be heard of it.
+        // Without memory for the entry the kernel would never report the connection.
         if epoll::add(place(watched.2), stream, data, flags).is_err() {
             self.close(index);
         }
     }
 
-    /// Looks for connections that are stuck. While anything is held the pacer has the reactor awake often enough.
+    /// Looks for connections that are stuck. While the pacer holds anything, it has the reactor awake often enough.
     fn look(&mut self) {
         self.next_look_ns = self.core.now_ns + afloat::LOOK_NS;
         if self.core.afloat_bytes > 0 || self.lacks_memory {
@@ -326,7 +328,7 @@ impl Reactor {
         }
     }
 
-    /// Devices, pacer, sockets: round and round until nothing moves.
+    /// Goes through devices, pacer and sockets, until nothing moves or the limit of rounds is reached.
     fn go_round(&mut self) {
         self.has_more = true;
         for _ in 0..ROUNDS {
@@ -354,12 +356,12 @@ impl Reactor {
         }
     }
 
-    /// Ops that have ended go back to their commands.
+    /// Hands the ops that have ended back to their commands. Returns true if there were any.
     fn land(&mut self) -> bool {
         let mut moved = false;
         while !self.core.done.is_empty() {
             moved = true;
-            // What a command does next may end at once: that is for the next round.
+            // The next step of a command may end at once: its end waits for the next round.
             let mut batch = std::mem::take(&mut self.core.done);
             for done in batch.drain(..) {
                 let flight = self.core.landed(&done);
@@ -383,7 +385,7 @@ impl Reactor {
         moved
     }
 
-    /// Held commands whose turn has come.
+    /// Starts the held commands whose turn has come. Returns true if there were any.
     fn release(&mut self) -> bool {
         let mut moved = false;
         while let Some(released) = self.core.pacer.poll(self.core.now_ns) {
@@ -452,10 +454,10 @@ impl Reactor {
                     error.kind(),
                     ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
                 ) => {}
-            // No descriptor left: a guest has one.
+            // Descriptors have run out: closing a guest frees one.
             Err(_) if self.evict_guests() > 0 => {}
             Err(_) => {
-                // It would be reported again and again. Look later.
+                // The kernel would report the listener again and again: the reactor looks again at the next tick.
                 if let Some(listener) = self.listeners.get_mut(&data) {
                     listener.is_paused = true;
                     let _ = epoll::delete(&self.others, &listener.socket);
@@ -473,8 +475,9 @@ impl Reactor {
         }
     }
 
-    /// Makes room for a guest: closes some of those that came first from the addresses that most guests come from. Whoever
-    /// opens connections by the thousand loses them to newcomers, and not newcomers their only one to them. How many were closed.
+    /// Makes room for a guest: closes some of those that came first from the addresses that most guests come from. A
+    /// host that opens connections by the thousand loses them to newcomers; no newcomer loses its only connection to
+    /// such a host. Returns the number of connections closed.
     fn evict_guests(&mut self) -> usize {
         let guests = self.connections.iter().filter(|(_, connection)| connection.counts_as_guest);
         let guests: Vec<_> = guests.map(|(index, it)| (it.source(), it.opened_ns, index)).collect();
@@ -527,7 +530,7 @@ impl Reactor {
         self.core.shared.connection_closed(self.core.reactor);
     }
 
-    /// The queue no longer belongs to its controller; with its admin queue the controller goes, and all its queues.
+    /// Takes the queue out of its controller. If the queue is the admin queue, the controller goes, and all its queues.
     fn leave_controller(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(controller) = connection.controller.take() else { return };
@@ -632,7 +635,7 @@ impl Reactor {
         outcome
     }
 
-    /// Time limits, memory, the end of a drain.
+    /// Looks at time limits, at memory that can be given back, and at the end of a drain.
     fn tick(&mut self) {
         let now = self.core.now_ns;
         self.next_tick_ns = now + if self.core.draining { TICK_NS / 100 } else { TICK_NS };

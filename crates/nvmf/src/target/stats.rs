@@ -1,4 +1,4 @@
-//! What the target has done, copied out of its reactors while they run.
+//! Statistics: counters of the target's work, copied out of its reactors while they run.
 
 use std::net::SocketAddr;
 
@@ -40,22 +40,22 @@ pub struct ReactorStats {
     pub loops: u64,
     /// Nanoseconds not spent asleep.
     pub busy_ns: u64,
-    /// Bytes of data buffers in use, and kept for reuse.
+    /// Bytes of data buffers in use, and of those kept for reuse.
     pub buffer_bytes: u64,
     /// The most `buffer_bytes` ever was.
     pub buffer_bytes_peak: u64,
     /// Connections closed for an error of protocol.
     pub protocol_errors: u64,
-    /// The pacer.
+    /// The counters of the reactor's pacer.
     pub pacer: PacerStats,
 }
 
 /// One reactor's pacer: the `io_pacer` object.
 #[derive(Clone, Debug, Default)]
 pub struct PacerStats {
-    /// Bytes in flight that it admits at most now; `u64::MAX` without a bound.
+    /// Bytes in flight that the pacer admits at most now; `u64::MAX` without a bound.
     pub window_bytes: u64,
-    /// Its share of the memory budget; `u64::MAX` without one.
+    /// The reactor's share of the memory budget; `u64::MAX` without a budget.
     pub budget_bytes: u64,
     /// Nanoseconds per credit of rate methods, else 0.
     pub period_ns: u64,
@@ -75,13 +75,13 @@ pub struct PacerStats {
     pub in_flight_bytes_peak: u64,
     /// Mean wait of released ops in nanoseconds.
     pub hold_ns_mean: f64,
-    /// 99th percentile of it.
+    /// 99th percentile of the wait of released ops in nanoseconds.
     pub hold_ns_p99: u64,
     /// Per device: name, ops held now, bytes in flight now.
     pub devices: Vec<PacerDevice>,
 }
 
-/// What a pacer holds and lets through for one device.
+/// The counters of one pacer for one device: the ops that it holds and lets through.
 #[derive(Clone, Debug, Default)]
 pub struct PacerDevice {
     /// The device's name.
@@ -99,7 +99,7 @@ pub struct PacerDevice {
 /// One device: `bdev_get_iostat`.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceStats {
-    /// Its name.
+    /// The device's name.
     pub name: String,
     /// Reads and compares completed.
     pub reads: u64,
@@ -132,7 +132,7 @@ pub struct DeviceStats {
 /// One host, by its NQN.
 #[derive(Clone, Debug, Default)]
 pub struct HostStats {
-    /// Its NQN.
+    /// The host's NQN.
     pub nqn: String,
     /// TCP connections now.
     pub connections: u32,
@@ -148,21 +148,21 @@ pub struct HostStats {
     pub errors: u64,
     /// Nanoseconds from a command's arrival to its response, added up over reads and writes.
     pub latency_ns: u64,
-    /// Bytes of its commands in progress now, held or in flight.
+    /// Bytes of the host's commands in progress now, held or in flight.
     pub in_flight_bytes: u64,
     /// Ops held by pacers now.
     pub held_now: u64,
 }
 
-/// What one reactor reports: its own counters by ids, to be put together under names.
+/// The report of one reactor: its counters by ids. The target puts the reports of all reactors together under names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReactorReport {
     pub reactor: ReactorStats,
-    /// By the device's uid.
+    /// Counters of each device, by the device's uid.
     pub devices: Vec<(u64, DeviceStats)>,
-    /// By tenant id.
+    /// Counters of each host; the index is the tenant id.
     pub hosts: Vec<HostStats>,
-    /// By drive id: held now, held ever, in flight, its bytes.
+    /// Counters of the pacer for each drive, by drive id.
     pub drives: Vec<(u32, PacerDevice)>,
 }
 
@@ -197,10 +197,10 @@ impl HostStats {
     }
 }
 
-/// A device as it is now.
+/// The present state of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
-    /// What it was made from.
+    /// The description that the device was made from.
     pub spec: crate::device::DeviceSpec,
     /// Bytes per logical block.
     pub block_bytes: u32,
@@ -208,41 +208,41 @@ pub struct DeviceInfo {
     pub blocks: u64,
     /// The UUID of namespaces on it.
     pub uuid: [u8; 16],
-    /// Whether writes are refused.
+    /// True if the device refuses writes.
     pub read_only: bool,
-    /// Whether I/O passes by the page cache (files opened with O_DIRECT; true for null and memory).
+    /// True if I/O passes by the page cache (files opened with O_DIRECT; true for null and memory).
     pub direct: bool,
     /// Names of the devices stacked on it.
     pub claimed_by: Vec<String>,
 }
 
-/// A subsystem as it is now.
+/// The present state of a subsystem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubsystemInfo {
-    /// What it was made from, `allow_any_host` as it is now.
+    /// The description that the subsystem was made from, `allow_any_host` as it is now.
     pub spec: super::SubsystemSpec,
-    /// Its namespaces by number.
+    /// The subsystem's namespaces, in the order of their numbers.
     pub namespaces: Vec<super::NamespaceSpec>,
-    /// Where it is reachable.
+    /// The addresses on which the subsystem is reachable.
     pub listeners: Vec<SocketAddr>,
-    /// NQNs that may connect.
+    /// The NQNs of the hosts in the subsystem's list.
     pub hosts: Vec<String>,
-    /// Its controllers.
+    /// The subsystem's controllers.
     pub controllers: Vec<ControllerInfo>,
 }
 
 /// A controller: one host's association with a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerInfo {
-    /// CNTLID.
+    /// The controller's identifier (CNTLID).
     pub id: u16,
     /// The host's NQN.
     pub host_nqn: String,
     /// The host's 16-byte identifier.
     pub host_id: [u8; 16],
-    /// Peer of its admin queue.
+    /// The peer address of the controller's admin queue; `None` if it was gone before the target asked.
     pub peer: Option<SocketAddr>,
-    /// Its connected I/O queues: number and peer.
+    /// The controller's connected I/O queues: number and peer.
     pub io_queues: Vec<(u16, Option<SocketAddr>)>,
     /// Keep-alive timeout in milliseconds, 0 for none.
     pub keep_alive_ms: u32,
