@@ -1,14 +1,14 @@
 //! Memory as a device, taken chunk by chunk where it is written. Shared by all reactors: a lock per chunk.
 //!
-//! Tables of chunks are taken where they are needed, too: a device costs what is written to it, whatever its capacity. Memory that
-//! the machine does not have is an error of the write.
+//! Tables of chunks are taken where they are needed, too: a device costs what is written to it, whatever its capacity.
+//! Memory that the machine does not have is an error of the write.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Channel, Device, Done, ENOSPC, Error, Io, IoKind, Local};
 
-/// What is locked, taken and given back as a whole.
+/// Bytes of a chunk, which is locked, taken and given back as a whole.
 const CHUNK: u64 = 256 << 10;
 /// Chunks of one table: 1 GiB.
 const TABLE_CHUNKS: u64 = 4096;
@@ -61,7 +61,7 @@ impl Device for Memory {
         let bytes = bytes.ok_or_else(|| Error::invalid("a memory device has no size of its own: give one"))?;
         let before = self.store.bytes.swap(bytes, Ordering::Relaxed);
         if bytes < before {
-            // What lies beyond the end is gone: grown again, it reads as zeros.
+            // Data beyond the new end are gone: if the device grows again, that range reads as zeros.
             self.store.zero_within(before, bytes, before - bytes);
         }
         Ok(())
@@ -192,7 +192,8 @@ fn find(tables: &Tables, chunk: u64) -> Option<&Chunk> {
     table.get((chunk % TABLE_CHUNKS) as usize)
 }
 
-/// A range cut at multiples of `unit`: the number of each unit, and the piece's place in the unit, its place in the range and length.
+/// A range cut at multiples of `unit`: the number of each unit, and the piece's place in the unit, its place in the
+/// range and length.
 fn pieces(offset: u64, len: u64, unit: u64) -> impl Iterator<Item = (u64, u64, u64, u64)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -231,7 +232,7 @@ impl Channel for MemoryChannel {
 mod tests {
     use super::*;
 
-    /// Its tables alone would take gigabytes.
+    /// Tables for all of this capacity would alone take gigabytes.
     #[test]
     fn capacity_costs_nothing_before_it_is_written() {
         let memory = Memory::new(4096, 1 << 60);

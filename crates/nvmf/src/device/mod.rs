@@ -42,7 +42,7 @@ pub enum IoKind {
 }
 
 impl IoKind {
-    /// True unless the op is a read: write-side counters and limits take it.
+    /// True for every op but a read: such an op counts as a write.
     pub fn is_write(self) -> bool {
         !matches!(self, IoKind::Read)
     }
@@ -70,7 +70,7 @@ pub struct Io {
 /// An op that has ended.
 #[derive(Debug)]
 pub struct Done {
-    /// The caller's name for it.
+    /// The caller's name for the op.
     pub tag: u64,
     /// Bytes transferred, maybe fewer than asked (0 at the end of a file that shrank); or a positive error number.
     pub result: Result<u64, i32>,

@@ -144,7 +144,7 @@ pub enum FaultOn {
 pub enum Effect {
     /// The op fails with EIO, and the device below never sees it.
     Fail,
-    /// The op transfers half of the blocks asked for, at least one block if there are two.
+    /// A read or write transfers half of its blocks, at least one; an op of one block transfers it whole.
     Short,
     /// The op ends late.
     Slow {

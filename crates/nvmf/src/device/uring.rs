@@ -99,7 +99,7 @@ impl Uring {
         self.slots.len()
     }
 
-    /// Whether no op is inside.
+    /// True if no op is inside the ring.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -122,8 +122,9 @@ impl Uring {
                 break;
             }
             let entry = self.entry(index);
-            // SAFETY: what the entry points to is owned by the slot (the buffer, the file) or by the ring (zeros) and stays
-            // there, unmoved, until the completion with this index is reaped; Drop waits for all.
+            // SAFETY: push requires that everything that the entry points to is valid until the op ends. The slot owns
+            // the buffer and the file, and the ring owns the zeros. Both keep them, unmoved, until the completion with
+            // this index is reaped; Drop waits for all completions.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             if pushed.is_err() {
                 self.waiting.push_front(index);
@@ -182,7 +183,7 @@ impl Uring {
         ended
     }
 
-    /// Whether the op has ended; if not, it goes on another way.
+    /// Takes the result of an op's entry. Returns true if the op has ended; otherwise the op goes on another way.
     fn completed(&mut self, index: usize, result: i32) -> bool {
         let Some(slot) = self.slots.get_mut(index) else { return false };
         let next = match (slot.way, -result) {
@@ -211,11 +212,11 @@ impl Uring {
         }
         let slot = self.slots.remove(index);
         let result = match (slot.io.kind, slot.way, result) {
-            // A hint that the file system cannot take is no error.
+            // A hint that the file system cannot take is not an error.
             (IoKind::Deallocate, _, result) if matches!(-result, EOPNOTSUPP | EINVAL | ENODEV) => Ok(slot.io.len),
             (_, _, error @ ..0) => Err(-error),
             (IoKind::Read | IoKind::Write, _, moved) => Ok(moved as u64),
-            // No progress would mean for ever.
+            // Without progress the op would go on for ever.
             (_, Way::Zeros(_), 0) => Err(super::EIO),
             _ => Ok(slot.io.len),
         };
@@ -233,7 +234,7 @@ fn start(buffer: Option<&mut Buffer>, skip: usize, len: u64) -> (*mut u8, u32) {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // The kernel writes into buffers of ours until the last op has ended. Those of files end by themselves.
+        // The kernel writes into the slots' buffers until the last op has ended. Ops on files end by themselves.
         self.waiting.clear();
         while self.in_ring > 0 {
             let _ = self.ring.enter(self.queued, 1, ENTER_GETEVENTS, Some(100_000_000)).map(|n| self.queued -= n);

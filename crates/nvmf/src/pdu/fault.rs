@@ -1,4 +1,4 @@
-//! What a peer did that ends the connection, and how it is told.
+//! Faults: violations by a peer that end the connection, and the unit that tells the peer.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum FatalStatus {
 }
 
 impl FatalStatus {
-    /// Its name in the specification; for a number that is none, "unknown".
+    /// The name of a fatal error status in the specification; "unknown error" for any other number.
     pub fn name(number: u16) -> &'static str {
         match number {
             1 => "Invalid PDU Header Field",
@@ -44,13 +44,13 @@ pub struct Fault {
     pub status: FatalStatus,
     /// FEI.
     pub info: u32,
-    /// The unit.
+    /// The name of the unit's kind.
     pub unit: &'static str,
     /// The field, or what of the unit is wrong.
     pub field: &'static str,
-    /// Its value.
+    /// The value of the field.
     pub value: u64,
-    /// What it should be.
+    /// The reason: what the field should be, or why the unit is wrong.
     pub why: &'static str,
 }
 
@@ -98,9 +98,9 @@ impl std::error::Error for Fault {}
 /// H2CTermReq and C2HTermReq: the peer is told why the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermReq<'a> {
-    /// Who sends it.
+    /// The end of the connection that sends the unit.
     pub sender: End,
-    /// FES: a [`FatalStatus`], or a number that is none.
+    /// FES: a [`FatalStatus`], or any other number.
     pub status: u16,
     /// FEI.
     pub info: u32,

@@ -5,10 +5,10 @@
 //! └ HLEN ┘               PDO ──────┘ PLEN ────────────┘
 //! ```
 //!
-//! Receiving: [`Receiver::next`] says, from the bytes that are there, which unit begins and where its data lie; the data
-//! stay where they are (or are still to come). Sending: each unit writes its header, with digest and padding, in front
-//! of data that are sent from where they lie. Nothing allocates. A violation is a [`Fault`] that says which field is
-//! wrong, to the peer in a [`TermReq`] and to the administrator in words.
+//! Receiving: [`Receiver::next`] says, from the bytes that are there, which unit begins and where its data lie; the
+//! data stay where they are (or are still to come). Sending: each unit writes its header, with digest and padding, in
+//! front of data that are sent from where they lie. Nothing allocates. A violation is a [`Fault`] that says which field
+//! is wrong, to the peer in a [`TermReq`] and to the administrator in words.
 
 mod capsule;
 mod data;
@@ -80,7 +80,7 @@ impl Kind {
         })
     }
 
-    /// Its name in the specification.
+    /// The unit's name in the specification.
     pub fn name(self) -> &'static str {
         match self {
             Kind::IcReq => "ICReq",
@@ -95,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// Who sends it.
+    /// The end of the connection that sends units of this kind.
     #[inline]
     pub fn sender(self) -> End {
         match self {
@@ -114,13 +114,13 @@ impl Kind {
         }
     }
 
-    /// Whether it can have digests: not before they are agreed on, and not when the connection ends.
+    /// True if the unit can have digests: not before both ends agree on digests, and not when the connection ends.
     #[inline]
     fn has_digests(self) -> bool {
         !matches!(self, Kind::IcReq | Kind::IcResp | Kind::H2cTermReq | Kind::C2hTermReq)
     }
 
-    /// Whether data can follow its header.
+    /// True if data can follow the unit's header.
     #[inline]
     fn has_data(self) -> bool {
         matches!(self, Kind::CapsuleCmd | Kind::H2cData | Kind::C2hData | Kind::H2cTermReq | Kind::C2hTermReq)

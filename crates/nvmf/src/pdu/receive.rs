@@ -1,4 +1,4 @@
-//! What comes in: where a unit begins and ends, and what it says.
+//! Receiving: finds where a unit begins and ends, and reads its header.
 
 use super::{Agreement, C2hData, COMMON_BYTES, End, FatalStatus, Fault, H2cData, IcReq, IcResp, Kind, R2t};
 use super::{data, digest, flag};
@@ -16,24 +16,24 @@ pub struct Limits {
 /// Reads the units that one peer sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver {
-    /// Who sends.
+    /// The end of the connection that sends the units.
     pub from: End,
-    /// What the handshake has agreed on; the default before it.
+    /// The agreement of the handshake; the default before the handshake.
     pub agreement: Agreement,
-    /// Data that are taken.
+    /// The bounds on data that one unit may bring.
     pub limits: Limits,
 }
 
 /// A unit's measures, in bytes from its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What it is.
+    /// The kind of the unit.
     pub kind: Kind,
-    /// FLAGS.
+    /// The FLAGS field of the header.
     flags: u8,
-    /// Its header with digest: what must be there to know what the unit says.
+    /// Bytes of the unit's header with its digest: a receiver needs all of them to read the unit.
     pub header_bytes: u32,
-    /// Where its data begin: PDO; equal to `header_bytes` if there are none.
+    /// The offset at which the unit's data begin (PDO); equal to `header_bytes` if there are none.
     pub data_at: u32,
     /// Bytes of its data, without padding and digest.
     pub data_bytes: u32,
@@ -42,7 +42,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// PLEN: where the next unit begins.
+    /// PLEN: the bytes of the whole unit, after which the next unit begins.
     #[inline]
     pub fn total(&self) -> u32 {
         self.data_at + self.data_bytes + self.data_digest_bytes
@@ -71,14 +71,14 @@ pub enum Pdu {
     H2cData(H2cData),
     /// Data of a read.
     C2hData(C2hData),
-    /// Leave to send.
+    /// Ready to transfer: the controller asks for data of a write.
     R2t(R2t),
 }
 
-/// What lies at the start of the bytes received.
+/// The outcome of a look at the start of the bytes received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// So many bytes, at the least, must be there to know.
+    /// At least so many bytes must be there before the receiver can tell more.
     Need(usize),
     /// A unit. Its data may be still to come.
     Unit(Layout, Pdu),
@@ -93,7 +93,7 @@ impl Receiver {
     /// The unit that `bytes` begin with, as soon as its whole header is there.
     ///
     /// # Errors
-    /// Its header is wrong. Whether it may come now, and whether its data are in range, is not judged.
+    /// The unit's header is wrong. The receiver does not judge if the unit may come now, or if its data are in range.
     #[inline]
     pub fn next(&self, bytes: &[u8]) -> Result<Next, Fault> {
         let Some(common) = bytes.first_chunk::<COMMON_BYTES>() else { return Ok(Next::Need(COMMON_BYTES)) };
@@ -167,10 +167,10 @@ impl Receiver {
         Ok(Layout { data_at, data_bytes, data_digest_bytes, ..layout })
     }
 
-    /// What the unit of this layout says; `header` are its first [`Layout::header_bytes`].
+    /// Reads the fields of the unit of this layout; `header` are its first [`Layout::header_bytes`].
     ///
     /// # Errors
-    /// Its header digest does not match, or a field of its own is wrong.
+    /// The unit's header digest does not match, or a field of its kind of unit is wrong.
     ///
     /// # Panics
     /// `header` is shorter.

@@ -8,7 +8,7 @@ use crate::layout::Field;
 layout! {
     /// A submission queue entry (Base specification 2.0, figure 87).
     pub struct Command: 64 {
-        /// What to do: a constant of [`opcode`](super::opcode).
+        /// The operation: a constant of [`opcode`](super::opcode).
         opcode: u8 = 0,
         /// FUSE in bits 1:0, PSDT in bits 7:6. Over Fabrics PSDT is 01b.
         flags: u8 = 1,
@@ -82,10 +82,10 @@ impl Sgl {
         Sgl { address: 0, length, id: Sgl::TRANSPORT }
     }
 
-    /// What the descriptor says.
+    /// The place of the data that the descriptor gives.
     ///
     /// # Errors
-    /// [`Status::SGL_DESCRIPTOR_TYPE_INVALID`] for those that do not exist over TCP.
+    /// [`Status::SGL_DESCRIPTOR_TYPE_INVALID`] for descriptors that do not exist over TCP.
     #[inline]
     pub fn data(&self) -> Result<Data, Status> {
         match self.id {
@@ -109,7 +109,8 @@ impl Command {
         Command { opcode, flags: Command::PSDT_SGL, nsid, sgl: Sgl::transport(0), ..Command::default() }
     }
 
-    /// A command on `blocks` (1 to 65536) blocks from `lba`: Read, Write, Compare, Write Zeroes. Its `sgl` says "no data".
+    /// A command on `blocks` (1 to 65536) blocks from `lba`: Read, Write, Compare, Write Zeroes. The command's `sgl`
+    /// says "no data".
     #[inline]
     pub fn blocks(opcode: u8, nsid: u32, lba: u64, blocks: u32) -> Command {
         debug_assert!((1..=1 << 16).contains(&blocks));
@@ -129,13 +130,13 @@ impl Command {
         self.flags & 3
     }
 
-    /// Whether it is a Fabrics command.
+    /// True for a Fabrics command.
     #[inline]
     pub fn is_fabrics(&self) -> bool {
         self.opcode == FABRICS
     }
 
-    /// Which Fabrics command it is: a constant of [`fabrics`].
+    /// The type of a Fabrics command: a constant of [`fabrics`].
     #[inline]
     pub fn fctype(&self) -> u8 {
         self.nsid as u8
@@ -153,14 +154,15 @@ impl Command {
         (self.cdw12 & 0xffff) + 1
     }
 
-    /// Whether data travel from the host to the controller: bit 0 of the opcode, or of a Fabrics command's type.
+    /// True if data travel from the host to the controller: by bits 1:0 of the opcode, or of a Fabrics command's type.
     #[inline]
     pub fn is_to_controller(&self) -> bool {
         let code = if self.is_fabrics() { self.fctype() } else { self.opcode };
         code & 3 == 1
     }
 
-    /// The command's name as the specifications write it, with those of the other kind of queue out of the way.
+    /// The command's name as the specifications write it, apart from the commands of the other kind of queue, whose
+    /// opcodes are the same.
     pub fn name(&self, is_admin_queue: bool) -> &'static str {
         match (self.opcode, is_admin_queue) {
             (FABRICS, _) => fabrics::name(self.fctype()),
@@ -194,7 +196,7 @@ pub struct Identify {
 }
 
 impl Identify {
-    /// Those in a command.
+    /// Reads the parameters of Identify from a command.
     pub fn of(command: &Command) -> Identify {
         let (cns, cntid) = (command.cdw10 as u8, (command.cdw10 >> 16) as u16);
         Identify { cns, cntid, csi: (command.cdw11 >> 24) as u8 }
@@ -224,7 +226,7 @@ pub struct GetLogPage {
 }
 
 impl GetLogPage {
-    /// Those in a command.
+    /// Reads the parameters of Get Log Page from a command.
     pub fn of(command: &Command) -> GetLogPage {
         let dwords = u64::from(command.cdw10 >> 16) | u64::from(command.cdw11 & 0xffff) << 16;
         GetLogPage {

@@ -16,7 +16,7 @@ pub const AUTHENTICATION_RECEIVE: u8 = 0x06;
 /// Disconnect.
 pub const DISCONNECT: u8 = 0x08;
 
-/// What a Fabrics command of that type is called.
+/// The name of a Fabrics command of that type.
 pub fn name(fctype: u8) -> &'static str {
     match fctype {
         PROPERTY_SET => "Property Set",
@@ -56,7 +56,7 @@ impl Connect {
     /// Bit of `cattr`: the host disables SQ flow control.
     pub const NO_FLOW_CONTROL: u8 = 1 << 2;
 
-    /// Those of a command.
+    /// Reads the parameters of Connect from a command.
     pub fn of(command: &Command) -> Connect {
         Connect {
             recfmt: command.cdw10 as u16,
@@ -93,12 +93,13 @@ impl Connect {
         (Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), u64::from(offset) | u64::from(in_data) << 16)
     }
 
-    /// What [`Connect::invalid`] said: whether the parameter is in the data, and its offset.
+    /// Reads the result that [`Connect::invalid`] gives: true if the parameter is in the data, and the parameter's
+    /// offset.
     pub fn invalid_parameter(result: u64) -> (bool, u16) {
         (result >> 16 & 1 == 1, result as u16)
     }
 
-    /// Offsets of parameters for [`Connect::invalid`]: in the command.
+    /// RECFMT, in the command: like the constants after it, an offset of a parameter for [`Connect::invalid`].
     pub const AT_RECFMT: u16 = 40;
     /// QID, in the command.
     pub const AT_QID: u16 = 42;
@@ -136,7 +137,7 @@ impl ConnectData {
     /// The subsystem's name.
     ///
     /// # Errors
-    /// It is none.
+    /// The field does not hold a valid name.
     pub fn subsystem(&self) -> Result<Nqn, NqnError> {
         Nqn::from_field(&self.subnqn)
     }
@@ -152,14 +153,14 @@ impl ConnectData {
 pub struct PropertyAccess {
     /// Bytes: 4 or 8; 0 if the command has another size, which is invalid.
     pub bytes: u8,
-    /// Which: a constant of [`property`](super::property).
+    /// The property: a constant of [`property`](super::property).
     pub offset: u32,
-    /// What to set.
+    /// The value that Property Set sets.
     pub value: u64,
 }
 
 impl PropertyAccess {
-    /// Those of a command.
+    /// Reads the parameters of Property Get or Property Set from a command.
     pub fn of(command: &Command) -> PropertyAccess {
         let bytes = match command.cdw10 & 7 {
             0 => 4,
@@ -204,7 +205,7 @@ impl Authentication {
     /// SECP of NVMe in-band authentication.
     pub const NVME: u8 = 0xe9;
 
-    /// Those of a command.
+    /// Reads the parameters of Authentication Send or Receive from a command.
     pub fn of(command: &Command) -> Authentication {
         let [_, spsp0, spsp1, secp] = command.cdw10.to_le_bytes();
         Authentication { spsp0, spsp1, secp, length: command.cdw11 }

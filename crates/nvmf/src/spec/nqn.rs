@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 223;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nqn(Box<str>);
 
-/// Why a text is no [`Nqn`].
+/// The reason why a text is not a valid [`Nqn`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not an NVMe qualified name: {why} (like nqn.2016-06.io.spdk:cnode1)")]
 pub struct NqnError {
@@ -45,17 +45,18 @@ impl Nqn {
         }
     }
 
-    /// The name in a field that a host fills in: up to the first NUL, or to the end of the field. It may be empty, as that
-    /// of SPDK's perf, identify and reconnect, or have another form; bytes that are not UTF-8 are replaced.
+    /// The name in a field that a host fills in: up to the first NUL, or to the end of the field. It may be empty, as
+    /// that of SPDK's perf, identify and reconnect, or have another form; bytes that are not UTF-8 are replaced.
     pub fn of_peer(field: &[u8; 256]) -> Nqn {
         let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len() - 1);
         let text = String::from_utf8_lossy(&field[..end]);
-        // What is replaced gets longer: a name always fits into a field, and a NUL after it.
+        // A replacement is longer than the bytes replaced: the cut makes a name always fit into a field, with a NUL
+        // after it.
         let most = (0..=text.len().min(255)).rev().find(|&bytes| text.is_char_boundary(bytes)).unwrap_or(0);
         Nqn(text[..most].into())
     }
 
-    /// Whether the name has the form that the standard lays down.
+    /// True if the name has the form that the standard lays down.
     pub fn is_well_formed(&self) -> bool {
         fault(&self.0).is_none()
     }
@@ -72,7 +73,7 @@ impl Nqn {
         &self.0
     }
 
-    /// Whether it is the name of discovery services.
+    /// True for the name of discovery services.
     pub fn is_discovery(&self) -> bool {
         &*self.0 == DISCOVERY_NQN
     }
@@ -81,7 +82,8 @@ impl Nqn {
 impl FromStr for Nqn {
     type Err = NqnError;
 
-    /// A well-formed name: `nqn.YYYY-MM.DOMAIN:STRING`, or `nqn.2014-08.org.nvmexpress:uuid:UUID`, or [`DISCOVERY_NQN`].
+    /// Takes a well-formed name: `nqn.YYYY-MM.DOMAIN:STRING`, or `nqn.2014-08.org.nvmexpress:uuid:UUID`, or
+    /// [`DISCOVERY_NQN`].
     fn from_str(name: &str) -> Result<Nqn, NqnError> {
         match fault(name) {
             None => Ok(Nqn(name.into())),

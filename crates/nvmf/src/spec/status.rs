@@ -27,34 +27,35 @@ impl Status {
         self.0 & Status::CODE
     }
 
-    /// Whether the command succeeded.
+    /// True if the command succeeded.
     #[inline(always)]
     pub const fn is_ok(self) -> bool {
         self.0 & Status::CODE == 0
     }
 
-    /// Whether two have the same code, whatever their flags.
+    /// True if both have the same code, whatever their flags.
     pub const fn is(self, other: Status) -> bool {
         self.code() == other.code()
     }
 
-    /// The same with Do Not Retry set: it would fail again.
+    /// The status with Do Not Retry set: the command would fail again.
     #[must_use]
     pub const fn do_not_retry(self) -> Status {
         Status(self.0 | Status::DNR)
     }
 
-    /// Whether repeating the command is in vain.
+    /// True if repeating the command is in vain.
     pub const fn is_do_not_retry(self) -> bool {
         self.0 & Status::DNR != 0
     }
 
-    /// What the specification calls it.
+    /// The name of the status in the specification.
     pub fn name(self) -> &'static str {
         TABLE.iter().find(|row| row.0.0 == self.code()).map_or("unknown status", |row| row.1)
     }
 
-    /// The positive error number that a system call on such a device would give; 0 for success, EIO for what is not known.
+    /// The positive error number that a system call on such a device would give; 0 for success, EIO for a status that
+    /// is not known.
     pub fn errno(self) -> i32 {
         if self.is_ok() {
             return 0;

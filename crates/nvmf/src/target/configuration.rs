@@ -1,5 +1,5 @@
-//! Subsystems, namespaces, listeners and hosts as they are configured: a value that is copied, changed and handed to the
-//! reactors whole. Nothing here does I/O but opening what a device is made of.
+//! Subsystems, namespaces, listeners and hosts as they are configured: a value that is copied, changed and handed to
+//! the reactors whole. Nothing in this module does I/O but opening the file of a device.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub struct SubsystemSpec {
     pub serial: String,
     /// At most 40 printable ASCII characters.
     pub model: String,
-    /// Whether hosts that are not listed may connect.
+    /// True if hosts that are not listed may connect.
     pub allow_any_host: bool,
     /// The highest namespace number, 1 to 1024.
     pub max_namespaces: u32,
@@ -30,8 +30,8 @@ pub struct SubsystemSpec {
 }
 
 impl SubsystemSpec {
-    /// The subsystem of that NQN with a serial number that follows from this machine and the NQN, model `Plimsoll`, room
-    /// for 32 namespaces, any controller identifiers and no host let in.
+    /// The subsystem of that NQN with a serial number that follows from this machine and the NQN, model `Plimsoll`,
+    /// room for 32 namespaces, any controller identifiers and no host let in.
     pub fn new(nqn: impl Into<String>) -> SubsystemSpec {
         let nqn = nqn.into();
         SubsystemSpec {
@@ -48,20 +48,20 @@ impl SubsystemSpec {
 /// A namespace: a device under a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamespaceSpec {
-    /// Its number; 0 takes the lowest that is free.
+    /// The namespace's number; 0 takes the lowest that is free.
     pub nsid: u32,
     /// The device's name.
     pub device: String,
-    /// Its UUID; `None` is the device's.
+    /// The namespace's UUID; `None` takes the device's.
     pub uuid: Option<[u8; 16]>,
-    /// Its NGUID; `None` is one that follows from the UUID.
+    /// The namespace's NGUID; `None` derives it from the UUID.
     pub nguid: Option<[u8; 16]>,
-    /// Its EUI-64; `None` is one that follows from the UUID.
+    /// The namespace's EUI-64; `None` derives it from the UUID.
     pub eui64: Option<[u8; 8]>,
 }
 
 impl NamespaceSpec {
-    /// The device as the next free number.
+    /// A namespace on the device, under the lowest free number and with the device's identities.
     pub fn new(device: impl Into<String>) -> NamespaceSpec {
         NamespaceSpec { nsid: 0, device: device.into(), uuid: None, nguid: None, eui64: None }
     }
@@ -83,7 +83,7 @@ const MAX_DEVICES: usize = 4096;
 
 /// A device under its name.
 pub(super) struct DeviceEntry {
-    /// Never used again, unlike names.
+    /// The device's identifier, which is never used again, unlike its name.
     pub uid: u64,
     pub spec: DeviceSpec,
     pub device: Arc<dyn Device>,
@@ -92,10 +92,10 @@ pub(super) struct DeviceEntry {
 
 #[derive(Clone)]
 pub(super) struct Namespace {
-    /// `nsid` is the number that it has.
+    /// The description of the namespace; `nsid` is the number that the namespace has.
     pub spec: NamespaceSpec,
     pub entry: Arc<DeviceEntry>,
-    /// Its id in the pacers.
+    /// The namespace's drive id in the pacers.
     pub drive: u32,
 }
 
@@ -107,7 +107,7 @@ impl Namespace {
 
 #[derive(Clone)]
 pub(super) struct Subsystem {
-    /// Never used again.
+    /// The subsystem's identifier, which is never used again.
     pub uid: u64,
     pub nqn: Nqn,
     pub spec: SubsystemSpec,
@@ -125,9 +125,9 @@ impl Subsystem {
 /// Another discovery service, which this one names to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referral {
-    /// Where it is.
+    /// The address of the other discovery service.
     pub address: SocketAddr,
-    /// Its NQN.
+    /// The NQN of the other discovery service.
     pub nqn: Nqn,
 }
 
@@ -136,10 +136,10 @@ pub struct Referral {
 pub(super) struct Configuration {
     pub devices: Vec<Arc<DeviceEntry>>,
     pub subsystems: Vec<Subsystem>,
-    /// Where the discovery service is reachable beside the addresses of subsystems.
+    /// The addresses on which the discovery service is reachable beside the addresses of subsystems.
     pub discovery_listeners: Vec<SocketAddr>,
     pub referrals: Vec<Referral>,
-    /// Counts what discovery shows differently: the generation counter of its log page.
+    /// The generation counter of the discovery log page: it counts the changes that the page shows.
     pub generation: u64,
     next_uid: u64,
 }
@@ -288,7 +288,7 @@ impl Configuration {
         Ok(if taken_by(&uuid).is_some() { identity::derived_uuid(&uuid, &spec.name) } else { uuid })
     }
 
-    /// Deletes it and its namespaces; which they were, as (subsystem, nsid).
+    /// Deletes a device and its namespaces. Returns the namespaces as (subsystem, nsid).
     pub fn delete_device(&mut self, name: &str) -> Result<Vec<(u64, u32)>, Error> {
         self.device(name)?;
         if let Some(above) = self.claims(name).first() {
@@ -323,7 +323,8 @@ impl Configuration {
         }
     }
 
-    /// The namespaces whose size follows that of the device: on itself, or on what is stacked on it; (subsystem, nsid).
+    /// The namespaces whose size follows that of the device: those on the device itself, and those on devices stacked
+    /// on it. Each is (subsystem, nsid).
     pub fn namespaces_on(&self, name: &str) -> Vec<(u64, u32)> {
         let mut names = vec![name.to_string()];
         let mut at = 0;
@@ -366,7 +367,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Deletes it; its uid.
+    /// Deletes a subsystem. Returns its uid.
     pub fn delete_subsystem(&mut self, nqn: &str) -> Result<u64, Error> {
         let uid = self.subsystem(nqn)?.uid;
         self.subsystems.retain(|subsystem| subsystem.uid != uid);
@@ -374,7 +375,7 @@ impl Configuration {
         Ok(uid)
     }
 
-    /// The subsystem and the number that the namespace now has.
+    /// Adds a namespace. Returns the subsystem's uid and the number that the namespace now has.
     pub fn add_namespace(&mut self, nqn: &str, mut spec: NamespaceSpec) -> Result<(u64, u32), Error> {
         let entry = Arc::clone(self.device(&spec.device)?);
         let busy = |by: &str| {
@@ -426,7 +427,7 @@ impl Configuration {
         Ok((subsystem.uid, nsid))
     }
 
-    /// The subsystem's uid.
+    /// Removes a namespace from a subsystem. Returns the subsystem's uid.
     pub fn remove_namespace(&mut self, nqn: &str, nsid: u32) -> Result<u64, Error> {
         let subsystem = self.subsystem_mut(nqn)?;
         match subsystem.namespaces.remove(&nsid) {
@@ -453,7 +454,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Whether any subsystem still listens there.
+    /// Removes a listener. Returns true if any subsystem still listens on the address.
     pub fn remove_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<bool, Error> {
         let listeners = self.listeners_mut(nqn)?;
         let before = listeners.len();
@@ -469,7 +470,8 @@ impl Configuration {
         self.all_listeners().any(|listener| listener == address)
     }
 
-    /// Where anything is reachable, and with it the discovery service; an address as often as it is used.
+    /// The addresses on which any subsystem, and with it the discovery service, is reachable; an address comes as often
+    /// as it is used.
     pub fn all_listeners(&self) -> impl Iterator<Item = SocketAddr> {
         let of_subsystems = self.subsystems.iter().flat_map(|subsystem| &subsystem.listeners);
         of_subsystems.chain(&self.discovery_listeners).copied()
@@ -507,7 +509,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// The subsystem's uid.
+    /// Removes a host from the list of a subsystem. Returns the subsystem's uid.
     pub fn remove_host(&mut self, nqn: &str, host: &str) -> Result<u64, Error> {
         let subsystem = self.subsystem_mut(nqn)?;
         let before = subsystem.hosts.len();
@@ -527,7 +529,7 @@ impl Configuration {
     }
 }
 
-/// Whether hosts could take the two for one namespace.
+/// True if hosts could take the two for one namespace.
 fn shares_identity(one: &NamespaceIds, other: &NamespaceIds) -> bool {
     one.uuid == other.uuid || one.nguid == other.nguid || one.eui64 == other.eui64
 }

@@ -392,7 +392,7 @@ impl Connection {
     /// Goes on after a stall, if it can now.
     ///
     /// # Errors
-    /// What the units that had been received already lead to.
+    /// The units that had been received already end the connection.
     pub fn retry(&mut self, core: &mut Core) -> Result<(), Ended> {
         let Some(index) = self.stalled.take() else { return Ok(()) };
         let goes_on = match self.slots.get(index).map(|slot| slot.stage) {
@@ -409,7 +409,7 @@ impl Connection {
     /// Goes on once the peer has taken enough of what is sent to it.
     ///
     /// # Errors
-    /// What the units that had been received already lead to.
+    /// The units that had been received already end the connection.
     pub fn resume(&mut self, core: &mut Core) -> Result<(), Ended> {
         if !self.is_choked || queued::is_beyond(self, core) {
             return Ok(());

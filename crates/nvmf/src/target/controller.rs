@@ -1,6 +1,7 @@
-//! Controllers: what a host's association with a subsystem is, shared by the reactors that serve its queues.
+//! Controllers: a controller is a host's association with a subsystem, shared by the reactors that serve its queues.
 //!
-//! I/O queues look only at the atomics; the rest is behind a lock that only admin commands, connects and disconnects take.
+//! I/O queues look only at the atomics; the rest is behind a lock that only admin commands, connects and disconnects
+//! take.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use crate::spec::{AsyncEvent, Nqn, feature};
 /// Controller identifiers beyond this are reserved.
 pub(super) const LAST_ID: u16 = 0xffef;
 
-/// What a controller belongs to.
+/// The service that a controller belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Service {
     Discovery,
@@ -79,14 +80,14 @@ impl Controller {
         self.seen_ms.store(now_ns / 1_000_000, Ordering::Relaxed);
     }
 
-    /// Whether the host has been silent for longer than it said it would, with a little grace.
+    /// True if the host has been silent for longer than the keep-alive timeout that it gave, plus one second of grace.
     pub fn is_expired(&self, now_ns: u64) -> bool {
         let timeout = u64::from(self.keep_alive_ms.load(Ordering::Relaxed));
         let seen = self.seen_ms.load(Ordering::Relaxed);
         timeout > 0 && (now_ns / 1_000_000).saturating_sub(seen) > timeout + 1000
     }
 
-    /// Notes an event; whether the host is to be told.
+    /// Notes an event. Returns true if the host is to be told.
     pub fn raise(&self, event: AsyncEvent, changed: impl IntoIterator<Item = u32>) -> bool {
         let mut state = self.lock();
         state.changed.extend(changed);
@@ -133,7 +134,7 @@ struct Host {
     connections: u32,
 }
 
-/// What a new controller is made from.
+/// The properties that a new controller is made from.
 pub(super) struct NewController {
     pub service: Service,
     /// The identifiers to choose from; `None` for all, from a random one on.
@@ -147,8 +148,8 @@ pub(super) struct NewController {
 }
 
 impl Controllers {
-    /// The tenant id of a host, with one connection more; `None` if it has as many as the limits allow. Hosts that are let in
-    /// without being listed leave connections, and ids, to those that are.
+    /// The tenant id of a host, with one connection more; `None` if it has as many as the limits allow. Hosts that are
+    /// let in without being listed leave connections, and ids, to those that are.
     pub fn host_connects(&mut self, nqn: &Nqn, is_listed: bool, limits: &Limits) -> Option<u32> {
         if !is_listed && self.unlisted >= limits.connections - limits.connections / 4 {
             return None;

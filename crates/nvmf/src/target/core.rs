@@ -1,4 +1,5 @@
-//! What a reactor has besides its connections: the pacer, data buffers, channels to devices, and the ops inside them.
+//! The core of a reactor, which its connections share: the pacer, data buffers, channels to devices, and the ops inside
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -20,14 +21,14 @@ use super::stats::{DeviceStats, HostStats};
 use super::{Error, Shared};
 use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
 
-/// A channel, what went through it and what is inside.
+/// A channel to a device, counters of the ops that went through it, and the number of ops inside.
 pub(super) struct OpenChannel {
     pub uid: u64,
     channel: Box<dyn Channel>,
     pub inside: u32,
-    /// Its device is no longer configured: dropped when empty.
+    /// True when the channel's device is no longer configured: the reactor drops the channel when it is empty.
     retired: bool,
-    /// What `plimsoll top` shows of its namespace, and its id in the pacer.
+    /// The row of the namespace that `plimsoll top` shows, and the namespace's drive id in the pacer.
     pub row: Option<::live::Row>,
     pub drive: u32,
     pub stats: DeviceStats,
@@ -38,7 +39,7 @@ pub(super) struct LocalNamespace {
     pub device: Arc<dyn Device>,
     pub device_uid: u64,
     pub channel: usize,
-    /// Its id in the pacer.
+    /// The namespace's drive id in the pacer.
     pub drive: u32,
     pub block_shift: u32,
     pub reads_zeros: bool,
@@ -62,7 +63,7 @@ impl LocalSubsystem {
 pub(super) struct Flight {
     pub connection: Token,
     pub slot: u16,
-    /// Given back when nobody else can: the connection has gone.
+    /// The pacer's id of the op, which the reactor gives back itself when the connection has gone and nobody else can.
     pub op: OpId,
     pub channel: usize,
     pub since_ns: u64,
@@ -73,7 +74,8 @@ pub(super) struct Core {
     pub shared: Arc<Shared>,
     pub reactor: u32,
     clock: Clock,
-    /// Read once per turn of the loop, and before anything that is measured.
+    /// The time that the reactor goes by: it reads the clock once per turn of the loop, and before anything that is
+    /// measured.
     pub now_ns: u64,
     pub configuration: Arc<Configuration>,
     pub pacer: Box<dyn Admission>,
@@ -81,14 +83,15 @@ pub(super) struct Core {
     pub pool: BufferPool,
     /// Bytes of buffers with data that came in capsules of commands not yet admitted.
     pub reserve_used: u64,
-    /// Bytes of data on the network, of all connections, and of these those that are set aside.
+    /// Bytes of data on the network, of all connections; and the part of these bytes that is set aside.
     pub afloat_bytes: u64,
     pub aside_bytes: u64,
-    /// What peers make it hold besides data buffers.
+    /// The account of the memory that peers make the reactor hold besides data buffers.
     pub queued: Queued,
     /// Log pages that are being sent.
     pub pages: Pages,
-    /// Connections that have shown nothing yet ([`super::connection::Connection::is_guest`]).
+    /// The number of connections whose peers have not shown yet that they may use a subsystem
+    /// ([`super::connection::Connection::is_guest`]).
     pub guests: u32,
     pub channels: Slab<OpenChannel>,
     pub flights: Slab<Flight>,
@@ -101,7 +104,7 @@ pub(super) struct Core {
     pub stalled: Vec<u32>,
     /// Buffers that a connection has sent, on their way back to the pool.
     pub free: Vec<Buffer>,
-    /// What long reads of zeros are sent from.
+    /// The file that long reads of zeros are sent from.
     pub zeros: Option<std::fs::File>,
     /// Slots of commands whose responses have gone out.
     pub ended: Vec<u16>,
@@ -165,7 +168,8 @@ impl Core {
     /// Takes up a new configuration: opens channels to new devices, retires those of devices that are gone.
     ///
     /// # Errors
-    /// A device that cannot be reached from here, for want of descriptors or locked memory; the others can be used.
+    /// A device cannot be reached from this reactor, for want of descriptors or locked memory; the other devices can be
+    /// used.
     pub fn configure(&mut self, configuration: Arc<Configuration>) -> Result<(), Error> {
         let mut outcome = Ok(());
         let mut open: BTreeMap<u64, usize> = BTreeMap::new();
@@ -246,7 +250,7 @@ impl Core {
         }
     }
 
-    /// Whether that channel still leads to that device, and the device is still configured.
+    /// True if the channel still leads to the device with this uid, and the device is still configured.
     #[inline]
     pub fn reaches(&self, channel: usize, device_uid: u64) -> bool {
         self.channels.get(channel).is_some_and(|open| open.uid == device_uid && !open.retired)
@@ -262,14 +266,15 @@ impl Core {
         open.channel.submit(self.now_ns, io, &mut self.done);
     }
 
-    /// Asks the device to end the op of a command now, as one that was cancelled; whether it does.
+    /// Asks the device to end the op of a command now, as cancelled. Returns true if the device does.
     pub fn cancel(&mut self, connection: Token, slot: u16) -> bool {
         let mine = |flight: &Flight| flight.connection == connection && flight.slot == slot;
         let Some((tag, flight)) = self.flights.iter().find(|(_, flight)| mine(flight)) else { return false };
         self.channels[flight.channel].channel.cancel(tag as u64, &mut self.done)
     }
 
-    /// The op of an end, counted; its channel is dropped if it was the last of a device that is gone.
+    /// Takes the op that has ended out of its device and counts it. The channel is dropped if the op was the last one
+    /// of a device that is gone.
     #[inline]
     pub fn landed(&mut self, done: &Done) -> Flight {
         let flight = self.flights.remove(done.tag as usize);
@@ -305,7 +310,7 @@ impl Core {
         }
     }
 
-    /// When a device, or the pacer, wants to be asked at the latest.
+    /// The latest time at which a device, or the pacer, wants to be asked.
     pub fn wake_ns(&self) -> Option<u64> {
         let busy = self.channels.iter().filter(|(_, open)| open.inside > 0);
         busy.filter_map(|(_, open)| open.channel.wake_ns()).chain(self.pacer.wakeup_ns()).min()
@@ -317,13 +322,14 @@ impl Core {
         self.pacer.window_bytes().min(self.share.window_bytes)
     }
 
-    /// Gives the bytes of an admitted op back.
+    /// Gives the bytes of an admitted op back to the pacer.
     #[inline]
     pub fn complete(&mut self, op: OpId) {
         self.pacer.complete(self.now_ns, op);
     }
 
-    /// Whether every device has been told to flush, after the last command: the first call tells them.
+    /// True once every device has been told to flush, after the last command: the first call tells them, and returns
+    /// true if no flush is left to wait for.
     pub fn flushed(&mut self) -> bool {
         if std::mem::replace(&mut self.has_flushed, true) {
             return true;
@@ -338,7 +344,7 @@ impl Core {
         self.flights.is_empty()
     }
 
-    /// A connection has become a queue: of that host, or of the discovery service.
+    /// Counts a connection that has become a queue: of the host `tenant`, or of the discovery service.
     pub fn connected(&mut self, is_admin: bool, tenant: Option<u32>, host: &str) {
         self.queues_ever[usize::from(!is_admin)] += 1;
         if let Some(tenant) = tenant {
@@ -346,7 +352,7 @@ impl Core {
         }
     }
 
-    /// Shows what goes up and down.
+    /// Writes the gauges of this reactor to the board that `plimsoll top` reads.
     pub fn publish(&self, busy_ns: u64, connections: usize) {
         let Some(board) = &self.shared.board else { return };
         let namespaces = self.channels.iter().filter_map(|(_, open)| open.row.map(|row| (row, open.drive)));

@@ -1,4 +1,5 @@
-//! The I/O commands that the target carries out: one table, which carrying out, Identify, the effects log and statistics read.
+//! The I/O commands that the target carries out: one table, which the execution of commands, Identify, the effects log
+//! and statistics read.
 //!
 //! To add a command: a row here, and an arm in each `match` of `io.rs`, which the compiler asks for.
 
@@ -34,21 +35,21 @@ pub(super) enum Counter {
     Deallocates,
 }
 
-/// What the table says of a command.
+/// A row of the table: the properties of one I/O command.
 pub(super) struct IoCommandRow {
     pub command: IoCommand,
     pub opcode: u8,
     pub direction: Direction,
-    /// Refused on a namespace that is write protected.
+    /// True if the target refuses the command on a namespace that is write protected.
     pub changes_blocks: bool,
-    /// Takes the Force Unit Access bit.
+    /// True if the command takes the Force Unit Access bit.
     pub has_fua: bool,
-    /// Its bit of ONCS in Identify Controller; 0 for commands that are not optional.
+    /// The command's bit of ONCS in Identify Controller; 0 for commands that are not optional.
     pub oncs: u16,
-    /// What the device is asked to do.
+    /// The op that the target asks of the device.
     pub device_op: IoKind,
     pub counter: Counter,
-    /// What `plimsoll top` shows it as.
+    /// The kind of op that `plimsoll top` shows the command as.
     pub shown_as: ::live::Op,
 }
 
@@ -136,7 +137,7 @@ impl IoCommand {
 }
 
 impl IoCommandRow {
-    /// Its entry in the log of commands supported and their effects.
+    /// The command's entry in the log of commands supported and their effects.
     pub fn effects(&self) -> u32 {
         Effects::SUPPORTED | if self.changes_blocks { Effects::CHANGES_BLOCKS } else { 0 }
     }

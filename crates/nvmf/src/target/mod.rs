@@ -367,7 +367,7 @@ impl Target {
     /// Changes the latencies of a delay device, for ops that arrive from now on.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` if it is of another kind.
+    /// `NotFound`; `Invalid` if the device is of another kind.
     pub fn set_latency(&self, name: &str, latency: Latency) -> Result<(), Error> {
         let configuration = self.shared.configuration();
         match configuration.device(name)?.device.set_latency(latency) {
@@ -379,7 +379,7 @@ impl Target {
     /// Replaces the faults of a faulty device; an empty list clears them, and ends the ops that never end.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` if it is of another kind.
+    /// `NotFound`; `Invalid` if the device is of another kind.
     pub fn set_faults(&self, name: &str, faults: &[Fault]) -> Result<(), Error> {
         let configuration = self.shared.configuration();
         if !configuration.device(name)?.device.set_faults(faults) {

@@ -1,4 +1,4 @@
-//! What is to be sent on one connection, in order: headers gathered in one place, data where they are, all of it in as few
+//! The output of one connection, in order: headers gathered in one place, data where they are, all of it sent in as few
 //! calls as the kernel takes.
 
 use std::collections::VecDeque;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sys::buffer::Buffer;
 
-/// What reads of zeros are sent from. Never written, so that the system backs all of it with its one page of zeros: it stays in
-/// the first-level cache, whatever the size of the reads.
+/// The zeros that reads of zeros are sent from. Never written, so that the system backs all of it with its one page of
+/// zeros: it stays in the first-level cache, whatever the size of the reads.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-/// Zeros from this many on are spliced: the kernel puts references to its page of zeros into the packets and copies nothing.
-/// Shorter ones are cheaper copied, many in one call.
+/// Zeros from this many on are spliced: the kernel puts references to its page of zeros into the packets and copies
+/// nothing. Shorter ones are cheaper copied, many in one call.
 const SPLICE: usize = 32 << 10;
 
 /// A file of zeros that takes no memory, for [`Output::send`]; none where the system gives none, and zeros are copied.
@@ -125,7 +125,8 @@ impl Output {
         self.push(Part::Data { buffer, start: 0, len }, len);
     }
 
-    /// `len` bytes of a page from `start` on. Pages that do not change are kept once, however many connections send them.
+    /// `len` bytes of a page from `start` on. Pages that do not change are kept once, however many connections send
+    /// them.
     pub fn shared(&mut self, page: Arc<[u8]>, start: usize, len: usize) {
         self.push(Part::Shared { page, start, len }, len);
     }
@@ -151,8 +152,8 @@ impl Output {
         }
     }
 
-    /// Sends as much as the socket takes now; false when it takes no more although there is more. Buffers that are free and
-    /// commands that have ended are appended.
+    /// Sends as much as the socket takes now; false when it takes no more although there is more. Buffers that are free
+    /// and commands that have ended are appended.
     ///
     /// # Errors
     /// The connection is broken, or there was no memory for what is to be sent.

@@ -1,9 +1,10 @@
 //! Memory that peers make a reactor hold besides data buffers: responses that they do not take, and bytes received that
 //! cannot be acted on yet. A connection beyond its bound is not read from until it has taken some of its responses.
 //!
-//! The bound is as much as is left, as for data on the network (`afloat.rs`): of what guests may have together, or the host of
-//! the connection, and of what all may have. Guests are connections that have proven nothing: a single reactor holds
-//! thousands of them in a few megabytes, and hosts never wait for memory that guests have.
+//! The bound is as much as is left, as for data on the network (`afloat.rs`): of the bytes that guests may have
+//! together, or that the host of the connection may have, and of the bytes that all may have. Guests are connections
+//! that have proven nothing: a single reactor holds thousands of them in a few megabytes, and hosts never wait for
+//! memory that guests have.
 
 use super::connection::Connection;
 use super::core::Core;
@@ -16,13 +17,14 @@ const LEAST_BYTES: u64 = 1 << 20;
 const IO_QUEUE_BYTES: u64 = 64 << 10;
 /// Bytes that any other connection has queued at the most, plus one answer.
 const OTHER_BYTES: u64 = 4 << 10;
-/// Bytes that are received in one call: as many as a short of memory leaves, up to the whole receive buffer.
+/// Bytes that are received in one call: this many where memory is short, up to the whole receive buffer.
 const LEAST_RECEIVE: usize = 4 << 10;
-/// Of a connection that is no I/O queue: some ten commands, so that others have their turn soon.
+/// Bytes received in one call from a connection that is not an I/O queue: some ten commands, so that others have their
+/// turn soon.
 const OTHER_RECEIVE: usize = 1 << 10;
 const MOST_RECEIVE: usize = 64 << 10;
 
-/// For whom memory is held.
+/// The peers for whom memory is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 enum Holder {
     #[default]
@@ -31,20 +33,20 @@ enum Holder {
     Host(u32),
 }
 
-/// What one connection has queued, as its reactor counts it.
+/// The bytes that one connection has queued, as its reactor counts them.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     holder: Holder,
     bytes: u64,
 }
 
-/// What all connections of a reactor have queued.
+/// The bytes that all connections of a reactor have queued.
 #[derive(Debug)]
 pub(super) struct Queued {
     most: u64,
     total: u64,
     guests: u64,
-    /// By tenant id.
+    /// The bytes of each host, by tenant id.
     hosts: Vec<u64>,
 }
 
@@ -113,7 +115,8 @@ pub(super) fn forget(conn: &mut Connection, core: &mut Core) {
     core.queued.change(&mut conn.queued, Holder::Guests, 0);
 }
 
-/// Whether the connection has more output queued than it may. One that has nothing queued never has.
+/// True if the connection has more output queued than it may. A connection that has nothing queued is never beyond its
+/// bound.
 #[inline]
 pub(super) fn is_beyond(conn: &Connection, core: &mut Core) -> bool {
     let bytes = conn.out.memory() as u64;
