@@ -4,8 +4,8 @@
 //! spread writes over them. So nothing here is the same for two things unless the user gave both the same value:
 //!
 //! - a subsystem's serial number follows from the machine and the NQN;
-//! - the UUID of a file or block device follows from the machine, the file system and the file ([`file`](fn@file)): it survives
-//!   restarts, and a copy of the file has another one;
+//! - the UUID of a file or block device follows from the machine, the file system and the file ([`file`](fn@file)): it
+//!   survives restarts, and a copy of the file has another one;
 //! - memory and null devices have a random UUID each time they are made;
 //! - a device that is stacked on another one has a UUID that follows from that one's and from what it does to it;
 //! - NGUID and EUI-64 of a namespace follow from its UUID.
@@ -84,7 +84,7 @@ pub(crate) fn eui64(uuid: &[u8; 16]) -> [u8; 8] {
 /// as long as the file or block device is the same.
 ///
 /// # Errors
-/// What fstat(2) and fstatvfs(3) say.
+/// The errors of fstat(2) and fstatvfs(3).
 pub(crate) fn file(file: &fs::File) -> std::io::Result<String> {
     let meta = file.metadata()?;
     if is_block_device(&meta) {

@@ -44,7 +44,7 @@ impl<F: Field + Copy, const N: usize> Field for [F; N] {
     }
 }
 
-/// Whether fields, as (offset, bytes), follow each other without overlap and end within `total`.
+/// True if fields, as (offset, bytes), follow each other without overlap and end within `total`.
 pub(crate) const fn in_order(fields: &[(usize, usize)], total: usize) -> bool {
     let (mut index, mut end) = (0, 0);
     while index < fields.len() {

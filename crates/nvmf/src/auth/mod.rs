@@ -47,7 +47,7 @@ impl Entropy {
     /// From the system's source.
     ///
     /// # Errors
-    /// What getrandom(2) says.
+    /// The errors of getrandom(2).
     pub fn from_system() -> std::io::Result<Entropy> {
         let mut bytes = [0; 64 + group::EXPONENT_BYTES + 6];
         getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;

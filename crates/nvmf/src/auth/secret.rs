@@ -70,7 +70,7 @@ impl Secret {
     /// The key in a file that only its owner may read.
     ///
     /// # Errors
-    /// What open(2) says; EPERM if others may read or change it; EINVAL, with the reason, if it holds no key.
+    /// The error of open(2); EPERM if others may read or change the file; EINVAL, with the reason, if it holds no key.
     pub fn read(path: &Path) -> io::Result<Secret> {
         if std::fs::metadata(path)?.mode() & 0o077 != 0 {
             return Err(io::Error::new(

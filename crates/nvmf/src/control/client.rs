@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::jsonrpc::{Outcome, RpcError, code};
 use super::stream::{Piece, Splitter};
 
-/// The answer of the target at `path` answers to a call.
+/// The answer of the target at `path` to a call.
 ///
 /// # Errors
-/// What connect(2), read(2) or write(2) says; EPROTO if the answer is none. What the target refuses is an `Ok(Err(_))`.
+/// The error of connect(2), read(2) or write(2); EPROTO if the answer is not valid JSON-RPC. A refusal of the target is
+/// an `Ok(Err(_))`.
 pub fn call(path: &Path, method: &str, params: Option<&Value>, timeout: Duration) -> io::Result<Outcome> {
     let mut request = json!({ "jsonrpc": "2.0", "method": method, "id": 1 });
     if let Some(params) = params {

@@ -28,7 +28,7 @@ impl Http {
     /// A server that answers GET and HEAD of `/metrics` with the page, as Prometheus' text.
     ///
     /// # Errors
-    /// What bind(2) says.
+    /// The errors of bind(2).
     pub fn start(address: SocketAddr, page: Box<Page>) -> io::Result<Http> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;

@@ -72,7 +72,7 @@ impl Control {
     /// The control plane of a new target, which it starts. `on_end` is called when a client asks for the end.
     ///
     /// # Errors
-    /// What [`Target::start`] says.
+    /// The errors of [`Target::start`].
     pub fn start(settings: Settings, on_end: Box<dyn Fn(Ending) + Send>) -> Result<Control, target::Error> {
         let target = Target::start(settings.options.clone())?;
         let keys = Arc::new(Keys::new(Policy::default()));

@@ -1,4 +1,5 @@
-//! Data buffers of one reactor: page-aligned, in classes of powers of two, reused, and never more bytes than the budget.
+//! Data buffers of one reactor: page-aligned, in classes of powers of two, reused, and never more bytes than the
+//! budget.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use sys::buffer::{Buffer, Memory};
 const SMALLEST: usize = 4096;
 /// 4 KiB to 8 MiB.
 const CLASSES: usize = 12;
-/// What is kept for reuse where no budget says how much.
+/// Bytes of buffers kept for reuse where no budget bounds them.
 const KEPT_UNBUDGETED: u64 = 16 << 20;
 
 const ENOMEM: i32 = 12;
@@ -16,8 +17,8 @@ fn class_of(len: usize) -> usize {
     len.next_power_of_two().max(SMALLEST).trailing_zeros() as usize - SMALLEST.trailing_zeros() as usize
 }
 
-/// The bytes that a buffer for `len` bytes really takes: the next power of two, at least 4 KiB. What a pacer is told, so
-/// that its bytes in flight are those of memory.
+/// The bytes that a buffer for `len` bytes really takes: the next power of two, at least 4 KiB. A pacer counts these
+/// bytes, so that its bytes in flight are bytes of memory.
 pub fn charged_bytes(len: u32) -> u32 {
     if len == 0 { 0 } else { len.next_power_of_two().max(SMALLEST as u32) }
 }

@@ -1,4 +1,5 @@
-//! A device whose ops end later than those of the device below: SPDK's bdev_delay, with its average and 99th percentile.
+//! A device whose ops end later than those of the device below: SPDK's bdev_delay, with its average and 99th
+//! percentile.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

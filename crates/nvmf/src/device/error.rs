@@ -1,6 +1,6 @@
 //! Why a change to the target was refused.
 
-/// What kind of refusal it is: decides the error code of a control protocol.
+/// The kinds of refusals: the kind decides the error code of a control protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A name, number or size that makes no sense (EINVAL).
@@ -9,11 +9,11 @@ pub enum ErrorKind {
     Exists,
     /// Nothing of that name exists (ENODEV).
     NotFound,
-    /// It is in use by something else (EBUSY).
+    /// Another user has the named thing (EBUSY).
     Busy,
     /// A limit is reached (ENOSPC).
     Full,
-    /// The operating system said no; the source says what.
+    /// The operating system refused; the error's source is its error.
     System,
 }
 
@@ -21,11 +21,11 @@ pub enum ErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What kind of refusal.
+    /// The kind of the refusal.
     pub kind: ErrorKind,
-    /// The line.
+    /// The message for the user, one line.
     pub message: String,
-    /// What the operating system said.
+    /// The error of the operating system, for [`ErrorKind::System`].
     #[source]
     pub source: Option<std::io::Error>,
 }

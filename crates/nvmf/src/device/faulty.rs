@@ -1,4 +1,5 @@
-//! A device that fails on demand: errors, short transfers, ops that end late or never. For tests of hosts and of the target.
+//! A device that fails on demand: errors, short transfers, ops that end late or never. For tests of hosts and of the
+//! target.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -25,11 +25,11 @@ pub(super) struct File {
     identity: String,
 }
 
-/// How long a file may stay locked by a process that has been killed: its ring lets go of files, and of the writes that are
-/// in flight, a moment after its end.
+/// How long a file may stay locked by a process that has been killed: its ring lets go of files, and of the writes that
+/// are in flight, a moment after its end.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
-/// Whether the file is this device's alone now.
+/// Locks the file. Returns false if another process holds a lock that conflicts.
 fn lock(file: &fs::File, exclusive: bool) -> io::Result<bool> {
     let until = Instant::now() + LAST_WRITES;
     loop {
@@ -62,7 +62,8 @@ impl File {
                 .open(path)
         };
         let (file, direct) = match open(direct) {
-            // The file system has no direct I/O: through its cache then, as `direct` of the device's description will tell.
+            // The file system has no direct I/O: I/O goes through its cache then, and `direct` of the device's
+            // description tells so.
             Err(error) if direct && error.raw_os_error() == Some(EINVAL) => (open(false), false),
             opened => (opened, direct),
         };

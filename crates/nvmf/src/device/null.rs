@@ -48,7 +48,7 @@ impl Channel for Nothing {
         if io.kind == super::IoKind::Read
             && let Some(buffer) = &mut buffer
         {
-            // Who brings a buffer although none is needed reads what the device says: zeros.
+            // A read with a buffer, although none is needed, reads the content of the device: zeros.
             buffer.as_mut_slice()[io.skip as usize..][..io.len as usize].fill(0);
         }
         done.push(Done { tag: io.tag, result: Ok(io.len), buffer });

@@ -38,12 +38,12 @@ layout! {
     }
 }
 
-/// What both ends of a connection keep to after the handshake.
+/// The agreement that both ends of a connection keep to after the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Agreement {
     /// Every header has a digest.
     pub header_digest: bool,
-    /// All data have one.
+    /// All data have a digest.
     pub data_digest: bool,
     /// HPDA: data to the host begin at multiples of `4 * (hpda + 1)` bytes.
     pub hpda: u8,

@@ -31,12 +31,12 @@ impl Field for Status {
     }
 }
 
-/// What completes an Asynchronous Event Request (Base specification 2.0, figure 147).
+/// An event, which completes an Asynchronous Event Request (Base specification 2.0, figure 147).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
     /// Type: 0 error, 1 health, 2 notice.
     pub kind: u8,
-    /// Which event of the type.
+    /// The event within the type.
     pub info: u8,
     /// The log page to read.
     pub log_page: u8,

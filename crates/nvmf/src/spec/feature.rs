@@ -37,7 +37,7 @@ pub enum Select {
     Default,
     /// The saved one.
     Saved,
-    /// What can be done with the feature.
+    /// The capabilities: whether the feature can be saved and changed.
     SupportedCapabilities,
     /// Reserved values.
     Reserved,
@@ -59,7 +59,7 @@ pub fn select(cdw10: u32) -> Select {
     }
 }
 
-/// Whether Set Features asks for the value to be saved.
+/// True if Set Features asks the controller to save the value.
 pub fn is_save(cdw10: u32) -> bool {
     cdw10 >> 31 == 1
 }

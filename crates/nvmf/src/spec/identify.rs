@@ -1,4 +1,4 @@
-//! What Identify gives (Base specification 2.0, section 5.17; NVM Command Set 1.0, section 4.1.5).
+//! The structures that Identify gives (Base specification 2.0, section 5.17; NVM Command Set 1.0, section 4.1.5).
 
 use super::Text;
 
@@ -103,7 +103,7 @@ layout! {
         vwc: u8 = 525,
         /// Atomic write unit in blocks, minus one.
         awun: u16 = 526,
-        /// The same on power failure.
+        /// Atomic write unit on power failure, in blocks, minus one.
         awupf: u16 = 528,
         /// Atomic compare and write unit, minus one.
         acwu: u16 = 532,
@@ -169,11 +169,11 @@ layout! {
         rescap: u8 = 31,
         /// Format progress.
         fpi: u8 = 32,
-        /// What deallocated blocks read: bits 2:0 001b zeros; bit 3 Write Zeroes can deallocate.
+        /// The values that deallocated blocks read as: bits 2:0 001b zeros; bit 3 Write Zeroes can deallocate.
         dlfeat: u8 = 33,
         /// Atomic write unit in blocks, minus one.
         nawun: u16 = 34,
-        /// The same on power failure.
+        /// Atomic write unit on power failure, in blocks, minus one.
         nawupf: u16 = 36,
         /// Atomic compare and write unit, minus one.
         nacwu: u16 = 38,

@@ -103,7 +103,7 @@ impl Effects {
 }
 
 layout! {
-    /// What the discovery log page begins with.
+    /// The header that the discovery log page begins with.
     pub struct DiscoveryHeader: 1024 {
         /// Counts changes of the page.
         genctr: u64 = 0,
@@ -121,7 +121,7 @@ layout! {
         trtype: u8 = 0,
         /// Address family: 1 IPv4, 2 IPv6.
         adrfam: u8 = 1,
-        /// What it is: a constant of [`DiscoveryEntry`].
+        /// The kind of subsystem: a constant of [`DiscoveryEntry`].
         subtype: u8 = 2,
         /// Requirements: bits 1:0 secure channel, bit 2 SQ flow control can be disabled.
         treq: u8 = 3,

@@ -1,4 +1,5 @@
-//! What the NVM Express specifications lay down: Base 2.0 (with its chapter on Fabrics) and NVM Command Set 1.0.
+//! The structures and constants of the NVM Express specifications: Base 2.0 (with its chapter on Fabrics) and NVM
+//! Command Set 1.0.
 //!
 //! Structures are plain values with `read` from and `write` to arrays of their exact size; nothing allocates.
 

@@ -33,7 +33,7 @@ impl Capabilities {
         mqes | 1 << 16 | to << 24 | 1 << 37
     }
 
-    /// What a property says.
+    /// Reads the capabilities from the value of the CAP property.
     pub fn of(value: u64) -> Capabilities {
         Capabilities { queue_entries: (value as u32 & 0xffff) + 1, timeout_ms: (value >> 24 & 0xff) as u32 * 500 }
     }
@@ -44,7 +44,7 @@ impl Capabilities {
 pub struct Configuration(pub u32);
 
 impl Configuration {
-    /// What hosts set: enabled, NVM command set, 64-byte and 16-byte queue entries.
+    /// The value that hosts set: enabled, NVM command set, 64-byte and 16-byte queue entries.
     pub const ENABLED: Configuration = Configuration(1 | 6 << 16 | 4 << 20);
 
     /// EN.
@@ -57,7 +57,7 @@ impl Configuration {
         (self.0 >> 14 & 3) as u8
     }
 
-    /// The same with a normal shutdown asked for.
+    /// The configuration with a normal shutdown asked for.
     #[must_use]
     pub fn with_shutdown(self) -> Configuration {
         Configuration(self.0 & !(3 << 14) | 1 << 14)
@@ -106,7 +106,7 @@ impl ControllerStatus {
         u32::from(self.ready) | u32::from(self.fatal) << 1 | u32::from(self.shutdown & 3) << 2
     }
 
-    /// What a property says.
+    /// Reads the status from the value of the CSTS property.
     pub fn of(value: u32) -> ControllerStatus {
         ControllerStatus { ready: value & 1 != 0, fatal: value & 2 != 0, shutdown: (value >> 2 & 3) as u8 }
     }

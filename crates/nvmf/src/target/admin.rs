@@ -17,8 +17,8 @@ use crate::spec::{Command, Data, GetLogPage, Status, fabrics, feature};
 
 /// Abort commands that a host may have outstanding, less one: ACL.
 pub(super) const ABORTS_LESS_ONE: u8 = 3;
-/// A log page is followed by zeros up to the length that was asked for, as long as that is not more than this: what lies
-/// beyond a log page is undefined (Base specification 2.0, section 5.16.1).
+/// A log page is followed by zeros up to the length that was asked for, as long as that is not more than this: the
+/// bytes beyond a log page are undefined (Base specification 2.0, section 5.16.1).
 const ZEROS_AFTER_LOG_PAGE: usize = 16 << 10;
 /// Log pages of more bytes are in memory once, however many hosts are reading them.
 const LONG_PAGE: usize = 4096;
@@ -81,7 +81,7 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
     }
 }
 
-/// What a command that succeeded gives.
+/// The result of a command that succeeded.
 enum Answer {
     Result(u64),
     Data(HostData),
@@ -222,7 +222,7 @@ pub(super) fn deliver_events(conn: &mut Connection, core: &mut Core) {
 fn abort(conn: &mut Connection, core: &mut Core, controller: &Arc<Controller>, command: &Command) {
     let (queue_id, cid) = (command.cdw10 as u16, (command.cdw10 >> 16) as u16);
     if queue_id == 0 {
-        // What can wait on an admin queue are requests for events.
+        // Only requests for events can wait on an admin queue.
         let waiting = conn.event_requests.iter().position(|&request| request == cid);
         if let Some(index) = waiting {
             conn.event_requests.remove(index);

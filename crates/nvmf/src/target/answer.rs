@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::output::Output;
 use crate::pdu::digest;
 
-/// Bytes for the host: those that exist, then zeros up to the length of the answer. Zeros are sent from one page of memory,
-/// however many they are: most structures consist of them.
+/// Bytes for the host: those that exist, then zeros up to the length of the answer. Zeros are sent from one page of
+/// memory, however many they are: most structures consist of them.
 pub(super) struct Answer {
     bytes: Bytes,
     /// Bytes that are not zeros at the end: those that are kept until they are sent.

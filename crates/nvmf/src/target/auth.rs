@@ -1,5 +1,5 @@
-//! The door for in-band authentication: who must prove themselves, and the exchange. What is behind it (DH-HMAC-CHAP)
-//! is the control plane's; the target only carries the messages (NVMe Base 2.0, 8.13).
+//! The door for in-band authentication: who must prove themselves, and the exchange. The control plane does the
+//! authentication behind it (DH-HMAC-CHAP); the target only carries the messages (NVMe Base 2.0, 8.13).
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,10 +16,11 @@ pub trait Authenticator: Send + Sync {
 
 /// One queue's exchange of messages.
 pub trait Exchange: Send {
-    /// Takes the data of an Authentication Send. A message that is not understood is answered by what [`Exchange::send`]
-    /// returns next (a Failure1 message); false ends the connection.
+    /// Takes the data of an Authentication Send. The answer to a message that is not understood is the one that
+    /// [`Exchange::send`] returns next (a Failure1 message); false ends the connection.
     ///
-    /// Called on a thread of its own: what takes long (Diffie-Hellman with 8192 bits: 10 ms) is computed here.
+    /// The target calls this method on a separate thread: long computations (Diffie-Hellman with 8192 bits: 10 ms)
+    /// belong here.
     fn receive(&mut self, message: &[u8]) -> bool;
 
     /// The message for an Authentication Receive of at most `capacity` bytes; longer ones are an error of protocol.
@@ -48,12 +49,12 @@ pub(super) struct Examination {
     pub cid: u16,
     pub exchange: Box<dyn Exchange>,
     pub message: Vec<u8>,
-    /// What [`Exchange::receive`] said, once it has.
+    /// The answer of [`Exchange::receive`], once it has returned.
     pub accepted: bool,
 }
 
-/// A thread that computes for exchanges, so that no reactor does: a host that has yet to prove anything must not hold up
-/// the I/O of others. Started when it is first needed.
+/// A thread that computes for exchanges, so that no reactor does: a host that has yet to prove anything must not hold
+/// up the I/O of others. Started when it is first needed.
 #[derive(Default)]
 pub(super) struct Examiner {
     queue: OnceLock<Sender<Examination>>,

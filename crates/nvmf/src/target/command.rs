@@ -19,16 +19,16 @@ pub(super) enum Stage {
     Held,
     /// An R2T is out; data are awaited or arriving.
     Data,
-    /// In the device.
+    /// The command is in the device.
     Device,
-    /// Its data and response are being sent.
+    /// The command's data and response are being sent.
     Sending,
 }
 
 /// A command of an I/O queue, or one of the admin queue that waits for its data.
 pub(super) struct Slot {
     pub stage: Stage,
-    /// Which I/O command it is; of no meaning for admin commands.
+    /// The kind of I/O command; it has no meaning for admin commands.
     pub command: IoCommand,
     pub fua: bool,
     pub cid: u16,
@@ -49,13 +49,13 @@ pub(super) struct Slot {
     pub received: u32,
     /// Bytes that the pacer counts.
     pub charged: u32,
-    /// Whether the pacer counts it as in flight.
+    /// True while the pacer counts the command as in flight.
     pub admitted: bool,
-    /// Reads of zeros have no buffer.
+    /// True for reads of zeros, which have no buffer.
     pub zeros: bool,
     pub op: OpId,
     pub buffer: Option<Buffer>,
-    /// What Compare compares with the device's.
+    /// The data that Compare compares with the device's data.
     pub expected: Option<Buffer>,
     /// An error that is known before the command ends: a data digest that does not match.
     pub status: Status,

@@ -142,7 +142,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     Ok(Connect::accepted(id, conn.exchange.is_some()))
 }
 
-/// Whether the command is part of an authentication, or ends the queue.
+/// True if the command is part of an authentication, or ends the queue.
 pub(super) fn is_authentication(command: &Command) -> bool {
     command.is_fabrics()
         && matches!(
@@ -158,7 +158,8 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
         fabrics::CONNECT => conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0),
         fabrics::PROPERTY_GET if conn.is_admin() => match property_get(conn, core, command) {
             Some(value) => conn.respond(core, command.cid, Status::SUCCESS, value),
-            // Without Do Not Retry: nvme-cli, which reads all registers of PCIe in a row, takes this status alone for "none".
+            // Without Do Not Retry: nvme-cli, which reads all registers of PCIe in a row, takes only this status to
+            // mean "none".
             None => conn.respond(core, command.cid, Status::INVALID_FIELD, 0),
         },
         fabrics::PROPERTY_SET if conn.is_admin() => {
@@ -226,7 +227,7 @@ fn property_set(conn: &mut Connection, core: &mut Core, command: &Command) -> St
     }
     controller.enabled.store(new.is_enabled() && new.shutdown() == 0, Ordering::Release);
     if resets || new.shutdown() != 0 {
-        // I/O queues end with a reset or a shutdown; what their hosts still wanted from them is theirs to repeat.
+        // I/O queues end with a reset or a shutdown; their hosts repeat the commands that have not ended.
         for IoQueue { token, .. } in std::mem::take(&mut state.queues).into_values() {
             core.shared.send(token.reactor, Message::Close(token));
         }

@@ -1,4 +1,4 @@
-//! What Identify gives.
+//! The answers to Identify.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn namespace(it: &Namespace) -> IdentifyNamespace {
     }
 }
 
-/// What both kinds of controllers say.
+/// The fields that discovery and I/O controllers have in common.
 fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> IdentifyController {
     let options = &core.shared.options;
     IdentifyController {

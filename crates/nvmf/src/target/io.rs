@@ -5,8 +5,8 @@
 //!                 └─► held ────► released by the pacer ─┘
 //! ```
 //!
-//! A write is held before its R2T: the host keeps the data until there is room for them. Only what comes in a capsule is
-//! taken unasked, from a reserve of its own.
+//! A write is held before its R2T: the host keeps the data until there is room for them. Only data that come in a
+//! capsule are taken unasked; a separate reserve holds them.
 
 use pace::{Admit, Op, Refusal};
 
@@ -122,7 +122,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     Ok(Sink::Nothing)
 }
 
-/// What the command asks of the device.
+/// The request that the command makes of the device.
 #[inline]
 fn request(
     io: IoCommand,
@@ -569,8 +569,8 @@ pub(super) fn forget_held(conn: &mut Connection, core: &mut Core, index: u16) {
     release(conn, core, index);
 }
 
-/// Everything of a connection that ends: held commands are forgotten, buffers given back. What is in a device stays there; its end
-/// finds nobody, and gives back what it held.
+/// Ends all commands of a connection that ends: held commands are forgotten, buffers given back. An op inside a device
+/// stays there; its end finds no connection, and gives back the memory that the op held.
 pub(super) fn drop_all(conn: &mut Connection, core: &mut Core, but_what_is_being_sent: bool) {
     if !but_what_is_being_sent {
         conn.out.abandon(&mut core.free);

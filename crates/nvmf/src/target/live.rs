@@ -1,7 +1,7 @@
-//! What `plimsoll top` shows of a target while it runs: a board with a row per reactor, namespace and host.
+//! The board that `plimsoll top` shows of a target while it runs: a row per reactor, namespace and host.
 //!
-//! Each reactor writes rows of its own, so that counting takes no locked instruction and no other processor's memory; with several
-//! reactors a namespace has a row on each, marked `@` and the reactor's number.
+//! Each reactor writes rows of its own, so that counting takes no locked instruction and no other processor's memory;
+//! with several reactors a namespace has a row on each, marked `@` and the reactor's number.
 
 use ::live::{Board, BoardKind, Gauge, Op, Row, RowKind};
 use pace::{Admission, Stats};

@@ -52,7 +52,7 @@ pub(super) fn page(
     }
 }
 
-/// What this reactor has seen of the subsystem's devices.
+/// The SMART log page: the counts that this reactor has of the subsystem's devices.
 fn smart(core: &Core, subsystem: u64, errors: u64) -> Vec<u8> {
     let mut page = Smart {
         temperature: ROOM_KELVINS,
@@ -101,7 +101,7 @@ fn effects() -> Effects {
 /// The subsystems that the host may connect to, each at every address; and this service itself.
 fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8> {
     let entry = |nqn: &Nqn, address: SocketAddr, subtype: u8| {
-        // A host that came by a name of ours for "any address" is sent where it came to.
+        // A listener on "any address" is reported with the address that the host came to.
         let ip = match (address.ip().is_unspecified(), conn.stream.local_addr()) {
             (true, Ok(local)) => local.ip(),
             _ => address.ip(),

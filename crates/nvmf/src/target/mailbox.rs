@@ -29,13 +29,13 @@ pub(super) enum Message {
     Unlisten(SocketAddr, mpsc::Sender<()>),
     /// Serve this connection, which came in on that address.
     Serve(TcpStream, SocketAddr),
-    /// Close it: its controller is gone.
+    /// Close the connection: its controller is gone.
     Close(Token),
-    /// Its controller has events for the host.
+    /// The controller of this connection has events for the host.
     Events(Token),
-    /// Take a held command back: queue, command, who asked with which command.
+    /// Take a held command back: the queue and id of the command, and the queue and id of the Abort that asks.
     Abort { queue: Token, cid: u16, asked_by: Token, asked_cid: u16 },
-    /// The answer: whether it was taken back.
+    /// The answer to `Abort`: `aborted` is true if the command was taken back.
     Aborted { asked_by: Token, asked_cid: u16, aborted: bool },
     /// A message of an authentication has been examined.
     Examined(Examination),

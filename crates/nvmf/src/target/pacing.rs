@@ -10,30 +10,32 @@ use super::{Error, Options};
 
 /// Ops that a reactor's pacer remembers; beyond, connections are not read from until some have ended.
 pub(super) const OPS: u32 = 16_384;
-/// Hosts that are told apart; the later ones share the last.
+/// The number of hosts that are told apart; later hosts share the last id.
 pub(super) const MAX_TENANTS: u32 = 256;
 
-/// What one reactor may use.
+/// The share of the memory and the window that one reactor may use.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     config: Config,
-    /// All data buffers; `None` without a budget.
+    /// Bytes of all data buffers; `None` without a budget.
     pub pool_bytes: Option<u64>,
-    /// Of these, for data that came in capsules before they were admitted.
+    /// Bytes of these for data that came in capsules of commands not yet admitted.
     pub reserve_bytes: u64,
     /// The most that the pacer admits.
     pub window_bytes: u64,
-    /// Data on the network at the most, those included that hosts do not take or send.
+    /// The most bytes of data on the network, including data that hosts are slow to take or send.
     pub afloat_bytes: u64,
-    /// Whether the pacer knows queues, and can pause one.
+    /// True if the pacer knows queues, and can pause one.
     pub has_queues: bool,
 }
 
-/// Data on the network of all reactors together, where no budget says how much, and for each reactor in largest I/Os.
+/// Bounds on data on the network: bytes of all reactors together, where no budget gives a bound; and the least for each
+/// reactor, in largest I/Os.
 const AFLOAT_BYTES: u64 = 32 << 20;
 const LEAST_AFLOAT_IOS: u64 = 4;
 
-/// The smallest limit on I/O that MDTS can tell hosts: one page of 4 KiB would be 0, which means that there is no limit.
+/// The smallest limit on I/O that MDTS can tell hosts: one page of 4 KiB would be 0, which means that there is no
+/// limit.
 const LEAST_IO: u32 = 8192;
 
 /// The largest I/O that a part of the budget holds twice (a Compare needs two buffers), at most what `options` ask for.

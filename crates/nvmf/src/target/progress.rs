@@ -1,12 +1,13 @@
-//! Whether a peer gets on: bytes that are awaited from it, or that it is to take, must move at a least rate.
+//! The progress of a peer: bytes that the target awaits from the peer, or that the peer is to take, must move at a
+//! least rate.
 //!
-//! A pause is not held against a peer, nor a slow network: what counts is what has moved in a whole period. A peer that lets
-//! single bytes drip, to hold what belongs to its transfer for ever, moves less than any network that works.
+//! A pause is not held against a peer, nor a slow network: the bytes that have moved in a whole period count. A peer
+//! that lets single bytes drip, to hold the memory of its transfer for ever, moves less than any network that works.
 
 /// Bytes that move in one direction of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Since when they have been awaited, counted anew after each period; `None` while nothing is awaited.
+    /// The time since which bytes have been awaited, counted anew after each period; `None` while nothing is awaited.
     since_ns: Option<u64>,
     /// Bytes that have moved since then.
     bytes: u64,
@@ -19,8 +20,8 @@ impl Progress {
         self.bytes += bytes;
     }
 
-    /// Whether the peer has moved fewer bytes in a period of `period_ns` than `bytes_per_s` allow. To be asked several times in a
-    /// period, with whether bytes are awaited at that moment.
+    /// True if the peer has moved fewer bytes in a period of `period_ns` than `bytes_per_s` demands. The caller asks
+    /// several times in a period; `is_awaited` is true if bytes are awaited at that moment.
     pub fn is_too_slow(&mut self, now_ns: u64, is_awaited: bool, period_ns: u64, bytes_per_s: u64) -> bool {
         let since_ns = match (is_awaited, self.since_ns) {
             (true, Some(since_ns)) => since_ns,
