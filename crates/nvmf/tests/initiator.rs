@@ -121,8 +121,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Ops that do not overlap are in flight together; those that do wait for each other. What is read is what the
-    /// reference has; however bytes are cut on the way.
+    /// Ops that do not overlap are in flight together; those that do wait for each other. A read gives the content of
+    /// the reference, however bytes are cut on the way.
     #[test]
     fn what_is_read_is_what_was_written(
         ops in ops(),
@@ -203,7 +203,8 @@ proptest! {
         prop_assert!(*wire.double.memory.lock().unwrap() == reference);
     }
 
-    /// Whatever a controller sends, the initiator neither panics nor writes outside of what an op asked for.
+    /// The initiator survives any bytes of a controller: it neither panics nor writes outside of the range that an op
+    /// asked for.
     #[test]
     fn any_bytes_of_a_controller_are_survived(
         prefix in proptest::collection::vec((0..10u8, 0..16u8, 0..3u16, 0..9000u32, 0..9000u32), 0..6),
@@ -249,7 +250,8 @@ proptest! {
     }
 }
 
-/// What a queue with a read (CID 0, 4096 bytes) and a write (CID 1, 8192 bytes) outstanding makes of these bytes.
+/// Gives these bytes to a queue with a read (CID 0, 4096 bytes) and a write (CID 1, 8192 bytes) outstanding. Returns
+/// the ops that end, or the error.
 fn told(bytes: &[u8]) -> Result<Vec<Done>, Broken> {
     let (mut queue, _) = connected(Style::default(), IcReq::default(), serve(), 4, 1);
     let mut memory = Memory([(0, vec![0; 4096]), (1, vec![0; 8192])].into());
@@ -430,7 +432,7 @@ fn it_is_said_why_there_is_no_connection() {
         "{error}"
     );
 
-    // Something that is no NVMe/TCP target.
+    // A server that is not an NVMe/TCP target.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let web = listener.local_addr().unwrap();
     std::thread::spawn(move || {

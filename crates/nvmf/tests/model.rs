@@ -23,7 +23,7 @@ const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:model";
 const BYTES: u64 = 1 << 20;
 const OPS: usize = 600;
 
-/// What happens to a run, beside its commands.
+/// The trouble that befalls a run, beside its commands.
 #[derive(Clone, Copy, PartialEq)]
 enum Trouble {
     None,
@@ -46,7 +46,8 @@ impl Random {
     }
 }
 
-/// What a block holds is told by a stamp: 0 for zeros, otherwise the write that it comes from.
+/// Fills blocks with the content that a stamp stands for: 0 for zeros, otherwise the number of the write that wrote
+/// them.
 fn fill(bytes: &mut [u8], stamp: u32, first_block: u64, block_bytes: usize) {
     for (index, block) in bytes.chunks_mut(block_bytes).enumerate() {
         let seed = (first_block + index as u64) as u32;
@@ -76,7 +77,7 @@ impl Model {
         }
     }
 
-    /// What was read must be allowed; from now on it is what is there.
+    /// Checks that the content read is allowed; from now on the model allows only this content.
     fn read(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
         let mut expected = vec![0; self.block_bytes];
         for (index, block) in bytes.chunks(self.block_bytes).enumerate() {
@@ -107,7 +108,7 @@ enum Op {
     Write,
     Zero,
     Deallocate,
-    /// Whether what is compared is what is there.
+    /// True if the data compared are the content of the blocks.
     Compare(bool),
     Flush,
 }

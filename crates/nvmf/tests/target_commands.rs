@@ -1,4 +1,4 @@
-//! What a host that keeps to the standard gets: every command, with and without digests.
+//! A host that keeps to the standard gets its answers: every command, with and without digests.
 
 mod raw;
 

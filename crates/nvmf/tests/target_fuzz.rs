@@ -1,6 +1,6 @@
-//! Random hosts against a live target, from seeds: legal and illegal units in any order, while devices fail and namespaces come and
-//! go. Whatever they do, the target speaks the protocol to them, serves the next host, and has nothing left of them when they
-//! are gone. `PLIMSOLL_FUZZ_SEEDS=N` runs more seeds, `PLIMSOLL_FUZZ_SEED=N` that one.
+//! Random hosts against a live target, from seeds: legal and illegal units in any order, while devices fail and
+//! namespaces come and go. The target speaks the protocol to such a host in any case, serves the next host, and has
+//! nothing left of a host that is gone. `PLIMSOLL_FUZZ_SEEDS=N` runs more seeds, `PLIMSOLL_FUZZ_SEED=N` that one.
 
 mod raw;
 

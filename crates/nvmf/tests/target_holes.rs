@@ -283,7 +283,7 @@ fn more_commands_than_the_queue_has_entries() {
     assert_clean(&served);
 }
 
-/// What a host sends from ICReq to a write, as one stream; the answers are not waited for.
+/// The bytes that a host sends from ICReq to a write, as one stream; the host does not wait for the answers.
 fn stream_of(host: &Host) -> Vec<u8> {
     let mut bytes = IcReq::asking(false, false).pdu().to_vec();
     let data = Host::connect_data(0xffff, NQN, HOST).write();
@@ -486,7 +486,7 @@ fn where_all_connections_are_used_one_more_is_closed_at_once() {
     assert!(Host::tcp(served.address).is_closed());
 }
 
-/// Whoever is let in without being listed leaves connections to those who are.
+/// Hosts that are let in without being listed leave connections to hosts that are listed.
 #[test]
 fn hosts_that_are_not_listed_do_not_lock_out_those_that_are() {
     let mut options = Options::default();

@@ -1,7 +1,8 @@
-//! Peers that any network has: they may neither end the target, nor fill its memory, nor keep others from it.
+//! Hostile peers, such as any network has: they may neither end the target, nor fill its memory, nor keep other hosts
+//! from it.
 //!
-//! A thousand of them at once, without a key and without being listed, while another host reads. The memory is that of this
-//! process, which the peers themselves hardly use.
+//! A thousand of them at once, without a key and without being listed, while another host reads. The memory is that of
+//! this process, which the peers themselves hardly use.
 
 mod raw;
 
@@ -21,7 +22,7 @@ use raw::{Host, NQN, Served};
 
 /// Peers of all kinds together.
 const PEERS: usize = 1000;
-/// What they may cost.
+/// Bytes of memory that all these peers together may cost.
 const MEMORY: u64 = 64 << 20;
 /// Bytes that a peer tries to send, if it is let.
 const FLOOD: usize = 256 << 10;
@@ -70,7 +71,7 @@ fn log_page(lid: u8) -> Vec<u8> {
     capsule(&GetLogPage { lid, lsp: 0, retain: true, length, offset: 0 }.command(u32::MAX), &[])
 }
 
-/// What a peer of that number does, of each kind in turn.
+/// The plan of the peer of that number: numbers go through all kinds in turn.
 fn plan(number: usize) -> Plan {
     let begin = |nqn: &str, entries| [hello(), connect(nqn, entries, number), enable()].concat();
     let set_feature = Command { cdw10: 0x16, sgl: Sgl::transport(8192), ..Command::new(admin::SET_FEATURES, 0) };
@@ -115,7 +116,7 @@ impl Peer {
         Peer { stream, plan, sent: 0 }
     }
 
-    /// Whether it has sent more.
+    /// Sends more of the plan. Returns true if the socket took some bytes.
     fn press(&mut self) -> bool {
         if self.sent >= FLOOD {
             return false;
@@ -134,7 +135,7 @@ impl Peer {
     }
 }
 
-/// Reads from the memory device as long as `goes_on`; how often it did.
+/// Reads from the memory device as long as `goes_on`; `count` counts the reads.
 fn honest(served: &Served, goes_on: &AtomicBool, count: &AtomicU64) {
     let (_admin, mut queue) = Host::pair(served.address);
     let data: Vec<u8> = (0..4096u32).map(|i| (i % 251) as u8).collect();
@@ -290,7 +291,7 @@ fn hosts_that_let_a_transfer_drip_in_small_units_are_cut_off() {
     served.assert_alive();
 }
 
-/// It takes some bytes again and again, so that there is always some room for more.
+/// The host takes some bytes again and again, so that there is always some room for more.
 #[test]
 fn hosts_that_let_responses_drip_are_cut_off() {
     let served = hasty();

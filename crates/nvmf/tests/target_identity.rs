@@ -11,7 +11,8 @@ use nvmf::spec::{Identify, IdentifyController, IdentifyNamespace, NamespaceIds, 
 use nvmf::target::{NamespaceSpec, Options, SubsystemSpec};
 use raw::{HOST, Host, NQN, Served};
 
-/// The identities that a host is told of a target: the serial number, the controller's identifier, and the names of each namespace.
+/// The identities that a host is told of a target: the serial number, the controller's identifier, and the names of
+/// each namespace.
 fn told(served: &Served, nsids: &[u32]) -> (String, u16, Vec<NamespaceIds>) {
     let mut admin = Host::admin(served.address);
     let page = admin.fetch(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0)).unwrap();

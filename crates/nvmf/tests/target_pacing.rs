@@ -162,7 +162,7 @@ fn hosts_that_take_or_send_their_data_slowly_do_not_hold_the_others_up() {
                 };
             }
         }
-        // What they wanted is more than they get.
+        // The hosts ask for more than they get.
         raw::until(|| held(&served) > 100);
         let (_admin, mut host) = Host::pair(served.address);
         for turn in 0..50 {
@@ -170,7 +170,7 @@ fn hosts_that_take_or_send_their_data_slowly_do_not_hold_the_others_up() {
             assert_eq!(host.read(1, 4096, (BYTES / 512) as u32).unwrap(), vec![turn; BYTES], "{budget:?}");
         }
         assert!(held(&served) > 100, "those that are slow still wait");
-        // Whoever goes on gets everything.
+        // A host that goes on gets all its data.
         for host in &mut slow[1..] {
             succeed(host, 120);
         }

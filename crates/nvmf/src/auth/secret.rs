@@ -42,7 +42,7 @@ impl Secret {
     /// The key in this text; blanks around it do not matter.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The part of the text that is wrong.
     pub fn parse(text: &str) -> Result<Secret, SecretError> {
         let rest = text.trim().strip_prefix("DHHC-1:").ok_or(SecretError::Form)?;
         let (hash, rest) = rest.split_once(':').ok_or(SecretError::Form)?;

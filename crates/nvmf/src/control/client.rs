@@ -13,8 +13,8 @@ use super::stream::{Piece, Splitter};
 /// The answer of the target at `path` to a call.
 ///
 /// # Errors
-/// The error of connect(2), read(2) or write(2); EPROTO if the answer is not valid JSON-RPC. A refusal of the target is
-/// an `Ok(Err(_))`.
+/// The error of connect(2), read(2) or write(2); `InvalidData` if the answer is not a JSON-RPC response;
+/// `UnexpectedEof` if the target closes the connection before it answers. A refusal of the target is an `Ok(Err(_))`.
 pub fn call(path: &Path, method: &str, params: Option<&Value>, timeout: Duration) -> io::Result<Outcome> {
     let mut request = json!({ "jsonrpc": "2.0", "method": method, "id": 1 });
     if let Some(params) = params {

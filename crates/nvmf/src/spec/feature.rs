@@ -35,7 +35,7 @@ pub enum Select {
     Current,
     /// The default.
     Default,
-    /// The saved one.
+    /// The saved value.
     Saved,
     /// The capabilities: whether the feature can be saved and changed.
     SupportedCapabilities,

@@ -1,5 +1,6 @@
-//! A controller for tests of the initiator: bytes in, bytes out, one namespace in memory. Correct, but whimsical: it cuts
-//! data as it is told to, answers in any order, and does what no real target does when a test asks for it.
+//! A controller for tests of the initiator: bytes in, bytes out, one namespace in memory. The controller is correct,
+//! but whimsical: it cuts data as it is told to, answers in any order, and does what no real target does when a test
+//! asks for it.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use nvmf::spec::{
 
 pub const BLOCK: u32 = 512;
 
-/// How it does what it does.
+/// The style of the controller: the choices that the protocol leaves to it.
 #[derive(Clone, Debug)]
 pub struct Style {
     /// Data of one C2HData and of one R2T.
@@ -51,10 +52,10 @@ impl Default for Style {
     }
 }
 
-/// What commands meet: decided by the test, per command.
+/// The test's choice of the fate of each command.
 pub type Whim = Arc<dyn Fn(&Command) -> Mood + Send + Sync>;
 
-/// What becomes of an I/O command.
+/// The fate of an I/O command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mood {
     Serve,

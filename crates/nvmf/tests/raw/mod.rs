@@ -216,7 +216,8 @@ impl Host {
         }
     }
 
-    /// What the target ends the connection with: FES and FEI. Panics if it does not end it.
+    /// Waits for the TermReq with which the target ends the connection. Returns its FES and FEI. Panics if the
+    /// connection ends without a TermReq.
     pub fn terminated(&mut self) -> (u16, u32) {
         loop {
             match self.unit() {
@@ -230,7 +231,7 @@ impl Host {
         }
     }
 
-    /// Whether the target closes the connection, with or without a word.
+    /// True once the target has closed the connection, with or without a TermReq.
     pub fn is_closed(&mut self) -> bool {
         while let Some(unit) = self.unit() {
             if !matches!(unit.pdu, Pdu::TermReq { .. }) {
