@@ -15,16 +15,16 @@ use crate::target::{Authenticator, Closed, Exchange};
 pub struct Credentials {
     /// The host must prove that it has this one.
     pub host: Secret,
-    /// With this one the controller proves itself, to hosts that ask for it.
+    /// The secret with which the controller proves itself, to hosts that ask for it.
     pub controller: Option<Secret>,
 }
 
 /// The hashes and groups that may be used, the preferred first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Hash functions.
+    /// The hash functions that an exchange may use.
     pub hashes: Vec<Hash>,
-    /// Diffie-Hellman groups.
+    /// The Diffie-Hellman groups that an exchange may use.
     pub groups: Vec<Group>,
 }
 
@@ -51,12 +51,14 @@ impl Keys {
         Keys { policy: RwLock::new(policy), keys: RwLock::default() }
     }
 
-    /// From now on only this may be used; exchanges that have begun go on as they were.
+    /// Sets the policy: from now on exchanges use only its hash functions and groups; exchanges that have begun go on
+    /// as they were.
     pub fn set_policy(&self, policy: Policy) {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
     }
 
-    /// From now on the host must authenticate on the subsystem with these; `None` lets it in without.
+    /// Sets the credentials with which the host must authenticate on the subsystem from now on; `None` lets the host in
+    /// without authentication.
     pub fn set(&self, subsystem_nqn: &str, host_nqn: &str, credentials: Option<Credentials>) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let at = (subsystem_nqn.to_string(), host_nqn.to_string());

@@ -23,15 +23,16 @@ pub struct Controller {
 
 /// The message that comes next.
 enum Step {
-    /// The host's AUTH_Negotiate.
+    /// The controller awaits the host's AUTH_Negotiate.
     Negotiate,
-    /// To send the challenge with that public value, then the host's reply.
+    /// The controller is to send the challenge with this public value; once `sent`, it awaits the host's reply.
     Challenge { hash: Hash, group: Group, public: Vec<u8>, sent: bool },
-    /// To send Success1, then (if `answer` has R2) the host's Success2.
+    /// The controller is to send Success1; once `sent`, it awaits the host's Success2 if `answer` has R2.
     Success1 { hash: Hash, answer: Option<Vec<u8>>, sent: bool },
     /// Nothing: the host is known.
     Done,
-    /// To send AUTH_Failure1 if the host has not given up itself, and nothing after it.
+    /// The authentication has failed. The controller is to send AUTH_Failure1 if the host has not given up itself, and
+    /// nothing after it.
     Failed { why: Failure, tell: bool },
 }
 

@@ -66,7 +66,8 @@ impl Host {
     /// that is all.
     ///
     /// # Errors
-    /// Why it failed, and what to send before the connection is closed, if the controller does not know it yet.
+    /// The reason why the authentication failed, and the message to send before the connection is closed, if the
+    /// controller does not know the failure yet.
     #[expect(clippy::type_complexity, reason = "each part has a name in the first line")]
     pub fn receive(&mut self, message: &[u8]) -> Result<(Vec<u8>, Option<Proof>), (Failure, Vec<u8>)> {
         let transaction = self.entropy.transaction;

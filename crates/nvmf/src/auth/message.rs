@@ -21,7 +21,7 @@ const SUCCESS2: (u8, u8) = (DH_HMAC_CHAP, 0x04);
 const DESCRIPTOR_BYTES: usize = 64;
 const IDS: usize = 30;
 
-/// Why an exchange failed: the reason code explanation of AUTH_Failure1 and AUTH_Failure2.
+/// The reason why an exchange failed: the reason code explanation of AUTH_Failure1 and AUTH_Failure2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// A response is wrong: the keys differ.
@@ -59,7 +59,7 @@ impl Failure {
     ];
 }
 
-/// One message.
+/// One message of an authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// The hashes and groups of the host.

@@ -44,7 +44,7 @@ pub struct Entropy {
 }
 
 impl Entropy {
-    /// From the system's source.
+    /// Takes random bytes from the system's source.
     ///
     /// # Errors
     /// The errors of getrandom(2).
@@ -56,7 +56,7 @@ impl Entropy {
         Ok(entropy)
     }
 
-    /// From these bytes, which must be random.
+    /// Makes the values from these bytes, which must be random.
     fn from_bytes(bytes: &[u8; 64 + group::EXPONENT_BYTES + 6]) -> Entropy {
         let (challenge, rest) = bytes.split_at(64);
         let (exponent, rest) = rest.split_at(group::EXPONENT_BYTES);

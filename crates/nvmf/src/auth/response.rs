@@ -31,7 +31,7 @@ impl Transcript<'_> {
         work(&[challenge, &sequence, &transaction, &[0], role, first.as_bytes(), &[0], second.as_bytes()])
     }
 
-    /// R1: the host's.
+    /// R1: the host's response to the controller's challenge.
     pub fn host(&self, key: &[u8]) -> Vec<u8> {
         self.with(b"HostHost", self.host_nqn, self.subsystem_nqn, |parts| self.hash.hmac(key, parts))
     }
@@ -41,7 +41,7 @@ impl Transcript<'_> {
         self.with(b"HostHost", self.host_nqn, self.subsystem_nqn, |parts| self.hash.verify(key, parts, response))
     }
 
-    /// R2: the controller's.
+    /// R2: the controller's response to the host's challenge.
     pub fn controller(&self, key: &[u8]) -> Vec<u8> {
         self.with(b"Controller", self.subsystem_nqn, self.host_nqn, |parts| self.hash.hmac(key, parts))
     }

@@ -18,7 +18,7 @@ pub struct Secret {
     hash: Option<Hash>,
 }
 
-/// Why a text is not a key. It does not repeat the text: that may be a secret.
+/// The reason why a text is not a key. The error does not repeat the text, which may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// Not of the form.
@@ -70,7 +70,8 @@ impl Secret {
     /// The key in a file that only its owner may read.
     ///
     /// # Errors
-    /// The error of open(2); EPERM if others may read or change the file; EINVAL, with the reason, if it holds no key.
+    /// The error of open(2) or read(2); `PermissionDenied` if others may read or change the file; `InvalidInput`, with
+    /// the reason, if the file holds no key.
     pub fn read(path: &Path) -> io::Result<Secret> {
         if std::fs::metadata(path)?.mode() & 0o077 != 0 {
             return Err(io::Error::new(
@@ -83,7 +84,7 @@ impl Secret {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("it holds no key: {error}")))
     }
 
-    /// The key as text, for whoever is to have it too.
+    /// The key as text, for a peer that is to have it too.
     pub fn to_text(&self) -> Zeroizing<String> {
         let with_checksum = Zeroizing::new([self.bytes.as_slice(), &CRC.checksum(&self.bytes).to_le_bytes()].concat());
         let base64 = Zeroizing::new(STANDARD.encode(&*with_checksum));

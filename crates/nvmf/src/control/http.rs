@@ -14,7 +14,7 @@ const HEAD_MAX: usize = 8 << 10;
 /// A client has so long for each step.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Makes the page.
+/// A function that makes the page.
 pub type Page = dyn Fn() -> String + Send + Sync;
 
 /// A listening socket; closed when dropped.
@@ -39,7 +39,7 @@ impl Http {
         Ok(Http { address, stopping, acceptor: Some(acceptor) })
     }
 
-    /// Where it listens: the port as chosen, if 0 was asked for.
+    /// The address that the server listens on, with the port that the system chose if 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -12,7 +12,7 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// A parameter is missing, unknown, of the wrong type or out of range.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// The method failed.
+    /// The code of a method that failed.
     pub const INTERNAL_ERROR: i64 = -32603;
     /// SPDK's: the method may only be called before, or after, the framework's initialization.
     pub const INVALID_STATE: i64 = -1;
@@ -29,7 +29,7 @@ pub struct RpcError {
 }
 
 impl RpcError {
-    /// With a code of the specification, or a negative errno.
+    /// An error with a code of the specification, or a negative errno.
     pub fn new(code: i64, message: impl Into<String>) -> RpcError {
         RpcError { code, message: message.into() }
     }
@@ -39,7 +39,7 @@ impl RpcError {
         RpcError::new(code::INVALID_PARAMS, message)
     }
 
-    /// The method failed.
+    /// The error of a method that failed.
     pub fn failed(message: impl Into<String>) -> RpcError {
         RpcError::new(code::INTERNAL_ERROR, message)
     }

@@ -7,13 +7,13 @@ use super::jsonrpc::RpcError;
 /// The values that a parameter takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// `true` or `false`.
+    /// A boolean: `true` or `false`.
     Bool,
     /// A whole number from 0 up to this one.
     Number(u64),
     /// A whole number that may be negative.
     Integer,
-    /// Text.
+    /// A text.
     Text,
     /// One of these texts.
     OneOf(&'static [&'static str]),
@@ -27,11 +27,11 @@ pub enum Kind {
     Any,
 }
 
-/// Up to 65535.
+/// A number up to 65535.
 pub const U16: Kind = Kind::Number(u16::MAX as u64);
-/// Up to 4294967295.
+/// A number up to 4294967295.
 pub const U32: Kind = Kind::Number(u32::MAX as u64);
-/// Up to 18446744073709551615.
+/// A number up to 18446744073709551615.
 pub const U64: Kind = Kind::Number(u64::MAX);
 
 /// How much a call needs a parameter.
@@ -116,7 +116,7 @@ impl Params {
         self.get(name).is_some()
     }
 
-    /// A required text.
+    /// The value of a required text.
     pub fn text(&self, name: &str) -> &str {
         self.text_if(name).unwrap_or_default()
     }
@@ -126,7 +126,7 @@ impl Params {
         self.get(name)?.as_str()
     }
 
-    /// A required number.
+    /// The value of a required number.
     pub fn number(&self, name: &str) -> u64 {
         self.number_if(name).unwrap_or_default()
     }

@@ -76,7 +76,7 @@ impl Server {
         Ok(Server { path: path.to_path_buf(), identity, shared, acceptor: Some(acceptor) })
     }
 
-    /// Where it listens.
+    /// The path of the socket that the server listens on.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -26,12 +26,12 @@ pub struct Settings {
     pub wait_for_init: bool,
 }
 
-/// How a client asked for the end of the target.
+/// The way in which a client asked for the end of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// In good order.
+    /// The target ends in good order.
     Drain,
-    /// At once.
+    /// The target ends at once.
     Now,
 }
 
@@ -57,7 +57,7 @@ pub struct State {
     pub(super) max_subsystems: Option<u32>,
     /// Faults in force, by device.
     pub(super) faults: BTreeMap<String, Vec<Fault>>,
-    /// Keys by name.
+    /// The keys of the keyring by name.
     pub(super) keyring: BTreeMap<String, Secret>,
     /// The keys that hosts authenticate with: what the target asks.
     pub(super) keys: Arc<Keys>,

@@ -1,4 +1,4 @@
-//! Where one JSON value ends and the next begins: requests follow each other on a socket without delimiters.
+//! Splits a stream into JSON values: requests follow each other on a socket without delimiters.
 //!
 //! A scan of brackets and strings finds the end of an object or array; whether what lies between is JSON is for the
 //! parser to say. So text that is wrong but balanced costs one answer, and the stream goes on after it.
@@ -20,7 +20,7 @@ pub enum Piece {
 pub struct Splitter {
     /// Bytes from the start of the present value.
     buffer: Vec<u8>,
-    /// How many of them are scanned.
+    /// The number of these bytes that are scanned.
     scanned: usize,
     depth: usize,
     in_string: bool,

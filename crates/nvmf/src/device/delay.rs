@@ -69,10 +69,10 @@ impl Device for Delay {
 struct DelayChannel {
     base: Box<dyn Channel>,
     latency_us: Arc<[AtomicU64; 4]>,
-    /// By tag: which of the four latencies an op that is in the device below will wait.
+    /// The ops in the device below by tag, each with the number of the latency, of four, that it will wait.
     below: HashMap<u64, usize>,
     ended: Vec<Done>,
-    /// By latency: in order of their end, as long as nobody changes the latency.
+    /// The waiting ops of each latency: in order of their end, as long as nobody changes the latency.
     waiting: [VecDeque<(u64, Done)>; 4],
     /// Reads and writes so far: every hundredth waits for the 99th percentile.
     ops: [u32; 2],

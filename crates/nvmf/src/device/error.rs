@@ -1,4 +1,4 @@
-//! Why a change to the target was refused.
+//! Errors: the reason why a change to the target was refused.
 
 /// The kinds of refusals: the kind decides the error code of a control protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

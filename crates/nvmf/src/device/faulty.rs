@@ -109,7 +109,7 @@ struct FaultyChannel {
     active: Vec<Rule>,
     random: Xoshiro256PlusPlus,
     block: u32,
-    /// By tag: nanoseconds that an op in the device below will be late.
+    /// The late ops in the device below by tag, each with the nanoseconds that it will be late.
     slow_below: HashMap<u64, u64>,
     ended: Vec<Done>,
     late: Vec<(u64, Done)>,

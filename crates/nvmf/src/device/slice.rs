@@ -35,7 +35,7 @@ impl Device for Slice {
         self.base.block_bytes()
     }
 
-    /// As much of it as the device below still has.
+    /// The length of the slice, as far as the device below still has its range.
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed).min(self.base.bytes().saturating_sub(self.offset))
     }

@@ -16,7 +16,7 @@ use sys::ring::{ENTER_GETEVENTS, Ring, Setup, opcode, squeue, types};
 
 use super::{Done, Io, IoKind};
 
-/// Where a channel finds the ends of its ops.
+/// The list in which a channel finds the ends of its ops.
 pub(super) type Ends = Rc<RefCell<Vec<Done>>>;
 
 const ENTRIES: u32 = 1024;
@@ -33,7 +33,7 @@ const ENODEV: i32 = 19;
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 
-/// How an op is carried out; the way that files without the better one are served.
+/// The way in which an op is carried out; a file that does not support one way is served in the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Plain,
@@ -60,9 +60,9 @@ pub struct Uring {
     /// deferred work of the thread that sleeps there (Linux 6.1 to 6.18 at least).
     ended: OwnedFd,
     slots: Slab<Slot>,
-    /// Not yet in the submission queue, which was full.
+    /// Ops that are not yet in the submission queue, which was full.
     waiting: VecDeque<usize>,
-    /// In the submission queue, not yet taken by the kernel.
+    /// Entries in the submission queue that the kernel has not taken yet.
     queued: u32,
     /// Taken by the kernel or queued.
     in_ring: usize,
@@ -73,7 +73,7 @@ impl Uring {
     /// A ring for the calling thread.
     ///
     /// # Errors
-    /// Why the system gives none.
+    /// The error with which the system refuses the ring.
     pub fn new() -> io::Result<Uring> {
         let setup = Setup { completion_entries: 4 * ENTRIES, single_issuer: true, ..Setup::new(ENTRIES) };
         let ring = setup.open().map_err(io::Error::other)?;
@@ -94,7 +94,7 @@ impl Uring {
         let _ = self.ring.enter(0, 0, ENTER_GETEVENTS, None);
     }
 
-    /// Ops inside.
+    /// The number of ops inside the ring.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -225,7 +225,7 @@ impl Uring {
     }
 }
 
-/// Where a transfer begins and how long it is, within the buffer whatever was asked.
+/// The address at which a transfer begins, and its length: always within the buffer, whatever was asked.
 fn start(buffer: Option<&mut Buffer>, skip: usize, len: u64) -> (*mut u8, u32) {
     let Some(buffer) = buffer else { return (std::ptr::null_mut(), 0) };
     let rest = buffer.as_mut_slice().get_mut(skip..).unwrap_or_default();

@@ -117,7 +117,7 @@ impl From<SocketAddr> for Address {
 }
 
 impl fmt::Display for Address {
-    /// As [`Address::parse`] reads it.
+    /// Writes the address in the form that [`Address::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "trtype=tcp")?;
         if let Some(ipv6) = self.ipv6 {

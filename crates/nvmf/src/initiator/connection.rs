@@ -22,7 +22,7 @@ const AUTHENTICATION_BYTES: usize = 4096;
 pub(super) struct Connection {
     pub queue: Queue,
     pub stream: TcpStream,
-    /// Where to, for messages.
+    /// The address of the peer, for messages.
     place: String,
     timeout: Duration,
     /// Commands that ended while another was waited for.
@@ -51,7 +51,7 @@ pub(super) enum Move<'a> {
     Receive(&'a mut [u8]),
 }
 
-/// How a queue was connected.
+/// The outcome of connecting a queue.
 pub(super) struct Welcome {
     pub cntlid: u16,
 }
@@ -156,7 +156,7 @@ impl Connection {
             .map_err(|broken| Error::broken(format!("{name} at {} failed", self.place), &broken))
     }
 
-    /// As [`Connection::wait_for`], and the command must succeed.
+    /// Carries a command out as [`Connection::wait_for`] does; the command must succeed.
     pub fn succeed(&mut self, command: Command, moved: Move) -> Result<u64, Error> {
         let done = self.wait_for(command, moved)?;
         if done.status.is_ok() {

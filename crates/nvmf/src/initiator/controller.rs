@@ -29,7 +29,7 @@ use crate::spec::{
 const ADMIN_DEPTH: u32 = 32;
 /// Between attempts to reach a controller that is lost.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long a controller may take to say goodbye.
+/// The time that the host waits for a controller to answer a shutdown.
 const GOODBYE: Duration = Duration::from_millis(500);
 
 /// Namespaces that a message names.
@@ -38,9 +38,9 @@ const LISTED: usize = 16;
 /// An I/O queue that is ready: its socket does not block.
 #[derive(Debug)]
 pub struct IoQueue {
-    /// The protocol.
+    /// The protocol of the queue, without I/O.
     pub queue: Queue,
-    /// The connection.
+    /// The TCP connection of the queue.
     pub stream: TcpStream,
 }
 
@@ -51,7 +51,7 @@ pub struct Namespace {
     pub nsid: u32,
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// Blocks.
+    /// The number of logical blocks.
     pub blocks: u64,
 }
 
@@ -78,7 +78,7 @@ struct Shared {
     generation: AtomicU64,
     /// Events that namespaces have changed.
     namespace_events: AtomicU64,
-    /// Wakes the thread.
+    /// The socket that wakes the thread.
     waker: UnixStream,
     identify: Mutex<IdentifyController>,
 }
@@ -96,7 +96,8 @@ impl Controller {
     /// connected.
     ///
     /// # Errors
-    /// Where it went wrong and what to do. Without a subsystem in the address, what discovery finds if that is not one.
+    /// The error says where connecting failed and what to do. An address without a subsystem is an error if discovery
+    /// does not find exactly one; the error lists those found.
     pub fn connect(address: &Address, options: &Options) -> Result<(Controller, Vec<IoQueue>), Error> {
         let address = located(address, options)?;
         let subsystem = address.subnqn.clone().expect("located");
@@ -127,7 +128,7 @@ impl Controller {
         Ok((Controller { shared, orders, renewals: renewed, thread, subsystem }, queues))
     }
 
-    /// The subsystem's name.
+    /// The subsystem's NQN.
     pub fn subsystem(&self) -> &Nqn {
         &self.subsystem
     }
@@ -151,7 +152,7 @@ impl Controller {
         self.shared.generation.load(Ordering::Acquire)
     }
 
-    /// How often a namespace was said to have been added, removed or changed.
+    /// The number of times that the controller has reported a namespace as added, removed or changed.
     pub fn namespace_events(&self) -> u64 {
         self.shared.namespace_events.load(Ordering::Acquire)
     }
@@ -229,10 +230,10 @@ impl Controller {
         }
     }
 
-    /// Carries out an admin command; `bytes` of data that it gives.
+    /// Carries out an admin command. Returns the `bytes` of data that the command gives.
     ///
     /// # Errors
-    /// It failed; the controller is lost.
+    /// The command failed, or the controller is lost.
     pub fn command(&self, command: Command, bytes: usize) -> Result<Vec<u8>, Error> {
         let (reply, answer) = mpsc::channel();
         self.order(Order::Carry(Box::new(command), bytes, reply));
@@ -377,7 +378,7 @@ struct Worker {
     options: Options,
 }
 
-/// Why the thread leaves an association.
+/// The reason why the thread leaves an association.
 enum End {
     Lost,
     Stop,

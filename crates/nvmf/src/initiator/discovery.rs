@@ -1,4 +1,4 @@
-//! Which subsystems there are: the discovery log page.
+//! Discovery: reads the subsystems of a target from the discovery log page.
 
 use super::connection::Connection;
 use super::connection::Move;
@@ -13,7 +13,7 @@ use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn};
 pub struct Subsystem {
     /// The NQN of the subsystem.
     pub nqn: Nqn,
-    /// Where it is.
+    /// The address of the subsystem.
     pub address: Address,
     /// True for another discovery service.
     pub is_referral: bool,

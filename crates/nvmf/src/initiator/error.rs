@@ -1,4 +1,4 @@
-//! Why a connection could not be made, or was lost.
+//! Errors: the reason why a connection could not be made, or was lost.
 
 use std::io;
 
@@ -61,7 +61,7 @@ impl Error {
 }
 
 impl From<Error> for io::Error {
-    /// With the kind of its number, and all that it says.
+    /// An I/O error with the kind that the error's number stands for, and the error's whole message.
     fn from(error: Error) -> io::Error {
         io::Error::new(io::Error::from_raw_os_error(error.errno).kind(), error)
     }

@@ -1,4 +1,4 @@
-//! How a host presents itself, and what it asks for.
+//! The options of a host: how it presents itself, and what it asks for.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::spec::Nqn;
 /// The settings that a [`Controller`](super::Controller) is connected with.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The host's name.
+    /// The host's NQN.
     pub hostnqn: Nqn,
     /// The host's identifier: one for all its connections.
     pub hostid: [u8; 16],
@@ -25,13 +25,13 @@ pub struct Options {
     pub depth: u32,
     /// After which silence the controller may drop the host; zero for never. Half of it is between two signs of life.
     pub keep_alive: Duration,
-    /// How long connecting, or any answer of the admin queue, may take.
+    /// The time that connecting, or any answer of the admin queue, may take.
     pub timeout: Duration,
     /// Proves to controllers that demand it who this host is (DH-HMAC-CHAP).
     pub secret: Option<Secret>,
     /// Controllers that demand authentication must prove that they have this one.
     pub controller_secret: Option<Secret>,
-    /// How long a lost controller is sought before everything fails; zero fails at once.
+    /// The time for which the host seeks a lost controller before everything fails; zero fails at once.
     pub controller_loss: Duration,
 }
 

@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 64 << 10;
 pub(super) struct Outgoing {
     /// Headers and digests, one after the other.
     bytes: Vec<u8>,
-    /// How far they have been sent.
+    /// The number of these bytes that have been sent.
     sent: usize,
     pieces: VecDeque<Piece>,
 }

@@ -25,20 +25,20 @@ pub trait Buffers {
 /// The data that a command moves: that part of its op's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// None.
+    /// The command has no data.
     None,
-    /// To the controller.
+    /// The data go to the controller.
     Out {
-        /// First byte.
+        /// Offset of the first byte in the op's memory.
         at: u32,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// To the host.
+    /// The data go to the host.
     In {
-        /// First byte.
+        /// Offset of the first byte in the op's memory.
         at: u32,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
 }
@@ -46,15 +46,16 @@ pub enum Transfer {
 /// A command that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// As given to [`Queue::issue`].
+    /// The caller's name for the command, as given to [`Queue::issue`].
     pub tag: u32,
-    /// How it went.
+    /// The status with which the command ended.
     pub status: Status,
     /// Dwords 0 and 1 of its completion.
     pub result: u64,
 }
 
-/// Why a connection is of no use any more. Its outstanding commands may have been carried out or not.
+/// The reason why a connection is of no use any more. The controller may have carried out its outstanding commands or
+/// not.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The controller closed it.
@@ -99,10 +100,10 @@ impl Broken {
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     tag: u32,
-    /// As given, to be issued again elsewhere.
+    /// The command as given, for issuing it again on another queue.
     command: Command,
     transfer: Transfer,
-    /// Where its data are in the op's memory, and how many.
+    /// The place of the command's data in the op's memory: the offset, and the length in bytes.
     at: u32,
     len: u32,
     way: Way,
@@ -126,11 +127,11 @@ enum Way {
 struct Arriving {
     cid: u16,
     tag: u32,
-    /// Where in the op's memory the next byte goes.
+    /// The offset in the op's memory at which the next byte goes.
     at: usize,
     left: usize,
     success: bool,
-    /// Of the data so far, where digests are used.
+    /// The digest of the data so far, where digests are used.
     digest: Option<u32>,
 }
 
@@ -142,7 +143,7 @@ pub struct Queue {
     maxh2cdata: u32,
     /// Bytes of data that fit into a command's capsule.
     capsule_bytes: u32,
-    /// By CID.
+    /// The outstanding commands by CID.
     commands: Box<[Option<Outstanding>]>,
     free: Vec<u16>,
     out: Outgoing,

@@ -5,13 +5,13 @@ use super::{Agreement, Kind, flag, write_header};
 /// Host to Controller Data: what an R2T asked for, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct H2cData {
-    /// CCCID: the command.
+    /// CCCID: the identifier of the command.
     pub cid: u16,
-    /// Of the R2T that this answers.
+    /// TTAG: the transfer tag of the R2T that this unit answers.
     pub ttag: u16,
     /// DATAO: where in the command's data these begin.
     pub offset: u32,
-    /// DATAL: bytes.
+    /// DATAL: bytes of data in this unit.
     pub length: u32,
     /// The last for this R2T.
     pub last: bool,
@@ -20,11 +20,11 @@ pub struct H2cData {
 /// Controller to Host Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct C2hData {
-    /// CCCID: the command.
+    /// CCCID: the identifier of the command.
     pub cid: u16,
     /// DATAO: where in the command's data these begin.
     pub offset: u32,
-    /// DATAL: bytes.
+    /// DATAL: bytes of data in this unit.
     pub length: u32,
     /// The last of the command.
     pub last: bool,
@@ -35,13 +35,13 @@ pub struct C2hData {
 /// Ready to Transfer: the controller has room for data of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct R2t {
-    /// CCCID: the command.
+    /// CCCID: the identifier of the command.
     pub cid: u16,
     /// The controller's name for this transfer, to be given back with its data.
     pub ttag: u16,
     /// R2TO: where in the command's data they begin.
     pub offset: u32,
-    /// R2TL: bytes.
+    /// R2TL: bytes asked for.
     pub length: u32,
 }
 

@@ -6,7 +6,7 @@ use super::{End, FatalStatus, Fault, Kind};
 const FORMAT: u16 = 0;
 /// HPDA and CPDA at the most: data begin at multiples of 4 * (31 + 1) bytes.
 const MAX_ALIGNMENT: u8 = 31;
-/// Bits of DGST.
+/// Bits of DGST, which ask for digests.
 const DGST_HEADER: u8 = 1;
 const DGST_DATA: u8 = 2;
 
@@ -52,7 +52,8 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Where data that `sender` sends begin: at multiples of this many bytes from the start of their unit.
+    /// The alignment of data that `sender` sends: they begin at multiples of this many bytes from the start of their
+    /// unit.
     #[inline]
     pub fn alignment_from(&self, sender: End) -> u32 {
         let dwords = if sender == End::Host { self.cpda } else { self.hpda };
@@ -78,7 +79,7 @@ impl IcReq {
         IcReq { dgst: dgst(header_digest, data_digest), ..IcReq::default() }
     }
 
-    /// The unit.
+    /// The whole unit as bytes.
     pub fn pdu(&self) -> [u8; 128] {
         framed(Kind::IcReq, self.write())
     }
@@ -98,7 +99,7 @@ impl IcReq {
 }
 
 impl IcResp {
-    /// The unit.
+    /// The whole unit as bytes.
     pub fn pdu(&self) -> [u8; 128] {
         framed(Kind::IcResp, self.write())
     }

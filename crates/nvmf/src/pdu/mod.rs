@@ -1,4 +1,4 @@
-//! How NVMe travels over TCP: protocol data units (NVM Express TCP Transport Specification 1.0c).
+//! NVMe over TCP: protocol data units (NVM Express TCP Transport Specification 1.0c).
 //!
 //! ```text
 //! header │ header digest │ padding │ data │ data digest
@@ -32,13 +32,13 @@ pub const MAX_HEADER_BYTES: usize = 144;
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The initiator.
+    /// The host: the initiator.
     Host,
-    /// The target.
+    /// The controller: the target.
     Controller,
 }
 
-/// PDU-TYPE.
+/// The kind of a unit: PDU-TYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -127,7 +127,7 @@ impl Kind {
     }
 }
 
-/// Bits of FLAGS.
+/// Bits of the FLAGS field.
 pub(crate) mod flag {
     /// HDGSTF: a header digest follows the header.
     pub const HEADER_DIGEST: u8 = 1 << 0;

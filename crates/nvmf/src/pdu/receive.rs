@@ -4,7 +4,7 @@ use super::{Agreement, C2hData, COMMON_BYTES, End, FatalStatus, Fault, H2cData, 
 use super::{data, digest, flag};
 use crate::spec::{Command, Completion};
 
-/// How much data one unit may bring; beyond that the connection ends, before anything is kept.
+/// The most data that one unit may bring; beyond that the connection ends, before anything is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes in a CapsuleCmd.
@@ -52,15 +52,15 @@ impl Layout {
 /// A unit, its data excepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pdu {
-    /// The host asks.
+    /// The host asks for a connection.
     IcReq(IcReq),
-    /// The controller answers.
+    /// The controller's answer to ICReq.
     IcResp(IcResp),
     /// The peer ends the connection. The header that it complains about is the unit's data.
     TermReq {
-        /// FES.
+        /// FES: the kind of the fatal error.
         status: u16,
-        /// FEI.
+        /// FEI: information about the error.
         info: u32,
     },
     /// A command. Its in-capsule data are the unit's data.

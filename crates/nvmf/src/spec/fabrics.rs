@@ -137,7 +137,7 @@ impl ConnectData {
     /// The subsystem's name.
     ///
     /// # Errors
-    /// The field does not hold a valid name.
+    /// The name in the field is empty, too long, not ended by a NUL, or not UTF-8.
     pub fn subsystem(&self) -> Result<Nqn, NqnError> {
         Nqn::from_field(&self.subnqn)
     }

@@ -33,7 +33,7 @@ pub const EVENT_DISCOVERY: u32 = 1 << 31;
 pub enum Select {
     /// The value in force.
     Current,
-    /// The default.
+    /// The default value.
     Default,
     /// The saved value.
     Saved,

@@ -87,7 +87,7 @@ layout! {
         kas: u16 = 320,
         /// Submission queue entries: required size in bits 3:0, largest in 7:4, as powers of two.
         sqes: u8 = 512,
-        /// Completion queue entries, likewise.
+        /// Completion queue entry sizes, in the form of `sqes`.
         cqes: u8 = 513,
         /// Commands outstanding on a queue.
         maxcmd: u16 = 514,

@@ -30,10 +30,11 @@ impl Nqn {
         Nqn(format!("{UUID_PREFIX}{a}-{b}-{c}-{d}-{e}").into())
     }
 
-    /// The name in a field of a structure: ended by a NUL. Peers are taken at their word: it need not be well-formed.
+    /// The name in a field of a structure: ended by a NUL. Peers are taken at their word: the name need not be
+    /// well-formed.
     ///
     /// # Errors
-    /// It is empty, too long, not ended, or no UTF-8.
+    /// The name in the field is empty, too long, not ended by a NUL, or not UTF-8.
     pub fn from_field(field: &[u8; 256]) -> Result<Nqn, NqnError> {
         let wrong = |why| NqnError { name: String::from_utf8_lossy(field).trim_end_matches('\0').to_string(), why };
         let end = field.iter().position(|&byte| byte == 0).ok_or_else(|| wrong("no NUL ends it"))?;
@@ -68,7 +69,7 @@ impl Nqn {
         field
     }
 
-    /// The text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

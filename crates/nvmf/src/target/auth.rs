@@ -27,18 +27,18 @@ pub trait Exchange: Send {
     /// Called on a reactor: it must not take long.
     fn send(&mut self, capacity: usize) -> Vec<u8>;
 
-    /// Where it stands.
+    /// The state of the exchange.
     fn state(&self) -> ExchangeState;
 }
 
-/// Where an authentication stands.
+/// The state of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeState {
     /// Messages are still to come.
     Pending,
     /// The host has proven itself: other commands are taken now.
     Done,
-    /// It has failed: the connection is closed once the message from [`Exchange::send`] is out.
+    /// The authentication has failed: the target closes the connection once the message from [`Exchange::send`] is out.
     Failed,
 }
 

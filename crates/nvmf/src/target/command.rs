@@ -6,7 +6,7 @@ use sys::buffer::Buffer;
 use super::io_command::IoCommand;
 use crate::spec::{Command, Status};
 
-/// Where a command stands.
+/// The stage of a command on its way through the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The slot is free.
@@ -45,7 +45,7 @@ pub(super) struct Slot {
     pub moved: u64,
     /// Bytes from or to the host.
     pub data_len: u32,
-    /// Of these, how many have arrived.
+    /// Bytes of the command's data that have arrived.
     pub received: u32,
     /// Bytes that the pacer counts.
     pub charged: u32,
@@ -111,7 +111,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Commands in progress.
+    /// The number of commands in progress.
     pub fn used(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -147,7 +147,7 @@ impl Slots {
         self.slots.get_mut(usize::from(index)).filter(|slot| slot.stage != Stage::Free)
     }
 
-    /// Where the command of that slot stands.
+    /// The stage of the command in that slot.
     #[inline]
     pub fn stage(&self, index: u16) -> Stage {
         self.slots.get(usize::from(index)).map_or(Stage::Free, |slot| slot.stage)

@@ -16,9 +16,9 @@ use crate::spec::{DISCOVERY_NQN, NamespaceIds, Nqn};
 pub struct SubsystemSpec {
     /// `nqn.yyyy-mm.reverse.domain:name` or `nqn.2014-08.org.nvmexpress:uuid:...`, at most 223 bytes.
     pub nqn: String,
-    /// At most 20 printable ASCII characters.
+    /// The serial number: at most 20 printable ASCII characters.
     pub serial: String,
-    /// At most 40 printable ASCII characters.
+    /// The model number: at most 40 printable ASCII characters.
     pub model: String,
     /// True if hosts that are not listed may connect.
     pub allow_any_host: bool,

@@ -41,7 +41,7 @@ const SMALL_SEND_BUFFER: u64 = 16 << 10;
 /// After a fatal error: how long the peer may take to read why.
 const LINGER_NS: u64 = 2_000_000_000;
 
-/// How far a connection has come.
+/// The phase of a connection: how far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The connection awaits the ICReq of its host.
@@ -80,7 +80,7 @@ struct Arriving {
     digest: [u8; 4],
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The peer has gone, or the network.

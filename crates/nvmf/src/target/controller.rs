@@ -21,7 +21,7 @@ pub(super) const LAST_ID: u16 = 0xffef;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Service {
     Discovery,
-    /// The subsystem's uid.
+    /// A subsystem, by its uid.
     Subsystem(u64),
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Controller {
     pub enabled: AtomicBool,
     /// Milliseconds; 0 for none.
     pub keep_alive_ms: AtomicU32,
-    /// When anything of the host last arrived on any queue, in milliseconds of the monotonic clock.
+    /// The time at which anything of the host last arrived on any queue, in milliseconds of the monotonic clock.
     pub seen_ms: AtomicU64,
     state: Mutex<State>,
 }
 
-/// Where an I/O queue is served, and who is at its other end.
+/// An I/O queue of a controller: the connection that serves it, and the address of its peer.
 #[derive(Clone, Copy)]
 pub(super) struct IoQueue {
     pub token: Token,
@@ -119,7 +119,7 @@ impl State {
 /// All controllers, and the hosts that they belong to.
 #[derive(Default)]
 pub(super) struct Controllers {
-    /// By what they belong to and their identifier, which is one among those of a subsystem.
+    /// The controllers by service and identifier; an identifier is unique within its service.
     by_id: BTreeMap<(Service, u16), Arc<Controller>>,
     /// The identifier that each service gave last.
     last_ids: BTreeMap<Service, u16>,

@@ -21,7 +21,7 @@ use crate::device::{Done, Io, IoKind, charged_bytes};
 use crate::pdu::{C2hData, Layout, MAX_HEADER_BYTES, R2t, digest};
 use crate::spec::{Command, Data, Range, Status};
 
-/// Where the device's data are, and how many bytes travel from or to the host.
+/// A request to a device: the range of the data on the device, and the bytes that travel from or to the host.
 struct Request {
     offset: u64,
     len: u64,

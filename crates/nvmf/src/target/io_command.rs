@@ -18,7 +18,7 @@ pub(super) enum IoCommand {
     DatasetManagement,
 }
 
-/// Which way the data of a command travel.
+/// The way that the data of a command travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     NoData,
@@ -26,7 +26,7 @@ pub(super) enum Direction {
     ToHost,
 }
 
-/// Which counter of a device a command belongs to.
+/// The counter of a device that a command adds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counter {
     Reads,
@@ -53,7 +53,7 @@ pub(super) struct IoCommandRow {
     pub shown_as: ::live::Op,
 }
 
-/// In the order of [`IoCommand`].
+/// The table of I/O commands, in the order of [`IoCommand`].
 pub(super) static TABLE: [IoCommandRow; 6] = [
     IoCommandRow {
         command: IoCommand::Flush,

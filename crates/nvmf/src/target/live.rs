@@ -17,10 +17,10 @@ pub(super) fn board(is_wanted: bool) -> Option<Board> {
     Board::create(BoardKind::Target, "plimsoll serve", ROWS).ok()
 }
 
-/// A reactor's rows.
+/// A reactor's rows on the board.
 pub(super) struct Rows {
     reactor: Option<Row>,
-    /// By tenant id.
+    /// The rows of hosts, by tenant id.
     hosts: Vec<Option<Row>>,
     suffix: String,
 }

@@ -1,4 +1,4 @@
-//! Log pages.
+//! Log pages: the content of each page that controllers have.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ pub(super) const WARNING_KELVINS: u16 = 343;
 pub(super) const CRITICAL_KELVINS: u16 = 373;
 const ROOM_KELVINS: u16 = 298;
 
-/// The whole page.
+/// The whole content of a log page.
 ///
 /// # Errors
-/// Invalid Log Page for those that the controller does not have.
+/// Invalid Log Page for pages that the controller does not have.
 pub(super) fn page(
     core: &Core,
     conn: &Connection,

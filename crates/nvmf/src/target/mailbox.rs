@@ -1,4 +1,4 @@
-//! How other threads speak to a reactor: a queue and an event that ends its sleep.
+//! Messages from other threads to a reactor: a queue, and an event that ends the reactor's sleep.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -43,11 +43,11 @@ pub(super) enum Message {
     Report(mpsc::Sender<ReactorReport>),
     /// Take no new commands, end what is under way, close; then answer.
     Drain(mpsc::Sender<()>),
-    /// End now.
+    /// End the reactor now.
     Stop,
 }
 
-/// Where to put messages for a reactor.
+/// The mailbox of a reactor: other threads put messages for the reactor into it.
 pub(super) struct Mailbox {
     sender: mpsc::Sender<Message>,
     wake: Arc<OwnedFd>,

@@ -32,7 +32,7 @@ const COMPACT: usize = 4 << 10;
 /// Room for headers grows by half, and by at least this many bytes.
 const GROWTH: usize = 512;
 
-/// In place of a slot: a response to a command that has none, or has given it back already.
+/// The number in place of a slot: for a response to a command that has no slot, or has given its slot back already.
 pub(super) const NO_SLOT: u16 = u16::MAX;
 
 enum Part {
@@ -47,7 +47,7 @@ enum Part {
         start: usize,
         len: usize,
     },
-    /// Of a page that several connections send.
+    /// A part of a page that several connections send.
     Shared {
         page: Arc<[u8]>,
         start: usize,

@@ -1,4 +1,4 @@
-//! From the one configuration of pacing to the pacer of each reactor.
+//! Pacing: makes the pacer of each reactor from the one configuration.
 //!
 //! Every reactor has a pacer of its own and an equal part of the budget: admission takes no lock and touches no other
 //! processor's memory, and the parts never add up to more than the whole (docs/decisions/budget-per-reactor.md).

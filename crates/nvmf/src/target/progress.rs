@@ -14,7 +14,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Bytes have moved.
+    /// Counts bytes that have moved.
     #[inline]
     pub fn moved(&mut self, bytes: u64) {
         self.bytes += bytes;

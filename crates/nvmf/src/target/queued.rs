@@ -80,7 +80,8 @@ impl Queued {
         share.saturating_sub(held).min(self.most.saturating_sub(self.total))
     }
 
-    /// How many bytes to receive in one call from a connection: where they cannot be acted on, they are kept.
+    /// The number of bytes to receive in one call from a connection: bytes that the connection cannot act on stay in
+    /// memory.
     pub fn receive_bytes(&self, is_io_queue: bool) -> usize {
         let left = self.most.saturating_sub(self.total) / 64;
         if is_io_queue { (left as usize).clamp(LEAST_RECEIVE, MOST_RECEIVE) } else { OTHER_RECEIVE }

@@ -39,7 +39,7 @@ const NO_METADATA: [Param; 5] = [
 const NO_LIMITS: &str = "a device has no limit; `plimsoll serve --pacing iops:N` or bw:BYTES limits each host";
 const FILE_BLOCK_KINDS: [&str; 2] = ["bdev_aio_create", "bdev_uring_create"];
 
-/// The rows.
+/// The methods of this module.
 pub static METHODS: &[Method] = &[
     method(
         "bdev_get_bdevs",

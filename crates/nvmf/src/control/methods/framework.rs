@@ -15,7 +15,7 @@ const SUBSYSTEMS: [(&str, &[&str]); 3] = [("keyring", &[]), ("bdev", &[]), ("nvm
 const SIGNALS: [&str; 12] =
     ["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP", "SIGKILL", "SIGUSR1", "INT", "TERM", "QUIT", "HUP", "KILL", "USR1"];
 
-/// The rows.
+/// The methods of this module.
 pub static METHODS: &[Method] = &[
     Method {
         name: "rpc_get_methods",

@@ -13,7 +13,7 @@ use crate::control::state::State;
 
 const NAME: Param = Param::required("name", Kind::Text, "name of the key");
 
-/// The rows.
+/// The methods of this module.
 pub static METHODS: &[Method] = &[
     Method {
         name: "keyring_file_add_key",

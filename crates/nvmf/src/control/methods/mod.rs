@@ -12,10 +12,10 @@ use super::params::{Param, Params};
 use super::state::State;
 use crate::target::{self, ErrorKind};
 
-/// One method.
+/// One JSON-RPC method.
 #[derive(Clone, Copy, Debug)]
 pub struct Method {
-    /// SPDK's name.
+    /// The method's name, as SPDK has it.
     pub name: &'static str,
     /// The effect of a call, in a line.
     pub about: &'static str,
@@ -23,27 +23,27 @@ pub struct Method {
     pub params: &'static [Param],
     /// The answer to a call, in a few words.
     pub result: &'static str,
-    /// When the method may be called.
+    /// The times at which the method may be called.
     pub when: When,
-    /// How the method is carried out.
+    /// The way in which the method is carried out.
     pub run: Run,
 }
 
-/// When a method may be called, on a target that was told to wait for `framework_start_init`.
+/// The times at which a method may be called, on a target that was told to wait for `framework_start_init`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Before and after.
+    /// The method may be called before and after `framework_start_init`.
     Always,
-    /// After it only.
+    /// The method may be called after `framework_start_init` only.
     Initialized,
     /// A call has a meaning only before: clients that ask for what may be called now are not told of it later.
     Startup,
 }
 
-/// How a method is carried out.
+/// The way in which a method is carried out.
 #[derive(Clone, Copy)]
 pub enum Run {
-    /// By this function.
+    /// This function carries the method out.
     Do(fn(&mut State, &Params) -> Outcome),
     /// Not at all: it is accepted with any parameters, so that configurations of SPDK load, because of this.
     WithoutEffect(&'static str),
@@ -75,7 +75,7 @@ pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.iter().copied().flatten().find(|method| method.name == name)
 }
 
-/// Why SPDK's method of that name does not exist here, if it is known.
+/// The reason why SPDK's method of that name does not exist in Plimsoll; `None` for a name without a known reason.
 pub(super) fn why_absent(name: &str) -> Option<&'static str> {
     absent::METHODS.iter().find(|(absent, _)| *absent == name).map(|(_, why)| *why)
 }

@@ -124,7 +124,7 @@ static CREATE_TRANSPORT: [Param; TRANSPORT_COUNT] = {
 const DIGESTS: Kind = Kind::ListOf(&["sha256", "sha384", "sha512"]);
 const DHGROUPS: Kind = Kind::ListOf(&["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"]);
 
-/// The rows.
+/// The methods of this module.
 pub static METHODS: &[Method] = &[
     Method {
         when: When::Always,
