@@ -1,4 +1,4 @@
-//! Identities: what tells one target, device or namespace from every other one.
+//! Identities: the numbers and names that tell one target, device or namespace from every other one.
 //!
 //! Hosts with several paths (Linux's native multipath) take namespaces with equal identities for one namespace and
 //! spread writes over them. So nothing here is the same for two things unless the user gave both the same value:

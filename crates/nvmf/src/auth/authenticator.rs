@@ -13,7 +13,7 @@ use crate::target::{Authenticator, Closed, Exchange};
 /// The keys of one host on one subsystem.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The host must prove that it has this one.
+    /// The secret that the host must prove to have.
     pub host: Secret,
     /// The secret with which the controller proves itself, to hosts that ask for it.
     pub controller: Option<Secret>,

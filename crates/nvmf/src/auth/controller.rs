@@ -126,7 +126,7 @@ impl Controller {
         }
         let answer = match (challenge, &self.credentials.controller) {
             (None, _) => None,
-            // It asks for a proof that cannot be given.
+            // The host asks for a proof that the controller cannot give.
             (Some(_), None) => return Err(Failure::Failed),
             // A peer that reflects a challenge has no key of its own.
             (Some(challenge), Some(_)) if challenge == self.challenge(hash) => return Err(Failure::Failed),
@@ -141,7 +141,7 @@ impl Controller {
 
 impl Exchange for Controller {
     fn receive(&mut self, message: &[u8]) -> bool {
-        // A word after the last word changes nothing for the better.
+        // A message after the last message cannot change the outcome.
         if matches!(self.step, Step::Done | Step::Failed { .. }) {
             return false;
         }

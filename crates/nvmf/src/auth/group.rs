@@ -15,24 +15,24 @@ pub(super) const EXPONENT_BYTES: usize = 56;
 pub enum Group {
     /// No exchange: the key alone protects the responses.
     Null = 0,
-    /// 2048 bits.
+    /// The group ffdhe2048, of 2048 bits.
     Ffdhe2048 = 1,
-    /// 3072 bits.
+    /// The group ffdhe3072, of 3072 bits.
     Ffdhe3072 = 2,
-    /// 4096 bits.
+    /// The group ffdhe4096, of 4096 bits.
     Ffdhe4096 = 3,
-    /// 6144 bits.
+    /// The group ffdhe6144, of 6144 bits.
     Ffdhe6144 = 4,
-    /// 8192 bits.
+    /// The group ffdhe8192, of 8192 bits.
     Ffdhe8192 = 5,
 }
 
 impl Group {
-    /// All of them, the weakest first.
+    /// All groups, the weakest first.
     pub const ALL: [Group; 6] =
         [Group::Null, Group::Ffdhe2048, Group::Ffdhe3072, Group::Ffdhe4096, Group::Ffdhe6144, Group::Ffdhe8192];
 
-    /// The one of that identifier.
+    /// The group of that identifier.
     pub fn from_id(id: u8) -> Option<Group> {
         Group::ALL.into_iter().find(|group| *group as u8 == id)
     }
@@ -66,7 +66,7 @@ impl Group {
         self.shape().0 as usize / 8
     }
 
-    /// `g^exponent`, what is sent to the other side.
+    /// The public value `g^exponent`, which is sent to the other side.
     pub(super) fn public(self, exponent: &[u8; EXPONENT_BYTES]) -> Vec<u8> {
         match self.parameters() {
             None => Vec::new(),
@@ -77,8 +77,8 @@ impl Group {
         }
     }
 
-    /// `public^exponent`, what both sides come to; None if `public` is not of this group's length or is one of the
-    /// values that give the secret away (0, 1, p - 1, and what is not below p).
+    /// The shared secret `public^exponent`, which both sides compute; None if `public` is not of this group's length or
+    /// is one of the values that give the secret away (0, 1, p - 1, and what is not below p).
     pub(super) fn shared(self, exponent: &[u8; EXPONENT_BYTES], public: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let Some(parameters) = self.parameters() else {
             return public.is_empty().then(Zeroizing::default);

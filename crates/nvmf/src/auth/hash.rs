@@ -35,10 +35,10 @@ macro_rules! with {
 }
 
 impl Hash {
-    /// All of them, the strongest first.
+    /// All hash functions, the strongest first.
     pub const ALL: [Hash; 3] = [Hash::Sha512, Hash::Sha384, Hash::Sha256];
 
-    /// The one of that identifier.
+    /// The hash function of that identifier.
     pub fn from_id(id: u8) -> Option<Hash> {
         Hash::ALL.into_iter().find(|hash| *hash as u8 == id)
     }

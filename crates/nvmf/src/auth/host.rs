@@ -12,7 +12,7 @@ pub struct Host {
     host_nqn: String,
     subsystem_nqn: String,
     secret: Secret,
-    /// The controller must prove that it has this one.
+    /// The secret that the controller must prove to have; `None` if it need not prove itself.
     controller: Option<Secret>,
     policy: Policy,
     entropy: Entropy,
@@ -22,7 +22,7 @@ pub struct Host {
 enum Step {
     Start,
     Challenge,
-    /// R2 must be this.
+    /// The host awaits Success1, whose R2 must be the expected response.
     Success1 {
         hash: Hash,
         group: Group,
@@ -36,7 +36,7 @@ enum Step {
 pub struct Proof {
     /// The hash function that the controller chose.
     pub hash: Hash,
-    /// The group that it chose.
+    /// The group that the controller chose.
     pub group: Group,
     /// True if the controller has proven itself too.
     pub mutual: bool,

@@ -91,7 +91,7 @@ impl Message {
         }
     }
 
-    /// The message in these bytes; what stands behind it is not looked at.
+    /// The message in these bytes; the function does not look at bytes behind it.
     pub fn parse(bytes: &[u8]) -> Result<Message, Failure> {
         let wrong = Failure::IncorrectPayload;
         let head: &[u8; 6] = bytes.first_chunk().ok_or(wrong)?;

@@ -21,13 +21,13 @@ pub struct Secret {
 /// The reason why a text is not a key. The error does not repeat the text, which may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// Not of the form.
+    /// The text does not have the form `DHHC-1:hh:base64:`.
     #[error("not of the form DHHC-1:hh:base64: (`nvme gen-dhchap-key` makes such keys)")]
     Form,
     /// The hash is not one of the four.
     #[error("the hash after DHHC-1: is not one of 00, 01, 02, 03")]
     Hash,
-    /// The length is none of the three, or not that of the hash.
+    /// The length is not 32, 48 or 64 bytes, or not that of the hash.
     #[error("the key has {0} bytes, not 32, 48 or 64 as its hash wants")]
     Length(usize),
     /// The checksum is wrong.

@@ -61,22 +61,22 @@ pub struct Param {
 }
 
 impl Param {
-    /// One that must be given.
+    /// A parameter that must be given.
     pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Param {
         Param { name, kind, need: Need::Required, about }
     }
 
-    /// One that may be left out.
+    /// A parameter that may be left out.
     pub const fn optional(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Param {
         Param { name, kind, need: Need::Default(default), about }
     }
 
-    /// One that may have a single value, given as JSON: SPDK's default, which asks for what happens anyway.
+    /// A parameter that may have a single value, given as JSON: SPDK's default, which asks for what happens anyway.
     pub const fn only(name: &'static str, kind: Kind, value: &'static str, why: &'static str) -> Param {
         Param { name, kind, need: Need::Only(value), about: why }
     }
 
-    /// One that changes nothing here.
+    /// A parameter that changes nothing in Plimsoll.
     pub const fn ignored(name: &'static str, kind: Kind, why: &'static str) -> Param {
         Param { name, kind, need: Need::Ignored, about: why }
     }

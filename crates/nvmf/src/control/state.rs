@@ -16,7 +16,7 @@ use crate::target::{self, Options, Target};
 /// The settings of the program, which no call changes.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Options of the target; what `nvmf_create_transport` says goes before them.
+    /// Options of the target; the parameters of `nvmf_create_transport` go before them.
     pub options: Options,
     /// The pacing of `options` was asked for explicitly: a transport's own is put aside, with a warning.
     pub pacing_is_fixed: bool,

@@ -6,7 +6,7 @@ use std::io;
 use sys::buffer::{Buffer, Memory};
 
 const SMALLEST: usize = 4096;
-/// 4 KiB to 8 MiB.
+/// The number of classes of buffers: 4 KiB to 8 MiB.
 const CLASSES: usize = 12;
 /// Bytes of buffers kept for reuse where no budget bounds them.
 const KEPT_UNBUDGETED: u64 = 16 << 20;
@@ -111,7 +111,7 @@ impl BufferPool {
         self.used_bytes + self.kept_bytes
     }
 
-    /// The most that was ever in use and kept.
+    /// The most bytes of buffers that were ever in use and kept.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }

@@ -79,7 +79,7 @@ struct DelayChannel {
 }
 
 impl DelayChannel {
-    /// Ops that the device below has ended begin to wait.
+    /// Makes the ops that the device below has ended wait for their time.
     fn hold(&mut self, now_ns: u64) {
         for done in self.ended.drain(..) {
             let class = self.below.remove(&done.tag).unwrap_or_default();
@@ -114,7 +114,8 @@ impl Channel for DelayChannel {
         self.release(now_ns, done);
     }
 
-    /// An op that only waits for its time ends now; one that is still in the device below ends if that can cancel it.
+    /// Ends an op that only waits for its time; an op that is still in the device below ends if that device can cancel
+    /// it.
     fn cancel(&mut self, tag: u64, done: &mut Vec<Done>) -> bool {
         for waiting in &mut self.waiting {
             let mine = waiting.iter().position(|(_, ended)| ended.tag == tag);

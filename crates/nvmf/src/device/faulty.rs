@@ -179,7 +179,7 @@ impl Channel for FaultyChannel {
         }
     }
 
-    /// Ops that never end do now, as do those that are late.
+    /// Ends an op now, also one that never ends or that is late.
     fn cancel(&mut self, tag: u64, done: &mut Vec<Done>) -> bool {
         if let Some(index) = self.stuck.iter().position(|io| io.tag == tag) {
             let io = self.stuck.swap_remove(index);

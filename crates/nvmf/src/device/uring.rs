@@ -64,7 +64,7 @@ pub struct Uring {
     waiting: VecDeque<usize>,
     /// Entries in the submission queue that the kernel has not taken yet.
     queued: u32,
-    /// Taken by the kernel or queued.
+    /// The number of entries that the kernel has taken, or that are queued.
     in_ring: usize,
     zeros: Option<Buffer>,
 }
@@ -87,7 +87,7 @@ impl Uring {
         self.ended.as_fd()
     }
 
-    /// Makes what has ended visible to the next reaping.
+    /// Makes the ops that have ended visible to the next reaping.
     pub fn woken(&mut self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.ended, &mut count);
@@ -172,7 +172,7 @@ impl Uring {
         entry.user_data(index as u64)
     }
 
-    /// Takes every completion and puts the ends where their channels find them; how many ops ended.
+    /// Takes every completion and puts the ends where their channels find them. Returns the number of ops that ended.
     pub fn reap(&mut self) -> usize {
         let mut ended = 0;
         loop {

@@ -165,7 +165,7 @@ impl Connection {
         Err(Error::status(format!("{} at {} failed", command.name(true), self.place), done.status))
     }
 
-    /// Queues a command without data that may take its time; its tag.
+    /// Queues a command without data that may take its time. Returns the command's tag.
     pub fn start(&mut self, command: Command) -> Result<u32, Broken> {
         let tag = self.next_tag();
         self.queue.issue(tag, command, Transfer::None, &Single(&mut []));

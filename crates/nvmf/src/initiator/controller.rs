@@ -27,7 +27,7 @@ use crate::spec::{
 
 /// Entries of the admin queue: an event request, a keep-alive, and a command of the caller's.
 const ADMIN_DEPTH: u32 = 32;
-/// Between attempts to reach a controller that is lost.
+/// The time between attempts to reach a controller that is lost.
 const RETRY: Duration = Duration::from_millis(100);
 /// The time that the host waits for a controller to answer a shutdown.
 const GOODBYE: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ pub struct IoQueue {
 /// A namespace as Identify gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// The number of the association.
+    /// The number of the namespace (NSID).
     pub nsid: u32,
     /// Bytes of a block.
     pub block_bytes: u32,
@@ -74,7 +74,7 @@ pub struct Controller {
 }
 
 struct Shared {
-    /// The association; changes when it is lost.
+    /// The number of the association in force; it changes when the association is lost.
     generation: AtomicU64,
     /// Events that namespaces have changed.
     namespace_events: AtomicU64,
@@ -298,7 +298,7 @@ fn explained(error: Error, address: &Address, options: &Options) -> Error {
     Error::new(format!("there is no subsystem {subnqn} at {place}"), error.why, hint, error.errno)
 }
 
-/// Has the controller enabled, after Connect of the admin queue; its properties.
+/// Has the controller enabled, after Connect of the admin queue. Returns the controller's properties.
 pub(super) fn enable(
     connection: &mut Connection,
     welcome: Welcome,
@@ -547,7 +547,7 @@ impl Worker {
         }
     }
 
-    /// The controller stays lost: says so to whoever asks.
+    /// Answers orders with an error: the controller stays lost.
     fn refuse(&self) {
         while self.pause(Duration::from_secs(3600)) {}
     }
@@ -557,7 +557,7 @@ impl Worker {
 fn goodbye(mut connection: Connection) {
     if connection.stream.set_read_timeout(Some(GOODBYE)).is_ok() {
         let shutdown = Configuration::ENABLED.with_shutdown();
-        // It ends either way.
+        // The association ends either way.
         let _ = connection.wait_for(PropertyAccess::set(property::CC, 4, shutdown.0.into()), Move::None);
     }
 }

@@ -64,7 +64,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends until all is sent or the sink takes no more; whether all is sent.
+    /// Sends until all is sent or the sink takes no more. Returns true if all is sent.
     ///
     /// # Errors
     /// Those of the sink; that it would block is none.

@@ -58,16 +58,16 @@ pub struct Done {
 /// not.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    /// The controller closed it.
+    /// The controller closed the connection.
     #[error("the controller closed the connection")]
     Closed,
-    /// The system says so.
+    /// The system reports an error of the connection.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The controller violated the protocol.
     #[error("the controller violates the protocol: {0}")]
     Fault(#[from] Fault),
-    /// The controller says that the host did.
+    /// The controller says that the host violated the protocol.
     #[error("the controller ended the connection: {} (FES {status:#x}, FEI {info:#x})", pdu::FatalStatus::name(*.status))]
     Terminated {
         /// FES.
@@ -78,7 +78,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// The positive error number that it is for a program.
+    /// The positive error number that stands for the error in a program.
     pub fn errno(&self) -> i32 {
         const EAGAIN: i32 = 11;
         const EPROTO: i32 = 71;
@@ -186,7 +186,7 @@ impl Queue {
         self.agreement
     }
 
-    /// Commands that it takes at once.
+    /// The number of commands that the queue takes at once.
     pub fn depth(&self) -> usize {
         self.commands.len()
     }
@@ -245,10 +245,10 @@ impl Queue {
         }
     }
 
-    /// Sends what is queued, as far as the sink takes it; whether that was all.
+    /// Sends the queued output, as far as the sink takes it. Returns true if that was all.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// The errors of the sink.
     #[inline]
     pub fn send(&mut self, sink: &mut impl Write, buffers: &impl Buffers) -> Result<bool, Broken> {
         Ok(self.out.send(sink, buffers)?)

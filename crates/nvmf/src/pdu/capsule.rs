@@ -3,8 +3,8 @@
 use super::{Agreement, Kind, write_header};
 use crate::spec::{Command, Completion};
 
-/// Writes the header of a CapsuleCmd in front of `data_bytes` of in-capsule data (0 for none); bytes written. The data
-/// and, where agreed on, their digest follow.
+/// Writes the header of a CapsuleCmd in front of `data_bytes` of in-capsule data (0 for none). Returns the bytes
+/// written. The data and, where agreed on, their digest follow.
 #[inline]
 pub fn command(command: &Command, data_bytes: u32, agreement: &Agreement, out: &mut [u8]) -> usize {
     let mut header = [0; 72];
@@ -12,7 +12,7 @@ pub fn command(command: &Command, data_bytes: u32, agreement: &Agreement, out: &
     write_header(Kind::CapsuleCmd, 0, header, data_bytes, agreement, out)
 }
 
-/// Writes a CapsuleResp; bytes written: 24, or 28 with a header digest.
+/// Writes a CapsuleResp. Returns the bytes written: 24, or 28 with a header digest.
 #[inline]
 pub fn response(completion: &Completion, agreement: &Agreement, out: &mut [u8]) -> usize {
     let mut header = [0; 24];

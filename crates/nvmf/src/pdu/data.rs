@@ -9,11 +9,11 @@ pub struct H2cData {
     pub cid: u16,
     /// TTAG: the transfer tag of the R2T that this unit answers.
     pub ttag: u16,
-    /// DATAO: where in the command's data these begin.
+    /// DATAO: the offset in the command's data at which the data of this unit begin.
     pub offset: u32,
     /// DATAL: bytes of data in this unit.
     pub length: u32,
-    /// The last for this R2T.
+    /// True for the last unit that answers the R2T.
     pub last: bool,
 }
 
@@ -22,11 +22,11 @@ pub struct H2cData {
 pub struct C2hData {
     /// CCCID: the identifier of the command.
     pub cid: u16,
-    /// DATAO: where in the command's data these begin.
+    /// DATAO: the offset in the command's data at which the data of this unit begin.
     pub offset: u32,
     /// DATAL: bytes of data in this unit.
     pub length: u32,
-    /// The last of the command.
+    /// True for the last data of the command.
     pub last: bool,
     /// The command succeeded and no response follows. Only with `last`, and only if the host disabled SQ flow control.
     pub success: bool,
@@ -39,7 +39,7 @@ pub struct R2t {
     pub cid: u16,
     /// The controller's name for this transfer, to be given back with its data.
     pub ttag: u16,
-    /// R2TO: where in the command's data they begin.
+    /// R2TO: the offset in the command's data at which the data asked for begin.
     pub offset: u32,
     /// R2TL: bytes asked for.
     pub length: u32,
@@ -64,7 +64,7 @@ fn write(cid: u16, ttag: u16, offset: u32, length: u32) -> [u8; 24] {
 }
 
 impl H2cData {
-    /// Writes the header; bytes written. `length` bytes of data and, where agreed on, their digest follow.
+    /// Writes the header. Returns the bytes written. `length` bytes of data and, where agreed on, their digest follow.
     #[inline]
     pub fn write(&self, agreement: &Agreement, out: &mut [u8]) -> usize {
         let flags = flag::LAST * u8::from(self.last);
@@ -74,7 +74,7 @@ impl H2cData {
 }
 
 impl C2hData {
-    /// Writes the header; bytes written. `length` bytes of data and, where agreed on, their digest follow.
+    /// Writes the header. Returns the bytes written. `length` bytes of data and, where agreed on, their digest follow.
     #[inline]
     pub fn write(&self, agreement: &Agreement, out: &mut [u8]) -> usize {
         debug_assert!(self.last || !self.success);
@@ -84,7 +84,7 @@ impl C2hData {
 }
 
 impl R2t {
-    /// Writes the unit; bytes written: 24, or 28 with a header digest.
+    /// Writes the unit. Returns the bytes written: 24, or 28 with a header digest.
     #[inline]
     pub fn write(&self, agreement: &Agreement, out: &mut [u8]) -> usize {
         let header = write(self.cid, self.ttag, self.offset, self.length);

@@ -9,13 +9,13 @@ pub fn of(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// The digest of what `digest` is of, followed by `bytes`. That of nothing is 0.
+/// Extends `digest`, the digest of some data, to these data followed by `bytes`. The digest of no data is 0.
 #[inline]
 pub fn extend(digest: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(digest, bytes)
 }
 
-/// The digest of what `digest` is of, followed by `len` zeros.
+/// Extends `digest`, the digest of some data, to these data followed by `len` zeros.
 pub fn extend_zeros(digest: u32, len: usize) -> u32 {
     const ZEROS: [u8; 4096] = [0; 4096];
     (0..len).step_by(ZEROS.len()).fold(digest, |digest, at| extend(digest, &ZEROS[..(len - at).min(ZEROS.len())]))

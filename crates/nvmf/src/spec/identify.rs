@@ -250,7 +250,7 @@ impl NamespaceIds {
         bytes
     }
 
-    /// The names in a list; what is not known, or ends beyond the list, is left out.
+    /// The names in a list; a name of an unknown type, or one that ends beyond the list, is left out.
     pub fn read(bytes: &[u8; 4096]) -> NamespaceIds {
         let mut ids = NamespaceIds::default();
         let mut rest = &bytes[..];

@@ -34,5 +34,5 @@ pub mod io {
     pub const DATASET_MANAGEMENT: u8 = 0x09;
 }
 
-/// Every Fabrics command, on any queue; which one is in [`Command::fctype`](super::Command::fctype).
+/// Every Fabrics command, on any queue; [`Command::fctype`](super::Command::fctype) tells which one.
 pub const FABRICS: u8 = 0x7f;

@@ -9,7 +9,7 @@ use crate::layout::Field;
 pub struct Text<const N: usize>([u8; N]);
 
 impl<const N: usize> Text<N> {
-    /// The text, cut at `N` bytes; what is not printable ASCII becomes `?`.
+    /// The text, cut at `N` bytes; each byte that is not printable ASCII becomes `?`.
     pub fn new(text: &str) -> Self {
         let mut bytes = [b' '; N];
         for (to, from) in bytes.iter_mut().zip(text.bytes()) {

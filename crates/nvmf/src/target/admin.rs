@@ -29,7 +29,7 @@ pub(super) const EVENT_REQUESTS_LESS_ONE: u8 = 3;
 pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
     if conn.phase == Phase::Connect {
         let is_connect = command.is_fabrics() && command.fctype() == fabrics::CONNECT;
-        // One more, so that data that are too long are seen to be.
+        // One byte more, so that the target sees data that are too long.
         return if is_connect { ConnectData::BYTES as u32 + 1 } else { 0 };
     }
     if command.is_fabrics() {
@@ -43,7 +43,7 @@ pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
     }
 }
 
-/// An admin command, its data complete.
+/// Carries out an admin command whose data are complete.
 pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
     let Some(controller) = conn.controller.clone() else {
         return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR, 0);
@@ -96,7 +96,7 @@ fn room(conn: &Connection, command: &Command) -> Result<usize, Status> {
     }
 }
 
-/// A structure, as much of it as the host has room for.
+/// Answers with a structure, as much of it as the host has room for.
 fn to_host(conn: &Connection, command: &Command, page: Vec<u8>) -> Result<Answer, Status> {
     let len = page.len().min(room(conn, command)?);
     Ok(Answer::Data(HostData::new(page, len)))
@@ -191,7 +191,7 @@ fn set_features(core: &Core, controller: &Arc<Controller>, command: &Command, da
             *state.host_behavior = *bytes;
             Ok(Answer::Result(0))
         }
-        // It came with Connect, and is what tells hosts apart.
+        // The identifier came with Connect, and tells hosts apart.
         feature::HOST_IDENTIFIER => Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
         feature::WRITE_ATOMICITY
         | feature::ARBITRATION

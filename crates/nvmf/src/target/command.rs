@@ -13,11 +13,11 @@ pub(super) enum Stage {
     Free,
     /// The data in its capsule are still arriving.
     Capsule,
-    /// The pacer had no slot to remember it: the connection is not read from.
+    /// The pacer has no slot to remember the command: the reactor does not read from the connection.
     Unadmitted,
-    /// The pacer holds it.
+    /// The pacer holds the command.
     Held,
-    /// An R2T is out; data are awaited or arriving.
+    /// The target has sent an R2T; it awaits the data, or they are arriving.
     Data,
     /// The command is in the device.
     Device,
@@ -33,17 +33,18 @@ pub(super) struct Slot {
     pub fua: bool,
     pub cid: u16,
     pub nsid: u32,
-    /// Index of the channel that it goes through, id of the drive, from its namespace when it came.
+    /// Index of the channel that the command goes through, and id of the drive: those of the namespace when the command
+    /// came.
     pub channel: usize,
     pub drive: u32,
-    /// Tells whether that channel is still the same device's.
+    /// The uid of the device, which tells if the channel is still the same device's.
     pub device_uid: u64,
-    /// First byte on the device.
+    /// Offset of the first byte on the device.
     pub offset: u64,
-    /// Bytes on the device (Write Zeroes may have many), and how far the device has come.
+    /// Bytes on the device (Write Zeroes may have many), and the number of them that the device has done.
     pub len: u64,
     pub moved: u64,
-    /// Bytes from or to the host.
+    /// Bytes of data from or to the host.
     pub data_len: u32,
     /// Bytes of the command's data that have arrived.
     pub received: u32,
@@ -63,7 +64,7 @@ pub(super) struct Slot {
     pub progress_ns: u64,
     /// Bytes counted against the reserve for data in capsules.
     pub reserved: u32,
-    /// Bytes counted as being on the network, and whether they are set aside there.
+    /// Bytes counted as being on the network; the flag is true if the pacer has set them aside.
     pub afloat: u32,
     pub is_aside: bool,
     /// An admin or Fabrics command that waits for its data.
@@ -103,7 +104,7 @@ impl Slot {
     }
 }
 
-/// The commands of a connection. Slots are made as they are needed: an idle queue has none.
+/// The commands of a connection. Slots are made as commands need them: an idle queue does not have any.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
@@ -116,7 +117,7 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
-    /// A slot, free until its stage is set.
+    /// Takes a slot, which is free until the caller sets its stage.
     #[inline]
     pub fn take(&mut self) -> u16 {
         self.free.pop().unwrap_or_else(|| {
@@ -125,7 +126,7 @@ impl Slots {
         })
     }
 
-    /// Gives a slot back; what it owned must be gone from it.
+    /// Gives a slot back; the caller has taken everything out that the slot owned.
     #[inline]
     pub fn give(&mut self, index: u16) {
         let slot = &mut self.slots[usize::from(index)];
@@ -153,7 +154,7 @@ impl Slots {
         self.slots.get(usize::from(index)).map_or(Stage::Free, |slot| slot.stage)
     }
 
-    /// All that are in use.
+    /// All slots in use, with their indices.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut Slot)> {
         let used = self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.stage != Stage::Free);
         used.map(|(index, slot)| (index as u16, slot))

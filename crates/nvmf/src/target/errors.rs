@@ -19,7 +19,7 @@ pub(super) struct ErrorLog {
 }
 
 impl ErrorLog {
-    /// A command of that queue has failed.
+    /// Notes that a command of that queue has failed.
     pub fn note(&mut self, queue_id: u16, cid: u16, status: Status) {
         self.count += 1;
         self.entries.truncate(ENTRIES_LESS_ONE.into());

@@ -16,13 +16,13 @@ use crate::spec::{Command, Status};
 
 /// Entries of an admin queue that a host may ask for at the most.
 const ADMIN_ENTRIES: u32 = 4096;
-/// How long CSTS.RDY may take to follow CC.EN. It follows at once.
+/// How long CSTS.RDY may take to follow CC.EN. RDY follows at once.
 const READY_TIMEOUT_MS: u32 = 15_000;
 
 /// A refusal: status and result.
 type Refusal = (Status, u64);
 
-/// The first command of a queue: Connect, or nothing.
+/// Carries out the first command of a queue, which must be Connect: refuses any other command.
 pub(super) fn before_connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
     if !command.is_fabrics() || command.fctype() != fabrics::CONNECT {
         return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0);
@@ -33,7 +33,7 @@ pub(super) fn before_connect(conn: &mut Connection, core: &mut Core, command: &C
     }
 }
 
-/// The result of a Connect that succeeds; the connection is a queue then.
+/// Carries out a Connect. Returns the result of a Connect that succeeds: the connection is a queue then.
 fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) -> Result<u64, Refusal> {
     let asked = Connect::of(command);
     let Some(data) = data.first_chunk::<{ ConnectData::BYTES }>().filter(|_| data.len() == ConnectData::BYTES) else {
@@ -74,7 +74,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     let shared = Arc::clone(&core.shared);
     let mut controllers = shared.controllers();
     let tenant = match service {
-        // Any peer may ask it under any name: such hosts are guests, and are counted as those.
+        // Any peer may ask the discovery service under any name: such hosts are guests, and are counted as guests.
         Service::Discovery => Some(0),
         Service::Subsystem(_) => controllers.host_connects(&host_nqn, is_listed, &limits),
     };
@@ -151,7 +151,7 @@ pub(super) fn is_authentication(command: &Command) -> bool {
         )
 }
 
-/// A Fabrics command of a connected queue.
+/// Carries out a Fabrics command of a connected queue.
 pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
     let invalid = Status::INVALID_FIELD.do_not_retry();
     match command.fctype() {
@@ -170,7 +170,7 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
         fabrics::AUTHENTICATION_RECEIVE => authentication_receive(conn, core, command),
         fabrics::DISCONNECT if !conn.is_admin() => {
             conn.respond(core, command.cid, Status::SUCCESS, 0);
-            // Closed when the response is out; the host must not send more.
+            // The connection closes when the response is out; the host must not send more.
             conn.hang_up(core);
         }
         fabrics::DISCONNECT => conn.respond(core, command.cid, Status::INVALID_QUEUE_TYPE.do_not_retry(), 0),
@@ -186,7 +186,7 @@ fn property_get(conn: &mut Connection, core: &Core, command: &Command) -> Option
     let state = controller.lock();
     match (access.offset, access.bytes) {
         (property::CAP, 8) => Some(capabilities.value()),
-        // Either half of it, as SPDK's target answers.
+        // A host may read either half of CAP, as SPDK's target answers.
         (property::CAP, 4) => Some(capabilities.value() & 0xffff_ffff),
         (property::CAP_HIGH, 4) => Some(capabilities.value() >> 32),
         // CAP says that there is no such reset: then it reads as 0.

@@ -28,7 +28,7 @@ struct Request {
     data_len: u32,
 }
 
-/// Takes an I/O command that has just arrived; where the data of its capsule go.
+/// Takes an I/O command that has just arrived. Returns the place that the data of its capsule go to.
 #[inline]
 pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Layout) -> Sink {
     match check(conn, core, command, layout) {
@@ -157,11 +157,11 @@ fn request(
     }
 }
 
-/// A buffer for the data that follow in the capsule; without one the connection waits.
+/// Finds a buffer for the data that follow in the capsule; without a buffer the connection waits.
 pub(super) fn room_for_capsule(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
     let slot = &mut conn.slots[index];
     let bytes = charged_bytes(slot.data_len);
-    // Alone it always has room: a reserve smaller than a capsule must not stop everything.
+    // A capsule alone always has room: a reserve smaller than a capsule must not stop everything.
     let has_room = core.reserve_used == 0 || core.reserve_used + u64::from(bytes) <= core.share.reserve_bytes;
     if has_room && let Ok(buffer) = core.pool.take(slot.data_len as usize) {
         core.reserve_used += u64::from(bytes);
@@ -173,7 +173,7 @@ pub(super) fn room_for_capsule(conn: &mut Connection, core: &mut Core, index: u1
     false
 }
 
-/// The data of a capsule are complete.
+/// Goes on with a command: the data of its capsule are complete.
 pub(super) fn capsule_arrived(conn: &mut Connection, core: &mut Core, index: u16) {
     if conn.slots[index].status.is_ok() {
         conn.slots[index].stage = Stage::Unadmitted;
@@ -232,13 +232,13 @@ pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool 
     true
 }
 
-/// A held command that the pacer has let go.
+/// Goes on with a held command that the pacer has let go.
 pub(super) fn released(conn: &mut Connection, core: &mut Core, index: u16) {
     core.host(conn.tenant).held_now -= 1;
     granted(conn, core, index);
 }
 
-/// The command has its place: its data are asked for, or it goes to the device.
+/// Goes on with a command that the pacer has admitted: asks for its data, or gives it to the device.
 #[inline]
 fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
     let slot = &mut conn.slots[index];
@@ -263,7 +263,7 @@ fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
     data_complete(conn, core, index);
 }
 
-/// All that the host sends for the command is here.
+/// Goes on with a command: all the data that the host sends for it are here.
 #[inline]
 pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) {
     afloat::end(conn, core, index);
@@ -282,7 +282,7 @@ pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) 
     to_device(conn, core, index);
 }
 
-/// Gives the device what is left to do.
+/// Gives the device the part of the command that is left to do.
 fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
     let token = conn.token;
     let slot = &mut conn.slots[index];
@@ -329,7 +329,7 @@ fn next_range(conn: &mut Connection, core: &Core, index: u16) -> Result<Option<(
     };
     let (shift, bytes) = (namespace.block_shift, namespace.device.bytes());
     let ranges = || Range::all(buffer.as_slice()).take(count);
-    // All are looked at before the first is carried out.
+    // The target checks all ranges before it carries out the first.
     let fits = |range: &Range| range.slba.checked_add(u64::from(range.blocks)).is_some_and(|end| end <= bytes >> shift);
     if at == 0 && !ranges().all(|range| fits(&range)) {
         return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
@@ -339,7 +339,7 @@ fn next_range(conn: &mut Connection, core: &Core, index: u16) -> Result<Option<(
     Ok(next.map(|(_, range)| (range.slba << shift, u64::from(range.blocks) << shift)))
 }
 
-/// The device has ended (a part of) the command.
+/// Goes on with a command: the device has ended it, or a part of it.
 pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, done: Done) {
     let slot = &mut conn.slots[index];
     if done.buffer.is_some() {
@@ -357,7 +357,7 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
             slot.moved += moved;
             if slot.moved < slot.len {
                 if moved == 0 {
-                    // Nothing more comes: a file that has become shorter than its namespace.
+                    // The device moves nothing more: a file has become shorter than its namespace.
                     let status = status_of(crate::device::EIO, slot.command);
                     return finish(conn, core, index, status);
                 }
@@ -398,7 +398,7 @@ fn status_of(errno: i32, command: IoCommand) -> Status {
     }
 }
 
-/// Answers the command.
+/// Ends the command: queues its data and response, or its error.
 #[inline]
 pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
     count(conn, core, index, status);
@@ -499,7 +499,7 @@ fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
     }
 }
 
-/// The command is over: what it held is given back.
+/// Ends a command: gives back all that the command held, its slot too.
 #[inline]
 pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
     afloat::end(conn, core, index);
@@ -520,7 +520,8 @@ pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
     }
 }
 
-/// Takes a command back that the pacer still holds, or that its device can cancel; whether it was so.
+/// Takes a command back that the pacer still holds, or that its device can cancel. Returns true if one of the two is
+/// so.
 pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
     let same = |(index, slot): (u16, &mut Slot)| (slot.cid == cid).then_some((index, slot.stage));
     let Some((index, stage)) = conn.slots.iter_mut().find_map(same) else { return false };
@@ -535,7 +536,7 @@ pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
     true
 }
 
-/// Commands that have been held for too long go back to their host, to be sent again.
+/// Gives commands that have been held for too long back to their host, which sends them again.
 pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64) {
     let now_ns = core.now_ns;
     let late = |(index, slot): (u16, &mut Slot)| {
@@ -549,7 +550,7 @@ pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64)
     }
 }
 
-/// Held commands whose namespace is no longer what it was when they came fail now, not when their turn comes.
+/// Fails held commands whose namespace has changed or gone since they came: at once, not when their turn comes.
 pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
     let orphan = |(index, slot): (u16, &mut Slot)| {
         (slot.stage == Stage::Held && !core.reaches(slot.channel, slot.device_uid)).then_some((index, slot.cid))
@@ -561,7 +562,7 @@ pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
     }
 }
 
-/// A held command is no more: neither the pacer nor the connection remembers it.
+/// Drops a held command: neither the pacer nor the connection remembers it.
 pub(super) fn forget_held(conn: &mut Connection, core: &mut Core, index: u16) {
     let op = conn.slots[index].op;
     core.pacer.abort(core.now_ns, op);

@@ -39,7 +39,7 @@ pub(super) enum Message {
     Aborted { asked_by: Token, asked_cid: u16, aborted: bool },
     /// A message of an authentication has been examined.
     Examined(Examination),
-    /// Say what has been done.
+    /// Report the reactor's counters.
     Report(mpsc::Sender<ReactorReport>),
     /// Take no new commands, end what is under way, close; then answer.
     Drain(mpsc::Sender<()>),

@@ -10,15 +10,16 @@ use std::sync::Arc;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sys::buffer::Buffer;
 
-/// The zeros that reads of zeros are sent from. Never written, so that the system backs all of it with its one page of
-/// zeros: it stays in the first-level cache, whatever the size of the reads.
+/// The zeros that reads of zeros are sent from. Nobody writes them, so that the system backs all of them with its one
+/// page of zeros: that page stays in the first-level cache, whatever the size of the reads.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-/// Zeros from this many on are spliced: the kernel puts references to its page of zeros into the packets and copies
-/// nothing. Shorter ones are cheaper copied, many in one call.
+/// From this many bytes on zeros are spliced: the kernel puts references to its page of zeros into the packets and
+/// copies nothing. Shorter runs of zeros are cheaper copied, many in one call.
 const SPLICE: usize = 32 << 10;
 
-/// A file of zeros that takes no memory, for [`Output::send`]; none where the system gives none, and zeros are copied.
+/// A file of zeros that takes no memory, for [`Output::send`]; `None` where the system does not give one: zeros are
+/// copied then.
 pub(super) fn zeros_file() -> Option<File> {
     let file = rustix::fs::memfd_create("zeros", rustix::fs::MemfdFlags::CLOEXEC).ok()?;
     rustix::fs::ftruncate(&file, 8 << 20).ok()?;
@@ -57,7 +58,7 @@ enum Part {
 
 #[derive(Default)]
 pub(super) struct Output {
-    /// Bytes of all `Head` parts one after another; `sent_heads` of them are gone.
+    /// Bytes of all `Head` parts one after another; the first `sent_heads` bytes have been sent.
     heads: Vec<u8>,
     sent_heads: usize,
     parts: VecDeque<Part>,
@@ -87,7 +88,7 @@ impl Output {
         self.heads.len() + self.parts.len() * size_of::<Part>() + self.ends.len() * size_of::<(u64, u16)>()
     }
 
-    /// Up to `most` bytes of header, written by `write`, which says how many they are.
+    /// Queues up to `most` bytes of header: `write` writes them and returns their number.
     #[inline]
     pub fn head(&mut self, most: usize, write: impl FnOnce(&mut [u8]) -> usize) {
         let at = self.heads.len();
@@ -114,19 +115,19 @@ impl Output {
         });
     }
 
-    /// `len` zeros, which take no memory.
+    /// Queues `len` zeros, which take no memory.
     #[inline]
     pub fn zeros(&mut self, len: usize) {
         self.push(Part::Zeros { len }, len);
     }
 
-    /// The first `len` bytes of a buffer, which comes back from [`Output::send`] when they are sent.
+    /// Queues the first `len` bytes of a buffer, which comes back from [`Output::send`] when they are sent.
     pub fn data(&mut self, buffer: Buffer, len: usize) {
         self.push(Part::Data { buffer, start: 0, len }, len);
     }
 
-    /// `len` bytes of a page from `start` on. Pages that do not change are kept once, however many connections send
-    /// them.
+    /// Queues `len` bytes of a page from `start` on. Pages that do not change are kept once, however many connections
+    /// send them.
     pub fn shared(&mut self, page: Arc<[u8]>, start: usize, len: usize) {
         self.push(Part::Shared { page, start, len }, len);
     }
@@ -143,7 +144,8 @@ impl Output {
         }
     }
 
-    /// Everything queued so far being sent ends the command in that slot ([`NO_SLOT`] for one without).
+    /// Marks the end of a command: it ends when everything queued so far is sent. `slot` is the command's slot, or
+    /// [`NO_SLOT`].
     #[inline]
     pub fn end(&mut self, slot: u16) {
         match self.ends.try_reserve(1) {
@@ -183,7 +185,8 @@ impl Output {
         Ok(true)
     }
 
-    /// Bytes given to the kernel and bytes taken. Ends before zeros that are to be spliced.
+    /// Sends parts in one call, up to zeros that are to be spliced. Returns the bytes given to the kernel and the bytes
+    /// taken.
     fn send_once(&self, to: &TcpStream, splices: bool) -> io::Result<(usize, usize)> {
         let mut slices = [IoSlice::new(&[]); PARTS];
         let (mut count, mut asked, mut head) = (0, 0, self.sent_heads);
@@ -255,7 +258,7 @@ impl Output {
         }
     }
 
-    /// Forgets what is not sent; buffers are appended.
+    /// Forgets the output that is not sent; its buffers are appended to `free`.
     pub fn abandon(&mut self, free: &mut Vec<Buffer>) {
         for part in self.parts.drain(..) {
             if let Part::Data { buffer, .. } = part {
@@ -278,7 +281,7 @@ impl Output {
     }
 }
 
-/// Bytes of zeros that the socket took.
+/// Splices up to `len` zeros. Returns the bytes that the socket took.
 fn splice(to: &TcpStream, zeros: &File, len: usize) -> io::Result<usize> {
     loop {
         let mut at = 0;

@@ -21,7 +21,7 @@ pub(super) struct Share {
     pub pool_bytes: Option<u64>,
     /// Bytes of these for data that came in capsules of commands not yet admitted.
     pub reserve_bytes: u64,
-    /// The most that the pacer admits.
+    /// The most bytes in flight that the pacer admits.
     pub window_bytes: u64,
     /// The most bytes of data on the network, including data that hosts are slow to take or send.
     pub afloat_bytes: u64,
@@ -60,7 +60,7 @@ pub(super) fn largest_io(options: &Options) -> Result<u32, Error> {
     Ok(largest)
 }
 
-/// A reactor's equal part.
+/// The equal share of each reactor.
 pub(super) fn share(options: &Options) -> Result<Share, Error> {
     let reactors = options.reactors as u64;
     let mut config = options.pacing.clone();

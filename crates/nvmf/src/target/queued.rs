@@ -11,7 +11,7 @@ use super::core::Core;
 
 /// Bytes that all reactors together hold for peers, data buffers excepted.
 const TARGET_BYTES: u64 = 16 << 20;
-/// The least part of a reactor.
+/// The least bytes that one reactor may hold for peers.
 const LEAST_BYTES: u64 = 1 << 20;
 /// Bytes that an I/O queue has queued at the most: the headers of 1000 reads.
 const IO_QUEUE_BYTES: u64 = 64 << 10;

@@ -36,7 +36,8 @@ pub enum When {
     Always,
     /// The method may be called after `framework_start_init` only.
     Initialized,
-    /// A call has a meaning only before: clients that ask for what may be called now are not told of it later.
+    /// A call has a meaning only before `framework_start_init`: clients that ask later for the methods that they may
+    /// call do not get this one.
     Startup,
 }
 
@@ -45,7 +46,8 @@ pub enum When {
 pub enum Run {
     /// This function carries the method out.
     Do(fn(&mut State, &Params) -> Outcome),
-    /// Not at all: it is accepted with any parameters, so that configurations of SPDK load, because of this.
+    /// The method has no effect, for this reason: it is accepted with any parameters, so that configurations of SPDK
+    /// load.
     WithoutEffect(&'static str),
 }
 
