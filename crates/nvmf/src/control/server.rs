@@ -49,7 +49,7 @@ struct Client {
     number: usize,
     /// A second handle of the connection, to wake its thread.
     stream: UnixStream,
-    /// Since when it waits for the client's bytes; `None` while a call of the client is carried out.
+    /// The time since which the server waits for the client's bytes; `None` while a call of the client is carried out.
     idle_since: Option<Instant>,
 }
 
@@ -57,7 +57,7 @@ impl Server {
     /// A server on `path`, which only its owner may use (mode 0600). A socket that nobody listens on is replaced.
     ///
     /// # Errors
-    /// EADDRINUSE where another server is listening or something else has that name; what bind(2) says.
+    /// EADDRINUSE where another server is listening or something else has that name; the errors of bind(2).
     pub fn start(path: &Path, call: Box<Call>) -> io::Result<Server> {
         Server::start_with(path, call, CLIENTS_MAX, IDLE_MAX)
     }
@@ -154,7 +154,7 @@ impl Shared {
         if open.len() >= self.clients_max {
             let silent = open.iter().enumerate().filter_map(|(at, client)| Some((client.idle_since?, at))).min();
             let Some((_, longest)) = silent else { return false };
-            // Its thread wakes up and ends.
+            // The thread of that client wakes up and ends.
             let _ = open.swap_remove(longest).stream.shutdown(std::net::Shutdown::Both);
         }
         open.push(client);

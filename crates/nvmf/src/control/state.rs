@@ -35,7 +35,7 @@ pub enum Ending {
     Now,
 }
 
-/// The control plane of one target. Clones are handles to the same one.
+/// The control plane of one target. Clones are handles to the same control plane.
 #[derive(Clone)]
 pub struct Control {
     shared: Arc<Shared>,
@@ -59,11 +59,11 @@ pub struct State {
     pub(super) faults: BTreeMap<String, Vec<Fault>>,
     /// The keys of the keyring by name.
     pub(super) keyring: BTreeMap<String, Secret>,
-    /// The keys that hosts authenticate with: what the target asks.
+    /// The keys that hosts authenticate with: the target asks this table.
     pub(super) keys: Arc<Keys>,
-    /// Things that a user should know and that are not errors; taken by whoever prints them.
+    /// Things that a user should know and that are not errors; the caller that prints them takes them.
     pub(super) warnings: Vec<String>,
-    /// Methods that were called and have no effect here.
+    /// Methods that were called and have no effect in Plimsoll.
     pub(super) without_effect: Vec<&'static str>,
     pub(super) on_end: Box<dyn Fn(Ending) + Send>,
 }
@@ -101,7 +101,7 @@ impl Control {
     /// The answer to a call.
     ///
     /// # Errors
-    /// An unknown method, parameters that do not fit its table, what the method says.
+    /// An unknown method, parameters that do not fit its table, the errors of the method.
     pub fn call(&self, name: &str, given: Option<&Value>) -> Outcome {
         let mut state = self.lock();
         if name == "framework_wait_init" {

@@ -1,5 +1,5 @@
-//! One TCP connection: handshake, Connect, and commands one at a time, waiting for each. Slow work is done here, by
-//! threads that may wait.
+//! One TCP connection: handshake, Connect, and commands one at a time, waiting for each. Slow work belongs here: the
+//! threads that do it may wait.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -136,7 +136,7 @@ impl Connection {
                 }
                 Err((failure, mut last)) => {
                     if !last.is_empty() {
-                        // It hangs up on this.
+                        // The controller hangs up on this message.
                         let _ = self.wait_for(Authentication::send(last.len() as u32), Move::Send(&mut last));
                     }
                     let hint = "is it the key that the target has for this host's NQN?";

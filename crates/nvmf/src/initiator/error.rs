@@ -15,7 +15,7 @@ pub struct Error {
     pub why: String,
     /// The likely cause and what to do; may be empty.
     pub hint: String,
-    /// The positive error number that it is for a program.
+    /// The positive error number that stands for the failure in a program.
     pub errno: i32,
 }
 

@@ -15,21 +15,23 @@ pub struct Options {
     pub hostnqn: Nqn,
     /// The host's identifier: one for all its connections.
     pub hostid: [u8; 16],
-    /// Headers shall have digests.
+    /// True if the host asks for digests of headers.
     pub header_digest: bool,
-    /// Data shall have digests.
+    /// True if the host asks for digests of data.
     pub data_digest: bool,
     /// I/O queues, 1 to 65535, each a TCP connection. A controller may grant fewer.
     pub queues: u16,
     /// Commands outstanding on each I/O queue, 1 to 65535. A controller may take fewer.
     pub depth: u32,
-    /// After which silence the controller may drop the host; zero for never. Half of it is between two signs of life.
+    /// The silence after which the controller may drop the host; zero for never. Half of it is between two signs of
+    /// life.
     pub keep_alive: Duration,
     /// The time that connecting, or any answer of the admin queue, may take.
     pub timeout: Duration,
-    /// Proves to controllers that demand it who this host is (DH-HMAC-CHAP).
+    /// The secret that proves the identity of this host to controllers that demand it (DH-HMAC-CHAP).
     pub secret: Option<Secret>,
-    /// Controllers that demand authentication must prove that they have this one.
+    /// The secret that controllers must prove to have, discovery services that do not demand authentication excepted;
+    /// `None` if controllers need not prove themselves.
     pub controller_secret: Option<Secret>,
     /// The time for which the host seeks a lost controller before everything fails; zero fails at once.
     pub controller_loss: Duration,
@@ -80,7 +82,7 @@ fn derived(text: &str) -> [u8; 16] {
     uuid
 }
 
-/// The bytes of a UUID as text.
+/// Reads the bytes of a UUID from its text.
 pub(super) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|&character| character != '-').collect();
     if digits.len() != 32 || !digits.is_ascii() {

@@ -12,9 +12,9 @@ layout! {
         sqhd: u16 = 8,
         /// SQ identifier: unused over Fabrics.
         sqid: u16 = 10,
-        /// Of the command that is complete.
+        /// The identifier of the command that is complete.
         cid: u16 = 12,
-        /// How it went.
+        /// The status with which the command ended.
         status: Status = 14,
     }
 }
@@ -53,7 +53,7 @@ impl AsyncEvent {
         u64::from(self.kind & 7) | u64::from(self.info) << 8 | u64::from(self.log_page) << 16
     }
 
-    /// The event in a completion's result.
+    /// Reads the event from a completion's result.
     pub fn of(result: u64) -> AsyncEvent {
         AsyncEvent { kind: result as u8 & 7, info: (result >> 8) as u8, log_page: (result >> 16) as u8 }
     }

@@ -42,7 +42,7 @@ pub fn command(fctype: u8) -> Command {
 pub struct Connect {
     /// Record format: 0.
     pub recfmt: u16,
-    /// 0 for the admin queue.
+    /// The identifier of the queue: 0 for the admin queue.
     pub qid: u16,
     /// Entries of the queue minus one.
     pub sqsize: u16,
@@ -142,7 +142,7 @@ impl ConnectData {
         Nqn::from_field(&self.subnqn)
     }
 
-    /// The host's name as it gives it: see [`Nqn::of_peer`].
+    /// The host's name as the host gives it: see [`Nqn::of_peer`].
     pub fn host(&self) -> Nqn {
         Nqn::of_peer(&self.hostnqn)
     }
@@ -193,7 +193,7 @@ impl PropertyAccess {
 pub struct Authentication {
     /// Security protocol specific, byte 0: 01h.
     pub spsp0: u8,
-    /// Byte 1: 01h.
+    /// Security protocol specific, byte 1: 01h.
     pub spsp1: u8,
     /// Security protocol: E9h.
     pub secp: u8,

@@ -37,7 +37,7 @@ pub enum Select {
     Default,
     /// The saved value.
     Saved,
-    /// The capabilities: whether the feature can be saved and changed.
+    /// The capabilities of the feature: they tell if its value can be saved and changed.
     SupportedCapabilities,
     /// Reserved values.
     Reserved,
@@ -48,7 +48,7 @@ pub fn identifier(cdw10: u32) -> u8 {
     cdw10 as u8
 }
 
-/// Which value Get Features asks for.
+/// The value of the feature that Get Features asks for: current, default, saved or capabilities.
 pub fn select(cdw10: u32) -> Select {
     match cdw10 >> 8 & 7 {
         0 => Select::Current,

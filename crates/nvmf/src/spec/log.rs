@@ -22,17 +22,17 @@ layout! {
     pub struct ErrorEntry: 64 {
         /// Counts errors from 1; 0 in entries that are not used.
         error_count: u64 = 0,
-        /// Queue.
+        /// The identifier of the queue.
         sqid: u16 = 8,
-        /// Command.
+        /// The identifier of the command.
         cid: u16 = 10,
         /// Status field, the phase bit included.
         status: u16 = 12,
         /// Byte and bit of the parameter in error.
         parameter: u16 = 14,
-        /// First block.
+        /// The first block of the command.
         lba: u64 = 16,
-        /// Namespace.
+        /// The namespace of the command.
         nsid: u32 = 24,
         /// TRTYPE of the transport that the command came by.
         trtype: u8 = 29,
@@ -44,11 +44,11 @@ layout! {
     pub struct Smart: 512 {
         /// Bits: spare low, temperature, degraded, read-only, volatile memory failed.
         critical_warning: u8 = 0,
-        /// Kelvins.
+        /// The temperature in kelvins.
         temperature: u16 = 1,
-        /// Percent.
+        /// The spare capacity that is left, in percent.
         available_spare: u8 = 3,
-        /// Percent below which it is critical.
+        /// The spare capacity in percent below which it is critical.
         spare_threshold: u8 = 4,
         /// Percent of the life that is used.
         percentage_used: u8 = 5,
@@ -64,7 +64,7 @@ layout! {
         busy_minutes: u128 = 96,
         /// Power cycles.
         power_cycles: u128 = 112,
-        /// Hours.
+        /// Hours that the controller has been on.
         power_on_hours: u128 = 128,
         /// Unsafe shutdowns.
         unsafe_shutdowns: u128 = 144,
@@ -137,7 +137,7 @@ layout! {
         trsvcid: Text<32> = 32,
         /// NQN of the subsystem, as [`Nqn::field`] has it.
         subnqn: [u8; 256] = 256,
-        /// Address.
+        /// The address of the subsystem, as text.
         traddr: Text<256> = 512,
         /// Security over TCP: 0 none, 2 TLS 1.3.
         sectype: u8 = 768,
@@ -162,7 +162,7 @@ impl DiscoveryEntry {
     /// The subsystem's name.
     ///
     /// # Errors
-    /// It is none.
+    /// The name in the field is empty, too long, not ended by a NUL, or not UTF-8.
     pub fn subsystem(&self) -> Result<Nqn, NqnError> {
         Nqn::from_field(&self.subnqn)
     }

@@ -1,5 +1,6 @@
-//! The door for in-band authentication: who must prove themselves, and the exchange. The control plane does the
-//! authentication behind it (DH-HMAC-CHAP); the target only carries the messages (NVMe Base 2.0, 8.13).
+//! The door for in-band authentication: the interface that says which hosts must prove themselves, and the exchange of
+//! messages. The control plane does the authentication behind it (DH-HMAC-CHAP); the target only carries the messages
+//! (NVMe Base 2.0, 8.13).
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock, Weak};
@@ -7,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::Shared;
 use super::mailbox::{Message, Token};
 
-/// Decides who must authenticate. Called on a reactor: it must not block.
+/// Decides which hosts must authenticate. Called on a reactor: it must not block.
 pub trait Authenticator: Send + Sync {
     /// The exchange that a queue must go through before any other command, or `None` if `host_nqn` need not on
     /// `subsystem_nqn`. `queue_id` 0 is the admin queue.
@@ -34,7 +35,7 @@ pub trait Exchange: Send {
 /// The state of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeState {
-    /// Messages are still to come.
+    /// The exchange goes on: messages are still to come.
     Pending,
     /// The host has proven itself: other commands are taken now.
     Done,
@@ -45,7 +46,7 @@ pub enum ExchangeState {
 /// A message from a host on its way through its exchange, and what has become of it.
 pub(super) struct Examination {
     pub queue: Token,
-    /// The Authentication Send that brought it.
+    /// The identifier of the Authentication Send that brought the message.
     pub cid: u16,
     pub exchange: Box<dyn Exchange>,
     pub message: Vec<u8>,
@@ -67,7 +68,7 @@ impl Examiner {
             let (queue, taken) = mpsc::channel::<Examination>();
             let shared = Arc::downgrade(shared);
             let work = move || taken.into_iter().for_each(|examination| examination.carry_out(&shared));
-            // Without a thread the other end is gone: then it is done here.
+            // Without a thread the other end of the queue is gone: then this thread examines the message.
             let _ = std::thread::Builder::new().name("nvmf-auth".into()).spawn(work);
             queue
         });
@@ -86,7 +87,8 @@ impl Examination {
     }
 }
 
-/// Lets nobody in: stands in for an exchange while that is being examined, and for one that cannot begin.
+/// An exchange that lets nobody in: it stands in for an exchange while that is being examined, and for an exchange that
+/// cannot begin.
 #[derive(Debug)]
 pub struct Closed;
 

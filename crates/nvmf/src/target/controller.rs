@@ -31,9 +31,9 @@ pub(super) struct Controller {
     pub host_nqn: Nqn,
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
-    /// CC.EN, and not shut down: I/O commands are taken.
+    /// True while CC.EN is set and the controller is not shut down: the target takes I/O commands.
     pub enabled: AtomicBool,
-    /// Milliseconds; 0 for none.
+    /// The keep-alive timeout in milliseconds; 0 for none.
     pub keep_alive_ms: AtomicU32,
     /// The time at which anything of the host last arrived on any queue, in milliseconds of the monotonic clock.
     pub seen_ms: AtomicU64,
@@ -62,7 +62,7 @@ pub(super) struct State {
     pub changed: BTreeSet<u32>,
     /// Events that have happened, and not yet been told.
     pending: Vec<AsyncEvent>,
-    /// Told, and masked until their log page is read.
+    /// Events that the host has been told, and that are masked until their log page is read.
     masked: Vec<AsyncEvent>,
 }
 
@@ -75,7 +75,7 @@ impl Controller {
         self.service == Service::Discovery
     }
 
-    /// The host is alive.
+    /// Notes that something of the host has arrived: the host is alive.
     pub fn seen(&self, now_ns: u64) {
         self.seen_ms.store(now_ns / 1_000_000, Ordering::Relaxed);
     }
@@ -148,8 +148,9 @@ pub(super) struct NewController {
 }
 
 impl Controllers {
-    /// The tenant id of a host, with one connection more; `None` if it has as many as the limits allow. Hosts that are
-    /// let in without being listed leave connections, and ids, to those that are.
+    /// Counts one connection more of a host. Returns the host's tenant id; `None` if the host, or the unlisted hosts
+    /// together, have as many connections as the limits allow. Hosts that are let in without being listed leave
+    /// connections, and ids, to those that are.
     pub fn host_connects(&mut self, nqn: &Nqn, is_listed: bool, limits: &Limits) -> Option<u32> {
         if !is_listed && self.unlisted >= limits.connections - limits.connections / 4 {
             return None;
@@ -184,7 +185,7 @@ impl Controllers {
         self.hosts.iter().map(|host| (&host.nqn, host.connections))
     }
 
-    /// A new controller under an id that is long unused; `None` when all ids are taken.
+    /// Makes a new controller under an id that is long unused; `None` when all ids are taken.
     pub fn create(&mut self, new: NewController) -> Option<Arc<Controller>> {
         let (first, last) = new.ids.unwrap_or((1, LAST_ID));
         let before = self.last_ids.get(&new.service).copied().unwrap_or_else(|| match new.ids {

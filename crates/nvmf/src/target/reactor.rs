@@ -92,7 +92,7 @@ pub(super) struct Reactor {
     stops: bool,
     /// The most guests that the reactor serves.
     most_guests: u32,
-    /// True while a command waits for memory that stuck hosts hold.
+    /// True while a command waits for memory that data on the network hold.
     lacks_memory: bool,
 }
 
