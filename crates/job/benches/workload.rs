@@ -1,6 +1,7 @@
-//! What an op costs to generate: nanoseconds each, by kind of workload. `cargo bench -p job`.
+//! The cost of generating an op: nanoseconds each, by kind of workload. `cargo bench -p job`.
 //!
-//! The generator loop has some 100 ns an op to be three times as fast as fio's null engine; a quarter is the workload's.
+//! The generator loop has some 100 ns an op to be three times as fast as fio's null engine. The workload has a quarter
+//! of that time.
 
 use std::hint::black_box;
 use std::time::Instant;

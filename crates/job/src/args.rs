@@ -12,10 +12,10 @@ use crate::job::{Allow, Plan};
 use crate::options;
 use crate::source::{Section, Setting, Source};
 
-/// What a command line asks for.
+/// The request that a command line makes: an action, job files, jobs and options of the run.
 #[derive(Clone, Default)]
 pub struct Invocation {
-    /// What is to be done.
+    /// The action that the command line asks for.
     pub action: Action,
     /// Job files in order; `-` is standard input.
     pub files: Vec<PathBuf>,
@@ -27,7 +27,7 @@ pub struct Invocation {
     pub notes: Vec<String>,
 }
 
-/// What is to be done.
+/// The actions that a command line can ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Run the jobs.
@@ -56,7 +56,7 @@ pub enum Format {
     Normal,
     /// fio's JSON.
     Json,
-    /// The same with all bins of the latencies.
+    /// fio's JSON with all bins of the latencies.
     JsonPlus,
     /// The intervals of each job, a line of JSON each.
     Ndjson,
@@ -127,24 +127,24 @@ pub struct RunOptions {
     pub allow: Allow,
 }
 
-/// Whether a flag has a value.
+/// Says if a flag has a value, and how the value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// It has none.
+    /// The flag has no value.
     Nothing,
-    /// It has one, after `=` or as the next argument.
+    /// The flag has a value, after `=` or as the next argument.
     Value,
-    /// It may have one, after `=`.
+    /// The flag may have a value, after `=`.
     Maybe,
 }
 
 /// A flag of the run.
 pub struct Flag {
-    /// Its name, without dashes.
+    /// Name of the flag, without dashes.
     pub name: &'static str,
-    /// Whether it has a value.
+    /// Says if the flag has a value.
     pub takes: Takes,
-    /// How its value is called in the help.
+    /// Name of the flag's value in the help.
     pub value: &'static str,
     /// One line of help.
     pub help: &'static str,
@@ -179,7 +179,7 @@ const USE_MPI: &str =
     "there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
 const NO_TRIGGER: &str = "triggers are not supported: stop the run with a signal, it reports what was measured";
 
-/// Every flag: fio's and ours.
+/// Every flag: those of fio, and those that only Plimsoll has.
 pub static FLAGS: &[Flag] = &[
     flag("help", Takes::Nothing, "", "Print the help", |i, _| act(i, Action::Help)),
     flag("version", Takes::Nothing, "", "Print the version", |i, _| act(i, Action::Version)),
@@ -365,7 +365,7 @@ fn named(value: &str) -> Option<String> {
     Some(value).filter(|value| !value.is_empty() && *value != "all").map(String::from)
 }
 
-/// What an argument that begins with a dash names.
+/// The flag or job option that an argument beginning with a dash names.
 enum Named {
     Flag(&'static Flag),
     Option(&'static options::OptionSpec),
@@ -479,7 +479,7 @@ impl Invocation {
         self.plan_in(&Surroundings::SYSTEM)
     }
 
-    /// The same with other surroundings.
+    /// The plan of this command line, as `plan` makes it, with other surroundings.
     ///
     /// # Errors
     /// See [`Invocation::plan`].

@@ -11,7 +11,7 @@ use crate::lint;
 use crate::options::{self, Each, Kind, OptionSpec, Reader, Status, values};
 use crate::source::{Section, Setting, Source};
 
-/// What the whole run imposes on its jobs.
+/// Conditions that the whole run imposes on its jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Imposed {
     /// Refuse jobs that write.
@@ -20,7 +20,7 @@ pub struct Imposed {
     pub warnings_fatal: bool,
     /// Sections to run; all if empty.
     pub sections: Vec<String>,
-    /// What the command line insists on.
+    /// The refusals that the command line overrides.
     pub allow: Allow,
 }
 
@@ -46,7 +46,7 @@ pub struct Draft {
     pub(crate) steady_ramp_ns: u64,
     /// The last setting of each option, by its canonical name, and whether the job itself made it.
     set: BTreeMap<&'static str, (Setting, bool)>,
-    /// Whether what is set now is the job's own, and not inherited.
+    /// True while the settings are the job's own; false while they come from a global section.
     own: bool,
     /// Where the section begins.
     section: Place,
@@ -93,7 +93,7 @@ impl Draft {
         self.job.ring.other.push((name.into(), value.into()));
     }
 
-    /// Whether the option was set, here or in a global section.
+    /// True if the option was set, here or in a global section.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.set.contains_key(name)
     }
@@ -205,7 +205,7 @@ impl Draft {
         Ok((self.job, self.warnings))
     }
 
-    /// The name of the engine, if it is one of ours.
+    /// The name of the engine, if Plimsoll has it.
     fn known_engine(&self) -> Result<String, Error> {
         let name = self.job.engine.clone();
         if engines::find(&name).is_some() {

@@ -16,7 +16,7 @@ fn each<T: Clone>(value: T) -> PerDirection<T> {
 }
 
 impl Default for Job {
-    /// What fio does when nothing is asked for: sequential 4 KiB buffered reads through psync at depth 1.
+    /// A job without any options, as in fio: sequential 4 KiB buffered reads through psync at depth 1.
     fn default() -> Job {
         Job {
             name: String::new(),
@@ -177,7 +177,7 @@ impl Default for Job {
 }
 
 impl Default for Verify {
-    /// What holds once `verify=` is given, before any of its companions: nothing is checked yet ([`VerifyKind::Null`]).
+    /// The state right after `verify=` is given, before its companions: nothing is checked yet ([`VerifyKind::Null`]).
     fn default() -> Verify {
         Verify {
             kind: VerifyKind::Null,

@@ -1,12 +1,12 @@
-//! The names of engines: those that are here and those of fio's that are not.
+//! The names of engines: those that Plimsoll has, and those of fio's that it does not have.
 
-/// An engine as the job language knows it. What it does is in the crate `load`.
+/// An engine as the job language knows it. Its code is in the crate `load`.
 pub struct EngineSpec {
     /// `ioengine=`.
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// Whether a clone can have only one request in flight, so that `iodepth` means nothing.
+    /// True if a clone can have only one request in flight, so that `iodepth` means nothing.
     pub synchronous: bool,
 }
 
@@ -30,7 +30,7 @@ pub const ENGINES: &[EngineSpec] = &[
     engine("nvme_tcp", false, "NVMe over TCP, without the kernel's initiator"),
 ];
 
-/// Their names with their help, as a table of words.
+/// Names of the engines with their help, as a table of words.
 pub(crate) const WORDS: [(&str, &str); ENGINES.len()] = {
     let mut words = [("", ""); ENGINES.len()];
     let mut index = 0;

@@ -1,10 +1,10 @@
-//! What is wrong with a job, in one line: where, what, and what to do.
+//! The error of a job, in one line: the place, the fault, and the way to mend it.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where something was written.
+/// The place at which something was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A line of a job file, counted from 1.
@@ -28,9 +28,9 @@ impl fmt::Display for Place {
 /// A job that cannot be run as written. Displayed as one line: `job.fio:3: bs=4q: ... (what to do)`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
-    /// Where it was written.
+    /// The place of the fault.
     pub place: Place,
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
     /// The likely cause or what to do; empty if `what` says it all.
     pub hint: String,
@@ -42,7 +42,7 @@ impl Error {
         Error { place: place.clone(), what: what.into(), hint: String::new() }
     }
 
-    /// The same with the likely cause or what to do.
+    /// This error with a hint: the likely cause or what to do.
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = hint.into();
         self
@@ -51,7 +51,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whatever a file contains, the message stays one line.
+        // The message stays one line, whatever a file contains.
         let line = format!("{}: {}", self.place, self.what);
         let line = if self.hint.is_empty() { line } else { format!("{line} ({})", self.hint) };
         f.write_str(&line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())

@@ -166,7 +166,7 @@ fn setting(
     Ok(Setting { option, value: value.map(keywords), place: place.clone() })
 }
 
-/// The error for a name that is no option's.
+/// The error for a name that does not belong to any option.
 pub(crate) fn unknown(name: &str, place: &Place) -> Error {
     let known = options::all().flat_map(|option| option.names());
     let hint = match options::did_you_mean(name, known) {

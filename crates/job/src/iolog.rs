@@ -7,8 +7,9 @@
 //! 340 /dev/sda read 4096 8192  ... offset, length in bytes
 //! ```
 //!
-//! Version 2 has no times; `FILE wait MICROSECONDS 0` says how long to pause. (fio 3.33 takes the number as milliseconds
-//! since the program was started, against its manual; we follow the manual.) Source: HOWTO, "Trace file format v2", "v3".
+//! Version 2 has no times; `FILE wait MICROSECONDS 0` says how long to pause. fio 3.33 takes the number as milliseconds
+//! since the program was started, against its manual. Plimsoll follows the manual. Source: HOWTO, "Trace file format
+//! v2", "v3".
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -19,12 +20,12 @@ use thiserror::Error as ThisError;
 use crate::job::Iolog;
 use crate::workload::{Op, OpKind};
 
-/// A name may have so many bytes: fio's own limit.
+/// The longest name of a file in a log, in bytes: fio's own limit.
 const NAME_MOST: usize = 256;
-/// No line of a log is longer; what is, is no log.
+/// The longest line of a log, in bytes. A file with a longer line is not a log.
 const LINE_MOST: u64 = 4096;
 
-/// What is wrong with a log.
+/// An error of a log: a line that cannot be understood, or a log that cannot be read.
 #[derive(Debug, ThisError)]
 pub enum Error {
     /// A line that cannot be understood.
@@ -32,9 +33,9 @@ pub enum Error {
     Line {
         /// Name of the log.
         log: String,
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: u64,
-        /// What is wrong and what would be right.
+        /// The fault in the line, and the text that is expected in its place.
         what: String,
     },
     /// The log cannot be read.
@@ -42,21 +43,21 @@ pub enum Error {
     Read {
         /// Name of the log.
         log: String,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// What a line says is done.
+/// The action that a line of a log records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The file is part of the log.
     Add,
-    /// It is opened.
+    /// The file is opened.
     Open,
-    /// It is closed.
+    /// The file is closed.
     Close,
-    /// An op.
+    /// An op on the file.
     Op(OpKind),
     /// Nothing happens for `offset` microseconds (version 2).
     Wait,
@@ -85,18 +86,18 @@ impl Action {
     }
 }
 
-/// One line.
+/// One line of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Microseconds since the start (version 3).
     pub at_us: Option<u64>,
     /// Index of the file in [`Reader::files`].
     pub file: u32,
-    /// What is done.
+    /// The action on the file.
     pub action: Action,
     /// Bytes from the start of the file; microseconds for a wait.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the op in bytes.
     pub len: u64,
 }
 
@@ -267,33 +268,33 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// What a log amounts to: all that has to be known before it is replayed.
+/// The facts about a log that have to be known before its replay begins: files, numbers of ops and bytes, duration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// The files, in the order of [`Step::Op`]'s indices.
     pub files: Vec<FileUse>,
     /// Ops that transfer data, after `replay_skip`.
     pub ops: PerDirection<u64>,
-    /// Their bytes.
+    /// Bytes of the ops in `ops`.
     pub bytes: PerDirection<u64>,
-    /// Bytes of the largest.
+    /// Bytes of the largest read or write.
     pub largest: u64,
-    /// When the last op is due.
+    /// Time at which the last op is due, in nanoseconds since the start.
     pub duration_ns: u64,
 }
 
 /// A file of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
-    /// Its name; `replay_redirect`'s if that is set.
+    /// Name of the file; `replay_redirect`'s if that is set.
     pub name: String,
-    /// Bytes that it must have for its reads and writes.
+    /// Bytes that the file must have for its reads and writes.
     pub bytes: u64,
-    /// Whether it is written or trimmed.
+    /// True if the log writes or trims the file.
     pub changed: bool,
 }
 
-/// What a replay does next.
+/// The next step of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Opens a file.
@@ -303,7 +304,7 @@ pub enum Step {
         /// Nanoseconds since the start.
         at_ns: u64,
     },
-    /// Closes it.
+    /// Closes a file.
     Close {
         /// Index in [`Summary::files`].
         file: u32,
@@ -380,7 +381,7 @@ impl<R: BufRead> Replay<R> {
         Ok(None)
     }
 
-    /// Goes through the whole log: what has to be known of it before it is replayed.
+    /// Goes through the whole log, and finds the facts that have to be known before its replay begins.
     ///
     /// # Errors
     /// A line that cannot be understood: found before anything is touched.
@@ -635,7 +636,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written is what is read: times in whole microseconds, ops as they are.
+        /// A log that is written is read back as it was: times in whole microseconds, ops unchanged.
         #[test]
         fn a_log_survives_the_way_there_and_back(mut ops in proptest::collection::vec(any_op(), 0..50)) {
             ops.sort_by_key(|(at, _)| *at);

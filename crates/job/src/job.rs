@@ -4,14 +4,14 @@
 
 use measure::PerDirection;
 
-/// What a job file and a command line ask for, ready to run.
+/// The jobs that a job file and a command line ask for, ready to run.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Options of the global sections as written, for the result.
     pub global_options: Vec<(String, String)>,
     /// The jobs in order, clones not expanded.
     pub jobs: Vec<Job>,
-    /// What a user is likely misled about; each a full sentence with file and line.
+    /// Points that are likely to mislead the user; each a full sentence with file and line.
     pub warnings: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct Job {
     pub time: Time,
     /// Clones and how they run.
     pub process: Process,
-    /// What the buffers hold and where they live.
+    /// Content of the buffers, and the memory that they live in.
     pub buffers: Buffers,
     /// `sync`, `fsync`, `fdatasync`, ...
     pub syncs: Syncs,
@@ -66,7 +66,7 @@ pub struct Job {
 /// `rw=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rw {
-    /// Whether there are reads, writes, trims.
+    /// For each of reads, writes and trims: true if the job issues them.
     pub directions: PerDirection<bool>,
     /// Random offsets.
     pub random: bool,
@@ -291,7 +291,7 @@ pub struct Pattern {
     pub mix_read: u8,
     /// `rw_sequencer=identical`: offsets of the last op are used again for each direction.
     pub identical: bool,
-    /// `randseed`: the seed of everything random in this job; clones derive theirs.
+    /// `randseed`: the seed of everything random in this job; clones derive their own seeds from it.
     pub seed: u64,
     /// `randrepeat`, or a `randseed` was given: the same sequence every run. If false, `seed` means nothing.
     pub repeatable: bool,
@@ -311,7 +311,7 @@ pub struct Pattern {
     pub percent_random: PerDirection<u8>,
 }
 
-/// `random_generator=`. All of ours have 64 bits; the names are accepted for their coverage behaviour.
+/// `random_generator=`. All generators of Plimsoll have 64 bits; fio's names are accepted for their coverage behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Generator {
     /// `tausworthe`, `tausworthe64`: random with a coverage map.
@@ -348,7 +348,8 @@ pub struct Rate {
     pub think_on_issue: bool,
     /// `thinktime_iotime`: also pause after this many nanoseconds of I/O; 0 if unset.
     pub think_io_time_ns: u64,
-    /// `pace` (ours): the pacing method in front of the engine, as the pace crate names it; None: no pacing.
+    /// `pace`, an option that fio does not have: the pacing method in front of the engine, as the pace crate names it.
+    /// None: no pacing.
     pub pace: Option<String>,
     /// `latency_target`, with its window, percentile and `latency_run`.
     pub latency_target: Option<LatencyGoal>,
@@ -417,7 +418,7 @@ pub struct SteadyState {
     pub slope: bool,
     /// The limit in millionths; of the mean if `percent`, in iops or bytes/s otherwise.
     pub limit_millionths: u64,
-    /// Whether the limit is relative to the mean.
+    /// True if the limit is relative to the mean.
     pub percent: bool,
     /// `steadystate_duration`: the sliding window.
     pub window_ns: u64,
@@ -450,7 +451,7 @@ pub struct Process {
     pub after: Option<String>,
 }
 
-/// What the buffers hold and where they live.
+/// Content of the buffers, and the memory that they live in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffers {
     /// `mem`: which memory.
@@ -603,11 +604,11 @@ pub struct Iolog {
 pub struct ReplaySkip {
     /// Transfers in these directions.
     pub ops: PerDirection<bool>,
-    /// fsync and its like.
+    /// fsync, fdatasync and sync_file_range.
     pub syncs: bool,
 }
 
-/// What happens when an op fails.
+/// The effects of a failed op.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errors {
     /// `continue_on_error`: go on after failed reads, writes (and trims), verifications.
@@ -616,7 +617,7 @@ pub struct Errors {
     pub continue_write: bool,
     /// See `continue_read`.
     pub continue_verify: bool,
-    /// `ignore_error`: error numbers that are no error: reads, writes, verification.
+    /// `ignore_error`: error numbers that do not count as errors, for reads, writes and verification.
     pub ignore: [Vec<i32>; 3],
     /// `error_dump`.
     pub dump: bool,
@@ -664,7 +665,7 @@ pub struct Reporting {
 /// `clocksource=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ClockSource {
-    /// The best there is.
+    /// The best clock that the machine has.
     #[default]
     Auto,
     /// `cpu`: the time-stamp counter.
@@ -676,12 +677,12 @@ pub enum ClockSource {
 /// `unified_rw_reporting=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Unified {
-    /// Directions apart.
+    /// One result for each direction.
     #[default]
     None,
-    /// All in one, called `mixed`.
+    /// One result for all directions together, called `mixed`.
     Mixed,
-    /// Both.
+    /// One result for each direction, and one for all together.
     Both,
 }
 
@@ -727,7 +728,7 @@ pub struct Ring {
     pub hipri: bool,
     /// `nonvectored`; None: the engine's default.
     pub nonvectored: Option<bool>,
-    /// `force_async`: every so many ops go to a kernel worker; 0 none.
+    /// `force_async`: every this many ops, one goes to a kernel worker; 0: none.
     pub force_async: u32,
     /// `userspace_reap` of libaio.
     pub userspace_reap: bool,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! command line ─► args ─┐
-//! job files ─► file ────┴► source: settings with places ─► options (one table) ─► build ─► Plan ─► workload: the op stream
+//! job files ─► file ────┴► source: settings with places ─► options (one table) ─► build ─► Plan ─► workload: op stream
 //!                                                                               lint ─► warnings
 //! ```
 //!

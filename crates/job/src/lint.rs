@@ -1,4 +1,4 @@
-//! What a writer of jobs is likely misled about: where, what, why, and what to do.
+//! Warnings about points that are likely to mislead the writer of a job: where, what, why, and what to do.
 
 use crate::build::Draft;
 use crate::engines;

@@ -1,5 +1,5 @@
-//! One rank's share of a plan that many carry out: `$rank`, `$nranks` and `$host` in job files, names, seeds, and depths
-//! and rates that are stated for all ranks together.
+//! One rank's share of a plan that many carry out: `$rank`, `$nranks` and `$host` in job files, names, seeds, and
+//! depths and rates that are stated for all ranks together.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,18 +11,19 @@ use crate::error::{Error, Place};
 use crate::file::Surroundings;
 use crate::job::{Job, Plan};
 
-/// Which rank of how many, and where.
+/// The place of a process among all that carry out a plan: its rank, the number of ranks, and its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// From 0.
+    /// Number of this rank, from 0.
     pub rank: u32,
-    /// At least 1.
+    /// Number of ranks, at least 1.
     pub ranks: u32,
     /// The host's name.
     pub host: String,
 }
 
-/// What ranks' seeds are apart: any odd number, so that those of different ranks differ for every `randseed`.
+/// Distance between the seeds of neighbouring ranks: any odd number, so that the seeds of different ranks differ for
+/// every `randseed`.
 const SEEDS_APART: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Rank {
@@ -47,7 +48,7 @@ impl Rank {
         out + rest
     }
 
-    /// The same for the arguments of a command line; those that are not UTF-8 stay as they are.
+    /// The arguments of a command line, filled in as `fill_in` does; those that are not UTF-8 stay as they are.
     pub fn fill_in_words(&self, words: Vec<OsString>) -> Vec<OsString> {
         let fill = |word: OsString| match word.to_str() {
             Some(text) if text.contains('$') => self.fill_in(text).into(),
@@ -62,12 +63,12 @@ impl Rank {
         with(&Surroundings { read: &read, variable: Surroundings::SYSTEM.variable })
     }
 
-    /// Makes the plan this rank's own: seeds that differ from those of the others; names of files and logs that do not
-    /// collide with theirs where they are made up (`filename=` is taken as it is); its share of `--total-iodepth`,
-    /// `--total-rate` and `--total-rate-iops`.
+    /// Makes the plan this rank's own: seeds that differ from those of the other ranks; names of files and logs that do
+    /// not collide with those of the other ranks, where Plimsoll makes the names (`filename=` is taken as it is); this
+    /// rank's share of `--total-iodepth`, `--total-rate` and `--total-rate-iops`.
     ///
     /// # Errors
-    /// A depth that cannot be divided so.
+    /// A depth that cannot be divided evenly among the rank's clones, or leaves the rank with none.
     pub fn take_share(&self, plan: &mut Plan, run: &RunOptions) -> Result<(), Error> {
         self.seed_apart(plan);
         for job in &mut plan.jobs {
@@ -97,7 +98,7 @@ impl Rank {
         }
     }
 
-    /// This rank's part of a total: shares differ by one at the most, and add up to it.
+    /// This rank's part of a total: the shares of all ranks differ by one at the most, and add up to the total.
     pub fn share_of(&self, total: u64) -> u64 {
         total / u64::from(self.ranks) + u64::from(u64::from(self.rank) < total % u64::from(self.ranks))
     }

@@ -1,4 +1,4 @@
-//! What was written, before it means anything: sections of settings, each with its place.
+//! The text of a job file or command line, before it means anything: sections of settings, each with its place.
 
 use crate::error::Place;
 use crate::options::OptionSpec;
@@ -27,16 +27,16 @@ impl Setting {
 /// A section of a job file, or the options after one `--name`.
 #[derive(Clone)]
 pub struct Section {
-    /// Its name.
+    /// Name of the section.
     pub name: String,
-    /// Where it begins.
+    /// Place at which the section begins.
     pub place: Place,
-    /// Its settings in order.
+    /// Settings of the section, in order.
     pub settings: Vec<Setting>,
 }
 
 impl Section {
-    /// Whether its settings are for all later sections.
+    /// True if the section's settings hold for all later sections.
     pub fn is_global(&self) -> bool {
         self.name.starts_with("global")
     }
@@ -45,8 +45,8 @@ impl Section {
 /// One job file, or the command line.
 #[derive(Clone, Default)]
 pub struct Source {
-    /// Its sections in order.
+    /// Sections of the source, in order.
     pub sections: Vec<Section>,
-    /// What the writer is likely misled about.
+    /// Points that are likely to mislead the writer.
     pub warnings: Vec<String>,
 }

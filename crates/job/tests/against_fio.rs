@@ -29,7 +29,7 @@ fn plan_of(path: &Path) -> Plan {
     invocation.plan_in(&Surroundings::SYSTEM).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a plan means, without how it was written.
+/// The meaning of a plan, without the text that it was written as.
 fn meaning(mut plan: Plan) -> String {
     for job in &mut plan.jobs {
         job.options.clear();

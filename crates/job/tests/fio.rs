@@ -1,6 +1,7 @@
 //! The op stream and the I/O logs against the real fio, through its null engine: no I/O is done.
 //!
-//! Where fio's sequence is deterministic ours is the same, op by op. Needs `fio` (Debian: `apt-get install fio`).
+//! Where fio's sequence is deterministic, Plimsoll's is the same, op by op. Needs `fio` (Debian: `apt-get install
+//! fio`).
 
 use std::fs;
 use std::io::{BufReader, Write};
@@ -315,7 +316,8 @@ fn random_streams_do_the_same_ops_as_fio() {
     }
 }
 
-/// What is random in its length still adds up: as many ops without a map as with one, every trim followed by its write.
+/// The counts add up although the lengths are random: as many ops without a map as with one, every trim followed by its
+/// write.
 #[test]
 fn counts_are_those_of_fio() {
     if common::fio().is_none() {

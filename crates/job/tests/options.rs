@@ -34,7 +34,7 @@ fn no_two_options_have_the_same_name() {
 
 #[test]
 fn a_default_that_is_written_out_changes_nothing() {
-    // What these default to depends on others, or is said in words.
+    // The defaults of these options depend on other options, or are said in words.
     const IN_WORDS: &[&str] = &[
         "size",
         "io_size",
@@ -51,7 +51,7 @@ fn a_default_that_is_written_out_changes_nothing() {
         "clocksource",
         "nr_io_queues",
     ];
-    // What an engine is told is kept as it was said.
+    // The values of these options of engines are kept as they were said.
     const AS_SAID: &[&str] = &["uncached", "single-instance", "digest_enable", "keep_alive_tmo", "ctrl_loss_tmo"];
     for option in options::all().filter(|option| {
         let is_fixed = !IN_WORDS.contains(&option.name) && !AS_SAID.contains(&option.name);
@@ -81,7 +81,7 @@ fn every_word_is_accepted() {
 fn every_switch_switches() {
     // A pause of no time, a target that is not set, ...: switches that need something to switch.
     const NEED_OTHERS: &[&str] = &["verify_only", "time_based", "latency_run"];
-    // What buffers hold does not show before they are filled; verification is off.
+    // The content of buffers does not show before they are filled; verification is off.
     const OF_VERIFY: &[&str] =
         &["do_verify", "verify_fatal", "verify_dump", "verifysort", "verify_write_sequence", "experimental_verify"];
     for option in options::all().filter(|option| option.status == Status::Supported) {

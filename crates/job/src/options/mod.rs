@@ -19,9 +19,9 @@ use crate::job::Amount;
 
 /// Options that belong together.
 pub struct Group {
-    /// Its heading.
+    /// Heading of the group.
     pub title: &'static str,
-    /// Its options, in the order of the manual.
+    /// Options of the group, in the order of the manual.
     pub options: &'static [OptionSpec],
 }
 
@@ -31,26 +31,26 @@ pub struct OptionSpec {
     pub name: &'static str,
     /// Other names that are accepted.
     pub aliases: &'static [&'static str],
-    /// What values it takes, and what they do.
+    /// The kind of values that the option takes, with the code that stores a value.
     pub kind: Kind,
-    /// What holds when it is not given, as it would be written; empty if nothing does.
+    /// The value that holds when the option is not given, as it would be written; empty if there is none.
     pub default: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// Whether it has its effect here.
+    /// Says if the option has its effect in Plimsoll.
     pub status: Status,
-    /// The engines that take it; all if empty.
+    /// The engines that take the option; all if empty.
     pub engines: &'static [&'static str],
 }
 
-/// Whether an option has its effect.
+/// Says if an option has its effect in Plimsoll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It does what fio's does.
+    /// The option has its effect; an option of fio's has the effect that it has in fio.
     Supported,
-    /// It is accepted and changes nothing, for this reason.
+    /// The option is accepted and changes nothing, for this reason.
     NoEffect(&'static str),
-    /// It is refused unless it has its default value, for this reason.
+    /// The option is refused unless it has its default value, for this reason.
     Unsupported(&'static str),
 }
 
@@ -93,13 +93,13 @@ pub enum Kind {
     Text(fn(&mut Draft, &str)),
     /// Any text or no value.
     OptionalText(fn(&mut Draft, &str)),
-    /// A language of its own: how it is written, the words it starts with, and its parser.
+    /// A value with a notation of its own: how it is written, the words it starts with, and its parser.
     Custom(
         &'static str,
         &'static [(&'static str, &'static str)],
         fn(&mut Draft, &mut Reader, &str) -> Result<(), String>,
     ),
-    /// Not looked at: the option has no effect.
+    /// A value that is not looked at: the option has no effect.
     Opaque,
 }
 
@@ -183,12 +183,12 @@ impl OptionSpec {
         }
     }
 
-    /// Whether it may stand without a value.
+    /// True if the option may stand without a value.
     pub fn value_is_optional(&self) -> bool {
         matches!(self.kind, Kind::Flag(_) | Kind::OptionalText(_) | Kind::Opaque)
     }
 
-    /// Its name and aliases.
+    /// Name and aliases of the option.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
@@ -208,7 +208,7 @@ pub fn find(name: &str) -> Option<&'static OptionSpec> {
 pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let limit = 1 + length / 4;
-    // Known names are ASCII: no more than the limit longer or shorter, or they are further away than that.
+    // Known names are ASCII. A name whose length differs by more than the limit is further away than the limit.
     let known = known.filter(|known| known.len().abs_diff(length) <= limit);
     known
         .map(|known| (distance(name, known), known))
@@ -236,7 +236,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// What to say of a word that is not in the list.
+/// The message about a word that is not in the list.
 pub(crate) fn not_one_of(word: &str, words: &[(&str, &str)]) -> String {
     let names = || words.iter().map(|(name, _)| *name);
     match did_you_mean(word, names()) {

@@ -6,7 +6,7 @@ use crate::job::Amount;
 
 /// Reads the quantities of one value, and remembers those that fio 3.33 reads differently.
 pub struct Reader {
-    /// What `k` multiplies by.
+    /// The number that the suffix `k` multiplies by.
     pub kb_base: u32,
     /// One sentence for each difference.
     pub differences: Vec<String>,
@@ -93,7 +93,7 @@ fn leading_integer(text: &str) -> Option<(i64, &str)> {
     Some((if text.starts_with('-') { -value } else { value }, rest))
 }
 
-/// What fio 3.33 makes of a size. None if it refuses it.
+/// The number of bytes that fio 3.33 reads from a size. None if fio refuses the text.
 fn fio_bytes(text: &str, kb_base: u32) -> Option<u64> {
     let (value, rest) = leading_integer(text)?;
     let rest = rest.to_ascii_lowercase();
@@ -106,7 +106,7 @@ fn fio_bytes(text: &str, kb_base: u32) -> Option<u64> {
     Some((value as u64).wrapping_mul(base.pow(power)))
 }
 
-/// What fio 3.33 makes of a time, in microseconds. None if it refuses it.
+/// The time that fio 3.33 reads from a text, in microseconds. None if fio refuses the text.
 fn fio_time_us(text: &str, bare_is_seconds: bool) -> Option<u64> {
     let (value, rest) = leading_integer(text)?;
     let unit = rest.to_ascii_lowercase();

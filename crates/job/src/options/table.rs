@@ -1,4 +1,4 @@
-//! Every option of fio 3.33, and ours.
+//! All options of a job: those of fio 3.33, and those that only Plimsoll has.
 
 use measure::PerDirection;
 use measure::units::TimeUnit::{Microseconds, Milliseconds, Seconds};
@@ -11,7 +11,7 @@ use crate::job::{ClockSource, ExitWhat, Fadvise, Fallocate, FileLock, Generator,
 
 const U32: u64 = u32::MAX as u64;
 
-/// More requests or clones than any machine takes: keeps a typing error from asking for all of its memory.
+/// More requests or clones than any machine takes: the limit keeps a typing error from asking for all of its memory.
 const MANY: u64 = 1 << 20;
 
 const fn option(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> OptionSpec {
@@ -56,7 +56,7 @@ pub(super) const RW_WORDS: &[(&str, &str)] = &[
 static CORE: &[OptionSpec] = &[
     option("name", Text(|d, v| d.job.name = v.into()), "", "Name of the job"),
     option("description", Text(|d, v| d.job.description = Some(v.into())), "", "Text that goes with the result"),
-    // Which engine is here is checked once the whole section is read: a job may replace the global one.
+    // The engine is looked up once the whole section is read: a job may replace the global one.
     option("ioengine", Custom("word", &engines::WORDS, |d, _, v| { d.job.engine = v.into(); Ok(()) }), "psync", "How requests are carried out"),
     option("rw", Custom("word[:N]; N is a stride in bytes, or for random the ops at one offset", RW_WORDS, |d, r, v| values::rw(r, v).map(|rw| d.job.rw = rw)), "read", "Which way and in which order").aliases(&["readwrite"]),
     option("bs", EachBytes(1, |d, v| values::update(&mut d.block, narrow(v, Some))), "4k", "Block size").aliases(&["blocksize"]),

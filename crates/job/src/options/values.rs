@@ -32,7 +32,7 @@ pub fn update<T: Copy>(target: &mut PerDirection<T>, given: Each<T>) {
     }
 }
 
-/// The same for values that may be absent; 0 is absent.
+/// Puts the given values over those that are there, where a value may be absent; a given 0 makes it absent (None).
 pub fn update_nonzero(target: &mut PerDirection<Option<u64>>, given: Each<u64>) {
     for (direction, slot) in target.iter_mut() {
         if let Some(value) = given[direction] {
@@ -59,8 +59,8 @@ pub fn split_names(text: &str) -> Vec<String> {
     names
 }
 
-/// Whether a colon between these is one of `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME/PATH`, or of
-/// `trtype=tcp ... subnqn=nqn.2016-06.io.spdk:cnode1 ns=1`.
+/// True if a colon between these texts is part of `gluster[+TRANSPORT]://HOST[:PORT]/VOLUME/PATH`, or of `trtype=tcp
+/// ... subnqn=nqn.2016-06.io.spdk:cnode1 ns=1`.
 fn colon_belongs_to_url(before: &str, after: &str) -> bool {
     if before.trim_start().starts_with("tr") && before.contains('=') {
         return !after.trim_start().starts_with("tr");
@@ -171,7 +171,7 @@ fn lists<T: Clone>(
 
 /// `random_distribution=`.
 pub enum RandomDistribution {
-    /// The same everywhere, or around a hot spot.
+    /// Every place has the same chance, or places near a hot spot have more.
     Plain(Distribution),
     /// Percent of accesses to percent of the file.
     Zoned(PerDirection<Vec<(f64, f64)>>),

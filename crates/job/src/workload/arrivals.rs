@@ -62,8 +62,8 @@ impl Arrivals {
         }
     }
 
-    /// When the next op of that direction, of `bytes` bytes, is meant to start: nanoseconds since the start of the load,
-    /// never before the op that preceded it. A direction without a rate is always due: 0.
+    /// The time at which the next op of that direction, of `bytes` bytes, is meant to start: nanoseconds since the
+    /// start of the load, never before the op that preceded it. A direction without a rate is always due: 0.
     #[inline]
     pub fn next(&mut self, direction: Direction, bytes: u64) -> u64 {
         let Some(schedule) = &mut self.schedules[direction] else { return 0 };

@@ -9,8 +9,8 @@ use super::sizes::Sizes;
 use crate::job::{Generator, Job};
 use measure::Direction;
 
-/// What decides the random offsets of one direction. Directions that agree in it share one [`Blocks`] a file: a mix
-/// of reads and writes then covers each block once, by one or the other.
+/// The settings that decide the random offsets of one direction. Directions with equal rules share one [`Blocks`] a
+/// file: a mix of reads and writes then covers each block once, by one or the other.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rule {
     sizes: Sizes,
@@ -176,7 +176,7 @@ impl Blocks {
         }
     }
 
-    /// Whether no block is given twice, and no two overlap, until [`Blocks::rewind`].
+    /// True if no block is given twice, and no two overlap, until [`Blocks::rewind`].
     pub fn covers_once(&self) -> bool {
         matches!(self, Blocks::Ordered(_) | Blocks::Mapped { .. })
     }

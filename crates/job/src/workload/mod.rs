@@ -7,8 +7,8 @@
 //! turns (which file) ─► direction ─► offset: sequential, or blocks (order, map, shape, zones) ─► sizes ─► Op
 //! ```
 //!
-//! What is deterministic (sequential offsets, strides, zones, the number of ops and syncs) is as in fio, op by op.
-//! What is random follows the same rules with another generator.
+//! The deterministic parts (sequential offsets, strides, zones, the number of ops and syncs) are as in fio, op by op.
+//! The random parts follow the same rules with another generator.
 
 pub mod arrivals;
 mod blocks;
@@ -29,7 +29,7 @@ use turns::Turns;
 
 use crate::job::{Amount, Job};
 
-/// What an op does.
+/// The kind of an op: a transfer of data, or a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
     /// Transfers data.
@@ -45,7 +45,7 @@ pub enum OpKind {
 /// One request of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// What to do.
+    /// The kind of the op.
     pub kind: OpKind,
     /// Index of the file among the clone's files.
     pub file: u32,
@@ -93,7 +93,7 @@ pub struct Workload {
     writes_once: bool,
 }
 
-/// What does not change.
+/// The part of a workload that does not change while ops are drawn.
 #[derive(Clone, Debug)]
 struct Rules {
     root: u64,
@@ -169,11 +169,11 @@ struct Limits {
     /// Bytes since all files were begun, and when they are begun anew.
     lap_bytes: u64,
     lap_most: u64,
-    /// Whether files that are used up are begun anew until `bytes_most` is reached (`io_size`).
+    /// True if files that are used up are begun anew until `bytes_most` is reached (`io_size`).
     goes_on: bool,
 }
 
-/// fsync and its like, after every so many writes.
+/// Syncs (fsync and its like) after every so many writes.
 #[derive(Clone, Debug)]
 struct Syncs {
     fsync: u64,
@@ -189,9 +189,9 @@ struct Syncs {
 impl Workload {
     /// The op stream of clone `clone` (0..numjobs) over its files.
     ///
-    /// Its length is `io_size`, by default `size` or the sum of the extents if that is less, and at most `number_ios` ops; `trimwrite` doubles
-    /// both, as each block is counted twice. `time_based` has no such limit. The seed is that of [`clone_seed`]: where
-    /// `randrepeat=0` asks for a new sequence each run, the job carries a fresh seed.
+    /// Its length is `io_size`, by default `size` or the sum of the extents if that is less, and at most `number_ios`
+    /// ops; `trimwrite` doubles both, as each block is counted twice. `time_based` has no such limit. The seed is that
+    /// of [`clone_seed`]: where `randrepeat=0` asks for a new sequence each run, the job carries a fresh seed.
     ///
     /// # Errors
     /// No file has room for a block; zones beyond a file's end; no memory for the map of used blocks.
@@ -199,7 +199,7 @@ impl Workload {
         let directions = job.rw.directions;
         let sizes = Direction::ALL.map(|d| Sizes::new(job.blocks.range[d], &job.blocks.split[d], job.blocks.unaligned));
         let used = Direction::ALL.into_iter().filter(|&d| directions[d]);
-        // What reaches the files: with bs_is_seq_rand, sizes are chosen by kind of access.
+        // Only sizes that reach the files count: with bs_is_seq_rand, sizes are chosen by kind of access.
         let smallest = if job.blocks.is_seq_rand {
             sizes[READ].smallest().min(sizes[WRITE].smallest())
         } else {
@@ -315,8 +315,8 @@ impl Workload {
         Some(op)
     }
 
-    /// Whether no byte is written twice, and none is trimmed, between two calls of [`Workload::restart`], and the job
-    /// calls it only between passes of `loops`. False where that is not certain.
+    /// True if no byte is written twice, and none is trimmed, between two calls of [`Workload::restart`], provided that
+    /// the job calls it only between passes of `loops`. False where that is not certain.
     pub fn writes_once(&self) -> bool {
         self.writes_once
     }
@@ -348,9 +348,9 @@ impl Workload {
 
     /// Begins the next pass: of `loops`, or of a `time_based` run.
     ///
-    /// As in fio, a pass of less than the whole files (`io_size`, `number_ios`) is followed by one that goes on where it
-    /// stopped; only when the files are used up do positions and maps begin anew. The offsets are then the same again,
-    /// unless `randrepeat=0` or the run is time based and not verified: those go on with new ones.
+    /// As in fio, a pass of less than the whole files (`io_size`, `number_ios`) is followed by one that goes on where
+    /// it stopped; only when the files are used up do positions and maps begin anew. The offsets are then the same
+    /// again, unless `randrepeat=0` or the run is time based and not verified: those go on with new ones.
     pub fn restart(&mut self) {
         self.limits.bytes = 0;
         self.limits.ops = 0;

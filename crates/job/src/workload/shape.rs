@@ -55,7 +55,7 @@ impl Shape {
         Some(Shape { rank, place, count })
     }
 
-    /// The same without scattering: place 0 is the most popular. For choosing among files.
+    /// This shape without scattering: place 0 is the most popular. It serves to choose among files.
     pub fn straight(mut self) -> Shape {
         if let Place::Scattered(_) = self.place {
             self.place = Place::Straight;

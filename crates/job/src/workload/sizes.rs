@@ -11,7 +11,8 @@ pub(super) enum Sizes {
     Multiples { unit: u64, most: u64 },
     /// `low` to `high` bytes, all alike (`bs_unaligned`).
     Bytes { low: u64, high: u64 },
-    /// `bssplit`: sizes with the shares of 2^32 up to and with theirs.
+    /// `bssplit`: for each size, the sum of the shares up to and including its own (in parts of 2^32), and the size in
+    /// bytes.
     Split(Vec<(u64, u64)>),
 }
 
@@ -92,7 +93,7 @@ impl Sizes {
                         return Some(bytes);
                     }
                 }
-                // What fits has next to no share: do not search for it for ever.
+                // The sizes that fit have next to no share: do not search for one for ever.
                 self.smallest()
             }
         })

@@ -34,7 +34,7 @@ fn ops(job: &Job, sizes: &[u64]) -> Vec<Op> {
     pass(&mut Workload::new(job, 0, &extents(sizes)).unwrap())
 }
 
-/// Whether `count` of `draws` is within four standard deviations of a binomial distribution.
+/// True if `count` of `draws` is within four standard deviations of a binomial distribution.
 fn close(count: usize, share: f64, draws: usize) -> bool {
     let (count, draws) = (count as f64, draws as f64);
     (count - share * draws).abs() <= 4.0 * (draws * share * (1.0 - share)).sqrt() + 1.0

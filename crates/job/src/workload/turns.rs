@@ -4,7 +4,7 @@ use super::random::Random;
 use super::shape::Shape;
 use crate::job::{FileService, Files};
 
-/// Whose turn it is.
+/// Decides which file serves the next op.
 #[derive(Clone, Debug)]
 pub(super) struct Turns {
     kind: Kind,
@@ -64,7 +64,7 @@ impl Turns {
         turns
     }
 
-    /// Whether the choice follows a distribution: then files start over instead of being finished.
+    /// True if the choice follows a distribution: then files start over instead of being finished.
     pub fn distributed(&self) -> bool {
         matches!(self.kind, Kind::Chance(Some(_)))
     }
@@ -109,7 +109,8 @@ impl Turns {
             Kind::Chance(shape) => {
                 if self.left == self.ops || self.left == 0 {
                     self.current = match shape {
-                        // Finished files are not drawn: a file that is, is finished only if it can serve nothing at all.
+                        // Finished files are not drawn. With a distribution, a file is finished only if it can serve
+                        // nothing at all.
                         Some(shape) => shape.draw(random) as u32,
                         None => self.active[random.below(self.active.len() as u64) as usize],
                     };

@@ -1,4 +1,4 @@
-//! What the tests share: fio itself, where it is installed.
+//! Parts that the tests share: fio itself, where it is installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
