@@ -43,11 +43,11 @@ impl Default for Repeats {
     }
 }
 
-/// What the caller of [`interleaved`] sees while it runs: the pair, the side (0 or 1), the run.
+/// A function that [`interleaved`] calls while it runs, with the pair, the side (0 or 1), and the run.
 pub type Watch<'a> = dyn FnMut(u32, usize, &Progress) + 'a;
 
-/// The effects of B against A from interleaved runs; partial (`Interrupted`) if `stop` was set on the way. Pairs are run
-/// until the change in `figure`, one of [`effect::figures_of_runs`], is known to `repeats.bound`.
+/// The effects of B against A from interleaved runs; partial (`Interrupted`) if `stop` was set on the way. Pairs are
+/// run until the change in `figure`, one of [`effect::figures_of_runs`], is known to `repeats.bound`.
 ///
 /// # Errors
 /// A figure that runs do not have. An error of a run before it starts; a job that failed.
@@ -120,7 +120,8 @@ impl JobOptions {
     }
 }
 
-/// What the first job of A is given otherwise than the first of B, the second than the second, and so on.
+/// The options in which the jobs of A differ from those of B: the first job of A against the first of B, the second
+/// against the second, and so on.
 fn differences(a: &[JobOptions], b: &[JobOptions]) -> Vec<Difference> {
     let mut found = Vec::new();
     for index in 0..a.len().max(b.len()) {
@@ -366,8 +367,8 @@ fn of_estimates(figure: String, larger_is_better: bool, a: Estimate, b: Estimate
     Effect { figure, larger_is_better, a, b, change, cannot_tell }
 }
 
-/// Whether B is worse than A in this figure by more than `tolerance` (0.03: three percent), with an interval
-/// that excludes that nothing has changed.
+/// True if B is worse than A in this figure by more than `tolerance` (0.03: three percent), with an interval that
+/// excludes that nothing has changed.
 pub fn is_slower(effect: &Effect, tolerance: f64) -> bool {
     let by = if effect.larger_is_better { -effect.change.mean } else { effect.change.mean };
     effect.outcome() == Outcome::Worse && by > tolerance

@@ -1,8 +1,8 @@
-//! What write buffers hold: zeros, a pattern, or random bytes as compressible and as repetitive as the job asks.
+//! The content of write buffers: zeros, a pattern, or random bytes as compressible and as repetitive as the job asks.
 //!
 //! By default buffers are filled once and then only scrambled: a store every 512 bytes makes each sector unlike any
-//! other, at a fraction of the cost of new content. What has to be exact (`refill_buffers`, compression, repetition)
-//! is generated for every write.
+//! other, at a fraction of the cost of new content. Content that has to be exact (`refill_buffers`, compression,
+//! repetition) is generated for every write.
 
 use job::Job;
 use job::job::Buffers;
@@ -61,9 +61,10 @@ impl Filler {
         Filler::new(&job.buffers, seed).repeating(smallest as usize)
     }
 
-    /// What `buffers` ask for. `zero_buffers` goes before a pattern, a pattern before random bytes; a pattern together
-    /// with `buffer_compress_percentage` is what the compressible part consists of, as in fio. Compression and
-    /// repetition imply `refill_buffers`. A pattern is never scrambled: it would be one no longer.
+    /// The filler that `buffers` asks for. `zero_buffers` goes before a pattern, a pattern before random bytes. With
+    /// `buffer_compress_percentage`, the compressible part consists of the pattern, as in fio. Compression and
+    /// repetition imply `refill_buffers`. A pattern is never scrambled: a scrambled pattern would not be the pattern
+    /// any longer.
     pub fn new(buffers: &Buffers, seed: u64) -> Filler {
         let varied = buffers.compress_percent > 0 || buffers.dedupe_percent > 0;
         let kind = if buffers.zero {
@@ -106,8 +107,8 @@ impl Filler {
         }
     }
 
-    /// Whether [`Filler::prepare`] must be called again after a read into the buffer: a pattern or zeros do not
-    /// survive it, while random bytes may as well be those that were read.
+    /// True if [`Filler::prepare`] must be called again after a read into the buffer: a pattern or zeros do not survive
+    /// the read, while the bytes that were read may serve as random bytes.
     pub fn spoiled_by_reads(&self) -> bool {
         matches!(self.kind, Kind::Zero | Kind::Pattern(_))
     }

@@ -1,4 +1,4 @@
-//! What goes wrong before or during a run, in one line that helps.
+//! The error of a run, or of its preparation, in one line that helps.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use nvmf::initiator::Error as NvmeError;
 /// A failure: what, where, why, what to do.
 #[derive(Debug)]
 pub struct Error {
-    /// What class of failure it is: decides the exit status.
+    /// The class of the failure: it decides the exit status.
     pub kind: ErrorKind,
-    /// What was attempted: `cannot open`.
+    /// The attempt that failed: `cannot open`.
     pub what: String,
-    /// On what: a path, a job, an option.
+    /// The object of the attempt: a path, a job, an option.
     pub place: String,
     /// The likely cause and what to do; empty if the source says it all.
     pub hint: String,
-    /// What the system said.
+    /// The error that the system reported, if it reported one.
     pub source: Option<std::io::Error>,
 }
 
@@ -24,7 +24,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// The user asked for something that cannot be done: exit status 2.
     Usage,
-    /// It was refused to protect data: exit status 2.
+    /// The program refused, to protect data: exit status 2.
     Refused,
     /// The system failed: no space, an I/O error: exit status 2 before the run, 1 within a job.
     System,
@@ -51,7 +51,7 @@ impl Error {
         Error { kind: ErrorKind::Usage, what: what.into(), place: place.into(), hint: hint.into(), source: None }
     }
 
-    /// The same with a hint: the likely cause and what to do.
+    /// This error with a hint: the likely cause and what to do.
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = hint.into();
         self

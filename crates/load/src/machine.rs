@@ -21,7 +21,7 @@ pub fn machine(clock: &Clock) -> Machine {
     }
 }
 
-/// Who measured, where and when: this program, on this machine.
+/// The origin of a measurement: this program, this machine, and the time.
 pub fn provenance(clock: &Clock, started_unix_ms: u64) -> Provenance {
     Provenance {
         schema: SCHEMA_VERSION,
@@ -32,8 +32,8 @@ pub fn provenance(clock: &Clock, started_unix_ms: u64) -> Provenance {
     }
 }
 
-/// What the clone on the calling thread has used so far: its process, with the kernel's workers for it, or its thread
-/// where it shares the process with other clones.
+/// The processor time that the clone on the calling thread has used so far: that of its process, with the kernel's
+/// workers for it, or that of its thread where it shares the process with other clones.
 pub fn cpu_usage() -> CpuUsage {
     let used = process::usage(if process::is_main_thread() { Who::Process } else { Who::Thread });
     CpuUsage {
@@ -74,7 +74,7 @@ impl DiskWatch {
         DiskWatch { names, before, started_ns: monotonic_ns() }
     }
 
-    /// What they did since.
+    /// The use of the disks since the watch began.
     pub fn so_far(&self) -> Vec<DiskUtil> {
         let elapsed_ms = ((monotonic_ns() - self.started_ns) as f64 / 1e6).max(1.0);
         let after = disk::counters(&self.names);

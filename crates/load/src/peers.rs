@@ -1,5 +1,5 @@
-//! Others that carry out the same plan elsewhere, as the runner sees them: gates that all come to, and what it tells
-//! them. Who they are and how they are reached is not known here.
+//! Peers carry out the same plan elsewhere. To the runner, peers are gates that all come to, and a party that it tells
+//! of starts and failures. The runner does not know who the peers are and how they are reached.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Its place in the order.
+    /// Number of the stage in the order of all stages.
     pub fn number(self) -> u32 {
         match self {
             Stage::Turn(turn) => turn.min(8),
@@ -31,9 +31,9 @@ impl Stage {
 pub enum Gate {
     /// Some are still to come.
     Wait,
-    /// It opens, for all at one moment: when `CLOCK_MONOTONIC` of this host reads so many nanoseconds.
+    /// The gate opens, for all at one moment: when `CLOCK_MONOTONIC` of this host reads so many nanoseconds.
     Open(u64),
-    /// It will not open: the run is to stop.
+    /// The gate will not open: the run is to stop.
     Closed,
 }
 

@@ -10,7 +10,7 @@ use measure::schema::RunResult;
 use crate::Error;
 use crate::peers::Peers;
 
-/// What the caller keeps in hand while a plan runs.
+/// Controls that the caller keeps in hand while a plan runs.
 #[derive(Default)]
 pub struct Control<'a> {
     /// Set (by a signal handler) to end the run early: jobs stop issuing, wait for what is in flight, clean up.
@@ -21,15 +21,15 @@ pub struct Control<'a> {
     pub status: Option<(u64, &'a mut dyn FnMut(RunResult))>,
     /// Length of the intervals in the result; None: each job's `bwavgtime`.
     pub interval_ns: Option<u64>,
-    /// Whether each interval carries its latency distribution.
+    /// True if each interval carries its latency distribution.
     pub interval_histograms: bool,
     /// Clones are threads whatever the job says: for callers that have threads of their own.
     pub threads_only: bool,
-    /// Those that carry out the same plan elsewhere, and begin together with this run.
+    /// The peers that carry out the same plan elsewhere, and begin together with this run.
     pub peers: Option<&'a mut dyn Peers>,
 }
 
-/// What a run is doing.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Files are being made.

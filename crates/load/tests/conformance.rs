@@ -1,4 +1,4 @@
-//! What every engine must do, run against every engine. A new engine is one line in the table at the end.
+//! Requirements that hold for every engine, run against every engine. A new engine is one line in the table at the end.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -27,17 +27,18 @@ const SLOT_BYTES: usize = 16 << 10;
 struct Subject {
     engine: &'static str,
     options: fn(&mut Job),
-    /// Takes descriptors that are no files: pipes, /dev/full.
+    /// True if the engine takes descriptors that do not belong to files: pipes, /dev/full.
     any_descriptor: bool,
     /// Offsets, lengths and buffers must be multiples of this.
     align: u64,
-    /// Flags of open(2).
+    /// Flags of open(2) for the files.
     flags: i32,
-    /// Several ops at once.
+    /// True if the engine can have several ops in flight.
     asynchronous: bool,
-    /// The engine is handed descriptors. Others open their files themselves.
+    /// True if the engine is handed descriptors. Other engines open their files themselves.
     descriptors: bool,
-    /// Those are namespaces of an NVMe/TCP target in this process; otherwise files on a Gluster volume.
+    /// For an engine that opens its files: true if they are namespaces of an NVMe/TCP target in this process; false if
+    /// they are files on a Gluster volume.
     namespaces: bool,
 }
 
@@ -106,9 +107,9 @@ struct Rig {
     free: Vec<Slot>,
     /// Alternates between the two ways of submitting and reaping.
     combined: bool,
-    /// Where an engine that opens its files by itself has them: `0`, `1`, ..., made when they are opened.
+    /// Directory of the files of an engine that opens them by itself: `0`, `1`, ..., made when they are opened.
     own: Option<Place>,
-    /// What an engine connects to whose files are namespaces.
+    /// The target that an engine connects to whose files are namespaces.
     target: Option<Target>,
 }
 
@@ -501,11 +502,11 @@ fn dropping_an_engine_waits_for_what_is_in_flight(subject: &Subject) {
 /// A pipe: (read end, write end).
 fn pipe() -> (OwnedFd, File) {
     let mut ends = [0; 2];
-    // SAFETY: the kernel fills in two descriptors.
+    // SAFETY: `ends` has room for the two descriptors that the kernel writes.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: pipe2 succeeded, so `ends[0]` is a new descriptor, and nobody else owns it.
     let read = unsafe { OwnedFd::from_raw_fd(ends[0]) };
-    // SAFETY: as above.
+    // SAFETY: pipe2 succeeded, so `ends[1]` is a new descriptor, and nobody else owns it.
     let write = unsafe { OwnedFd::from_raw_fd(ends[1]) };
     (read, File::from(write))
 }
@@ -546,7 +547,7 @@ fn an_interrupted_wait_returns_early(subject: &Subject) {
     action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
     // SAFETY: the handler does nothing, which is safe at any moment.
     assert_eq!(unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) }, 0);
-    // SAFETY: names the calling thread.
+    // SAFETY: pthread_self takes no arguments and cannot fail.
     let waiter = unsafe { libc::pthread_self() };
     let returned = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -617,11 +618,11 @@ fn attach_loop(path: &std::path::Path) -> Option<(File, String)> {
     let backing = File::options().read(true).write(true).open(path).unwrap();
     let control = File::options().read(true).write(true).open("/dev/loop-control").ok()?;
     for _ in 0..100 {
-        // SAFETY: takes and writes no memory.
+        // SAFETY: the request LOOP_CTL_GET_FREE neither reads nor writes memory of this process.
         let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
         let name = format!("/dev/loop{}", u32::try_from(number).ok()?);
         let device = File::options().read(true).write(true).open(&name).ok()?;
-        // SAFETY: takes a descriptor and no memory. EBUSY: another test was faster.
+        // SAFETY: the request LOOP_SET_FD takes a descriptor and no memory. EBUSY: another test was faster.
         if unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_FD, backing.as_raw_fd()) } == 0 {
             return Some((device, name));
         }
@@ -631,7 +632,7 @@ fn attach_loop(path: &std::path::Path) -> Option<(File, String)> {
 
 fn detach_loop(device: &File) {
     const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
-    // SAFETY: takes no memory.
+    // SAFETY: the request LOOP_CLR_FD neither reads nor writes memory of this process.
     unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) };
 }
 
@@ -701,7 +702,7 @@ suite! {
 #[test]
 fn gfapi_on_a_volume() {
     let missing = ["/usr/sbin/glusterd", "/usr/sbin/glusterfs"].iter().find(|program| !PathBuf::from(program).exists());
-    // SAFETY: takes nothing.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     if let Some(program) = missing {
         assert!(
@@ -780,7 +781,7 @@ mod refusals {
             step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
         ];
         let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-        // SAFETY: takes no memory.
+        // SAFETY: this prctl takes numbers only, and no memory.
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
             return Err(std::io::Error::last_os_error());
         }

@@ -1,5 +1,5 @@
-//! What every file system must do for small-file workloads, and that all of them see the same files: a local one, a
-//! Gluster volume through FUSE, and the same volume through libgfapi.
+//! Requirements that hold for every file system under small-file workloads, and that all of them see the same files: a
+//! local one, a Gluster volume through FUSE, and the same volume through libgfapi.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -182,8 +182,8 @@ fn directories(place: &Place) {
     fs.rmdir(&place.path("d")).unwrap();
 }
 
-/// What one way has written, the others read. A name is used once: clients of a volume remember for a second what
-/// they have seen of it.
+/// Checks that all ways read the files that one way has written. A name is used once: clients of a volume remember for
+/// a second what they have seen of a name.
 fn see_the_same_files(places: &[&Place], way_to_the_brick: &Path) {
     for (number, writer) in places.iter().enumerate() {
         for len in [0, 1, 4096, 65_536, 1_000_003] {

@@ -29,18 +29,18 @@ pub struct Seat<'a> {
     words: &'a [AtomicU64],
 }
 
-/// What a clone has published.
+/// The numbers that a clone has published.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Published {
-    /// What it is doing.
+    /// The phase that the clone is in.
     pub phase: Phase,
     /// Ops completed in the measured part.
     pub ops: PerDirection<u64>,
-    /// Bytes of those.
+    /// Bytes of the ops in `ops`.
     pub bytes: PerDirection<u64>,
-    /// Sum of their latencies.
+    /// Sum of the latencies of the ops in `ops`.
     pub lat_sum_ns: u64,
-    /// Part of its work that is done, in millionths; 0 if unknown.
+    /// Part of the clone's work that is done, in millionths; 0 if unknown.
     pub done_millionths: u64,
 }
 
@@ -93,7 +93,7 @@ impl Seat<'_> {
         self.words[READY].store(1, Release);
     }
 
-    /// Whether the clone has reported.
+    /// True if the clone has reported.
     pub fn is_ready(&self) -> bool {
         self.words[READY].load(Acquire) != 0
     }
@@ -123,7 +123,7 @@ impl Seat<'_> {
         self.words[STOP].store(1, Relaxed);
     }
 
-    /// Whether this clone was told to end.
+    /// True if this clone was told to end.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.words[STOP].load(Relaxed) != 0
@@ -144,7 +144,7 @@ impl Seat<'_> {
         self.words[DONE].store(done_millionths, Relaxed);
     }
 
-    /// What the clone has published last.
+    /// The numbers that the clone has published last.
     pub fn read(&self) -> Published {
         let word = |index: usize| self.words[index].load(Relaxed);
         let three = |at: usize| PerDirection { read: word(at), write: word(at + 1), trim: word(at + 2) };

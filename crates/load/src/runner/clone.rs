@@ -28,39 +28,39 @@ use crate::engine::{Kind, Locked, Offload, Paced, Setup, Slot, Slots};
 use crate::files::Target;
 use crate::machine::cpu_usage;
 
-/// What a clone is told. Cheap to hand to a thread, survives a fork.
+/// The orders of a clone: all that the runner tells it. They are cheap to hand to a thread, and survive a fork.
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
-    /// The job.
+    /// The job of the clone.
     pub job: &'a Job,
-    /// Its engine's row.
+    /// The row of the job's engine in the table of engines.
     pub kind: &'static Kind,
-    /// Its files: the clone's own while it lives.
+    /// The files of the clone, which the clone alone uses while it lives.
     pub target: &'a Mutex<Target>,
-    /// Bytes of its largest block.
+    /// Bytes of the clone's largest block.
     pub largest_block: u64,
     /// Number among the job's clones, from 0.
     pub clone: u32,
-    /// Number among all clones of the run, from 0: its seat.
+    /// Number among all clones of the run, from 0: the clone's seat on the board.
     pub seat: usize,
-    /// The shared words.
+    /// The words that the clones and the runner share.
     pub board: &'a Board,
     /// The run's clock.
     pub clock: Clock,
-    /// Where it is asked for what it has measured so far, if it ever is.
+    /// The place at which the runner asks the clone for what it has measured so far. None: the runner never asks.
     pub statement: Option<Statement<'a>>,
     /// Length of intervals; None: the job's.
     pub interval_ns: Option<u64>,
-    /// Whether intervals carry distributions.
+    /// True if intervals carry distributions.
     pub interval_histograms: bool,
 }
 
-/// What a clone reports when it has ended.
+/// The report of a clone that has ended.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Report {
-    /// Its numbers; valid also when it failed, as far as it came.
+    /// Numbers of the clone; valid also when the clone failed, as far as it came.
     pub result: JobResult,
-    /// How it ended.
+    /// The manner in which the clone ended.
     pub ended: Ended,
 }
 
@@ -127,11 +127,11 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let source = Source::new(job, orders.clone, target.extents())?;
     facts.target_bytes = Some(target.extents().iter().map(|extent| extent.size).sum());
     let cache = target.cache_facts();
-    // What is read back after having been written says nothing of the file before.
+    // Data that are read back after having been written say nothing of the file before.
     if job.rw.directions.read {
         facts.cached_fraction = cache.cached_fraction;
     }
-    // First writes allocate, and reads of what was never written do not reach the storage.
+    // First writes allocate, and reads of bytes that were never written do not reach the storage.
     facts.unwritten_fraction = cache.unwritten_fraction;
     (facts.examined, facts.memory, facts.loop_device) = (true, cache.memory, cache.loop_device);
     let mut opened = Opened::new(target, Access::of(kind), job);
@@ -206,7 +206,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     Ok(Report { result, ended })
 }
 
-/// What the generator leaves.
+/// The numbers and the outcome that the generator leaves.
 struct Measured {
     start_unix_ms: u64,
     recorded: Recorded,
@@ -344,12 +344,12 @@ pub(super) fn untouched(job: &Job, kind: &Kind) -> JobResult {
     blank(job, facts(job, kind))
 }
 
-/// Whether a clone can have only one op in flight.
+/// True if a clone can have only one op in flight.
 fn is_synchronous(job: &Job, kind: &Kind) -> bool {
     kind.synchronous && !job.queue.offload
 }
 
-/// What is known of a clone before it runs.
+/// The facts that are known of a clone before it runs.
 fn facts(job: &Job, kind: &Kind) -> Facts {
     Facts {
         engine: kind.name.to_owned(),
@@ -370,14 +370,14 @@ fn facts(job: &Job, kind: &Kind) -> Facts {
     }
 }
 
-/// Whether the clones go through the same blocks in order: the names of the files are given, not made for each clone, and
-/// no clone has an offset of its own.
+/// True if the clones go through the same blocks in order: the names of the files are given, not made for each clone,
+/// and every clone starts at the same offset.
 fn same_blocks(job: &Job) -> bool {
     let same_offset = matches!(job.extent.offset_increment, Amount::Bytes(0));
     job.process.clones > 1 && !job.rw.random && !job.files.names.is_empty() && same_offset
 }
 
-/// Whether what the job writes is asked to reach the storage within its time.
+/// True if the job asks that its writes reach the storage within its time.
 fn makes_durable(job: &Job) -> bool {
     let syncs = &job.syncs;
     let calls = syncs.fsync > 0 || syncs.fdatasync > 0 || syncs.range.is_some();

@@ -86,7 +86,7 @@ impl DepthGoal {
         })
     }
 
-    /// Whether the goal was missed at every depth.
+    /// True if the goal was missed at every depth.
     pub fn is_hopeless(&self) -> bool {
         self.bad <= 1
     }

@@ -61,9 +61,9 @@ pub(super) struct Generator<'a, T> {
     pub clock: Clock,
     pub seat: Seat<'a>,
     pub stop_all: &'a AtomicU64,
-    /// Where the runner asks for what was measured so far, if it ever does.
+    /// The place at which the runner asks for the numbers measured so far. None: the runner never asks.
     pub statement: Option<Statement<'a>>,
-    /// Answers it.
+    /// Answers the runner's request for a statement.
     pub on_asked: &'a dyn Fn(Statement, Recorded, Option<Verified>),
     /// Called when the ramp is over and the measured part begins.
     pub on_measured: &'a mut dyn FnMut(),
@@ -76,11 +76,11 @@ pub(super) enum End {
     Done,
     /// `runtime` is over.
     TimeOver,
-    /// It was told to.
+    /// The clone was told to stop.
     Stopped,
 }
 
-/// What the top-up step came to.
+/// The outcome of the step that fills up the queue.
 enum TopUp {
     /// The queue is as full as it may be.
     Full,
@@ -114,7 +114,7 @@ struct State {
 const PUBLISH_NS: u64 = 50_000_000;
 
 impl<'a, T> Generator<'a, T> {
-    /// The same with another source of ops.
+    /// This generator with another source of ops.
     pub fn with<U>(self, traffic: U) -> Generator<'a, U> {
         let Generator { job, engine, slots, free, opened, timing, minimum, recorder, goal, logs, .. } = self;
         let Generator { recording, clock, seat, stop_all, statement, on_asked, on_measured, .. } = self;
@@ -154,7 +154,7 @@ impl<T: Traffic> Generator<'_, T> {
     /// Runs from `start_ns` until the end; all requests have finished when it returns.
     ///
     /// # Errors
-    /// The first failure that the job does not tolerate. What was recorded until then stays.
+    /// The first failure that the job does not tolerate. The numbers that were recorded until then stay.
     pub fn run(&mut self, start_ns: u64) -> Result<End, Error> {
         let idle = Flight {
             op: Op { kind: OpKind::Sync, file: 0, offset: 0, len: 0 },
@@ -207,7 +207,7 @@ impl<T: Traffic> Generator<'_, T> {
             let low = if matches!(top_up, TopUp::Full) { self.low_mark() } else { state.in_flight };
             loop {
                 self.reap(state, wake, &mut done)?;
-                // What was refused does not finish before it is offered again.
+                // Refused ops do not finish before they are offered again.
                 if state.in_flight <= low + state.refused.len() || state.end.is_some() {
                     break;
                 }
@@ -368,14 +368,15 @@ impl<T: Traffic> Generator<'_, T> {
             Some(at) => (1, Some(at.saturating_sub(state.now))),
             None => ((queue.batch_complete_min as usize).min(state.in_flight), None),
         };
-        // What the engine has not taken yet cannot finish: never wait for it.
+        // Ops that the engine has not taken yet cannot finish: never wait for them.
         let min = min.min(state.in_flight - state.unsubmitted.len() - state.refused.len());
         let max = (queue.batch_complete_max as usize).max(min).max(1);
         let before = done.len();
         self.engine.reap(min, max, timeout_ns, done).map_err(|error| engine_failed("reaping from", self.job, error))?;
         state.now = self.clock.now_ns();
         self.recorder.reaped(done.len() - before);
-        // Whatever became of one, all are taken: what is lost here would be waited for at the end, forever.
+        // Take every completion, even after one that failed: a completion that is lost here would be waited for at the
+        // end, forever.
         let mut outcome = Ok(());
         for completion in done.drain(..) {
             let completed = self.complete(completion, state);
@@ -443,7 +444,7 @@ impl<T: Traffic> Generator<'_, T> {
         }
     }
 
-    /// Whether a read that meets the end of its file is a short op and not a failure. As in fio, it is one with
+    /// True if a read that meets the end of its file is a short op and not a failure. As in fio, it is one with
     /// asynchronous engines; where data are verified, missing data are a failure.
     #[cold]
     fn end_of_file_is_short(&self) -> bool {

@@ -265,7 +265,7 @@ fn note(failure: &mut Option<(String, io::Error)>, path: &str, outcome: io::Resu
     }
 }
 
-/// What a line says beside its value.
+/// The columns of a line beside its value.
 struct Line {
     at_ms: u64,
     direction: Direction,

@@ -125,9 +125,9 @@ struct Model {
 
 struct Running {
     request: Request,
-    /// What a write transfers.
+    /// The data that a write transfers.
     data: Vec<u8>,
-    /// Carried out, with this result, but not acknowledged yet.
+    /// The result of an op that was carried out, but is not acknowledged yet. None: the op is not carried out yet.
     result: Option<i64>,
 }
 
@@ -225,7 +225,7 @@ impl Model {
         self.storage.lock().unwrap()
     }
 
-    /// Whether the op may be in flight together with those that are.
+    /// Notes a violation if the op must not be in flight together with those that are.
     fn watch(&self, request: &Request) {
         let mut storage = self.truth();
         let change = |kind| matches!(kind, OpKind::Io(Direction::Write | Direction::Trim));
@@ -367,7 +367,7 @@ impl Engine for Model {
     }
 }
 
-/// What the storage of a case does.
+/// The behaviour of the storage of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mood {
     /// Everything succeeds.
@@ -376,7 +376,7 @@ enum Mood {
     Failing,
     /// The storage is full after some writes.
     Full,
-    /// It lies.
+    /// The storage lies.
     Lying(Fault),
 }
 
@@ -497,8 +497,8 @@ fn random_job(random: &mut Random, mood: Mood) -> Job {
     job
 }
 
-/// Whether everything that the job writes can be read back: no block is left of which a part without a header of its
-/// own was overwritten.
+/// True if everything that the job writes can be read back: no block is left with an overwritten part that had no
+/// header of its own.
 fn leaves_no_remains(job: &Job) -> bool {
     let Some(verify) = &job.verify else { return false };
     let (low, high) = job.blocks.range.write;
@@ -515,7 +515,7 @@ fn leaves_no_remains(job: &Job) -> bool {
     verify.pattern.bytes.is_empty() && [512, 1024, 2048].iter().all(|&to| low % to != 0 || aligned(to)) && aligned(low)
 }
 
-/// What a case came to.
+/// The outcome of a case.
 struct Outcome {
     report: Report,
     storage: Storage,

@@ -23,19 +23,19 @@ pub(super) struct Opened<'a> {
     fsync_on_close: bool,
 }
 
-/// Who opens the files.
+/// The party that opens the files: the target, the engine, or nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// The target, which has descriptors for the engine.
+    /// The target opens the files, and has descriptors for the engine.
     Descriptors,
-    /// The engine itself.
+    /// The engine itself opens the files.
     Engine,
-    /// Nobody: there are none.
+    /// Nobody opens files: there are none.
     Nothing,
 }
 
 impl Access {
-    /// That of an engine.
+    /// The access that an engine needs.
     pub fn of(kind: &Kind) -> Access {
         match (kind.diskless, kind.opens_files) {
             (true, _) => Access::Nothing,

@@ -1,4 +1,4 @@
-//! What a clone measures: counts, latencies, depth, intervals. No lock, no system call, no allocation per op.
+//! Measurements of a clone: counts, latencies, depth, intervals. No lock, no system call, no allocation per op.
 
 use job::Job;
 use measure::schema::{DepthDistribution, DirectionResult, Interval, SyncResult};
@@ -30,7 +30,7 @@ struct Kept {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     kept: Kept,
-    /// Whether the workload itself reads.
+    /// True if the workload itself reads.
     reads: bool,
     directions: PerDirection<DirectionResult>,
     sync: SyncResult,
@@ -110,7 +110,7 @@ impl Recorder {
         self.lat_sum_ns = 0;
     }
 
-    /// Whether data is being read back.
+    /// True while data are being read back.
     #[inline]
     pub fn is_verifying(&self) -> bool {
         self.verify.active
@@ -258,7 +258,7 @@ impl Recorder {
     }
 }
 
-/// What a recorder leaves.
+/// The numbers that a recorder leaves.
 #[derive(Debug)]
 pub struct Recorded {
     /// Per direction.

@@ -19,8 +19,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The log that `job` asks for, over these files; None if it asks for none. Every clone but the first has its number
-    /// behind the name: in one file they would mix.
+    /// The log that `job` asks for, over these files; None if it asks for none. Every clone but the first has its
+    /// number behind the name: in one file the ops of several clones would mix.
     ///
     /// # Errors
     /// The file cannot be made, or a name cannot stand in a log.

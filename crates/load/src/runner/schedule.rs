@@ -39,7 +39,7 @@ struct Clone {
     number: u32,
     group: u32,
     largest_block: u64,
-    /// Its files are prepared when its turn comes: earlier jobs make them.
+    /// True if the clone's files are prepared only when its turn comes: earlier jobs make them.
     is_postponed: bool,
     target: Mutex<Target>,
 }
@@ -141,7 +141,8 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         schedule.run(control, scope)
     });
 
-    // Every clone has ended. What it made or was asked to remove goes, whatever became of it.
+    // Every clone has ended. Each target removes the files that it made or was asked to remove, however its clone
+    // ended.
     for (clone, report) in clones.into_iter().zip(&mut reports) {
         let target = clone.target.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = target.finish() {
@@ -400,7 +401,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         due
     }
 
-    /// Whether the first clone of the same job has neither started nor is about to.
+    /// True if the first clone of the same job has neither started nor is about to.
     fn first_clone_waits(&self, index: usize, due: &[usize]) -> bool {
         let first = index - self.clones[index].number as usize;
         matches!(self.stands[first], Stand::Waiting) && !due.contains(&first)
@@ -428,7 +429,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     /// Starts clones together: all set up, then one gate opens for all.
     fn start<'env>(&mut self, due: &[usize], control: &mut Control, scope: &'scope Scope<'scope, 'env>) {
         let Some(&first) = due.first() else { return };
-        // What starts while other clones run starts when its own side says so.
+        // Clones that start while other clones run do not wait for the peers: this side alone opens their gate.
         let together = !self.stands.iter().any(|stand| matches!(stand, Stand::Running(_)));
         // Children first: a fork carries over no thread that might hold a lock.
         let as_thread = |index: &usize| control.threads_only || self.plan.jobs[self.clones[*index].job].process.thread;
@@ -543,7 +544,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         clone::untouched(&self.plan.jobs[clone.job], self.kinds[clone.job])
     }
 
-    /// What the end of one clone means for the others.
+    /// Draws the consequences of the end of one clone for the other clones.
     fn after_end(&mut self, index: usize) {
         let Stand::Ended(report) = &self.stands[index] else {
             return;

@@ -21,7 +21,7 @@ struct Use<'a> {
     extent: FileExtent,
 }
 
-/// What two names of one file have in common.
+/// The identity that two names of one file have in common.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     File { device: u64, inode: u64 },
@@ -81,7 +81,7 @@ fn reads_back(job: &Job) -> bool {
     verify.is_some() && writes(job)
 }
 
-/// Whether two uses of one file must not run at the same time.
+/// True if two uses of one file must not run at the same time.
 fn clash(plan: &Plan, one: &Use, other: &Use) -> bool {
     let (a, b) = (&plan.jobs[one.job], &plan.jobs[other.job]);
     // Jobs that wait for something may run one after the other.

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use job::workload::{Op, OpKind, Workload, random::Random};
 
-    /// Whatever a command line asks for, no op is larger than the buffers, and none lies outside its file.
+    /// No op is larger than the buffers, and none lies outside its file, whatever a command line asks for.
     #[test]
     fn no_op_of_any_plan_is_larger_than_its_buffer() {
         let choices: &[&[&str]] = &[

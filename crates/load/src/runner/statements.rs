@@ -54,12 +54,12 @@ impl Statements {
 }
 
 impl Statement<'_> {
-    /// Asks for a statement. Not again before it is there.
+    /// Asks for a statement. The next call comes only after the answer.
     pub fn ask(&self) {
         self.words[ASKED].store(self.words[ANSWERED].load(Acquire) + 1, Release);
     }
 
-    /// Whether one was asked for and is not there yet.
+    /// True if a statement was asked for and is not there yet.
     #[inline]
     pub fn is_awaited(&self) -> bool {
         self.words[ASKED].load(Acquire) != self.words[ANSWERED].load(Acquire)

@@ -45,7 +45,7 @@ impl Watch {
         self.attained
     }
 
-    /// What was found so far. As in fio, seconds of the window that have not been seen yet are listed as zeros, and
+    /// The findings so far. As in fio, seconds of the window that have not been seen yet are listed as zeros, and
     /// nothing is concluded from a window that is not full.
     pub fn outcome(&self) -> schema::SteadyState {
         let figure = if self.criterion.bandwidth { "bw" } else { "iops" };

@@ -98,7 +98,8 @@ impl Timing {
 /// Time that a job has to get going before its minima are looked at, as in fio.
 const SETTLING_NS: u64 = 2_000_000_000;
 
-/// `rate_min`, `rate_iops_min`: the least that must be reached in every `rate_cycle`, in each direction that the job has.
+/// `rate_min`, `rate_iops_min`: the least that must be reached in every `rate_cycle`, in each direction that the job
+/// has.
 #[derive(Debug)]
 pub struct Minimum {
     bytes: PerDirection<Option<u64>>,
@@ -127,7 +128,8 @@ impl Minimum {
         self.cycle = None;
     }
 
-    /// What fell short in the cycle that has ended by `now`, as a phrase; None if nothing did, or none has ended.
+    /// The shortfall in the cycle that has ended by `now`, as a phrase; None if nothing fell short, or no cycle has
+    /// ended.
     pub fn missed(&mut self, now: u64, ops: &PerDirection<u64>, bytes: &PerDirection<u64>) -> Option<String> {
         if now.saturating_sub(*self.began_ns.get_or_insert(now)) < SETTLING_NS {
             return None;

@@ -17,7 +17,7 @@ pub enum Next {
     Wait,
     /// Wait until everything in flight has finished, then ask again (a change of phase).
     Drain,
-    /// The same, and then close and reopen the files: another pass begins.
+    /// Wait until everything in flight has finished, then close and reopen the files: another pass begins.
     Pass,
     /// There is nothing more to do.
     End,
@@ -56,7 +56,7 @@ pub trait Traffic {
     #[inline]
     fn issued(&mut self, _op: &Op, _slot: u32) {}
 
-    /// Whether a read at this moment checks data, so that its time is not the workload's.
+    /// True if a read at this moment checks data, so that its time is not the workload's.
     fn is_verifying(&self) -> bool {
         false
     }

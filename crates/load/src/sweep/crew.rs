@@ -1,39 +1,42 @@
-//! Those that sweep together: one leads, all run each point at the same moment, and the sum is the point.
+//! A crew of members that sweep together: one leads, all run each point at the same moment, and the sum is the point.
 
 use job::job::Plan;
 use measure::schema::JobResult;
 
 use crate::peers::Peers;
 
-/// A point that all are to run.
+/// A point that all members are to run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Order {
-    /// The engine whose curve it belongs to.
+    /// The engine whose curve the point belongs to.
     pub engine: String,
     /// The depth as it is stated: see [`Crew::share`].
     pub depth: u32,
-    /// For so long.
+    /// Duration of the run.
     pub runtime_ns: u64,
-    /// With the null engine in that one's place.
+    /// True if the null engine runs in place of `engine`.
     pub ceiling: bool,
 }
 
-/// Those that sweep together, as one of them sees them.
+/// The members that sweep together, as one of them sees them.
 pub trait Crew {
     /// The gates through which every run goes.
     fn peers(&mut self) -> &mut dyn Peers;
-    /// This one's part of a depth: the depth itself where it is stated for each. 0: it sits that point out.
+    /// This member's part of a depth: the depth itself where it is stated for each member. 0: this member sits the
+    /// point out.
     fn share(&self, depth: u32) -> u32;
-    /// Makes a plan its own: what it draws is not what the others draw.
+    /// Makes the plan this member's own: the ops that it draws differ from those that the other members draw.
     fn own(&self, plan: &mut Plan);
-    /// Who they are, for the name of the target.
+    /// A description of the members, for the name of the target.
     fn described(&self) -> String;
-    /// The hosts, one of each.
+    /// The hosts of the members, each named once.
     fn hosts(&self) -> Vec<String>;
-    /// At the leader: tells the others what to run, None when it is over. False if nobody listens any more.
+    /// At the leader: tells the other members the next point, or None when the sweep is over. False if nobody listens
+    /// any more.
     fn tell(&mut self, order: Option<&Order>) -> bool;
-    /// At the others: what the leader tells; None when it is over.
+    /// At the other members: the point that the leader orders; None when the sweep is over.
     fn listen(&mut self) -> Option<Order>;
-    /// Hands over this one's result of a point, None for one that sat it out. At the leader: the sum.
+    /// Hands over this member's result of a point, or None if it sat the point out. At the leader: the sum of all
+    /// results.
     fn sum(&mut self, job: Option<JobResult>) -> Option<JobResult>;
 }

@@ -5,10 +5,10 @@ use std::str::FromStr;
 /// Beyond this no engine's queue goes.
 const DEEPEST: u32 = 65_536;
 
-/// Around the load line, neighbouring depths are at most this factor apart: finer than the noise is no use.
+/// Around the load line, neighbouring depths are at most this factor apart: finer steps would drown in the noise.
 const FINEST: f64 = 1.2;
 
-/// `1..1024`: a range to search; `1,8,32`: these and no others.
+/// Depths of a sweep: `1..1024` is a range to search; `1,8,32` are these and no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Depths {
     /// From the first to the second, both included; which ones is decided while sweeping.

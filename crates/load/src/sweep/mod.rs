@@ -43,15 +43,16 @@ const CEILING_NS: u64 = 1_000_000_000;
 /// How far a sweep goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
-    /// Which depths.
+    /// The depths to measure.
     pub depths: Depths,
-    /// Half of the 95 % confidence interval, relative to the mean, at which the depths that decide are known well enough.
+    /// Half of the 95 % confidence interval, relative to the mean, at which the depths that decide are known well
+    /// enough.
     pub bound: f64,
     /// How long a visit to a depth measures.
     pub first: Duration,
     /// How long a depth is measured at the most, all visits together.
     pub point_cap: Duration,
-    /// How long everything takes, layout included. What is under way is finished.
+    /// Duration of everything, layout included. A measurement that is under way is finished.
     pub total: Duration,
 }
 
@@ -67,7 +68,7 @@ impl Default for Effort {
     }
 }
 
-/// What a sweep is doing.
+/// The activity of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub enum Doing<'a> {
     /// The scratch file is being written.
@@ -81,7 +82,7 @@ pub enum Doing<'a> {
 /// A moment of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// What is being done.
+    /// The activity of the sweep at this moment.
     pub doing: Doing<'a>,
     /// Part of the time that is gone, 0..=1.
     pub done: f64,
@@ -89,17 +90,18 @@ pub struct Moment<'a> {
     pub run: &'a Progress,
 }
 
-/// What the caller of [`sweep`] keeps in hand.
+/// Controls that the caller of [`sweep`] keeps in hand.
 pub struct Watch<'a> {
     /// Set to end the sweep early: the points so far are the result.
     pub stop: Arc<AtomicBool>,
-    /// Where the scratch file is entered while it exists.
+    /// The list in which the scratch file is entered while it exists.
     pub doomed: Doomed,
     /// Called a few times a second.
     pub progress: &'a mut dyn FnMut(&Moment),
     /// Called for each scratch file of a killed sweep that was removed, with its path and its size in bytes.
     pub removed: &'a mut dyn FnMut(&Path, u64),
-    /// Those that sweep together with this one, who leads.
+    /// The members that sweep together with this process, which leads them in [`sweep`]. None: this process sweeps
+    /// alone.
     pub crew: Option<&'a mut dyn Crew>,
 }
 
@@ -311,7 +313,7 @@ fn curves(
             let measured = measure(label, x as u32, why, runtime_ns);
             *spent += nanos(began.elapsed());
             match measured {
-                // Cut short, it is no point; nor does it mean that the depth cannot be run.
+                // A visit cut short does not count as a point, and does not mean that the depth cannot be run.
                 Ok(_) | Err(_) if stop.load(Ordering::Relaxed) => false,
                 Ok(job) => {
                     let mut point = Point::of(x, job);
@@ -358,7 +360,7 @@ fn enter(curve: &mut Curve, point: Point) {
     }
 }
 
-/// What the generator alone does with the null engine, at the load line of the fastest curve.
+/// Measures the generator alone with the null engine, at the load line of the fastest curve.
 fn ceiling(
     workload: &Workload,
     curves: &[Curve],

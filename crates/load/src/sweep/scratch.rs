@@ -22,9 +22,9 @@ const PREFIX: &str = "plimsoll-scratch";
 
 /// A file that is removed when this value is dropped, unwinding included.
 ///
-/// A lock file stands beside it, under its name and `.lock`, and its process holds the lock (flock(2)) for as long as it
-/// lives. A scratch file whose lock nobody holds was left behind by a process that was killed, and [`Scratch::create`]
-/// removes both. The lock is not one of the scratch file itself: layout takes that.
+/// A lock file stands beside it, under its name and `.lock`, and its process holds the lock (flock(2)) for as long as
+/// it lives. A scratch file whose lock nobody holds was left behind by a process that was killed, and
+/// [`Scratch::create`] removes both. The lock is not that of the scratch file itself, which layout takes.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -119,7 +119,7 @@ fn held(path: &Path) -> std::io::Result<File> {
     }
 }
 
-/// Whether `path` leads to this open file.
+/// True if `path` leads to this open file.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
     let opened = file.metadata().map(identity).ok();
@@ -151,7 +151,7 @@ fn remove_abandoned(directory: &Path, host: &str) -> Vec<(PathBuf, u64)> {
     std::fs::read_dir(directory).into_iter().flatten().flatten().filter_map(remove).collect()
 }
 
-/// Whether O_DIRECT can be used on `path`.
+/// True if O_DIRECT can be used on `path`.
 pub fn takes_direct(path: &Path) -> bool {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok()
 }

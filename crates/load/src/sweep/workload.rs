@@ -1,4 +1,4 @@
-//! What a sweep runs at each point: the user's job options over the defaults, on one target.
+//! The workload that a sweep runs at each point: the user's job options over the defaults, on one target.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -36,14 +36,14 @@ pub struct Workload {
     pub engine_replaced: Option<(&'static str, String)>,
 }
 
-/// What the user asked for.
+/// The request of the user.
 #[derive(Clone, Default)]
 pub struct Request {
     /// Job options of one job; its only file is the target: a file, a directory, a block device. None: here.
     pub job: Invocation,
     /// Engines; empty: the best one there is.
     pub engines: Vec<String>,
-    /// Whether an existing file or a device may be written to.
+    /// True if an existing file or a device may be written to.
     pub allow_writes: bool,
 }
 

@@ -1,9 +1,10 @@
 //! The checksums that `verify=` names, as fio computes and stores them.
 //!
-//! Interface facts, found in blocks that fio 3.33 wrote: CRC-32 is the unreflected polynomial 04C11DB7 from 0 without
-//! a final inversion; CRC-64 is Jones' as in Redis; CRC-16 is ARC; CRC-7 is MMC; CRC-32C comes without its final
-//! inversion; xxHash is XXH32 with seed 1. What fio stores for `sha256` and `sha512` is not the digest of these
-//! algorithms (sha256 keeps one byte of each word, sha512 none of them): ours is, so those two are not exchangeable.
+//! Interface facts, found in blocks that fio 3.33 wrote: CRC-32 is the unreflected polynomial 04C11DB7 from 0 without a
+//! final inversion; CRC-64 is Jones' as in Redis; CRC-16 is ARC; CRC-7 is MMC; CRC-32C comes without its final
+//! inversion; xxHash is XXH32 with seed 1. For `sha256` and `sha512`, fio does not store the digest of these algorithms
+//! (sha256 keeps one byte of each word, sha512 none of them). Plimsoll stores the digest, so those two are not
+//! exchangeable.
 
 use crc::{Algorithm, Crc, Table};
 use job::job::VerifyKind;

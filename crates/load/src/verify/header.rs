@@ -9,7 +9,7 @@ const CRC_AT: usize = 36;
 /// The first two bytes of every header.
 pub(super) const MAGIC: u16 = 0xacca;
 
-/// What a block says of itself.
+/// The header of a block: facts that the block states of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub magic: u16,
@@ -51,7 +51,7 @@ impl Header {
         }
     }
 
-    /// Its bytes, with the CRC that belongs to them.
+    /// Bytes of the header, with the CRC that belongs to them.
     pub fn write(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut at = 0;

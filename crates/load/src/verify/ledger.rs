@@ -138,7 +138,7 @@ impl Ledger {
         }
     }
 
-    /// Whether ops may overlap those in flight, so that they have to wait for each other.
+    /// True if ops may overlap those in flight, so that they have to wait for each other.
     pub fn may_overlap(&self) -> bool {
         matches!(self.blocks, Blocks::Map { .. })
     }
@@ -172,7 +172,7 @@ impl Ledger {
         block
     }
 
-    /// Whether nothing waits to be read back.
+    /// True if nothing waits to be read back.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -199,8 +199,8 @@ impl Ledger {
     }
 }
 
-/// Removes the bytes `from .. from + len` of a file. Of a block that is covered in part, the parts with headers of their
-/// own remain.
+/// Removes the bytes `from .. from + len` of a file. If the bytes cover only a part of a block, the parts of that block
+/// with headers of their own remain.
 fn remove(map: &mut BTreeMap<(u32, u64), (u32, u32)>, interval: u64, file: u32, from: u64, len: u64) {
     let to = from.saturating_add(len);
     // The only block that begins before and may reach into this one is the last that does: none overlap.

@@ -39,20 +39,20 @@ pub struct Verifier {
     seed: u64,
 }
 
-/// What a block is stamped with.
+/// The facts that a block is stamped with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// Bytes from the start of the file.
     pub offset: u64,
     /// Number of the write within the clone, from 0.
     pub sequence: u64,
-    /// When, in nanoseconds of any clock.
+    /// Time of the write, in nanoseconds of any clock.
     pub time_ns: u64,
-    /// Which clone.
+    /// Number of the clone that writes the block.
     pub thread: u16,
 }
 
-/// What a block is expected to be.
+/// The expected properties of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Index of the file, for the report.
@@ -75,11 +75,11 @@ pub struct Mismatch {
     pub offset: u64,
     /// Start and length of that part.
     pub block: (u64, u32),
-    /// What differs: `magic`, `crc32c`, `offset`, `byte`, ...
+    /// The property that differs: `magic`, `crc32c`, `offset`, `byte`, ...
     pub what: &'static str,
-    /// What it should be.
+    /// The expected value.
     pub expected: String,
-    /// What it is.
+    /// The value in the block.
     pub got: String,
 }
 
@@ -153,7 +153,8 @@ impl Verifier {
         mix(self.seed ^ mix(u64::from(sequence as u32)))
     }
 
-    /// Whether a block of `len` bytes has room for a header and data. Others are written as they are and never checked.
+    /// True if a block of `len` bytes has room for a header and data. Other blocks are written as they are and never
+    /// checked.
     pub fn fits(&self, len: u64) -> bool {
         len > self.header_bytes as u64
     }
@@ -192,7 +193,8 @@ impl Verifier {
         }
     }
 
-    /// Whether a block that was read back is what [`Verifier::stamp`] (or fio) made. The buffer is the same afterwards.
+    /// Checks that a block that was read back is as [`Verifier::stamp`] (or fio) made it. The check leaves the buffer
+    /// unchanged.
     ///
     /// # Errors
     /// The first mismatch. Where the content can be generated again from the header's seed, it names the byte.
@@ -214,7 +216,8 @@ impl Verifier {
         Ok(())
     }
 
-    /// What the block should hold, by the seed in its first header: for `verify_dump`. None if that cannot be told.
+    /// The content that the block should hold, by the seed in its first header: for `verify_dump`. None if that cannot
+    /// be told.
     pub fn regenerate(&self, block: &[u8], expected: &Expected) -> Option<Vec<u8>> {
         let mut copy = block.to_vec();
         let first_end = self.step(block.len()).min(block.len());
@@ -303,7 +306,7 @@ impl Verifier {
                 .differing_byte(block, at, end, &header, expected)
                 .unwrap_or_else(|| mismatch(digest::name(self.kind), hex(stored), hex(sum.bytes()))));
         }
-        // fio leaves it undefined; in a block of ours it is zero.
+        // fio leaves this space undefined; in a block of Plimsoll's it is zero.
         if expected.seed.is_some() && slack.iter().any(|&byte| byte != 0) {
             return Err(mismatch("space behind the checksum", "zeros".into(), hex(slack)));
         }
@@ -343,8 +346,8 @@ impl Verifier {
         }
     }
 
-    /// The first byte of block[at..end] that differs from the content of the header's seed; None if the content is not
-    /// ours to generate: most bytes differ.
+    /// The first byte of block[at..end] that differs from the content of the header's seed. None if no byte differs,
+    /// and also if most bytes differ: Plimsoll cannot generate such content.
     fn differing_byte(
         &self,
         block: &[u8],

@@ -43,8 +43,8 @@ impl Passes {
         Some(op)
     }
 
-    /// What follows the end of a pass: the end of all, an op of the next pass (`time_based` goes on as if nothing were),
-    /// or the announcement of the next of several `loops`.
+    /// The step that follows the end of a pass: the end of all, an op of the next pass (`time_based` goes on without a
+    /// break), or the announcement of the next of several `loops`.
     #[cold]
     pub fn after_pass(&mut self) -> Next {
         // A pass without an op would repeat for ever.
@@ -66,12 +66,12 @@ impl Passes {
         self.workload.restart();
     }
 
-    /// Whether no byte is written twice and none is trimmed within a pass ([`Workload::writes_once`]).
+    /// True if no byte is written twice and none is trimmed within a pass ([`Workload::writes_once`]).
     pub fn writes_once(&self) -> bool {
         self.workload.writes_once()
     }
 
-    /// What has been issued of all passes, in millionths; 0 without end.
+    /// The part of all passes that has been issued, in millionths; 0 without end.
     pub fn done_millionths(&self) -> u64 {
         match self.left {
             Some(_) if self.total_bytes > 0 => {

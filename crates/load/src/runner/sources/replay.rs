@@ -42,8 +42,8 @@ impl Replay {
     }
 }
 
-/// What a log amounts to, its files checked: those that it writes are made if they are missing. Files that an engine opens
-/// are looked at by that.
+/// The summary of a log, its files checked: files that the log writes are made if they are missing. Files that an
+/// engine opens are checked by that engine.
 ///
 /// # Errors
 /// A log that cannot be read; a file that it reads and that does not have the bytes.

@@ -37,9 +37,9 @@ pub(in crate::runner) struct Verifying {
     sequence: u64,
     /// An op that has to wait until one that it overlaps has finished.
     held: Option<Step>,
-    /// What the op that was drawn last is to be checked against.
+    /// The content that the op drawn last is to be checked against.
     drawn: Option<Expected>,
-    /// By slot: what is in flight.
+    /// The op in flight of each slot.
     flights: Vec<Option<Flight>>,
     /// The storage has no space left: there are no writes any more, nor another pass.
     full: bool,
@@ -162,13 +162,13 @@ impl Verifying {
         Step { op, expected: expected.then_some(Expected { file, offset, sequence: None, seed: None }) }
     }
 
-    /// Whether `verify_only` has to find out first which blocks the workload leaves.
+    /// True if `verify_only` has to find out first which blocks the workload leaves.
     fn rehearses(&self) -> bool {
         self.reads_only && self.ledger.may_overlap()
     }
 
-    /// One pass on paper, `first` being its first op if that was drawn already. What the pass would leave on the storage
-    /// is in the ledger then, and due.
+    /// One pass on paper, `first` being its first op if that was drawn already. Afterwards, the blocks that the pass
+    /// would leave on the storage are in the ledger, and due.
     fn rehearse(&mut self, first: Option<Op>) {
         let mut next = first.or_else(|| self.passes.next_in_pass(None));
         while let Some(op) = next {
@@ -184,7 +184,7 @@ impl Verifying {
         self.ledger.end_of_writes();
     }
 
-    /// Whether a step has to wait for an op in flight: rule 2 of the ledger. Reads of a mixed workload are not checked:
+    /// True if a step has to wait for an op in flight: rule 2 of the ledger. Reads of a mixed workload are not checked:
     /// no op waits for them.
     fn must_wait(&self, step: &Step) -> bool {
         let op = &step.op;
