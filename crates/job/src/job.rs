@@ -15,70 +15,70 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
-/// One job section.
+/// One job section, with all its options.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Section name.
+    /// Name of the section.
     pub name: String,
-    /// `description`.
+    /// `description`: text that goes with the result.
     pub description: Option<String>,
     /// The section's own options as written, fio's canonical names, in order; an option that stands without a
     /// value has an empty one here (fio's JSON leaves those out).
     pub options: Vec<(String, String)>,
     /// `ioengine`, canonical name of the engine table; existence is checked by the load crate.
     pub engine: String,
-    /// `rw`.
+    /// `rw`: directions of the ops, and the order of their offsets.
     pub rw: Rw,
-    /// `bs`, `bsrange`, `bssplit`, `blockalign`.
+    /// `bs`, `bsrange`, `bssplit`, `blockalign`: sizes of the blocks, and the alignment of their offsets.
     pub blocks: Blocks,
     /// `size`, `io_size`, `offset`, ...: which bytes of the target are used.
     pub extent: Extent,
-    /// Which files, and how they are made and opened.
+    /// The files of the job, and the way they are made and opened.
     pub files: Files,
-    /// `iodepth` and batching.
+    /// `iodepth` and batching: the number of ops in flight, submitted and reaped together.
     pub queue: Queue,
     /// Randomness and mixes.
     pub pattern: Pattern,
     /// Rates, think time, latency targets.
     pub rate: Rate,
-    /// When to start, when to end.
+    /// Conditions for the job's start and end.
     pub time: Time,
     /// Clones and how they run.
     pub process: Process,
     /// Content of the buffers, and the memory that they live in.
     pub buffers: Buffers,
-    /// `sync`, `fsync`, `fdatasync`, ...
+    /// `sync`, `fsync`, `fdatasync`, ...: the calls that force data out.
     pub syncs: Syncs,
     /// `verify` and friends; None when nothing is verified.
     pub verify: Option<Verify>,
-    /// `read_iolog`, `write_iolog`.
+    /// `read_iolog`, `write_iolog`: replay and recording of ops.
     pub iolog: Iolog,
-    /// `continue_on_error`, `ignore_error`, `max_latency`.
+    /// `continue_on_error`, `ignore_error`, `max_latency`: the effects of failed and slow ops.
     pub errors: Errors,
     /// Reporting and logging.
     pub reporting: Reporting,
     /// Options of the io_uring and libaio engines.
     pub ring: Ring,
-    /// `dangerous` permissions: which refusals the user insists on overriding.
+    /// The refusals that the user insists on overriding.
     pub allow: Allow,
 }
 
-/// `rw=`.
+/// `rw=`: directions of the ops, and the order of their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rw {
     /// For each of reads, writes and trims: true if the job issues them.
     pub directions: PerDirection<bool>,
-    /// Random offsets.
+    /// True if the offsets are random; false if they are sequential.
     pub random: bool,
     /// `trimwrite`: each block is trimmed, then written.
     pub trim_then_write: bool,
     /// `rw=read:8k`, sequential: bytes added to the offset after each op (negative goes backwards); 0 if none.
     pub sequential_stride: i64,
-    /// `rw=randread:8`, random: a new random offset every so many ops; 1 by default.
+    /// `rw=randread:8`, random: number of ops after which a new random offset is drawn; 1 by default.
     pub ops_per_offset: u32,
 }
 
-/// Block sizes.
+/// Sizes of the blocks, and the alignment of their offsets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocks {
     /// Smallest and largest block each way; equal for a fixed size.
@@ -96,36 +96,36 @@ pub struct Blocks {
 /// An amount of a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// Bytes.
+    /// The amount in bytes.
     Bytes(u64),
     /// 0..=100 percent of the file or device.
     Percent(f64),
 }
 
-/// Which bytes of the target are used.
+/// The bytes of the target that the job uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extent {
     /// `size`: per clone, over all its files; None: the whole of existing files.
     pub size: Option<Amount>,
-    /// `io_size`: how much to transfer; None: as `size`.
+    /// `io_size`: amount to transfer; None: as `size`.
     pub io_size: Option<Amount>,
     /// `filesize`: smallest and largest size of each file.
     pub file_size: Option<(u64, u64)>,
-    /// `fill_device`: write until there is no space.
+    /// `fill_device`: write until no space is left.
     pub fill: bool,
-    /// `offset`.
+    /// `offset`: place in the file at which the job starts.
     pub offset: Amount,
-    /// `offset_align`, 0 if none.
+    /// `offset_align`: alignment in bytes of an offset that is given in percent; 0 if none.
     pub offset_align: u64,
     /// `offset_increment` times the clone's number is added to the offset.
     pub offset_increment: Amount,
-    /// `number_ios`.
+    /// `number_ios`: number of ops after which the job ends.
     pub number_ios: Option<u64>,
     /// `zonemode=strided`: (zonesize, zonerange, zoneskip) in bytes.
     pub strided: Option<Zones>,
 }
 
-/// `zonemode=strided`.
+/// `zonemode=strided`: the job stays in a zone, then skips to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zones {
     /// Bytes transferred in a zone before moving on.
@@ -136,71 +136,71 @@ pub struct Zones {
     pub skip: u64,
 }
 
-/// `file_service_type`: the next file is chosen ...
+/// `file_service_type`: the rule that chooses the next file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FileService {
-    /// ... at random.
+    /// The next file is chosen at random.
     Random,
-    /// ... in turn.
+    /// The files are served in turn.
     RoundRobin,
-    /// ... when the present one is finished.
+    /// The next file is served when the present one is finished.
     Sequential,
-    /// ... by a distribution over the files.
+    /// The next file is chosen by a distribution over the files.
     Distributed(Distribution),
 }
 
-/// `fallocate=`.
+/// `fallocate=`: the call that reserves space when files are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallocate {
     /// Nothing is reserved.
     None,
-    /// posix_fallocate(3).
+    /// Space is reserved by posix_fallocate(3).
     Posix,
-    /// fallocate(2) with FALLOC_FL_KEEP_SIZE.
+    /// Space is reserved by fallocate(2) with FALLOC_FL_KEEP_SIZE.
     Keep,
-    /// ftruncate(2).
+    /// The file gets its size from ftruncate(2).
     Truncate,
     /// fallocate(2) where the file system has it, nothing elsewhere (the default).
     Native,
 }
 
-/// `fadvise_hint=`.
+/// `fadvise_hint=`: the advice that posix_fadvise(2) gives to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fadvise {
-    /// No posix_fadvise(2).
+    /// The kernel gets no advice.
     None,
-    /// RANDOM or SEQUENTIAL as the workload is (the default).
+    /// The advice is RANDOM or SEQUENTIAL, as the workload is (the default).
     Workload,
-    /// POSIX_FADV_SEQUENTIAL.
+    /// The advice is POSIX_FADV_SEQUENTIAL.
     Sequential,
-    /// POSIX_FADV_RANDOM.
+    /// The advice is POSIX_FADV_RANDOM.
     Random,
 }
 
-/// Which files, and how they are made and opened.
+/// The files of a job, and the way they are made and opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Files {
     /// `filename`, split at unescaped colons; empty: names are made by `filename_format`.
     pub names: Vec<String>,
     /// `directory`, split at colons; clones take them in turn.
     pub directories: Vec<String>,
-    /// `filename_format`, default `$jobname.$jobnum.$filenum`.
+    /// `filename_format`: the form of names that are made; default `$jobname.$jobnum.$filenum`.
     pub format: String,
-    /// `unique_filename`: ranks of one run have names of their own, where `format` makes them.
+    /// `unique_filename`: where `format` makes the names, each rank of a run has names that no other rank has.
     pub unique: bool,
-    /// `opendir`: use all files below.
+    /// `opendir`: use all files below this directory.
     pub opendir: Option<String>,
-    /// `nrfiles`.
+    /// `nrfiles`: number of files of each clone.
     pub count: u32,
-    /// `openfiles`: how many are open at once; None: all.
+    /// `openfiles`: number of files open at the same time; None: all.
     pub open: Option<u32>,
-    /// `file_service_type`.
+    /// `file_service_type`: the rule that chooses the next file.
     pub service: FileService,
     /// Ops on a file before the next is chosen (`:N` of `file_service_type`).
     pub service_ops: u32,
-    /// `fallocate`.
+    /// `fallocate`: the call that reserves space when files are made.
     pub fallocate: Fallocate,
-    /// `fadvise_hint`.
+    /// `fadvise_hint`: the advice that posix_fadvise(2) gives to the kernel.
     pub fadvise: Fadvise,
     /// `create_on_open`: files are made when first opened, not laid out before.
     pub create_on_open: bool,
@@ -208,13 +208,13 @@ pub struct Files {
     pub create_only: bool,
     /// `create_fsync`: sync files after layout.
     pub create_fsync: bool,
-    /// `allow_file_create`.
+    /// `allow_file_create`: make files that do not exist.
     pub allow_create: bool,
     /// `unlink`: remove the files when the job is done.
     pub unlink: bool,
-    /// `unlink_each_loop`.
+    /// `unlink_each_loop`: remove the files after each loop.
     pub unlink_each_loop: bool,
-    /// `file_append`.
+    /// `file_append`: start at the end of the file.
     pub append: bool,
     /// `overwrite`: lay out files before writing them.
     pub overwrite: bool,
@@ -222,42 +222,42 @@ pub struct Files {
     pub invalidate: bool,
     /// `pre_read`: read the files into the page cache before the run.
     pub pre_read: bool,
-    /// `direct` (or `buffered=0`): O_DIRECT.
+    /// `direct` (or `buffered=0`): bypass the page cache (O_DIRECT).
     pub direct: bool,
-    /// `sync`: O_SYNC or O_DSYNC.
+    /// `sync`: open the files for synchronous writes (O_SYNC or O_DSYNC).
     pub sync: OpenSync,
-    /// `lockfile`.
+    /// `lockfile`: lock the files during ops.
     pub lock: FileLock,
 }
 
 /// `sync=`: flags of open(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OpenSync {
-    /// Neither.
+    /// Neither O_SYNC nor O_DSYNC.
     #[default]
     None,
-    /// O_SYNC.
+    /// O_SYNC: each write stores its data and all metadata.
     Sync,
-    /// O_DSYNC.
+    /// O_DSYNC: each write stores its data, and the metadata needed to read them.
     Dsync,
 }
 
-/// `lockfile=`.
+/// `lockfile=`: the lock on a file during ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FileLock {
     /// No lock.
     #[default]
     None,
-    /// One clone at a time.
+    /// One clone at a time uses the file.
     Exclusive,
-    /// Many readers or one writer.
+    /// Many readers or one writer use the file at a time.
     ReadWrite,
 }
 
 /// `iodepth` and batching, in ops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// `iodepth`.
+    /// `iodepth`: ops in flight, each clone.
     pub depth: u32,
     /// `iodepth_batch`(`_submit`): ops submitted together; 1 by default.
     pub batch: u32,
@@ -267,24 +267,24 @@ pub struct Queue {
     pub batch_complete_max: u32,
     /// `iodepth_low`: once full, let the queue drain to this before filling it.
     pub low: u32,
-    /// `io_submit_mode=offload`: a thread of its own submits.
+    /// `io_submit_mode=offload`: a separate thread submits the ops.
     pub offload: bool,
 }
 
-/// Where random ops go.
+/// The distribution of random offsets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Everywhere alike.
+    /// Every place has the same chance.
     Uniform,
     /// Zipf with this theta (and the fraction 0..=1 at which its hot spot lies, None: scattered by hash).
     Zipf(f64, Option<f64>),
-    /// Pareto with this h (and centre).
+    /// Pareto with this h (and the place of the hot spot, as in `Zipf`).
     Pareto(f64, Option<f64>),
-    /// Normal with this deviation in percent (and centre).
+    /// Normal with this deviation in percent (and the place of the hot spot, as in `Zipf`).
     Normal(f64, Option<f64>),
 }
 
-/// Randomness and mixes.
+/// Randomness of the ops, and the mix of reads and writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
     /// Percent of reads in a mix (`rwmixread`), 0..=100.
@@ -299,15 +299,15 @@ pub struct Pattern {
     pub no_random_map: bool,
     /// `softrandommap`: go without the map where memory does not suffice.
     pub soft_random_map: bool,
-    /// `random_generator`.
+    /// `random_generator`: the method that makes random offsets.
     pub generator: Generator,
-    /// `random_distribution` each way.
+    /// `random_distribution`: the distribution of random offsets each way.
     pub distribution: PerDirection<Distribution>,
     /// `random_distribution=zoned`: (percent of accesses, percent of the file) each way; empty if none.
     pub zones: PerDirection<Vec<(f64, f64)>>,
     /// `random_distribution=zoned_abs`: (percent of accesses, bytes of the file) each way; empty if none.
     pub zones_absolute: PerDirection<Vec<(f64, u64)>>,
-    /// `percentage_random` each way.
+    /// `percentage_random`: percent of a random job's ops that are random, each way.
     pub percent_random: PerDirection<u8>,
 }
 
@@ -326,23 +326,23 @@ pub enum Generator {
 pub struct Rate {
     /// `rate`: bytes per second each way.
     pub bytes: PerDirection<Option<u64>>,
-    /// `rate_iops`.
+    /// `rate_iops`: ops per second each way.
     pub iops: PerDirection<Option<u64>>,
-    /// `rate_min`: fail below it.
+    /// `rate_min`: the job fails below this many bytes per second each way.
     pub min_bytes: PerDirection<Option<u64>>,
-    /// `rate_iops_min`.
+    /// `rate_iops_min`: the job fails below this many ops per second each way.
     pub min_iops: PerDirection<Option<u64>>,
     /// `rate_process=poisson`: exponential gaps; constant gaps otherwise.
     pub poisson: bool,
     /// `rate_cycle`: nanoseconds over which the minima are averaged.
     pub cycle_ns: u64,
-    /// `rate_ignore_thinktime`.
+    /// `rate_ignore_thinktime`: a rate does not make up for think time.
     pub ignore_think_time: bool,
     /// `thinktime`: nanoseconds to pause after `think_blocks` ops.
     pub think_ns: u64,
-    /// `thinktime_spin`: of which nanoseconds are spent spinning.
+    /// `thinktime_spin`: nanoseconds of the pause that the clone spends spinning.
     pub think_spin_ns: u64,
-    /// `thinktime_blocks`.
+    /// `thinktime_blocks`: ops between two pauses.
     pub think_blocks: u32,
     /// `thinktime_blocks_type=issue`: count issued ops; completed ones otherwise.
     pub think_on_issue: bool,
@@ -355,149 +355,149 @@ pub struct Rate {
     pub latency_target: Option<LatencyGoal>,
 }
 
-/// `latency_target` and friends.
+/// `latency_target` and its companions: the search for the depth that keeps a latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyGoal {
-    /// Nanoseconds.
+    /// `latency_target`: the latency to keep, in nanoseconds.
     pub target_ns: u64,
-    /// `latency_window`.
+    /// `latency_window`: time over which the latency must be kept, in nanoseconds.
     pub window_ns: u64,
-    /// `latency_percentile`, 0..=100.
+    /// `latency_percentile`: percent of ops that must keep the latency, 0..=100.
     pub percentile: f64,
     /// `latency_run`: go on at the depth found until the runtime ends.
     pub run: bool,
 }
 
-/// When to start, when to end.
+/// Conditions for a job's start and end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// `runtime`; None: until the work is done.
+    /// `runtime`: time after which the job ends; None: it ends when the work is done.
     pub runtime_ns: Option<u64>,
     /// `time_based`: repeat the workload until the runtime ends.
     pub time_based: bool,
-    /// `ramp_time`.
+    /// `ramp_time`: time before anything is measured.
     pub ramp_ns: u64,
-    /// `startdelay`: smallest and largest.
+    /// `startdelay`: smallest and largest time before the job starts.
     pub start_delay_ns: (u64, u64),
-    /// `loops`.
+    /// `loops`: number of passes over the workload.
     pub loops: u64,
     /// `stonewall`: start when all earlier jobs have ended.
     pub stonewall: bool,
     /// `wait_for`: start when the named job has ended.
     pub wait_for: Option<String>,
-    /// `new_group`.
+    /// `new_group`: the job begins a new reporting group.
     pub new_group: bool,
     /// `exitall`: when this job ends, all end.
     pub exit_all: bool,
-    /// `exit_what`: how far `exit_all` reaches.
+    /// `exit_what`: the jobs that `exit_all` ends.
     pub exit_what: ExitWhat,
-    /// `exitall_on_error`.
+    /// `exitall_on_error`: when this job fails, all jobs end.
     pub exit_all_on_error: bool,
     /// `steadystate`: end when the figure is steady.
     pub steady_state: Option<SteadyState>,
 }
 
-/// `exit_what=`: what ends when a job with `exitall` ends.
+/// `exit_what=`: the jobs that end when a job with `exitall` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ExitWhat {
-    /// The jobs of its reporting group.
+    /// The jobs of the same reporting group.
     #[default]
     Group,
     /// Every job that runs now; those behind the next stonewall still start.
     Stonewall,
-    /// The whole run.
+    /// All jobs of the run, also those that have not started.
     All,
 }
 
 /// `steadystate=`: end when the deviation or slope of a figure stays within a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SteadyState {
-    /// Bandwidth instead of iops.
+    /// True if the figure is bandwidth; false if it is iops.
     pub bandwidth: bool,
-    /// Slope of the regression line instead of the largest deviation from the mean.
+    /// True if the criterion is the slope of the regression line; false if it is the largest deviation from the mean.
     pub slope: bool,
     /// The limit in millionths; of the mean if `percent`, in iops or bytes/s otherwise.
     pub limit_millionths: u64,
     /// True if the limit is relative to the mean.
     pub percent: bool,
-    /// `steadystate_duration`: the sliding window.
+    /// `steadystate_duration`: length of the sliding window.
     pub window_ns: u64,
-    /// `steadystate_ramp_time`.
+    /// `steadystate_ramp_time`: time before the figure is looked at.
     pub ramp_ns: u64,
 }
 
-/// Clones and how they run.
+/// Clones of a job, and the way they run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// `numjobs`.
+    /// `numjobs`: number of clones of the job.
     pub clones: u32,
     /// `thread`: clones are threads; child processes otherwise.
     pub thread: bool,
-    /// `group_reporting`.
+    /// `group_reporting`: one result for the whole group.
     pub group_reporting: bool,
-    /// `cpus_allowed`, empty: any.
+    /// `cpus_allowed`: processors that the clones may use; empty: any.
     pub cpus: Vec<u32>,
     /// `cpus_allowed_policy=split`: one processor a clone.
     pub cpus_split: bool,
-    /// `numa_cpu_nodes`, empty: any.
+    /// `numa_cpu_nodes`: nodes whose processors the clones may use; empty: any.
     pub numa_cpu_nodes: Vec<u32>,
-    /// `nice`.
+    /// `nice`: nice value of the clones.
     pub nice: i32,
     /// `prio` and `prioclass` of ioprio_set(2): (class, level).
     pub io_priority: Option<(u8, u8)>,
-    /// `exec_prerun`.
+    /// `exec_prerun`: shell command before the job.
     pub before: Option<String>,
-    /// `exec_postrun`.
+    /// `exec_postrun`: shell command after the job.
     pub after: Option<String>,
 }
 
 /// Content of the buffers, and the memory that they live in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffers {
-    /// `mem`: which memory.
+    /// `mem`: the kind of memory.
     pub memory: MemoryKind,
     /// `iomem_align`: alignment in bytes, 0 for that of a page.
     pub align: u64,
-    /// `zero_buffers`.
+    /// `zero_buffers`: buffers hold zeros.
     pub zero: bool,
     /// `refill_buffers`: new random content for every write.
     pub refill: bool,
     /// `scramble_buffers`: a cheap change for every write.
     pub scramble: bool,
-    /// `buffer_pattern`, empty: random.
+    /// `buffer_pattern`: bytes that fill the buffers again and again; empty: random bytes.
     pub pattern: Vec<u8>,
-    /// `buffer_compress_percentage`, 0..=100.
+    /// `buffer_compress_percentage`: percent by which buffers can be compressed, 0..=100.
     pub compress_percent: u8,
     /// `buffer_compress_chunk` bytes, 0: default 512.
     pub compress_chunk: u64,
-    /// `dedupe_percentage`, 0..=100.
+    /// `dedupe_percentage`: percent of buffers that repeat an earlier one, 0..=100.
     pub dedupe_percent: u8,
 }
 
-/// `mem=`.
+/// `mem=`: the kind of memory that buffers live in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MemoryKind {
-    /// malloc, mmap.
+    /// Anonymous memory: `malloc`, `mmap`.
     #[default]
     Anonymous,
-    /// mmaphuge, shmhuge.
+    /// Memory of huge pages: `mmaphuge`, `shmhuge`.
     Huge,
-    /// mmapshared, shm.
+    /// Shared memory: `mmapshared`, `shm`.
     Shared,
 }
 
-/// How often data is forced out.
+/// The moments at which data are forced out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Syncs {
-    /// `fsync`: after every so many writes; 0 never.
+    /// `fsync`: number of writes after which fsync(2) follows; 0: never.
     pub fsync: u32,
-    /// `fdatasync`.
+    /// `fdatasync`: number of writes after which fdatasync(2) follows; 0: never.
     pub fdatasync: u32,
-    /// `sync_file_range`: (flags of sync_file_range(2), every so many writes).
+    /// `sync_file_range`: flags of sync_file_range(2), and the number of writes after which it follows.
     pub range: Option<(u32, u32)>,
-    /// `end_fsync`: when the job ends.
+    /// `end_fsync`: fsync(2) when the job ends.
     pub end_fsync: bool,
-    /// `fsync_on_close`.
+    /// `fsync_on_close`: fsync(2) whenever a file is closed.
     pub fsync_on_close: bool,
 }
 
@@ -532,14 +532,14 @@ pub enum VerifyKind {
     PatternHeader,
     /// `verify=pattern`: nothing but the pattern.
     PatternOnly,
-    /// `verify=null`: everything passes.
+    /// `verify=null`: every block passes.
     Null,
 }
 
-/// `verify` and friends.
+/// `verify` and its companions: the way that blocks are stamped, read back and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verify {
-    /// `verify`.
+    /// `verify`: the proof that a block carries.
     pub kind: VerifyKind,
     /// `do_verify`: read back after writing.
     pub enabled: bool,
@@ -547,17 +547,17 @@ pub struct Verify {
     pub fatal: bool,
     /// `verify_dump`: write the differing blocks to files.
     pub dump: bool,
-    /// `verify_pattern`.
+    /// `verify_pattern`: content of the blocks.
     pub pattern: VerifyPattern,
-    /// `verify_backlog`: verify after every so many writes; 0: after all.
+    /// `verify_backlog`: number of writes after which blocks are verified; 0: after all writes.
     pub backlog: u64,
-    /// `verify_backlog_batch`: how many blocks then; 0: as `backlog`.
+    /// `verify_backlog_batch`: number of blocks to verify then; 0: as `backlog`.
     pub backlog_batch: u64,
     /// `verify_interval`: bytes covered by a header; 0: a whole block.
     pub interval: u64,
-    /// `verify_offset`: where in the interval the header lies.
+    /// `verify_offset`: place of the header in the interval.
     pub header_offset: u64,
-    /// `verify_only`: write nothing, check what an earlier run wrote.
+    /// `verify_only`: write nothing, check the blocks that an earlier run wrote.
     pub only: bool,
     /// `verify_async`: threads that check; 0: inline.
     pub threads: u32,
@@ -569,7 +569,7 @@ pub struct Verify {
     pub regenerate: bool,
 }
 
-/// `verify_pattern` and `buffer_pattern` may refer to the block's offset (`%o`).
+/// A pattern of `verify_pattern` or `buffer_pattern`, which may refer to the block's offset (`%o`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyPattern {
     /// The bytes, repeated over the block.
@@ -578,83 +578,83 @@ pub struct VerifyPattern {
     pub offset_at: Vec<usize>,
 }
 
-/// Recording and replay.
+/// Recording of ops into a log, and replay of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Iolog {
-    /// `read_iolog`.
+    /// `read_iolog`: the log to replay.
     pub read: Option<String>,
-    /// `write_iolog`.
+    /// `write_iolog`: the log to record.
     pub write: Option<String>,
     /// `replay_no_stall`: ignore the recorded times.
     pub no_stall: bool,
-    /// `replay_time_scale` in percent.
+    /// `replay_time_scale`: percent of the recorded speed.
     pub time_scale_percent: u32,
     /// `replay_redirect`: all ops go to this file.
     pub redirect: Option<String>,
-    /// `replay_align`.
+    /// `replay_align`: alignment of replayed offsets in bytes.
     pub align: u64,
     /// `replay_scale`: offsets are divided by this.
     pub scale: u64,
-    /// `replay_skip`.
+    /// `replay_skip`: the ops of a log that are not replayed.
     pub skip: ReplaySkip,
 }
 
-/// `replay_skip=`: what of a log is left out.
+/// `replay_skip=`: the ops of a log that are not replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySkip {
-    /// Transfers in these directions.
+    /// Directions whose transfers are left out.
     pub ops: PerDirection<bool>,
-    /// fsync, fdatasync and sync_file_range.
+    /// True if syncs (fsync, fdatasync and sync_file_range) are left out.
     pub syncs: bool,
 }
 
 /// The effects of a failed op.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errors {
-    /// `continue_on_error`: go on after failed reads, writes (and trims), verifications.
+    /// `continue_on_error`: go on after failed reads.
     pub continue_read: bool,
-    /// See `continue_read`.
+    /// `continue_on_error`: go on after failed writes and trims.
     pub continue_write: bool,
-    /// See `continue_read`.
+    /// `continue_on_error`: go on after failed verifications.
     pub continue_verify: bool,
     /// `ignore_error`: error numbers that do not count as errors, for reads, writes and verification.
     pub ignore: [Vec<i32>; 3],
-    /// `error_dump`.
+    /// `error_dump`: print each error.
     pub dump: bool,
     /// `max_latency` in nanoseconds: an op that takes longer ends the job.
     pub max_latency_ns: PerDirection<Option<u64>>,
 }
 
-/// Reporting and logging.
+/// Contents of the report, and logs over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reporting {
-    /// `slat_percentiles`, `clat_percentiles`, `lat_percentiles`: which distributions list percentiles.
+    /// `slat_percentiles`: report percentiles of submission latency.
     pub slat_percentiles: bool,
-    /// See `slat_percentiles`.
+    /// `clat_percentiles`: report percentiles of completion latency.
     pub clat_percentiles: bool,
-    /// See `slat_percentiles`.
+    /// `lat_percentiles`: report percentiles of total latency.
     pub lat_percentiles: bool,
-    /// `percentile_list`, 0..=100 each.
+    /// `percentile_list`: the percentiles to report, 0..=100 each.
     pub percentiles: Vec<f64>,
-    /// `disable_lat`.
+    /// `disable_lat`: do not measure total latency.
     pub disable_lat: bool,
-    /// `disable_clat`.
+    /// `disable_clat`: do not measure completion latency.
     pub disable_clat: bool,
-    /// `disable_slat`.
+    /// `disable_slat`: do not measure submission latency.
     pub disable_slat: bool,
     /// `gtod_reduce`.
     pub gtod_reduce: bool,
-    /// `clocksource`.
+    /// `clocksource`: the clock that measures times.
     pub clock: ClockSource,
-    /// `unified_rw_reporting`.
+    /// `unified_rw_reporting`: results of the directions apart, together, or both.
     pub unified: Unified,
     /// `bwavgtime`: length of an interval.
     pub bw_interval_ns: u64,
     /// `write_bw_log`, `write_iops_log`, `write_lat_log`, `write_hist_log`: prefixes of files.
     pub logs: Logs,
-    /// `kb_base`: 1024 or 1000.
+    /// `kb_base`: the number that `k` stands for, 1024 or 1000.
     pub kb_base: u32,
-    /// `unit_base`: 0 automatic, 1 bits, 8 bytes.
+    /// `unit_base`: the unit of bandwidths: 0 automatic, 1 bits, 8 bytes.
     pub unit_base: u32,
     /// `stats=0`: leave the job out of the results.
     pub stats: bool,
@@ -662,7 +662,7 @@ pub struct Reporting {
     pub disk_util: bool,
 }
 
-/// `clocksource=`.
+/// `clocksource=`: the clock that measures times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ClockSource {
     /// The best clock that the machine has.
@@ -674,7 +674,7 @@ pub enum ClockSource {
     ClockGettime,
 }
 
-/// `unified_rw_reporting=`.
+/// `unified_rw_reporting=`: results of the directions apart, together, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Unified {
     /// One result for each direction.
@@ -686,53 +686,53 @@ pub enum Unified {
     Both,
 }
 
-/// Logs over time.
+/// Logs of figures over time; each name is a prefix of file names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
-    /// `write_bw_log`.
+    /// `write_bw_log`: log of bandwidth.
     pub bw: Option<String>,
-    /// `write_iops_log`.
+    /// `write_iops_log`: log of iops.
     pub iops: Option<String>,
-    /// `write_lat_log` (gives lat, clat and slat logs).
+    /// `write_lat_log`: logs of latency (lat, clat and slat).
     pub lat: Option<String>,
-    /// `write_hist_log`.
+    /// `write_hist_log`: log of histograms of latency.
     pub histogram: Option<String>,
-    /// `log_avg_msec` in nanoseconds; 0: every op.
+    /// `log_avg_msec`: time that one line of a log covers, in nanoseconds; 0: every op has a line.
     pub average_ns: u64,
-    /// `log_hist_msec` in nanoseconds.
+    /// `log_hist_msec`: time that one histogram covers, in nanoseconds.
     pub histogram_ns: u64,
     /// `log_hist_coarseness`: 2 to this power bins of fio's make one, 0..=6.
     pub histogram_coarseness: u32,
-    /// `log_max_value`: the largest instead of the mean.
+    /// `log_max_value`: log the largest value instead of the mean.
     pub max_value: bool,
-    /// `log_offset`.
+    /// `log_offset`: log the offsets, too.
     pub offset: bool,
-    /// `log_unix_epoch`, `log_alternate_epoch`.
+    /// `log_unix_epoch`, `log_alternate_epoch`: times in logs are since 1970.
     pub unix_epoch: bool,
-    /// `per_job_logs`.
+    /// `per_job_logs`: put the clone's number into the names of logs.
     pub per_job: bool,
 }
 
 /// Options of the engines that have rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ring {
-    /// `fixedbufs`.
+    /// `fixedbufs`: register the buffers with the kernel.
     pub fixed_buffers: bool,
-    /// `registerfiles`.
+    /// `registerfiles`: register the files with the kernel.
     pub register_files: bool,
-    /// `sqthread_poll`.
+    /// `sqthread_poll`: a kernel thread takes submissions.
     pub sq_poll: bool,
-    /// `sqthread_poll_cpu`.
+    /// `sqthread_poll_cpu`: the processor of the kernel thread that takes submissions.
     pub sq_poll_cpu: Option<u32>,
     /// `hipri`: poll the device for completions.
     pub hipri: bool,
-    /// `nonvectored`; None: the engine's default.
+    /// `nonvectored`: read and write without vectors; None: the engine's default.
     pub nonvectored: Option<bool>,
     /// `force_async`: every this many ops, one goes to a kernel worker; 0: none.
     pub force_async: u32,
-    /// `userspace_reap` of libaio.
+    /// `userspace_reap` of libaio: reap completions from the ring in memory.
     pub userspace_reap: bool,
-    /// `nowait`: RWF_NOWAIT.
+    /// `nowait`: fail instead of blocking (RWF_NOWAIT).
     pub nowait: bool,
     /// Anything else an engine takes (`subnqn`, `volume`, ...): name and value.
     pub other: Vec<(String, String)>,
