@@ -15,7 +15,7 @@ use measure::{Direction, PerDirection};
 const OPS: u32 = 4_000_000;
 
 fn report(name: &str, mut step: impl FnMut()) {
-    // The best of five: what the code costs when nothing disturbs it.
+    // The best of five is the cost of the code when nothing disturbs it.
     let best = (0..5).map(|_| {
         let start = Instant::now();
         (0..OPS).for_each(|_| step());

@@ -21,7 +21,7 @@ pub struct Invocation {
     pub files: Vec<PathBuf>,
     /// The jobs and global options that are written on the command line itself.
     pub command_line: Source,
-    /// How to run and report.
+    /// Options of the run as a whole.
     pub run: RunOptions,
     /// Flags that were accepted and do nothing, each a sentence: [`Invocation::plan`] has them among its warnings.
     pub notes: Vec<String>,
@@ -52,7 +52,7 @@ pub enum Action {
 /// A form of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// The report for people.
     Normal,
     /// fio's JSON.
     Json,
@@ -64,66 +64,66 @@ pub enum Format {
     Terse,
 }
 
-/// `--eta=`.
+/// `--eta=`: the places where progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eta {
-    /// On a terminal.
+    /// Progress is shown on a terminal only.
     #[default]
     Auto,
-    /// Always.
+    /// Progress is always shown.
     Always,
-    /// Never.
+    /// Progress is never shown.
     Never,
 }
 
-/// Where the warnings about the jobs go.
+/// The place of the warnings about the jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Warnings {
-    /// Standard error.
+    /// Warnings go to standard error.
     #[default]
     Aside,
-    /// The report for people, where fio has its notes; reports for programs stay as they are.
+    /// Warnings go into the report for people, where fio has its notes; reports for programs stay as they are.
     InReport,
-    /// Nowhere: `--no-warnings`.
+    /// Warnings are not printed: `--no-warnings`.
     Nowhere,
 }
 
 /// Flags that are about the run as a whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunOptions {
-    /// `--output`: where the report goes; None: standard output.
+    /// `--output`: the file for the report; None: standard output.
     pub output: Option<PathBuf>,
-    /// `--output-format`; empty: normal.
+    /// `--output-format`: forms of the report; empty: the report for people.
     pub formats: Vec<Format>,
-    /// `--eta`.
+    /// `--eta`: the places where progress is shown.
     pub eta: Eta,
-    /// `--eta-interval`.
+    /// `--eta-interval`: time between two updates of the progress.
     pub eta_interval_ns: Option<u64>,
-    /// `--eta-newline`: a new line of progress so often.
+    /// `--eta-newline`: time after which progress begins a new line.
     pub eta_newline_ns: Option<u64>,
-    /// `--status-interval`: a whole report so often.
+    /// `--status-interval`: time between two whole reports.
     pub status_interval_ns: Option<u64>,
     /// `--bandwidth-log`: `agg-read_bw.log` and its like.
     pub bandwidth_log: bool,
-    /// `--readonly`.
+    /// `--readonly`: refuse jobs that write.
     pub read_only: bool,
-    /// `--warnings-fatal`.
+    /// `--warnings-fatal`: warnings are errors.
     pub warnings_fatal: bool,
-    /// `--no-warnings`.
+    /// `--no-warnings`: the place of the warnings about the jobs.
     pub warnings: Warnings,
-    /// `--section`.
+    /// `--section`: the sections to run; all if empty.
     pub sections: Vec<String>,
-    /// `--save`: keep the result as our own JSON here.
+    /// `--save`: the file that keeps the result as Plimsoll's own JSON.
     pub save: Option<PathBuf>,
-    /// `--html`: write a report here.
+    /// `--html`: the file for a report in HTML.
     pub html: Option<PathBuf>,
     /// `--total-iodepth`: the depth of each job, all ranks and clones together.
     pub total_iodepth: Option<u32>,
-    /// `--total-rate`: bytes per second each way, likewise.
+    /// `--total-rate`: bytes per second each way, all ranks and clones together.
     pub total_rate: Option<u64>,
-    /// `--total-rate-iops`: ops per second each way, likewise.
+    /// `--total-rate-iops`: ops per second each way, all ranks and clones together.
     pub total_rate_iops: Option<u64>,
-    /// `--allow-mounted-write`, `--allow-signature`.
+    /// `--allow-mounted-write`, `--allow-signature`: refusals that the user overrides.
     pub allow: Allow,
 }
 

@@ -1,4 +1,4 @@
-//! From what was written to validated jobs: defaults, inheritance, and what options do to each other.
+//! The way from written settings to validated jobs: defaults, inheritance, and the effects of options on each other.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// None for no bytes at all, which is as good as not given.
+    /// The amount; None for 0 bytes, which is as good as an option that is not given.
     pub(crate) fn nonzero(&self, amount: Amount) -> Option<Amount> {
         Some(amount).filter(|amount| !matches!(amount, Amount::Bytes(0)))
     }
@@ -130,13 +130,14 @@ impl Draft {
         Err(Error::new(self.place(name), what).hint(hint))
     }
 
-    /// Sets what the section says. `kb_base` and its like go first, because they decide how the others are read.
+    /// Applies the settings of the section. `kb_base` and its like go first: they decide how the other settings are
+    /// read.
     fn take(&mut self, section: &Section) -> Result<(), Error> {
         self.section = section.place.clone();
         let early = |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine");
         let settings = &section.settings;
         let mut in_order = settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting)));
-        // Of an engine that is not here, the engine is what to name, not one of its options.
+        // If Plimsoll does not have the engine, the error names the engine, not one of its options.
         in_order.try_for_each(|setting| self.set(setting)).map_err(|error| self.known_engine().err().unwrap_or(error))
     }
 

@@ -1,4 +1,4 @@
-//! fio's job files: an INI dialect of its own.
+//! fio's job files: a dialect of INI.
 //!
 //! `;` and `#` begin a comment anywhere in a line. A line that starts with `include` puts another file's options
 //! in its place. Sections whose name starts with `global` are for all later ones. `${NAME}` is the environment's,
@@ -12,7 +12,7 @@ use crate::error::{Error, Place};
 use crate::options;
 use crate::source::{Section, Setting, Source};
 
-/// Where files and variables come from, so that parsing itself touches nothing.
+/// The source of files and variables, so that parsing itself touches nothing.
 pub struct Surroundings<'a> {
     /// The text of a file; `-` is standard input.
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
@@ -23,7 +23,7 @@ pub struct Surroundings<'a> {
 impl Surroundings<'static> {
     /// The file system, standard input and the process's environment.
     pub const SYSTEM: Surroundings<'static> = Surroundings { read: &read, variable: &|name| std::env::var(name).ok() };
-    /// Neither files nor variables.
+    /// Surroundings without files and variables.
     pub const NONE: Surroundings<'static> =
         Surroundings { read: &|_| Err(io::ErrorKind::NotFound.into()), variable: &|_| None };
 }
@@ -176,7 +176,7 @@ pub(crate) fn unknown(name: &str, place: &Place) -> Error {
     Error::new(place, format!("unknown option {name}")).hint(hint)
 }
 
-/// Puts the environment in for `${NAME}`; what is not set is empty.
+/// Replaces `${NAME}` with the variable of the environment; a variable that is not set is empty.
 fn variables(line: &str, place: &Place, surroundings: &Surroundings, warnings: &mut Vec<String>) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
@@ -219,7 +219,7 @@ fn page_bytes() -> u64 {
     vector.chunks_exact(16).find(|entry| word(&entry[..8]) == AT_PAGESZ).map_or(4096, |entry| word(&entry[8..]))
 }
 
-/// Megabytes of memory.
+/// Memory of the machine in megabytes.
 fn memory_mb() -> u64 {
     let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = table.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or_default();

@@ -455,7 +455,7 @@ impl<W: Write> Writer<W> {
     /// Records that a file was opened (`true`) or closed, `at_ns` after the start.
     ///
     /// # Errors
-    /// The writer's.
+    /// The error of the writer.
     pub fn opened(&mut self, at_ns: u64, file: u32, open: bool) -> io::Result<()> {
         let action = if open { Action::Open } else { Action::Close };
         writeln!(self.output, "{} {} {}", at_ns / 1000, self.names[file as usize], action.name())
@@ -464,7 +464,7 @@ impl<W: Write> Writer<W> {
     /// Records an op as it is issued, `at_ns` after the start.
     ///
     /// # Errors
-    /// The writer's.
+    /// The error of the writer.
     pub fn op(&mut self, at_ns: u64, op: &Op) -> io::Result<()> {
         let name = &self.names[op.file as usize];
         writeln!(self.output, "{} {name} {} {} {}", at_ns / 1000, Action::Op(op.kind).name(), op.offset, op.len)
@@ -473,7 +473,7 @@ impl<W: Write> Writer<W> {
     /// Writes out what is buffered and gives the writer back.
     ///
     /// # Errors
-    /// The writer's.
+    /// The error of the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.output.flush()?;
         Ok(self.output)

@@ -3,19 +3,19 @@
 use crate::error::Place;
 use crate::options::OptionSpec;
 
-/// `name=value`, or `name` alone.
+/// One setting of an option: `name=value`, or `name` alone.
 #[derive(Clone)]
 pub struct Setting {
-    /// The option.
+    /// The option that is set.
     pub option: &'static OptionSpec,
     /// The value after variables and keywords were put in; None if there is no `=`.
     pub value: Option<String>,
-    /// Where it is.
+    /// Place of the setting.
     pub place: Place,
 }
 
 impl Setting {
-    /// As it would be written, with the canonical name.
+    /// The setting as it would be written, with the canonical name.
     pub fn written(&self) -> String {
         match &self.value {
             Some(value) => format!("{}={value}", self.option.name),

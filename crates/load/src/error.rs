@@ -4,7 +4,7 @@ use std::fmt;
 
 use nvmf::initiator::Error as NvmeError;
 
-/// A failure: what, where, why, what to do.
+/// A failure: the attempt, its object, the cause, and the remedy.
 #[derive(Debug)]
 pub struct Error {
     /// The class of the failure: it decides the exit status.

@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Where a run waits for its peers. All come to these in this order.
+/// The stages at which a run waits for its peers. All peers come to the stages in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The peers of this turn and of those before have made their files: see [`Peers::turn`].
     Turn(u32),
-    /// All files are there.
+    /// All files are laid out.
     LaidOut,
     /// The clones of this number (that of their first job, or of their phase) are ready to begin.
     Start(u32),
@@ -29,7 +29,7 @@ impl Stage {
 /// Where a gate stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// Some are still to come.
+    /// The gate is shut: some peers are still to come.
     Wait,
     /// The gate opens, for all at one moment: when `CLOCK_MONOTONIC` of this host reads so many nanoseconds.
     Open(u64),

@@ -23,7 +23,7 @@ const WRITE: OpKind = OpKind::Io(Direction::Write);
 const TRIM: OpKind = OpKind::Io(Direction::Trim);
 const SLOT_BYTES: usize = 16 << 10;
 
-/// An engine with options, and what it can be asked to do.
+/// An engine with options, and the abilities that the tests may ask for.
 struct Subject {
     engine: &'static str,
     options: fn(&mut Job),
@@ -759,7 +759,7 @@ mod refusals {
         use std::os::unix::process::CommandExt;
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         child.args(["--ignored", "--exact", "--nocapture", "refusals::inside_the_filter"]);
-        // SAFETY: forbid_io_uring only makes two system calls with memory of its own.
+        // SAFETY: between fork and exec, forbid_io_uring makes only two system calls, with memory on its own stack.
         unsafe { child.pre_exec(forbid_io_uring) };
         let output = child.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);

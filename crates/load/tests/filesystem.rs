@@ -244,7 +244,7 @@ fn a_gluster_volume_keeps_the_contract() {
             "skipped: a_gluster_volume_keeps_the_contract: glusterd is not installed (tests/needs installs it)"
         );
     }
-    // SAFETY: takes nothing.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return println!("skipped: a_gluster_volume_keeps_the_contract: only root can make network namespaces");
     }

@@ -22,7 +22,7 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// fio on the file `data` here; whether it was content, and what it said.
+    /// Runs fio on the file `data` here. Returns true if fio was content, and the output of fio.
     fn fio(&self, arguments: &[&str]) -> (bool, String) {
         let output = Command::new("fio")
             .current_dir(&self.0)

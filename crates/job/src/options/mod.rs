@@ -89,7 +89,7 @@ pub enum Kind {
     Word(&'static [(&'static str, &'static str)], fn(&mut Draft, &str)),
     /// Numbers between the bounds, separated by colons.
     Numbers(f64, f64, fn(&mut Draft, Vec<f64>)),
-    /// Any text.
+    /// The value is any text.
     Text(fn(&mut Draft, &str)),
     /// Any text or no value.
     OptionalText(fn(&mut Draft, &str)),

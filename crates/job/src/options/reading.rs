@@ -37,7 +37,7 @@ impl Reader {
         }
     }
 
-    /// Bytes or percent.
+    /// Reads an amount: bytes or percent.
     pub fn amount(&mut self, text: &str) -> Result<Amount, String> {
         match units::parse_size(text, self.kb_base).map_err(|error| error.to_string())? {
             Size::Bytes(_) => self.bytes(text).map(Amount::Bytes),
@@ -53,7 +53,7 @@ impl Reader {
         }
     }
 
-    /// Nanoseconds.
+    /// Reads a time, and returns nanoseconds.
     pub fn time(&mut self, text: &str, unit: TimeUnit) -> Result<u64, String> {
         let ours = units::parse_time_ns(text, unit).map_err(|error| error.to_string())?;
         let fios = match unit {

@@ -169,7 +169,7 @@ fn lists<T: Clone>(
     Ok(PerDirection { read, write, trim })
 }
 
-/// `random_distribution=`.
+/// The value of `random_distribution=`.
 pub enum RandomDistribution {
     /// Every place has the same chance, or places near a hot spot have more.
     Plain(Distribution),

@@ -1,4 +1,5 @@
-//! When the ops of an open loop are meant to start, and when a job pauses to think. Pure: time is passed in.
+//! The times at which the ops of an open loop are meant to start, and at which a job pauses to think. The code reads no
+//! clock: time is passed in.
 //!
 //! An open loop does not wait for completions: op n of a direction is due at a time that only the rate decides. The
 //! latency that a user of the storage would see counts from there, whether or not the generator kept up.
@@ -18,7 +19,7 @@ pub struct Arrivals {
     random: Random,
 }
 
-/// One direction.
+/// The schedule of one direction.
 #[derive(Clone, Debug)]
 struct Schedule {
     /// Units a second: bytes, or ops.
@@ -72,7 +73,7 @@ impl Arrivals {
         due
     }
 
-    /// When the next op of that direction will be due, without taking it.
+    /// The time at which the next op of that direction will be due, without taking the op.
     #[inline]
     pub fn due(&self, direction: Direction) -> u64 {
         self.schedules[direction].as_ref().map_or(0, |schedule| schedule.due_ns)

@@ -1,4 +1,4 @@
-//! Which block of a file is next when offsets are random.
+//! The choice of the next block of a file when offsets are random.
 
 use super::coverage::Coverage;
 use super::error::Error;
@@ -72,7 +72,7 @@ impl Rule {
     }
 }
 
-/// The state of one rule on one file: what is left in this pass.
+/// The state of one rule on one file: the blocks that are left in this pass.
 #[derive(Clone, Debug)]
 pub(super) enum Blocks {
     /// Any block, as often as it comes.
@@ -81,7 +81,7 @@ pub(super) enum Blocks {
     Ordered(Permutation),
     /// Each block once, and blocks of several sizes or places: a map, in units of the smallest block.
     Mapped { map: Coverage, count: u64, zones: Vec<Zone> },
-    /// By popularity.
+    /// Blocks drawn by popularity.
     Shaped(Shape),
     /// By zones of different popularity.
     Zoned(Vec<Zone>),
@@ -144,7 +144,7 @@ impl Blocks {
         }
     }
 
-    /// All blocks are to be had again, in a new order.
+    /// Makes all blocks available again, in a new order.
     pub fn rewind(&mut self, rule: &Rule, bytes: u64, random: &mut Random) {
         match self {
             Blocks::Mapped { map, .. } => map.clear(),

@@ -1,4 +1,5 @@
-//! Which blocks of a file have been used in this pass: a bit each, with summaries that find the next free one.
+//! A map of the blocks of a file that have been used in this pass: a bit each, with summaries that find the next free
+//! block.
 //!
 //! Level 0 has a bit a block; a bit of level n+1 says that a whole word of level n is full. Finding a free block
 //! climbs until a word has room and descends into it: at most two words a level, whatever is used.

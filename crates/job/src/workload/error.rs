@@ -1,4 +1,4 @@
-//! Why a job has no workload.
+//! Errors of jobs that have no workload.
 
 use thiserror::Error as ThisError;
 
@@ -10,7 +10,7 @@ pub enum Error {
         "job {job}: no file has room for one block (the largest has {largest} bytes, the smallest block {block}); give a larger size or a smaller bs"
     )]
     NoRoom {
-        /// The job.
+        /// Name of the job.
         job: String,
         /// Bytes of the largest file.
         largest: u64,
@@ -22,7 +22,7 @@ pub enum Error {
         "job {job}: file {file} has no room for one block of {block} bytes, but file_service_type may choose any file; give a larger size"
     )]
     FileTooSmall {
-        /// The job.
+        /// Name of the job.
         job: String,
         /// Index of the file.
         file: usize,
@@ -34,7 +34,7 @@ pub enum Error {
         "job {job}: no memory for a map of {blocks} blocks; set softrandommap=1, norandommap=1 or one fixed block size, which needs no map"
     )]
     NoMemory {
-        /// The job.
+        /// Name of the job.
         job: String,
         /// Blocks to map.
         blocks: u64,
@@ -42,7 +42,7 @@ pub enum Error {
     /// `zoned_abs` reaches beyond a file.
     #[error("job {job}: random_distribution=zoned_abs names {zones} bytes, but file {file} has only {size}")]
     ZonesBeyondFile {
-        /// The job.
+        /// Name of the job.
         job: String,
         /// Index of the file.
         file: usize,

@@ -111,10 +111,10 @@ struct Rules {
     /// Of 2^32 ops, how many are random.
     random_below: [u64; 3],
     random: Vec<Rule>,
-    /// Which of `random` a direction follows.
+    /// For each direction, the index in `random` of the rule that the direction follows.
     rule_of: [usize; 3],
     strided: Option<crate::job::Zones>,
-    /// Each pass repeats the first.
+    /// True if each pass repeats the first.
     reseed: bool,
 }
 
@@ -127,9 +127,9 @@ struct File {
     zone: u64,
     /// Where the last op of each direction ended: the next sequential one begins there.
     position: [u64; 3],
-    /// Where it began.
+    /// Offset at which the last op of each direction began.
     last: [Option<u64>; 3],
-    /// Written since the last sync_file_range: from, to.
+    /// Range of bytes (from, to) written since the last sync_file_range.
     dirty: (u64, u64),
 }
 
@@ -158,10 +158,10 @@ impl Streams {
     }
 }
 
-/// How much there is to do, and how much of it is done.
+/// The amount of work, and the part of it that is done.
 #[derive(Clone, Debug)]
 struct Limits {
-    /// Bytes and ops of this pass, and what ends it.
+    /// Bytes and ops of this pass, and the limits that end the pass.
     bytes: u64,
     bytes_most: u64,
     ops: u64,
@@ -377,7 +377,7 @@ impl Workload {
         self.exhausted = false;
     }
 
-    /// One file from the start of its zone again.
+    /// Begins one file anew, from the start of its zone.
     #[cold]
     fn rewind_file(&mut self, index: usize) {
         let file = &mut self.files[index];
@@ -422,7 +422,7 @@ impl Workload {
         }
     }
 
-    /// All files are used up: whether they may be begun anew within this pass.
+    /// Called when all files are used up. True if they may be begun anew within this pass.
     #[cold]
     fn begin_anew(&mut self) -> bool {
         // A lap without a single op would not end.

@@ -1,11 +1,11 @@
-//! How long the next op is: `bs`, `bsrange`, `bssplit`.
+//! The size of the next op: `bs`, `bsrange`, `bssplit`.
 
 use super::random::Random;
 
 /// The block sizes of one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Sizes {
-    /// Always the same.
+    /// Every op has this size, in bytes.
     Fixed(u64),
     /// A multiple of `unit` from 1 to `most` times, all alike.
     Multiples { unit: u64, most: u64 },
@@ -45,7 +45,7 @@ impl Sizes {
         }
     }
 
-    /// The smallest.
+    /// The smallest size, in bytes.
     pub fn smallest(&self) -> u64 {
         match self {
             Sizes::Fixed(bytes) | Sizes::Multiples { unit: bytes, .. } | Sizes::Bytes { low: bytes, .. } => *bytes,
@@ -53,7 +53,7 @@ impl Sizes {
         }
     }
 
-    /// The largest.
+    /// The largest size, in bytes.
     pub fn largest(&self) -> u64 {
         match self {
             Sizes::Fixed(bytes) | Sizes::Bytes { high: bytes, .. } => *bytes,

@@ -1,4 +1,4 @@
-//! Which file is served next: `file_service_type`, over the files that are open (`openfiles`) and not finished.
+//! The choice of the next file: `file_service_type`, over the files that are open (`openfiles`) and not finished.
 
 use super::random::Random;
 use super::shape::Shape;

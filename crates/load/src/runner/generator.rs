@@ -69,7 +69,7 @@ pub(super) struct Generator<'a, T> {
     pub on_measured: &'a mut dyn FnMut(),
 }
 
-/// Why the loop ended.
+/// The reason why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The work is done.
@@ -341,7 +341,7 @@ impl<T: Traffic> Generator<'_, T> {
         }
     }
 
-    /// Hands what is queued to the kernel and notes when it was taken.
+    /// Hands the queued ops to the engine, and notes when the engine took them.
     #[inline]
     fn submit(&mut self, state: &mut State) -> Result<(), Error> {
         if state.unsubmitted.is_empty() {
@@ -364,7 +364,8 @@ impl<T: Traffic> Generator<'_, T> {
     fn reap(&mut self, state: &mut State, wake: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
         let queue = &self.job.queue;
         let (min, timeout_ns) = match wake {
-            // An arrival is due: whatever finishes meanwhile is taken, nothing is drained for it.
+            // An arrival is due: completions that come meanwhile are taken, but the queue is not drained for the
+            // arrival.
             Some(at) => (1, Some(at.saturating_sub(state.now))),
             None => ((queue.batch_complete_min as usize).min(state.in_flight), None),
         };

@@ -230,7 +230,7 @@ impl OpLogs {
         self.epoch_ms + now_ns.saturating_sub(self.start_ns) / 1_000_000
     }
 
-    /// Writes what is left.
+    /// Writes the lines that are left.
     ///
     /// # Errors
     /// The first write that failed, at any time.

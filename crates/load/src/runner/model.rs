@@ -51,7 +51,7 @@ enum Fault {
     Swapped,
     /// A read delivers one inverted bit.
     ReadBitFlip,
-    /// A read delivers what stands elsewhere.
+    /// A read delivers the bytes of another place.
     ReadElsewhere,
 }
 
@@ -68,7 +68,7 @@ const FAULTS: [Fault; 10] = [
     Fault::ReadElsewhere,
 ];
 
-/// One file: what is stored, and what must be.
+/// One file: the bytes that are stored, and the bytes that must be.
 struct File {
     stored: Vec<u8>,
     truth: Vec<u8>,
@@ -78,7 +78,7 @@ struct File {
     checked: Vec<bool>,
 }
 
-/// A storage with its truth, and what a run on it met.
+/// A storage with its truth, and the violations that a run on it met.
 struct Storage {
     random: Random,
     files: Vec<File>,

@@ -7,17 +7,17 @@ use measure::{Direction, Histogram, PerDirection};
 /// Times of one op, all on the run's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// When it should have started under an open-loop rate; the creation time otherwise.
+    /// Time at which the op should have started under an open-loop rate; the creation time otherwise.
     pub intended: u64,
-    /// When it was created.
+    /// Time at which the op was created.
     pub created: u64,
-    /// When the engine had taken it.
+    /// Time at which the engine had taken the op.
     pub submitted: u64,
-    /// When it was seen to be finished.
+    /// Time at which the op was seen to be finished.
     pub completed: u64,
 }
 
-/// Which distributions are kept, fixed for a job.
+/// The distributions that are kept, fixed for a job.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     slat: bool,
@@ -45,7 +45,7 @@ pub struct Recorder {
     verify: VerifyTime,
 }
 
-/// How long data was read back, which is not time of the workload.
+/// The time for which data were read back, which is not time of the workload.
 #[derive(Clone, Debug, Default)]
 struct VerifyTime {
     active: bool,

@@ -308,17 +308,17 @@ struct Schedule<'scope, 'run> {
     board: &'run Board,
     statements: Option<&'run Statements>,
     describe: &'run dyn Fn(Vec<JobResult>, Ended) -> RunResult,
-    /// When the next statements are asked for, and whether they were.
+    /// The time at which the runner asks for the next statements, and whether it has asked.
     next_status_ns: Option<u64>,
     status_is_awaited: bool,
     clock: Clock,
     stands: Vec<Stand<'scope>>,
-    /// Of each job: its `steadystate`.
+    /// For each job, the watch over its `steadystate`.
     watches: Vec<Option<Watch>>,
     last_sample: Vec<Published>,
     next_sample_ns: u64,
     started_ns: u64,
-    /// Nothing more is to be started.
+    /// True if no more clones are to be started.
     closing: bool,
     /// Clones that began together with those of the peers, and when that was agreed to be.
     aligned: Vec<(usize, u64)>,
@@ -468,7 +468,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
                     start_at_ns = at_ns;
                     self.aligned.extend(due.iter().map(|&index| (index, at_ns)));
                 }
-                // They are let go, and end at once.
+                // The clones are let go, and end at once.
                 None => self.board.stop_all(),
             }
         }

@@ -1,4 +1,4 @@
-//! Which clones would write the blocks that another clone verifies.
+//! The search for clones that would write the blocks that another clone verifies.
 //!
 //! A clone knows what it wrote itself, and nothing of the others. Where two of them write the same bytes at the same
 //! time, no data that it reads back proves that the storage is wrong.

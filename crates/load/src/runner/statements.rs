@@ -1,4 +1,5 @@
-//! Statements: what a clone has measured so far, asked for by the runner while the clone, thread or process, runs on.
+//! Statements: the measurements of a clone so far. The runner asks for them while the clone, thread or process, runs
+//! on.
 //!
 //! ```text
 //! runner: ask ─► word ─► clone, at its next look around: write the statement, count it ─► runner: read
@@ -23,14 +24,14 @@ const ASKED: usize = 0;
 const ANSWERED: usize = 1;
 const LENGTH: usize = 2;
 
-/// Where the clones of a run put their statements.
+/// The place where the clones of a run put their statements.
 #[derive(Debug)]
 pub struct Statements {
     words: SharedWords,
     files: Vec<File>,
 }
 
-/// One clone's place.
+/// One clone's place for its statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a> {
     words: &'a [AtomicU64],
@@ -65,7 +66,7 @@ impl Statement<'_> {
         self.words[ASKED].load(Acquire) != self.words[ANSWERED].load(Acquire)
     }
 
-    /// The clone's answer. One that cannot be written leaves an empty answer: the run goes on.
+    /// Writes the clone's answer. An answer that cannot be written is left empty: the run goes on.
     pub fn answer(&self, result: &JobResult) {
         let bytes = serde_json::to_vec(result).unwrap_or_default();
         let length = if self.file.write_all_at(&bytes, 0).is_ok() { bytes.len() } else { 0 };

@@ -30,7 +30,7 @@ impl Watch {
         Watch { criterion, window: VecDeque::with_capacity(capacity), capacity, skip, attained: false }
     }
 
-    /// Adds what one more second brought. True when the figure is steady.
+    /// Adds the ops and bytes of one more second. True when the figure is steady.
     pub fn push(&mut self, ops: u64, bytes: u64) -> bool {
         if self.skip > 0 {
             self.skip -= 1;

@@ -1,4 +1,5 @@
-//! When the next op is due: open-loop arrivals, and the pauses of a thinking user. Pure: time is passed in.
+//! The times at which ops are due: open-loop arrivals, and the pauses of a thinking user. The code reads no clock: time
+//! is passed in.
 
 use job::Job;
 use job::workload::arrivals::{Arrivals, Think};
@@ -44,13 +45,14 @@ impl Timing {
         self.started_at
     }
 
-    /// The direction whose turn it is, where reads and writes have rates of their own.
+    /// The direction of the next op, where reads and writes have separate rates.
     #[inline]
     pub fn wanted(&self) -> Option<Direction> {
         self.arrivals.as_ref().and_then(Arrivals::first)
     }
 
-    /// When a freshly drawn op is due; 0: at once. Call it once an op: it moves the schedule on.
+    /// The time at which a freshly drawn op is due; 0: at once. Call this function once an op: it moves the schedule
+    /// on.
     #[inline]
     pub fn due(&mut self, op: &Op) -> u64 {
         let arrival = match (&mut self.arrivals, op.kind) {
@@ -105,7 +107,7 @@ pub struct Minimum {
     bytes: PerDirection<Option<u64>>,
     iops: PerDirection<Option<u64>>,
     cycle_ns: u64,
-    /// When the job began.
+    /// The time at which the job began.
     began_ns: Option<u64>,
     /// The present cycle: its start, and the ops and bytes counted until then.
     cycle: Option<(u64, PerDirection<u64>, PerDirection<u64>)>,

@@ -1,4 +1,4 @@
-//! Traffic: where a clone's ops come from, and what is to be done with their data.
+//! Traffic: the source of a clone's ops, and the handling of their data.
 
 use job::workload::Op;
 use measure::Direction;
@@ -40,7 +40,7 @@ pub trait Traffic {
     /// Takes note of a transfer that succeeded in full; `bytes` are those transferred.
     ///
     /// # Errors
-    /// What was read is not what was written.
+    /// The bytes that were read differ from the bytes that were written.
     fn landed(&mut self, op: &Op, slot: u32, bytes: &mut [u8]) -> Result<(), Mismatch>;
 
     /// Takes note that the op in this slot failed.

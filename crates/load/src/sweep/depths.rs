@@ -1,4 +1,4 @@
-//! Which depths a sweep may visit.
+//! The depths that a sweep may visit.
 
 use std::str::FromStr;
 

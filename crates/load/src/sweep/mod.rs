@@ -37,10 +37,10 @@ pub use workload::{Request, best_engine};
 const INTERVAL_NS: u64 = 50_000_000;
 /// Each depth that was asked for gets so much, ramp included, even if the sweep then takes longer than it should.
 const LEAST_NS: u64 = 700_000_000;
-/// How long the null engine runs.
+/// The time for which the null engine runs, in nanoseconds.
 const CEILING_NS: u64 = 1_000_000_000;
 
-/// How far a sweep goes.
+/// The effort of a sweep: its depths, its precision, and its duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
     /// The depths to measure.
@@ -48,9 +48,9 @@ pub struct Effort {
     /// Half of the 95 % confidence interval, relative to the mean, at which the depths that decide are known well
     /// enough.
     pub bound: f64,
-    /// How long a visit to a depth measures.
+    /// The time for which a visit to a depth measures.
     pub first: Duration,
-    /// How long a depth is measured at the most, all visits together.
+    /// The longest time for which a depth is measured, all visits together.
     pub point_cap: Duration,
     /// Duration of everything, layout included. A measurement that is under way is finished.
     pub total: Duration,
@@ -181,10 +181,10 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     Ok(result)
 }
 
-/// Sweeps as the leader of `watch.crew` tells.
+/// Sweeps as a member of `watch.crew`, as its leader orders.
 ///
 /// # Errors
-/// What is wrong with the request on this one's side.
+/// The fault in the request on this member's side.
 pub fn follow(request: &Request, watch: &mut Watch) -> Result<(), Error> {
     let Some(crew) = watch.crew.take() else { return Ok(()) };
     let mut workload = Workload::prepare(request, &watch.doomed)?;
@@ -222,7 +222,7 @@ fn together(
             crew.own(&mut plan);
             run(&plan, stop, Some(crew.peers()), progress)
         });
-        // A depth that one of them cannot run is a point that there is not: all learn it with the sum.
+        // A depth that one member cannot run has no point: all members learn this with the sum.
         mine = Some(match outcome {
             Ok((job, provenance)) => {
                 by = provenance;
@@ -248,7 +248,7 @@ fn stopped() -> Error {
     failure(ErrorKind::System, "the sweep was stopped")
 }
 
-/// One job, run, and by whom; its failure is an error.
+/// Runs a plan of one job: the job's result, and its provenance. A failure of the job is an error.
 fn run(
     plan: &Plan,
     stop: &Arc<AtomicBool>,

@@ -69,15 +69,15 @@ impl Scratch {
         Ok((scratch, bytes))
     }
 
-    /// Where it is.
+    /// The path of the scratch file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Cuts it to what was really written.
+    /// Cuts the scratch file to the bytes that were really written.
     ///
     /// # Errors
-    /// What ftruncate(2) says.
+    /// The error of ftruncate(2).
     pub fn truncate(&self, bytes: u64) -> Result<(), Error> {
         let cut = || File::options().write(true).open(&self.path)?.set_len(bytes);
         cut().map_err(|error| Error::system("cannot truncate", self.path.display().to_string(), error))

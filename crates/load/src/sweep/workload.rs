@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind};
 
 /// Load before each point that is not measured, so that the queue is full and caches have settled.
 const RAMP_NS: u64 = 200_000_000;
-/// Layout ends here: what was written by then is the scratch file.
+/// Layout ends here: the bytes that were written by then are the scratch file.
 const LAYOUT_CAP_NS: u64 = 8_000_000_000;
 /// Engines that are tried when none is named, best first.
 const PREFERRED: [&str; 3] = ["io_uring", "libaio", "psync"];
@@ -24,13 +24,13 @@ pub struct Workload {
     settings: Vec<Setting>,
     /// Refusals that the user insists on overriding.
     allow: Allow,
-    /// Where it runs, as a person would name it.
+    /// The target of the workload, as a person would name it.
     pub name: String,
     /// Engines to compare.
     pub engines: Vec<String>,
     /// The scratch file of this sweep and the bytes it has or is to have.
     scratch: Option<(Scratch, u64)>,
-    /// O_DIRECT was wanted, and is not to be had there.
+    /// True if O_DIRECT was wanted, and the target does not support it.
     pub direct_refused: bool,
     /// The best engine, where another one took its place, and why it did.
     pub engine_replaced: Option<(&'static str, String)>,
@@ -193,7 +193,7 @@ impl Workload {
         Ok(plan)
     }
 
-    /// The same with the null engine: what the generator alone can do, at the depth of `engine`.
+    /// The plan with the null engine at the depth of `engine`, which shows the speed of the generator alone.
     ///
     /// # Errors
     /// A bad option.

@@ -4,7 +4,7 @@ use job::job::VerifyKind;
 
 /// Bytes of the header without the checksum.
 pub(super) const BYTES: usize = 40;
-/// Where its own CRC-32C stands; it covers what lies before.
+/// Offset of the header's CRC-32C, which covers the bytes before it.
 const CRC_AT: usize = 36;
 /// The first two bytes of every header.
 pub(super) const MAGIC: u16 = 0xacca;
@@ -19,7 +19,7 @@ pub(super) struct Header {
     pub len: u32,
     /// Seed of the content.
     pub seed: u64,
-    /// Where the block belongs.
+    /// Offset in the file at which the block belongs.
     pub offset: u64,
     pub seconds: u32,
     pub nanoseconds: u32,
@@ -30,7 +30,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header of these bytes, whatever it says.
+    /// The header that these bytes hold, without any check.
     pub fn read(bytes: &[u8; BYTES]) -> Header {
         let (u16_at, u32_at, u64_at) = (
             |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]),

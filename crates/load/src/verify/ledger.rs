@@ -2,8 +2,8 @@
 //!
 //! Every byte is in one of three states:
 //!
-//! - **acknowledged**: the last write that covers the byte has succeeded, and no write or trim that covers it was issued
-//!   afterwards. The ledger has its block.
+//! - **acknowledged**: the last write that covers the byte has succeeded, and no write or trim that covers the byte was
+//!   issued afterwards. The ledger has the byte's block.
 //! - **in flight**: a write or trim that covers the byte was issued and has not ended.
 //! - **unknown**: the byte was never written, or was trimmed, or the last write that covers it failed, or it has been
 //!   read back.
@@ -86,8 +86,8 @@ struct Entry {
 }
 
 impl Ledger {
-    /// An empty ledger for a job that verifies. `writes_once` promises that no write or trim of the job overlaps a write
-    /// that is not read back yet.
+    /// An empty ledger for a job that verifies. `writes_once` promises that no write or trim of the job overlaps a
+    /// write that is not read back yet.
     pub fn new(job: &Job, writes_once: bool) -> Ledger {
         let verify = job.verify.as_ref();
         let backlog = verify.map_or(0, |verify| verify.backlog);

@@ -65,7 +65,7 @@ pub struct Expected {
     pub seed: Option<u64>,
 }
 
-/// A block that is not what was written.
+/// A block that differs from the block that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// Index of the file.
@@ -103,7 +103,7 @@ impl Verifier {
     /// `verify_interval` is adjusted as fio does: at most the smallest write, and a divisor of every size.
     ///
     /// # Errors
-    /// A header does not fit into what it speaks for; a pattern is missing.
+    /// A header does not fit into the bytes that it speaks for; a pattern is missing.
     pub fn new(job: &Job, seed: u64) -> Result<Option<Verifier>, Error> {
         let Some(verify) = &job.verify else { return Ok(None) };
         let needs_pattern = matches!(verify.kind, VerifyKind::PatternHeader | VerifyKind::PatternOnly);

@@ -14,7 +14,7 @@ use crate::verify::Mismatch;
 pub(in crate::runner) struct Plain {
     passes: Passes,
     filler: Filler,
-    /// Reads overwrite what the next write from the same buffer needs.
+    /// True if reads overwrite the content that the next write from the same buffer needs.
     renew: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The workload with its data checked: what was written is read back, what is read is checked.
+//! The workload with its data checked: blocks that were written are read back, and blocks that are read are checked.
 //!
 //! ```text
 //! writing ─► (verify_backlog: read back some) ─► drained ─► reading back ─► next pass, or the end
@@ -41,7 +41,7 @@ pub(in crate::runner) struct Verifying {
     drawn: Option<Expected>,
     /// The op in flight of each slot.
     flights: Vec<Option<Flight>>,
-    /// The storage has no space left: there are no writes any more, nor another pass.
+    /// True if the storage has no space left: no writes follow, nor another pass.
     full: bool,
     verified: Verified,
     first_mismatch: Option<Mismatch>,
@@ -55,7 +55,7 @@ enum Phase {
     Reading,
 }
 
-/// An op and what it is checked against, if it is.
+/// An op, with the content that it is checked against if it is checked.
 #[derive(Clone, Copy)]
 struct Step {
     op: Op,
