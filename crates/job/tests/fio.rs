@@ -85,7 +85,7 @@ fn our_ops(job: &Job, files: &[FileExtent]) -> Vec<Op> {
     ops
 }
 
-/// One case: what fio is told, what our job says, and the files in KiB: (offset, size).
+/// One case: the arguments of fio, the options of Plimsoll's job, and the files in KiB: (offset, size).
 struct Case {
     fio: &'static str,
     job: fn(&mut Job),
@@ -352,7 +352,7 @@ fn counts_are_those_of_fio() {
     }
 }
 
-/// fio replays our log: what it queues are the same ops. (Trims it writes into logs but does not read from them.)
+/// fio replays Plimsoll's log, and queues the same ops. (fio writes trims into logs but does not read them from logs.)
 #[test]
 fn fio_replays_our_log() {
     if common::fio().is_none() {

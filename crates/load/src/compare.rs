@@ -31,7 +31,7 @@ pub struct Side {
 pub struct Repeats {
     /// Pairs at the least; an interval needs two.
     pub fewest: u32,
-    /// Pairs at the most.
+    /// The largest number of pairs.
     pub most: u32,
     /// Half-width of the interval of the change in the figure that ends the comparison: 0.02 is two percent.
     pub bound: f64,

@@ -25,11 +25,11 @@ enum Kind {
     Zero,
     /// One period, lengthened to at least a page so that copying is by long runs.
     Pattern(Vec<u8>),
-    /// Filled once; then scrambled or left alone.
+    /// Content that is filled in once, and then scrambled or left alone.
     Once {
         scramble: bool,
     },
-    /// New for every write.
+    /// Content that is new for every write.
     Fresh(Fresh),
 }
 

@@ -26,7 +26,7 @@ impl Stage {
     }
 }
 
-/// Where a gate stands.
+/// The state of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// The gate is shut: some peers are still to come.

@@ -37,9 +37,9 @@ pub enum Phase {
     Layout,
     /// Load that is not measured yet.
     Ramp,
-    /// Measured load.
+    /// Load runs and is measured.
     Run,
-    /// Reading back.
+    /// Written blocks are read back and checked.
     Verify,
 }
 
@@ -54,13 +54,13 @@ pub struct Progress {
     pub elapsed_ns: u64,
     /// Part of the work that is done, 0..=1; None if it has no known end.
     pub done: Option<f64>,
-    /// Nanoseconds to go, if known.
+    /// Nanoseconds until the end of the run, if known.
     pub remaining_ns: Option<u64>,
-    /// Ops so far.
+    /// Ops completed so far.
     pub ops: PerDirection<u64>,
-    /// Bytes so far.
+    /// Bytes transferred so far.
     pub bytes: PerDirection<u64>,
-    /// Sum of the latencies of those ops.
+    /// Sum of the latencies of the ops in `ops`.
     pub lat_sum_ns: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Progress {
 /// `Interrupted`. Files that the jobs asked to be removed are removed in every case.
 ///
 /// # Errors
-/// What is wrong before anything ran: an unknown engine, a refused target, a file that is missing.
+/// A fault found before anything ran: an unknown engine, a refused target, a file that is missing.
 pub fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error> {
     crate::runner::run(plan, control)
 }

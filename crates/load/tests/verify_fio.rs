@@ -1,4 +1,5 @@
-//! Blocks that fio wrote are checked by us, and the other way round. Needs `fio` (Debian: `apt-get install fio`).
+//! Plimsoll checks blocks that fio wrote, and fio checks blocks that Plimsoll wrote. Needs `fio` (Debian: `apt-get
+//! install fio`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -66,7 +67,7 @@ const KINDS: &[(VerifyKind, &str)] = &[
     (VerifyKind::PatternOnly, "pattern"),
 ];
 
-/// Options of a variant: fio's arguments, and what they mean to us.
+/// Options of a variant: fio's arguments, and their meaning in Plimsoll.
 struct Variant {
     arguments: &'static [&'static str],
     edit: fn(&mut Verify),
@@ -90,7 +91,7 @@ fn verifier(kind: VerifyKind, variant: &Variant) -> Verifier {
     Verifier::new(&Job { verify: Some(verify), ..Job::default() }, 9).unwrap().unwrap()
 }
 
-/// All combinations, as (what to call it, fio's arguments, our verifier).
+/// All combinations, as (name, fio's arguments, Plimsoll's verifier).
 fn combinations() -> Vec<(String, Vec<String>, Verifier)> {
     let mut all = Vec::new();
     for &(kind, name) in KINDS {

@@ -261,7 +261,7 @@ fn a_new_offset_every_so_many_ops() {
         ops(&job, &[64 * 1024 * KIB])
     };
     for run in each(false).chunks(8) {
-        // At the end of the file there is no next block: fio then takes a random one, and so do we.
+        // At the end of the file there is no next block: fio then takes a random block, and so does Plimsoll.
         let end = run.iter().position(|op| op.offset + op.len == 4096 + 64 * 1024 * KIB).unwrap_or(run.len());
         assert!(run[..end].windows(2).all(|pair| pair[1].offset == pair[0].offset + 4096), "{run:?}");
     }

@@ -45,7 +45,7 @@ pub(super) struct Orders<'a> {
     pub seat: usize,
     /// The words that the clones and the runner share.
     pub board: &'a Board,
-    /// The run's clock.
+    /// The clock of the run.
     pub clock: Clock,
     /// The place at which the runner asks the clone for what it has measured so far. None: the runner never asks.
     pub statement: Option<Statement<'a>>,

@@ -376,7 +376,7 @@ enum Mood {
     Failing,
     /// The storage is full after some writes.
     Full,
-    /// The storage lies.
+    /// The storage lies, with this kind of fault.
     Lying(Fault),
 }
 

@@ -53,7 +53,7 @@ struct File {
 }
 
 impl<'a> Opened<'a> {
-    /// No file open yet.
+    /// The files of a clone, none of them open yet.
     pub fn new(target: &'a mut Target, access: Access, job: &Job) -> Opened<'a> {
         let names: Vec<String> = target.names().map(str::to_owned).collect();
         let limit = Some(target.open_limit() as usize).filter(|&limit| limit < names.len());
@@ -74,7 +74,7 @@ impl<'a> Opened<'a> {
     /// Opens as many files as may be open, before the clock starts.
     ///
     /// # Errors
-    /// What opening or registering a file says.
+    /// An error of opening or registering a file.
     pub fn open_all(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         for file in 0..self.limit.unwrap_or(self.files.len()) {
             self.open(file, engine)?;
@@ -172,7 +172,7 @@ impl<'a> Opened<'a> {
     /// Between two passes: files are closed, removed if the job says so, their cached pages dropped, and opened again.
     ///
     /// # Errors
-    /// What closing, removing or opening says.
+    /// An error of closing, removing or opening a file.
     pub fn next_pass(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         self.close_all(engine)?;
         match (self.access, self.unlink_between_passes) {
@@ -197,7 +197,7 @@ impl<'a> Opened<'a> {
     /// Forces all written data out (`end_fsync`).
     ///
     /// # Errors
-    /// What fsync(2) says.
+    /// The error of fsync(2).
     pub fn sync_all(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         match self.access {
             Access::Descriptors => self.target.sync_all(),
@@ -218,7 +218,7 @@ impl<'a> Opened<'a> {
     /// Closes all files. The engine must have finished everything.
     ///
     /// # Errors
-    /// What `fsync_on_close` meets, the first of all; every file is closed nevertheless.
+    /// The first error of `fsync_on_close`; every file is closed nevertheless.
     pub fn close_all(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         let mut outcome = Ok(());
         for index in 0..self.files.len() {

@@ -261,15 +261,15 @@ impl Recorder {
 /// The numbers that a recorder leaves.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Per direction.
+    /// Results of each direction.
     pub directions: PerDirection<DirectionResult>,
-    /// Of syncs.
+    /// Results of syncs.
     pub sync: SyncResult,
-    /// Depths.
+    /// The distribution of the depth.
     pub depth: DepthDistribution,
-    /// Over time.
+    /// The intervals, which show the results over time.
     pub intervals: Vec<Interval>,
-    /// Length of the measured part.
+    /// Length of the measured part, in nanoseconds.
     pub runtime_ns: u64,
 }
 

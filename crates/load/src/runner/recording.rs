@@ -1,4 +1,4 @@
-//! `write_iolog`: the ops of a clone, written down as they are issued, for fio or for us to replay.
+//! `write_iolog`: the ops of a clone, written down as they are issued, for fio or Plimsoll to replay.
 
 use std::fs::File;
 use std::io::{self, BufWriter};

@@ -44,7 +44,7 @@ struct Clone {
     target: Mutex<Target>,
 }
 
-/// Where a clone stands.
+/// The state of a clone in the schedule.
 enum Stand<'scope> {
     Waiting,
     Running(Worker<'scope>),

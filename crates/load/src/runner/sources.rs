@@ -16,11 +16,11 @@ pub(super) use verifying::{Verifying, verification_failed};
 
 /// The traffic of one clone.
 pub(super) enum Source {
-    /// The workload.
+    /// The workload without verification.
     Plain(Box<Plain>),
-    /// The workload, and its data checked.
+    /// The workload with its data checked.
     Verifying(Box<Verifying>),
-    /// `read_iolog`.
+    /// The replay of a log (`read_iolog`).
     Replay(Box<Replay>),
 }
 

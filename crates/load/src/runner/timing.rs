@@ -40,7 +40,7 @@ impl Timing {
         self.started_at = now;
     }
 
-    /// The schedule's time 0.
+    /// The time at which the schedule begins.
     pub fn started_at(&self) -> u64 {
         self.started_at
     }

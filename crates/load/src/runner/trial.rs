@@ -8,10 +8,10 @@ use super::clone;
 use crate::Error;
 use crate::engine::{Kind, Setup};
 
-/// Tries what the jobs need, small and once each.
+/// Tries the engines, buffers and processors that the jobs need, small and once each.
 ///
 /// # Errors
-/// What cannot be had here.
+/// The first engine, buffer or processor that this machine does not offer.
 pub(super) fn trial(plan: &Plan, kinds: &[&'static Kind]) -> Result<(), Error> {
     let mut tried = Vec::new();
     for (job, kind) in plan.jobs.iter().zip(kinds) {
@@ -25,7 +25,7 @@ pub(super) fn trial(plan: &Plan, kinds: &[&'static Kind]) -> Result<(), Error> {
         tried.push(way);
         let before = process::affinity();
         let placed = clone::place_on_processors(job, 0);
-        // This thread goes back to where it was, whatever became of the trial.
+        // This thread goes back to the processors that it was on, even after a failed trial.
         if let Ok(cpus) = before {
             let _ = process::set_affinity(&cpus);
         }

@@ -9,9 +9,9 @@ use crate::{Error, ErrorKind};
 
 /// A clone at work.
 pub(super) enum Worker<'scope> {
-    /// As a thread; None once joined.
+    /// The clone runs as a thread; None once joined.
     Thread(Option<ScopedJoinHandle<'scope, Report>>),
-    /// As a child process.
+    /// The clone runs as a child process.
     Process(Child),
 }
 

@@ -11,9 +11,9 @@ const FINEST: f64 = 1.2;
 /// Depths of a sweep: `1..1024` is a range to search; `1,8,32` are these and no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Depths {
-    /// From the first to the second, both included; which ones is decided while sweeping.
+    /// Depths from the first to the second, both included; the sweep decides which of them it visits.
     Range(u32, u32),
-    /// Ascending, each once.
+    /// Only these depths, ascending, each once.
     List(Vec<u32>),
 }
 

@@ -111,7 +111,7 @@ pub struct Watch<'a> {
 /// before there is any point is an error.
 ///
 /// # Errors
-/// What is wrong with the request; a system that fails before the first point.
+/// A fault in the request; a system that fails before the first point.
 pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<SweepResult, Error> {
     let began = Instant::now();
     let mut crew = watch.crew.take();

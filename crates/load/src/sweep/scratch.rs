@@ -31,9 +31,9 @@ pub struct Scratch {
     doomed: Doomed,
     /// Scratch files of killed processes that were removed from the same directory, with their sizes in bytes.
     pub removed: Vec<(PathBuf, u64)>,
-    /// Where the lock file is.
+    /// The path of the lock file.
     lock: PathBuf,
-    /// Keeps the lock.
+    /// The open lock file, which keeps the lock.
     _held: File,
 }
 

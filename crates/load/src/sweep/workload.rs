@@ -127,7 +127,7 @@ impl Workload {
     /// The job that lays out the scratch file; None when there is nothing to lay out.
     ///
     /// # Errors
-    /// As [`Workload::plan`].
+    /// See [`Workload::plan`].
     pub fn layout(&self) -> Result<Option<Plan>, Error> {
         let Some((scratch, bytes)) = &self.scratch else { return Ok(None) };
         let direct = if scratch::takes_direct(scratch.path()) { "1" } else { "0" };
@@ -154,7 +154,7 @@ impl Workload {
     /// Takes note of how much was laid out.
     ///
     /// # Errors
-    /// What cutting the file to that says.
+    /// The error of cutting the file to that size.
     pub fn laid_out(&mut self, written: u64) -> Result<(), Error> {
         if let Some((scratch, bytes)) = &mut self.scratch {
             *bytes = written.min(*bytes);

@@ -63,7 +63,7 @@ pub(super) fn field_bytes(kind: VerifyKind) -> usize {
     }
 }
 
-/// fio's name of the checksum.
+/// The name that fio gives to the checksum.
 pub(super) fn name(kind: VerifyKind) -> &'static str {
     match kind {
         VerifyKind::Crc64 => "crc64",

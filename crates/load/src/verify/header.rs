@@ -13,7 +13,7 @@ pub(super) const MAGIC: u16 = 0xacca;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub magic: u16,
-    /// fio's number of the checksum.
+    /// The number that fio gives to the checksum.
     pub kind: u16,
     /// Bytes that the header speaks for, itself included.
     pub len: u32,
@@ -79,7 +79,7 @@ pub(super) fn crc_of(bytes: &[u8; BYTES]) -> u32 {
     !crc32c::crc32c(&bytes[..CRC_AT])
 }
 
-/// fio's number of a checksum.
+/// The number that fio gives to a checksum.
 pub(super) fn number(kind: VerifyKind) -> u16 {
     match kind {
         VerifyKind::HeaderOnly => 1,

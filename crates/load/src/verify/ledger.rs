@@ -39,7 +39,7 @@ pub struct ReadBack {
     pub file: u32,
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the block in bytes.
     pub len: u32,
     /// The low 32 bits of the number that it was written with.
     pub sequence: u32,
@@ -177,7 +177,7 @@ impl Ledger {
         self.len() == 0
     }
 
-    /// Blocks that wait.
+    /// Number of blocks that wait to be read back.
     pub fn len(&self) -> usize {
         match &self.blocks {
             Blocks::Queue(queue) => queue.len(),

@@ -33,7 +33,7 @@ pub struct Verifier {
     /// Bytes that a header speaks for; 0: the whole block.
     interval: usize,
     header_offset: usize,
-    /// Header and checksum.
+    /// Bytes of the header and its checksum.
     header_bytes: usize,
     check_sequence: bool,
     seed: u64,
