@@ -64,7 +64,7 @@ pub enum Format {
     Terse,
 }
 
-/// `--eta=`: the places where progress is shown.
+/// `--eta=`: the cases in which progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eta {
     /// Progress is shown on a terminal only.
@@ -95,7 +95,7 @@ pub struct RunOptions {
     pub output: Option<PathBuf>,
     /// `--output-format`: forms of the report; empty: the report for people.
     pub formats: Vec<Format>,
-    /// `--eta`: the places where progress is shown.
+    /// `--eta`: the cases in which progress is shown.
     pub eta: Eta,
     /// `--eta-interval`: time between two updates of the progress.
     pub eta_interval_ns: Option<u64>,

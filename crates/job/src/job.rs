@@ -263,7 +263,8 @@ pub struct Queue {
     pub batch: u32,
     /// `iodepth_batch_complete_min`: ops to wait for; 0 polls.
     pub batch_complete_min: u32,
-    /// `iodepth_batch_complete_max`; without it, as many as there are (fio: as the minimum, which costs a call an op).
+    /// `iodepth_batch_complete_max`: ops to take at once; without it, as many as there are (fio: as the minimum, which
+    /// costs a call an op).
     pub batch_complete_max: u32,
     /// `iodepth_low`: once full, let the queue drain to this before filling it.
     pub low: u32,

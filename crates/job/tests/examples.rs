@@ -1,4 +1,5 @@
-//! Every example that comes with fio becomes jobs, or is refused with what it needs and is not here.
+//! Every example that comes with fio becomes jobs, or is refused with the name of a part that it needs and Plimsoll
+//! lacks.
 
 mod common;
 
@@ -7,10 +8,10 @@ use std::path::Path;
 use job::Invocation;
 use job::file::Surroundings;
 
-/// Where Debian's package fio-examples puts them.
+/// The directory in which Debian's package fio-examples puts the examples.
 const FOLDER: &str = "/usr/share/doc/fio/examples";
 
-/// Examples that are refused, and what their error names. All others are jobs here.
+/// Examples that are refused, and the option or engine that their error names. All other examples are jobs in Plimsoll.
 const REFUSED: &[(&str, &str)] = &[
     ("butterfly", "unsupported option flow=2"),
     ("cmdprio-bssplit", "unsupported option log_prio=1"),

@@ -83,7 +83,7 @@ pub(super) enum Blocks {
     Mapped { map: Coverage, count: u64, zones: Vec<Zone> },
     /// Blocks drawn by popularity.
     Shaped(Shape),
-    /// By zones of different popularity.
+    /// Blocks drawn by zones of different popularity.
     Zoned(Vec<Zone>),
 }
 

@@ -8,8 +8,8 @@
 //!   └────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! One thread, no lock, no allocation and no system call of our own per op. The clock is read once per op, once
-//! per submission and once per reaping call.
+//! One thread runs the loop, without a lock, an allocation or a system call of its own per op. The loop reads the clock
+//! once per op, once per submission and once per reaping call.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -540,7 +540,7 @@ impl<T: Traffic> Generator<'_, T> {
         Error::system("an op was slower than max_latency", place, late).hint(hint)
     }
 
-    /// Closes intervals; now and then publishes what was counted and checks the rates that must be reached.
+    /// Closes intervals; now and then publishes the counters and checks the rates that must be reached.
     #[inline]
     fn look_around(&mut self, state: &mut State) -> Result<(), Error> {
         if let Some(logs) = &mut self.logs {

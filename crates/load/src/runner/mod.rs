@@ -1,4 +1,5 @@
-//! From a plan to its result: which clones run when, as threads or as processes, and what becomes of their reports.
+//! The way from a plan to its result: the schedule of the clones, as threads or as processes, and the use of their
+//! reports.
 
 mod board;
 mod clone;

@@ -14,7 +14,7 @@ pub(super) struct Opened<'a> {
     names: Vec<String>,
     files: Vec<File>,
     access: Access,
-    /// How many may be open at once; None: no limit, and nothing to count.
+    /// The number of files that may be open at once; None: no limit, and nothing to count.
     limit: Option<usize>,
     open_count: usize,
     /// Counts uses, to close the file that was used longest ago.

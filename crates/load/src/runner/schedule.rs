@@ -1,4 +1,4 @@
-//! Which clones run when: stonewalls, `wait_for`, start delays, `exitall`, and the merging of their reports.
+//! The schedule of the clones: stonewalls, `wait_for`, start delays, `exitall`, and the merging of reports.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +76,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     }
     let clones = match prepare(plan, &logs, &kinds, control) {
         Ok(clones) => clones,
-        // Stopped while files were made: what was made is gone, and the result says that nothing ran.
+        // The run was stopped while files were made: the files are gone, and the result says that nothing ran.
         Err(_) if stopped.load(Relaxed) => Vec::new(),
         Err(error) => return Err(error),
     };
@@ -174,7 +174,7 @@ fn watch_disks(plan: &Plan, kinds: &[&'static Kind], clones: &[Clone]) -> DiskWa
     DiskWatch::start(paths.iter().map(String::as_str))
 }
 
-/// Refuses clones that write what another verifies: [`refuse_shared_writes`].
+/// Refuses clones that write blocks that another clone verifies: [`refuse_shared_writes`].
 fn refuse_shared(plan: &Plan, kinds: &[&'static Kind], clones: &[Clone]) -> Result<(), Error> {
     let targets: Vec<_> =
         clones.iter().map(|clone| clone.target.lock().unwrap_or_else(PoisonError::into_inner)).collect();
@@ -320,7 +320,7 @@ struct Schedule<'scope, 'run> {
     started_ns: u64,
     /// True if no more clones are to be started.
     closing: bool,
-    /// Clones that began together with those of the peers, and when that was agreed to be.
+    /// Clones that began together with those of the peers, and the time of the start that was agreed on.
     aligned: Vec<(usize, u64)>,
     /// A failure that the peers do not know yet.
     failure: Option<String>,
@@ -415,7 +415,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             .all(|(_, stand)| matches!(stand, Stand::Ended(_)))
     }
 
-    /// `startdelay`: a range is drawn from once a clone, reproducibly.
+    /// `startdelay`: each clone draws its delay from the range once, reproducibly.
     fn delay_ns(&self, clone: &Clone) -> u64 {
         let job = &self.plan.jobs[clone.job];
         let (low, high) = job.time.start_delay_ns;
@@ -455,7 +455,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             }
             std::thread::sleep(Duration::from_micros(200));
         }
-        // Near enough not to be noticed, far enough for every clone to be asleep on it.
+        // The start is near enough not to be noticed, and far enough for every clone to be asleep on it.
         let mut start_at_ns = monotonic_ns() + self.board.gate_poll_ns() + 500_000;
         if let Some(peers) = control.peers.as_deref_mut().filter(|_| together) {
             let stage = Stage::Start(self.clones[first].job as u32);
@@ -602,7 +602,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         }
     }
 
-    /// The sum of what the chosen clones have published; the phase of the one that is furthest behind.
+    /// The sum of the numbers that the chosen clones have published; the phase of the clone that is furthest behind.
     fn total(&self, chosen: impl Fn(&Clone) -> bool) -> Published {
         let mut total = Published { phase: Phase::Verify, ..Published::default() };
         let mut any = false;

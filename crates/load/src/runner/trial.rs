@@ -1,4 +1,4 @@
-//! A trial of each job's engine, buffers and processors before any file is made: what is forbidden or not there is
+//! A trial of each job's engine, buffers and processors before any file is made: a part that is forbidden or missing is
 //! known at once, not after minutes of layout, and nothing is left behind.
 
 use job::job::Plan;

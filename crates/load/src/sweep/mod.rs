@@ -202,7 +202,7 @@ pub fn follow(request: &Request, watch: &mut Watch) -> Result<(), Error> {
     Ok(())
 }
 
-/// One point, run by all: the sum at the leader, None at the others.
+/// Runs one point together with all members: the sum at the leader, None at the other members.
 fn together(
     workload: &Workload,
     order: &Order,
@@ -345,8 +345,8 @@ fn curves(
     Ok((curves, verdicts))
 }
 
-/// Of the time spent on a curve what counts: depths that were asked for and not visited yet keep their least, however
-/// long those before them took.
+/// The part of the time spent on a curve that counts: depths that were asked for and not visited yet keep their least,
+/// however long the depths before them took.
 fn reserve(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> u64 {
     let missing = asked.iter().filter(|&&x| !points.iter().any(|point| point.x == x)).count() as u64;
     spent_ns.min(limits.curve_cap_ns.saturating_sub(missing * LEAST_NS))

@@ -14,7 +14,7 @@ pub type Doomed = Arc<Mutex<Vec<PathBuf>>>;
 const WANTED_BYTES: u64 = 1 << 30;
 /// Part of the free space that a scratch file may take.
 const FREE_SHARE: u64 = 4;
-/// Below this nothing meaningful can be swept.
+/// The smallest scratch file: nothing meaningful can be swept below this size.
 const SMALLEST_BYTES: u64 = 4 << 20;
 
 /// The beginning of the name of every scratch file; the host and the process follow.

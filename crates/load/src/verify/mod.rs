@@ -24,7 +24,7 @@ use digest::{digest, field_bytes};
 use header::Header;
 pub use ledger::{Ledger, ReadBack};
 
-/// Stamps and checks the blocks of one job. Nothing in it changes: it may be shared between threads.
+/// Stamps and checks the blocks of one job. The verifier never changes: threads may share it.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     kind: VerifyKind,
