@@ -32,8 +32,8 @@ pub fn provenance(clock: &Clock, started_unix_ms: u64) -> Provenance {
     }
 }
 
-/// The processor time that the clone on the calling thread has used so far: that of its process, with the kernel's
-/// workers for it, or that of its thread where it shares the process with other clones.
+/// Processor time, context switches and page faults of the clone on the calling thread so far: those of its process,
+/// with the kernel's workers for it, or those of its thread where it shares the process with other clones.
 pub fn cpu_usage() -> CpuUsage {
     let used = process::usage(if process::is_main_thread() { Who::Process } else { Who::Thread });
     CpuUsage {
@@ -45,7 +45,7 @@ pub fn cpu_usage() -> CpuUsage {
     }
 }
 
-/// The disks below some files, from the moment on at which it is made.
+/// A watch over the disks below some files, which begins when the value is made.
 #[derive(Debug)]
 pub struct DiskWatch {
     names: Vec<String>,
