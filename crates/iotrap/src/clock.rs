@@ -1,8 +1,9 @@
-//! `CLOCK_MONOTONIC` without libc: the kernel's own function in the vDSO (vdso(7)), which uses no thread-local variable.
+//! `CLOCK_MONOTONIC` without libc: the kernel's own function in the vDSO (vdso(7)), which uses no thread-local
+//! variable.
 //!
-//! libc's public `clock_gettime` is not safe here: another preloaded library may have replaced it (libfaketime), and that
-//! library relies on thread-local variables, which the threads of [`crate::raw_thread`] do not have. It may also tell
-//! another time than the kernel's timeouts use.
+//! libc's public `clock_gettime` is not safe here: another preloaded library may have replaced it (libfaketime), and
+//! that library relies on thread-local variables, which the threads of [`crate::raw_thread`] do not have. It may also
+//! tell another time than the kernel's timeouts use.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;

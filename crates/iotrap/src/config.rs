@@ -1,7 +1,8 @@
-//! What the environment says: pools (see [`lanes::Pools::from_environment`]) and what is written down.
+//! The settings in the environment: pools (see [`lanes::Pools::from_environment`]), and the records that the library
+//! writes.
 //!
-//! Runs once, before `main`, where the standard library and allocation are allowed: hooks pass everything through
-//! until there are pools.
+//! The code here runs once, before `main`, where the standard library and allocation are allowed. Hooks pass everything
+//! through until there are pools.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,16 +13,16 @@ use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
 use crate::{async_io, context, errno, lane, process, said, stats, trace};
 
-/// `same-thread`: whoever reads a completion ring from memory is the thread that submits (see [`context`]).
+/// `same-thread`: the thread that reads a completion ring from memory is the thread that submits (see [`context`]).
 const RING_VARIABLE: &str = "IOTRAP_RING";
 
-/// Sets everything up, or says in one line why nothing is spread.
+/// Sets everything up, or tells in one line why nothing is spread.
 pub fn begin() {
     let _errno = errno::kept();
     said::remember();
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let read = |path: &std::path::Path| std::fs::read_to_string(path);
-    // Independent of pools: it is about where requests block, not about where they go.
+    // Independent of pools: asynchronous libaio changes where requests block, not where they go.
     let asynchronous = variable(ASYNC_VARIABLE).is_some_and(|value| value != "0");
     if asynchronous {
         context::prepare(false);

@@ -1,11 +1,11 @@
-//! libaio contexts: who fetches their completions, and what lies in their rings.
+//! libaio contexts: the way in which the program fetches their completions, and the contents of their rings.
 //!
 //! While a batch is submitted, the iocbs of spread requests name other files ([`crate::changed_iocbs`]). A thread that
-//! fetches events with io_getevents puts them right first; one that reads the ring from memory by itself (fio's
+//! fetches events with io_getevents puts them right first. A thread that reads the ring from memory by itself (fio's
 //! `userspace_reap`, QEMU) cannot be stopped from seeing them. So a context is spread only if nobody can look at the
-//! wrong moment: in a program of one thread; or once its events were seen to be fetched through us, all of them.
-//! The head of the ring tells: it moves by exactly what we have returned. (`IOTRAP_RING=same-thread` lets a program
-//! vouch for itself: whoever reads the ring is whoever submits.)
+//! wrong moment: in a program of one thread, or once its events were seen to be fetched through the library, all of
+//! them. The head of the ring tells: it moves by exactly the number of events that the library has returned.
+//! (`IOTRAP_RING=same-thread` lets a program vouch for itself: the thread that reads the ring is the one that submits.)
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
@@ -14,12 +14,13 @@ use crate::hooks::libaio;
 use crate::inflight;
 use crate::raw;
 
-/// Contexts of a process that are known; others are neither spread nor made asynchronous.
+/// Contexts of a process that the library can know; others are neither spread nor made asynchronous.
 pub const CONTEXTS: usize = 1024;
 const PROBES: usize = 16;
 const MAGIC: u32 = 0xa10a_10a1;
 
-/// What the kernel maps at the address that a context is known by (`struct aio_ring`, fs/aio.c).
+/// The header of the ring that the kernel maps at the address by which a context is known (`struct aio_ring`,
+/// fs/aio.c).
 #[repr(C)]
 struct Ring {
     id: AtomicU32,
@@ -37,17 +38,17 @@ pub struct Context {
     id: AtomicU64,
     /// The head when the context was first seen.
     base: AtomicU32,
-    /// Events that were fetched through us.
+    /// Events that were fetched through the library.
     fetched: AtomicU64,
     /// Threads that fetch at this moment.
     reapers: AtomicU32,
-    /// Somebody has fetched through us.
+    /// A thread has fetched events through the library.
     by_function: AtomicBool,
-    /// Somebody reads the ring from memory.
+    /// The program reads the ring from memory.
     direct: AtomicBool,
-    /// Recorded requests.
+    /// Requests of the context that are recorded and not retired yet.
     in_flight: AtomicU32,
-    /// Of a ring that is read from memory: how far we have looked.
+    /// How far the library has looked at a ring that the program reads from memory.
     seen: AtomicU32,
     looking: AtomicBool,
     /// Threads that read the ring at this moment: it must not be unmapped under them.
@@ -91,7 +92,7 @@ fn places(id: u64) -> impl Iterator<Item = usize> {
     (0..PROBES).map(move |probe| (hash as usize + probe) % CONTEXTS)
 }
 
-/// A context that io_setup has returned.
+/// Enters a context that io_setup has returned.
 pub fn add(id: u64) {
     let Some(ring) = ring_at(id) else { return };
     if ring.magic.load(Relaxed) != MAGIC || ring.incompatible.load(Relaxed) != 0 || ring.count.load(Relaxed) == 0 {
@@ -134,7 +135,7 @@ pub fn hide_magic(place: usize) {
     }
 }
 
-/// A context that io_destroy is about to end, or has ended.
+/// Forgets a context that io_destroy is about to end, or has ended. Waits for threads that read its ring.
 pub fn remove(place: usize) {
     if let Some(context) = ALL.get(place) {
         context.id.store(0, SeqCst);
@@ -144,7 +145,7 @@ pub fn remove(place: usize) {
     }
 }
 
-/// Whether nothing is in the ring at this moment, as far as that can be seen in user space.
+/// True if nothing is in the ring at this moment, as far as that can be seen in user space.
 pub fn is_empty(id: u64) -> bool {
     find(id).is_some_and(|(_, context)| {
         context.with_ring(|ring| ring.head.load(Acquire) == ring.tail.load(Acquire)).unwrap_or(false)
@@ -158,7 +159,7 @@ fn ring_at(id: u64) -> Option<&'static Ring> {
 }
 
 impl Context {
-    /// What `look` makes of the ring; None if the context is gone.
+    /// The result of `look` at the ring; None if the context is gone.
     fn with_ring<T>(&self, look: impl FnOnce(&'static Ring) -> T) -> Option<T> {
         self.pins.fetch_add(1, SeqCst);
         let id = self.id.load(SeqCst);
@@ -167,7 +168,7 @@ impl Context {
         result
     }
 
-    /// Whether requests of this context may name another file for a moment.
+    /// True if requests of this context may name another file for a moment.
     pub fn may_be_spread(&self, place: usize) -> bool {
         let direct = self.is_read_directly();
         if direct && !self.catch_up(place) {
@@ -176,17 +177,18 @@ impl Context {
         single_threaded() || TRUSTED.load(Relaxed) || (!direct && self.by_function.load(Acquire))
     }
 
-    /// Whether the program takes its events from io_getevents, and from nowhere else as far as is known.
+    /// True if the program takes its events from io_getevents, and from nowhere else as far as is known.
     pub fn is_fetched_by_function(&self) -> bool {
         self.by_function.load(Acquire) && !self.is_read_directly()
     }
 
-    /// Whether the program takes events from the ring by itself.
+    /// True if the program takes events from the ring by itself.
     fn is_read_directly(&self) -> bool {
         if self.direct.load(Acquire) {
             return true;
         }
-        // Only while nobody is between the kernel's move of the head and our count of it.
+        // The comparison holds only while no thread is between the kernel's move of the head and the library's count of
+        // it.
         let before = self.fetched.load(SeqCst);
         if self.reapers.load(SeqCst) != 0 {
             return false;
@@ -206,8 +208,9 @@ impl Context {
         true
     }
 
-    /// Of a ring that the program reads by itself: retires what has come back since the last time. Done before every
-    /// batch, so that no more events can have come than the ring holds. False if another thread is at it.
+    /// Retires the requests whose events have come back since the last time, of a ring that the program reads by
+    /// itself. The library does so before every batch, so that no more events can have come than the ring holds. False
+    /// if another thread is at it.
     fn catch_up(&self, place: usize) -> bool {
         if self.looking.swap(true, SeqCst) {
             return false;
@@ -227,7 +230,7 @@ impl Context {
         true
     }
 
-    /// A thread begins to fetch.
+    /// Notes that a thread begins to fetch events.
     #[inline]
     pub fn fetching(&self) {
         self.reapers.fetch_add(1, SeqCst);
@@ -236,27 +239,27 @@ impl Context {
         }
     }
 
-    /// It has got so many.
+    /// Notes that a thread has fetched `count` events, and fetches no longer.
     #[inline]
     pub fn fetched(&self, count: u64) {
         self.fetched.fetch_add(count, SeqCst);
         self.reapers.fetch_sub(1, SeqCst);
     }
 
-    /// A request was recorded (+1) or retired (-1).
+    /// Counts requests that were recorded (`change` is positive) or retired (negative).
     #[inline]
     pub fn recorded(&self, change: i32) {
         self.in_flight.fetch_add(change as u32, AcqRel);
     }
 
-    /// Whether any request is recorded.
+    /// True if any request of the context is recorded.
     #[inline]
     pub fn has_records(&self) -> bool {
         self.in_flight.load(Acquire) != 0
     }
 
-    /// Notes what lies completed in the ring, without taking it: whoever waits for lanes to be drained may be the one
-    /// who would fetch it.
+    /// Notes the completed requests in the ring, without taking their events: the thread that waits for lanes to be
+    /// drained may be the one that would fetch them.
     fn look(&self, place: usize) {
         let _ = self.with_ring(|ring| Self::look_into(ring, place));
     }
@@ -266,7 +269,7 @@ impl Context {
         let (mut at, tail) = (ring.head.load(Acquire), ring.tail.load(Acquire));
         while at % count != tail % count {
             if let Some(event) = event_at(ring, at % count)
-                // What lies behind the head may be overwritten while we read.
+                // Events behind the head may be overwritten while this thread reads them.
                 && is_between(ring.head.load(Acquire), at, tail, count)
                 && let Some(key) = inflight::key(place, event.obj)
             {
@@ -290,7 +293,7 @@ fn event_at(ring: &'static Ring, index: u32) -> Option<libaio::Event> {
     (!event.is_null()).then(|| unsafe { event.read_volatile() })
 }
 
-/// Notes everything that lies completed in any ring.
+/// Notes the completed requests in all rings.
 pub fn look_at_all_rings() {
     for (place, context) in ALL.iter().enumerate() {
         if context.id.load(Acquire) > 1 && context.has_records() {
@@ -299,7 +302,7 @@ pub fn look_at_all_rings() {
     }
 }
 
-/// In a forked child there are no contexts.
+/// Forgets all contexts in a forked child, which has none.
 pub fn forget_all() {
     ALL.iter().filter(|context| context.id.load(Relaxed) != 0).for_each(|context| context.id.store(0, Relaxed));
 }

@@ -8,10 +8,11 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-/// References while the last holder cleans up, or the first one fills in: nobody else gets one.
+/// The count of references while the last holder cleans up, or the first one fills the place in: nobody else gets a
+/// reference.
 const BUSY: u32 = u32::MAX;
 
-/// Generation in the upper half, references in the lower.
+/// A reference count with a generation: the generation in the upper half, the number of references in the lower.
 pub struct Count(AtomicU64);
 
 fn join(generation: u32, references: u32) -> u64 {
@@ -28,7 +29,7 @@ impl Count {
         Count(AtomicU64::new(0))
     }
 
-    /// Takes a free place, which is then nobody else's until [`Count::publish`]; its new generation.
+    /// Takes a free place and returns its new generation. The place is the caller's alone until [`Count::publish`].
     pub fn claim(&self) -> Option<u32> {
         let state = self.0.load(Acquire);
         let (generation, references) = split(state);
@@ -41,7 +42,7 @@ impl Count {
         self.0.store(join(generation, 1), Release);
     }
 
-    /// One more reference, if the place is still of this generation.
+    /// Takes one more reference, if the place is still of this generation; false if not.
     #[inline]
     pub fn acquire(&self, generation: u32) -> bool {
         let mut state = self.0.load(Acquire);
@@ -57,13 +58,14 @@ impl Count {
         }
     }
 
-    /// One more reference, whatever the generation, which is returned; None while free, filled in or cleaned up.
+    /// Takes one more reference of any generation, and returns the generation. None while the place is free, filled in
+    /// or cleaned up.
     pub fn acquire_any(&self) -> Option<u32> {
         let (generation, references) = split(self.0.load(Acquire));
         (references != 0 && self.acquire(generation)).then_some(generation)
     }
 
-    /// Gives a reference back. True: it was the last, the caller cleans up and then calls [`Count::reset`].
+    /// Gives a reference back. True if it was the last: the caller cleans up and then calls [`Count::reset`].
     #[inline]
     #[must_use]
     pub fn release(&self) -> bool {
@@ -78,18 +80,18 @@ impl Count {
         }
     }
 
-    /// Frees the place, after [`Count::release`] said so, or in a forked child, where nobody else is.
+    /// Frees the place, after [`Count::release`] has returned true, or in a forked child, where no other thread is.
     pub fn reset(&self) {
         let (generation, _) = split(self.0.load(Acquire));
         self.0.store(join(generation, 0), Release);
     }
 
-    /// Whether others than the one who asks hold a reference.
+    /// True if others than the caller hold a reference.
     pub fn is_shared(&self) -> bool {
         split(self.0.load(Acquire)).1 > 1
     }
 
-    /// Whether anybody holds it.
+    /// True if anybody holds a reference, or fills the place in or cleans it up.
     pub fn in_use(&self) -> bool {
         split(self.0.load(Acquire)).1 != 0
     }

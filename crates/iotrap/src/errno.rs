@@ -2,25 +2,26 @@
 
 use core::ffi::c_int;
 
-/// What it is.
+/// The calling thread's errno.
 #[inline]
 pub fn get() -> c_int {
     // SAFETY: libc's location of this thread's errno is always there.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: valid for this thread.
+    // SAFETY: the location is valid in the calling thread (libc's contract), and this thread alone uses it.
     unsafe { *place }
 }
 
-/// Sets it.
+/// Sets the calling thread's errno.
 #[inline]
 pub fn set(value: c_int) {
     // SAFETY: libc's location of this thread's errno is always there.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: valid for this thread.
+    // SAFETY: the location is valid in the calling thread (libc's contract), and this thread alone uses it.
     unsafe { *place = value };
 }
 
-/// Puts it back to what it was when this was made: for what the library does behind the program's back.
+/// Puts errno back to the value of the moment at which this was made: for calls of the library behind the program's
+/// back.
 pub struct Kept(c_int);
 
 /// Keeps errno until the value is dropped.

@@ -1,8 +1,8 @@
-//! libaio requests of spread files that the kernel has and the program has not seen back: which lane each is on, and
-//! what is needed to carry a read out again on another lane when its own fails.
+//! libaio requests of spread files that the kernel has and whose events the program has not fetched: the lane of each,
+//! and the data that it takes to carry a read out again on another lane when its own lane fails.
 //!
-//! Found by context and iocb address, which is what an event carries. A fixed table of open addressing: a request that
-//! finds no room goes to the own lane, unrecorded.
+//! A request is found by context and iocb address, which is what an event carries. The table is fixed, of open
+//! addressing: a request that finds no room goes to the opened lane, unrecorded.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -15,34 +15,35 @@ use crate::spread::Choice;
 use crate::table::Name;
 
 const RECORDS: usize = 16384;
-/// Places looked at for one request: one cache line. The table is far larger than what is in flight.
+/// Places that a search looks at for one request: one cache line. The table is far larger than the number of requests
+/// in flight.
 const PROBES: usize = 8;
 /// Vectors of a readv that are kept: longer ones are not carried out again.
 pub const VECTORS: usize = 4;
 
-/// One request.
+/// The record of one request.
 #[derive(Clone, Copy)]
 pub struct Record {
-    /// Its file; the record holds a reference.
+    /// The open file of the request; the record holds a reference.
     pub group: Name,
-    /// Where it went.
+    /// The lane to which the request went.
     pub choice: Choice,
     /// Of the iocb.
     pub opcode: u16,
     /// Of the iocb.
     pub flags: c_int,
-    /// Bytes in all.
+    /// The bytes of the request in all.
     pub bytes: u64,
     /// Of the iocb.
     pub offset: i64,
-    /// Where the bytes are.
+    /// The places of the bytes in the program's memory.
     pub vectors: [libc::iovec; VECTORS],
-    /// How many of them; 0 if there were more than fit.
+    /// The number of vectors; 0 if there were more than fit.
     pub count: u8,
 }
 
 const FREE: u64 = 0;
-/// Being filled or emptied.
+/// A place that a thread is filling or emptying.
 const BUSY: u64 = 1;
 
 struct Room(UnsafeCell<MaybeUninit<Record>>);
@@ -50,7 +51,7 @@ struct Room(UnsafeCell<MaybeUninit<Record>>);
 // SAFETY: a record is written and read only by the thread that has moved its key to BUSY.
 unsafe impl Sync for Room {}
 
-/// By cache lines.
+/// The keys of all places, aligned to cache lines.
 #[repr(align(64))]
 struct Keys([AtomicU64; RECORDS]);
 
@@ -60,7 +61,8 @@ static ROOMS: [Room; RECORDS] = [const { Room(UnsafeCell::new(MaybeUninit::unini
 const SERIAL: u64 = 0xffff_ffff_0000_0000;
 /// The node in whose `in_flight` the request counts, plus one, or 0 if in none; above it a serial number of the place.
 static COUNTED: [AtomicU64; RECORDS] = [const { AtomicU64::new(0) }; RECORDS];
-/// A request with the same address went past the table: this one is not to be carried out again.
+/// Marks a place (a bit each) if another request with the same address went past the table: a read of such a place is
+/// not carried out again.
 static DOUBTFUL: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
 /// The key of an iocb in a context (by its place in the registry); None if there is no key for such an address.
@@ -70,12 +72,12 @@ pub fn key(context: usize, iocb: u64) -> Option<u64> {
 
 fn places(key: u64) -> impl Iterator<Item = usize> {
     let hash = (key >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    // From the beginning of a line, so that no more than one is looked at.
+    // The places begin at the beginning of a cache line, so that a search looks at no more than one line.
     let line = hash as usize % RECORDS / PROBES * PROBES;
     (0..PROBES).map(move |probe| line + probe)
 }
 
-/// Enters a request. False if there is no room, or one of that key already.
+/// Enters a request. False if there is no room, or a request with that key already.
 pub fn enter(key: u64, record: Record, counted_in: Option<NodeRef>) -> bool {
     if let Some(twin) = find(key) {
         if let Some(word) = DOUBTFUL.get(twin / 64) {
@@ -89,7 +91,7 @@ pub fn enter(key: u64, record: Record, counted_in: Option<NodeRef>) -> bool {
             continue;
         }
         let pointer = room.0.get();
-        // SAFETY: BUSY: nobody else's.
+        // SAFETY: the key is BUSY, so this thread alone uses the place; see `Room`.
         unsafe { (*pointer).write(record) };
         if let Some(word) = DOUBTFUL.get(place / 64)
             && word.load(Relaxed) & 1 << (place % 64) != 0
@@ -97,7 +99,7 @@ pub fn enter(key: u64, record: Record, counted_in: Option<NodeRef>) -> bool {
             word.fetch_and(!(1 << (place % 64)), Relaxed);
         }
         if let (Some(counted), Some(node)) = (COUNTED.get(place), counted_in) {
-            // Nobody else changes it before the key is there, which is stored behind it.
+            // Nobody else changes the count before the key is there; the key is stored after it.
             let serial = (counted.load(Relaxed) >> 32).wrapping_add(1);
             counted.store(serial << 32 | (u64::from(node.number()) + 1), Release);
         }
@@ -113,23 +115,23 @@ fn find(key: u64) -> Option<usize> {
 
 /// A request that was taken out.
 pub struct Taken {
-    /// It.
+    /// The record of the request.
     pub record: Record,
-    /// Whether its address is unambiguous.
+    /// True if no other request with the same address went past the table meanwhile.
     pub certain: bool,
-    /// The node in which it still counts as in flight.
+    /// The node in which the request still counts as in flight.
     pub counted_in: Option<NodeRef>,
 }
 
-/// Takes a request out.
+/// Takes a request out of the table; None if it is not there.
 pub fn take(key: u64) -> Option<Taken> {
     let place = find(key)?;
     let (found, room) = (KEYS.0.get(place)?, ROOMS.get(place)?);
     found.compare_exchange(key, BUSY, AcqRel, Acquire).ok()?;
     let pointer = room.0.get();
-    // SAFETY: BUSY: nobody else's.
+    // SAFETY: the key is BUSY, so this thread alone uses the place; see `Room`.
     let room = unsafe { &*pointer };
-    // SAFETY: it had a key, so it was written.
+    // SAFETY: the place had a key, so `enter` has written the record.
     let record = unsafe { room.assume_init_read() };
     let certain = DOUBTFUL.get(place / 64).is_some_and(|word| word.load(Relaxed) & 1 << (place % 64) == 0);
     let counted_in = COUNTED.get(place).and_then(|counted| node_of(counted.fetch_and(SERIAL, SeqCst)));
@@ -137,7 +139,7 @@ pub fn take(key: u64) -> Option<Taken> {
     Some(Taken { record, certain, counted_in })
 }
 
-/// The kernel has completed a request that nobody has fetched yet: it is in flight no longer.
+/// Notes that the kernel has completed a request that nobody has fetched yet: it is in flight no longer.
 pub fn completed(key: u64) {
     let Some(counted) = find(key).and_then(|place| COUNTED.get(place)) else { return };
     let word = counted.load(SeqCst);
@@ -167,7 +169,7 @@ pub fn take_all_of(context: usize, mut each: impl FnMut(Taken)) {
     }
 }
 
-/// In a forked child: requests are the parent's.
+/// Empties the table in a forked child: the requests are the parent's.
 pub fn forget_all() {
     for (key, counted) in KEYS.0.iter().zip(&COUNTED) {
         if key.load(Relaxed) != FREE {

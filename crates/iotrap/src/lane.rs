@@ -1,6 +1,6 @@
-//! The pools of this process: what the `lanes` crate knows of them, and the rows of the live board.
+//! The pools of this process: the state that the `lanes` crate keeps of them, and the rows of the live board.
 //!
-//! Made once, by [`configure`], before the program's `main`; never changed or freed.
+//! [`configure`] makes them once, before the program's `main`; nothing changes or frees them.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
@@ -11,16 +11,16 @@ use crate::stats;
 
 /// One pool.
 pub struct Pool {
-    /// As it is configured.
+    /// The pool's configuration.
     pub config: lanes::Pool,
-    /// What is under way on its lanes.
+    /// The requests that are under way on the pool's lanes, and the health of the lanes.
     pub traffic: Traffic,
     first_row: usize,
-    /// When lanes that have failed are looked after next, in nanoseconds; 0 while none has.
+    /// The time at which lanes that have failed are looked after next, in nanoseconds; 0 while none has failed.
     trouble_at: AtomicU64,
 }
 
-/// How often lanes that have failed are looked after: they themselves say when they are to be tried.
+/// The interval at which lanes that have failed are looked after; the lanes themselves say when they are to be tried.
 const LOOK_AFTER_NS: u64 = 10_000_000;
 
 struct Configured {
@@ -36,13 +36,13 @@ fn configured() -> Option<&'static Configured> {
     unsafe { pointer.as_ref() }
 }
 
-/// Whether there is anything to spread over.
+/// True if the process has pools, so that there is anything to spread over.
 #[inline]
 pub fn active() -> bool {
     !CONFIGURED.load(Acquire).is_null()
 }
 
-/// Makes these the pools of the process. Allocates; called once.
+/// Makes these the pools of the process. The function allocates, and is called once.
 pub fn configure(pools: Pools) {
     let map = Map::new(&pools);
     let mut lanes = 0;
@@ -66,7 +66,7 @@ pub fn pool(index: usize) -> Option<&'static Pool> {
     configured()?.pools.get(index)
 }
 
-/// Where a path of the kernel's lies in the pools.
+/// The place in the pools of a path that the kernel has told; None if it is in none of them.
 pub fn find(path: &[u8]) -> Option<Place<'_>> {
     configured()?.map.find(path)
 }
@@ -77,13 +77,13 @@ pub fn path<'b>(pool: usize, lane: usize, rest: &[u8], buffer: &'b mut PathBuffe
 }
 
 impl Pool {
-    /// The number of its first lane when the lanes of all pools are counted.
+    /// The number of the pool's first lane when the lanes of all pools are counted.
     #[inline]
     pub fn first_row(&self) -> usize {
         self.first_row
     }
 
-    /// Whether a lane has failed and it is time to look after it; told to one caller at a time.
+    /// True if a lane has failed and it is time to look after it. One caller at a time is told so.
     #[inline]
     pub fn trouble_due(&self, now_ns: u64) -> bool {
         let at = self.trouble_at.load(Relaxed);
@@ -98,13 +98,13 @@ impl Pool {
         self.trouble_at.compare_exchange(at, next, AcqRel, Relaxed).is_ok() && next != 0
     }
 
-    /// How many lanes it has.
+    /// The number of the pool's lanes.
     #[inline]
     pub fn len(&self) -> usize {
         self.traffic.count()
     }
 
-    /// A lane out of `among` (a bit each) for so many bytes, counted there.
+    /// Chooses a lane out of `among` (a bit each) for so many bytes, and counts the request there.
     ///
     /// # Errors
     /// None of them is in service, or all are full.
@@ -119,7 +119,7 @@ impl Pool {
         self.traffic.begin(lane, bytes, now_ns)
     }
 
-    /// The end of a request: `result` as the kernel gave it (bytes or `-errno`).
+    /// Counts the end of a request; `result` is as the kernel gave it (bytes or `-errno`).
     #[inline]
     pub fn end(&self, ticket: Ticket, op: live::Op, result: i64, fault: bool, now_ns: u64) {
         let outcome = match result {
@@ -132,27 +132,28 @@ impl Pool {
         }
         let latency_ns = self.traffic.end(ticket, outcome, now_ns);
         stats::ended(self, ticket.lane, op, result, latency_ns);
-        // Whichever lane it is about: one that says nothing ends no request that could tell.
+        // The news of all lanes, not only of this one: a lane that does not answer ends no request that could tell its
+        // news.
         self.tell_news();
     }
 
-    /// Something was asked of a lane that moved no bytes, and it has answered.
+    /// Notes that a lane has answered a question that moved no bytes.
     pub fn answered(&self, ticket: Ticket, now_ns: u64) {
         self.traffic.end(ticket, Outcome::Refused, now_ns);
     }
 
-    /// Whether a lane is in service, as far as is known at this moment.
+    /// True if a lane is in service, as far as is known at this moment.
     pub fn is_healthy(&self, lane: usize, now_ns: u64) -> bool {
         self.traffic.load(lane, now_ns).is_some_and(|load| load.state == lanes::State::Healthy)
     }
 
-    /// A request that was counted and then never given to the kernel.
+    /// Takes back a request that was counted and then never given to the kernel.
     #[inline]
     pub fn cancel(&self, ticket: Ticket, now_ns: u64) {
         self.traffic.end(ticket, Outcome::Cancelled, now_ns);
     }
 
-    /// One line on stderr for every lane whose health has changed.
+    /// Writes one line to stderr for every lane whose health has changed.
     pub fn tell_news(&self) {
         while let Some((lane, state)) = self.traffic.news() {
             stats::tell_state(self, lane, state);
@@ -160,7 +161,7 @@ impl Pool {
     }
 }
 
-/// In a forked child: what is under way is the parent's.
+/// Forgets, in a forked child, the requests under way: they are the parent's.
 pub fn forget_all() {
     for pool in pools() {
         pool.traffic.forget();

@@ -1,7 +1,8 @@
-//! What the process knows of one file (inode) on a pool, however often it has it open.
+//! A node is the knowledge of the process about one file (inode) on a pool, however often the program has the file
+//! open.
 //!
-//! A file that is read past the page cache through one descriptor may be written through the cache by another one,
-//! locked by a third, mapped by a fourth: each of them matters to all.
+//! The program may read a file past the page cache through one descriptor, write it through the cache by another one,
+//! lock it by a third one and map it by a fourth one. Each of these uses matters to all descriptors of the file.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -12,10 +13,10 @@ use crate::raw;
 use crate::reason::Reason;
 
 const NODES: usize = 8192;
-/// Places looked at for one file: nobody has thousands of spread files open whose numbers collide.
+/// Places that a search looks at for one file: nobody has thousands of spread files open whose numbers collide.
 const PROBES: usize = 64;
 
-/// One file.
+/// The node of one file.
 pub struct Node {
     count: Count,
     device: AtomicU64,
@@ -28,9 +29,9 @@ pub struct Node {
     writers: AtomicI32,
     /// The program has, or had, a descriptor that may write.
     written: AtomicBool,
-    /// It lies on FUSE.
+    /// The file lies on FUSE.
     fuse: AtomicBool,
-    /// Written through the opened lane's page cache since that was last written out.
+    /// The file was written through the opened lane's page cache since that cache was last written out.
     dirty: AtomicBool,
     /// Lanes written to since they were last synced, a bit each.
     lanes_dirty: AtomicU32,
@@ -38,9 +39,9 @@ pub struct Node {
     lanes_wrote: AtomicBool,
     /// Requests on other lanes than the opened one that the kernel has not completed.
     in_flight: AtomicU32,
-    /// A [`Reason::mark`]: why nothing of it is spread any more.
+    /// A [`Reason::mark`]: the reason why nothing of the file is spread any more; 0 if the file may be spread.
     ended: AtomicU8,
-    /// The program locks it, or did.
+    /// The program locks the file, or has locked it before.
     locked: AtomicBool,
 }
 
@@ -63,34 +64,34 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
     }
 }; NODES];
 
-/// A reference to a node. Not `Drop`: it is kept in atomics; whoever has it releases it.
+/// A reference to a node. It does not implement `Drop`, because it is kept in atomics: the holder releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeRef(u32);
 
 impl NodeRef {
-    /// As a number, for an atomic.
+    /// The reference as a number, for an atomic.
     pub fn number(self) -> u32 {
         self.0
     }
 
-    /// From [`NodeRef::number`].
+    /// The reference that [`NodeRef::number`] has turned into this number.
     pub fn of_number(number: u32) -> NodeRef {
         NodeRef(number)
     }
 
-    /// The node. Valid as long as the reference is held.
+    /// The node. It is valid as long as the reference is held.
     #[inline]
     pub fn get(self) -> &'static Node {
-        // The number came from a search of the table: in range. The mask says so to the compiler.
+        // The number comes from a search of the table, so it is in range. The mask tells the compiler so.
         &NODES_OF_PROCESS[self.0 as usize % NODES]
     }
 
-    /// One more reference, of somebody who holds one.
+    /// One more reference; the caller holds one already.
     pub fn again(self) -> Option<NodeRef> {
         self.get().count.acquire_any().map(|_| self)
     }
 
-    /// Whether others hold a reference, too.
+    /// True if others hold a reference, too.
     pub fn is_shared(self) -> bool {
         self.get().count.is_shared()
     }
@@ -116,7 +117,7 @@ pub fn find(device: u64, inode: u64) -> Option<NodeRef> {
     places(device, inode).find_map(|place| {
         let node = NODES_OF_PROCESS.get(place)?;
         node.count.acquire_any()?;
-        // Its key does not change while we hold it.
+        // The node's key (device and inode) does not change while this function holds the node.
         if node.device.load(Acquire) == device && node.inode.load(Acquire) == inode {
             return Some(NodeRef(place as u32));
         }
@@ -150,8 +151,9 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.locked.store(false, Relaxed);
     LIVE.fetch_add(1, SeqCst);
     node.count.publish(generation);
-    // Another thread may have made one at the same moment. Both are visible now, so at least one of the two sees the
-    // other; whoever does ends both: one file must not have two nodes that know different things and spread.
+    // Another thread may have made a node of this file at the same moment. Both nodes are visible now, so at least one
+    // of the two threads sees the other node. The thread that does ends both: one file must not have two nodes that
+    // know different things and spread.
     for other in places(device, inode).filter(|&other| other != place) {
         let Some(twin) = NODES_OF_PROCESS.get(other) else { continue };
         if twin.count.acquire_any().is_none() {
@@ -177,37 +179,37 @@ pub fn forget_all() {
 /// Nodes in use.
 static LIVE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether any file is known: a descriptor can only be one of them if so.
+/// True if any file is known. If not, no descriptor can be one of a known file.
 #[inline]
 pub fn any() -> bool {
     LIVE.load(SeqCst) != 0
 }
 
 impl Node {
-    /// Why nothing of the file is spread any more, if so.
+    /// The reason why nothing of the file is spread any more; None if the file may be spread.
     #[inline]
     pub fn ended(&self) -> Option<Reason> {
         Reason::of_mark(self.ended.load(Acquire))
     }
 
-    /// Nothing of the file is spread from now on, until the program has closed it altogether. The first reason stays.
+    /// Ends the spreading of the file until the program has closed the file altogether. The first reason stays.
     pub fn end(&self, reason: Reason) {
         if self.ended.compare_exchange(0, reason.mark(), AcqRel, Acquire).is_ok() {
             reason.count();
         }
     }
 
-    /// The program is about to lock it. Whether that is the first time.
+    /// Notes that the program is about to lock the file. True if that is the first time.
     pub fn locks(&self) -> bool {
         !self.locked.swap(true, SeqCst)
     }
 
-    /// Whether the program locks it, or did.
+    /// True if the program locks the file, or has locked it before.
     pub fn is_locked(&self) -> bool {
         self.locked.load(SeqCst)
     }
 
-    /// Whether requests are under way on other lanes than the opened one.
+    /// True if requests are under way on other lanes than the opened one.
     pub fn has_in_flight(&self) -> bool {
         self.in_flight.load(SeqCst) != 0
     }
@@ -218,7 +220,7 @@ impl Node {
         self.size.load(Acquire)
     }
 
-    /// The own lane has read or written up to here: the file reaches that far.
+    /// Notes that the opened lane has read or written up to `end`: the file reaches that far.
     #[inline]
     pub fn reaches(&self, end: u64) {
         if end > self.size.load(Relaxed) {
@@ -226,8 +228,8 @@ impl Node {
         }
     }
 
-    /// The size is what the opened lane says now: after a truncation and the like. A descriptor of another file, whose
-    /// number has changed its meaning at this moment, says nothing.
+    /// Sets the size to the one that the opened lane tells now: after a truncation and the like. A descriptor whose
+    /// number has come to mean another file at this moment changes nothing.
     pub fn measure(&self, fd: c_int) {
         if let Ok(stat) = raw::fstat(fd)
             && (stat.st_dev, stat.st_ino) == self.identity()
@@ -242,12 +244,12 @@ impl Node {
         (self.device.load(Relaxed), self.inode.load(Relaxed))
     }
 
-    /// Somebody has said that the size is this now.
+    /// Sets the size to `bytes`, also if that is less than before: the caller knows the new size.
     pub fn cut(&self, bytes: u64) {
         self.size.store(bytes, SeqCst);
     }
 
-    /// A descriptor of the program comes (+1) or goes (-1).
+    /// Counts a descriptor of the program that comes (`change` is +1) or goes (-1).
     pub fn descriptor(&self, direct: bool, writes: bool, change: i32) {
         if writes && change > 0 {
             self.written.store(true, SeqCst);
@@ -261,36 +263,36 @@ impl Node {
         }
     }
 
-    /// Whether the program has it open without O_DIRECT.
+    /// True if the program has the file open without O_DIRECT.
     #[inline]
     pub fn is_cached(&self) -> bool {
         self.cached.load(SeqCst) > 0
     }
 
-    /// Whether the program has it open for writing without O_DIRECT.
+    /// True if the program has the file open for writing without O_DIRECT.
     #[inline]
     pub fn has_writers(&self) -> bool {
         self.writers.load(SeqCst) > 0
     }
 
-    /// Whether the program has, or had, it open for writing in any way.
+    /// True if the program has, or had, the file open for writing in any way.
     #[inline]
     pub fn was_written(&self) -> bool {
         self.written.load(SeqCst)
     }
 
-    /// It lies on FUSE.
+    /// The file lies on FUSE.
     pub fn set_fuse(&self) {
         self.fuse.store(true, SeqCst);
     }
 
-    /// Whether it is known to lie on FUSE.
+    /// True if the file is known to lie on FUSE.
     #[inline]
     pub fn is_fuse(&self) -> bool {
         self.fuse.load(SeqCst)
     }
 
-    /// It is written through the page cache of the opened lane.
+    /// Notes that the file is written through the page cache of the opened lane.
     #[inline]
     pub fn soil(&self) {
         if !self.dirty.load(Relaxed) {
@@ -298,9 +300,9 @@ impl Node {
         }
     }
 
-    /// Makes what the opened lane's page cache holds visible to other lanes. Soiled again meanwhile, it stays so. While
-    /// the program has it open for buffered writing, what is dirty is left to the kernel to know: io_uring and what
-    /// libc does inside do not pass through here.
+    /// Writes out the page cache of the opened lane, so that other lanes see its contents. A file that is soiled again
+    /// meanwhile stays dirty. While the program has the file open for buffered writing, only the kernel knows which
+    /// pages are dirty, and every call writes out: io_uring and libc's own writes do not pass through `soil`.
     pub fn write_out(&self, fd: c_int) -> raw::Result<()> {
         // A client of FUSE has a cache behind the kernel's, which only a sync empties.
         let write_out = || if self.is_fuse() { raw::sync(fd, true) } else { raw::write_out(fd) };
@@ -313,7 +315,7 @@ impl Node {
         Ok(())
     }
 
-    /// A lane other than the opened one is about to be written.
+    /// Notes that a lane other than the opened one is about to be written.
     #[inline]
     pub fn lane_write(&self, lane: usize) {
         let bit = 1 << (lane as u32 & 31);
@@ -325,34 +327,34 @@ impl Node {
         }
     }
 
-    /// Whether other lanes were given writes since the opened lane was last revalidated.
+    /// True if other lanes were given writes since the opened lane was last revalidated.
     pub fn lanes_have_written(&self) -> bool {
         self.lanes_wrote.load(SeqCst)
     }
 
-    /// Whether a sync has to reach any other lane.
+    /// True if a sync has to reach any other lane.
     pub fn has_dirty_lanes(&self) -> bool {
         self.lanes_dirty.load(SeqCst) != 0
     }
 
-    /// The lanes that a sync has to reach, a bit each, which are then taken to be synced.
+    /// Takes the lanes that a sync has to reach, a bit each. They count as synced from then on.
     pub fn take_dirty_lanes(&self) -> u32 {
         if self.lanes_dirty.load(SeqCst) == 0 { 0 } else { self.lanes_dirty.swap(0, SeqCst) }
     }
 
-    /// Whether a sync has to reach this lane, which is then taken to be synced.
+    /// True if a sync has to reach this lane. The lane counts as synced from then on.
     pub fn take_dirty_lane(&self, lane: usize) -> bool {
         let bit = 1 << (lane as u32 & 31);
         self.lanes_dirty.load(SeqCst) & bit != 0 && self.lanes_dirty.fetch_and(!bit, SeqCst) & bit != 0
     }
 
-    /// A request on another lane begins (+1).
+    /// Counts a request that begins on another lane.
     #[inline]
     pub fn lane_begins(&self) {
         self.in_flight.fetch_add(1, SeqCst);
     }
 
-    /// A request on another lane has been completed by the kernel.
+    /// Counts a request on another lane as ended: the kernel has completed it.
     #[inline]
     pub fn lane_ends(&self) {
         self.in_flight.fetch_sub(1, SeqCst);
@@ -374,7 +376,7 @@ impl Node {
         }
     }
 
-    /// What other lanes have written is what the opened lane shows from now on: attributes and page cache.
+    /// Makes the opened lane show the writes of other lanes from now on: in attributes and in the page cache.
     pub fn revalidate(&self, fd: c_int) {
         if self.lanes_wrote.load(SeqCst) && self.lanes_wrote.swap(false, SeqCst) {
             raw::revalidate(fd);

@@ -1,5 +1,5 @@
-//! Errands on a lane: opening a file there, asking whether it answers. Each in a thread that lives as long as its
-//! errand, because a lane that does not answer holds whoever asks it, in a call that nothing ends.
+//! Errands on a lane: opening a file there, or asking if the lane answers. Each errand has a thread that lives as long
+//! as the errand, because a lane that does not answer holds the thread that asks it, in a call that nothing ends.
 //!
 //! The threads are those of [`crate::raw_thread`], which libc does not know: setuid(3), which waits for every thread
 //! that libc knows, is not held up by a server. They act with the rights of the thread that has sent them.
@@ -20,48 +20,48 @@ use crate::raw_thread::{self, Memory};
 use crate::table::Name;
 use crate::tracking;
 
-/// Errands at a time.
+/// The most errands that may be under way at a time.
 const SLOTS: usize = 256;
-/// Errands on one lane at a time: those that hang must leave room for others.
+/// The most errands on one lane at a time: those that hang must leave room for others.
 const ON_ONE_LANE: usize = 8;
 
 const FREE: u32 = 0;
-/// Somebody is making it ready.
+/// A thread is making the slot ready.
 const FILLING: u32 = 1;
-/// Somebody is out, or was: `alive` says so.
+/// A thread is out on the slot's errand, or was: `alive` tells which.
 const OUT: u32 = 2;
 
-/// Why nobody was sent. The errand comes back.
+/// The reason why no thread was sent. The errand comes back.
 pub enum Refusal {
     /// So many are under way, on that lane or at all, that another one has to wait.
     TooMany(Errand),
-    /// There is no thread to be had.
+    /// The system gives no thread or no memory for it.
     NoThread(Errand),
 }
 
-/// What is to be done, and what has to be known for it.
+/// One errand: the task, and the data that a thread needs for it.
 pub struct Errand {
     /// The file of the program, if it still lives when the errand is done.
     pub group: Name,
     /// The number of the pool.
     pub pool: usize,
-    /// The lane.
+    /// The number of the lane to which the errand goes.
     pub at: usize,
     /// The lane that the program has opened the file through.
     pub own_lane: usize,
     /// The path below each lane.
     pub rest: Rest,
-    /// Flags to open with; None only asks whether the lane answers.
+    /// Flags to open the file with; None if the errand only asks if the lane answers.
     pub flags: Option<c_int>,
-    /// The program's file.
+    /// The identity of the program's file.
     pub own: Facts,
-    /// Counted as outstanding on the lane.
+    /// The ticket by which the errand counts as outstanding on the lane.
     pub ticket: Ticket,
-    /// A lane that has failed is tried by it.
+    /// True if the errand tries a lane that has failed.
     pub probe: bool,
 }
 
-/// A path that is carried along.
+/// A path below a lane that an errand carries along.
 pub struct Rest {
     bytes: [u8; libc::PATH_MAX as usize],
     length: usize,
@@ -85,11 +85,11 @@ struct Slot {
     state: AtomicU32,
     /// 1 while the thread lives; cleared by the kernel (CLONE_CHILD_CLEARTID), which wakes whoever waits for it.
     alive: AtomicU32,
-    /// Pool and lane.
+    /// The pool and the lane of the errand, as `lane_word` packs them.
     on: AtomicU32,
-    /// The file: generation and index.
+    /// The file of the errand: generation and index of its group.
     of: AtomicU64,
-    /// The memory of its threads, mapped when it is first needed and kept.
+    /// The memory of the slot's threads, mapped when it is first needed and kept.
     room: AtomicUsize,
 }
 
@@ -116,7 +116,7 @@ impl Slot {
         self.state.load(Acquire) == OUT && self.alive.load(Acquire) != 0
     }
 
-    /// The errand of that file on that lane.
+    /// The errand of that file on that lane, if it is under way.
     fn find(name: Name, pool: usize, at: usize) -> Option<&'static Slot> {
         let (on, of) = (lane_word(pool, at), file_word(name));
         let this = |slot: &&Slot| slot.on.load(Relaxed) == on && slot.of.load(Relaxed) == of;
@@ -124,21 +124,22 @@ impl Slot {
     }
 }
 
-/// Whether such an errand is under way.
+/// True if an errand of that file to that lane is under way.
 pub fn is_under_way(name: Name, pool: usize, at: usize) -> bool {
     Slot::find(name, pool, at).is_some()
 }
 
-/// Waits until such an errand is done, for at most about so long.
+/// Waits until the errand of that file to that lane is done, for about `limit_ns` at most.
 pub fn wait(name: Name, pool: usize, at: usize, limit_ns: i64) {
     let Some(slot) = Slot::find(name, pool, at) else { return };
     let time = libc::timespec { tv_sec: 0, tv_nsec: limit_ns };
     let (word, timeout) = (slot.alive.as_ptr() as usize, &raw const time as usize);
-    // SAFETY: a word that stays, and one timespec. (Not FUTEX_PRIVATE_FLAG: the kernel's wake-up is not.)
+    // SAFETY: a word in static memory, and one timespec of this function. (Not FUTEX_PRIVATE_FLAG: the kernel's wake-up
+    // is not private.)
     let _ = unsafe { raw::call(libc::SYS_futex, word, libc::FUTEX_WAIT as usize, 1, timeout, 0, 0) };
 }
 
-/// In a forked child no errand is under way.
+/// Forgets all errands in a forked child, where none is under way.
 pub fn forget_all() {
     for slot in &ALL {
         slot.alive.store(0, Relaxed);
@@ -153,7 +154,7 @@ struct Room {
     errand: MaybeUninit<Errand>,
 }
 
-/// Sends somebody on an errand.
+/// Sends a new thread on an errand.
 ///
 /// # Errors
 /// See [`Refusal`].
@@ -169,7 +170,7 @@ pub fn send(errand: Errand) -> Result<(), Refusal> {
             && slot.alive.load(Acquire) == 0
             && slot.state.compare_exchange(state, FILLING, AcqRel, Acquire).is_ok()
             && {
-                // Somebody may have had it in between, and have sent it out again.
+                // Another thread may have had the slot in between, and have sent it out again.
                 let ours = slot.alive.load(Acquire) == 0;
                 if !ours {
                     slot.state.store(OUT, Release);
@@ -191,14 +192,14 @@ pub fn send(errand: Errand) -> Result<(), Refusal> {
     slot.of.store(file_word(errand.group), Relaxed);
     slot.alive.store(1, Release);
     let place: *mut Room = core::ptr::with_exposed_provenance_mut(room);
-    // SAFETY: our own mapping, which nobody uses: the thread before has ended.
+    // SAFETY: the mapping of this slot, which no thread uses: the thread before has ended.
     let kept: *mut Errand = unsafe { &raw mut (*place).errand }.cast();
     // SAFETY: the mapping of this slot, which no thread uses.
     unsafe { kept.write(errand) };
     // SAFETY: the mapping of this slot, which no thread uses; `alive` is in static memory.
     let started = unsafe { raw_thread::start(place.cast(), c"iotrap-lane", live, room, slot.alive.as_ptr()) };
     if started.is_err() {
-        // SAFETY: nobody has taken it.
+        // SAFETY: `kept` was written above, and the thread that would read it was not started.
         let errand = unsafe { kept.read() };
         slot.alive.store(0, Release);
         slot.state.store(FREE, Release);
@@ -208,11 +209,11 @@ pub fn send(errand: Errand) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The life of a thread.
+/// The life of a thread: it runs the errand of its room.
 extern "C" fn live(room: usize) {
     let room: *mut Room = core::ptr::with_exposed_provenance_mut(room);
-    // SAFETY: written before this thread was made, and its own until it ends.
+    // SAFETY: `send` has written the errand before it made this thread, whose own the room is until it ends.
     let errand: *const Errand = unsafe { &raw const (*room).errand }.cast();
-    // SAFETY: written before this thread was made, and its own until it ends.
+    // SAFETY: `send` has written the errand before it made this thread, whose own the room is until it ends.
     tracking::run(unsafe { &*errand });
 }

@@ -1,12 +1,13 @@
-//! What else the process has of a file that is about to be spread: descriptors that no hook saw come, and memory that
-//! is mapped from it.
+//! The other ways by which the process has a file that is about to be spread: descriptors that no hook saw come, and
+//! memory that is mapped from the file.
 //!
-//! A descriptor may be inherited over exec or fork, received over a socket, opened by libc inside itself or by a ring;
-//! a mapping lives on when its descriptor has been closed. Each of them is the page cache of one lane, and a request
-//! that goes to another lane passes it by. So before the first request of an open file is spread, the kernel is asked
-//! for all of them: /proc/thread-self/fd and /proc/self/maps. What comes later passes through a hook.
+//! A descriptor may be inherited over exec or fork, received over a socket, opened by libc inside itself or by a ring.
+//! A mapping lives on when its descriptor has been closed. Each of them uses the page cache of one lane, and a request
+//! that goes to another lane passes that cache by. So before the first request of an open file is spread, the library
+//! asks the kernel for all of them: /proc/thread-self/fd and /proc/self/maps. Descriptors and mappings that come later
+//! pass through a hook.
 //!
-//! System calls and the stack only: this runs inside open(2).
+//! The functions here use system calls and the stack only, because they run inside open(2).
 
 use core::ffi::{CStr, c_int};
 
@@ -22,8 +23,8 @@ use crate::tracking;
 
 /// Looks for other descriptors and for mappings of the group's file, which is open as `fd` under this path.
 ///
-/// A descriptor that is not tracked is, from now on, as an open file that stays on its lane. A mapping, and whatever
-/// cannot be looked for, ends the spreading of the file.
+/// A descriptor that is not tracked yet is tracked from now on, as an open file that stays on its lane. A mapping ends
+/// the spreading of the file, and so does a failure of the search.
 pub fn look_for(group: &GroupRef, fd: c_int, path: &[u8]) {
     let node = group.node_ref();
     match is_mapped(node.get().identity(), path) {
@@ -41,8 +42,8 @@ pub fn look_for(group: &GroupRef, fd: c_int, path: &[u8]) {
     }
 }
 
-/// Tracks a descriptor of a known file that no hook saw come. Nothing of it is spread; for what it may do to the file
-/// it counts like any other. The flags are what the kernel says of it, whatever the number meant before.
+/// Tracks a descriptor of a known file that no hook saw come. Nothing of the descriptor is spread; in its effects on
+/// the file it counts like any other. The flags come from the kernel, whatever the number meant before.
 pub fn adopt(fd: c_int, node: NodeRef, pool: usize, lane: usize) {
     let Ok(flags) = raw::fcntl(fd, libc::F_GETFL, 0) else { return };
     // O_PATH neither reads nor writes; a lane's file that is being opened is not in the table yet.
@@ -72,19 +73,20 @@ pub fn adopt(fd: c_int, node: NodeRef, pool: usize, lane: usize) {
     };
     group.end(Reason::Unseen);
     if !group.is_direct() {
-        // Its page cache must not be filled with what lanes are about to replace.
+        // The page cache of the lane must not be filled with data that lanes are about to replace.
         group.node().drain();
         group.node().revalidate(fd);
     }
-    // The private duplicates of other threads are made and entered under this guard: what is not entered now is none.
+    // Other threads make and enter their private duplicates under this guard. So a descriptor that is not entered now
+    // is not a private duplicate.
     let _guard = process::HighNumbers::reserve();
     if table::get(fd) == before && proof::is_inode(fd, node.get().identity()) {
         tracking::enter(fd, group);
     }
 }
 
-/// A descriptor has come that no hook has opened: received over a socket, or taken from another process. If it is of a
-/// file that is known, it is tracked; one of any other file is found when that is to be spread.
+/// Tracks a descriptor that no hook has opened, if its file is known: the program has received it over a socket, or
+/// taken it from another process. A descriptor of any other file is found when that file is to be spread.
 pub fn came(fd: c_int) {
     if !lane::active() || !process::is_own() {
         return;
@@ -100,7 +102,8 @@ pub fn came(fd: c_int) {
     }
 }
 
-/// The kernel has given this number for something that is not a file of a pool: whatever it meant before was closed.
+/// Drops the entry of a number that the kernel has given for something that is not a file of a pool: the file that the
+/// number meant before was closed.
 #[inline]
 pub fn is_new(fd: c_int) {
     if table::get(fd) != Entry::Nothing && process::is_own() {
@@ -108,8 +111,9 @@ pub fn is_new(fd: c_int) {
     }
 }
 
-/// An open file goes where no hook sees what is done with it, and may outlive its descriptor there: if it is a file of
-/// a pool, and its page cache may be read or written that way, nothing of the file is spread any more in this process.
+/// Notes that an open file goes where no hook sees its uses, and may outlive its descriptor there. If the file belongs
+/// to a pool, and its page cache may be read or written that way, nothing of the file is spread any more in this
+/// process.
 pub fn goes_out_of_sight(fd: c_int) {
     if !lane::active() || !process::is_own() {
         return;
@@ -120,7 +124,8 @@ pub fn goes_out_of_sight(fd: c_int) {
     }
 }
 
-/// A file is about to be opened where no hook sees its descriptor.
+/// Notes that a file is about to be opened where no hook sees its descriptor: if it is a file of a pool, nothing of it
+/// is spread any more.
 ///
 /// # Safety
 /// `path` is what the program gives openat(2).
@@ -138,14 +143,15 @@ pub unsafe fn is_opened_out_of_sight(at: c_int, path: *const libc::c_char) {
     let _ = raw::close(fd);
 }
 
-/// The reference to the node is kept: what nobody sees come, nobody sees go.
+/// Ends the spreading of a file in this process. The reference to the node is kept: a descriptor that nobody sees come,
+/// nobody sees go.
 fn end_for_good(node: NodeRef) {
     node.get().end(Reason::Unseen);
     node.get().drain();
 }
 
-/// Whether the process has memory mapped from a file. By device and inode number, and by path where a file system shows
-/// other numbers in /proc (Btrfs, overlays).
+/// True if the process has memory mapped from a file. The file is found by device and inode number, and by path where a
+/// file system shows other numbers in /proc (Btrfs, overlays).
 fn is_mapped((device, inode): (u64, u64), path: &[u8]) -> raw::Result<bool> {
     let maps = raw::open(c"/proc/self/maps", libc::O_RDONLY)?;
     let mut room = [0u8; 8192];
@@ -203,7 +209,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0u64, digit) }
 }
 
-/// Every descriptor of the calling thread.
+/// Calls `each` for every descriptor of the calling thread.
 fn each_descriptor(mut each: impl FnMut(c_int)) -> raw::Result<()> {
     const NAME: &CStr = c"/proc/thread-self/fd";
     let directory = raw::open(NAME, libc::O_RDONLY | libc::O_DIRECTORY)?;

@@ -1,9 +1,9 @@
-//! Whether a descriptor number still means the open file that it was tracked for.
+//! The proof that a descriptor number still means the open file that it was tracked for.
 //!
-//! A program can close and open files where no hook sees it: by requests of an io_uring, by system calls of its own
+//! A program can close and open files where no hook sees it: by requests of an io_uring, or by system calls of its own
 //! code. A number may then mean another file than the one that was opened under it. So the table says what a number
-//! meant, and nothing is done on its word alone: before a request leaves the opened lane, and before a lane is synced,
-//! measured or closed because of a number, the kernel is asked.
+//! meant, and the library does nothing on the word of the table alone: it asks the kernel before a request leaves the
+//! opened lane, and before it syncs, measures or closes a lane because of a number.
 //!
 //! - The **witness** of a [`Group`](crate::group::Group) is a private duplicate of the program's open file description,
 //!   made when the file was opened. `fcntl(witness, F_DUPFD_QUERY, number)` (Linux 6.10) says whether both are one
@@ -40,12 +40,12 @@ pub struct Proofs {
 }
 
 impl Proofs {
-    /// None yet.
+    /// No proofs yet.
     pub const fn none() -> Proofs {
         Proofs { made: [(-1, Name { index: 0, generation: 0 }); ROOM], used: 0 }
     }
 
-    /// Whether `fd` means the file of this group. If not, the number is tracked no longer.
+    /// True if `fd` means the file of this group. If not, the number is tracked no longer.
     ///
     /// Flags that were changed where no hook sees it (O_DIRECT, O_APPEND) end the spreading of the file.
     #[inline]
@@ -61,7 +61,7 @@ impl Proofs {
         })
     }
 
-    /// Whether `file` is the group's file on a lane. If not, the group has none there from now on.
+    /// True if `file` is the group's file on a lane. If not, the group has no file on that lane from now on.
     #[inline]
     pub fn hold_lane(&mut self, group: &GroupRef, lane: usize, file: c_int) -> bool {
         self.remembered(file, group.name(), || {
@@ -86,16 +86,17 @@ impl Proofs {
     }
 }
 
-/// Whether `fd` means the open file of this group, by the kernel's word.
+/// True if `fd` means the open file of this group, by the kernel's word.
 pub fn means(group: &GroupRef, fd: c_int) -> bool {
     match group.witness() {
         Some(witness) => table::get(witness) == Entry::Lane(group.name()) && is_one_description(fd, witness),
-        // Nothing of it is spread. Its inode is what a sync or a truncation is about.
+        // Nothing of the file is spread. A sync or a truncation is about the inode.
         None => is_inode(fd, group.node().identity()),
     }
 }
 
-/// `fd` means something else than the table says: the entry goes, and with it the number's reference to the group.
+/// Removes the entry of `fd`, and with it the number's reference to the group: `fd` means something else than the table
+/// says.
 #[cold]
 pub fn forget(group: &GroupRef, fd: c_int) {
     if !process::is_own() {
@@ -124,7 +125,7 @@ const BY_QUERY: u8 = 0;
 const BY_KCMP: u8 = 1;
 const BY_INODE: u8 = 2;
 
-/// Whether two descriptors are one open file description.
+/// True if two descriptors are one open file description.
 fn is_one_description(fd: c_int, witness: c_int) -> bool {
     /// linux/fcntl.h, Linux 6.10. The libc crate does not know it.
     const F_DUPFD_QUERY: c_int = 1027;
@@ -151,7 +152,7 @@ fn is_one_description(fd: c_int, witness: c_int) -> bool {
     raw::identity(witness).is_ok_and(|known| is_inode(fd, (known.device, known.inode)))
 }
 
-/// Whether a descriptor is of the file with this device and inode number.
+/// True if a descriptor is of the file with this device and inode number.
 pub fn is_inode(fd: c_int, known: (u64, u64)) -> bool {
     raw::identity(fd).is_ok_and(|found| (found.device, found.inode) == known)
 }
@@ -162,7 +163,7 @@ const F_GETSIG: c_int = 11;
 
 /// The signal number that marks a group's file on a lane.
 fn mark_of(name: Name, lane: usize) -> usize {
-    /// Signals that there are (`_NSIG`).
+    /// The number of signals (`_NSIG`).
     const SIGNALS: usize = 64;
     1 + (name.index as usize * 31 + name.generation as usize * 7 + lane) % SIGNALS
 }
@@ -170,12 +171,12 @@ fn mark_of(name: Name, lane: usize) -> usize {
 /// Marks a file that the library has opened as the group's file on a lane.
 ///
 /// # Errors
-/// The kernel has no such marks: nothing can be proven, so nothing may be spread.
+/// The kernel does not have such marks: nothing can be proven, so nothing may be spread.
 pub fn mark(name: Name, lane: usize, file: c_int) -> raw::Result<()> {
     raw::fcntl(file, F_SETSIG, mark_of(name, lane)).map(drop)
 }
 
-/// Whether a descriptor is the file that the group has opened on a lane.
+/// True if a descriptor is the file that the group has opened on a lane.
 pub fn is_file_of_lane(name: Name, lane: usize, file: c_int) -> bool {
     table::get(file) == Entry::Lane(name) && raw::fcntl(file, F_GETSIG, 0) == Ok(mark_of(name, lane) as c_int)
 }

@@ -1,18 +1,18 @@
-//! Threads that are the kernel's (clone(2)) and not libc's: to the program and to libc they do not exist.
+//! Threads that are made by clone(2) and not by libc: for the program and for libc they do not exist.
 //!
-//! A program of one thread stays one (`__libc_single_threaded`, on which [`crate::context`] relies). Such a thread does not
-//! keep a process alive whose last thread has ended by pthread_exit(3): libc does not count it. It blocks all signals, so
-//! that a signal to the process reaches the program's threads or nobody, and it ends with the process.
-//!
-//! In return these threads may only make system calls, touch atomics, and copy and compare memory. Nothing of libc that
-//! has thread-local variables works there (malloc, errno, stdio, locks, clocks): they are zeros.
+//! A program of one thread stays one (`__libc_single_threaded`, on which [`crate::context`] relies). Such a thread does
+//! not keep a process alive whose last thread has ended by pthread_exit(3), because libc does not count it. The thread
+//! blocks all signals, so that a signal to the process reaches the program's threads or nobody, and it ends with the
+//! process.
+//! In return these threads may only make system calls, touch atomics, and copy and compare memory. Functions of libc
+//! that have thread-local variables (malloc, errno, stdio, locks, clocks) do not work there: the variables are zeros.
 
 use core::ffi::{CStr, c_int};
 
 use crate::raw;
 
-/// The memory of a thread: a stack that grows down towards a page that nobody may touch, and zeros around the place where
-/// libc's thread-local variables would be.
+/// The memory of a thread: a stack that grows down towards a page that nobody may touch, and zeros around the place
+/// where libc's thread-local variables would be.
 #[repr(C, align(4096))]
 pub struct Memory {
     guard: [u8; 4096],
@@ -40,7 +40,7 @@ pub fn map(bytes: usize) -> Option<usize> {
     Some(room)
 }
 
-/// What the thread finds at the top of its stack.
+/// The task of a thread, which the thread finds at the top of its stack.
 #[repr(C, align(16))]
 struct Task {
     name: usize,
@@ -65,7 +65,7 @@ pub unsafe fn start(
 ) -> raw::Result<()> {
     // SAFETY: within the caller's mapping, which no thread uses.
     let here = unsafe { &raw mut (*memory).here };
-    // What libc finds of itself in its thread's block: its own address, at both places (x86-64).
+    // libc expects in its thread's block the address of the block itself, at both places (x86-64).
     // SAFETY: within the caller's mapping, which no thread uses.
     unsafe { (*here)[0] = here.expose_provenance() };
     // SAFETY: within the caller's mapping, which no thread uses.
@@ -86,7 +86,7 @@ pub unsafe fn start(
 /// The life of a thread: `task` is the address of its [`Task`].
 extern "C" fn live(task: usize) -> ! {
     let task: *const Task = core::ptr::with_exposed_provenance(task);
-    // SAFETY: `start` has written it to this thread's own stack.
+    // SAFETY: `start` has written the task to this thread's own stack.
     let task = unsafe { task.read() };
     // SAFETY: a NUL-terminated name in static memory.
     let _ = unsafe { raw::call(libc::SYS_prctl, libc::PR_SET_NAME as usize, task.name, 0, 0, 0, 0) };
@@ -109,7 +109,8 @@ const SHARED: c_int = libc::CLONE_VM
 /// Begins a thread that calls [`live`](fn@live).
 ///
 /// # Safety
-/// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays.
+/// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays
+/// valid.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone_thread(stack: usize, local: usize, alive: *mut u32, task: usize) -> raw::Result<usize> {
     let entry: extern "C" fn(usize) -> ! = live;
@@ -137,7 +138,8 @@ unsafe fn clone_thread(stack: usize, local: usize, alive: *mut u32, task: usize)
 /// Begins a thread that calls [`live`].
 ///
 /// # Safety
-/// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays.
+/// The stack (its upper end, aligned to 16) and the block of thread-local variables are the thread's own; `alive` stays
+/// valid.
 #[cfg(target_arch = "aarch64")]
 unsafe fn clone_thread(stack: usize, local: usize, alive: *mut u32, task: usize) -> raw::Result<usize> {
     let entry: extern "C" fn(usize) -> ! = live;

@@ -1,4 +1,5 @@
-//! Which lane a request goes to: what is provably safe to spread, and the pool's choice among the lanes.
+//! The lane that a request goes to: the rules of what is provably safe to spread, and the pool's choice among the
+//! lanes.
 //!
 //! | request | spread |
 //! | --- | --- |
@@ -9,11 +10,10 @@
 //! | buffered write, append; anything of a locked or mapped file | no |
 //!
 //! That is true of NFS, whose client has no cache but the kernel's. Behind FUSE there is a program with caches of its
-//! own, which O_DIRECT does not pass by: Gluster's write-behind acknowledges writes that the brick does not have
-//! (unless told otherwise: `strict-o-direct`), so that those of two lanes may arrive in the wrong order; and its
-//! quick-read answers reads of small files from what they were up to a minute ago. So there a file that the program
-//! writes stays where it is, and so does one that quick-read may have (at most 1 MiB, by the range of its option).
-
+//! own, which O_DIRECT does not pass by. Gluster's write-behind acknowledges writes that the brick does not have
+//! (unless told otherwise: `strict-o-direct`), so that the writes of two lanes may arrive in the wrong order. Gluster's
+//! quick-read answers reads of small files from contents that may be a minute old. So on FUSE a file that the program
+//! writes stays on its lane, and so does a file that quick-read may have (at most 1 MiB, by the range of its option).
 use core::ffi::c_int;
 
 use lanes::{Refusal, Ticket};
@@ -26,17 +26,17 @@ use crate::raw;
 use crate::reason::Reason;
 use crate::tracking;
 
-/// What quick-read may have cached at most.
+/// The largest file that quick-read may have cached, in bytes.
 pub const SMALL_BYTES: u64 = 1 << 20;
 
-/// Where a request goes. To be given to [`finish`] or [`cancel`], once.
+/// The lane that was chosen for a request. The caller gives it to [`finish`] or [`cancel`], once.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// What was counted.
+    /// The ticket under which the pool counts the request on its lane.
     pub ticket: Ticket,
     /// The lane's file; None for the program's own descriptor.
     pub file: Option<c_int>,
-    /// The program's descriptor was proven to mean the file, so that what becomes of the request says how far the file
+    /// The program's descriptor was proven to mean the file, so that the result of the request tells how far the file
     /// reaches.
     pub proven: bool,
 }
@@ -44,34 +44,34 @@ pub struct Choice {
 /// The answer to the question where a request goes.
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen {
-    /// There.
+    /// The request goes to this lane.
     To(Choice),
-    /// Every lane's window is full. To wait, or to say so, is up to the caller.
+    /// Every lane's window is full. The caller decides to wait, or to tell the program.
     Full,
     /// The descriptor means another file than it did: the request is not the library's business.
     Stale,
 }
 
-/// Why a request stays on the opened lane.
+/// The reason why a request stays on the opened lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
-    /// For this reason.
+    /// The request stays for this reason, which is counted.
     For(Reason),
     /// The descriptor means another file than it did.
     Stale,
 }
 
-/// Read or write.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Read.
+    /// The program reads from the file.
     Read,
-    /// Write.
+    /// The program writes to the file.
     Write,
 }
 
 impl Kind {
-    /// As it is counted.
+    /// The operation as which the board counts such a transfer.
     pub fn op(self) -> Op {
         match self {
             Kind::Read => Op::Read,
@@ -80,7 +80,8 @@ impl Kind {
     }
 }
 
-/// Whether a request of this kind may leave the opened lane, by what is known: nothing is asked of the kernel.
+/// `Ok` if a request of this kind may leave the opened lane, by the library's own knowledge: the function asks the
+/// kernel nothing.
 fn would_leave(group: &GroupRef, kind: Kind, offset: i64, bytes: u64) -> Result<(), Reason> {
     if let Some(reason) = group.ended() {
         return Err(reason);
@@ -105,11 +106,11 @@ fn would_leave(group: &GroupRef, kind: Kind, offset: i64, bytes: u64) -> Result<
     }
 }
 
-/// Whether a request of this kind may leave the opened lane. The descriptor is proven to mean the file, and what the
-/// page cache holds of it is written out.
+/// `Ok` if a request of this kind may leave the opened lane. Then the descriptor is proven to mean the file, and the
+/// contents of the page cache are written out.
 ///
 /// # Errors
-/// Why not.
+/// The reason why the request stays.
 pub fn may_leave(
     group: &GroupRef,
     fd: c_int,
@@ -119,7 +120,7 @@ pub fn may_leave(
     proofs: &mut Proofs,
 ) -> Result<(), Stays> {
     let would = would_leave(group, kind, offset, bytes);
-    // How far the file reaches is learnt from such requests, if it is the file.
+    // Such requests teach how far the file reaches, if the descriptor means the file.
     let learns = matches!(would, Err(Reason::BeyondSize | Reason::Extends));
     if (would.is_ok() || learns) && !proofs.hold(group, fd) {
         return Err(Stays::Stale);
@@ -132,7 +133,7 @@ pub fn may_leave(
     Ok(())
 }
 
-/// A lane for a request, counted there.
+/// Chooses a lane for a request, and counts the request there.
 pub fn choose(
     group: &GroupRef,
     fd: c_int,
@@ -177,7 +178,8 @@ pub fn choose(
     }
     let node = group.node();
     node.lane_begins();
-    // Whoever ends spreading says so first and then waits for what is in flight: one of the two sees the other.
+    // A thread that ends spreading says so first and then waits for the requests in flight; this thread counts its
+    // request first and then looks if spreading has ended. So one of the two sees the other.
     if group.ended().is_some() || (kind == Kind::Write && node.is_cached()) {
         node.lane_ends();
         pool.cancel(ticket, now_ns);
@@ -189,7 +191,7 @@ pub fn choose(
     Chosen::To(Choice { ticket, file: Some(file), proven: true })
 }
 
-/// The opened lane, counted. Nothing is proven.
+/// Chooses the opened lane, and counts the request there. Nothing is proven.
 pub fn own(group: &GroupRef, pool: &Pool, bytes: u64, now_ns: u64) -> Choice {
     Choice { ticket: pool.begin(group.own(), bytes, now_ns), file: None, proven: false }
 }
@@ -204,8 +206,8 @@ pub fn cancel(group: &GroupRef, choice: &Choice, now_ns: u64) {
     }
 }
 
-/// Whether a result (bytes or `-errno`) is an error that may be the lane's and not the request's: another lane is worth
-/// a try. A bad descriptor is the lane's only if it is not the program's own.
+/// True if a result (bytes or `-errno`) is an error that may be the lane's fault and not the request's: another lane is
+/// worth a try. EBADF counts as the lane's fault only on another lane than the opened one.
 pub fn is_lane_fault(group: &GroupRef, lane: usize, result: i64) -> bool {
     let Ok(errno) = c_int::try_from(result.saturating_neg()) else { return false };
     if errno == libc::EBADF {
@@ -257,8 +259,9 @@ pub fn finish(group: &GroupRef, choice: &Choice, kind: Kind, offset: i64, result
 /// Carries a synchronous request out on the lane that is chosen for it: `carry` does it on a descriptor and returns
 /// bytes or `-errno`.
 ///
-/// A read that fails because of its lane, or that comes back short, is done again elsewhere: the program does not
-/// see it. A write is not: what has failed may still arrive (only one whose lane has no file any more was never sent).
+/// A read that fails because of its lane, or that comes back short, is done again elsewhere: the program does not see
+/// it. A write is not done again: a failed write may still arrive. The one exception is a write whose lane has no file
+/// any more (EBADF), because it was never sent.
 pub fn synchronous(
     group: &GroupRef,
     fd: c_int,
@@ -291,8 +294,8 @@ pub fn synchronous(
     settle(group, fd, kind, offset, bytes, &choice, result, carry)
 }
 
-/// Counts the end of a synchronous request, after doing it elsewhere where that is due; the result that the program
-/// gets.
+/// Counts the end of a synchronous request, and before that does the request elsewhere where that is due. Returns the
+/// result that the program gets.
 #[allow(clippy::too_many_arguments, reason = "a request, where it went, and what came of it")]
 pub fn settle(
     group: &GroupRef,
@@ -319,8 +322,8 @@ pub fn settle(
         if let (Some(file), Ok(got)) = (file, u64::try_from(result))
             && got < bytes
         {
-            // The lane believes the file to be shorter than it is known to be: it has to ask, and the opened lane
-            // knows.
+            // The lane believes that the file is shorter than it is known to be. So the lane has to ask its server, and
+            // the opened lane knows the right end.
             raw::revalidate(file);
             let own = carry(fd);
             result = if own >= 0 { own } else { result };
@@ -332,7 +335,7 @@ pub fn settle(
     result
 }
 
-/// The same read on the other lanes, one after another, until one can do it. None if there is no other.
+/// Does a failed read again on the other lanes, one after another, until one can do it. None if there is no other lane.
 pub fn elsewhere(group: &GroupRef, fd: c_int, failed: usize, carry: impl Fn(c_int) -> isize) -> Option<isize> {
     let mut last = None;
     let pool = group.pool()?;

@@ -1,7 +1,8 @@
-//! What a file descriptor is to us: nothing, a file that the program opened on a lane, or a lane's file of our own.
+//! The table of the process's file descriptors. It says of each number if it is unknown to the library, a file that the
+//! program opened on a lane, or a private descriptor of the library.
 //!
-//! One atomic word per number, in zeroed static memory: valid before any constructor has run, after fork, and in
-//! signal handlers. Numbers beyond [`LIMIT`] are never looked at, however high RLIMIT_NOFILE is.
+//! The table has one atomic word per number, in zeroed static memory: valid before any constructor has run, after fork,
+//! and in signal handlers. The library never looks at numbers beyond [`LIMIT`], however high RLIMIT_NOFILE is.
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU64;
@@ -15,7 +16,7 @@ static TABLE: [AtomicU64; LIMIT] = [const { AtomicU64::new(0) }; LIMIT];
 /// One more than the highest number that was ever entered: what a sweep has to look at.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// What a number stands for.
+/// The meaning of a descriptor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A number that the library does not track.
@@ -29,12 +30,12 @@ pub enum Entry {
     Lane(Name),
 }
 
-/// Which group, and in which life.
+/// The name of a group: its place in the table of groups, and which life of that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Its place.
+    /// The place of the group in the table of groups.
     pub index: u32,
-    /// Its generation.
+    /// The generation of the group: how often the place was taken so far.
     pub generation: u32,
 }
 
@@ -62,24 +63,24 @@ impl Entry {
     }
 }
 
-/// What `fd` is. A negative or very high number is nothing.
+/// The entry of `fd`. A negative or very high number is [`Entry::Nothing`].
 #[inline]
 pub fn get(fd: c_int) -> Entry {
-    // A negative number becomes a very high one.
+    // The cast makes a negative number a very high one.
     match TABLE.get(fd as u32 as usize) {
         Some(word) => Entry::of(word.load(Acquire)),
         None => Entry::Nothing,
     }
 }
 
-/// Enters `fd`; what it was before is returned: the caller drops its reference. `Err` if the number is too high.
+/// Enters `fd` and returns the entry of before, whose reference the caller drops. `Err` if the number is too high.
 pub fn put(fd: c_int, entry: Entry) -> Result<Entry, ()> {
     let word = TABLE.get(fd as u32 as usize).ok_or(())?;
     USED.fetch_max(fd as usize + 1, Relaxed);
     Ok(Entry::of(word.swap(entry.word(), SeqCst)))
 }
 
-/// Removes what `fd` is and returns it: the caller has its reference then.
+/// Removes the entry of `fd` and returns it: its reference is the caller's then.
 #[inline]
 pub fn take(fd: c_int) -> Entry {
     match TABLE.get(fd as u32 as usize) {
@@ -88,22 +89,22 @@ pub fn take(fd: c_int) -> Entry {
     }
 }
 
-/// Enters `fd` only where nothing is; false if something is.
+/// Enters `fd` if the number has no entry; false if it has one.
 pub fn put_back(fd: c_int, entry: Entry) -> bool {
     TABLE.get(fd as u32 as usize).is_some_and(|word| word.compare_exchange(0, entry.word(), AcqRel, Acquire).is_ok())
 }
 
-/// Removes `entry` from `fd` if that is what it still is.
+/// Removes `entry` from `fd`, if `fd` still has just this entry; false if not.
 pub fn remove(fd: c_int, entry: Entry) -> bool {
     TABLE.get(fd as u32 as usize).is_some_and(|word| word.compare_exchange(entry.word(), 0, SeqCst, Acquire).is_ok())
 }
 
-/// No number from here on was ever entered.
+/// The end of the used part: no number from here on was ever entered.
 pub fn used() -> c_int {
     USED.load(Relaxed) as c_int
 }
 
-/// What is entered from `first` to `last`, in order.
+/// The entries of the numbers from `first` to `last`, in order.
 pub fn entries(first: c_int, last: c_int) -> impl Iterator<Item = (c_int, Entry)> {
     let end = used().min(last.saturating_add(1));
     (first.max(0)..end).map(|fd| (fd, get(fd))).filter(|&(_, entry)| entry != Entry::Nothing)
