@@ -14,6 +14,7 @@
 //! (unless told otherwise: `strict-o-direct`), so that the writes of two lanes may arrive in the wrong order. Gluster's
 //! quick-read answers reads of small files from contents that may be a minute old. So on FUSE a file that the program
 //! writes stays on its lane, and so does a file that quick-read may have (at most 1 MiB, by the range of its option).
+
 use core::ffi::c_int;
 
 use lanes::{Refusal, Ticket};

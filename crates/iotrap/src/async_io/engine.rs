@@ -32,7 +32,7 @@ pub const FILES: usize = 1 << 14;
 /// Entries of the ring: operations in the kernel at a time.
 pub const WINDOW: u32 = 256;
 
-/// A descriptor of ours, and what it has to mean.
+/// One of the engine's descriptors, with the identity of the file that it has to mean.
 pub struct Own {
     number: AtomicI32,
     device: AtomicU64,
@@ -40,7 +40,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// Gives `low` a high number, which is entered as ours.
+    /// Gives `low` a high number, and enters that in the table as the engine's.
     fn adopt(&self, low: c_int) -> raw::Result<()> {
         let number = match process::HighNumbers::reserve().duplicate(low) {
             Ok(high) => {
@@ -58,7 +58,7 @@ impl Own {
         Ok(())
     }
 
-    /// The number, if it still means what it meant: every ring, pipe and memory file has an inode of its own.
+    /// The number, if it still means the same file: every ring, pipe and memory file has an inode of its own.
     pub fn is_there(&self) -> Option<c_int> {
         let number = self.number.load(Acquire);
         let stat = raw::fstat(number).ok()?;
@@ -78,43 +78,45 @@ impl Own {
 
 /// The requests of one context.
 pub struct Queue {
-    /// With the engine, or on their way into the kernel's queue.
+    /// Requests that are with the engine, or on their way into the kernel's queue.
     pub pending: AtomicU32,
-    /// Taken, and their events not fetched: what the kernel limits to the number that io_setup was given.
+    /// Requests that were taken and whose events are not fetched yet: their number is limited, as by the kernel, to the
+    /// number that io_setup was given.
     pub unfetched: AtomicU32,
 }
 
-/// See the module. In memory of its own, zeroed: pages come as they are used.
+/// The engine (see the module). It lies in memory of its own, zeroed: pages come as they are used.
 pub struct Engine {
     pub free: Numbers<RECORDS>,
     pub places: Numbers<FILES>,
-    /// Places that the ring has.
+    /// The number of places that the ring has.
     place_limit: AtomicU32,
     /// Requests that use each place.
     uses: [AtomicU32; FILES],
-    /// By the place of the context.
+    /// The queues, by the places of their contexts.
     pub queues: [Queue; CONTEXTS],
-    /// Requests so far.
+    /// The number of requests so far.
     order: AtomicU64,
     /// Requests in flight, and those of them that are writes.
     pub active: AtomicU32,
     pub writing: AtomicU32,
-    /// The records that were submitted and not yet taken over by the engine's thread: the last one, plus one.
+    /// The list of records that were submitted and that the engine's thread has not yet taken over: the number of the
+    /// last one, plus one.
     queue: AtomicU32,
     /// The engine's thread sleeps, or is about to: it wants to hear the bell.
     asleep: AtomicBool,
     ring: Own,
     /// The end of a pipe whose other end the engine's thread reads.
     bell: Own,
-    /// What shadows are written to: a memory file without contents.
+    /// The file that shadows write to: a memory file without contents.
     shadows: Own,
     alive: AtomicU32,
-    /// The ring, until the engine's thread takes it.
+    /// The ring, until the engine's thread takes it over.
     handed: MaybeUninit<Ring>,
     records: [Record; RECORDS],
 }
 
-// SAFETY: all is atomic, but records, which belong to one party at a time (see `record`), and `handed`, which is
+// SAFETY: all fields are atomic, but records, which belong to one party at a time (see `record`), and `handed`, which
 // written before the engine's thread is made and read by that thread only.
 unsafe impl Sync for Engine {}
 
@@ -133,7 +135,7 @@ pub fn get() -> Option<&'static Engine> {
 /// The engine, made if there is none yet. None while another thread makes it.
 ///
 /// # Errors
-/// Why there will be none: no io_uring, memory, threads or descriptors.
+/// The reason why there will be no engine: no io_uring, memory, threads or descriptors.
 pub fn get_or_make() -> Result<Option<&'static Engine>, c_int> {
     if let Some(made) = get() {
         return Ok(Some(made));
@@ -207,7 +209,7 @@ extern "C" fn live(engine: usize) {
     driver::drive(engine, ring)
 }
 
-/// Whether the kernel gives each ring an inode of its own (Linux 5.12), so that [`Own::is_there`] is a proof.
+/// `Ok` if the kernel gives each ring an inode of its own (Linux 5.12), so that [`Own::is_there`] is a proof.
 fn tell_apart(ring: c_int) -> raw::Result<()> {
     // SAFETY: integers only.
     let other = raw::check(unsafe { raw::call(libc::SYS_eventfd2, 0, libc::O_CLOEXEC as usize, 0, 0, 0, 0) })? as c_int;
@@ -230,7 +232,8 @@ fn make_file_table(ring: c_int) -> raw::Result<u32> {
     }
 }
 
-/// In a forked child: neither the thread nor the requests are there. The child's copies of the descriptors are closed.
+/// Forgets the engine in a forked child, which has neither its thread nor its requests, and closes the child's copies
+/// of the descriptors.
 pub fn forget() {
     if let Some(engine) = get() {
         ENGINE.store(core::ptr::null_mut(), Release);
@@ -252,9 +255,10 @@ impl Engine {
     #[allow(clippy::mut_from_ref, reason = "the party that a record belongs to is the only one to call this")]
     pub unsafe fn task(&self, index: u32) -> &mut Task {
         let place = self.record(index).task.get();
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller's contract (`# Safety`): the record belongs to the calling party, and this is the only
+        // reference.
         let task = unsafe { &mut *place };
-        // SAFETY: the caller's contract: the task was written.
+        // SAFETY: the caller's contract (`# Safety`): the task was written.
         unsafe { task.assume_init_mut() }
     }
 
@@ -265,7 +269,7 @@ impl Engine {
         (offset < size_of_val(&self.records) as u64).then_some((offset / size_of::<Record>() as u64) as u32)
     }
 
-    /// The ring and the bell as the calling thread knows them, if it does.
+    /// The descriptors of the ring and the bell, if the calling thread has them.
     pub fn reach(&self) -> Option<(c_int, c_int)> {
         Some((self.ring.is_there()?, self.bell.is_there()?))
     }
@@ -307,19 +311,19 @@ impl Engine {
         Some(place)
     }
 
-    /// One more user of a place.
+    /// Counts one more user of a place.
     pub fn hold_too(&self, place: u32) {
         if let Some(uses) = self.uses.get(place as usize) {
             uses.fetch_add(1, AcqRel);
         }
     }
 
-    /// One user less of a place; true if it was the last: the caller empties the place and gives it back.
+    /// Counts one user less of a place. True if that was the last: the caller empties the place and gives it back.
     pub fn let_go(&self, place: u32) -> bool {
         self.uses.get(place as usize).is_some_and(|uses| uses.fetch_sub(1, AcqRel) == 1)
     }
 
-    /// The order of a new request.
+    /// The order of a new request: the number of requests before it.
     pub fn next_order(&self) -> u64 {
         self.order.fetch_add(1, SeqCst)
     }
@@ -344,12 +348,13 @@ impl Engine {
         }
     }
 
-    /// What was submitted since the last time, the last one first, linked by `next`; [`NONE`] if nothing was.
+    /// Takes the records that were submitted since the last time, the last one first, linked by `next`; [`NONE`] if
+    /// there are none.
     pub fn take_submitted(&self) -> u32 {
         if self.queue.load(Acquire) == 0 { NONE } else { self.queue.swap(0, SeqCst).wrapping_sub(1) }
     }
 
-    /// The engine's thread is about to sleep. False: something was submitted, it may not.
+    /// Notes that the engine's thread is about to sleep. False if something was submitted: the thread must not sleep.
     pub fn falls_asleep(&self) -> bool {
         self.asleep.store(true, SeqCst);
         let empty = self.queue.load(SeqCst) == 0;
@@ -359,12 +364,12 @@ impl Engine {
         empty
     }
 
-    /// The engine's thread is awake.
+    /// Notes that the engine's thread is awake.
     pub fn is_awake(&self) {
         self.asleep.store(false, SeqCst);
     }
 
-    /// The request has been carried out, and its files have been let go.
+    /// Notes that a request has been carried out, and that its files have been let go.
     pub fn ended(&self, index: u32) {
         if self.record(index).ends() {
             self.writing.fetch_sub(1, SeqCst);
@@ -383,7 +388,7 @@ impl Engine {
         }
     }
 
-    /// Whether a write of a file is in flight that was submitted before `order`.
+    /// True if a write (or a sync) of a file is in flight that was submitted before `order`.
     pub fn has_write_before(&self, inode: Inode, order: u64) -> bool {
         self.writing.load(SeqCst) > 0
             && (0..self.free.used()).any(|index| self.record(index).is_among(Some(inode), order, true))

@@ -21,15 +21,16 @@
 //!
 //! Reads of what is in the page cache are carried out on the spot (RWF_NOWAIT), and only their events take that way.
 //!
-//! The program's iocb is read at submission and never again, as by the kernel, and the file is looked up at submission
-//! and never again ([`engine`]). What is in the kernel's queue is seen by everybody who reads the ring from memory, so
-//! a context is left alone until the program has fetched events by the function, and for good once the head of its ring
-//! has moved by itself ([`crate::context`]). Programs that look for the ring's magic number before they read it
-//! (libaio, fio) do not find it and call.
+//! The library reads the program's iocb at submission and never again, as the kernel does, and looks the file up at
+//! submission and never again ([`engine`]). Everybody who reads the ring from memory sees the contents of the kernel's
+//! queue. So the library leaves a context alone until the program has fetched events by the function, and for good once
+//! the head of its ring has moved by itself ([`crate::context`]). Programs that look for the ring's magic number before
+//! they read it (libaio, fio) do not find it and call.
 //!
-//! The kernel does not promise everything that it does. What may matter is kept: appends stay in order (they are not
-//! taken), an fsync request waits for the writes before it, closing, syncing or truncating a file waits for the
-//! requests in flight of that file, and a program that ends or executes another one waits for its writes ([`ending`]).
+//! The kernel does not promise everything that it does. The library keeps the part that may matter: appends stay in
+//! order (they are not taken), an fsync request waits for the writes before it, closing, syncing or truncating a file
+//! waits for the requests in flight of that file, and a program that ends or executes another one waits for its writes
+//! ([`ending`]).
 
 mod driver;
 mod engine;
@@ -62,29 +63,29 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 static TELL: AtomicBool = AtomicBool::new(false);
 /// Requests that the engine has taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// Reads that were in the page cache.
+/// Reads that were answered from the page cache.
 static CACHED: AtomicU64 = AtomicU64::new(0);
 /// Requests of threads that do not have the engine's descriptors.
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// Threads that end the program at this moment: nothing is taken meanwhile.
+/// Threads that end the program at this moment: the engine takes no writes meanwhile.
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
-/// Says that requests are to be made asynchronous in this process; with `tell`, their number is told at its end.
+/// Turns asynchronous requests on in this process; with `tell`, their number is told at its end.
 pub fn prepare(tell: bool) {
     WANTED.store(true, Release);
     TELL.store(tell, Release);
     crate::hooks::exit::prepare();
 }
 
-/// The group of our own descriptors in the table: none.
+/// The group name under which the engine's descriptors are in the table; a group of that name does not exist.
 const NOBODY: table::Name = table::Name { index: 0x3fff_ffff, generation: u32::MAX };
 
-/// Whether a descriptor is one of our own, which the program cannot close.
+/// True if a descriptor is one of the engine's own, which the program cannot close.
 pub fn owns(fd: c_int) -> bool {
     table::get(fd) == Entry::Lane(NOBODY)
 }
 
-/// Says how many requests were made asynchronous, if that was asked for.
+/// Tells how many requests were made asynchronous, if that was asked for.
 pub fn tell() {
     let (taken, cached, left) = (TAKEN.load(Relaxed), CACHED.load(Relaxed), LEFT.load(Relaxed));
     if TELL.load(Acquire) && taken + cached + left > 0 {
@@ -103,14 +104,14 @@ pub fn tell() {
     }
 }
 
-/// Whether requests are to be made asynchronous.
+/// True if requests are to be made asynchronous.
 #[inline]
 pub fn active() -> bool {
     WANTED.load(Relaxed)
 }
 
-/// The engine, made if there is none yet; None if there cannot be one, or another thread makes it at this moment: the
-/// kernel carries out what that thread's fellows submit meanwhile.
+/// The engine, made if there is none yet. None if there cannot be one, or if another thread makes it at this moment:
+/// the kernel carries out the requests that other threads submit meanwhile.
 fn engine_or_make() -> Option<&'static Engine> {
     let _errno = errno::kept();
     match engine::get_or_make() {
@@ -135,16 +136,18 @@ fn engine_or_make() -> Option<&'static Engine> {
     }
 }
 
-/// In a forked child: neither thread nor requests are there. What the parent's engine took is left where it is.
+/// Forgets the engine in a forked child, which has neither its thread nor its requests. The requests that the parent's
+/// engine took stay with the parent.
 pub fn forget() {
     engine::forget();
     ENDING.store(0, Release);
 }
 
-/// How many events each context was made for: by its place, kept beside the engine, which may come later.
+/// The number of events that each context was made for, by its place. It is kept beside the engine, which may come
+/// later.
 static CAPACITIES: [AtomicU32; CONTEXTS] = [const { AtomicU32::new(0) }; CONTEXTS];
 
-/// A context was made, for so many requests at a time.
+/// Notes that a context was made, for `events` requests at a time.
 pub fn context_made(place: usize, events: usize) {
     if let Some(queue) = engine::get().and_then(|engine| engine.queues.get(place)) {
         queue.unfetched.store(0, Relaxed);
@@ -155,7 +158,8 @@ pub fn context_made(place: usize, events: usize) {
     context::hide_magic(place);
 }
 
-/// A context is about to be destroyed: waits until its requests have ended, as the kernel does for its own.
+/// Waits until the requests of a context have ended, before the context is destroyed, as the kernel does for its own
+/// requests.
 pub fn context_ends(place: usize) {
     if let Some(queue) = engine::get().and_then(|engine| engine.queues.get(place)) {
         while queue.pending.load(Acquire) != 0 {
@@ -182,7 +186,8 @@ fn settle_file(fd: c_int) {
     }
 }
 
-/// The same for all descriptors of a range.
+/// Waits until all requests in flight have ended, if the range from `first` to `last` is not empty: before the
+/// descriptors of the range are closed.
 pub fn settle_range(first: c_int, last: c_int) {
     if engine::get().is_some_and(|engine| engine.active.load(SeqCst) != 0) && first <= last {
         process::notice_fork();
@@ -191,7 +196,8 @@ pub fn settle_range(first: c_int, last: c_int) {
     }
 }
 
-/// Held by a thread that ends the program, or executes another one: nothing is taken from the kernel meanwhile.
+/// A guard of a thread that ends the program, or executes another one: while it is held, the engine takes no writes
+/// from the kernel.
 pub struct Ending {
     /// The process that is counted in `ENDING`, or 0.
     process: u32,
@@ -206,11 +212,10 @@ impl Drop for Ending {
     }
 }
 
-/// Waits for every write that was submitted, before the program ends or executes another one. A write that another
-/// thread submits from here on is carried out by the kernel, inside io_submit. (Reads need no waiting: nobody can see
-/// them.)
+/// Waits for every write that was submitted, before the program ends or executes another one. From here on the kernel
+/// carries out the writes that another thread submits, inside io_submit. (Reads need no waiting: nobody can see them.)
 ///
-/// A child of vfork(2) and a forked child have no writes: they wait for nothing.
+/// A child of vfork(2) and a forked child do not have writes: they wait for nothing.
 pub fn ending() -> Ending {
     if !active() || !process::is_own() {
         return Ending { process: 0 };
@@ -225,7 +230,7 @@ pub fn ending() -> Ending {
     Ending { process: raw::pid() }
 }
 
-/// The same, of a program that certainly ends.
+/// Waits as [`ending`] does, for a program that certainly ends: its guard is never given back.
 pub fn ends() {
     core::mem::forget(ending());
 }
@@ -245,14 +250,14 @@ pub unsafe fn submit(
     let Some(engine) = engine_or_make() else { return plain(count, iocbs) };
     let mut done = 0;
     let mut batch = Batch::new(engine, place, id);
-    // Where the requests begin that are not submitted yet and go to the kernel.
+    // The index of the first request that is not submitted yet and goes to the kernel.
     let mut from = 0;
     for at in 0..count {
         // SAFETY: io_submit(2): there are `count` pointers.
         let iocb = unsafe { *iocbs.wrapping_add(at as usize) };
         // SAFETY: io_submit(2): null, or an iocb.
         let Some(request) = (unsafe { iocb.as_ref() }) else { continue };
-        // What is before it in the batch is submitted before it.
+        // The requests before this one in the batch are submitted before it.
         let Some(wanted) = batch.would_block(request) else { continue };
         if from < at {
             batch.hurry();
@@ -279,7 +284,8 @@ pub unsafe fn submit(
     }
 }
 
-/// Puts the program's iocb and the true result into an event of ours. False if it is not one.
+/// Puts the program's iocb and the true result into an event of the engine. False if the event is not one of the
+/// engine's.
 #[inline]
 pub fn translate(event: &mut Event) -> bool {
     let Some(engine) = engine::get() else { return false };
@@ -295,7 +301,7 @@ pub fn translate(event: &mut Event) -> bool {
     true
 }
 
-/// Reads what is in the page cache, all of it or nothing.
+/// Reads a request from the page cache, all of it or nothing; the number of bytes.
 fn read_cached(request: &Iocb) -> Option<u64> {
     let vector = libc::iovec {
         iov_base: core::ptr::with_exposed_provenance_mut(request.buffer as usize),
@@ -319,12 +325,12 @@ struct Wanted {
     inode: Inode,
 }
 
-/// The requests of one io_submit.
+/// The requests of one call of io_submit.
 struct Batch {
     engine: &'static Engine,
     place: usize,
     id: u64,
-    /// The ring and the bell, once they were looked for; None: this thread does not have them.
+    /// The ring and the bell, once they were looked for; the inner None says that this thread does not have them.
     reach: Option<Option<(c_int, c_int)>>,
     /// The descriptor of the last request, and the place of its file, of which the batch is a user.
     held: Option<(c_int, u32)>,
@@ -340,8 +346,8 @@ impl Batch {
         Batch { engine, place, id, reach: None, held: None, news: false, cached: [NONE; BATCH], cached_count: 0 }
     }
 
-    /// The ring and the bell, if this thread has them: it may have closed them without our knowledge, or have left the
-    /// table of descriptors that they are in before they were made (unshare(2)).
+    /// The ring and the bell, if this thread has them. The program may have closed them without the library's
+    /// knowledge, or the thread may have left their table of descriptors before they were made (unshare(2)).
     fn reach(&mut self) -> Option<(c_int, c_int)> {
         *self.reach.get_or_insert_with(|| self.engine.reach())
     }
@@ -357,8 +363,9 @@ impl Batch {
         }
     }
 
-    /// What is to be done with a request that the kernel would carry out inside io_submit, if we can do it instead.
-    /// What is wrong with a request is left to the kernel to say.
+    /// The work for the engine in a request that the kernel would carry out inside io_submit. None if the request goes
+    /// to the kernel: because it does not block there, because the engine cannot do it, or because something is wrong
+    /// with it, which the kernel tells.
     fn would_block(&self, request: &Iocb) -> Option<Wanted> {
         let (write, vectored) = match request.opcode {
             opcode::PREAD => (false, false),
@@ -381,7 +388,7 @@ impl Batch {
         let allowed = access == libc::O_RDWR || access == if write { libc::O_WRONLY } else { libc::O_RDONLY };
         // Appends are done in the order in which they are submitted.
         let appends = write && flags & libc::O_APPEND != 0;
-        // Of a pool: what is O_DIRECT has a lane chosen, and writes have to be known to the file's other users.
+        // Files of a pool: O_DIRECT requests have a lane chosen, and writes have to be known to the file's other users.
         let of_a_pool = table::get(request.file) != Entry::Nothing && (direct || write);
         if !allowed || appends || of_a_pool || flags & libc::O_PATH != 0 || (direct && !write) {
             return None;
@@ -405,7 +412,8 @@ impl Batch {
         possible.then_some(wanted)
     }
 
-    /// A sync is taken after writes that were taken, and of lanes, which are synced by us in any case.
+    /// The work of a sync. The engine takes a sync after writes that it has taken, and a sync of other lanes, which the
+    /// library syncs in any case.
     fn would_sync(&self, request: &Iocb) -> Option<Wanted> {
         let nothing = (request.buffer, request.count, request.offset) == (0, 0, 0);
         if request.options & !RESFD != 0 || request.flags != 0 || !nothing {
@@ -421,11 +429,11 @@ impl Batch {
         due.then_some(Wanted { work, vectored: false, inode })
     }
 
-    /// Gives a request to the engine. False if that cannot be: it is the kernel's.
+    /// Gives a request to the engine. False if that cannot be: the request is the kernel's.
     fn take(&mut self, iocb: *mut Iocb, request: &Iocb, wanted: &Wanted) -> bool {
         let engine = self.engine;
         let Some(queue) = engine.queues.get(self.place) else { return false };
-        // The kernel says what is wrong with any other.
+        // With any other descriptor than an eventfd, the kernel tells what is wrong.
         if request.options & RESFD != 0 && !is_eventfd(request.event_file) {
             return false;
         }
@@ -437,7 +445,8 @@ impl Batch {
             Reason::Busy.count();
             return false;
         };
-        // What a sync has to reach beside the opened lane: taken to be synced, unless it cannot be taken after all.
+        // The lanes that a sync has to reach beside the opened one. They count as synced, unless the request cannot be
+        // taken after all.
         let syncs = matches!(wanted.work, Work::Sync { .. });
         let group = if syncs { GroupRef::of(request.file) } else { None };
         let lanes = group.as_ref().map_or(0, |group| group.node().take_dirty_lanes() & !(1 << (group.own() & 31)));
@@ -509,7 +518,7 @@ impl Batch {
         }
         let start: *mut libc::iovec = core::ptr::with_exposed_provenance_mut(request.buffer as usize);
         match wanted.work {
-            // SAFETY: the caller's contract: as many vectors as the request says.
+            // SAFETY: the caller's contract (`# Safety`): `start` points to as many vectors as the request says.
             Work::Transfer { .. } if wanted.vectored => unsafe { task.copy_vectors(start, request.count as usize) },
             Work::Transfer { .. } => {
                 let [first, ..] = &mut task.vectors;
@@ -534,7 +543,8 @@ impl Batch {
         true
     }
 
-    /// The request is in flight from here on. False if the program is about to end: nothing is taken any more.
+    /// Notes that the request is in flight from here on. False if the program is about to end: the engine takes no
+    /// writes any more.
     fn begins(&self, index: u32, wanted: &Wanted) -> bool {
         let engine = self.engine;
         let writes = matches!(wanted.work, Work::Transfer { write: true } | Work::Sync { .. });
@@ -560,7 +570,7 @@ impl Batch {
         }
     }
 
-    /// Undoes one `hold`, on the thread that has made it.
+    /// Undoes one `hold`, on the thread that has made the `hold`.
     fn let_go(&self, ring: c_int, place: u32) {
         if place != NONE && self.engine.let_go(place) {
             let _ = ring::put_file(ring, place, -1);
@@ -568,7 +578,8 @@ impl Batch {
         }
     }
 
-    /// The event of a read that was in the page cache. Its shadow is a read of nothing from the same descriptor.
+    /// Notes the event of a read that was answered from the page cache. Its shadow is a read of nothing from the same
+    /// descriptor.
     fn add_cached(&mut self, index: u32, request: &Iocb) {
         let mut shadow = Iocb::write_of_nothing(request.file, request.data);
         shadow.opcode = opcode::PREAD;

@@ -1,4 +1,4 @@
-//! A request from io_submit until the program has fetched its event.
+//! A record is a request from io_submit until the program has fetched its event.
 //!
 //! A record belongs to one party at a time: the thread that submits, then the engine's thread, then the kernel's queue,
 //! then the thread that fetches the event. It is passed on by the engine's list, by io_submit and by io_getevents.
@@ -10,27 +10,27 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::hooks::libaio::Iocb;
 use crate::raw;
 
-/// No number: no file, no next record.
+/// The number that stands for none: for a missing file, or for the end of a list.
 pub const NONE: u32 = u32::MAX;
 /// The lanes of a file that one sync may cover.
 pub const LANES: usize = lanes::LANES_MAX;
 /// Vectors that a record has room for; more of them get memory of their own.
 const VECTORS: usize = 8;
 
-/// What the engine is to do.
+/// The work that the engine does for a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Read or write the vectors.
     Transfer { write: bool },
     /// Sync the file, and its files on other lanes, after the writes that were submitted before.
     Sync { data_only: bool },
-    /// Nothing: the result is there. Only the event is missing.
+    /// Do nothing but tell the event: the result is there already.
     Tell,
 }
 
-/// What the engine has to know of a request.
+/// The data of a request that the engine needs.
 pub struct Task {
-    /// What to do.
+    /// The work to do.
     pub work: Work,
     /// aio_offset
     pub offset: u64,
@@ -42,9 +42,9 @@ pub struct Task {
     /// The vectors: their number, and those that fit.
     pub vector_count: u32,
     pub vectors: [libc::iovec; VECTORS],
-    /// Where the vectors are if they do not fit: a mapping of its own, or 0.
+    /// The address of the vectors if they do not fit: a mapping of its own; 0 if they fit.
     pub mapping: usize,
-    /// Operations in the ring that have not come back, and the first error or the bytes.
+    /// The operations in the ring that have not come back, and the first error or the bytes.
     pub parts: u32,
     pub result: i64,
 }
@@ -67,8 +67,8 @@ impl Task {
         }
     }
 
-    /// The vectors of a request of `count` vectors at `given`, copied: the program may reuse them after io_submit.
-    /// False if there is no memory for them.
+    /// Copies the `count` vectors of a request at `given`, which the program may reuse after io_submit. False if there
+    /// is no memory for them.
     ///
     /// # Safety
     /// `count` vectors are at `given`.
@@ -85,7 +85,7 @@ impl Task {
         }
         let place = self.place_of_vectors().cast_mut();
         for at in 0..count {
-            // SAFETY: the caller's contract: `count` vectors.
+            // SAFETY: the caller's contract (`# Safety`): `count` vectors are at `given`.
             let vector = unsafe { given.wrapping_add(at).read_unaligned() };
             // SAFETY: there is room for `count` vectors: inline, or in the mapping that was just made.
             unsafe { place.wrapping_add(at).write(vector) };
@@ -93,7 +93,7 @@ impl Task {
         true
     }
 
-    /// Where the vectors are.
+    /// The address of the vectors.
     pub fn place_of_vectors(&self) -> *const libc::iovec {
         match self.mapping {
             0 => self.vectors.as_ptr(),
@@ -112,12 +112,13 @@ impl Task {
     }
 }
 
-/// See the module. All zeros is a valid value.
+/// The record of one request (see the module). All zeros is a valid value.
 #[repr(C, align(64))]
 pub struct Record {
-    /// What the kernel is given when the request has ended. First: an event's `obj` is the record's address.
+    /// The iocb that the kernel is given when the request has ended. It is the first field: an event's `obj` is the
+    /// record's address.
     pub shadow: UnsafeCell<Iocb>,
-    /// Touched by the party that the record belongs to.
+    /// The task of the request; only the party that the record belongs to touches it.
     pub task: UnsafeCell<core::mem::MaybeUninit<Task>>,
     /// The next record of the list that this one is in.
     pub next: AtomicU32,
@@ -128,7 +129,7 @@ pub struct Record {
     pub obj: AtomicU64,
     /// Bytes or `-errno`.
     pub result: AtomicU64,
-    /// Odd while the request is in flight; then what follows is valid.
+    /// A count that is odd while the request is in flight; the fields after it are valid then.
     life: AtomicU32,
     writes: AtomicU32,
     inode: AtomicU64,
@@ -136,7 +137,7 @@ pub struct Record {
     order: AtomicU64,
 }
 
-/// A file, by whatever descriptor.
+/// The identity of a file, whatever its descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Inode {
     pub device: u64,
@@ -144,14 +145,14 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// The file that a status is of.
+    /// The identity in a file's status.
     pub fn of(stat: &libc::stat) -> Inode {
         Inode { device: stat.st_dev, number: stat.st_ino }
     }
 }
 
 impl Record {
-    /// The request is in flight from here on, the `order`th of the process.
+    /// Notes that the request is in flight from here on, as the `order`th of the process.
     pub fn begins(&self, inode: Inode, writes: bool, order: u64) {
         self.inode.store(inode.number, Relaxed);
         self.device.store(inode.device, Relaxed);
@@ -160,14 +161,15 @@ impl Record {
         self.life.fetch_add(1, AcqRel);
     }
 
-    /// It is no longer; whether it was a write.
+    /// Notes that the request is in flight no longer. True if it was a write or a sync.
     pub fn ends(&self) -> bool {
         let writes = self.writes.load(Relaxed) != 0;
         self.life.fetch_add(1, AcqRel);
         writes
     }
 
-    /// Whether it is in flight, of that file (or of any), among the first `order`, and a write if only those are meant.
+    /// True if the request is in flight, of that file (or of any), among the first `order` requests, and a write or a
+    /// sync if `only_writes`.
     pub fn is_among(&self, inode: Option<Inode>, order: u64, only_writes: bool) -> bool {
         let life = self.life.load(Acquire);
         if life.is_multiple_of(2) {
@@ -187,7 +189,7 @@ impl Record {
         self.order.load(Relaxed)
     }
 
-    /// The file.
+    /// The file of the request.
     pub fn inode(&self) -> Inode {
         Inode { device: self.device.load(Relaxed), number: self.inode.load(Relaxed) }
     }

@@ -1,10 +1,10 @@
 //! io_setup, io_submit, io_getevents, io_pgetevents, io_destroy: libaio's functions over the bare system calls, with
 //! libaio's convention (`-errno` is returned, `errno` is left alone).
 //!
-//! A request of a spread file goes to the kernel in the program's own iocb, which for the duration of the call names
-//! a lane's file ([`crate::changed_iocbs`]); what the kernel has is recorded ([`crate::inflight`]); the event that
-//! comes back is the program's own in every byte, except that a read which failed because of its lane has been done
-//! elsewhere.
+//! A request of a spread file goes to the kernel in the program's own iocb, which for the duration of the call names a
+//! lane's file ([`crate::changed_iocbs`]). The library records the requests that the kernel has ([`crate::inflight`]).
+//! The event that comes back is the program's own in every byte, except that a read which failed because of its lane
+//! has been done elsewhere.
 
 use core::ffi::{c_int, c_long, c_void};
 
@@ -82,7 +82,7 @@ pub mod opcode {
 }
 
 impl Iocb {
-    /// All zero.
+    /// An iocb of zeros.
     pub const fn empty() -> Iocb {
         Iocb {
             data: 0,
@@ -105,7 +105,7 @@ impl Iocb {
         Iocb { data, file, opcode: opcode::PWRITE, ..Iocb::empty() }
     }
 
-    /// Whether what has to be zero is.
+    /// True if the fields that have to be zero are zero.
     pub fn is_unreserved(&self) -> bool {
         self.reserved == 0
     }
@@ -174,7 +174,7 @@ pub unsafe fn destroy(context: u64) -> isize {
     if let Some(place) = found {
         context::remove(place);
     }
-    // SAFETY: the program's contract. It waits for everything that is in flight.
+    // SAFETY: the program's contract. The call waits for everything that is in flight.
     let result = unsafe { raw::call(libc::SYS_io_destroy, context as usize, 0, 0, 0, 0, 0) };
     if let Some(place) = found {
         inflight::take_all_of(place, forget);
@@ -244,7 +244,7 @@ unsafe fn submit_spread(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> i
     done as isize
 }
 
-/// Whether any of these requests is for a file on a pool.
+/// True if any of these requests is for a file on a pool.
 ///
 /// # Safety
 /// `iocbs` points to `count` pointers to iocbs; null pointers among them are passed over.
@@ -256,7 +256,7 @@ unsafe fn any_of_a_pool(iocbs: *mut *mut Iocb, count: c_long) -> bool {
         let Some(request) = (unsafe { iocb.as_ref() }) else { return false };
         match table::get(request.file) {
             Entry::Nothing => false,
-            // Its reads stay where they are.
+            // Reads of such a file stay on the opened lane.
             Entry::Quiet(_) => trace::on() || !matches!(request.opcode, opcode::PREAD | opcode::PREADV),
             Entry::File(_) | Entry::Lane(_) => true,
         }
@@ -269,16 +269,16 @@ enum Part {
     Failed(isize),
 }
 
-/// A request as it was prepared, to be undone if the kernel does not take it.
+/// The way in which a request was prepared, so that it can be undone if the kernel does not take it.
 #[derive(Clone, Copy)]
 enum Prepared {
-    /// Not ours.
+    /// The library has not touched the request: it goes to the kernel as it is.
     Plain,
-    /// Counted and recorded under this key.
+    /// The request is counted, and recorded under this key.
     Recorded(u64),
 }
 
-/// At most [`changed_iocbs::MOST`] requests.
+/// Submits at most [`changed_iocbs::MOST`] requests.
 ///
 /// # Safety
 /// As io_submit(2).
@@ -317,7 +317,7 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
         if let Some(changed) = &changed {
             changed.open();
         }
-        // SAFETY: the program's contract; iocbs that we changed name open files of lanes.
+        // SAFETY: the program's contract; iocbs that the library has changed name open files of lanes.
         result = unsafe { submit_bare(context, ready as c_long, iocbs) };
     }
     if let Some(changed) = changed {
@@ -334,7 +334,7 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
         }
     }
     match (result, stopped) {
-        // A lane's file that the kernel does not know any more: once more, from the opened lane.
+        // The kernel does not know the lane's file any more: the batch is submitted once more, to the opened lane.
         _ if refused && matches!(prepared.first(), Some(Prepared::Recorded(_))) => {
             // SAFETY: the program's contract; every iocb has been put back.
             match unsafe { submit_bare(context, count as c_long, iocbs) } {
@@ -344,7 +344,7 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
         }
         (errno, _) if errno < 0 => Part::Failed(errno),
         (0, Some(Stop::Failed(errno))) => Part::Failed(-errno as isize),
-        // What could not be prepared yet (the same iocb twice) can be now that the first part is in.
+        // A request that could not be prepared yet (the same iocb twice) can be prepared now that the first part is in.
         (some, Some(Stop::Later)) if some as usize == ready && ready > 0 => {
             // SAFETY: the program's contract, the rest of it.
             match unsafe { submit_part(context, count - ready, iocbs.wrapping_add(ready)) } {
@@ -357,13 +357,14 @@ unsafe fn submit_part(context: u64, count: usize, iocbs: *mut *mut Iocb) -> Part
 }
 
 enum Stop {
-    /// The request fails: errno.
+    /// The request fails with this errno.
     Failed(c_int),
-    /// It has to wait until what is before it has been submitted.
+    /// The request has to wait until the requests before it have been submitted.
     Later,
 }
 
-/// Chooses a lane for one request, changes its iocb and records it. `begun` if it is not the first of its batch.
+/// Chooses a lane for one request, changes its iocb and records it. `begun` is true if the request is not the first of
+/// its batch.
 ///
 /// # Safety
 /// The iocb is valid.
@@ -379,7 +380,7 @@ unsafe fn prepare(
     let request = unsafe { iocb.read() };
     let fd = request.file;
     let Some(group) = GroupRef::of(fd) else {
-        // The iocb is in this batch already, changed: it is submitted once more afterwards.
+        // The iocb is in this batch already, changed: the second request is submitted afterwards.
         let twice = matches!(table::get(fd), Entry::Lane(_)) && changed.is_some_and(|changed| changed.has(iocb));
         return if twice { Err(Stop::Later) } else { Ok(Prepared::Plain) };
     };
@@ -390,7 +391,8 @@ unsafe fn prepare(
         opcode::PWRITEV => (Kind::Write, true),
         opcode::FSYNC | opcode::FDSYNC if !proofs.hold(&group, fd) => return Ok(Prepared::Plain),
         opcode::FSYNC | opcode::FDSYNC => {
-            // The kernel syncs the opened lane. What other lanes were given and have acknowledged is synced before.
+            // The kernel syncs the opened lane. Before that, the library syncs the writes that other lanes were given
+            // and have acknowledged.
             let synced = tracking::sync_lanes(&group, fd, request.opcode == opcode::FDSYNC);
             return synced.map(|()| Prepared::Plain).map_err(Stop::Failed);
         }
@@ -415,11 +417,11 @@ unsafe fn prepare(
         Reason::Ring.count();
         return Ok(Prepared::Plain);
     };
-    // Only the opened lane knows where the end is, and what other flags there may be.
+    // Only the opened lane knows where the file ends, and how other flags act.
     let known_flags = libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_HIPRI | libc::RWF_NOWAIT;
     let plain_flags = request.flags & !known_flags == 0;
     let Some(pool) = group.pool() else { return Ok(Prepared::Plain) };
-    // Clients of FUSE end reads at the size that they remember: such a one has to be carried out again.
+    // Clients of FUSE end reads at the size that they remember, so it must be possible to carry such a read out again.
     let mendable = kind == Kind::Write || !group.node().is_fuse() || (kept > 0 && found.is_fetched_by_function());
     let choice = if plain_flags
         && mendable
@@ -429,7 +431,7 @@ unsafe fn prepare(
         match spread::choose(&group, fd, kind, request.offset, bytes, now_ns, proofs) {
             Chosen::To(choice) => choice,
             Chosen::Stale => return Ok(Prepared::Plain),
-            // The program has requests to wait for, and EAGAIN is how it is told.
+            // The program has requests to wait for, and EAGAIN tells it so.
             Chosen::Full if begun || found.has_records() => {
                 Reason::Window.count();
                 return Err(Stop::Failed(libc::EAGAIN));
@@ -462,13 +464,15 @@ unsafe fn prepare(
     }
     core::mem::forget(group); // the record has the reference now
     if let (Some(file), Some(changed)) = (choice.file, changed) {
-        // SAFETY: the program's contract; it is submitted before the changed is closed. There is room: asked above.
+        // SAFETY: the program's contract; the iocb is submitted before `changed` is closed. There is room: `has_room`
+        // said so above.
         let _ = unsafe { changed.change(iocb, fd, file) };
     }
     Ok(Prepared::Recorded(key))
 }
 
-/// The bytes of a request and where they lie: the first few vectors, and how many those are if they are all.
+/// The bytes of a request and their places: the first few vectors, and the number of vectors if all of them fit (0 if
+/// not).
 ///
 /// # Safety
 /// The request is one that the kernel could be given.
@@ -495,7 +499,8 @@ unsafe fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VEC
     Some((bytes, if request.count as usize <= VECTORS { request.count as u8 } else { 0 }))
 }
 
-/// A request that the kernel has not taken; `refused` if it is the one whose descriptor it does not know.
+/// Undoes a request that the kernel has not taken; `refused` if it is the one whose descriptor the kernel does not
+/// know.
 fn undo(taken: Taken, refused: bool, now_ns: u64) {
     let group = GroupRef::again(taken.record.group);
     if let Some(node) = taken.counted_in {
@@ -511,7 +516,7 @@ fn undo(taken: Taken, refused: bool, now_ns: u64) {
     }
 }
 
-/// A request of a context that is gone.
+/// Undoes a request of a context that is gone.
 fn forget(taken: Taken) {
     undo(taken, false, raw::now_ns());
 }
@@ -519,8 +524,8 @@ fn forget(taken: Taken) {
 /// `struct timespec` of io_getevents.
 type Timeout = *mut libc::timespec;
 
-/// libaio's io_getevents(3), in both of its versions: LIBAIO_0.1 had no `min_count`, so that what is the number of
-/// events there now was their address then. No program asks for that many events.
+/// libaio's io_getevents(3), in both of its versions. LIBAIO_0.1 had no `min_count`: the argument that is now the
+/// number of events was their address then. No program asks for that many events.
 ///
 /// # Safety
 /// As io_getevents(2).
@@ -538,7 +543,7 @@ pub unsafe extern "C-unwind" fn io_getevents(
         // SAFETY: the program's contract, of the older convention: (context, count, events, timeout).
         return unsafe { get_events(context, 1, min_count, old_events, events.cast(), None) as c_int };
     }
-    // What libaio does: nothing in the ring and no time to wait needs no system call.
+    // As in libaio, no system call is needed if nothing is in the ring and there is no time to wait.
     // SAFETY: the program's contract: null or a timespec.
     if let Some(timeout) = unsafe { timeout.as_ref() }
         && (timeout.tv_sec, timeout.tv_nsec) == (0, 0)
@@ -555,12 +560,13 @@ pub unsafe extern "C-unwind" fn io_getevents(
     unsafe { get_events(context, min_count, count, events, timeout, None) as c_int }
 }
 
-/// Whether a call with a huge count is one of LIBAIO_0.1, whose fourth argument is a timeout.
+/// True if a call with a huge count is one of LIBAIO_0.1, whose fourth argument is a timeout.
 fn is_old_call(fourth: *mut Event, _fifth: Timeout) -> bool {
     let timeout: *const libc::timespec = fourth.cast();
     // SAFETY: null, or, in a call of the present convention, the events: at least as large as a timespec.
     let plausible = |time: &libc::timespec| (0..1_000_000_000).contains(&time.tv_nsec) && time.tv_sec >= 0;
-    // SAFETY: see above.
+    // SAFETY: by the contract of io_getevents(2), the program passes null, a timespec (LIBAIO_0.1) or its room for
+    // events, which is larger than a timespec.
     unsafe { timeout.as_ref() }.is_none_or(plausible)
 }
 
@@ -587,7 +593,7 @@ pub unsafe extern "C-unwind" fn io_pgetevents(
 /// io_getevents(2), or io_pgetevents(2) with the signal mask as that takes it.
 ///
 /// # Safety
-/// As those.
+/// As io_getevents(2) or io_pgetevents(2).
 pub unsafe fn get_events(
     context: u64,
     min_count: c_long,
@@ -643,17 +649,17 @@ pub unsafe fn get_events(
     result
 }
 
-/// What was found out about an event.
+/// The origin of an event that the kernel has returned.
 enum Retired {
-    /// It is of no request that was recorded.
+    /// The event belongs to a request that was not recorded.
     Unknown,
-    /// The program gets it as the kernel made it.
+    /// The program gets the event as the kernel made it.
     AsItCame,
-    /// It was changed, because the read was done on another lane.
+    /// The library has changed the event, because the read was done on another lane.
     Changed,
 }
 
-/// Takes the record of a request out that has come back.
+/// Takes out the record of a request that has come back, and mends its event if the lane failed.
 fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
     let Some(taken) = inflight::key(place, event.obj).and_then(inflight::take) else { return Retired::Unknown };
     let Taken { record, certain, counted_in } = taken;
@@ -690,7 +696,8 @@ fn kind_of(code: u16) -> Kind {
 fn again(group: &GroupRef, record: &Record, short: bool) -> Option<isize> {
     let carry = |fd: c_int| {
         let count = c_int::from(record.count);
-        // SAFETY: the buffers are the request's: the program gets them back with the event, which it has not yet.
+        // SAFETY: the buffers belong to the request until the program has its event, which this function has not
+        // returned yet.
         unsafe {
             raw::transfer_vectors(libc::SYS_preadv2, fd, record.vectors.as_ptr(), count, record.offset, record.flags)
         }
@@ -708,7 +715,8 @@ fn again(group: &GroupRef, record: &Record, short: bool) -> Option<isize> {
     }
 }
 
-/// An event that the program takes from the ring by itself: nothing can be done about what is in it.
+/// Retires the request of an event that the program takes from the ring by itself: the library cannot change such an
+/// event.
 pub fn retire_unseen(place: usize, found: &Context, event: &Event) {
     let Some(taken) = inflight::key(place, event.obj).and_then(inflight::take) else { return };
     found.recorded(-1);
