@@ -15,9 +15,9 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 use crate::hooks::libaio::Iocb;
 use crate::raw;
 
-/// Iocbs that go to the kernel in one call.
+/// The most iocbs that go to the kernel in one call.
 pub const MOST: usize = 64;
-/// Batches that are submitted at a time.
+/// The most batches that are submitted at a time.
 const BATCHES: usize = 64;
 
 const IDLE: u32 = 0;
@@ -90,24 +90,24 @@ impl ChangedIocbs {
         true
     }
 
-    /// Whether another iocb fits.
+    /// True if another iocb fits into the batch's place.
     pub fn has_room(&self) -> bool {
         self.used < MOST
     }
 
-    /// Whether this iocb is one of those that were changed.
+    /// True if this iocb is one of those that were changed.
     pub fn has(&self, iocb: *mut Iocb) -> bool {
         self.shared.slots.iter().take(self.used).any(|slot| slot.iocb.load(Relaxed) == iocb)
     }
 
-    /// From here on reapers may find it.
+    /// Lets reapers find the changed iocbs from here on.
     pub fn open(&self) {
         if self.used > 0 {
             OPEN.fetch_or(1 << self.index, SeqCst);
         }
     }
 
-    /// Puts back what no reaper has put back, and gives the place to other batches.
+    /// Puts back the iocbs that no reaper has put back, and gives the place to other batches.
     pub fn close(self) {
         for slot in self.shared.slots.iter().take(self.used) {
             slot.restore();
@@ -126,7 +126,7 @@ impl ChangedIocbs {
 }
 
 impl Slot {
-    /// After this the iocb is as the program made it, whoever did it.
+    /// Puts the iocb back to the state in which the program made it, unless another thread has done so already.
     fn restore(&self) {
         match self.state.compare_exchange(CHANGED, RESTORING, AcqRel, Acquire) {
             Ok(_) => {
@@ -144,7 +144,7 @@ impl Slot {
     }
 }
 
-/// Puts an iocb back whose event is about to be given to the program.
+/// Puts back an iocb whose event is about to be given to the program.
 #[inline]
 pub fn restore(context: u64, iocb: *mut Iocb) {
     let mut open = OPEN.load(SeqCst);
@@ -153,7 +153,8 @@ pub fn restore(context: u64, iocb: *mut Iocb) {
         open &= open - 1;
         let Some(shared) = ALL.get(index as usize) else { continue };
         shared.readers.fetch_add(1, SeqCst);
-        // Closed meanwhile: everything in it has been put back, and the slots may be somebody else's.
+        // If the batch was closed meanwhile, all its iocbs have been put back, and the slots may belong to another
+        // batch.
         if OPEN.load(SeqCst) & 1 << index != 0 && shared.context.load(Relaxed) == context {
             for slot in &shared.slots {
                 match slot.state.load(Acquire) {
@@ -167,7 +168,7 @@ pub fn restore(context: u64, iocb: *mut Iocb) {
     }
 }
 
-/// In a forked child nobody submits.
+/// Empties all places in a forked child, where nobody submits.
 pub fn forget_all() {
     OPEN.store(0, Relaxed);
     for shared in &ALL {

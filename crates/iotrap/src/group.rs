@@ -1,4 +1,5 @@
-//! A file as the program opened it once, with the same file on the other lanes: what `dup`ed descriptors share.
+//! A group is a file as the program opened it once, with the same file on the other lanes: `dup`ed descriptors share
+//! it.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -23,16 +24,16 @@ pub struct Group {
     node: AtomicU32,
     pool: AtomicU8,
     own: AtomicU8,
-    /// A [`Reason::mark`]: why nothing of it is spread.
+    /// A [`Reason::mark`]: the reason why nothing of the open file is spread; 0 if it may be spread.
     ended: AtomicU8,
     flags: AtomicI32,
     /// Lanes that another attempt to open is due for, a bit each.
     missing: AtomicU32,
-    /// When, in `CLOCK_MONOTONIC` nanoseconds.
+    /// The time of the next attempt to open the file on the missing lanes, in `CLOCK_MONOTONIC` nanoseconds.
     attempt_at: AtomicU64,
-    /// A private duplicate of the program's open file description ([`crate::proof`]); -1 without one.
+    /// The witness: a private duplicate of the program's open file description ([`crate::proof`]); -1 without one.
     witness: AtomicI32,
-    /// The file on each lane; -1 where it is not open, which is always so for the opened lane.
+    /// The descriptor of the file on each lane; -1 where it is not open, which is always so for the opened lane.
     files: [AtomicI32; LANES_MAX],
 }
 
@@ -51,7 +52,7 @@ static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
     }
 }; GROUPS];
 
-/// Where the search for a free place begins.
+/// The place at which the search for a free place begins.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// A reference to a group; dropping it may close the lanes' files.
@@ -77,29 +78,30 @@ impl Drop for GroupRef {
 
 impl Clone for GroupRef {
     fn clone(&self) -> GroupRef {
-        // We hold a reference: the generation cannot have changed, and 2^32 references do not fit into a process.
+        // This value holds a reference, so the generation cannot have changed; 2^32 references do not fit into a
+        // process.
         let _ = self.count.acquire(self.name.generation);
         GroupRef { name: self.name }
     }
 }
 
-/// What a new group begins with.
+/// The data that a new group begins with.
 pub struct Opened {
-    /// The file; the group takes the reference over.
+    /// The node of the file; the group takes the reference over.
     pub node: NodeRef,
-    /// The pool.
+    /// The number of the pool.
     pub pool: usize,
-    /// The lane that the program has opened it through.
+    /// The lane that the program has opened the file through.
     pub own: usize,
     /// The flags of open(2).
     pub flags: c_int,
 }
 
 impl GroupRef {
-    /// A new group, on the opened lane only.
+    /// Makes a new group, on the opened lane only.
     ///
     /// # Errors
-    /// The table is full; what was opened is given back.
+    /// The table is full: the data comes back, with the reference to the node.
     pub fn new(opened: Opened) -> Result<GroupRef, Opened> {
         let start = NEXT.fetch_add(1, Relaxed);
         for place in 0..GROUPS {
@@ -142,7 +144,7 @@ impl GroupRef {
     }
 
     /// The group of a file descriptor, once the kernel has said that the number still means its file
-    /// ([`crate::proof`]). A number that does not is tracked no longer.
+    /// ([`crate::proof`]). A number that means another file is tracked no longer.
     pub fn proven(fd: c_int) -> Option<GroupRef> {
         let group = GroupRef::of(fd)?;
         if proof::means(&group, fd) {
@@ -152,7 +154,7 @@ impl GroupRef {
         None
     }
 
-    /// The reference that a table entry held, which is removed by the caller.
+    /// The reference that a table entry held; the caller has removed the entry.
     pub fn held_by(entry: Entry) -> Option<GroupRef> {
         match entry {
             Entry::File(name) | Entry::Quiet(name) => Some(GroupRef { name }),
@@ -160,7 +162,7 @@ impl GroupRef {
         }
     }
 
-    /// The entry of a file descriptor: it takes the reference with it.
+    /// Turns the reference into an entry of a file descriptor, which holds the reference from now on.
     pub fn into_entry(self) -> Entry {
         let name = self.name;
         let quiet = !self.is_direct() && !self.spreads_buffered();
@@ -168,7 +170,7 @@ impl GroupRef {
         if quiet { Entry::Quiet(name) } else { Entry::File(name) }
     }
 
-    /// Its name, without a reference.
+    /// The group's name, without a reference.
     pub fn name(&self) -> Name {
         self.name
     }
@@ -178,7 +180,7 @@ impl GroupRef {
         GroupRef { name }
     }
 
-    /// Gives the reference back; the first error of closing lanes, if it was the last one.
+    /// Gives the reference back. Returns the first error of closing lanes, if it was the last reference.
     pub fn release(self) -> raw::Result<()> {
         let result = self.give_back();
         core::mem::forget(self);
@@ -192,7 +194,8 @@ impl GroupRef {
         }
         let mut result = self.unwatch();
         for (lane, file) in group.files.iter().enumerate() {
-            // Another descriptor of the file may be synced later, when its name is gone and the lane cannot be opened.
+            // Another descriptor of the file may be synced later, when the file's name is gone and it cannot be opened
+            // on the lane.
             if group.node_ref().is_shared()
                 && let Some(fd) = group.file(lane)
                 && proof::is_file_of_lane(self.name, lane, fd)
@@ -212,7 +215,8 @@ impl GroupRef {
         result
     }
 
-    /// Enters the file of a lane, which the group closes from now on. False if there is one already.
+    /// Enters the file of a lane, which the group closes from now on. False if the lane has a file already, or if the
+    /// file cannot be marked or entered.
     pub fn adopt(&self, lane: usize, fd: c_int) -> bool {
         let Some(place) = self.files.get(lane) else { return false };
         if proof::mark(self.name, lane, fd).is_err() || !self.enter_private(fd) {
@@ -246,16 +250,17 @@ impl GroupRef {
         Ok(())
     }
 
-    /// Gives the private duplicate up: nothing of the file is spread any more.
+    /// Gives the private duplicate up, without which nothing of the open file is spread any more.
     ///
     /// # Errors
-    /// What close(2) says of the program's file.
+    /// The error of close(2) of the program's file.
     pub fn unwatch(&self) -> raw::Result<()> {
         let witness = self.witness.swap(-1, AcqRel);
         if witness < 0 || !table::remove(witness, Entry::Lane(self.name)) {
             return Ok(()); // somebody has taken the number
         }
-        // The number is the program's if the program has closed all that there was, and opened other files.
+        // The number may have become the program's, if the program has closed all its descriptors and opened other
+        // files.
         if proof::is_inode(witness, self.node().identity()) { raw::close(witness) } else { Ok(()) }
     }
 
@@ -278,79 +283,81 @@ impl Group {
         Some(self.witness.load(Acquire)).filter(|&witness| witness >= 0)
     }
 
-    /// The file.
+    /// The node of the file.
     #[inline]
     pub fn node(&self) -> &'static Node {
         self.node_ref().get()
     }
 
-    /// The file, as a reference that the group holds.
+    /// The node of the file, as a reference that the group holds.
     pub fn node_ref(&self) -> NodeRef {
         NodeRef::of_number(self.node.load(Relaxed))
     }
 
-    /// The number of its pool.
+    /// The number of the group's pool.
     #[inline]
     pub fn pool_index(&self) -> usize {
         usize::from(self.pool.load(Relaxed))
     }
 
-    /// Its pool.
+    /// The group's pool.
     #[inline]
     pub fn pool(&self) -> Option<&'static lane::Pool> {
         lane::pool(self.pool_index())
     }
 
-    /// The lane that the program opened it through.
+    /// The lane that the program opened the file through.
     #[inline]
     pub fn own(&self) -> usize {
         usize::from(self.own.load(Relaxed))
     }
 
-    /// The flags it was opened with.
+    /// The flags that the file was opened with.
     #[inline]
     pub fn flags(&self) -> c_int {
         self.flags.load(Relaxed)
     }
 
-    /// Opened with O_DIRECT.
+    /// True if the file was opened with O_DIRECT.
     #[inline]
     pub fn is_direct(&self) -> bool {
         self.flags() & libc::O_DIRECT != 0
     }
 
-    /// Buffered reads are spread because the pool says so, and the program can do nothing but read here.
+    /// True if buffered reads of the file are spread, because the pool says so, and the program can do nothing but read
+    /// here.
     pub fn spreads_buffered(&self) -> bool {
         !self.writes() && self.pool().is_some_and(|pool| pool.config.buffered_reads)
     }
 
-    /// Opened for writing.
+    /// True if the file was opened for writing.
     #[inline]
     pub fn writes(&self) -> bool {
         self.flags() & libc::O_ACCMODE != libc::O_RDONLY
     }
 
-    /// Why nothing of it is spread, if so: for itself, or for the file.
+    /// The reason why nothing of the open file is spread: its own reason, or that of the file; None if it may be
+    /// spread.
     #[inline]
     pub fn ended(&self) -> Option<Reason> {
         Reason::of_mark(self.ended.load(Acquire)).or_else(|| self.node().ended())
     }
 
-    /// Nothing of it is spread from now on; the first reason stays. Lanes stay open until the program closes the
-    /// file: closing them now would drop its POSIX locks where lanes share an inode (fcntl_locking(2)).
+    /// Ends the spreading of the open file from now on; the first reason stays. Lanes stay open until the program
+    /// closes the file: closing them now would drop its POSIX locks where lanes share an inode (fcntl_locking(2)).
     pub fn end(&self, reason: Reason) {
         if self.ended.compare_exchange(0, reason.mark(), AcqRel, Acquire).is_ok() {
             reason.count();
         }
     }
 
-    /// The file on a lane other than the opened one.
+    /// The descriptor of the file on a lane other than the opened one.
     #[inline]
     pub fn file(&self, lane: usize) -> Option<c_int> {
         self.files.get(lane).map(|file| file.load(Acquire)).filter(|&fd| fd >= 0)
     }
 
-    /// Every lane it is open on beside the opened one, as the table has it.
+    /// Every lane that the file is open on beside the opened one, by the group's own record.
     fn open_lanes(&self) -> impl Iterator<Item = (usize, c_int)> {
         (0..LANES_MAX).filter_map(|lane| Some((lane, self.file(lane)?)))
     }
@@ -368,8 +375,8 @@ impl Group {
         mask & !self.missing.load(Relaxed) | 1 << (self.own() & 31)
     }
 
-    /// Lanes on which it should be open and is not, a bit each, if it is time for another attempt: the caller makes
-    /// it, and says with [`Group::attempted`] what is still missing.
+    /// The lanes on which the file should be open and is not, a bit each, if it is time for another attempt. The caller
+    /// makes the attempt, and says with [`Group::attempted`] which lanes it has found.
     #[inline]
     pub fn attempt_due(&self, now_ns: u64) -> u32 {
         let missing = self.missing.load(Relaxed);
@@ -381,13 +388,13 @@ impl Group {
         if mine { missing } else { 0 }
     }
 
-    /// These lanes are there again; when to try those that are still missing.
+    /// Notes that the lanes of `found` are there again, and when to try those that are still missing.
     pub fn attempted(&self, found: u32, again_ns: u64) {
         self.missing.fetch_and(!found, AcqRel);
         self.attempt_at.store(again_ns, Release);
     }
 
-    /// The file of a lane does not work, or could not be opened: nothing goes there before another attempt.
+    /// Notes that the file of a lane does not work, or could not be opened: nothing goes there before another attempt.
     pub fn miss(&self, lane: usize, again_ns: u64) {
         if self.missing.fetch_or(1 << (lane as u32 & 31), AcqRel) == 0 {
             self.attempt_at.store(again_ns, Release);
@@ -399,12 +406,13 @@ impl Group {
         if fd < 0 {
             return Ok(());
         }
-        // Whoever has taken the number (by dup2, or after a close that no hook saw) has a file that is not the lane's.
+        // The number may mean another file now: the program has taken it by dup2, or closed it where no hook saw it.
         let ours = proof::is_file_of_lane(name, lane, fd);
         if table::remove(fd, Entry::Lane(name)) && ours { raw::close(fd) } else { Ok(()) }
     }
 
-    /// The descriptors that the program does not know: files of lanes, each with its lane, and the witness.
+    /// True if `fd` is a private descriptor of the group, which the program does not know: the file of a lane, or the
+    /// witness.
     fn has_private(&self, name: Name, fd: c_int) -> bool {
         match self.open_lanes().find(|&(_, file)| file == fd) {
             Some((lane, _)) => proof::is_file_of_lane(name, lane, fd),
@@ -414,12 +422,14 @@ impl Group {
 }
 
 impl GroupRef {
-    /// Whether a descriptor that was entered as private still is: not one that the program has put in its place.
+    /// True if a descriptor that was entered as private still is private. False if the program has put a file of its
+    /// own in its place.
     pub fn owns(&self, fd: c_int) -> bool {
         self.has_private(self.name, fd)
     }
 
-    /// The files on the other lanes, each with its lane and proven to be the lane's. One that is not is forgotten.
+    /// The files on the other lanes, each with its lane and proven to be the lane's. A file that fails the proof is
+    /// forgotten.
     pub fn proven_lanes(&self) -> impl Iterator<Item = (usize, c_int)> {
         self.open_lanes().filter(|&(lane, file)| {
             let holds = proof::is_file_of_lane(self.name, lane, file);
@@ -430,8 +440,9 @@ impl GroupRef {
         })
     }
 
-    /// Closes the lanes' files and the witness; how many. None while requests are under way: whoever begins one counts
-    /// it before it looks for a file, and here the files are taken away before the count is looked at.
+    /// Closes the lanes' files and the witness, and returns how many. It closes none while requests are under way: a
+    /// thread that begins a request counts it before it looks for a file, and this function takes the files away before
+    /// it looks at the count.
     fn close_lanes(&self) -> usize {
         self.end(Reason::Limit);
         let node = self.node();
@@ -472,8 +483,8 @@ impl GroupRef {
     }
 }
 
-/// Whether the table's entry of a private descriptor is out of date: the program has closed it where no hook saw it,
-/// and opened something of its own under that number. Such an entry is removed.
+/// True if the table's entry of a private descriptor is out of date: the program has closed the descriptor where no
+/// hook saw it, and opened a file of its own under that number. Such an entry is removed.
 pub fn private_entry_is_stale(fd: c_int) -> bool {
     let Entry::Lane(name) = table::get(fd) else { return false };
     let Some(group) = GroupRef::acquire(name) else { return false };
@@ -484,7 +495,7 @@ pub fn private_entry_is_stale(fd: c_int) -> bool {
     true
 }
 
-/// Another open file of the same node that is open on this lane, and its file there.
+/// Finds an open file of the node that is open on this lane, and its file there.
 pub fn on_lane(node: NodeRef, at: usize) -> Option<(GroupRef, c_int)> {
     all_of(node).find_map(|group| {
         let found = group.proven_lanes().find(|&(lane, _)| lane == at);
@@ -502,11 +513,12 @@ fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
 }
 
 /// Closes private descriptors, because the program has no numbers left below `limit`: those of a few open files, which
-/// stay on their lanes from then on. False if there are none that help.
+/// stay on their lanes from then on. False if nothing was closed.
 ///
-/// Not of a file that is locked (closing any descriptor drops POSIX locks), nor of one with requests under way.
+/// A file that is locked keeps its descriptors (closing any descriptor drops POSIX locks), and so does one with
+/// requests under way.
 pub fn make_room(limit: c_int) -> bool {
-    /// Numbers that are enough for now.
+    /// The number of closed descriptors that is enough for now.
     const ENOUGH: usize = 64;
     let mut freed = 0;
     for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
@@ -523,7 +535,7 @@ pub fn make_room(limit: c_int) -> bool {
     freed > 0
 }
 
-/// Gives the private duplicates of all open files of a node up, before the program locks the file: a lock ends with the
+/// Gives up the private duplicates of all open files of a node, before the program locks the file. A lock ends with the
 /// last descriptor of its open file description, and closing any descriptor of a file drops a process's POSIX locks.
 pub fn unwatch_all(node: NodeRef) {
     for group in all_of(node) {
@@ -531,10 +543,10 @@ pub fn unwatch_all(node: NodeRef) {
     }
 }
 
-/// In a forked child: closes the lanes' files, which are copies, and forgets everything.
+/// Closes the lanes' files in a forked child, which are copies, and forgets all groups.
 pub fn forget_all() {
     for (fd, entry) in table::entries(0, c_int::MAX) {
-        // A copy: the parent's is not touched.
+        // Closing the child's copy leaves the parent's descriptor alone.
         let private = match entry {
             Entry::Lane(name) => {
                 GROUPS_OF_PROCESS.get(name.index as usize).is_none_or(|group| group.has_private(name, fd))

@@ -1,4 +1,5 @@
-//! The process itself: whether it is still the one whose tables these are, and where its high descriptors lie.
+//! The process itself: the check that it is still the one whose tables these are, and the range of its high
+//! descriptors.
 //!
 //! After fork(2) the child has copies of the tables and of the lanes' descriptors: it closes and forgets them, and its
 //! inherited files are single-lane. A page that the kernel wipes on fork tells, however the child was made
@@ -11,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
 use crate::{async_io, changed_iocbs, context, group, inflight, node, opener, raw, split, stats};
 
-/// 1 in the process that made it, 0 in a forked child.
+/// A mark that is 1 in the process that made it, and 0 in a forked child.
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
 
@@ -28,7 +29,7 @@ pub fn watch() {
         let wiped = unsafe { raw::call(libc::SYS_madvise, page, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0) };
         if wiped == 0 {
             let mark: *mut AtomicU32 = core::ptr::with_exposed_provenance_mut(page);
-            // SAFETY: page-aligned, zeroed, ours for ever.
+            // SAFETY: the page was just mapped: it is aligned and zeroed, and nobody unmaps it.
             unsafe { &*mark }.store(1, Release);
             MARK.store(mark, Release);
         }
@@ -42,13 +43,13 @@ extern "C" fn in_the_child() {
     notice();
 }
 
-/// Whether the calling process may change the tables: a vfork child may not. A forked child starts with empty ones.
+/// True if the calling process may change the tables: a vfork child may not. A forked child starts with empty ones.
 pub fn is_own() -> bool {
     notice_fork();
     PID.load(Relaxed) == raw::pid()
 }
 
-/// In a forked child that nobody has told us of: forgets what was the parent's.
+/// Forgets the parent's state in a forked child that was not noticed before.
 #[inline]
 pub fn notice_fork() {
     let mark = MARK.load(Acquire);
@@ -85,12 +86,12 @@ fn notice() {
     }
 }
 
-/// Where the lanes' descriptors go: above the program's soft limit where the hard one permits, so that they take none
-/// of the program's numbers; high up below it otherwise.
+/// The range for the lanes' descriptors: above the program's soft limit where the hard limit permits, so that they take
+/// none of the program's numbers; high up below the soft limit otherwise.
 ///
-/// The soft limit is raised for as long as this value lives. A program that changes its limit in another thread at
-/// just this moment is overruled. One value at a time, because each puts back what it has found; signals are blocked
-/// meanwhile, so that no handler waits for the thread that it has interrupted.
+/// The soft limit is raised for as long as this value lives. A program that changes its limit in another thread at just
+/// this moment is overruled. Only one such value exists at a time, because each puts back the limit that it has found.
+/// Signals are blocked meanwhile, so that no handler waits for the thread that it has interrupted.
 pub struct HighNumbers {
     from: c_int,
     restore: Option<libc::rlimit>,
@@ -114,7 +115,7 @@ fn limits(new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
 }
 
 impl HighNumbers {
-    /// Raises the limit where that is needed.
+    /// Raises the limit where that is needed, once no other thread has such a value.
     pub fn reserve() -> HighNumbers {
         let blocked = raw::BlockedSignals::new();
         while RESERVED.swap(true, Acquire) {
@@ -131,10 +132,10 @@ impl HighNumbers {
         HighNumbers { from: (soft - soft / 4).min(HIGH) as c_int, restore: None, blocked }
     }
 
-    /// The same file under a high number, closed on exec.
+    /// Duplicates a descriptor to a high number, closed on exec.
     ///
     /// # Errors
-    /// EMFILE.
+    /// EMFILE: there is no free number.
     pub fn duplicate(&self, fd: c_int) -> raw::Result<c_int> {
         raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, self.from.max(0) as usize)
     }

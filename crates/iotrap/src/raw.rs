@@ -6,7 +6,7 @@
 
 use core::ffi::{CStr, c_int, c_long, c_void};
 
-/// What a system call returned, or the errno it failed with (positive).
+/// The value that a system call returned, or the errno it failed with (positive).
 pub type Result<T> = core::result::Result<T, c_int>;
 
 pub use sys::raw::call;
@@ -109,7 +109,7 @@ pub fn revalidate(fd: c_int) {
     let _ = unsafe { call(libc::SYS_fadvise64, arg(fd), 0, 0, libc::POSIX_FADV_DONTNEED as usize, 0, 0) };
 }
 
-/// Whether the file's server answers a question for its attributes that no cache may answer.
+/// True if the file's server answers a question for its attributes that no cache may answer.
 pub fn answers(fd: c_int) -> bool {
     let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
     let flags = arg(libc::AT_EMPTY_PATH | libc::AT_STATX_FORCE_SYNC);

@@ -1,4 +1,4 @@
-//! The real functions: the next definition of each name behind ours, found once.
+//! The real functions: the next definition of each name behind the library's own, found once.
 //!
 //! Before `.init_array` has run (constructors of other libraries, allocators of other preloads) nothing is looked
 //! up: whatever has an equivalent system call is carried out by that, see [`crate::raw`].
@@ -18,13 +18,13 @@ impl Real {
         Real { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address, if it has been found.
+    /// The address of the function; null if it has not been found.
     #[inline(always)]
     fn found(&self) -> *mut c_void {
         self.address.load(Acquire)
     }
 
-    /// Looks it up. dlsym allocates only to describe a failure.
+    /// Looks the function up. dlsym allocates only to describe a failure.
     #[cold]
     fn find(&self) -> *mut c_void {
         // SAFETY: a NUL-terminated name; RTLD_NEXT is the pseudo-handle for whatever comes after this library.

@@ -1,7 +1,7 @@
 //! Large synchronous transfers in parts, over several lanes at a time (`split` of a pool; opt-in).
 //!
-//! The parts are libaio requests in a context of our own, of which there are a few: no thread is needed, because what
-//! is split is O_DIRECT. A thread that finds all contexts taken carries its transfer out whole.
+//! The parts are libaio requests in a context of the library's own, of which there are a few. No thread is needed,
+//! because only O_DIRECT transfers are split. A thread that finds all contexts taken carries its transfer out whole.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -15,17 +15,17 @@ use crate::spread::{self, Choice, Chosen, Kind};
 use crate::table::{self, Entry};
 use crate::trace;
 
-/// Transfers that are split at a time.
+/// The most transfers that are split at a time.
 const CONTEXTS: usize = 16;
-/// Parts of one transfer; a larger one has larger parts.
+/// The most parts of one transfer; a larger transfer has larger parts.
 const PARTS: usize = 32;
-/// Parts begin at multiples of this: what O_DIRECT asks for on every file system.
+/// Parts begin at multiples of this number, which satisfies O_DIRECT on every file system.
 const ALIGNMENT: usize = 4096;
 
 static IDS: [AtomicU64; CONTEXTS] = [const { AtomicU64::new(0) }; CONTEXTS];
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// A context that is ours until it is dropped.
+/// A context that one transfer owns until it is dropped.
 struct Context {
     index: usize,
     id: u64,
@@ -63,13 +63,13 @@ impl Drop for Context {
     }
 }
 
-/// In a forked child the contexts are gone.
+/// Forgets the contexts in a forked child, where they are gone.
 pub fn forget_all() {
     IDS.iter().for_each(|id| id.store(0, Relaxed));
     TAKEN.store(0, Relaxed);
 }
 
-/// Carries a transfer out in parts: bytes or `-errno`. None if it is not to be split.
+/// Carries a transfer out in parts. Returns bytes or `-errno`; None if the transfer is not to be split.
 ///
 /// A transfer that fails in one part ends before it, like any short one; of a write, later parts may have been
 /// carried out.
@@ -160,7 +160,7 @@ unsafe fn in_parts(
         let (id, room) = (context.id as usize, events.as_mut_ptr() as usize);
         // SAFETY: room for PARTS events.
         let got = unsafe { raw::call(libc::SYS_io_getevents, id, missing, PARTS, room, 0, 0) };
-        // A signal interrupts it; the requests go on, and their memory must stay.
+        // A signal interrupts the wait; the requests go on, and their memory must stay.
         let got = usize::try_from(got).unwrap_or(0);
         for event in events.iter().take(got) {
             if let Some(Some(part)) = parts.get_mut(event.data as usize) {
@@ -188,7 +188,7 @@ unsafe fn in_parts(
     Some(done)
 }
 
-/// The end of one part: done again elsewhere where [`spread::synchronous`] would do that.
+/// Counts the end of one part, and does the part again elsewhere where [`spread::synchronous`] would do that.
 ///
 /// # Safety
 /// As pread(2) or pwrite(2).

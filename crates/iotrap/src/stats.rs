@@ -1,4 +1,4 @@
-//! What is counted of lanes and reasons: on the live board, for `plimsoll top` and the summary at the end.
+//! The counts of lanes and reasons: on the live board, for `plimsoll top` and the summary at the end.
 //!
 //! The board is made when the first file of a pool is opened: most programs of a trapped shell never open one.
 
@@ -15,12 +15,12 @@ use crate::raw;
 use crate::reason::Reason;
 use crate::said;
 
-/// Lanes of all pools that have a row.
+/// The most lanes, of all pools, that have a row.
 const ROWS: usize = 8 * LANES_MAX;
 
 struct Made {
     board: Board,
-    /// By pool and lane: `first[pool] + lane`.
+    /// The rows of the lanes, by pool and lane: `first[pool] + lane`.
     rows: [Option<Row>; ROWS],
     reasons: [Option<live::Reason>; Reason::ALL.len()],
 }
@@ -47,7 +47,7 @@ fn made() -> Option<&'static Made> {
     Some(unsafe { made.assume_init_ref() })
 }
 
-/// Makes the board, once. No allocation; raw system calls only.
+/// Makes the board, once. The function allocates nothing, and makes raw system calls only.
 pub fn begin() {
     if STATE.load(Relaxed) != NONE || STATE.compare_exchange(NONE, MAKING, AcqRel, Acquire).is_err() {
         return;
@@ -84,13 +84,14 @@ pub fn begin() {
 
 type PathText = raw::Digits<256>;
 
-/// In a forked child that is no longer the parent's business: it makes a board of its own.
+/// Forgets the board in a forked child, whose requests are not the parent's business: the child makes a board of its
+/// own.
 pub fn forget() {
     STATE.store(NONE, Release);
     crate::reason::forget_all();
 }
 
-/// A request has ended.
+/// Counts the end of a request on its lane's row.
 #[inline]
 pub fn ended(pool: &Pool, lane: usize, op: Op, result: i64, latency_ns: u64) {
     let Some(made) = made() else { return };
@@ -100,13 +101,14 @@ pub fn ended(pool: &Pool, lane: usize, op: Op, result: i64, latency_ns: u64) {
         Ok(bytes) => counters.count(op, bytes, latency_ns),
         Err(_) => counters.error(op),
     }
-    // Gauges are for looking at: now and then, as the last digits of a latency have it, is often enough.
+    // Gauges are for looking at. So it is often enough to publish them now and then, chosen by the last digits of a
+    // latency.
     if latency_ns.is_multiple_of(16) || result < 0 {
         pool.traffic.publish(lane, counters);
     }
 }
 
-/// A reason was met.
+/// Counts a reason once more on the board.
 #[inline]
 pub fn count_reason(reason: Reason) {
     if let Some(made) = made()
@@ -139,7 +141,7 @@ pub fn tell_state(pool: &Pool, lane: usize, state: State) {
     }
 }
 
-/// At the end of the program: its last figures, and the summary if it is wanted.
+/// Publishes the last figures at the end of the program, and the summary if it is wanted.
 pub fn end() {
     let Some(made) = made() else { return };
     for pool in lane::pools() {
@@ -157,12 +159,13 @@ pub fn end() {
 
 static SUMMARY: AtomicBool = AtomicBool::new(false);
 
-/// A summary is wanted at the end of the program (`IOTRAP_STATS=1`).
+/// Asks for a summary at the end of the program (`IOTRAP_STATS=1`).
 pub fn want_summary() {
     SUMMARY.store(true, Relaxed);
 }
 
-/// What every lane has done, and why things stayed on their own. Allocates: the program has ended.
+/// Tells the work of every lane, and the reasons why requests stayed on their own lane. The function allocates: the
+/// program has ended.
 fn summarise(board: &live::Snapshot) {
     let mut text = String::new();
     for row in &board.rows {
@@ -181,7 +184,7 @@ fn summarise(board: &live::Snapshot) {
     said::line(text.as_bytes());
 }
 
-/// What the program calls itself (/proc/self/comm).
+/// The name that the program has (/proc/self/comm).
 fn program_name(room: &mut [u8; 64]) -> &str {
     let Ok(fd) = raw::open(c"/proc/self/comm", libc::O_RDONLY) else { return "?" };
     // SAFETY: the buffer is valid for its length.

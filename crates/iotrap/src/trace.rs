@@ -1,5 +1,5 @@
-//! What the program asks for, written down: `IOTRAP_TRACE=1` as text on stderr, `IOTRAP_IOLOG=FILE` as a log that
-//! `fio --read_iolog` and `plimsoll run` replay (version 3).
+//! The record of the program's requests: `IOTRAP_TRACE=1` writes it as text to stderr, `IOTRAP_IOLOG=FILE` as a log
+//! that `fio --read_iolog` and `plimsoll run` replay (version 3).
 //!
 //! A line is put together on the stack and appended in one write(2): lines of several threads and forked children do
 //! not mix, and none is lost if the program is killed.
@@ -20,16 +20,16 @@ static LOG: AtomicI32 = AtomicI32::new(-1);
 static ANY: AtomicBool = AtomicBool::new(false);
 static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether anything is written down.
+/// True if requests are recorded, as text or in a log.
 #[inline]
 pub fn on() -> bool {
     ANY.load(Relaxed)
 }
 
-/// Begins. The log's descriptor is ours: high up, and closed on exec.
+/// Begins to record. The log's descriptor belongs to the library: it has a high number, and is closed on exec.
 ///
 /// # Errors
-/// Why the log cannot be written: errno.
+/// The errno that says why the log cannot be written.
 pub fn begin(text: bool, log: Option<&CStr>) -> raw::Result<()> {
     BEGAN_NS.store(raw::now_ns(), Relaxed);
     TEXT.store(text, Relaxed);
@@ -48,7 +48,7 @@ fn open_log(path: &CStr) -> raw::Result<c_int> {
     let low =
         raw::check(unsafe { raw::call(libc::SYS_openat, at, path.as_ptr() as usize, raw::arg(flags), mode, 0, 0) })?;
     let low = low as c_int;
-    // A log that exists already is one of a program before us in the same run: it goes on.
+    // A log that exists already is one of an earlier program in the same run: this program continues it.
     let empty = raw::fstat(low).is_ok_and(|stat| stat.st_size == 0);
     if empty {
         raw::write(low, b"fio version 3 iolog\n");
@@ -107,7 +107,7 @@ fn text(what: &[u8], fd: c_int, rest: impl FnOnce(&mut Digits<256>)) {
     said::line(line.as_bytes());
 }
 
-/// A file was opened.
+/// Records that a file was opened.
 pub fn opened(fd: c_int) {
     if on() && table::get(fd) != table::Entry::Nothing {
         let lanes = GroupRef::of(fd).map_or(0, |group| group.usable().count_ones());
@@ -124,7 +124,7 @@ pub fn opened(fd: c_int) {
     }
 }
 
-/// A file is about to be closed.
+/// Records that a file is about to be closed.
 pub fn closed(fd: c_int) {
     if on() {
         text(b"close", fd, |_| {});
@@ -132,7 +132,7 @@ pub fn closed(fd: c_int) {
     }
 }
 
-/// A descriptor was duplicated.
+/// Records that a descriptor was duplicated.
 pub fn duplicated(old: c_int, new: c_int) {
     if on() {
         text(b"dup", old, |line| {
@@ -142,7 +142,7 @@ pub fn duplicated(old: c_int, new: c_int) {
     }
 }
 
-/// A synchronous transfer.
+/// Records a synchronous transfer.
 #[inline]
 pub fn transfers(fd: c_int, group: &GroupRef, kind: Kind, offset: i64, bytes: u64) {
     if on() {
@@ -150,7 +150,7 @@ pub fn transfers(fd: c_int, group: &GroupRef, kind: Kind, offset: i64, bytes: u6
     }
 }
 
-/// A request of io_submit.
+/// Records a transfer that was submitted by io_submit.
 #[inline]
 pub fn submitted(fd: c_int, group: &GroupRef, kind: Kind, offset: i64, bytes: u64) {
     if on() {
@@ -170,7 +170,7 @@ fn extent(what: &[u8], fd: c_int, _group: &GroupRef, kind: Kind, offset: i64, by
     log(fd, if kind == Kind::Read { b"read" } else { b"write" }, Some((offset, bytes)));
 }
 
-/// A sync.
+/// Records a sync.
 pub fn synced(fd: c_int, data_only: bool) {
     if on() {
         let what = if data_only { b"fdatasync" as &[u8] } else { b"fsync" };

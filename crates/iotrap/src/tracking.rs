@@ -1,5 +1,5 @@
-//! From a file that the program has opened to a group of lanes: found by the path the kernel gives it, opened on the
-//! other lanes, and proven to be one file.
+//! The way from a file that the program has opened to a group of lanes. The file is found by the path that the kernel
+//! tells, opened on the other lanes, and proven to be one file.
 
 use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -19,28 +19,27 @@ use crate::spread::SMALL_BYTES;
 use crate::stats;
 use crate::table::{self, Entry};
 
-/// A flag by which a lane's file is recognised from the moment on that it is open (F_GETFL): it means nothing to a
-/// regular file, and nobody else opens one with it.
+/// A flag (F_GETFL) by which a lane's file is recognised from the moment on that it is open. The flag means nothing to
+/// a regular file, and nobody else opens a file with it.
 pub const LANES_FLAG: c_int = libc::O_ASYNC;
 
-/// When a lane on which a file could not be opened, or does not work, is tried again.
+/// The time at which a lane is tried again on which a file could not be opened, or which does not work.
 pub fn again_at(pool: &Pool, now_ns: u64) -> u64 {
     now_ns.saturating_add(pool.config.patience.probe_after_ns)
 }
 
-/// The program has opened something as `fd`: enters it if it is a regular file of a pool.
+/// Enters `fd`, which the program has just opened, if it is a regular file of a pool.
 pub fn opened(fd: c_int, flags: c_int) {
     enter_opened(fd, flags, None);
 }
 
-/// The program has opened something as `fd` for whoever uses it where no hook sees it: entered likewise, and not
-/// spread.
+/// Enters `fd` like [`opened`], for a file that is used where no hook sees it: the open file is not spread.
 pub fn opened_for_others(fd: c_int, flags: c_int, reason: Reason) {
     enter_opened(fd, flags, Some(reason));
 }
 
 fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
-    // Whatever the number was, it was closed where no hook saw it.
+    // The file that the number meant before was closed where no hook saw it.
     drop(GroupRef::held_by(take_of_program(fd)));
     if !lane::active() || flags & libc::O_PATH != 0 || !process::is_own() {
         return;
@@ -62,7 +61,7 @@ fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
     let group = match GroupRef::new(opened) {
         Ok(group) => group,
         Err(opened) => {
-            // A descriptor that we cannot watch may do anything to the file.
+            // A descriptor that the library cannot watch may do anything to the file.
             opened.node.get().end(Reason::Tables);
             opened.node.release();
             return;
@@ -75,7 +74,7 @@ fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
         known.reaches(stat.st_size as u64)
     }
     if !group.is_direct() && known.lanes_have_written() {
-        // Its page cache must not be filled with what lanes are about to replace.
+        // The opened lane's page cache must not be filled with data that lanes are about to replace.
         known.drain();
         known.revalidate(fd);
     }
@@ -101,9 +100,9 @@ fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
     enter(fd, group);
 }
 
-/// Removes what a number meant that the program has been given for something new.
+/// Removes the entry of a number that the program has been given for a new file.
 pub fn take_of_program(fd: c_int) -> Entry {
-    // A private descriptor of that number is gone, or the kernel would not have given it.
+    // A private descriptor of that number is gone: otherwise the kernel would not have given the number.
     if let Entry::Lane(name) = table::get(fd)
         && let Some(group) = GroupRef::acquire(name)
     {
@@ -149,21 +148,21 @@ fn why_not(group: &GroupRef, pool: &Pool, flags: c_int) -> Option<Reason> {
     group.node().ended()
 }
 
-/// What an attempt to open a file on lanes is like.
+/// The manner of an attempt to open a file on lanes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     /// The program has just opened the file: it waits for lanes that answer, so that its first request finds them.
     Opening,
-    /// By the way.
+    /// A later request of the program has made the attempt: it does not wait for lanes.
     Later,
-    /// The caller cannot go on without.
+    /// The caller cannot go on without the file: it does the errand itself.
     Needed,
 }
 
-/// Opens the file on those lanes of `wanted` (a bit each) that are in service and on which it is not open, and
-/// replaces those files that no longer work. A lane that cannot be had is missed, and tried again later. One that does
-/// not answer holds up whoever was sent there ([`opener`]), and the program for as long as the lane counts as healthy.
-/// The lanes that somebody was sent to, a bit each.
+/// Opens the file on those lanes of `wanted` (a bit each) that are in service and on which it is not open, and replaces
+/// those files that no longer work. A lane that cannot be had is missed, and tried again later. A lane that does not
+/// answer holds up the thread that was sent there ([`opener`]), and the program for as long as the lane counts as
+/// healthy. Returns the lanes that a thread was sent to, a bit each.
 fn open_lanes(
     group: &GroupRef,
     pool: &Pool,
@@ -181,7 +180,7 @@ fn open_lanes(
         group.end(Reason::NotOpened); // renamed out of the pool
         return 0;
     };
-    // SAFETY: the program's descriptor, which it has just passed to us: open for the time of this call.
+    // SAFETY: the program has just passed this descriptor to the library: it is open for the time of this call.
     let own = unsafe { BorrowedFd::borrow_raw(fd) };
     let Ok(own) = Facts::of(own) else {
         group.end(Reason::NotSame);
@@ -197,7 +196,7 @@ fn open_lanes(
             return 0;
         }
         if node.size() <= SMALL_BYTES {
-            // Not even looked up: that is when its contents would be cached there.
+            // The library does not even look the file up, because a lookup makes the client cache the contents there.
             Reason::Small.count();
             all.for_each(|at| group.miss(at, again_ns));
             return 0;
@@ -249,7 +248,7 @@ fn open_lanes(
     sent
 }
 
-/// Sends somebody; false if too many are out already.
+/// Sends a thread on an errand. False if too many are out already.
 fn send(pool: &Pool, mut errand: Errand, manner: Manner) -> bool {
     loop {
         match opener::send(errand) {
@@ -270,7 +269,7 @@ fn send(pool: &Pool, mut errand: Errand, manner: Manner) -> bool {
     }
 }
 
-/// Waits for whoever was sent to a lane, as long as that counts as healthy.
+/// Waits for the thread that was sent to a lane, as long as that lane counts as healthy.
 fn wait(group: &GroupRef, pool: &Pool, at: usize) {
     const A_WHILE_NS: i64 = 2_000_000;
     while opener::is_under_way(group.name(), group.pool_index(), at) {
@@ -282,7 +281,7 @@ fn wait(group: &GroupRef, pool: &Pool, at: usize) {
     }
 }
 
-/// Does an errand, in whatever thread. System calls and atomics only: see [`opener`].
+/// Does an errand, in any thread: with system calls and atomics only (see [`opener`]).
 pub fn run(errand: &Errand) {
     let Some(pool) = lane::pool(errand.pool) else { return };
     let opened = match errand.flags {
@@ -293,7 +292,7 @@ pub fn run(errand: &Errand) {
     pool.answered(errand.ticket, now_ns);
     let there = opened.is_ok();
     let again_ns = again_at(pool, now_ns);
-    // The program may have closed it meanwhile.
+    // The program may have closed the file meanwhile.
     let group = GroupRef::acquire(errand.group);
     match (opened, &group) {
         (Ok(Some(file)), Some(group)) => match join(group, errand.at, file) {
@@ -321,9 +320,9 @@ fn limit(errno: c_int) -> Reason {
     if matches!(errno, libc::EMFILE | libc::ENFILE) { Reason::Limit } else { Reason::NotOpened }
 }
 
-/// The file on a lane, proven to be the program's, under a high number.
+/// Opens the file on a lane, proves it to be the program's, and gives it a high number.
 fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason> {
-    /// Questions until a file that is being written holds still.
+    /// The most turns of comparison until a file that is being written holds still.
     const TURNS: u32 = 16;
     let mut buffer = PathBuffer::default();
     let path = lane::path(errand.pool, errand.at, errand.rest.path(), &mut buffer).ok_or(Reason::NotOpened)?;
@@ -341,8 +340,8 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     high
 }
 
-/// What is known of the program's file, asked anew. Through its path, because the program may close its descriptor, and
-/// without opening it: closing a file that was opened would drop the program's locks.
+/// The identity of the program's file, asked anew. The function asks through the path, because the program may close
+/// its descriptor, and without opening the file, because closing it would drop the program's locks.
 fn own_again(errand: &Errand) -> Result<Facts, Difference> {
     let unreadable = |_| Difference::Unreadable;
     let mut buffer = PathBuffer::default();
@@ -364,12 +363,12 @@ fn join(group: &GroupRef, at: usize, file: c_int) -> Result<(), Reason> {
     if group.adopt(at, file) {
         return Ok(());
     }
-    // There was a file already: the new one takes its number over, in one step, whoever may be using it.
+    // The lane had a file already: the new file takes its number over, in one step, whoever may be using it.
     let before = group.proven_lanes().find(|&(lane, _)| lane == at);
     let result = match before {
         None if group.adopt(at, file) => return Ok(()), // the number of the one before has come to mean another file
         Some((_, before)) => {
-            // SAFETY: integers only; both descriptors are ours.
+            // SAFETY: integers only; the library has opened both descriptors.
             let replaced = unsafe {
                 raw::call(libc::SYS_dup3, raw::arg(file), raw::arg(before), libc::O_CLOEXEC as usize, 0, 0, 0)
             };
@@ -381,7 +380,7 @@ fn join(group: &GroupRef, at: usize, file: c_int) -> Result<(), Reason> {
     result
 }
 
-/// What has to be done now and then: a lane that has failed is tried, a file that is missing on a lane is opened.
+/// Does the work that is due now and then: tries a lane that has failed, and opens a file that is missing on a lane.
 #[inline]
 pub fn maintain(group: &GroupRef, pool: &Pool, fd: c_int, now_ns: u64) {
     let due = group.attempt_due(now_ns);
@@ -400,14 +399,14 @@ fn attempt(group: &GroupRef, pool: &Pool, fd: c_int, due: u32, now_ns: u64) {
         return; // closing a lane's file could drop the program's locks
     }
     let probe = pool.traffic.probe_due(now_ns);
-    // To open a file and ask for its identity takes answers from the server.
+    // Opening a file and asking for its identity takes answers from the server.
     let sent = open_lanes(group, pool, fd, (due | probe.map_or(0, |at| 1 << at), probe), None, Manner::Later);
     if let Some(at) = probe.filter(|at| sent & 1 << at == 0) {
         pool.traffic.probed(at, false, raw::now_ns());
     }
 }
 
-/// The node of an open file, if it is known; the caller releases it.
+/// Finds the node of an open file, if the file is known; the caller releases it.
 pub fn node_of_file(fd: c_int) -> Option<NodeRef> {
     if !node::any() {
         return None;
@@ -416,7 +415,7 @@ pub fn node_of_file(fd: c_int) -> Option<NodeRef> {
     node::find(found.device, found.inode)
 }
 
-/// The node of an open file, made if it is a file of a pool and not known; the caller keeps the reference.
+/// Finds the node of an open file, or makes it if the file belongs to a pool; the caller keeps the reference.
 pub fn node_of_pool_file(fd: c_int) -> Option<NodeRef> {
     let found = raw::identity(fd).ok().filter(|found| found.mode & libc::S_IFMT == libc::S_IFREG)?;
     node::find(found.device, found.inode).or_else(|| {
@@ -425,7 +424,7 @@ pub fn node_of_pool_file(fd: c_int) -> Option<NodeRef> {
     })
 }
 
-/// Syncs every lane that was written since the last time; the first error.
+/// Syncs every lane that was written since the last time. Returns the first error.
 pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<()> {
     let mut dirty = group.node().take_dirty_lanes();
     let mut result = Ok(());
@@ -435,13 +434,13 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
         if at == group.own() {
             continue; // written through another descriptor, for which this is a lane: the caller syncs it
         }
-        // It may have been written through another descriptor of the program.
+        // The lane may have been written through another descriptor of the program.
         if group::on_lane(group.node_ref(), at).is_none()
             && let Some(pool) = group.pool()
         {
             open_lanes(group, pool, fd, (1 << at, None), None, Manner::Needed);
         }
-        // Counted before the file is looked for: nobody closes it meanwhile to make room.
+        // The sync is counted before the file is looked for, so that nobody closes the file meanwhile to make room.
         group.node().lane_begins();
         let found = group::on_lane(group.node_ref(), at);
         let synced = match &found {
@@ -454,7 +453,8 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
     result
 }
 
-/// What dropping a table entry for `fd` amounts to: for `close` and everything that closes.
+/// Gives back the reference of a table entry that was removed: for `close` and every other call that closes. Returns
+/// the first error of closing the lanes.
 pub fn closed(entry: Entry) -> raw::Result<()> {
     GroupRef::held_by(entry).map_or(Ok(()), GroupRef::release)
 }

@@ -1,6 +1,6 @@
 //! The engine's thread: from the list of submitted records into the ring, and from there into the kernel's queue.
 //!
-//! A thread of [`crate::raw_thread`]: system calls, atomics and copied memory only.
+//! The thread is one of [`crate::raw_thread`]: system calls, atomics and copied memory only.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -15,14 +15,15 @@ use crate::said;
 pub const BELL_PLACE: u32 = 0;
 /// Completions that are handed to the kernel at a time.
 pub const BATCH: usize = 128;
-/// The thread looks around this often though nobody has called.
+/// The interval at which the thread looks around, though nobody has rung the bell.
 const LOOK_NS: u64 = 1_000_000_000;
-/// When it tries again to put events into a queue that was full.
+/// The time after which the thread tries again to put events into a queue that was full.
 const RETRY_NS: u64 = 200_000;
 /// MAX_RW_COUNT of Linux: longer transfers are cut, as read(2) does it.
 const MAX_TRANSFER: u64 = 0x7fff_f000;
 
-/// What a completion is of: the upper half of its data. In the lower half is the number of the record, or the place.
+/// The kinds of completions: the upper half of a completion's data. In the lower half is the number of the record, or
+/// the place.
 mod what {
     pub const REQUEST: u64 = 1;
     pub const LANE: u64 = 2;
@@ -73,17 +74,17 @@ impl List {
 struct Driver {
     engine: &'static Engine,
     ring: Ring,
-    /// Operations of requests in the kernel.
+    /// The number of operations of requests in the kernel.
     in_flight: u32,
     bell_armed: bool,
     bell_heard: [u8; 64],
-    /// What waits for room in the ring.
+    /// Requests that wait for room in the ring.
     waiting: List,
     /// Syncs that wait for the writes before them.
     syncs: List,
-    /// Carried out, their files not yet released.
+    /// Requests that have been carried out, and whose files are not yet released.
     carried_out: List,
-    /// Ended, their events to be told.
+    /// Requests that have ended, and whose events are to be told.
     ended: List,
     /// A write, or a sync, has ended since syncs were last looked at.
     wrote: bool,
@@ -137,7 +138,7 @@ impl Driver {
             said::line(
                 b"iotrap: the program has closed the ring of --async, with requests in flight: it cannot go on\n",
             );
-            // SAFETY: integers only; a signal to the own process.
+            // SAFETY: integers only; a signal to this process.
             let _ = unsafe { raw::call(libc::SYS_kill, raw::pid() as usize, libc::SIGKILL as usize, 0, 0, 0, 0) };
         }
         let _ = self.ring.enter(sleeps, limit_ns); // out of time, interrupted, or the kernel is short of memory: again
@@ -167,7 +168,7 @@ impl Driver {
         }
     }
 
-    /// Takes over what was submitted, in its order.
+    /// Takes over the submitted records, in their order.
     fn take_over(&mut self) {
         let mut last_first = self.engine.take_submitted();
         let mut in_order = NONE;
@@ -264,7 +265,7 @@ impl Driver {
         }
     }
 
-    /// Takes completions from the ring; whether files are to be released.
+    /// Takes completions from the ring. True if files are to be released.
     fn reap(&mut self) -> bool {
         let mut releases = false;
         while let Some(Completion { data, result, .. }) = self.ring.completion() {
@@ -279,12 +280,12 @@ impl Driver {
         releases
     }
 
-    /// An operation of a request has ended; whether files are to be released.
+    /// Notes that an operation of a request has ended. True if files are to be released.
     fn part_ended(&mut self, index: u32, result: i64, of_lane: bool) -> bool {
         self.in_flight -= 1;
         // SAFETY: the record was submitted: it belongs to this thread, until its event is told.
         let task = unsafe { self.engine.task(index) };
-        // The first error of a lane, or else what the opened lane says.
+        // The result is an error of a lane, or else the opened lane's result.
         if !of_lane && task.result == 0 || of_lane && result < 0 {
             task.result = result;
         }
@@ -315,7 +316,7 @@ impl Driver {
     /// Puts events into the queues of their contexts, those of each context in the order in which they have ended.
     fn tell(&mut self) {
         let mut rest = core::mem::replace(&mut self.ended, List::new());
-        // Contexts whose queues are full: what is for them waits.
+        // Contexts whose queues are full: the events for them wait.
         let mut full = [0u64; 16];
         let mut full_count = 0;
         while !rest.is_empty() {
@@ -349,12 +350,12 @@ impl Driver {
         }
     }
 
-    /// Puts events into the queue of their one context; how many of them are dealt with.
+    /// Puts events into the queue of their one context. Returns how many of them are dealt with.
     fn tell_some(&mut self, batch: &[u32]) -> usize {
         let Ok(file) = self.engine.shadow_file() else { return 0 };
         let mut event_files = [NONE; BATCH];
         for (&index, event_file) in batch.iter().zip(&mut event_files) {
-            // SAFETY: ended, and its event is not told yet: the record belongs to this thread.
+            // SAFETY: the record has ended and its event is not told yet: it belongs to this thread.
             *event_file = unsafe { self.engine.task(index) }.event_file;
             let shadow = self.engine.record(index).shadow.get();
             // SAFETY: the record has ended and its event is not told yet: it belongs to this thread.
@@ -380,9 +381,9 @@ impl Driver {
 }
 
 impl Engine {
-    /// Puts the events of records of one context into its queue, in their order; how many are dealt with: told, or
-    /// given back because the context is gone. The others have to wait: the queue is full, or the file of a shadow was
-    /// closed.
+    /// Puts the events of records of one context into its queue, in their order. Returns how many are dealt with: told,
+    /// or given back because the context is gone. The others have to wait: the queue is full, or the file of a shadow
+    /// was closed.
     pub fn queue_up(&self, batch: &[u32]) -> usize {
         let mut shadows = [core::ptr::null_mut::<Iocb>(); BATCH];
         let mut done = 0;
@@ -402,7 +403,7 @@ impl Engine {
                 1.. => result as usize,
                 // The queue is full, or the descriptor of the shadow is not there.
                 _ if result == -libc::EAGAIN as isize || result == -libc::EBADF as isize => return done,
-                // Another thread has put something else in the place of the eventfd: the event comes without.
+                // Another thread has put another file in the place of the eventfd: the event comes without a signal.
                 _ if self.forget_eventfd(first) => continue,
                 // The context is gone.
                 _ => {
@@ -418,7 +419,7 @@ impl Engine {
         done
     }
 
-    /// Takes the eventfd out of a shadow that was not queued up; whether there was one.
+    /// Takes the eventfd out of a shadow that was not queued up. True if the shadow had one.
     fn forget_eventfd(&self, index: u32) -> bool {
         let shadow = self.record(index).shadow.get();
         // SAFETY: the record was not queued up: it belongs to the calling thread.

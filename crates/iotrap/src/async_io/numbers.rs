@@ -1,4 +1,4 @@
-//! Numbers that threads take and give back: places in a table. Lock-free, usable in signal handlers.
+//! Numbers that threads take and give back: places in a table. The code is lock-free, and usable in signal handlers.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -8,14 +8,14 @@ pub struct Numbers<const N: usize> {
     /// The number that was given back last, plus one, in the lower half; a count of all changes in the upper half, so
     /// that a thread notices when others have taken and given back the same number.
     head: AtomicU64,
-    /// What `head` was before each number was given back.
+    /// The number, plus one, that was given back before each number (0 if none): a linked list of free numbers.
     below: [AtomicU32; N],
     /// Numbers from here on have never been taken.
     fresh: AtomicU32,
 }
 
 impl<const N: usize> Numbers<N> {
-    /// A free number; None if all are taken. `limit` numbers are used at most.
+    /// Takes a free number; None if all are taken. `limit` numbers are used at most.
     pub fn take(&self, limit: usize) -> Option<u32> {
         let mut head = self.head.load(Acquire);
         while head as u32 != 0 {
@@ -45,7 +45,7 @@ impl<const N: usize> Numbers<N> {
         }
     }
 
-    /// No number from here on was ever taken.
+    /// The end of the used part: no number from here on was ever taken.
     pub fn used(&self) -> u32 {
         self.fresh.load(Acquire)
     }

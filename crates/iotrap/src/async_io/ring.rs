@@ -236,7 +236,7 @@ pub fn put_file(ring: c_int, place: u32, fd: c_int) -> raw::Result<()> {
     }
 }
 
-/// What empties a place of the ring's table, as [`put_file`] does with -1, on the ring's own thread.
+/// The operation that empties a place of the ring's table, as [`put_file`] does with -1, on the ring's own thread.
 pub fn emptying(place: u32, data: u64) -> Submission {
     static NONE: c_int = -1;
     Submission {
@@ -269,7 +269,7 @@ impl Ring {
         }
     }
 
-    /// Whether the ring's system calls still name its descriptor by number.
+    /// True if the ring's system calls still name its descriptor by number.
     pub fn is_by_descriptor(&self) -> bool {
         self.flags == 0
     }

@@ -28,30 +28,30 @@ use crate::table::{self, Entry, Name};
 use crate::trace;
 use crate::tracking;
 
-/// Requests at a time that are spread; others go to glibc as they are.
+/// The most requests at a time that are spread; others go to glibc as they are.
 const RECORDS: usize = 4096;
 const PROBES: usize = 16;
-/// Entries of a list that are looked at without allocating; longer lists are not spread.
+/// The most entries of a list that are looked at without allocating; longer lists are not spread.
 const LIST: usize = 256;
 
 const FREE: u64 = 0;
-/// Being filled or emptied.
+/// A place that a thread is filling or emptying.
 const BUSY: u64 = 1;
 
-/// With glibc.
+/// The request is with glibc.
 const RUNNING: u8 = 0;
-/// Somebody is looking at its end.
+/// A thread is settling the end of the request.
 const SETTLING: u8 = 1;
-/// The result is there.
+/// The request has ended, and its result is there.
 const ENDED: u8 = 2;
 
 struct Record {
     shadow: UnsafeCell<MaybeUninit<aiocb>>,
     request: UnsafeCell<MaybeUninit<Request>>,
     state: AtomicU8,
-    /// It counts as in flight on another lane than its own.
+    /// True while the request counts as in flight on another lane than the opened one.
     counted: AtomicBool,
-    /// Bytes or `-errno`, once it has ended.
+    /// Bytes or `-errno`, once the request has ended.
     result: AtomicI64,
 }
 
@@ -61,7 +61,7 @@ unsafe impl Sync for Record {}
 
 #[derive(Clone, Copy)]
 struct Request {
-    /// Its file; the record holds a reference.
+    /// The open file of the request; the record holds a reference.
     group: Name,
     fd: c_int,
     what: What,
@@ -73,7 +73,8 @@ enum What {
         kind: Kind,
         choice: Choice,
     },
-    /// What syncing the lanes came to, before glibc was asked to sync the opened one.
+    /// A sync: `lanes` is the errno of syncing the lanes, before glibc was asked to sync the opened one; 0 if all went
+    /// well.
     Sync {
         lanes: c_int,
     },
@@ -95,7 +96,7 @@ fn places(key: u64) -> impl Iterator<Item = usize> {
     (0..PROBES).map(move |probe| (hash as usize + probe) % RECORDS)
 }
 
-/// A record in its place.
+/// A record with its place.
 #[derive(Clone, Copy)]
 struct Found {
     place: usize,
@@ -111,13 +112,13 @@ fn find(of: *const aiocb) -> Option<Found> {
     Some(Found { place, record: ALL.get(place)? })
 }
 
-/// In a forked child: glibc has neither threads nor requests there.
+/// Forgets all requests in a forked child, where glibc has neither threads nor requests.
 pub fn forget_all() {
     KEYS.iter().filter(|key| key.load(Relaxed) != FREE).for_each(|key| key.store(FREE, Relaxed));
 }
 
-/// Takes out of the count what has ended and nobody has asked about yet: whoever waits for lanes to be drained may be
-/// the one who would ask.
+/// Takes requests out of the count that have ended and that nobody has asked about yet: the thread that waits for lanes
+/// to be drained may be the one that would ask.
 pub fn look_at_all() {
     for (place, record) in ALL.iter().enumerate() {
         let running = KEYS.get(place).is_some_and(|key| key.load(Acquire) > BUSY);
@@ -165,7 +166,7 @@ impl Found {
                 return None;
             }
             if self.record.state.compare_exchange(RUNNING, SETTLING, AcqRel, Acquire).is_ok() {
-                // SAFETY: ended, and asked once.
+                // SAFETY: the request has ended, and only the thread that has set SETTLING asks for its result, once.
                 let value = unsafe { real::aio_return(self.shadow()) };
                 let result = if error == 0 { value as i64 } else { -i64::from(error) };
                 self.not_counted();
@@ -175,7 +176,7 @@ impl Found {
         }
     }
 
-    /// What the program gets: a read that failed because of its lane is done again elsewhere.
+    /// The result that the program gets: a read that failed because of its lane is done again elsewhere.
     fn settle(self, result: i64) -> i64 {
         let _errno = errno::kept();
         let Request { group, fd, what } = self.request();
@@ -191,7 +192,7 @@ impl Found {
                 result
             }
             What::Transfer { kind, choice } => {
-                // SAFETY: as submitted.
+                // SAFETY: `enter` has filled the shadow, and it stays as it is while the record is in use.
                 let cb = unsafe { &*self.shadow() };
                 let number = if kind == Kind::Read { libc::SYS_pread64 } else { libc::SYS_pwrite64 };
                 let (buffer, count, offset) = (cb.aio_buf, cb.aio_nbytes, cb.aio_offset);
@@ -206,7 +207,7 @@ impl Found {
         result
     }
 
-    /// The record is free for others.
+    /// Frees the record for others, and gives its reference back.
     fn free(self) {
         let group = GroupRef::again(self.request().group);
         if let Some(key) = KEYS.get(self.place) {
@@ -216,7 +217,7 @@ impl Found {
     }
 }
 
-/// A record for a request, not yet found by others: the shadow is filled, `key` is published by [`Begun::publish`].
+/// A record for a request that others do not find yet: the shadow is filled, and [`Begun::publish`] publishes `key`.
 struct Begun {
     found: Found,
     key: u64,
@@ -229,7 +230,7 @@ impl Begun {
         }
     }
 
-    /// glibc has not taken it.
+    /// Frees the record of a request that glibc has not taken.
     fn undo(self) {
         let Request { group, what, .. } = self.found.request();
         let group = GroupRef::again(group);
@@ -242,7 +243,7 @@ impl Begun {
     }
 }
 
-/// Chooses a lane for a request of a file on a pool. None: it goes to glibc as it is.
+/// Chooses a lane for a request of a file on a pool. None if the request goes to glibc as it is.
 ///
 /// # Safety
 /// The aiocb is the program's, valid.
@@ -252,7 +253,7 @@ unsafe fn begin(of: *mut aiocb, kind: Kind) -> Option<Begun> {
     let fd = cb.aio_fildes;
     let group = GroupRef::of(fd)?;
     process::notice_fork();
-    // Not opened for that: the kernel's EBADF, and no lane's fault.
+    // The file was not opened for that: the kernel answers EBADF, which is not a lane's fault.
     let unfit = if kind == Kind::Read { libc::O_WRONLY } else { libc::O_RDONLY };
     if group.flags() & libc::O_ACCMODE == unfit {
         return None;
@@ -289,7 +290,8 @@ unsafe fn begin(of: *mut aiocb, kind: Kind) -> Option<Begun> {
 unsafe fn enter(of: *mut aiocb, group: &GroupRef, fd: c_int, file: c_int, what: What) -> Option<Begun> {
     let key = of.expose_provenance() as u64;
     if let Some(before) = find(of) {
-        // Used again without having been asked about: what it was is over, or the program does what may not be done.
+        // The aiocb is used again though nobody has asked about its last request: that one is over, or the program
+        // breaks the rules.
         before.ended()?;
         before.free();
     }
@@ -302,10 +304,10 @@ unsafe fn enter(of: *mut aiocb, group: &GroupRef, fd: c_int, file: c_int, what: 
     let mut shadow = unsafe { of.read() };
     shadow.aio_fildes = file;
     let room: *mut aiocb = record.shadow.get().cast();
-    // SAFETY: BUSY: nobody else's.
+    // SAFETY: the key is BUSY, so this thread alone uses the record; see `Record`.
     unsafe { room.write(shadow) };
     let room: *mut Request = record.request.get().cast();
-    // SAFETY: BUSY: nobody else's.
+    // SAFETY: the key is BUSY, so this thread alone uses the record; see `Record`.
     unsafe { room.write(Request { group: group.name(), fd, what }) };
     record.state.store(RUNNING, Relaxed);
     record.counted.store(matches!(what, What::Transfer { choice, .. } if choice.file.is_some()), Relaxed);
@@ -453,7 +455,7 @@ both! {
     }
 }
 
-/// The list with shadows instead of what has one. False if nothing has, or the list is too long to have any.
+/// Makes the list with a shadow instead of each aiocb that has one. False if none has, or the list is too long.
 ///
 /// # Safety
 /// `list` points to `count` pointers.
@@ -482,7 +484,7 @@ both! {
     fn aio_cancel, aio_cancel64(fd: c_int, of: *mut aiocb) -> c_int {
         // SAFETY: the program's contract, or our own.
         let cancel = |fd: c_int, of: *mut aiocb| unsafe { real::aio_cancel(fd, of) };
-        // SAFETY: ours, filled.
+        // SAFETY: `enter` has filled the shadow before it published the key of the record.
         let file = |found: Found| unsafe { (*found.shadow()).aio_fildes };
         if !of.is_null() {
             return match find(of) {
@@ -494,7 +496,8 @@ both! {
         if result < 0 {
             return result;
         }
-        // Those on other lanes, one by one: what could not be cancelled outranks what was, and that what had ended.
+        // Requests on other lanes are cancelled one by one. "Not cancelled" outranks "cancelled", which outranks "had
+        // ended".
         for (place, record) in ALL.iter().enumerate() {
             let found = Found { place, record };
             let ours = KEYS.get(place).is_some_and(|key| key.load(Acquire) > BUSY);
@@ -551,7 +554,7 @@ both! {
             return result;
         }
         if mode == libc::LIO_WAIT && result == -1 && errno::get() == libc::EIO {
-            // Failures of lanes that another one could make good are none.
+            // A lane's failure that another lane has made good does not count.
             let all_well = |at: usize| {
                 // SAFETY: the program's contract: `count` pointers.
                 let of = unsafe { *list.wrapping_add(at) };
@@ -568,7 +571,7 @@ both! {
     }
 }
 
-/// For the table of [`real`]: what a function of POSIX aio comes to where libc has none.
+/// The replacement of a function of POSIX aio where libc has none, for the table of [`real`].
 pub fn unavailable() -> c_int {
     errno::set(libc::ENOSYS);
     -1

@@ -1,11 +1,11 @@
 //! liburing's entry points: reads and writes are spread before they are submitted, where that is safe.
 //!
-//! Submission queue entries are written by inline code of the program, and completions are read by inline code too, so
-//! all that can be done is to change the descriptor of an entry between the two: in io_uring_submit(3) and its kin.
-//! An entry is changed only if the lane's file is certain to be the one that is meant, now and when the kernel comes to
-//! it, and if its completion can be told from all others of the ring: plain reads and writes with an offset, not
-//! linked, not drained, without fixed files or provided buffers, with a `user_data` that no other one in flight has.
-//! What has ended is found by looking at the completion queue, which keeps entries after they have been consumed.
+//! Inline code of the program writes the submission queue entries, and inline code reads the completions, too. So the
+//! library can only change the descriptor of an entry between the two: in io_uring_submit(3) and its kin. It changes an
+//! entry only if the lane's file is certain to be the one that is meant, now and when the kernel comes to it, and if
+//! its completion can be told from all others of the ring: plain reads and writes with an offset, not linked, not
+//! drained, without fixed files or provided buffers, with a `user_data` that no other one in flight has. The library
+//! finds ended requests in the completion queue, which keeps entries after they have been consumed.
 //!
 //! A read that fails because of its lane cannot be done again behind the program's back: its error is the program's.
 //! Rings that are driven by system calls (fio's io_uring engine) go through as they are, and are counted.
@@ -29,9 +29,9 @@ use crate::table::{self, Entry, Name};
 use crate::trace;
 use crate::tracking;
 
-/// Rings of a process of which requests are spread.
+/// The most rings of a process whose requests are spread.
 const RINGS: usize = 64;
-/// Spread requests of one ring in flight.
+/// The most spread requests of one ring in flight.
 const SLOTS: usize = 512;
 
 /// `struct io_uring_sq` of liburing 2.0 and later, as far as it has stayed the same.
@@ -45,9 +45,9 @@ struct SubmissionQueue {
     dropped: *const AtomicU32,
     array: *mut c_uint,
     requests: *mut Request,
-    /// Submitted up to here.
+    /// The end of the entries that have been submitted.
     own_head: c_uint,
-    /// Written up to here.
+    /// The end of the entries that have been written.
     own_tail: c_uint,
     bytes: usize,
     start: *mut c_void,
@@ -158,9 +158,9 @@ struct Slot {
 struct Ring {
     /// The address of the program's `struct io_uring`.
     id: AtomicU64,
-    /// One thread looks at the rest.
+    /// True while one thread has taken the ring: it alone looks at the other fields.
     taken: AtomicBool,
-    /// How far its completions have been looked at.
+    /// How far the ring's completions have been looked at.
     seen: AtomicU32,
     in_flight: AtomicU32,
     slots: UnsafeCell<[Option<Slot>; SLOTS]>,
@@ -182,7 +182,7 @@ static ALL: [Ring; RINGS] = [const {
 /// A ring that this thread has taken; dropping it lets others have it.
 struct Held<'a> {
     ring: &'a Ring,
-    /// The program's, if it is there.
+    /// The program's structure; null if the ring is free.
     uring: *const Uring,
 }
 
@@ -240,11 +240,12 @@ unsafe fn held(uring: *const Uring) -> Option<Held<'static>> {
 impl Held<'_> {
     #[allow(clippy::mut_from_ref, reason = "whoever has taken the ring is alone with its slots")]
     fn slots(&self) -> &mut [Option<Slot>; SLOTS] {
-        // SAFETY: taken: nobody else's; no two of these references are used at a time.
+        // SAFETY: this thread has taken the ring, so the slots are its alone; no two of these references are used at a
+        // time.
         unsafe { &mut *self.ring.slots.get() }
     }
 
-    /// Retires what has come back since the last time.
+    /// Retires the requests that have come back since the last time.
     fn catch_up(&self) {
         if self.ring.in_flight.load(Relaxed) == 0 || self.uring.is_null() {
             return;
@@ -262,12 +263,13 @@ impl Held<'_> {
         let mut at = self.ring.seen.load(Relaxed);
         let now_ns = raw::now_ns();
         if flags & OVERFLOW != 0 {
-            // The queue is full, and what has ended since is not in it before the program has made room: it may be
-            // anything. What the program has not fetched it has no right to rely on.
+            // The queue is full, and the completions since then are not in it before the program has made room: any
+            // request may have ended. The program has no right to rely on completions that it has not fetched.
             self.end_all(now_ns);
         }
         if tail.wrapping_sub(at) > mask.wrapping_add(1) {
-            // More than the queue holds: what they were is gone, but nothing of ours can still be in flight longer.
+            // More completions than the queue holds: the lost ones cannot be read, but no spread request can still be
+            // in flight.
             at = tail.wrapping_sub(mask.wrapping_add(1));
             self.end_all(now_ns);
         }
@@ -294,8 +296,8 @@ impl Held<'_> {
         }
     }
 
-    /// Chooses lanes for what is about to be submitted; not for writes if there are `syncs` among it: what they cover
-    /// is not submitted beside them.
+    /// Chooses lanes for the requests that are about to be submitted. Writes stay where they are if there are `syncs`
+    /// among the requests: a sync does not cover requests that are submitted beside it.
     ///
     /// # Safety
     /// The submission queue is the calling thread's, as liburing demands.
@@ -342,7 +344,7 @@ impl Held<'_> {
         let bytes = bytes_of(request)?;
         trace::transfers(fd, &group, kind, offset, bytes);
         let slots = self.slots();
-        // Completions are told apart by this and nothing else.
+        // The library tells completions apart by `user_data` and nothing else.
         let twin = slots.iter().flatten().any(|slot| slot.user_data == request.user_data);
         let Some(slot) = slots.iter_mut().find(|slot| slot.is_none()).filter(|_| !twin) else {
             Reason::Uring.count();
@@ -360,7 +362,7 @@ impl Held<'_> {
     }
 }
 
-/// What has to be done before a request that is not a transfer. Whether it is a sync.
+/// Does the work that is due before a request that is not a transfer. True if the request is a sync.
 ///
 /// # Safety
 /// An entry that is the calling thread's and not submitted.
@@ -378,7 +380,7 @@ unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
             trace::synced(fd, request.rw_flags & DATA_ONLY != 0);
             group.node().drain();
             if tracking::sync_lanes(&group, fd, request.rw_flags & DATA_ONLY != 0).is_err() {
-                // What is not durable must not be called so: the request fails (EBADF).
+                // The library must not call data durable that is not: the request fails (EBADF).
                 // SAFETY: the program's contract.
                 let field = unsafe { &raw mut (*place).file };
                 // SAFETY: the program's contract.
@@ -390,7 +392,7 @@ unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
             if let Some(group) = GroupRef::proven(fd) {
                 group.node().drain();
                 group.node().revalidate(fd);
-                // Forgotten before the number is free for others.
+                // The entry is forgotten before the number is free for others.
                 let _ = tracking::closed(table::take(fd));
             }
             false
@@ -413,7 +415,7 @@ unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
     }
 }
 
-/// A read or write at an offset, by the file descriptor it names, as plain as pread(2).
+/// True for a read or write at an offset, by the file descriptor it names, as plain as pread(2).
 fn is_plain(request: &Request) -> bool {
     let transfer = matches!(request.opcode, opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV);
     transfer
@@ -424,7 +426,7 @@ fn is_plain(request: &Request) -> bool {
         && request.offset != u64::MAX
 }
 
-/// Bytes of a request.
+/// The bytes of a transfer; None if the kernel will refuse it.
 fn bytes_of(request: &Request) -> Option<u64> {
     if matches!(request.opcode, opcode::READ | opcode::WRITE) {
         return Some(request.count.into());
@@ -454,7 +456,8 @@ fn retire(slot: &Slot, result: i64, now_ns: u64) {
     spread::finish(&group, &slot.choice, slot.kind, slot.offset, result, fault, now_ns);
 }
 
-/// Notes what has come back on all rings: whoever waits for lanes to be drained may be the one who would submit next.
+/// Retires the requests that have come back on all rings: the thread that waits for lanes to be drained may be the one
+/// that would submit next.
 pub fn look_at_all() {
     for ring in ALL.iter().filter(|ring| ring.in_flight.load(Acquire) != 0) {
         if let Some(held) = ring.hold(false) {
@@ -463,7 +466,7 @@ pub fn look_at_all() {
     }
 }
 
-/// In a forked child the slots are the parent's.
+/// Forgets all rings in a forked child: the slots are the parent's.
 pub fn forget_all() {
     for ring in ALL.iter().filter(|ring| ring.id.load(Relaxed) != 0) {
         ring.id.store(0, Relaxed);
@@ -475,14 +478,14 @@ pub fn forget_all() {
     }
 }
 
-/// The program sets a ring up by the system call: nothing of that ring can be seen.
+/// Notes that the program sets a ring up by the system call: the library sees nothing of that ring.
 pub fn set_up_by_system_call() {
     if lane::active() {
         Reason::RawUring.count();
     }
 }
 
-/// Before something is submitted.
+/// Does the library's part before requests are submitted: syncs lanes, and spreads transfers.
 ///
 /// # Safety
 /// A valid `struct io_uring` whose submission queue is the calling thread's.
@@ -499,7 +502,7 @@ unsafe fn before(uring: *mut Uring) {
     if queue.own_head == queue.own_tail {
         return;
     }
-    // A sync has to reach what was written before it. (Waiting for that is done without holding the ring.)
+    // A sync has to reach the writes before it. (Waiting for them is done without holding the ring.)
     let mut syncs = false;
     for place in queue.written(flags) {
         // SAFETY: an entry that the program has written and not submitted.
@@ -551,7 +554,7 @@ submits! {
                                    least: c_uint, mask: *mut c_void);
 }
 
-/// Files that a ring keeps: requests of theirs name a place in its table, and the descriptor may be closed.
+/// Notes files that a ring keeps: a request names a place in the ring's table, and the descriptor may be closed.
 ///
 /// # Safety
 /// `files` points to `count` descriptors.
@@ -566,7 +569,7 @@ unsafe fn registers(files: *const c_int, count: c_uint) {
     }
 }
 
-/// The same by io_uring_register(2).
+/// Notes files that the program gives to a ring by io_uring_register(2).
 ///
 /// # Safety
 /// The arguments of that call.
@@ -627,7 +630,7 @@ registering! {
     io_uring_register_files_update_tag(uring: *mut c_void, from: c_uint; files; tags: *mut c_void; count);
 }
 
-/// io_uring_queue_exit(3): the ring is unmapped. What is in flight is cancelled, or goes on without us.
+/// io_uring_queue_exit(3): the ring is unmapped. Requests in flight are cancelled, or go on without the library.
 ///
 /// # Safety
 /// The program's contract ([`crate::hooks`]).
@@ -636,7 +639,7 @@ pub unsafe extern "C" fn io_uring_queue_exit(uring: *mut Uring) {
     if let Some(held) = known(uring).and_then(|ring| ring.hold(true)) {
         let _errno = errno::kept();
         held.catch_up();
-        // The kernel may come to them after the ring is gone: no lane is closed under them.
+        // The kernel may come to requests after the ring is gone, so no lane is closed while they are in flight.
         while held.ring.in_flight.load(Acquire) != 0 {
             raw::sleep_us(50);
             held.catch_up();
