@@ -12,16 +12,16 @@
 //! | a descriptor: nothing, a file of a pool, a lane's file | [`table`] |
 //! | an open file with its lanes, shared by `dup`ed descriptors | [`group`] |
 //! | a file (inode), shared by everything in the process that has it open | [`node`] |
-//! | whether a descriptor number still means what it was tracked for | [`proof`] |
-//! | opening on other lanes, whether they are one file, retries, syncing lanes | [`tracking`] |
+//! | the proof that a descriptor number still means the file that it was tracked for | [`proof`] |
+//! | opening on other lanes, the proof that they are one file, retries, syncing lanes | [`tracking`] |
 //! | descriptors and mappings of a file that no hook saw come | [`others`] |
-//! | the threads that do that on lanes which may not answer | [`opener`] |
+//! | the threads that open files on lanes which may not answer | [`opener`] |
 //! | which request may be spread, and where it goes | [`spread`], [`lane`] |
-//! | libaio: iocbs changed and put back, what is in flight, rings | [`changed_iocbs`], [`inflight`], [`context`] |
+//! | libaio: iocbs changed and put back, requests in flight, rings | [`changed_iocbs`], [`inflight`], [`context`] |
 //! | libaio requests that would block, carried out by an io_uring | [`async_io`] |
 //! | fork, vfork, descriptor numbers | [`process`] |
 //! | the time, and threads, without libc | [`clock`], [`raw_thread`] |
-//! | why not, how much, written down | [`reason`], [`stats`], [`trace`], [`said`] |
+//! | the reasons for staying, the counts, the records and the messages | [`reason`], [`stats`], [`trace`], [`said`] |
 //!
 //! Everything is static and atomic: hooks run in signal handlers, between vfork and exec, before constructors, after
 //! destructors, and in any number of threads. They take no lock, allocate nothing and cannot panic.
@@ -54,7 +54,7 @@ mod table;
 mod trace;
 mod tracking;
 
-/// Runs when the library has been loaded, before the program's `main`.
+/// Sets the library up when it has been loaded, before the program's `main`.
 extern "C" fn begin() {
     real::find_all();
     clock::prepare();

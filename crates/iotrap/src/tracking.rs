@@ -33,7 +33,7 @@ pub fn opened(fd: c_int, flags: c_int) {
     enter_opened(fd, flags, None);
 }
 
-/// Enters `fd` like [`opened`], for a file that is used where no hook sees it: the open file is not spread.
+/// Enters `fd` like `opened`, for a file that is used where no hook sees it: the open file is not spread.
 pub fn opened_for_others(fd: c_int, flags: c_int, reason: Reason) {
     enter_opened(fd, flags, Some(reason));
 }

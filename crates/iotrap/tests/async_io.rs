@@ -1,4 +1,5 @@
-//! `IOTRAP_ASYNC=1`: programs that must not notice, on files of a pool and on others, each of them with and without.
+//! `IOTRAP_ASYNC=1`: programs that must not notice the library, on files of a pool and on others, each with and without
+//! it.
 
 mod common;
 use common::{Volume, compile, library, skipped, succeed, text};
@@ -11,7 +12,7 @@ fn program() -> &'static Path {
     BUILT.get_or_init(|| compile("async", "c", &[]))
 }
 
-/// Requests that were taken away from the kernel, as the library told at the end.
+/// The number of requests that were taken away from the kernel, as the library told at the end.
 fn asynchronous(errors: &[u8]) -> u64 {
     let said = text(errors);
     let count = |line: &str| {
@@ -23,7 +24,7 @@ fn asynchronous(errors: &[u8]) -> u64 {
     said.lines().filter(|line| !left(line)).map(|line| count(line).unwrap_or_else(|| panic!("{said}"))).sum()
 }
 
-/// Without the library, with it, and with it on a pool of four lanes.
+/// Runs a program without the library, with it, and with it on a pool of four lanes.
 fn holds(name: &str, takes: bool) {
     if skipped() {
         return;
@@ -69,14 +70,14 @@ programs! {
     descriptors_of_others_stay: true,
 }
 
-/// A sync of what was written over lanes does not hold the submitter up.
+/// A sync of data that was written over lanes does not hold the submitter up.
 #[test]
 fn syncs_of_lanes() {
     if skipped() {
         return;
     }
     let mut volume = Volume::new();
-    volume.pool = "policy = \"round-robin\"".into(); // or one that seems fast gets all that comes one by one
+    volume.pool = "policy = \"round-robin\"".into(); // otherwise a fast lane gets all requests that come singly
     let program = compile("defects", "async", &[]);
     let mut command = volume.trapped(&program, &["aio_fsync_of_lanes_comes_back"]);
     let output = succeed(command.envs([("IOTRAP_ASYNC", "1"), ("IOTRAP_STATS", "1")]));

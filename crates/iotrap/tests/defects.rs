@@ -11,7 +11,8 @@ fn program() -> &'static Path {
     BUILT.get_or_init(|| compile("defects", "c", &[]))
 }
 
-/// Under the interposer; and without it where the program does not look for lanes, so that the test itself is right.
+/// Runs a program under the interposer; and without it where the program does not look for lanes, so that the test
+/// itself is right.
 fn holds(name: &str, also_without: bool) {
     if skipped() {
         return;

@@ -1,4 +1,4 @@
-//! What a program does to its files where no hook sees it, on bind mounts of one directory: each program without the
+//! Programs that use their files where no hook sees it, on bind mounts of one directory: each program without the
 //! library and with it, with and without asynchronous libaio, and where buffered reads are spread. (On real NFS, where
 //! the lanes have page caches of their own: tests/iotrap_holes.rs of the root package.)
 
@@ -12,7 +12,7 @@ fn program() -> &'static Path {
     BUILT.get_or_init(|| compile("holes", "c", &["-luring"]))
 }
 
-/// What the lanes have done; None if nothing can be tested here.
+/// The counts of the lanes after a run of the program; None if nothing can be tested here.
 fn counted(test: &str, pool: &str) -> Option<Counted> {
     if skipped() {
         return None;
@@ -77,7 +77,7 @@ fn memory_that_is_gone() {
     assert!(counted.ops().iter().all(|&ops| ops > 0), "{:?}", counted.ops());
 }
 
-/// On older kernels, and where a container forbids to compare descriptors.
+/// The library works on older kernels, and where a container forbids to compare descriptors.
 #[test]
 fn other_proofs() {
     if skipped() {

@@ -1,10 +1,11 @@
-//! The library as a whole: what it exports, how it is told what to do, and what it says.
+//! The library as a whole: its exports, its settings and its messages.
 
 mod common;
 use common::{Volume, compile, library, skipped, succeed, text};
 use std::process::Command;
 
-/// Every function that is taken over, and nothing else: a symbol too many may replace one of the program's own.
+/// The library exports every function that it takes over, and nothing else: a symbol too many may replace one of the
+/// program's own.
 #[test]
 fn exports_are_what_is_intended() {
     let listed = succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
@@ -15,7 +16,7 @@ fn exports_are_what_is_intended() {
     assert_eq!(found, intended.lines().collect::<Vec<_>>(), "tests/exports.txt lists what may be exported");
 }
 
-/// The line that a trapped /bin/echo says beside its own.
+/// The line that the library writes beside that of a trapped /bin/echo.
 fn said(environment: &[(&str, &str)]) -> String {
     let mut echo = Command::new("/bin/echo");
     echo.arg("hello").env("LD_PRELOAD", library());
@@ -97,7 +98,7 @@ fn what_a_program_does_is_a_log_that_fio_replays() {
     assert!(result.contains("\"total_ios\" : 256"), "{result}");
 }
 
-/// A daemon closes standard error; the file that gets its number is no place for messages.
+/// A daemon closes standard error: the library must not write messages to the file that gets its number.
 #[test]
 fn nothing_is_written_to_what_was_standard_error() {
     if skipped() {
@@ -107,7 +108,8 @@ fn nothing_is_written_to_what_was_standard_error() {
     let mut command =
         shell(&volume, "exec 2> database; dd if=/dev/zero of=file bs=4k count=4 oflag=direct status=none");
     succeed(command.env("IOTRAP_TRACE", "1"));
-    // bash itself says what it does until its standard error is another file; dd was started with that one.
+    // The library in bash writes its trace only until bash's standard error is another file; dd was started with that
+    // file.
     let database = std::fs::read_to_string(volume.path("volume/database")).unwrap();
     assert!(database.lines().all(|line| line.starts_with("iotrap: ")), "dd's own: {database}");
     let volume = Volume::new();

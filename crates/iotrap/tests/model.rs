@@ -1,6 +1,6 @@
-//! Random programs beside a model of what their files hold (tests/c/model.c): without the library, with it, with
-//! asynchronous libaio, and where buffered reads are spread. Seeds count up from 1, for as long as each way is given; one that
-//! fails is shrunk and shown step by step. (On real NFS: tests/iotrap_holes.rs of the root package.)
+//! Random programs beside a model of the contents of their files (tests/c/model.c): without the library, with it, with
+//! asynchronous libaio, and where buffered reads are spread. Seeds count up from 1, for as long as each way is given. A
+//! seed that fails is shrunk and shown step by step. (On real NFS: tests/iotrap_holes.rs of the root package.)
 
 mod common;
 use common::{Volume, compile, skipped, succeed, text};
@@ -8,7 +8,8 @@ use std::process::Command;
 
 /// Seconds that each way is given. `IOTRAP_MODEL_SECONDS` gives more.
 const SECONDS: u32 = 20;
-/// Programs at a time: most of the time of each goes by in the kernel, which ends its asynchronous contexts.
+/// The number of programs at a time: most of the time of each goes by in the kernel, which ends its asynchronous
+/// contexts.
 const WORKERS: &str = "16";
 
 fn run(name: &str, first: &str, share: u32, command: impl FnOnce(&Volume, &[&str]) -> Command) {

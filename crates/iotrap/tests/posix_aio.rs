@@ -10,7 +10,7 @@ fn program() -> &'static Path {
     BUILT.get_or_init(|| compile("posix_aio", "c", &[]))
 }
 
-/// Without the library and with it; whether every lane was used.
+/// Runs a program without the library and with it. With `spread`, every lane must be used; without it, not every lane.
 fn holds(name: &str, spread: bool) {
     if skipped() {
         return;

@@ -14,7 +14,7 @@ fn faketime() -> Option<PathBuf> {
     places
 }
 
-/// The file of that name below `root` or one of its directories.
+/// Finds the file of that name below `root` or one of its directories.
 fn glob_of(root: &str, name: &str) -> Option<PathBuf> {
     let below = std::fs::read_dir(root).ok()?.flatten().map(|entry| entry.path());
     below.chain([PathBuf::from(root)]).map(|place| place.join(name)).find(|path| path.exists())

@@ -1,4 +1,5 @@
-//! Every row of the tables of docs/trap.md: what is spread, what is not and why, and that nobody can tell.
+//! Every row of the tables of docs/trap.md: the requests that are spread, those that are not and why, and that nobody
+//! can tell.
 
 mod common;
 use common::{Counted, Volume, compile, skipped, succeed};
@@ -13,7 +14,7 @@ fn program() -> &'static Path {
     BUILT.get_or_init(|| compile("rows", "c", &[]))
 }
 
-/// What the lanes have done; None if nothing can be tested here.
+/// The counts of the lanes after a run of the program; None if nothing can be tested here.
 fn counted(name: &str, pool: &str) -> Option<Counted> {
     if skipped() {
         return None;
@@ -35,7 +36,7 @@ fn stays(name: &str, pool: &str, reason: &str) {
     assert!(counted.reason(reason) > 0, "the reason is recorded: {reason}");
 }
 
-/// Some of it is, some of it is not; what matters is that the program finds what it has to.
+/// Runs a program of which a part is spread; it matters that the program finds the data that it has to find.
 fn works(name: &str, pool: &str) -> Option<Counted> {
     counted(name, pool)
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{Volume, compile, skipped, succeed};
 use std::process::Command;
 
-/// Tenths of a second that each is tried for.
+/// The tenths of a second that each program runs for.
 const TENTHS: &str = "15";
 
 const NAMES: [&str; 5] = ["descriptors", "owners", "reapers", "forks", "changes"];

@@ -10,7 +10,8 @@ fn program() -> &'static Path {
     BUILT.get_or_init(|| compile("uring", "c", &["-luring"]))
 }
 
-/// Without the library and with it.
+/// Runs a program without the library and with it. Returns the counts of the run with it; None if nothing can be tested
+/// here.
 fn holds(name: &str) -> Option<Counted> {
     if skipped() {
         return None;

@@ -135,7 +135,7 @@ pub fn get() -> Option<&'static Engine> {
 /// The engine, made if there is none yet. None while another thread makes it.
 ///
 /// # Errors
-/// The reason why there will be no engine: no io_uring, memory, threads or descriptors.
+/// The errno that says why an engine cannot be made: io_uring, memory, threads or descriptors are missing.
 pub fn get_or_make() -> Result<Option<&'static Engine>, c_int> {
     if let Some(made) = get() {
         return Ok(Some(made));

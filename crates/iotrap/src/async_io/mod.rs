@@ -230,7 +230,7 @@ pub fn ending() -> Ending {
     Ending { process: raw::pid() }
 }
 
-/// Waits as [`ending`] does, for a program that certainly ends: its guard is never given back.
+/// Waits as `ending` does, for a program that certainly ends: its guard is never given back.
 pub fn ends() {
     core::mem::forget(ending());
 }

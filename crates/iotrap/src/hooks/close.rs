@@ -1,5 +1,5 @@
-//! Everything that closes: the number is forgotten BEFORE it is free for others, and an error of a lane is an error
-//! of the file.
+//! All calls that close: the number is forgotten BEFORE it is free for others, and an error of a lane is an error of
+//! the file.
 
 use core::ffi::{c_int, c_uint};
 
@@ -27,7 +27,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         _ if !process::is_own() => real(),
         Entry::Lane(_) if group::private_entry_is_stale(fd) => real(),
         Entry::Lane(_) => {
-            // The program has never been given this number.
+            // The program was never given this number.
             errno::set(libc::EBADF);
             -1
         }
@@ -38,7 +38,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
                 GroupRef::proven(fd)
             };
             let Some(group) = known else { return real() };
-            // What this lane shows to others has to be what the lanes have written.
+            // The opened lane has to show to others the data that the lanes have written.
             group.node().revalidate(fd);
             drop(group);
             let entry = table::take(fd);
@@ -58,7 +58,7 @@ fn merge(result: c_int, lanes: raw::Result<()>) -> c_int {
     }
 }
 
-/// A stream is about to close its descriptor.
+/// Prepares the close of a stream's descriptor: removes its entry, which the caller passes to `tracking::closed`.
 ///
 /// # Safety
 /// The stream is the program's, or null.
@@ -130,7 +130,7 @@ pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
         return bare_range(first, last, flags);
     }
     if flags & UNSHARE != 0 {
-        // The caller's own table of descriptors from here on; what is closed in it is closed for nobody else.
+        // The caller has a table of descriptors of its own from here on: closing in it closes for nobody else.
         // SAFETY: integers only.
         let alone = unsafe { raw::call(libc::SYS_unshare, libc::CLONE_FILES as usize, 0, 0, 0, 0, 0) };
         return if alone < 0 { alone } else { range(first, last, flags & !UNSHARE) };
@@ -149,7 +149,8 @@ pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
         } else if flags & CLOEXEC == 0 {
             drop(GroupRef::proven(fd)); // a number that means another file is forgotten
             let entry = table::take(fd);
-            // Closed here and now, so that nobody gets the number while the entry is gone and the lanes still open.
+            // The descriptor is closed here and now, so that nobody gets the number while the entry is gone and the
+            // lanes still open.
             let _ = raw::close(fd);
             let _ = tracking::closed(entry);
         }

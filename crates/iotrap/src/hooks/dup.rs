@@ -13,7 +13,7 @@ use crate::table::{self, Entry};
 use crate::trace;
 use crate::tracking;
 
-/// `new` is one more descriptor of what `old` is.
+/// Enters `new` as one more descriptor of the open file of `old`.
 fn share(old: c_int, new: c_int) -> c_int {
     if new < 0 || (table::get(old) == Entry::Nothing && table::get(new) == Entry::Nothing) {
         return new;
@@ -66,7 +66,7 @@ pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_
     onto(from, to, || unsafe { real::dup3(from, to, flags) })
 }
 
-/// Closes `to` and makes it a descriptor of what `from` is.
+/// Closes `to` and makes it a descriptor of the open file of `from`.
 fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
     if from != to {
         crate::async_io::settle(to);
@@ -76,7 +76,8 @@ fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
         return real();
     }
     if crate::async_io::owns(to) {
-        // Whatever would come of it, it would not be the program's file. (dup2(2) knows EBUSY.)
+        // The number belongs to the library's engine for libaio: a file there would not be the program's. (dup2(2)
+        // knows EBUSY.)
         errno::set(libc::EBUSY);
         return -1;
     }
@@ -94,7 +95,7 @@ fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
     let before = table::take(to);
     let result = real();
     if result < 0 {
-        // Nothing was closed: it is what it was.
+        // Nothing was closed: the number still means the file that it meant.
         if before != Entry::Nothing && !table::put_back(to, before) {
             drop(GroupRef::held_by(before));
         }
@@ -148,7 +149,7 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
     }
 }
 
-/// Flags that lanes can follow; with the others the file is no longer what was opened.
+/// Flags that lanes can follow; a change of the others makes the file another one than was opened.
 const FOLLOWED: c_int = libc::O_NONBLOCK | libc::O_NDELAY | libc::O_NOATIME;
 
 fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
@@ -158,7 +159,8 @@ fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
     let before = raw::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
     let changed = (before ^ flags) & settable;
     if changed & (libc::O_APPEND | libc::O_DIRECT | libc::O_ASYNC) != 0 {
-        // Before it happens: nothing that is decided by the old flags may come after it.
+        // The spreading ends before the flags change: no request that is decided by the old flags may come after the
+        // change.
         group.node().end(Reason::Flags);
         group.node().drain();
         if changed & libc::O_DIRECT != 0 && group.writes() {

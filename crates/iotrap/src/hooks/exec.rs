@@ -1,8 +1,8 @@
-//! execve(2) and its family, and daemon(3): the program gives its process up to another one, or goes on as a child. What it
-//! has written through us is written first, as the kernel would have done it inside io_submit.
+//! execve(2) and its family, and daemon(3): the program gives its process up to another one, or goes on as a child. The
+//! hooks wait for the program's writes first, as the kernel would have done them inside io_submit.
 //!
-//! libc's functions call each other inside libc, where nobody can intervene: each of them has a hook. posix_spawn(3),
-//! system(3) and popen(3) need none: the process goes on.
+//! libc's functions call each other inside libc, where nobody can intervene, so each of them has a hook.
+//! posix_spawn(3), system(3) and popen(3) need none: the process goes on.
 
 use core::ffi::{c_char, c_int};
 
@@ -49,9 +49,9 @@ pub unsafe extern "C" fn daemon(keep_directory: c_int, keep_streams: c_int) -> c
     unsafe { real::daemon(keep_directory, keep_streams) }
 }
 
-/// A function whose arguments, from the second on, are a list as execl(3) has it. Rust cannot define such functions: this one
-/// makes an array of them, without copying those that are on the stack already, and calls `$with` with the first argument
-/// and the address of the array.
+/// A function whose arguments, from the second on, are a list as execl(3) has it. Rust cannot define such functions:
+/// this one makes an array of them, without copying those that are on the stack already, and calls `$with` with the
+/// first argument and the address of the array.
 macro_rules! takes_list {
     ($($name:ident => $with:ident;)*) => {
         $(
@@ -63,7 +63,8 @@ macro_rules! takes_list {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(path: Text) -> c_int {
-                // The return address lies between the arguments in registers and those on the stack: it moves below them.
+                // The return address lies between the arguments in registers and those on the stack: it moves below
+                // them.
                 core::arch::naked_asm!(
                     "pop r10",
                     "push r9",

@@ -1,5 +1,5 @@
-//! _exit, _Exit and quick_exit: the end of a program without its destructors. What it has written through us is written
-//! first, as the kernel would have done it inside io_submit.
+//! _exit, _Exit and quick_exit: the end of a program without its destructors. The hooks wait for the program's writes
+//! first, as the kernel would have done them inside io_submit.
 
 use core::ffi::{c_int, c_void};
 
@@ -33,7 +33,7 @@ unsafe extern "C" {
     fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), library: *mut c_void) -> c_int;
 }
 
-/// Has quick_exit(3) wait for what was submitted, after all functions that the program registers.
+/// Has quick_exit(3) wait for the submitted writes, after all functions that the program registers.
 pub fn prepare() {
     // SAFETY: the function lives as long as the process: the library is never unloaded.
     let _ = unsafe { __cxa_at_quick_exit(at_quick_exit, core::ptr::null_mut()) };
@@ -44,10 +44,11 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
     async_io::tell();
 }
 
-/// The end of the calling thread by the bare system call (syscall(2)), which ends the process if this is the program's
-/// last thread: threads of ours do not keep it alive.
+/// Waits for the submitted writes, and ends the process if the calling thread, which ends by the bare system call
+/// (syscall(2)), is the program's last one: the library's own threads do not keep the process alive. If it is not, the
+/// function returns.
 pub fn of_thread(status: c_int) {
-    // The end of the process, if it is that, is an end of the program.
+    // The end of the thread may be the end of the process, and then it is an end of the program.
     drop(async_io::ending());
     if is_last_of_program() {
         // SAFETY: an integer.
@@ -55,7 +56,7 @@ pub fn of_thread(status: c_int) {
     }
 }
 
-/// Whether every other thread of the process is ours, or the kernel's for an io_uring, or has ended.
+/// True if every other thread of the process is the library's, or the kernel's for an io_uring, or has ended.
 fn is_last_of_program() -> bool {
     let Ok(tasks) = raw::open(c"/proc/self/task", libc::O_RDONLY | libc::O_DIRECTORY) else { return false };
     // SAFETY: no arguments.
@@ -84,7 +85,7 @@ fn is_last_of_program() -> bool {
     alone
 }
 
-/// By the name of the thread and its state: `TID (NAME) STATE ...` (proc(5)).
+/// True if the thread does not belong to the program, by its name and state: `TID (NAME) STATE ...` (proc(5)).
 fn is_no_thread_of_program(thread: u64) -> bool {
     let mut path = raw::Digits::<64>::empty();
     path.push(b"/proc/self/task/");

@@ -10,7 +10,7 @@ use crate::real;
 use crate::reason::Reason;
 use crate::tracking;
 
-/// The file is about to be locked through `fd`, which may be any descriptor of it.
+/// Ends the spreading of a file that is about to be locked through `fd`, which may be any descriptor of the file.
 pub fn before(fd: c_int) {
     if !lane::active() {
         return;
@@ -18,7 +18,8 @@ pub fn before(fd: c_int) {
     let _errno = errno::kept();
     let end = |node: NodeRef| {
         node.get().end(Reason::Locked);
-        // What other lanes are doing comes before the lock; what they have written is what its holder sees.
+        // The requests on other lanes end before the lock, and the holder of the lock sees the data that they have
+        // written.
         node.get().drain();
         node.get().revalidate(fd);
         if node.get().locks() {
@@ -27,8 +28,8 @@ pub fn before(fd: c_int) {
     };
     match GroupRef::proven(fd) {
         Some(group) => end(group.node_ref()),
-        // Opened where no hook sees it, by stdio: from now on the file is known, and stays so, because its close would
-        // not be seen either; a descriptor of the library that came and went would drop the lock.
+        // The file was opened where no hook sees it, by stdio. From now on it is known, and stays so, because its close
+        // would not be seen either; a descriptor of the library that came and went would drop the lock.
         None => {
             if let Some(node) = tracking::node_of_pool_file(fd) {
                 end(node);

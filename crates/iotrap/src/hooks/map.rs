@@ -9,11 +9,11 @@ use crate::real;
 use crate::reason::Reason;
 use crate::tracking;
 
-/// A file is about to be mapped, or has been: nothing of it is spread, whatever descriptor it is mapped through.
+/// Ends the spreading of a file that is about to be mapped, or has been, whatever descriptor it is mapped through.
 ///
-/// Asked before and after the call. Before, so that what lanes are doing is done when the program looks at the memory;
-/// after, because another thread may open the file in between: that thread looks for mappings, and one of the two sees
-/// the other.
+/// The hook calls this before and after the call: before, so that the requests on lanes have ended when the program
+/// looks at the memory; after, because another thread may open the file in between. That thread looks for mappings, and
+/// one of the two sees the other.
 pub fn around<T>(fd: c_int, protection: c_int, flags: c_int, map: impl FnOnce() -> T) -> T {
     if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !lane::active() {
         return map();

@@ -1,9 +1,10 @@
-//! The functions that the program calls: ours, under libc's and libaio's names, one file per subject.
+//! The functions that the program calls: the library's own, under the names of libc, libaio and liburing, one file per
+//! subject.
 //!
 //! **The program's contract.** A hook has the name and the type of a function of libc, libaio or liburing, and the
-//! program calls it as the manual page of that function says: what a pointer leads to is valid for what the page says
-//! that the call does with it, and for as long. A hook passes it on to the real function or to the kernel, on another
-//! descriptor of the same file at most. Comments about safety name this contract.
+//! program calls it as the manual page of that function says: the memory that a pointer leads to is valid for the use
+//! that the page describes, and for as long. A hook passes the pointer on to the real function or to the kernel, on
+//! another descriptor of the same file at most. Comments about safety name this contract.
 //!
 //! A hook calls the real function with the program's own arguments unless there is a reason not to, never panics,
 //! allocates nothing, and leaves `errno` as the program expects it.

@@ -1,4 +1,4 @@
-//! open and its kin: the real call first, then the other lanes. stdio's: what it writes is written through the page
+//! open and its kin: the real call first, then the other lanes. The hooks of stdio: a stream writes through the page
 //! cache where nobody sees it.
 
 use core::ffi::{c_char, c_int, c_void};
@@ -21,7 +21,7 @@ type File = *mut libc::FILE;
 
 const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
-/// A file is about to be cut to nothing by opening it.
+/// Drains the lanes of a file that is about to be cut to nothing by opening it.
 ///
 /// # Safety
 /// The path is the program's.
@@ -159,7 +159,7 @@ pub unsafe fn by_openat2(at: c_int, path: Path, how: *const core::ffi::c_void, b
     after(errno::libc_result(fd) as c_int, flags)
 }
 
-/// What stdio has opened: if it may write, nobody sees when.
+/// Enters the file of a stream that stdio has opened. If the stream may write, nobody sees when it does.
 fn after_stdio(file: File, mode: Path) -> File {
     if file.is_null() || !lane::active() {
         return file;
@@ -169,7 +169,7 @@ fn after_stdio(file: File, mode: Path) -> File {
     let fd = unsafe { libc::fileno(file) };
     // SAFETY: fopen has read the mode: NUL-terminated.
     let mode = unsafe { core::ffi::CStr::from_ptr(mode) }.to_bytes();
-    // Known from here on, so that whoever opens the file besides finds out.
+    // The file is known from here on, so that another open of it in the program finds the stream.
     if mode.first() == Some(&b'r') && !mode.contains(&b'+') {
         tracking::opened_for_others(fd, libc::O_RDONLY, Reason::Stdio);
         return file;

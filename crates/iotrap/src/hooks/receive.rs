@@ -7,7 +7,7 @@ use crate::lane;
 use crate::others;
 use crate::real;
 
-/// Every descriptor that came with a message.
+/// Passes every descriptor that came with a message to `others::came`.
 ///
 /// # Safety
 /// The kernel has filled the message.

@@ -1,4 +1,5 @@
-//! Descriptor numbers for the program: when it has none left, lanes give theirs back first.
+//! Descriptor numbers for the program: when it has none left, the library first closes the files on lanes, and frees
+//! their numbers.
 //!
 //! Lanes lie above the program's soft limit where the hard one permits. Where it does not, they share the program's
 //! numbers, and a call that fails with EMFILE is made again once some open files have given up their lanes.
@@ -13,21 +14,21 @@ use crate::process;
 use crate::raw;
 use crate::real;
 
-/// Makes a call of libc that returns a new descriptor or -1, or a stream or null; and once more if it fails for want of
-/// a number and there was something to give up.
+/// Makes a call of libc that returns a new descriptor or -1, or a stream or null. Makes it once more if it fails for
+/// want of a number and the library could give numbers up.
 #[inline]
 pub fn needing<T>(failed: impl Fn(&T) -> bool, call: impl Fn() -> T) -> T {
     let result = call();
     if failed(&result) && is_full(errno::get()) { call() } else { result }
 }
 
-/// The same for calls that return a descriptor.
+/// Makes a call of libc that returns a descriptor or -1, and makes it once more as `needing` does.
 #[inline]
 pub fn needing_number(call: impl Fn() -> c_int) -> c_int {
     needing(|&fd| fd < 0, call)
 }
 
-/// Whether a call that has failed with this error is worth another try: numbers were given back.
+/// True if a call that has failed with this error is worth another try, because lanes have given numbers back.
 #[cold]
 pub fn is_full(error: c_int) -> bool {
     if !matches!(error, libc::EMFILE | libc::ENFILE) || !lane::active() || !process::is_own() {
@@ -35,7 +36,8 @@ pub fn is_full(error: c_int) -> bool {
     }
     let _errno = errno::kept();
     let limit = raw::descriptor_limit().unwrap_or(0);
-    // The whole system's table is full, or the process's: then only numbers below the limit help.
+    // ENFILE: the table of the whole system is full, so any number helps. EMFILE: only numbers below the process's
+    // limit help.
     let limit = if error == libc::ENFILE { u64::MAX } else { limit };
     group::make_room(c_int::try_from(limit).unwrap_or(c_int::MAX))
 }

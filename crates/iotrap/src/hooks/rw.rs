@@ -1,5 +1,5 @@
 //! pread, pwrite and their kin: the requests that carry their own offset. write and writev, which do not, are watched:
-//! what they put into the page cache, other lanes do not see.
+//! other lanes do not see the data that they put into the page cache.
 
 use core::ffi::{c_int, c_void};
 
@@ -17,8 +17,8 @@ unsafe extern "C-unwind" {
     fn pthread_testcancel();
 }
 
-/// pread and pwrite are cancellation points (pthreads(7)), which what we do on lanes is not. Called before anything is
-/// held that unwinding would have to give back.
+/// pread and pwrite are cancellation points (pthreads(7)), but the library's own calls on lanes are not. So a hook
+/// calls this function before it holds anything that unwinding would have to give back.
 pub fn cancellation_point() {
     // SAFETY: a function without arguments.
     unsafe { pthread_testcancel() };
@@ -34,7 +34,7 @@ fn from_libc(result: isize) -> isize {
     if result < 0 { -(errno::get() as isize) } else { result }
 }
 
-/// Whether a request goes straight to the real function: nothing may stand in its way.
+/// True if a request goes straight to the real function, because the library has nothing to do for it.
 #[inline(always)]
 fn passes(fd: c_int, kind: Kind) -> bool {
     match table::get(fd) {
@@ -44,7 +44,7 @@ fn passes(fd: c_int, kind: Kind) -> bool {
     }
 }
 
-/// A request on `fd`: `real` is the program's own call, `bare` the same on another descriptor.
+/// Carries out a request on `fd`: `real` is the program's own call, `bare` the same on another descriptor.
 #[inline(never)]
 fn positioned(
     fd: c_int,
@@ -82,7 +82,7 @@ fn of_a_pool(
         return result;
     }
     let errno_before = errno::get();
-    // The program's own call is the real function; what we do on lanes is ours.
+    // On the program's descriptor the request is the program's own call; on lanes it is the library's bare system call.
     let carry = |file: c_int| if file == fd { from_libc(real()) } else { bare(file) };
     let result = spread::synchronous(group, fd, kind, offset, bytes, carry);
     errno::set(errno_before);
@@ -191,7 +191,8 @@ macro_rules! vectored {
                 // SAFETY: the program's contract.
                 let real = || unsafe { real::$name(fd, vectors, count, offset $(, $flags)?) };
                 let with: c_int = 0 $(| $flags)?;
-                // An append, and whatever else a flag may come to mean; and the position of the descriptor itself.
+                // Requests with other flags stay: an append, and whatever else a flag may come to mean. So do requests
+                // at the position of the descriptor itself.
                 if with & !(libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_HIPRI | libc::RWF_NOWAIT) != 0 || offset < 0 {
                     return unspread(fd, Kind::$kind, real);
                 }
@@ -217,7 +218,7 @@ vectored! {
     pwritev64v2, SYS_pwritev2, Write, flags;
 }
 
-/// What stays on the opened lane for what it is.
+/// Carries out a request that stays on the opened lane because of its flags or its offset.
 fn unspread(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
     let result = real();
     if let Some(group) = GroupRef::of(fd) {
@@ -250,7 +251,7 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, vectors: *const libc::iovec, c
     watched(fd, || unsafe { real::writev(fd, vectors, count) })
 }
 
-/// What goes to the descriptor's own position.
+/// Carries out a write to the descriptor's own position, and notes that the page cache is written.
 #[inline]
 fn watched(fd: c_int, real: impl Fn() -> isize) -> isize {
     if table::get(fd) == Entry::Nothing {

@@ -1,5 +1,5 @@
-//! What changes a file's size, or its contents without passing through the program: carried out by the opened lane,
-//! with nothing in flight on the others, which are then told to look again.
+//! Calls that change a file's size, or its contents without passing through the program. The opened lane carries them
+//! out, with nothing in flight on the other lanes, which then look again.
 
 use core::ffi::{c_char, c_int, c_uint};
 
@@ -11,7 +11,7 @@ use crate::raw;
 use crate::real;
 use crate::table::{self, Entry};
 
-/// Drains the lanes, lets `change` do it on the opened lane, and makes everybody look again.
+/// Drains the lanes, makes the change on the opened lane by `change`, and makes all lanes look again.
 fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
     crate::async_io::settle(fd);
     if table::get(fd) == Entry::Nothing {
@@ -96,7 +96,8 @@ unsafe fn by_path(path: *const c_char, change: impl FnOnce() -> c_int) -> c_int 
     result
 }
 
-/// From one descriptor to another: what is read has to be what lanes have written, and what is written is news to them.
+/// Carries out a transfer from one descriptor to another: it has to read the data that lanes have written, and lanes
+/// have to see the data that it writes.
 fn between<T>(from: c_int, to: c_int, change: impl FnOnce() -> T) -> T {
     if table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing {
         return change();
@@ -108,7 +109,7 @@ fn between<T>(from: c_int, to: c_int, change: impl FnOnce() -> T) -> T {
     }
     alone(to, || {
         let result = change();
-        // It went through the page cache, whatever the flags of the descriptor.
+        // The data went through the page cache, whatever the flags of the descriptor.
         if let Some(group) = GroupRef::of(to) {
             group.node().soil();
         }

@@ -1,4 +1,4 @@
-//! fsync and its kin: every lane that was written, and the opened one; the first error is the program's.
+//! fsync and its kin: they sync every lane that was written, and the opened one; the first error is the program's.
 
 use core::ffi::{c_int, c_uint};
 
@@ -10,7 +10,7 @@ use crate::table::{self, Entry};
 use crate::trace;
 use crate::tracking;
 
-/// The lanes, then the opened one by the real function.
+/// Syncs the lanes, then the opened one by the real function.
 fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int {
     crate::async_io::settle(fd);
     if table::get(fd) == Entry::Nothing {
@@ -22,7 +22,7 @@ fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int
         let _errno = errno::kept();
         tracking::sync_lanes(&group, fd, data_only)
     };
-    let result = real(); // also after an error: what can be made durable is
+    let result = real(); // also after an error: it makes durable what it can
     {
         let _errno = errno::kept();
         group.node().revalidate(fd);

@@ -10,7 +10,7 @@ use crate::raw;
 type Text = *const c_char;
 type List = *const Text;
 
-/// syscall(2). Six arguments are passed on whatever their number: that is what libc's does.
+/// syscall(2). The hook passes six arguments on, whatever their number, as libc's function does.
 ///
 /// # Safety
 /// As the system call of that number.
@@ -126,7 +126,7 @@ pub unsafe extern "C-unwind" fn syscall(
             // SAFETY: the arguments are those of the call by that number.
             let call = || unsafe { raw::call(number, a, b, c, d, e, f) };
             let result = match call() {
-                // Out of descriptors, whichever call it is.
+                // The process is out of descriptors, whichever call it is.
                 full if full == -libc::EMFILE as isize && room::is_full(libc::EMFILE) => call(),
                 result => result,
             };

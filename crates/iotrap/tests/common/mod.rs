@@ -20,7 +20,7 @@ pub fn library() -> &'static Path {
     })
 }
 
-/// What a command says; it has to succeed.
+/// The output of a command, which has to succeed.
 pub fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(
@@ -33,12 +33,12 @@ pub fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// Bytes as text.
+/// The bytes of an output as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A program of `tests/c`, compiled with these additional arguments.
+/// Compiles a program of `tests/c` with these additional arguments, and returns its path.
 pub fn compile(program: &str, name: &str, more: &[&str]) -> PathBuf {
     let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{program}-{name}"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{program}.c"));
@@ -48,7 +48,8 @@ pub fn compile(program: &str, name: &str, more: &[&str]) -> PathBuf {
     binary
 }
 
-/// Why nothing can be tested here, said aloud; with CI set that is a failure. True: skip.
+/// True if nothing can be tested here: the test is skipped. Prints the reason; with CI set, the missing piece is a
+/// failure.
 pub fn skipped() -> bool {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
@@ -71,17 +72,17 @@ pub fn skipped() -> bool {
 /// A volume with four lanes, in a directory of its own.
 pub struct Volume {
     place: TempDir,
-    /// More of the pool file.
+    /// Additional lines of the pool file.
     pub pool: String,
 }
 
 impl Volume {
-    /// An empty one, on the disk that the project is built on.
+    /// Makes an empty volume on the disk that the project is built on.
     pub fn new() -> Volume {
         Volume::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// An empty one in memory, where that is possible: for programs that are many.
+    /// Makes an empty volume in memory, where that is possible: for tests with many programs.
     pub fn in_memory() -> Volume {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { Volume::below(memory) } else { Volume::new() }
@@ -95,16 +96,16 @@ impl Volume {
         Volume { place, pool: String::new() }
     }
 
-    /// A path in it.
+    /// The path of a file in the volume's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
 
-    /// The pool as a pool file, and one that lies inside it.
+    /// The text of a pool file with the volume's pool, and a second pool that lies inside the first.
     pub fn pools(&self) -> String {
         let lane = |name: &str| format!("{:?}", self.path(name).to_str().unwrap());
         let lanes: Vec<String> = (0..4).map(|n| lane(&format!("lane{n}"))).collect();
-        // A machine that stands still for a moment is no lane that does.
+        // A machine that stands still for a moment does not mean that a lane does.
         let patience = if self.pool.contains("suspect-after") { "" } else { "suspect-after = \"5m\"" };
         format!(
             "[[pool]]\nname = \"p\"\nlanes = [{}]\n{patience}\n{}\n[[pool]]\nname = \"inner\"\nlanes = [{}, {}]\n",
@@ -115,7 +116,7 @@ impl Volume {
         )
     }
 
-    /// A command inside: its lanes mounted, not yet under the interposer.
+    /// A command inside the volume: its lanes are mounted, and it is not yet under the interposer.
     pub fn plain(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-ec"]);
@@ -135,7 +136,7 @@ impl Volume {
         command
     }
 
-    /// The same under the interposer.
+    /// A command inside the volume, under the interposer.
     pub fn trapped(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = self.plain(program, arguments);
         command.env("TRAP", library()).env("IOTRAP_POOLS", self.pools());
@@ -143,17 +144,17 @@ impl Volume {
         command
     }
 
-    /// What was counted by all programs so far.
+    /// The counts of all programs so far.
     pub fn counted(&self) -> Counted {
         Counted(live::kept_in(&self.path("boards")))
     }
 }
 
-/// Boards of programs that have ended.
+/// The boards of programs that have ended.
 pub struct Counted(Vec<Snapshot>);
 
 impl Counted {
-    /// Ops that each of the four lanes carried out.
+    /// The operations that each of the four lanes carried out.
     pub fn ops(&self) -> [u64; 4] {
         std::array::from_fn(|lane| {
             let name = format!("/lane{lane}");
@@ -163,7 +164,7 @@ impl Counted {
         })
     }
 
-    /// How often a reason was met that has these words in it.
+    /// How often the programs met reasons with these words in their text.
     pub fn reason(&self, words: &str) -> u64 {
         self.0
             .iter()
