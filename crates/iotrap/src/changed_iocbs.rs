@@ -1,9 +1,9 @@
 //! The moment in which a program's iocb names a lane's file instead of the program's own.
 //!
-//! The kernel returns the iocb's address in `io_event.obj`, so it has to be given the program's own iocb, and reads
-//! the descriptor from it: `aio_fildes` is changed before io_submit(2) and put back behind it. In between, a request
-//! may complete and another thread may fetch it: that thread puts its iocb back before the program sees the event,
-//! and whoever comes second does not touch it any more, because the program may have reused or freed it.
+//! The kernel returns the iocb's address in `io_event.obj`, so it has to be given the program's own iocb, and reads the
+//! descriptor from it: `aio_fildes` is changed before io_submit(2) and put back behind it. In between, a request may
+//! complete and another thread may fetch it: that thread puts its iocb back before the program sees the event. The
+//! thread that comes second does not touch the iocb any more, because the program may have reused or freed it.
 //!
 //! The iocbs of a batch are noted in one of a few static places. A reaper that looks into a place keeps the batch from
 //! giving it back for as long as that takes.

@@ -1,5 +1,5 @@
-//! Reference counts of things that live in static tables, with generations: a holder of an old name notices that
-//! the place has been given to somebody else. Lock-free, usable in signal handlers.
+//! Reference counts of things that live in static tables, with generations: a holder of an old name notices that the
+//! place has been given to another thing. The code is lock-free, and usable in signal handlers.
 //!
 //! ```text
 //! free (0) ──claim──► 1 ──publish by whoever claimed──► n ──last release──► ENDING ──free──► free, next generation

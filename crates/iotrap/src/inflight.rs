@@ -28,13 +28,13 @@ pub struct Record {
     pub group: Name,
     /// The lane to which the request went.
     pub choice: Choice,
-    /// Of the iocb.
+    /// The operation of the iocb (aio_lio_opcode).
     pub opcode: u16,
-    /// Of the iocb.
+    /// The flags of the iocb (aio_rw_flags).
     pub flags: c_int,
     /// The bytes of the request in all.
     pub bytes: u64,
-    /// Of the iocb.
+    /// The offset of the iocb (aio_offset).
     pub offset: i64,
     /// The places of the bytes in the program's memory.
     pub vectors: [libc::iovec; VECTORS],
@@ -115,7 +115,7 @@ fn find(key: u64) -> Option<usize> {
 
 /// A request that was taken out.
 pub struct Taken {
-    /// The record of the request.
+    /// The record of the request, which belongs to the caller now.
     pub record: Record,
     /// True if no other request with the same address went past the table meanwhile.
     pub certain: bool,

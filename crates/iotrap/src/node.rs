@@ -176,7 +176,7 @@ pub fn forget_all() {
     LIVE.store(0, SeqCst);
 }
 
-/// Nodes in use.
+/// The number of nodes in use.
 static LIVE: AtomicU32 = AtomicU32::new(0);
 
 /// True if any file is known. If not, no descriptor can be one of a known file.
@@ -238,7 +238,7 @@ impl Node {
         }
     }
 
-    /// Device and inode number.
+    /// The device and inode number of the file.
     #[inline]
     pub fn identity(&self) -> (u64, u64) {
         (self.device.load(Relaxed), self.inode.load(Relaxed))
@@ -281,7 +281,7 @@ impl Node {
         self.written.load(SeqCst)
     }
 
-    /// The file lies on FUSE.
+    /// Notes that the file lies on FUSE.
     pub fn set_fuse(&self) {
         self.fuse.store(true, SeqCst);
     }

@@ -83,7 +83,8 @@ impl Rest {
 
 struct Slot {
     state: AtomicU32,
-    /// 1 while the thread lives; cleared by the kernel (CLONE_CHILD_CLEARTID), which wakes whoever waits for it.
+    /// 1 while the thread lives. The kernel clears it at the thread's end (CLONE_CHILD_CLEARTID), and wakes the threads
+    /// that wait for it.
     alive: AtomicU32,
     /// The pool and the lane of the errand, as `lane_word` packs them.
     on: AtomicU32,
@@ -157,7 +158,7 @@ struct Room {
 /// Sends a new thread on an errand.
 ///
 /// # Errors
-/// See [`Refusal`].
+/// The reason why no thread was sent, with the errand ([`Refusal`]).
 #[allow(clippy::result_large_err, reason = "the path goes back as it came, and nothing may be allocated")]
 pub fn send(errand: Errand) -> Result<(), Refusal> {
     let on = lane_word(errand.pool, errand.at);

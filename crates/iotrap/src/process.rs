@@ -25,7 +25,7 @@ pub fn watch() {
     // SAFETY: a new anonymous mapping, at no particular address.
     let page = unsafe { raw::call(libc::SYS_mmap, 0, PAGE, protection, flags, raw::arg(-1), 0) };
     if let Ok(page) = raw::check(page) {
-        // SAFETY: our own page.
+        // SAFETY: the page that was just mapped, which nobody else uses.
         let wiped = unsafe { raw::call(libc::SYS_madvise, page, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0) };
         if wiped == 0 {
             let mark: *mut AtomicU32 = core::ptr::with_exposed_provenance_mut(page);

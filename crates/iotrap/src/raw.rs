@@ -1,4 +1,4 @@
-//! System calls without libc: what works before libc is found, never comes back into our own hooks, and leaves
+//! System calls without libc. They work before libc is found, never come back into the library's own hooks, and leave
 //! `errno` alone.
 //!
 //! libc's `open`, `close` and `syscall` are, inside this library, the hooks themselves. So everything that the
@@ -62,7 +62,7 @@ pub fn fstat(fd: c_int) -> Result<libc::stat> {
     check(result).map(|_| unsafe { stat.assume_init() })
 }
 
-/// Which file a descriptor is of.
+/// The identity of the file of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// `st_dev`
@@ -185,20 +185,20 @@ pub fn write(fd: c_int, bytes: &[u8]) {
     let _ = unsafe { call(libc::SYS_write, arg(fd), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0) };
 }
 
-/// All signals of the calling thread, blocked until [`BlockedSignals::end`].
+/// A guard that keeps all signals of the calling thread blocked until [`BlockedSignals::end`].
 pub struct BlockedSignals {
     before: u64,
 }
 
 impl BlockedSignals {
-    /// From here on.
+    /// Blocks all signals of the calling thread from here on.
     pub fn new() -> BlockedSignals {
         let mut before = 0;
         mask_signals(u64::MAX, &mut before);
         BlockedSignals { before }
     }
 
-    /// Up to here.
+    /// Restores the set of blocked signals from before.
     pub fn end(&self) {
         mask_signals(self.before, &mut 0);
     }
@@ -212,13 +212,13 @@ fn mask_signals(new: u64, before: &mut u64) {
     let _ = unsafe { call(libc::SYS_rt_sigprocmask, how, new, before, size, 0, 0) };
 }
 
-/// The process, as the kernel sees it at this moment: a vfork child is another one than its parent.
+/// The id of the process, as the kernel sees it at this moment: a vfork child is another process than its parent.
 pub fn pid() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(libc::SYS_getpid, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
-/// The calling thread, as the kernel counts threads.
+/// The id of the calling thread, as the kernel counts threads.
 pub fn thread() -> u32 {
     // SAFETY: no arguments.
     unsafe { call(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as u32 }
@@ -233,13 +233,13 @@ pub fn descriptor_limit() -> Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Lets somebody else run.
+/// Lets another thread run (sched_yield(2)).
 pub fn pause() {
     // SAFETY: no arguments.
     let _ = unsafe { call(libc::SYS_sched_yield, 0, 0, 0, 0, 0, 0) };
 }
 
-/// Sleeps about so long.
+/// Sleeps for about `us` microseconds; fewer than a million.
 pub fn sleep_us(us: i64) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: us * 1000 };
     // SAFETY: one timespec, read only.
@@ -259,14 +259,14 @@ pub struct Digits<const N: usize = 64> {
 }
 
 impl Digits {
-    /// Begins with `text`.
+    /// A text that begins with `text`.
     pub fn new(text: &[u8]) -> Digits {
         Digits::empty().text(text)
     }
 }
 
 impl<const N: usize> Digits<N> {
-    /// Nothing yet.
+    /// An empty text.
     pub const fn empty() -> Digits<N> {
         Digits { bytes: [0; N], length: 0 }
     }
@@ -276,7 +276,7 @@ impl<const N: usize> Digits<N> {
         self
     }
 
-    /// Adds bytes.
+    /// Adds bytes, as far as there is room.
     pub fn push(&mut self, text: &[u8]) {
         for &byte in text {
             // One byte stays for the NUL.
@@ -312,17 +312,17 @@ impl<const N: usize> Digits<N> {
         self.number(value.unsigned_abs());
     }
 
-    /// Bytes so far.
+    /// The bytes of the text so far.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// As a C string.
+    /// The text as a C string; None if it contains a NUL.
     pub fn c_str(&self) -> Option<&CStr> {
         CStr::from_bytes_with_nul(self.bytes.get(..=self.length)?).ok()
     }
 
-    /// Starts anew.
+    /// Empties the text.
     pub fn clear(&mut self) {
         self.bytes = [0; N];
         self.length = 0;

@@ -4,6 +4,7 @@
 //! not keep a process alive whose last thread has ended by pthread_exit(3), because libc does not count it. The thread
 //! blocks all signals, so that a signal to the process reaches the program's threads or nobody, and it ends with the
 //! process.
+//!
 //! In return these threads may only make system calls, touch atomics, and copy and compare memory. Functions of libc
 //! that have thread-local variables (malloc, errno, stdio, locks, clocks) do not work there: the variables are zeros.
 
@@ -35,7 +36,7 @@ pub fn map(bytes: usize) -> Option<usize> {
     // SAFETY: a new anonymous mapping, at no particular address.
     let room = unsafe { raw::call(libc::SYS_mmap, 0, bytes, protection, flags, raw::arg(-1), 0) };
     let room = raw::check(room).ok()?;
-    // SAFETY: the first page of our own mapping.
+    // SAFETY: the first page of the mapping that was just made.
     let _ = unsafe { raw::call(libc::SYS_mprotect, room, 4096, libc::PROT_NONE as usize, 0, 0, 0) };
     Some(room)
 }

@@ -1,13 +1,13 @@
 //! The real functions: the next definition of each name behind the library's own, found once.
 //!
-//! Before `.init_array` has run (constructors of other libraries, allocators of other preloads) nothing is looked
-//! up: whatever has an equivalent system call is carried out by that, see [`crate::raw`].
+//! Before `.init_array` has run (constructors of other libraries, allocators of other preloads) nothing is looked up.
+//! Until then a call is made as its system call, where it has one: see [`crate::raw`].
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-/// A function of libc, or of whoever interposes it behind us.
+/// A function of libc, or of another library that interposes it after this one.
 pub struct Real {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -34,12 +34,12 @@ impl Real {
     }
 }
 
-/// Declares real functions. `else` says what to do without one: before they are found, or where libc has none.
+/// Declares real functions. `else` is the code to run without one: before they are found, or where libc has none.
 macro_rules! real {
     ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, else $otherwise:expr;)*) => {
         $(
             $(#[$attribute])*
-            /// The real one.
+            /// The real function of that name.
             ///
             /// # Safety
             /// As the function of that name.
@@ -67,7 +67,7 @@ macro_rules! real {
     };
 }
 
-/// Looks all of them up.
+/// Looks up all real functions.
 pub fn find_all() {
     for real in table::ALL {
         real.find();
@@ -201,7 +201,7 @@ real! {
     fn pread64(fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize,
         else kernel!(libc::SYS_pread64, fd as isize, buffer, count, offset);
     fn __pread_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: i64, room: usize) -> isize, else {
-        let _ = room; // nobody is called before main who passes more than there is room for
+        let _ = room; // code before main passes no count larger than the room
         kernel!(libc::SYS_pread64, fd as isize, buffer, count, offset)
     };
     fn __pread64_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: i64, room: usize) -> isize, else {

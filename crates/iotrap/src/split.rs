@@ -97,7 +97,7 @@ struct Part {
     choice: Choice,
     from: usize,
     count: usize,
-    /// Bytes or `-errno`.
+    /// The result of the part: bytes or `-errno`.
     result: isize,
 }
 

@@ -12,7 +12,7 @@
 //! That is true of NFS, whose client has no cache but the kernel's. Behind FUSE there is a program with caches of its
 //! own, which O_DIRECT does not pass by. Gluster's write-behind acknowledges writes that the brick does not have
 //! (unless told otherwise: `strict-o-direct`), so that the writes of two lanes may arrive in the wrong order. Gluster's
-//! quick-read answers reads of small files from contents that may be a minute old. So on FUSE a file that the program
+//! quick-read answers reads of small files from contents that are up to a minute old. So on FUSE a file that the program
 //! writes stays on its lane, and so does a file that quick-read may have (at most 1 MiB, by the range of its option).
 
 use core::ffi::c_int;
@@ -56,7 +56,7 @@ pub enum Chosen {
 /// The reason why a request stays on the opened lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
-    /// The request stays for this reason, which is counted.
+    /// The request stays for this reason.
     For(Reason),
     /// The descriptor means another file than it did.
     Stale,

@@ -6,9 +6,9 @@
 //! does it. From then on the request has its file, whatever becomes of the number, and whatever table the thread has.
 //!
 //! The engine has three descriptors, with high numbers that the program does not know: the ring, the bell and the place
-//! of its shadows. A program can close them behind our back all the same. So each use of a number is preceded by a look
-//! at what it means ([`Own::is_there`]); a thread that does not find the ring and the bell leaves its requests to the
-//! kernel.
+//! of its shadows. A program can close them all the same. So each use of a number is preceded by a look at the file
+//! that the number means ([`Own::is_there`]). A thread that does not find the ring and the bell leaves its requests to
+//! the kernel.
 
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
@@ -91,7 +91,7 @@ pub struct Engine {
     pub places: Numbers<FILES>,
     /// The number of places that the ring has.
     place_limit: AtomicU32,
-    /// Requests that use each place.
+    /// The number of requests that use each place.
     uses: [AtomicU32; FILES],
     /// The queues, by the places of their contexts.
     pub queues: [Queue; CONTEXTS],
@@ -185,9 +185,9 @@ fn start(place: *mut Engine, engine: &'static Engine) -> raw::Result<()> {
     // The first places are taken for good: the bell has one of them.
     while engine.places.take(FILES).is_some_and(|taken| taken != driver::BELL_PLACE) {}
     engine.renew_shadows()?;
-    // SAFETY: the field of our own mapping, which no thread reads yet.
+    // SAFETY: a field of the engine's mapping, which no thread reads yet.
     let handed = unsafe { &raw mut (*place).handed };
-    // SAFETY: the field of our own mapping, which no thread reads yet.
+    // SAFETY: a field of the engine's mapping, which no thread reads yet.
     unsafe { handed.write(MaybeUninit::new(made)) };
     let memory = raw_thread::map(size_of::<Memory>()).ok_or(libc::ENOMEM)?;
     let memory: *mut Memory = core::ptr::with_exposed_provenance_mut(memory);
@@ -204,7 +204,7 @@ extern "C" fn live(engine: usize) {
     let place: *mut Engine = core::ptr::with_exposed_provenance_mut(engine);
     // SAFETY: the engine's mapping stays.
     let engine: &'static Engine = unsafe { &*place };
-    // SAFETY: written before this thread was made; nobody else reads it.
+    // SAFETY: `start` has written the ring before it made this thread, and no other thread reads it.
     let ring = unsafe { engine.handed.as_ptr().read() };
     driver::drive(engine, ring)
 }

@@ -14,7 +14,7 @@
 //! | part | file |
 //! | --- | --- |
 //! | which request is taken, and what has to wait for it | this one |
-//! | records, places for files, our descriptors | [`engine`] |
+//! | records, places for files, the engine's descriptors | [`engine`] |
 //! | the thread: list, ring, events | [`driver`] |
 //! | io_uring by system calls | [`ring`] |
 //! | a request; numbers that are taken and given back | [`record`], [`numbers`] |

@@ -114,7 +114,7 @@ const FILES: usize = 2;
 const FILES_UPDATE: usize = 6;
 const RING_FDS: usize = 20;
 
-/// See the module. The memory of a ring is never unmapped: its thread ends with the process.
+/// An io_uring (see the module). The memory of a ring is never unmapped: its thread ends with the process.
 pub struct Ring {
     /// The descriptor, or its registered number.
     number: usize,
@@ -127,7 +127,7 @@ pub struct Ring {
     completion_tail: &'static AtomicU32,
     completion_mask: u32,
     completions: *const Completion,
-    /// Entries that the kernel has not been told of.
+    /// The number of entries that the kernel has not been told of.
     written: u32,
 }
 
@@ -143,12 +143,12 @@ fn map(fd: c_int, bytes: usize, at: usize) -> raw::Result<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_POPULATE) as usize;
     let address = call(libc::SYS_mmap, 0, bytes, protection, flags, raw::arg(fd), at)?;
-    // A forked child has no use for it.
+    // A forked child does not use the ring.
     let _ = call(libc::SYS_madvise, address, bytes, libc::MADV_DONTFORK as usize, 0, 0, 0);
     Ok(address)
 }
 
-/// Makes a ring with that many entries and four times as many completions; its descriptor and the ring.
+/// Makes a ring with that many entries and four times as many completions. Returns its descriptor and the ring.
 ///
 /// # Errors
 /// The errno of io_uring_setup(2); EOPNOTSUPP before Linux 5.11.
@@ -209,7 +209,7 @@ fn of(fd: c_int, parameters: &Parameters) -> raw::Result<Ring> {
 /// Gives a ring a table for so many files, all of its places empty.
 ///
 /// # Errors
-/// EMFILE: more than RLIMIT_NOFILE; ENOMEM.
+/// EMFILE: more files than RLIMIT_NOFILE permits; ENOMEM: there is not enough memory.
 pub fn make_file_table(ring: c_int, places: &[c_int]) -> raw::Result<()> {
     let (ring, first) = (raw::arg(ring), places.as_ptr() as usize);
     call(libc::SYS_io_uring_register, ring, FILES, first, places.len(), 0, 0).map(drop)
@@ -274,13 +274,13 @@ impl Ring {
         self.flags == 0
     }
 
-    /// Entries that can be written before the next [`Ring::enter`].
+    /// The number of entries that can be written before the next [`Ring::enter`].
     pub fn room(&self) -> u32 {
         let used = self.submission_tail.load(Relaxed).wrapping_sub(self.submission_head.load(Acquire));
         (self.submission_mask + 1).saturating_sub(used)
     }
 
-    /// Writes an entry; there is room.
+    /// Writes an entry; the caller has made sure that there is room.
     pub fn push(&mut self, entry: Submission) {
         let tail = self.submission_tail.load(Relaxed);
         let place = self.entries.wrapping_add((tail & self.submission_mask) as usize);
@@ -290,7 +290,7 @@ impl Ring {
         self.written += 1;
     }
 
-    /// Submits what was written, and waits for one completion if `wait`, for so long at most.
+    /// Submits the written entries, and waits for one completion if `wait`, for `limit_ns` at most.
     ///
     /// # Errors
     /// The errno of io_uring_enter(2). ETIME, EINTR, EAGAIN and EBUSY pass: the caller comes again.
@@ -312,7 +312,7 @@ impl Ring {
         result.map(drop)
     }
 
-    /// The oldest completion, taken out of the queue.
+    /// Takes the oldest completion out of the queue.
     pub fn completion(&mut self) -> Option<Completion> {
         let head = self.completion_head.load(Relaxed);
         if head == self.completion_tail.load(Acquire) {

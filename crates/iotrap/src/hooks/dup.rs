@@ -132,7 +132,6 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => share(fd, room::needing_number(real)),
         libc::F_SETFL => set_flags(fd, argument as c_int, real),
-        // A lease is a promise about who else has the file open: the lanes are somebody else.
         libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
             let lock: *const libc::flock = core::ptr::with_exposed_provenance(argument);
             // SAFETY: null, or what the program gives these commands.
@@ -141,6 +140,7 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
             }
             real()
         }
+        // A lease is a promise about the other opens of the file, and the lanes' files are such opens.
         libc::F_SETLEASE => {
             super::lock::before(fd);
             real()

@@ -659,7 +659,8 @@ enum Retired {
     Changed,
 }
 
-/// Takes out the record of a request that has come back, and mends its event if the lane failed.
+/// Takes out the record of a request that has come back. Mends the event of a read that failed because of its lane, or
+/// that came back short.
 fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
     let Some(taken) = inflight::key(place, event.obj).and_then(inflight::take) else { return Retired::Unknown };
     let Taken { record, certain, counted_in } = taken;

@@ -447,7 +447,7 @@ both! {
         let mut shadows = [core::ptr::null::<aiocb>(); LIST];
         // SAFETY: the program's contract: `count` pointers, null ones among them.
         match unsafe { of_shadows(list, count, &mut shadows) } {
-            // SAFETY: the program's contract, or our own.
+            // SAFETY: the program's contract; or shadows that `enter` has filled.
             true => unsafe { real::aio_suspend(shadows.as_ptr(), count, timeout) },
             // SAFETY: the program's contract.
             false => unsafe { real::aio_suspend(list, count, timeout) },
@@ -482,7 +482,7 @@ unsafe fn of_shadows(list: *const *const aiocb, count: c_int, shadows: &mut [*co
 both! {
     /// aio_cancel(3).
     fn aio_cancel, aio_cancel64(fd: c_int, of: *mut aiocb) -> c_int {
-        // SAFETY: the program's contract, or our own.
+        // SAFETY: the program's contract; or shadows that `enter` has filled.
         let cancel = |fd: c_int, of: *mut aiocb| unsafe { real::aio_cancel(fd, of) };
         // SAFETY: `enter` has filled the shadow before it published the key of the record.
         let file = |found: Found| unsafe { (*found.shadow()).aio_fildes };
