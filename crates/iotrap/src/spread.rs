@@ -12,8 +12,9 @@
 //! That is true of NFS, whose client has no cache but the kernel's. Behind FUSE there is a program with caches of its
 //! own, which O_DIRECT does not pass by. Gluster's write-behind acknowledges writes that the brick does not have
 //! (unless told otherwise: `strict-o-direct`), so that the writes of two lanes may arrive in the wrong order. Gluster's
-//! quick-read answers reads of small files from contents that are up to a minute old. So on FUSE a file that the program
-//! writes stays on its lane, and so does a file that quick-read may have (at most 1 MiB, by the range of its option).
+//! quick-read answers reads of small files from contents that are up to a minute old. So on FUSE a file that the
+//! program writes stays on its lane, and so does a file that quick-read may have (at most 1 MiB, by the range of its
+//! option).
 
 use core::ffi::c_int;
 

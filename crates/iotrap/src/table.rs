@@ -63,7 +63,7 @@ impl Entry {
     }
 }
 
-/// The entry of `fd`. A negative or very high number is [`Entry::Nothing`].
+/// The entry of `fd`. A negative or very high number has the entry `Entry::Nothing`.
 #[inline]
 pub fn get(fd: c_int) -> Entry {
     // The cast makes a negative number a very high one.
