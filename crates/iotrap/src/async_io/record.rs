@@ -44,7 +44,8 @@ pub struct Task {
     pub vectors: [libc::iovec; VECTORS],
     /// The address of the vectors if they do not fit: a mapping of its own; 0 if they fit.
     pub mapping: usize,
-    /// The operations in the ring that have not come back, and the first error or the bytes.
+    /// The operations in the ring that have not come back, and the result so far: an error of a lane, or else the
+    /// opened lane's bytes or error.
     pub parts: u32,
     pub result: i64,
 }
