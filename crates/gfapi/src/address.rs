@@ -46,9 +46,9 @@ impl FromStr for Transport {
 pub struct Address {
     /// Name or number of the server that the volume's description is fetched from; the path of a Unix socket.
     pub host: String,
-    /// Its port.
+    /// The TCP port of the server; of no use for a Unix socket.
     pub port: u16,
-    /// How it is reached.
+    /// The transport that reaches the server.
     pub transport: Transport,
     /// The volume's name.
     pub volume: String,
@@ -110,7 +110,7 @@ impl Address {
         Ok((host.to_owned(), port))
     }
 
-    /// Whether the text means to be a URL of a volume.
+    /// True if the text begins like a URL of a volume.
     pub fn is_url(text: &str) -> bool {
         text.starts_with("gluster://") || text.starts_with("gluster+")
     }

@@ -18,9 +18,9 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// A glfs_t on its way between threads.
 pub(crate) struct Handle(pub *mut Glfs);
-// SAFETY: glfs.h: every function may be called from any thread.
+// SAFETY: the handle is a pointer that libgfapi does not tie to a thread: glfs.h lets any thread call every function.
 unsafe impl Send for Handle {}
-// SAFETY: as above, and at the same time.
+// SAFETY: glfs.h lets several threads call every function of one glfs_t at the same time.
 unsafe impl Sync for Handle {}
 
 /// The initialised glfs_t.
@@ -93,7 +93,7 @@ fn start(work: impl FnOnce() + Send + 'static, address: &Address) -> Result<(), 
     })
 }
 
-/// Whether something listens there.
+/// Succeeds if a server accepts a connection at this address.
 fn reach(host: &str, port: u16, transport: Transport) -> io::Result<()> {
     match transport {
         Transport::Unix => UnixStream::connect(host).map(drop),
@@ -112,7 +112,7 @@ fn reach(host: &str, port: u16, transport: Transport) -> io::Result<()> {
     }
 }
 
-/// What libgfapi is told, as C has it.
+/// The address of a volume and the place of the log, as C texts and numbers for libgfapi.
 struct Texts {
     volume: CString,
     transport: CString,
@@ -148,19 +148,20 @@ fn initialise(library: &Library, texts: &Texts) -> io::Result<Handle> {
         return Err(last_error());
     }
     let done = |result: i32| if result == 0 { Ok(()) } else { Err(last_error()) };
-    // SAFETY: fs is new and not initialised; the texts are NUL-terminated and copied.
+    // SAFETY: fs is new and not initialised; libgfapi copies the NUL-terminated texts.
     let set = done(unsafe { (library.set_logging)(fs, texts.log_file.as_ptr(), texts.log_level) });
     let set = set.and_then(|()| {
         let (transport, host) = (texts.transport.as_ptr(), texts.host.as_ptr());
-        // SAFETY: as above.
+        // SAFETY: fs is new and not initialised; libgfapi copies the NUL-terminated texts.
         done(unsafe { (library.set_volfile_server)(fs, transport, host, texts.port) })
     });
-    // SAFETY: fs was told its server.
+    // SAFETY: fs is alive, and set_volfile_server has given it a server.
     let outcome = set.and_then(|()| done(unsafe { (library.init)(fs) }));
     match outcome {
         Ok(()) => Ok(Handle(fs)),
         Err(error) => {
-            // SAFETY: fs is ours and used by nobody else; glfs_fini takes what was not initialised, too.
+            // SAFETY: this function has made fs and has given it to nobody; glfs_fini also takes a glfs_t that is not
+            // initialised.
             unsafe { (library.fini)(fs) };
             Err(error)
         }

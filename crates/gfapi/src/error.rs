@@ -1,4 +1,4 @@
-//! What can keep a connection from being made. Once it is made, errors are error numbers.
+//! Reasons why a connection cannot be made. Once a connection exists, errors are error numbers.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub enum Error {
     Unreachable {
         /// Host and port, or the path of a socket.
         server: String,
-        /// What connecting said.
+        /// The error of the attempt to connect.
         source: io::Error,
     },
     /// The server is there, the volume is not to be had.
@@ -26,7 +26,7 @@ pub enum Error {
         volume: String,
         /// Host and port, or the path of a socket.
         server: String,
-        /// What libgfapi said.
+        /// The error of libgfapi.
         source: io::Error,
         /// The likely cause and what to do.
         hint: &'static str,

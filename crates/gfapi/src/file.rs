@@ -14,9 +14,11 @@ pub struct File {
     fd: *mut GlfsFd,
 }
 
-// SAFETY: glfs.h: every function may be called from any thread.
+// SAFETY: the descriptor is a pointer that libgfapi does not tie to a thread: glfs.h lets any thread call every
+// function.
 unsafe impl Send for File {}
-// SAFETY: as above, and at the same time: the library locks what it shares.
+// SAFETY: several threads may call functions with one descriptor at the same time: libgfapi locks the state that they
+// share.
 unsafe impl std::marker::Sync for File {}
 
 fn count(returned: isize) -> io::Result<usize> {
@@ -72,7 +74,7 @@ impl File {
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let vector = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let offset = signed(offset)?;
-        // SAFETY: the file is open; the vector describes into, which is ours to fill during the call.
+        // SAFETY: the file is open; the vector describes `into`, which the caller lends exclusively for the call.
         count(unsafe { (self.connection.library.preadv)(self.fd, &vector, 1, offset, 0) })
     }
 
@@ -160,7 +162,7 @@ impl File {
     pub fn stat(&self) -> io::Result<libc::stat64> {
         // SAFETY: zero is a valid stat.
         let mut stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the file is open, the result ours.
+        // SAFETY: the file is open, and the result is a local variable.
         check(unsafe { (self.connection.library.fstat)(self.fd, &mut stat) }).map(|()| stat)
     }
 

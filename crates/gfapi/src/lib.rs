@@ -25,10 +25,9 @@ pub use file::File;
 pub use requests::{Buffer, Finished, Requests};
 pub use volume::{Room, Volume};
 
-/// Whether libgfapi is there and has what is needed.
+/// Succeeds if libgfapi can be loaded and has all functions that this crate needs.
 ///
-/// # Errors
-/// [`Error::Library`] with what the loader says.
+/// # Errors [`Error::Library`] with the message of the loader.
 pub fn available() -> Result<(), Error> {
     library::library().map(|_| ())
 }

@@ -1,8 +1,9 @@
 //! The functions of libgfapi, looked up by name and version: glfs.h of GlusterFS 3.5 to 11.
 //!
 //! Release 6 gave some functions new parameters, and all completion callbacks; both kinds are known here by the
-//! versions of their symbols. In what follows, "as declared" means that a type below repeats the declaration in
-//! glfs.h for the version of the symbol it was looked up with.
+//! versions of their symbols. The SAFETY comments here name one contract, *as declared*: the type of a field or variant
+//! of this module repeats the declaration in glfs.h for the version of the symbol that it is looked up with. The author
+//! of each row checks its declaration.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -50,7 +51,7 @@ pub(crate) enum Sync {
     New(unsafe extern "C" fn(*mut GlfsFd, *mut c_void, *mut c_void) -> c_int),
 }
 
-/// The same with a length.
+/// ftruncate, which takes a length, and got two pointers to attributes in release 6, which may be NULL.
 #[derive(Clone, Copy)]
 pub(crate) enum Truncate {
     Old(unsafe extern "C" fn(*mut GlfsFd, i64) -> c_int),
@@ -83,15 +84,16 @@ macro_rules! functions {
                     fsync: versioned.sync(era, c"glfs_fsync")?,
                     fdatasync: versioned.sync(era, c"glfs_fdatasync")?,
                     ftruncate: versioned.ftruncate(era)?,
-                    // SAFETY: as declared; the type of the callback goes with the era.
+                    // SAFETY: as declared; the type of the callback is that of the era.
                     pread_async: unsafe { cast(versioned.of_era(era, c"glfs_pread_async", c"GFAPI_3.4.0")?) },
-                    // SAFETY: as above; that the buffer is const here makes no difference to the call.
+                    // SAFETY: as declared, with the callback of the era; a const buffer makes no difference to the
+                    // call.
                     pwrite_async: unsafe { cast(versioned.of_era(era, c"glfs_pwrite_async", c"GFAPI_3.4.0")?) },
-                    // SAFETY: as above.
+                    // SAFETY: as declared, with the callback of the era.
                     fsync_async: unsafe { cast(versioned.of_era(era, c"glfs_fsync_async", c"GFAPI_3.4.0")?) },
-                    // SAFETY: as above.
+                    // SAFETY: as declared, with the callback of the era.
                     fdatasync_async: unsafe { cast(versioned.of_era(era, c"glfs_fdatasync_async", c"GFAPI_3.4.0")?) },
-                    // SAFETY: as above.
+                    // SAFETY: as declared, with the callback of the era.
                     discard_async: unsafe { cast(versioned.of_era(era, c"glfs_discard_async", c"GFAPI_3.5.0")?) },
                     $(
                         // SAFETY: as declared.
@@ -162,10 +164,10 @@ impl Versioned {
         (!found.is_null()).then_some(found)
     }
 
-    /// Other C libraries know no versions: what they find is the newest, that of release 6.
+    /// Other C libraries know no versions: they find the newest symbol, that of release 6.
     #[cfg(not(target_env = "gnu"))]
     fn find(&self, name: &CStr, _version: &CStr) -> Option<*mut c_void> {
-        // SAFETY: as above.
+        // SAFETY: the handle is of an open library, which is never closed; the name ends with a NUL.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         (!found.is_null()).then_some(found)
     }
@@ -224,7 +226,7 @@ pub(crate) fn library() -> Result<&'static Library, Error> {
     found.as_ref().map_err(|why| Error::Library(why.clone()))
 }
 
-/// What the loader says, without the names of functions around it.
+/// The message of the loader, without the names of functions around it.
 fn cause(error: &libloading::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => source.to_string(),

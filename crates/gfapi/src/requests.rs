@@ -46,7 +46,7 @@ unsafe impl Buffer for Box<[u8]> {
 /// A request that has ended.
 #[derive(Debug)]
 pub struct Finished<B> {
-    /// Its buffer.
+    /// The buffer that the request was begun with.
     pub buffer: B,
     /// Bytes transferred, 0 for syncs and discards; or the error.
     pub result: io::Result<usize>,
@@ -70,11 +70,12 @@ struct Queue<B> {
     finished: VecDeque<(Box<Parcel<B>>, io::Result<usize>)>,
     /// How many must be there before the waiter is woken.
     wanted: usize,
-    /// The owner has gone: what ends now is leaked, for closing files on the library's own threads would block them.
+    /// The owner has gone: a request that ends now is leaked, for closing files on the library's own threads would
+    /// block them.
     abandoned: bool,
 }
 
-/// What a request owns.
+/// The things that a request owns until its completion is fetched.
 struct Parcel<B> {
     buffer: B,
     shared: Arc<Shared<B>>,
@@ -120,7 +121,7 @@ impl<B: Buffer> Requests<B> {
         let (at, len) = (buffer.pointer().cast(), buffer.bytes());
         let call = file.connection().library.pwrite_async;
         self.begin(file, buffer, |fd, callback, parcel| {
-            // SAFETY: as in read.
+            // SAFETY: the file is open and the buffer valid until the callback: the parcel owns both.
             unsafe { call(fd, at, len, signed(offset), 0, callback, parcel) }
         });
     }
@@ -139,7 +140,7 @@ impl<B: Buffer> Requests<B> {
     pub fn discard(&mut self, file: &Arc<File>, buffer: B, offset: u64, len: usize) {
         let call = file.connection().library.discard_async;
         self.begin(file, buffer, |fd, callback, parcel| {
-            // SAFETY: as in sync.
+            // SAFETY: the file is open until the callback: the parcel owns it.
             unsafe { call(fd, signed(offset), len, callback, parcel) }
         });
     }
@@ -152,16 +153,16 @@ impl<B: Buffer> Requests<B> {
     ) {
         self.in_flight += 1;
         let callback = match file.connection().library.era {
-            // SAFETY: only the type of the pointer changes; functions of this era call it by its own type.
+            // SAFETY: only the type of the pointer changes; functions of this era call it as a NewCallback.
             Era::New => unsafe { std::mem::transmute::<NewCallback, AnyCallback>(on_new::<B>) },
-            // SAFETY: as above.
+            // SAFETY: only the type of the pointer changes; functions of this era call it as an OldCallback.
             Era::Old => unsafe { std::mem::transmute::<OldCallback, AnyCallback>(on_old::<B>) },
         };
         let parcel = Box::new(Parcel { buffer, shared: Arc::clone(&self.shared), _file: Arc::clone(file) });
         let parcel = Box::into_raw(parcel);
         if call(file.fd(), callback, parcel.cast()) < 0 {
             let error = last_error();
-            // SAFETY: a call that fails makes no callback: the parcel is still ours.
+            // SAFETY: the library makes no callback for a call that fails, so nobody else has the parcel.
             let parcel = unsafe { Box::from_raw(parcel) };
             self.shared.lock().finished.push_back((parcel, Err(error)));
         }
@@ -200,15 +201,15 @@ impl<B: Buffer> Drop for Requests<B> {
     }
 }
 
-/// An offset as the library takes it: what is beyond its range is beyond any file, too.
+/// An offset as the library takes it: an offset beyond the range of i64 is beyond any file, too.
 fn signed(offset: u64) -> i64 {
     i64::try_from(offset).unwrap_or(i64::MAX)
 }
 
-/// Called by the library once for a request that ended, of symbols of version 6.0.
+/// The callback of symbols of version 6.0. The library calls it once for each request that has ended.
 ///
-/// # Safety
-/// `parcel` is that of a request of `Requests<B>` that was begun, and this is its only completion.
+/// # Safety The *completion contract*: `parcel` is that of a request that a `Requests<B>` has begun, and this call is
+/// the only completion of the request. The library upholds it.
 unsafe extern "C" fn on_new<B: Buffer>(
     _: *mut GlfsFd,
     result: isize,
@@ -216,25 +217,24 @@ unsafe extern "C" fn on_new<B: Buffer>(
     _: *mut c_void,
     parcel: *mut c_void,
 ) {
-    // SAFETY: the same contract.
+    // SAFETY: the library upholds the completion contract for this callback.
     unsafe { completed::<B>(result, parcel) };
 }
 
-/// The same, of symbols of version 3.4.0.
+/// The callback of symbols of version 3.4.0. The library calls it once for each request that has ended.
 ///
-/// # Safety
-/// As for [`on_new`].
+/// # Safety The completion contract of [`on_new`].
 unsafe extern "C" fn on_old<B: Buffer>(_: *mut GlfsFd, result: isize, parcel: *mut c_void) {
-    // SAFETY: the same contract.
+    // SAFETY: the library upholds the completion contract for this callback.
     unsafe { completed::<B>(result, parcel) };
 }
 
-/// # Safety
-/// As for [`on_new`].
+/// # Safety The completion contract of [`on_new`].
 unsafe fn completed<B: Buffer>(result: isize, parcel: *mut c_void) {
     // The library sets errno before it calls back (glfs-fops.c, glfs_io_async_cbk).
     let result = usize::try_from(result).map_err(|_| last_error());
-    // SAFETY: made by Box::into_raw in begin, and given back once.
+    // SAFETY: begin made the pointer by Box::into_raw, and by the completion contract nobody else turns it back into a
+    // box.
     let parcel = unsafe { Box::from_raw(parcel.cast::<Parcel<B>>()) };
     let shared = Arc::clone(&parcel.shared);
     let mut queue = shared.lock();

@@ -1,4 +1,4 @@
-//! A connection to a volume, and what can be done by path.
+//! A connection to a volume, and the operations by path.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -106,7 +106,7 @@ impl Volume {
             // SAFETY: the connection is alive, the path NUL-terminated.
             unsafe { (self.library().creat)(self.fs(), path.as_ptr(), flags, mode) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: the connection is alive, the path NUL-terminated.
             unsafe { (self.library().open)(self.fs(), path.as_ptr(), flags) }
         };
         if fd.is_null() { Err(last_error()) } else { Ok(File::new(Arc::clone(&self.connection), fd)) }
@@ -119,18 +119,18 @@ impl Volume {
     pub fn stat(&self, path: &CStr) -> io::Result<libc::stat64> {
         // SAFETY: zero is a valid stat.
         let mut stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the connection is alive, the path NUL-terminated, the result ours.
+        // SAFETY: the connection is alive, the path NUL-terminated, the result a local variable.
         check(unsafe { (self.library().stat)(self.fs(), path.as_ptr(), &mut stat) }).map(|()| stat)
     }
 
-    /// The attributes of what has that name, a symbolic link itself.
+    /// The attributes of the file of that name; of a symbolic link, those of the link itself.
     ///
     /// # Errors
     /// As lstat(2).
     pub fn lstat(&self, path: &CStr) -> io::Result<libc::stat64> {
         // SAFETY: zero is a valid stat.
         let mut stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the connection is alive, the path NUL-terminated, the result ours.
+        // SAFETY: the connection is alive, the path NUL-terminated, the result a local variable.
         check(unsafe { (self.library().lstat)(self.fs(), path.as_ptr(), &mut stat) }).map(|()| stat)
     }
 
@@ -217,14 +217,14 @@ impl Volume {
         let mut room: libc::dirent64 = unsafe { std::mem::zeroed() };
         loop {
             let mut found = std::ptr::null_mut();
-            // SAFETY: the directory is open; room and found are ours and large enough for any entry.
+            // SAFETY: the directory is open; room and found are local variables, and large enough for any entry.
             check(unsafe { (self.library().readdir_r)(directory.fd, &mut room, &mut found) })?;
             if found.is_null() {
                 return Ok(());
             }
             // SAFETY: readdir_r filled the entry in, which lives in room.
             let found = unsafe { &*found };
-            // SAFETY: its name is NUL-terminated.
+            // SAFETY: the name of the entry is NUL-terminated.
             entry(unsafe { CStr::from_ptr(found.d_name.as_ptr()) }, found.d_type);
         }
     }
@@ -241,14 +241,14 @@ impl Volume {
         let mut stat: libc::stat64 = unsafe { std::mem::zeroed() };
         loop {
             let mut found = std::ptr::null_mut();
-            // SAFETY: the directory is open; stat, room and found are ours and large enough for any entry.
+            // SAFETY: the directory is open; stat, room and found are local variables, and large enough for any entry.
             check(unsafe { (self.library().readdirplus_r)(directory.fd, &mut stat, &mut room, &mut found) })?;
             if found.is_null() {
                 return Ok(());
             }
             // SAFETY: readdirplus_r filled the entry in, which lives in room.
             let found = unsafe { &*found };
-            // SAFETY: its name is NUL-terminated.
+            // SAFETY: the name of the entry is NUL-terminated.
             entry(unsafe { CStr::from_ptr(found.d_name.as_ptr()) }, &stat);
         }
     }
@@ -289,7 +289,7 @@ impl Volume {
     pub fn room(&self, path: &CStr) -> io::Result<Room> {
         // SAFETY: zero is a valid statvfs.
         let mut found: libc::statvfs64 = unsafe { std::mem::zeroed() };
-        // SAFETY: the connection is alive, the path NUL-terminated, the result ours.
+        // SAFETY: the connection is alive, the path NUL-terminated, the result a local variable.
         check(unsafe { (self.library().statvfs)(self.fs(), path.as_ptr(), &mut found) })?;
         Ok(Room {
             available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
@@ -314,7 +314,7 @@ impl Directory<'_> {
 
 impl Drop for Directory<'_> {
     fn drop(&mut self) {
-        // SAFETY: opened by us, closed once.
+        // SAFETY: this module has opened the directory, and only drop closes it.
         unsafe { (self.volume.library().closedir)(self.fd) };
     }
 }

@@ -1,7 +1,8 @@
-//! What the first rank does at the end of a run of 4,096 ranks on as many hosts: reads what its twelve children in the
-//! tree hand over, merges it, makes the result. Prints the time and the peak of memory; the bars are 2 s and 1 GiB.
+//! The work of the first rank at the end of a run of 4,096 ranks on as many hosts: it reads the parts that its twelve
+//! children in the tree hand over, merges them, and makes the result. The benchmark prints the time and the peak of
+//! memory; the bars are 2 s and 1 GiB.
 //!
-//! The parts are made in another process: what making them takes is not the first rank's.
+//! The parts are made in another process: the cost of making them is not that of the first rank.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +19,7 @@ const INTERVALS: u64 = 120;
 /// Latencies from 50 us to 50 ms: some 700 buckets each.
 const SAMPLES: u64 = 4000;
 
-/// What one rank has measured: reads and writes, three distributions each.
+/// The measurements of one rank: reads and writes, three distributions each.
 fn part(rank: u32) -> Part {
     let mut job = JobResult { name: "job".into(), clones: 4, interval_ns: 500_000_000, ..JobResult::default() };
     job.runtime_ns = INTERVALS * job.interval_ns;
@@ -42,7 +43,7 @@ fn part(rank: u32) -> Part {
     Part::of_run(rank, RunResult { jobs: vec![job], ..RunResult::default() }, host)
 }
 
-/// What `rank` hands to its parent.
+/// The part that `rank` hands to its parent, merged with those of its children.
 fn subtree(tree: &Tree, rank: u32) -> Vec<u8> {
     let mut parts = vec![part(rank).written()];
     parts.extend(tree.children(rank).into_iter().map(|child| subtree(tree, child)));

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 /// One round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// When the question left, on this clock, in nanoseconds.
+    /// The time on this clock when the question left, in nanoseconds.
     pub asked_ns: u64,
-    /// What the other clock said.
+    /// The time on the other clock when it answered.
     pub there_ns: u64,
-    /// When the answer was here, on this clock.
+    /// The time on this clock when the answer arrived.
     pub answered_ns: u64,
 }
 

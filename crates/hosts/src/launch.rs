@@ -1,13 +1,13 @@
-//! Whether this process is one of many that mpirun or srun has started, told from the environment.
+//! This process's place among those that mpirun or srun has started, read from the environment.
 
 use std::time::Duration;
 
-/// What the launcher says of this process.
+/// The place of this process among those that the launcher has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
-    /// Its rank.
+    /// The rank of this process, from 0.
     pub rank: u32,
-    /// All ranks, at least 2.
+    /// The number of ranks, at least 2.
     pub ranks: u32,
 }
 

@@ -25,5 +25,5 @@ pub mod wire;
 pub use message::{Moment, Trouble};
 pub use team::{Conclusion, Gate, Stopped, Team};
 
-/// Whether this build can run on many hosts.
+/// True if this build can run on many hosts.
 pub const HAS_MPI: bool = cfg!(feature = "mpi");

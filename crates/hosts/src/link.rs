@@ -1,4 +1,4 @@
-//! What carries messages between ranks.
+//! The link that carries messages between ranks.
 
 /// A link to all other ranks. Messages between two ranks arrive whole and in order, or not at all.
 ///

@@ -5,8 +5,9 @@
 //! - **Exchanges.** Every rank hands over bytes; on the way up, each rank merges those of its children with its own.
 //! - **Loss.** Neighbours in the tree hear each other a few times a second. One that stays silent is given up: the root
 //!   tells everyone, the tree closes over the gap, and an exchange under way begins again without it.
-//! - **Partition.** Whoever has lost its way to the root asks all ranks before it whether they are there. If none is,
-//!   it is the root of those who still hear it: a side that is cut off ends as well, and only one that counts reports.
+//! - **Partition.** A rank that has lost its way to the root asks all ranks before it whether they are there. If none
+//!   answers, this rank becomes the root of those who still hear it: a side that is cut off ends as well, and only a
+//!   side that counts reports.
 //! - **Urgency.** mpirun ends a run by SIGTERM, and a second later (its default) by SIGKILL. There is no time to find
 //!   out who still lives: everyone sends what it has to the two lowest ranks, and the lower one that lives makes the
 //!   best of it.
@@ -21,17 +22,18 @@ use crate::tree::Tree;
 const BEAT_NS: u64 = 250_000_000;
 /// A neighbour that was silent for so long is lost.
 const SILENT_NS: u64 = 3_000_000_000;
-/// The same for one that was never heard: programs on loaded hosts take their time to begin.
+/// A neighbour that has never been heard is lost after so long: programs on loaded hosts take their time to begin.
 const NEVER_HEARD_NS: u64 = 20_000_000_000;
-/// Who has not looked at its messages for so long cannot tell whether others were silent.
+/// A rank that has not looked at its messages for so long cannot tell whether others were silent.
 const ASLEEP_NS: u64 = 1_000_000_000;
-/// Who does not answer a question for so long, while neighbours are being lost, is lost too.
+/// A rank that does not answer a question for so long, while neighbours are being lost, is lost too.
 const CALLED_NS: u64 = 1_500_000_000;
 /// Round trips of a comparison of clocks.
 const ROUND_TRIPS: u32 = 40;
-/// How much of the time between the two signals the root waits for what the others have: the rest is for writing it.
+/// How much of the time between the two signals the root waits for the parts of the others: the rest of the time is for
+/// writing the report.
 const URGENT_PERCENT: u64 = 60;
-/// The same for the next rank, should the root be the one that is lost.
+/// How much of that time the next rank waits, for the case that the lost rank is the root.
 const UNDERSTUDY_PERCENT: u64 = 70;
 
 /// Beyond so many ranks nobody keeps a way to each of them open, for want of descriptors (`ulimit -n` is often 1024).
@@ -46,7 +48,7 @@ pub type Merge = Box<dyn Fn(Vec<Vec<u8>>) -> Vec<u8> + Send>;
 /// A message to another rank.
 pub type Outgoing = (u32, Message, Vec<u8>);
 
-/// One rank.
+/// The state of one rank, and the rules by which it answers messages.
 pub struct Member {
     me: u32,
     size: u32,
@@ -82,7 +84,7 @@ pub struct Member {
     moment: Moment,
     moments: BTreeMap<u32, Moment>,
 
-    /// The last statement of this rank and of each child, and which of theirs it was.
+    /// The last statement of this rank and of each child, each with its number.
     statements: BTreeMap<u32, (u64, Vec<u8>)>,
     merge_statements: Option<Merge>,
     stated: u64,
@@ -91,7 +93,7 @@ pub struct Member {
     troubles: Vec<Trouble>,
     stopped: bool,
     urgent_ns: Option<u64>,
-    /// Between the two signals that end a run.
+    /// Nanoseconds between the two signals that end a run.
     grace_ns: u64,
     partials: BTreeMap<u32, Vec<u8>>,
     partial_sent: bool,
@@ -99,7 +101,7 @@ pub struct Member {
     out: Vec<Outgoing>,
 }
 
-/// What this rank hands over in the exchange under way.
+/// The bytes that this rank hands over in the exchange under way.
 struct Mine {
     round: Round,
     bytes: Vec<u8>,
@@ -174,18 +176,18 @@ impl Member {
         }
     }
 
-    /// The same rank, whose launcher sends SIGKILL so long after SIGTERM; a second unless this is called.
+    /// Sets the time that the launcher leaves this rank between SIGTERM and SIGKILL; without this call, a second.
     pub fn with_grace(self, grace_ns: u64) -> Member {
         Member { grace_ns, ..self }
     }
 
-    /// Whether this rank speaks for all: it is the lowest one that is left.
+    /// True if this rank speaks for all: it is the lowest one that is left.
     pub fn is_root(&self) -> bool {
         self.tree.root() == self.me
     }
 
-    /// Whether those who are left may report: rank 0 is among them, or half of all ranks are. Others were cut off, and
-    /// would write over the report of those who were not.
+    /// True if the ranks that are left may report: rank 0 is among them, or half of all ranks are. A smaller part was
+    /// cut off, and would write over the report of the others.
     pub fn counts(&self) -> bool {
         self.is_enough(self.tree.ranks().iter().copied())
     }
@@ -194,27 +196,27 @@ impl Member {
         2 * ranks.len() >= self.size as usize || ranks.any(|rank| rank == 0)
     }
 
-    /// Whether everyone was told to stop.
+    /// True if everyone was told to stop.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Whether there is no time left for good manners.
+    /// True if the launcher will kill the ranks soon: there is time left only to hand over what is measured.
     pub fn is_urgent(&self) -> bool {
         self.urgent_ns.is_some()
     }
 
-    /// What went wrong, as far as this rank knows.
+    /// The troubles of all ranks, as far as this rank knows.
     pub fn troubles(&self) -> &[Trouble] {
         &self.troubles
     }
 
-    /// Whether questions about the clock may be coming in: then messages should be looked for without a pause.
+    /// True if questions about the clock may be coming in: then the caller should look for messages without a pause.
     pub fn is_comparing(&self, now_ns: u64) -> bool {
         now_ns < self.sync.busy_until_ns || (self.sync.number > 0 && self.sync.onward.is_none())
     }
 
-    /// Whether somebody on this rank waits for the others.
+    /// True if somebody on this rank waits for the others.
     pub fn is_awaiting(&self) -> bool {
         self.waiting != NOWHERE || self.mine.is_some()
     }
@@ -303,7 +305,7 @@ impl Member {
         self.answers.insert(round, bytes);
     }
 
-    /// What became of an exchange, once it is known.
+    /// The answer of an exchange, once it is known.
     pub fn take_answer(&mut self, round: Round) -> Option<Vec<u8>> {
         self.answers.get(&round).cloned().inspect(|_| self.answers.retain(|known, _| *known > round || round == FINAL))
     }
@@ -384,12 +386,12 @@ impl Member {
 
     // ---- progress ----
 
-    /// What this rank is doing.
+    /// Sets what this rank is doing, for the progress of all.
     pub fn tell(&mut self, moment: Moment) {
         self.moment = Moment { ranks: 1, ..moment };
     }
 
-    /// What all ranks from here on down are doing.
+    /// The sum of what this rank and all ranks below it are doing.
     pub fn moment(&self) -> Moment {
         let mut all = self.moment;
         self.moments.values().for_each(|moment| all.add(moment));
@@ -398,7 +400,8 @@ impl Member {
 
     // ---- statements ----
 
-    /// What this rank has measured so far, its statement `number` (from 1); [`LAST`] when it has measured everything.
+    /// States what this rank has measured so far, as its statement `number` (from 1); [`LAST`] when it has measured
+    /// everything.
     pub fn state(&mut self, number: u64, bytes: Vec<u8>, merge: Merge) {
         self.statements.insert(self.me, (number, bytes));
         self.merge_statements = Some(merge);
@@ -499,7 +502,7 @@ impl Member {
         self.call = Some(Call { asked, since_ns: now_ns, until_ns: now_ns + for_ns });
     }
 
-    /// Who has not answered is lost. If the root has still not told everyone to stop, it is told again.
+    /// A rank that has not answered is lost. If the root has still not told everyone to stop, it is told again.
     fn end_call(&mut self, now_ns: u64) {
         let Some(call) = self.call.take_if(|call| now_ns >= call.until_ns) else { return };
         let silent = |rank: &u32| self.heard.get(rank).is_none_or(|&heard_ns| heard_ns <= call.since_ns);
@@ -535,7 +538,7 @@ impl Member {
         self.suspects.extend(lost);
         let left = self.tree.ranks().iter().copied().filter(|rank| !lost.contains(rank)).collect();
         self.tree = Tree::over(left);
-        // Who hangs on whom has changed: what was merged before may be in somebody else's hands as well.
+        // The tree has changed: another rank may also have the parts that were merged before.
         self.below.clear();
         self.parts.clear();
         self.moments.retain(|rank, _| !lost.contains(rank));
@@ -572,8 +575,8 @@ impl Member {
         self.partials.insert(self.me, bytes.to_vec());
     }
 
-    /// What could be collected, and from whom, once it is this rank's turn to make the best of it. `self` must have
-    /// sent its own.
+    /// The parts that this rank could collect, by rank, once it is its turn to report them. `self` must have sent its
+    /// own part.
     pub fn take_partials(&mut self, now_ns: u64) -> Option<BTreeMap<u32, Vec<u8>>> {
         let since_ns = now_ns.saturating_sub(self.urgent_ns?);
         let all = self.partials.len() as u32 == self.size;
@@ -590,7 +593,7 @@ impl Member {
         my_turn.then(|| std::mem::take(&mut self.partials))
     }
 
-    /// Whether nothing more is to be expected from anybody: the others have had more than their time.
+    /// True if this rank can expect nothing more from anybody: the others have had more than their time.
     pub fn is_past_hope(&self, now_ns: u64) -> bool {
         self.urgent_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > 2 * self.grace_ns)
     }
@@ -608,7 +611,7 @@ impl Member {
                 self.early.push((from, message, bytes.to_vec()));
             }
             Message::Reached { view, reached, waiting } if view == self.view => {
-                // What it waited for may have been opened in the meantime.
+                // The gate that it waited for may have been opened in the meantime.
                 let waiting = if waiting <= self.opened.0 { NOWHERE } else { waiting };
                 self.below.insert(from, (reached, waiting));
                 self.pass_on(now_ns);
@@ -673,7 +676,7 @@ impl Member {
             self.call.iter_mut().for_each(|call| call.until_ns += slept_ns);
         }
         self.ask_the_clock(now_ns);
-        // Who is through with everything may fall silent.
+        // A rank that is through with everything may fall silent.
         let in_peace = !self.answers.contains_key(&FINAL) && self.urgent_ns.is_none();
         if in_peace {
             self.end_call(now_ns);

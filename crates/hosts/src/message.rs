@@ -1,4 +1,4 @@
-//! What ranks say to each other.
+//! The messages between ranks.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::clock::Offset;
 pub type Round = u64;
 /// The last exchange of a run, whatever went before.
 pub const FINAL: Round = u64::MAX - 1;
-/// Waits at no gate.
+/// The rank waits at no gate.
 pub const NOWHERE: Round = u64::MAX;
 
 /// The first byte of every message. It changes when their form does: ranks of different builds then notice instead of
@@ -24,11 +24,12 @@ pub enum Message {
     Part { view: u32, round: Round },
     /// Down the tree: a gate opens when the root's clock says so.
     Open { round: Round, at_ns: u64 },
-    /// Down the tree: what became of an exchange.
+    /// Down the tree: the answer of an exchange.
     Answer { round: Round },
     /// To the parent: what does your clock say?
     Ping { sync: u32, number: u32, machine: u64 },
-    /// Its answer; with how far the root's clock is ahead of it, once it knows.
+    /// The answer to [`Message::Ping`]: the parent's clock, and how far the root's clock is ahead of it, once the
+    /// parent knows.
     Pong { sync: u32, number: u32, machine: u64, clock_ns: u64, onward: Option<Offset> },
     /// Up the tree: what all ranks below have measured so far, merged; the least of their numbers of statements.
     Statement { number: u64 },
@@ -48,14 +49,14 @@ pub enum Message {
     Partial,
 }
 
-/// What went wrong on a rank.
+/// An event on a rank that ends the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
     /// The rank.
     pub rank: u32,
-    /// What, in one line.
+    /// A description of the event, in one line.
     pub what: String,
-    /// It is lost: it can say nothing any more.
+    /// True if the rank is lost: it can say nothing any more.
     pub lost: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What ranks hand over at the end, and how it is merged: exactly, in any order, along the tree.
+//! The parts that ranks hand over at the end. They are merged exactly, in any order, along the tree.
 
 use measure::hosts::{merge_jobs, merge_phases};
 use measure::schema::{
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Intervals of each host in the result: enough for a curve. The sum over all hosts has every interval.
 const INTERVALS_A_HOST: usize = 240;
 
-/// What ranks have measured, of one rank or of many.
+/// The measurements of one rank or of many.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
     /// Of the lowest rank: who measured, and what was asked for.
@@ -27,7 +27,7 @@ pub struct Part {
     pub phases: Vec<PhaseResult>,
     /// Each host.
     pub hosts: Vec<HostResult>,
-    /// What went wrong.
+    /// The failures of ranks.
     pub failures: Vec<RankFailure>,
     /// The worst end.
     pub ended: Ended,
@@ -55,7 +55,8 @@ impl Part {
         }
     }
 
-    /// The same for a run on files. Threads are numbered through all ranks: those of each have been already.
+    /// The part of one rank of a run on files. Threads are numbered through all ranks: each rank has numbered its own
+    /// already.
     pub fn of_files(rank: u32, result: &FilesResult, host: HostResult) -> Part {
         let host = HostResult {
             first_rank: rank,
@@ -122,9 +123,9 @@ impl Part {
         Part::read_all(parts).map(|part| part.written()).unwrap_or_default()
     }
 
-    /// The same, not written again.
+    /// The parts as they have come, merged into one; None if none of them can be read.
     pub fn read_all(parts: Vec<Vec<u8>>) -> Option<Part> {
-        // The largest first: what is merged into it is then moved, not copied.
+        // The largest first: the smaller parts are then moved into it, and the largest is not copied.
         let mut parts: Vec<Part> = parts.iter().filter_map(|bytes| postcard::from_bytes(bytes).ok()).collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.ranks));
         let mut parts = parts.into_iter();
@@ -174,7 +175,7 @@ impl Part {
         result
     }
 
-    /// What `files` did on all ranks, described as the first rank described it.
+    /// The result of `files` on all ranks, described as the first rank described it.
     pub fn into_files(mut self, size: u32, described: FilesResult) -> FilesResult {
         let hosts = self.take_hosts(size);
         for phase in &mut self.phases {

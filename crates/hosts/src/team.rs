@@ -28,31 +28,31 @@ pub struct Stopped;
 pub enum Gate {
     /// Others are still to come.
     Wait,
-    /// It opens, or has opened, at this moment of this rank's clock, in nanoseconds.
+    /// The gate opens, or has opened, at this moment of this rank's clock, in nanoseconds.
     Open(u64),
-    /// It will never open: everyone is to stop.
+    /// The gate will never open: everyone is to stop.
     Closed,
 }
 
 /// How a run ends for this rank.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Conclusion {
-    /// It speaks for all: what they handed over, merged, and the ranks of which nothing came.
+    /// This rank speaks for all: the merged parts, and the ranks of which nothing came.
     Speak(Vec<u8>, Vec<u32>),
-    /// Another rank does.
+    /// Another rank speaks for all.
     Silent,
 }
 
-/// What this rank is called, and what it runs on.
+/// The name of this rank's host, and facts that ranks compare.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The host's name.
     pub host: String,
-    /// What tells hosts with clocks of their own apart: see [`machine`].
+    /// A number that tells hosts with clocks of their own apart: see [`machine`].
     pub machine: u64,
     /// The program's version: all ranks must have the same.
     pub version: String,
-    /// How long its launcher leaves it between SIGTERM and SIGKILL: see [`grace`](crate::launch::grace).
+    /// The time that the launcher leaves this rank between SIGTERM and SIGKILL: see [`grace`](crate::launch::grace).
     pub grace: Duration,
 }
 
@@ -176,7 +176,7 @@ impl Team {
         self.hosts.get(rank as usize).map_or("", String::as_str)
     }
 
-    /// Whether this rank speaks for all.
+    /// True if this rank speaks for all.
     pub fn is_leader(&self) -> bool {
         self.member().is_root()
     }
@@ -190,7 +190,7 @@ impl Team {
         }
     }
 
-    /// What went wrong so far: rank by rank.
+    /// The troubles so far, rank by rank.
     pub fn troubles(&self) -> Vec<Trouble> {
         self.member().troubles().to_vec()
     }
@@ -212,7 +212,7 @@ impl Team {
         self.member().tell(moment);
     }
 
-    /// What all ranks are doing, as far as it is known here: at the leader, all of it.
+    /// The sum of what all ranks are doing, as far as this rank knows: the leader knows all of it.
     pub fn moment(&self) -> Moment {
         self.member().moment()
     }

@@ -31,7 +31,7 @@ impl Tree {
         Some(self.ranks[place & (place - 1)])
     }
 
-    /// What hangs on `rank`.
+    /// The ranks that hang on `rank`.
     pub fn children(&self, rank: u32) -> Vec<u32> {
         let Ok(place) = self.ranks.binary_search(&rank) else { return Vec::new() };
         let bits = if place == 0 { usize::BITS - 1 } else { place.trailing_zeros() };

@@ -1,4 +1,4 @@
-//! What went over the network: the counters of this host's interfaces.
+//! The bytes that went over the network: the counters of this host's interfaces.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ impl Wire {
     /// The counters now. Zero where there is no /proc/net/dev.
     pub fn now() -> Wire {
         Wire::of(&std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default(), &|name| {
-            // What a bridge, a bond or a VLAN carries has gone through the interfaces below it as well.
+            // The bytes of a bridge, a bond or a VLAN have gone through the interfaces below it as well.
             std::fs::read_dir(format!("/sys/class/net/{name}"))
                 .into_iter()
                 .flatten()
@@ -41,7 +41,7 @@ impl Wire {
         all
     }
 
-    /// What was added since `earlier`.
+    /// The growth since `earlier`.
     pub fn since(&self, earlier: &Wire) -> Wire {
         Wire { received: self.received.saturating_sub(earlier.received), sent: self.sent.saturating_sub(earlier.sent) }
     }

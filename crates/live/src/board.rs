@@ -24,14 +24,14 @@ pub struct Row(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason(u32);
 
-/// What becomes of a board when it is dropped, or its program ends.
+/// The fate of a board's file when the board is dropped, or when its program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Its file is removed: by its owner, or by the next reader who finds that the owner is gone.
+    /// The file is removed: by its owner, or by the next reader who finds that the owner is gone.
     UntilTheEnd,
-    /// Its file stays for whoever set `$PLIMSOLL_KEEP_BOARDS`.
+    /// The file stays for the user who set `$PLIMSOLL_KEEP_BOARDS`.
     Afterwards,
-    /// It has no file: only its owner can look at it.
+    /// The board has no file: only its owner can look at it.
     Nowhere,
 }
 
@@ -81,7 +81,7 @@ impl Board {
         let words = sized(&file, words_for(capacity)).and_then(|count| Words::of_file(&file, count));
         sys::raw::close(file);
         let words = words.inspect_err(|_| {
-            let _ = path.c_str().and_then(rustix::fs::unlink); // what is left over is no board
+            let _ = path.c_str().and_then(rustix::fs::unlink); // a file left over is not a board
         })?;
         if number == 0 && kept == Kept::UntilTheEnd {
             remove_those_of_earlier_images(directory, kind, &owner);
@@ -208,13 +208,13 @@ impl Board {
         }
     }
 
-    /// What the board holds at this moment. Allocates.
+    /// The values of the board at this moment. The call allocates.
     pub fn snapshot(&self) -> Snapshot {
         let words: Vec<u64> = self.words.iter().map(|word| word.load(Relaxed)).collect();
         Snapshot::of_words(&words).unwrap_or_else(Snapshot::nothing)
     }
 
-    /// What becomes of it.
+    /// The fate of the board's file: see [`Kept`].
     pub fn kept(&self) -> Kept {
         self.kept
     }
@@ -224,7 +224,7 @@ impl Board {
         self.path.as_ref().and_then(|path| path.c_str().ok())
     }
 
-    /// Whether the calling process has created it: a forked child has not.
+    /// True if the calling process has created the board: a forked child has not.
     pub fn is_own(&self) -> bool {
         self.pid == u64::from(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs())
     }
@@ -288,8 +288,8 @@ fn remove_those_of_earlier_images(directory: &directories::Path, kind: BoardKind
 /// Names that a new board looks at: enough that those of the dead do not grow in number, few enough to take no time.
 const SWEPT: usize = 64;
 
-/// Removes boards of processes that are gone: programs that end by a signal or by _exit(2) leave theirs behind, and
-/// there may be nobody who looks. What cannot be told from the name alone is left to readers.
+/// Removes boards of processes that are gone: programs that end by a signal or by _exit(2) leave their boards behind,
+/// and nobody may come to look. Boards that need more than their name to decide are left to readers.
 fn sweep(directory: &directories::Path, pid_namespace: u64) {
     let Ok(path) = directory.c_str() else { return };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -1,11 +1,11 @@
-//! What is counted of a row, and how: every update is one or a few relaxed atomic operations.
+//! The counters of a row, and their updates: every update is one or a few relaxed atomic operations.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::layout::{self, OP_WORDS, bucket_of, op, row};
 
-/// What an op does, as far as a row tells them apart.
+/// The kinds of ops that a row tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Reads.
@@ -20,7 +20,7 @@ impl Op {
     /// All of them, in the order of a row.
     pub const ALL: [Op; 3] = [Op::Read, Op::Write, Op::Other];
 
-    /// Its name, one lower-case word.
+    /// The name of the kind of op, one lower-case word.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -37,15 +37,15 @@ pub enum Gauge {
     State = 0,
     /// Ops begun and not ended.
     OutstandingOps = 1,
-    /// Bytes of those.
+    /// Bytes of the ops begun and not ended.
     OutstandingBytes = 2,
     /// Ops that wait for admission.
     HeldOps = 3,
-    /// Bytes of those.
+    /// Bytes of the ops that wait for admission.
     HeldBytes = 4,
-    /// Bytes that may be outstanding; 0 is no limit.
+    /// Bytes that may be outstanding; 0 means without limit.
     WindowBytes = 5,
-    /// Ops that may be outstanding; 0 is no limit.
+    /// Ops that may be outstanding; 0 means without limit.
     WindowOps = 6,
     /// The measured service rate in bytes per second.
     RateBytesPerSecond = 7,
@@ -57,10 +57,10 @@ pub enum Gauge {
     Connections = 10,
 }
 
-/// What a row is doing. What a kind of row does not have, it never says.
+/// The state of a row. A row never takes a state that its kind does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is said about it.
+    /// The program has not given the row a state.
     #[default]
     Unknown = 0,
     /// In service.
@@ -82,7 +82,7 @@ impl State {
     pub const ALL: [State; 7] =
         [State::Unknown, State::Healthy, State::Suspect, State::Draining, State::Failed, State::Probing, State::Off];
 
-    /// Its name, one lower-case word; a dash for the unknown.
+    /// The name of the state, one lower-case word; a dash for the unknown.
     pub const fn name(self) -> &'static str {
         match self {
             State::Unknown => "-",
@@ -103,7 +103,7 @@ pub struct Counters<'a> {
 }
 
 impl<'a> Counters<'a> {
-    /// Those of a row's words.
+    /// The counters in the words of a row.
     pub(crate) fn new(words: &'a [AtomicU64]) -> Counters<'a> {
         Counters { words }
     }
@@ -161,7 +161,7 @@ impl<'a> Counters<'a> {
         }
     }
 
-    /// What a value is now.
+    /// The value of a gauge now.
     #[inline]
     pub fn get(self, gauge: Gauge) -> u64 {
         self.gauge(gauge).map_or(0, |word| word.load(Relaxed))

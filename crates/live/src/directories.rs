@@ -108,7 +108,7 @@ pub(crate) fn candidates(mut each: impl FnMut(&Path, Kept) -> Result<()>) -> Res
     if done { Ok(()) } else { last }
 }
 
-/// Makes sure of a directory that is ours: in /tmp, anybody could have made it.
+/// Makes sure that the directory belongs to this user: in /tmp, anybody could have made it.
 fn usable(path: &Path, make: bool) -> Result<()> {
     let path = path.c_str()?;
     if make {
@@ -152,7 +152,7 @@ impl Keep {
         Ok(Keep { path: made.ok_or(Errno::NOENT)? })
     }
 
-    /// Its path.
+    /// The path of the directory.
     pub fn path(&self) -> &std::path::Path {
         &self.path
     }
@@ -166,7 +166,7 @@ impl Drop for Keep {
 
 const KEEP_PREFIX: &str = "kept-";
 
-/// Who made a directory to keep boards in; None for any other directory.
+/// The process that made a directory to keep boards in; None for any other directory.
 pub(crate) fn keeper(path: &std::path::Path) -> Option<Owner> {
     let mut numbers = path.file_name()?.to_str()?.strip_prefix(KEEP_PREFIX)?.split('-').map(str::parse);
     let mut next = || numbers.next()?.ok();

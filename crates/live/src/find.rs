@@ -10,7 +10,7 @@ use crate::layout::{ROWS_MAX, row_at};
 use crate::owner::Owner;
 use crate::snapshot::{Invalid, Snapshot};
 
-/// What every running program counts at this moment, ordered by kind, title and process. Boards whose program has
+/// The counts of every running program at this moment, ordered by kind, title and process. Boards whose program has
 /// ended are removed where that is permitted, and never returned.
 pub fn all() -> Vec<Snapshot> {
     let mut found: Vec<Snapshot> = directories::search().iter().flat_map(|directory| in_directory(directory)).collect();
@@ -18,7 +18,7 @@ pub fn all() -> Vec<Snapshot> {
     found
 }
 
-/// What the running programs count that keep their boards in `directory`; see [`all`].
+/// The counts of the running programs that keep their boards in `directory`; see [`all`].
 pub fn in_directory(directory: &Path) -> Vec<Snapshot> {
     let reader = Owner::this();
     let mut found = Vec::new();
@@ -42,8 +42,8 @@ pub fn in_directory(directory: &Path) -> Vec<Snapshot> {
     found
 }
 
-/// What the programs counted that kept their boards in `directory`, also of those that have ended; in the order in
-/// which they began.
+/// The counts of the programs that kept their boards in `directory`, also of ended programs; in the order in which the
+/// programs began.
 pub fn kept_in(directory: &Path) -> Vec<Snapshot> {
     let mut found: Vec<Snapshot> = boards(directory).filter_map(|path| read(&path).ok()).collect();
     found.sort_by_key(|snapshot| snapshot.created_ns);
@@ -59,7 +59,7 @@ fn entries(directory: &Path) -> impl Iterator<Item = std::path::PathBuf> {
 }
 
 fn read(path: &Path) -> Result<Snapshot, Invalid> {
-    // What lies in the directory may be a FIFO or a link to anything: neither is waited for or followed.
+    // An entry of the directory may be a FIFO or a link to anything: neither is waited for or followed.
     let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let file = file.map_err(|_| Invalid::NoBoard)?;
     if !file.metadata().is_ok_and(|data| data.is_file()) {

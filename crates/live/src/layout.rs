@@ -116,7 +116,7 @@ pub const fn bucket_bounds(bucket: usize) -> (u64, u64) {
     (from(bucket), from(bucket + 1))
 }
 
-/// What a program is.
+/// The kind of a program that keeps a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum BoardKind {
@@ -130,7 +130,7 @@ impl BoardKind {
     /// All of them.
     pub const ALL: [BoardKind; 2] = [BoardKind::Trap, BoardKind::Target];
 
-    /// Its name, one lower-case word.
+    /// The name of the kind of program, one lower-case word.
     pub const fn name(self) -> &'static str {
         match self {
             BoardKind::Trap => "trap",
@@ -139,7 +139,7 @@ impl BoardKind {
     }
 }
 
-/// What a row counts.
+/// The kind of thing that a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RowKind {
@@ -157,7 +157,7 @@ impl RowKind {
     /// All of them.
     pub const ALL: [RowKind; 4] = [RowKind::Lane, RowKind::Namespace, RowKind::Host, RowKind::Reactor];
 
-    /// Its name, one lower-case word.
+    /// The name of the kind of row, one lower-case word.
     pub const fn name(self) -> &'static str {
         match self {
             RowKind::Lane => "lane",

@@ -1,4 +1,4 @@
-//! What a running program counts, laid out in shared memory for `plimsoll top` to look at while it runs.
+//! The counts of a running program, laid out in shared memory for `plimsoll top` to look at while it runs.
 //!
 //! ```text
 //! program: Board::create ─► add rows ─► Counters (relaxed atomics)        a file per board

@@ -15,16 +15,16 @@ pub struct Words {
     count: usize,
 }
 
-// SAFETY: the words are atomics in a mapping that belongs to no thread.
+// SAFETY: the words are atomics in a mapping of the whole process, which any thread may use and unmap.
 unsafe impl Send for Words {}
-// SAFETY: as above; shared access is what atomics are for.
+// SAFETY: shared references give access to the words by atomic operations only.
 unsafe impl Sync for Words {}
 
 impl Words {
     /// The first `count` words of a file, which has that many and is never cut by those who know it.
     pub fn of_file(file: &OwnedFd, count: usize) -> Result<Words> {
         let bytes = count.checked_mul(8).ok_or(Errno::NOMEM)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that this process uses.
         let start = unsafe {
             rustix::mm::mmap(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
         }?;
@@ -34,7 +34,7 @@ impl Words {
     /// `count` words of memory that nobody else can find, all 0.
     pub fn private(count: usize) -> Result<Words> {
         let bytes = count.checked_mul(8).ok_or(Errno::NOMEM)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that this process uses.
         let start = unsafe {
             rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         }?;

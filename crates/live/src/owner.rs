@@ -1,4 +1,5 @@
-//! Whose a board is: the process id alone is not enough, ids are used again and programs replace themselves.
+//! The process that owns a board: the process id alone is not enough, ids are used again and programs replace
+//! themselves.
 
 use std::ffi::CStr;
 
@@ -7,11 +8,11 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 /// A process, from its birth to its end or the next exec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// Its id in its own namespace.
+    /// The process id in the process's own PID namespace.
     pub pid: u64,
-    /// When it was started, in clock ticks since boot (field 22 of /proc/PID/stat, proc(5)).
+    /// The time when the process started, in clock ticks since boot (field 22 of /proc/PID/stat, proc(5)).
     pub start_ticks: u64,
-    /// The inode of its PID namespace; 0 if unknown.
+    /// The inode of the process's PID namespace; 0 if unknown.
     pub pid_namespace: u64,
     /// Device and inode of its program; 0 if unknown.
     pub exe: (u64, u64),
@@ -24,7 +25,8 @@ impl Owner {
         Owner { pid, ..look(c"/proc/self/stat", c"/proc/self/ns/pid", c"/proc/self/exe") }
     }
 
-    /// Whether this process is there. Processes of another PID namespace cannot be looked up: they are believed.
+    /// True if this process exists. The reader cannot look up processes of another PID namespace, and believes that
+    /// they exist.
     pub fn is_alive(&self, reader: &Owner) -> bool {
         if self.pid_namespace != reader.pid_namespace {
             return true;

@@ -1,4 +1,4 @@
-//! The reading side: what a board held at one moment, read without believing anything it says.
+//! The reading side: the values of a board at one moment, read without trust in any of them.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ use crate::layout::{
 use crate::owner::Owner;
 use crate::words;
 
-/// Why something is no board that can be shown.
+/// Reasons why a file is not a board that can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
-    /// It is too short, or begins with something else.
+    /// The file is too short for a board, or begins with something else.
     NoBoard,
-    /// It is of another version of this program.
+    /// The board is of another version of this program.
     OtherVersion,
-    /// Its program has not finished it yet.
+    /// The program has not finished making the board.
     NotReady,
 }
 
@@ -35,14 +35,14 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// What a board held at one moment.
+/// The values of a board at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// What the program is.
+    /// The kind of the program.
     pub kind: BoardKind,
     /// The name of the program.
     pub title: String,
-    /// Its process id, in its own PID namespace.
+    /// The process id of the program, in the program's own PID namespace.
     pub pid: u64,
     /// When the board was made, in nanoseconds since 1970.
     pub created_ns: u64,
@@ -62,22 +62,23 @@ pub struct ReasonCount {
     pub count: u64,
 }
 
-/// What a row held.
+/// The values of a row at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowCounts {
-    /// What it counts.
+    /// The kind of thing that the row counts.
     pub kind: RowKind,
-    /// What it belongs to: a pool, a subsystem.
+    /// The group that the row belongs to: a pool, a subsystem.
     pub group: String,
-    /// Its name.
+    /// The name of the row: a lane's path, a host.
     pub name: String,
-    /// Its place on the board and how often that has changed hands: two snapshots with the same are of one row.
+    /// The row's place on the board, and how often that place has changed hands. Two snapshots with equal identities
+    /// are of one row.
     pub identity: (usize, u64),
     gauges: [u64; row::GAUGE_WORDS],
     ops: [OpCounts; 3],
 }
 
-/// What a row has counted of one kind of op.
+/// The counts of one kind of op in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpCounts {
     /// Ops that ended well.
@@ -102,7 +103,7 @@ impl OpCounts {
         histogram
     }
 
-    /// What has happened since an earlier moment of the same row.
+    /// The growth of the counts since an earlier moment of the same row.
     pub fn since(&self, earlier: &OpCounts) -> OpCounts {
         let buckets: Box<[u64]> =
             self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
@@ -128,8 +129,8 @@ impl OpCounts {
     }
 }
 
-/// What several programs counted together: rows of the same kind, group and name are one, and so are reasons. States
-/// and other gauges are those of the last program, what is outstanding or held is the sum.
+/// The counts of several programs together: rows of the same kind, group and name are one, and so are reasons. States
+/// and other gauges are those of the last program. Ops and bytes that are outstanding or held, and losses, are summed.
 pub fn together(snapshots: &[Snapshot]) -> (Vec<RowCounts>, Vec<ReasonCount>) {
     let (mut rows, mut reasons): (Vec<RowCounts>, Vec<ReasonCount>) = Default::default();
     for snapshot in snapshots {
@@ -170,22 +171,21 @@ impl RowCounts {
         if value > i64::MAX as u64 { 0 } else { value }
     }
 
-    /// What the row is doing.
+    /// The state of the row.
     pub fn state(&self) -> State {
         State::ALL.into_iter().find(|state| *state as u64 == self.gauge(Gauge::State)).unwrap_or_default()
     }
 
-    /// What was counted of one kind of op.
+    /// The counts of one kind of op.
     pub fn op(&self, op: Op) -> &OpCounts {
         &self.ops[op as usize]
     }
 }
 
 impl Snapshot {
-    /// What the bytes of a file say.
+    /// Reads a board from the bytes of a file.
     ///
-    /// # Errors
-    /// They are no board, or one that cannot be shown.
+    /// # Errors The bytes are not a board, or are a board that cannot be shown.
     pub fn parse(bytes: &[u8]) -> Result<Snapshot, Invalid> {
         let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
         Snapshot::of_words(&words)

@@ -24,7 +24,7 @@ pub fn fitting(text: &str, bytes: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Whether the words hold this text, or the part of it that fits.
+/// True if the words hold this text, or the part of it that fits.
 pub fn holds(words: &[AtomicU64], text: &str) -> bool {
     let Some((length, words)) = words.split_first() else { return false };
     let fits = fitting(text, words.len() * 8);
@@ -36,7 +36,8 @@ pub fn holds(words: &[AtomicU64], text: &str) -> bool {
         })
 }
 
-/// The text that words of a file hold. What is no text in UTF-8, or would disturb a terminal, is replaced.
+/// The text that words of a file hold. Bytes that are not UTF-8, and characters that would disturb a terminal, are
+/// replaced.
 pub fn text(words: &[u64]) -> String {
     let Some((&length, words)) = words.split_first() else { return String::new() };
     let length = usize::try_from(length).unwrap_or(usize::MAX).min(words.len() * 8);

@@ -40,7 +40,7 @@ pub fn bytes(file: &File) -> io::Result<u64> {
     (&mut &*file).seek(SeekFrom::End(0))
 }
 
-/// Bytes of a logical block, the unit of direct I/O (BLKSSZGET); None if it is no block device.
+/// Bytes of a logical block, the unit of direct I/O (BLKSSZGET); None if the file is not a block device.
 pub fn logical_block_bytes(file: &File) -> Option<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: BLKSSZGET writes an int.
@@ -50,8 +50,7 @@ pub fn logical_block_bytes(file: &File) -> Option<u32> {
 
 /// Writes back and drops all cached pages of a block device (BLKFLSBUF).
 ///
-/// # Errors
-/// EACCES without CAP_SYS_ADMIN, ENOTTY on what is no block device.
+/// # Errors EACCES without CAP_SYS_ADMIN, ENOTTY on a file that is not a block device.
 pub fn flush_and_drop_cache(file: &File) -> io::Result<()> {
     const BLKFLSBUF: libc::Ioctl = libc::BLKSSZGET - 0x68 + 0x61; // _IO(0x12, 97)
     // SAFETY: BLKFLSBUF takes no memory.
@@ -59,8 +58,8 @@ pub fn flush_and_drop_cache(file: &File) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Who uses a device (or one of its partitions), each a phrase: `mounted on /srv`, `in use by dm-0`, `swap`.
-/// Empty when nobody is seen to.
+/// The users of a device (or of one of its partitions), each a phrase: `mounted on /srv`, `in use by dm-0`, `swap`.
+/// Empty when no user is found.
 pub fn users(path: &Path) -> Vec<String> {
     let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
     let device = Device::from_number(metadata.rdev());
@@ -71,7 +70,8 @@ pub fn users(path: &Path) -> Vec<String> {
         users.extend(holders(device).into_iter().map(|holder| on(format!("in use by {holder}"))));
         users.extend(swaps(device).then(|| on("active swap space".into())));
     }
-    // What the kernel itself says: claimed exclusively by a mount (of another namespace), md, dm, bcache, ...
+    // The kernel itself refuses O_EXCL for a device that is claimed exclusively by a mount (of another namespace), md,
+    // dm, bcache, ...
     let exclusive = File::options().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(path);
     if users.is_empty() && exclusive.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {
         users.push("claimed by another part of the system (open with O_EXCL says EBUSY)".into());
@@ -79,8 +79,8 @@ pub fn users(path: &Path) -> Vec<String> {
     users
 }
 
-/// Who uses what is at `path`, as [`users`] of a block device; of a regular file, whether it is swap space or stands
-/// behind a loop device.
+/// The users of the file at `path`: those that [`users`] finds of a block device; of a regular file, swap space and
+/// loop devices on it.
 pub fn users_of(path: &Path) -> Vec<String> {
     use std::os::unix::fs::FileTypeExt;
     let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
@@ -133,7 +133,7 @@ pub struct Mount {
     pub place: String,
     /// The type of file system.
     pub kind: String,
-    /// What is mounted: `/dev/sda1`, `server:/export`.
+    /// The mounted device or export: `/dev/sda1`, `server:/export`.
     pub source: String,
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Whether the device is active swap space.
+/// True if the device is active swap space.
 fn swaps(device: Device) -> bool {
     swap_paths().iter().any(|path| fs::metadata(path).is_ok_and(|m| Device::from_number(m.rdev()) == device))
 }
@@ -293,9 +293,9 @@ const SIGNATURES: &[(&str, At, &[u8])] = &[
     ("GPT (backup table)", At::End(4096), b"EFI PART"),
 ];
 
-/// What is written on a device of `bytes` bytes, as names of formats: file systems, partition tables, members of volume
-/// managers and RAID sets, encryption. Has a few pieces of its beginning and end read, by `read_exact_at`: wherever the
-/// device is. Empty if nothing is known.
+/// The formats of the content of a device of `bytes` bytes, by name: file systems, partition tables, members of volume
+/// managers and RAID sets, encryption. `read_exact_at` reads a few pieces of the device's beginning and end, wherever
+/// the device is. Empty if no known format is found.
 ///
 /// # Errors
 /// Those of reading: what is on it is then unknown.

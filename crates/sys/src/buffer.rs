@@ -70,7 +70,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether the buffer holds no byte.
+    /// True if the buffer holds no byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -15,11 +15,11 @@ pub struct Child {
 /// How a child ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It computed this.
+    /// The child computed these bytes and ended with status 0.
     Answer(Vec<u8>),
-    /// It was ended by this signal.
+    /// This signal ended the child.
     Signal(i32),
-    /// It gave up with this exit status.
+    /// The child gave up with this exit status, which is not 0.
     Status(i32),
 }
 
@@ -29,8 +29,7 @@ pub enum Outcome {
 /// the parent's decision) and dies with its parent. Other threads of the parent do not exist in it: `work` must not
 /// wait for anything that they hold.
 ///
-/// # Errors
-/// What fork(2) and memfd_create(2) say: EAGAIN at the limit of processes, ENOMEM, EMFILE.
+/// # Errors The errors of fork(2) and memfd_create(2): EAGAIN at the limit of processes, ENOMEM, EMFILE.
 pub fn spawn(work: impl FnOnce() -> Vec<u8>) -> io::Result<Child> {
     let mut answer = memory_file()?;
     // SAFETY: no parameter; the child runs only `work`, under the contract above.
@@ -82,11 +81,10 @@ impl Child {
 
     /// The outcome if the child has ended; None while it runs.
     ///
-    /// # Errors
-    /// What waitpid(2) or reading the answer says.
+    /// # Errors The errors of waitpid(2) and of reading the answer.
     pub fn try_wait(&mut self) -> io::Result<Option<Outcome>> {
         let mut status = 0;
-        // SAFETY: status is a valid integer to fill; pid is a child of ours that nobody else reaps.
+        // SAFETY: status is a valid integer to fill; pid is a child of this process that nobody else reaps.
         match unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) } {
             0 => Ok(None),
             -1 => Err(io::Error::last_os_error()),
@@ -114,10 +112,10 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.reaped {
-            // SAFETY: pid is a child of ours that has not been reaped, so the number is still its own.
+            // SAFETY: pid is a child of this process that has not been reaped, so the number still means that child.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
             let mut status = 0;
-            // SAFETY: as in try_wait.
+            // SAFETY: status is a valid integer to fill; pid is a child of this process that nobody else reaps.
             unsafe { libc::waitpid(self.pid, &mut status, 0) };
         }
     }
@@ -158,7 +156,7 @@ mod tests {
             }
         })
         .unwrap();
-        // SAFETY: the child is ours and running.
+        // SAFETY: this test has started the child, which still runs.
         unsafe { libc::kill(child.id(), libc::SIGKILL) };
         assert_eq!(wait(&mut child), Outcome::Signal(libc::SIGKILL));
     }

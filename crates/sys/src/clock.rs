@@ -13,7 +13,7 @@ pub struct Clock {
     source: Source,
 }
 
-/// What a [`Clock`] reads, as `clocksource=` names it.
+/// The source that a [`Clock`] reads, as `clocksource=` names it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Source {
     /// The time-stamp counter: `base_ns + ((tsc - base_tsc) * scale) >> 32`.
@@ -151,7 +151,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         let (ours1, kernel1) = (clock.now_ns(), monotonic_ns());
         let (ours, kernel) = ((ours1 - ours0) as f64, (kernel1 - kernel0) as f64);
-        // The kernel's interval encloses ours, so ours may be shorter by a preemption, never longer.
+        // The kernel's interval encloses that of the clock, so the latter may be shorter by a preemption, never longer.
         assert!(ours <= kernel * 1.001, "ours {ours} kernel {kernel}");
         assert!(ours >= 50e6 * 0.999, "ours {ours}");
     }

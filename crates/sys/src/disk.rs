@@ -24,7 +24,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was added since `earlier`; counters that went round count as no change.
+    /// The growth of each counter since `earlier`; a counter that went round counts as no change.
     pub fn since(&self, earlier: &Counters) -> Counters {
         let pair = |now: (u64, u64), then: (u64, u64)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
         Counters {
@@ -108,7 +108,7 @@ fn parse(line: &str) -> Option<(String, Counters)> {
     Some((name, counters))
 }
 
-/// Whether a disk has queues for polled requests; None where sysfs does not say (a partition, no disk at all).
+/// True if a disk has queues for polled requests; None where sysfs does not say (a partition, or not a disk).
 pub fn has_poll_queues(name: &str) -> Option<bool> {
     let text = std::fs::read_to_string(format!("/sys/class/block/{name}/queue/io_poll")).ok()?;
     Some(text.trim() != "0")

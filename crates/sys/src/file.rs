@@ -18,9 +18,9 @@ pub struct DirectAlignment {
     pub offset: u32,
 }
 
-/// What direct I/O on this file must be aligned to; None where the kernel does not say (before 6.1, or a file
-/// system that does not report it). Zero in both fields: direct I/O is not supported on this file.
-/// Source: statx(2), STATX_DIOALIGN.
+/// The alignment that direct I/O on this file needs; None where the kernel does not say (before 6.1, or a file system
+/// that does not report it). Zero in both fields: direct I/O is not supported on this file. Source: statx(2),
+/// STATX_DIOALIGN.
 pub fn direct_alignment(file: &File) -> Option<DirectAlignment> {
     let mut stat = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: an empty path with AT_EMPTY_PATH names the descriptor; stat is large enough for the kernel.
@@ -66,7 +66,7 @@ pub fn reserve(file: &File, how: Reserve, offset: u64, len: u64) -> io::Result<(
     checked(unsafe { libc::fallocate64(file.as_raw_fd(), mode, offset, len) })
 }
 
-/// What posix_fadvise(2) is told.
+/// An advice for posix_fadvise(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// POSIX_FADV_SEQUENTIAL.
@@ -79,8 +79,7 @@ pub enum Advice {
 
 /// Advises the kernel about a range of a file; `len` 0 is to its end.
 ///
-/// # Errors
-/// ESPIPE on what is no file or device.
+/// # Errors ESPIPE on a descriptor that is not a file or device.
 pub fn advise(file: &File, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
     let advice = match advice {
         Advice::Sequential => libc::POSIX_FADV_SEQUENTIAL,
@@ -101,7 +100,7 @@ pub fn lock(file: &File) -> io::Result<()> {
     checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) })
 }
 
-/// Takes a flock(2) if nobody holds one that excludes it: shared, or exclusive. Whether it was taken.
+/// Takes a flock(2) if nobody holds one that excludes it: shared, or exclusive. Returns true if the lock was taken.
 ///
 /// # Errors
 /// ENOLCK on file systems without locks.

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 /// Bytes of the longest handle (MAX_HANDLE_SZ).
 pub const BYTES_MAX: usize = 128;
 
-/// What a file system calls a file by. Equal handles of one file system are one file.
+/// The handle by which a file system knows a file. Equal handles of one file system mean one file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FileHandle {
     kind: i32,
@@ -23,12 +23,12 @@ impl FileHandle {
         Some(handle)
     }
 
-    /// Its bytes.
+    /// The bytes of the handle; only the file system knows their meaning.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length as usize).unwrap_or_default()
     }
 
-    /// Its type, which means something to the file system only.
+    /// The type of the handle; only the file system knows its meaning.
     pub fn kind(&self) -> i32 {
         self.kind
     }

@@ -1,5 +1,5 @@
-//! What the Linux kernel offers, made safe to hold: the io_uring ring, aligned buffers,
-//! the clock, facts about processes, files and devices.
+//! Services of the Linux kernel, made safe to hold: the io_uring ring, aligned buffers, the clock, facts about
+//! processes, files and devices.
 //!
 //! Everything here is a thin, honest layer: no policy, no statistics. It is the one place
 //! outside the engines where `unsafe` meets the kernel.

@@ -4,8 +4,9 @@ use std::alloc::Layout;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes that this process can take without swapping, as the kernel estimates them: `MemAvailable` (proc(5)), or what is left of
-/// the memory limit of its control group or of one above it (cgroups(7)), if that is less. `None` where the system does not tell.
+/// Bytes that this process can take without swapping, as the kernel estimates them: `MemAvailable` (proc(5)), or the
+/// rest of the memory limit of its control group or of one above it (cgroups(7)), if that is less. `None` where the
+/// system does not tell.
 pub fn available_bytes() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let machine = meminfo_bytes(&meminfo, "MemAvailable:")?;
@@ -17,7 +18,7 @@ fn meminfo_bytes(meminfo: &str, field: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What is left of the tightest memory limit of the process's control groups; `None` without a limit.
+/// The rest of the tightest memory limit of the process's control groups, in bytes; `None` without a limit.
 fn control_group_bytes() -> Option<u64> {
     let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
     let (root, path, limit, usage) = control_group(&membership)?;
@@ -49,7 +50,8 @@ fn control_group(membership: &str) -> Option<(PathBuf, PathBuf, &'static str, &'
     Some((PathBuf::from("/sys/fs/cgroup"), group(line), "memory.max", "memory.current"))
 }
 
-/// `len` zeros on the heap, taken from the system page by page as they are written; `None` when there is no memory for them.
+/// `len` zeros on the heap, taken from the system page by page as they are written; `None` when there is no memory for
+/// them.
 pub fn try_zeroed(len: usize) -> Option<Box<[u8]>> {
     let layout = Layout::array::<u8>(len).ok()?;
     if len == 0 {
@@ -61,7 +63,8 @@ pub fn try_zeroed(len: usize) -> Option<Box<[u8]>> {
         return None;
     }
     let bytes = std::ptr::slice_from_raw_parts_mut(start, len);
-    // SAFETY: the allocator of Box gave these bytes, with the layout of a slice of that length, and nobody else has them.
+    // SAFETY: the allocator of Box gave these bytes, with the layout of a slice of that length, and nobody else has
+    // them.
     Some(unsafe { Box::from_raw(bytes) })
 }
 

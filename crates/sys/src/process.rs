@@ -1,4 +1,4 @@
-//! What this process and its machine are: processor time, where threads may run, names of the host.
+//! Facts about this process and its machine: processor time, where threads may run, names of the host.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,16 +18,16 @@ pub struct Usage {
     pub minor_faults: u64,
 }
 
-/// Whose resources.
+/// The threads whose resources are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// The calling thread's.
+    /// The calling thread only.
     Thread,
-    /// Those of all threads of the process, kernel workers of its rings included.
+    /// All threads of the process, kernel workers of its rings included.
     Process,
 }
 
-/// What was used so far.
+/// The resources that the thread or process has used so far.
 pub fn usage(who: Who) -> Usage {
     let who = match who {
         Who::Thread => libc::RUSAGE_THREAD,
@@ -48,7 +48,7 @@ pub fn usage(who: Who) -> Usage {
     }
 }
 
-/// Whether the calling thread is the first of its process: the only one that fork(2) left, for instance.
+/// True if the calling thread is the first of its process: the only one that fork(2) left, for instance.
 pub fn is_main_thread() -> bool {
     // SAFETY: takes nothing and cannot fail.
     let thread = unsafe { libc::syscall(libc::SYS_gettid) };

@@ -32,7 +32,7 @@ pub struct Setup {
 pub struct Unavailable {
     /// The reason and what to do about it.
     pub reason: &'static str,
-    /// What io_uring_setup(2) said.
+    /// The error of io_uring_setup(2).
     #[source]
     pub source: io::Error,
 }
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_ring_of_one_thread_waits_no_longer_than_it_is_told() {
         let setup = Setup { single_issuer: true, ..Setup::new(8) };
-        // More rings than a thread has numbers for: those that are gone have given theirs back.
+        // More rings than a thread has numbers for: closed rings have given their numbers back.
         for _ in 0..40 {
             let mut ring = match setup.open() {
                 Ok(ring) => ring,

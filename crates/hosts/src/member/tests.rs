@@ -181,7 +181,7 @@ fn trouble_stops_everyone_and_the_end_still_has_all_parts() {
     assert_eq!(root.take_whole(FINAL).unwrap(), (0..9).collect::<Vec<u8>>());
 }
 
-/// Whoever is lost, whatever the others are doing: they stop within five seconds, and what they have is merged.
+/// Any rank may be lost, whatever the others are doing: they stop within five seconds, and their parts are merged.
 #[test]
 fn a_lost_rank_is_named_and_the_tree_closes_over_the_gap() {
     for size in [2, 3, 8, 21] {

@@ -73,7 +73,7 @@ impl Mpi {
     }
 }
 
-/// Whether more of the same message follows: the last byte of each piece.
+/// The last byte of a piece of a message after which more pieces follow.
 const MORE: u8 = 1;
 
 impl Link for Mpi {
