@@ -1,4 +1,4 @@
-//! What boards hold, as JSON and as the summary that `trap --stats` prints.
+//! The values of boards, as JSON and as the summary that `trap --stats` prints.
 
 use live::{Gauge, Op, OpCounts, ReasonCount, RowCounts, RowKind, Snapshot};
 use report::figures;
@@ -57,7 +57,7 @@ pub fn reasons_json(reasons: &[ReasonCount]) -> Value {
     reasons.iter().map(|reason| json!({ "reason": reason.text, "count": reason.count })).collect()
 }
 
-/// What programs counted, each for itself.
+/// The counts of each program, as JSON.
 pub fn json(snapshots: &[Snapshot]) -> Value {
     let program = |snapshot: &Snapshot| {
         json!({
@@ -69,7 +69,7 @@ pub fn json(snapshots: &[Snapshot]) -> Value {
     json!({ "programs": snapshots.iter().map(program).collect::<Value>() })
 }
 
-/// What all of them counted together, as a table, and why something was not spread.
+/// The counts of all programs together, as a table, and the reasons why requests were not spread.
 pub fn summary(snapshots: &[Snapshot]) -> String {
     let (rows, reasons) = live::together(snapshots);
     if snapshots.is_empty() {

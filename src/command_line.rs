@@ -127,8 +127,8 @@ pub fn job_options(words: &[OsString]) -> anyhow::Result<Invocation> {
 
 /// Inserts a subcommand's name into the arguments if a link of that name started the program.
 ///
-/// A link named `fio` starts `fio`: `run` with the habits of fio, for scripts that call fio. `names` are the subcommands with links of their own
-/// names, with any prefix: a script may call `/opt/bin/my-gfapi_perf_tool`.
+/// A link named `fio` starts `fio`: `run` with the habits of fio, for scripts that call fio. `names` are the
+/// subcommands with links of their own names, with any prefix: a script may call `/opt/bin/my-gfapi_perf_tool`.
 pub fn called_as(names: &[&str], mut arguments: Vec<OsString>) -> Vec<OsString> {
     let program = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let program = program.to_string_lossy().into_owned();

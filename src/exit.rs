@@ -63,12 +63,12 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
     ExitCode::from(if is_internal(&error) { INTERNAL } else { Exit::BadInput as u8 })
 }
 
-/// Whether the reader of the output has gone: it has enough.
+/// True if the error says that the reader of the output has gone, as after `| head`.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Whether the error is a defect of this program.
+/// True if the error is a defect of this program.
 pub fn is_internal(error: &anyhow::Error) -> bool {
     error.downcast_ref::<load::Error>().is_some_and(|error| error.kind == load::ErrorKind::Internal)
 }

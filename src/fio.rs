@@ -32,7 +32,7 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Ok(Exit::BadInput) => Ok(Exit::JobFailed),
         Ok(Exit::Interrupted) => Ok(Exit::InterruptedAsFio),
         Err(error) if !exit::is_internal(&error) && !exit::is_broken_pipe(&error) => {
-            // A closed standard error is no reason to panic: the status still tells.
+            // A closed standard error does not make the program panic: the status still tells.
             let _ = writeln!(std::io::stderr(), "fio: {error:#}");
             Ok(Exit::JobFailed)
         }

@@ -93,5 +93,5 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
 }
 
 fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{NAME}: {text}"); // a closed standard error is no reason to stop
+    let _ = writeln!(std::io::stderr(), "{NAME}: {text}"); // a closed standard error does not stop the tests
 }

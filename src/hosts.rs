@@ -26,15 +26,15 @@ use crate::progress::Show;
 
 /// How this process was started.
 pub enum Joined {
-    /// On its own.
+    /// The process runs on its own.
     Alone,
-    /// As one of many.
+    /// The process is one of many ranks, which run.
     Among(Box<Crew>),
-    /// As one of many that cannot run: another rank has said why.
+    /// The process is one of many ranks that cannot run: another rank has said why.
     Mute(Exit),
 }
 
-/// What runs on many hosts need, where this build has it not.
+/// The message of a build without MPI that mpirun or srun starts.
 #[cfg(not(feature = "mpi"))]
 const NO_MPI: &str = "this build of plimsoll runs on one host: for mpirun and srun, build it with `cargo build --release \
                       --features mpi` (Debian: apt-get install libopenmpi-dev openmpi-bin) and install it on all hosts";
@@ -72,7 +72,7 @@ fn team(_interrupt: &Interrupt) -> Result<Team, String> {
     Err(NO_MPI.into())
 }
 
-/// What all ranks must have in common. The tests change it in copies of the program: it can be found in them.
+/// The version that all ranks must have in common. The tests find it in copies of the program and change it there.
 fn version() -> &'static str {
     static MARKED: &str = concat!("version of all ranks: ", env!("CARGO_PKG_VERSION"));
     std::hint::black_box(MARKED).trim_start_matches("version of all ranks: ")
@@ -112,7 +112,7 @@ impl Crew {
         }
     }
 
-    /// Whether this rank speaks for all.
+    /// True if this rank speaks for all.
     pub fn is_leader(&self) -> bool {
         self.team.is_leader()
     }
@@ -134,8 +134,8 @@ impl Crew {
         (0..self.rank.ranks).map(|rank| self.team.host(rank).to_owned()).collect()
     }
 
-    /// What this rank was asked for, if all ranks can do what they were asked for. Otherwise the leader has said who
-    /// cannot and why; this rank then has to [`Crew::part`] with that status.
+    /// The request of this rank, if all ranks can do what they were asked for. Otherwise the leader has said which rank
+    /// cannot, and why; this rank then has to [`Crew::part`] with that status.
     pub fn agree<T>(&self, mine: anyhow::Result<T>) -> Result<T, Exit> {
         let objection = mine.as_ref().err().map(|error| format!("{error:#}"));
         let objections = self.team.objections(objection).unwrap_or_else(|_| self.troubles());
@@ -331,11 +331,11 @@ impl Crew {
 
 /// A crew that sweeps.
 pub struct Sweepers<'a> {
-    /// It.
+    /// The crew that sweeps.
     pub crew: &'a Crew,
-    /// Depths are those of all ranks together.
+    /// True if depths are those of all ranks together.
     pub total: bool,
-    /// Its gates.
+    /// The gates of the crew.
     gates: Quiet<'a>,
 }
 
@@ -386,7 +386,7 @@ impl load::sweep::Crew for Sweepers<'_> {
     }
 }
 
-/// A crew to which the failure of one point is no reason to stop: it is told with the point.
+/// A crew that does not stop when one point fails: the point tells of the failure.
 struct Quiet<'a>(&'a Crew);
 
 impl Peers for Quiet<'_> {
@@ -452,7 +452,7 @@ pub fn status(ended: Ended, hosts: Option<&HostsResult>, measured: bool) -> Exit
     }
 }
 
-/// What went wrong on which rank, a line each, on standard error.
+/// Writes the failures of ranks to standard error, a line each.
 pub fn complain<'a>(failures: impl IntoIterator<Item = &'a RankFailure>) {
     for failure in failures {
         let _ = writeln!(std::io::stderr(), "plimsoll: rank {} on {}: {}", failure.rank, failure.host, failure.what);
@@ -467,7 +467,7 @@ pub fn said(outcome: anyhow::Result<Exit>) -> Exit {
     })
 }
 
-/// Whether anything was transferred.
+/// True if any job has transferred anything.
 pub fn measured(jobs: &[JobResult]) -> bool {
     jobs.iter().any(|job| Direction::ALL.iter().any(|&direction| job.directions[direction].ops > 0))
 }

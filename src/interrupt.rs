@@ -15,8 +15,8 @@ use crate::exit::Exit;
 /// and again to its group, and nobody insists so fast.
 const ECHO: Duration = Duration::from_millis(250);
 
-/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error, EFBIG, that is told and cleaned up after, instead
-/// of a signal that ends the program where it is.
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error, EFBIG, that is told and cleaned up after,
+/// instead of a signal that ends the program where it is.
 ///
 /// # Errors
 /// The error of sigaction(2).
@@ -26,7 +26,7 @@ pub fn survive_file_size_limit() -> anyhow::Result<()> {
     signal_hook::flag::register(SIGXFSZ, seen).map(drop).context("cannot handle signals")
 }
 
-/// What SIGINT, SIGTERM and SIGHUP have done so far.
+/// The flags that SIGINT, SIGTERM and SIGHUP have set so far.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     /// Set by the first signal, and by whoever else wants the run to end.
@@ -41,7 +41,7 @@ impl Interrupt {
     /// Takes over the signals.
     ///
     /// # Errors
-    /// What sigaction(2) or creating a thread says.
+    /// The error of sigaction(2), or of creating a thread.
     pub fn listen() -> anyhow::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;

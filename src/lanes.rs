@@ -118,7 +118,7 @@ fn examined(name: &Path) -> anyhow::Result<(PathBuf, Interception)> {
     Ok((found, examined))
 }
 
-/// What was found of one pool.
+/// The findings on one pool.
 struct Look<'a> {
     pool: &'a Pool,
     survey: Survey,

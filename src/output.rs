@@ -24,7 +24,7 @@ pub fn style() -> Style {
 /// Prints `text` as it is.
 ///
 /// # Errors
-/// What write(2) says.
+/// The error of write(2).
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -39,7 +39,7 @@ pub fn warn(warnings: &[String]) {
     }
 }
 
-/// What went wrong in the jobs of a run, a line each, on standard error.
+/// Writes the errors of the jobs of a run to standard error, a line each.
 pub fn complain(result: &RunResult) {
     for (job, error) in result.jobs.iter().filter_map(|job| Some((job, job.error.as_ref()?))) {
         let _ = writeln!(io::stderr(), "plimsoll: job {}: {}", job.name, error.message);
@@ -90,7 +90,7 @@ pub fn try_to_write(path: &Path) -> anyhow::Result<()> {
     tried().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether something is there that is not a regular file.
+/// True if there is something at `path` that is not a regular file.
 fn is_special(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|there| !there.is_file())
 }
@@ -142,7 +142,7 @@ fn write_result(path: &Path, text: &str) -> anyhow::Result<()> {
 /// A saved result.
 ///
 /// # Errors
-/// A file that cannot be read or is no result.
+/// A file that cannot be read or is not a result.
 pub fn read(path: &Path) -> anyhow::Result<Document> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     report::read::document(&bytes).with_context(|| format!("{} is not a result", path.display()))
@@ -234,7 +234,7 @@ pub fn save(data: Option<&Path>, web: Option<&Path>, document: Document) -> anyh
     outcome
 }
 
-/// Whether a signal came before there was anything to keep.
+/// True if a signal came before there was anything to keep.
 fn is_empty(document: &Document) -> bool {
     match document {
         Document::Run(run) => {

@@ -12,15 +12,15 @@ const PARTS: u64 = 1000;
 /// Rates are those of at least this long ago: shorter, they flicker.
 const SPAN_NS: u64 = 500_000_000;
 
-/// Whether the line is shown (`--eta`).
+/// When the line of progress is shown (`--eta`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Show {
-    /// On a terminal.
+    /// The line is shown on a terminal.
     #[default]
     Auto,
-    /// On a terminal; elsewhere as a line every so often.
+    /// The line is shown on a terminal; elsewhere it is printed now and then.
     Always,
-    /// Never.
+    /// The line is never shown.
     Never,
 }
 
@@ -76,7 +76,7 @@ impl Bar {
             self.line_ns = now.elapsed_ns;
             let percent = done.map(|done| format!("{:.0} %  ", done * 100.0)).unwrap_or_default();
             let line = format!("{} s  {percent}{text}", now.elapsed_ns / 1_000_000_000);
-            // A closed standard error is no reason to end the run.
+            // A closed standard error does not end the run.
             self.bar.suspend(|| {
                 let _ = writeln!(std::io::stderr(), "{line}");
             });
@@ -90,7 +90,7 @@ impl Drop for Bar {
     }
 }
 
-/// What a phase is called.
+/// The name of a phase in the line of progress.
 pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Layout => "laying out",

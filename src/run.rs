@@ -67,7 +67,7 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
 /// Carries out the arguments of `run`.
 ///
 /// # Errors
-/// What is wrong with them, before anything ran.
+/// The error in the arguments, before anything ran.
 pub fn run_as(manner: Manner, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let crew = match hosts::join(&interrupt)? {
@@ -95,7 +95,7 @@ fn alone(manner: Manner, words: Vec<OsString>, interrupt: Interrupt) -> anyhow::
     }
 }
 
-/// What the command line asks for.
+/// The request of the command line.
 enum Asked {
     /// A text: of help, of the version.
     Text(String),
@@ -264,7 +264,7 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
     said.map(|()| status)
 }
 
-/// What a run leaves behind beside its report.
+/// Writes the files that a run leaves behind beside its report.
 fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
     if run.bandwidth_log {
         for (direction, log) in report::bandwidth_log::render(&result).iter() {
@@ -324,7 +324,7 @@ fn render(formats: &[Format], result: &RunResult) -> String {
     if formats.is_empty() { one(&Format::Normal) } else { formats.iter().map(one).collect() }
 }
 
-/// What `--check` says of jobs that can be run; nothing is touched.
+/// Prints the opinion of `--check` on jobs that can be run; the function touches nothing.
 fn check(run: &RunOptions, plan: &Plan, aloud: bool) -> anyhow::Result<Exit> {
     for job in &plan.jobs {
         let unknown =

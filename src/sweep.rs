@@ -123,7 +123,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     Ok(crew.part(hosts::said(status)))
 }
 
-/// What the arguments ask of this rank.
+/// The request that the arguments make to this rank.
 fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Result<(Request, Effort)> {
     let request = Request {
         job: command_line::job_options(&rank.fill_in_words(words))?,

@@ -95,7 +95,7 @@ pub fn pool_arguments() -> [Arg; 2] {
 /// The pools of these arguments, or else those of the environment; None if there are none.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The error in the arguments.
 pub fn pools(matches: &ArgMatches) -> anyhow::Result<Option<Pools>> {
     if let Some(given) = matches.get_many::<String>("pool") {
         let pools = given.map(|text| Pools::one(text)).collect::<Result<_, _>>().context("--pool")?;
@@ -111,7 +111,7 @@ pub fn pools(matches: &ArgMatches) -> anyhow::Result<Option<Pools>> {
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let mut pools = pools(matches)?.map(Pools::into_vec).unwrap_or_default();
-    // What blocks can be made asynchronous wherever it is.
+    // `--async` works on files anywhere, and needs no pool.
     if pools.is_empty() && !matches.get_flag("async") {
         bail!("no pool: give the lanes of a volume as --pool NAME=/mnt/a,/mnt/b, or a --pool-file");
     }
@@ -191,8 +191,8 @@ fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>) {
     output::warn(&warnings);
 }
 
-/// Whether each lane is a directory; None for those that have not said so in a while, which are asked by threads that
-/// are left behind.
+/// For each lane, true if it is a directory; None for a lane that gives no answer within `suspect-after`. Threads ask
+/// the lanes; those without an answer are left behind.
 fn are_directories(pool: &::lanes::Pool) -> Vec<Option<bool>> {
     let asked: Vec<mpsc::Receiver<bool>> = (pool.lanes.iter())
         .map(|lane| {
@@ -250,15 +250,15 @@ fn not_started(name: &OsStr, error: &std::io::Error) -> ! {
     std::process::exit(if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_BE_STARTED })
 }
 
-/// Waits for the program; signals that are sent to us are passed on to it.
+/// Waits for the program; signals that are sent to this process are passed on to the program.
 fn wait_for(mut child: Child, mut signals: Signals) -> anyhow::Result<ExitStatus> {
     let pid = Pid::from_raw(child.id().cast_signed()).context("a child without an id")?;
-    // Whether its id is still its own: it is until the child has been reaped.
+    // True while the id means the child: until the child has been reaped.
     let there = Arc::new(Mutex::new(true));
     let still = Arc::clone(&there);
     let pass_on = move || {
         for signal in signals.forever() {
-            // What is typed on a terminal goes to the program by itself.
+            // The terminal itself sends the program the signals of its keys.
             let typed = [SIGINT, SIGQUIT].contains(&signal) && is_in_the_foreground();
             let there = still.lock().unwrap_or_else(PoisonError::into_inner);
             if let (true, false, Some(signal)) = (*there, typed, Signal::from_named_raw(signal)) {

@@ -7,7 +7,7 @@ use measure::units::{self, TimeUnit};
 /// `3%` or `3` as the fraction 0.03: above 0 and at most 1.
 ///
 /// # Errors
-/// What it should be.
+/// The expected form of the value.
 pub fn percent(text: &str) -> Result<f64, String> {
     match units::parse_percent(text) {
         Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(fraction),
@@ -18,7 +18,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// `40s`, `2m`, `500ms`; seconds if bare.
 ///
 /// # Errors
-/// What it should be.
+/// The expected form of the value.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match units::parse_time_ns(text, TimeUnit::Seconds) {
         Ok(0) => Err(format!("{text:?} is no time to measure in: give at least a millisecond")),

@@ -4,8 +4,8 @@ mod common;
 use common::*;
 use serde_json::Value;
 
-/// A job that can't be faster than a hundred ops a second, and one that nothing holds back: hundreds of times as fast on
-/// a machine however slow, even when either stands still for seconds. Both end with their work.
+/// A job that can't be faster than a hundred ops a second, and one that nothing holds back: hundreds of times as fast
+/// on a machine however slow, even when either stands still for seconds. Both end with their work.
 const SLOW: &str = "[a]\nioengine=null\nsize=1g\nbs=4k\nrw=randread\nrate_iops=100\nnumber_ios=20\nthread=1\n";
 const FAST: &str = "[a]\nioengine=null\nsize=4g\nbs=4k\nrw=randread\nthread=1\n";
 
@@ -42,7 +42,7 @@ fn a_slower_side_is_slower_and_the_status_says_so() {
     assert!(result["sentence"].as_str().unwrap().contains("slow.fio"), "{}", result["sentence"]);
     assert_eq!(json_file(&place.path().join("comparison.json")), result);
 
-    // The other way round it is faster; and without a limit slower is no failure.
+    // The other way round it is faster; and without a limit a slower result does not fail.
     succeed(place.path(), &["compare", "slow.fio", "fast.fio", "--pairs=2", "--fail-if-slower=3%"]);
     succeed(place.path(), &["compare", "fast.fio", "slow.fio", "--pairs=2"]);
 }
@@ -85,7 +85,7 @@ fn an_invalid_run_is_told_in_text_in_json_and_by_the_status() {
         saved["verdicts"].as_array().unwrap().iter().any(|verdict| is_it(&verdict))
     };
     assert!(told("A: ") && told("B: "), "{}", saved["verdicts"]);
-    // Two results that were measured apart carry theirs, too.
+    // Two results that were measured apart carry their verdicts, too.
     for name in ["a", "b"] {
         let job = format!("{name}.fio");
         succeed(place.path(), &["run", &job, "--bwavgtime=1", &format!("--save={name}.json"), "--output-format=json"]);

@@ -113,7 +113,7 @@ fn the_basic_test_prints_a_line_for_each_depth() {
     assert!(within(&lines[2], 12.0..=96.0), "no more than there are: {text}");
 }
 
-/// What perf prints on machines that count, hybrid ones too, and on such as do not.
+/// The output of perf on machines that count, hybrid ones too, and on machines that do not.
 #[test]
 fn the_hit_rate_comes_from_what_perf_counts() {
     if !has_program("ip") {
@@ -173,12 +173,12 @@ fn hosts_are_driven_by_ssh() {
     let (h1, h2, total) = (row("h1"), row("h2"), row("Total"));
     for host in [&h1, &h2] {
         assert!(host.iter().all(|&number| number > 0.0), "{text}");
-        // As much as the load, and what carries it; the load's own time may be longer than it was asked for.
+        // The interface has carried the load and its headers; the load may run longer than it was asked to.
         assert!((0.5..3.0).contains(&(host[3] / host[1])), "what its interface has carried: {text}");
     }
     assert!((total[1] - h1[1] - h2[1]).abs() < 0.2 && (total[3] - h1[3] - h2[3]).abs() < 0.2, "{text}");
 
-    // Who stops it stops the loads on the other hosts with it.
+    // A signal that stops the driver stops the loads on the other hosts, too.
     let mut rig = Command::new(root.join("rigs/ssh-hosts.sh"));
     let stopped = r#"HOSTS=h1 TEST_TIME=600 "$0" & driver=$!
 load() { "$HOSTS_RIG" pids h1 | xargs -r ps -o args= -p 2> /dev/null | grep -q ioengine=nvme_tcp; }

@@ -231,7 +231,7 @@ fn a_full_file_system_is_an_error_with_what_was_done_until_then() {
     assert!(result["error"]["message"].as_str().unwrap().contains("full"));
     assert_eq!(result["phases"].as_array().unwrap().len(), 1, "what follows was not begun");
     assert!(names(mount.path()).is_empty(), "{:?}", names(mount.path()));
-    // What does not fit for sure is refused before.
+    // Files that certainly do not fit are refused before any is made.
     let error = refused(mount.path(), &["files", "--op", "create", "--files", "2000", "--size", "4k"]);
     assert!(error.contains("only 1 MiB"), "{error}");
 }
@@ -307,7 +307,7 @@ fn memory_does_not_grow_with_the_number_of_files() {
         }
         most
     };
-    // What is seen of a short run may be less than its peak, never more.
+    // The memory that is seen of a short run may be less than its peak, never more.
     let few = (0..5).map(|_| peak("2000")).max().unwrap();
     let many = peak("40000");
     assert!(many < few + 2048, "{few} KiB with 2,000 links, {many} KiB with 40,000");
@@ -444,7 +444,7 @@ fn two_results_are_compared_phase_by_phase() {
         "{create}"
     );
     succeed(place.path(), &["compare", "slow.json", "fast.json", "--fail-if-slower=10%"]);
-    // What was over in no time has ratios without intervals, and nothing is concluded from them.
+    // A run that was over at once has ratios without intervals, and nothing is concluded from them.
     let too_short = (0..20).find_map(|_| {
         save("short.json", "0", "20"); // unless the disk takes its time
         let text = stdout(&succeed(place.path(), &["compare", "short.json", "short.json"]));

@@ -175,7 +175,7 @@ fn layouts_and_removals(volume: &Volume) {
     let content = std::fs::read(volume.brick.join("laid-out")).unwrap();
     assert_eq!(content.len(), 5 << 20);
     assert!(content.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)), "data, not holes");
-    // What is there is used as it is, and made larger where that is not enough.
+    // A file that is there is used as it is, and made larger where it is too short.
     let result = volume.job("gfapi", "laid-out", &["--rw=read", "--bs=1m", "--size=6m"]);
     assert_eq!(result["read"]["io_bytes"], 6 << 20);
     let longer = std::fs::read(volume.brick.join("laid-out")).unwrap();
@@ -422,7 +422,7 @@ fn inside_small_files_are_the_same_every_way() {
             assert!(message.contains("thrd001-d0001/f.0000020 at byte"), "{writer}, {reader}: {message}");
         }
     }
-    // What there is no volume or directory for is one line.
+    // A missing volume or directory is reported in one line.
     let output = volume.files("gfapi", "nowhere", "--op create").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("cannot use directory /nowhere"), "{}", stderr(&output));

@@ -141,7 +141,7 @@ fn driver(place: &Path) {
     let same = |a: f64, b: f64| (a - b).abs() < 0.01 * b + 0.02;
     assert!(same(iops, 2.0 * fps) && same(mbps, fps * 8.0 / 1024.0), "{text}");
 
-    // What was made is read, overwritten and removed; a gun of one's own starts it.
+    // The files are read, overwritten and removed; the test's own gun starts the run.
     let gun = mount.join("gun");
     std::fs::write(&gun, "").unwrap();
     let sizes = [("PGFAPI_FILESIZE", "8"), ("PGFAPI_RECORDSIZE", "4")];

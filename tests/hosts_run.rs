@@ -89,8 +89,8 @@ fn every_sample_is_in_the_merged_histogram(place: &Path) {
     let mut of_hosts = Histogram::new();
     hosts.iter().for_each(|host| of_hosts.merge(&buckets(&host["jobs"][0]["directions"]["read"]["lat_ns"])));
     assert_eq!(of_hosts, all);
-    // What is written down is what was measured: the skew is that of the starts, and the clocks, which here are one,
-    // are found to be no further apart than they are said to be known.
+    // The record holds the measured values: the skew is that of the starts. The clocks are one clock here, and the
+    // measured offsets are not larger than their stated uncertainty.
     let starts: Vec<(i64, i64)> =
         hosts.iter().map(|host| serde_json::from_value(host["started_ns"].clone()).unwrap()).collect();
     let first = starts.iter().map(|(first, _)| first).min().unwrap();
@@ -209,7 +209,7 @@ fn totals(place: &Path) {
     assert!(refused.contains("multiple of 8"), "{refused}");
 }
 
-/// What is said, once, about arguments that are refused with status 2.
+/// The message, said once, about arguments that are refused with status 2.
 fn refused_by_all(place: &Path, ranks: u32, arguments: &[&str]) -> String {
     let output = run(place, ranks, arguments);
     assert_eq!(output.status.code(), Some(2), "{}\n{}", stdout(&output), stderr(&output));
@@ -286,8 +286,8 @@ fn inside_the_network_of_a_host_shows_in_the_table() {
         line.split_whitespace().skip(1).take(6).map(|word| word.parse().unwrap()).collect()
     };
     let (a, c) = (row("a"), row("c"));
-    // ranks, kIOPS, BW, AVG_LAT, p99, Wire BW: a tenth of the rate, ten times the latency, and the wire says the same, as
-    // long as neither host stands still for most of the run.
+    // ranks, kIOPS, BW, AVG_LAT, p99, Wire BW: a tenth of the rate, ten times the latency, and the wire says the same,
+    // as long as neither host stands still for most of the run.
     assert!((3.0..30.0).contains(&(a[1] / c[1])), "{text}");
     assert!(c[3] > 3.0 * a[3], "{text}");
     let opinion = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -457,8 +457,9 @@ fn a_cable_is_cut(place: &Path) {
     assert!(rig_tool(&["plug", "c"]).status().unwrap().success());
 }
 
-/// The same with mpirun as it is by default. It waits for the lost host, but the ranks do not: those who are left report,
-/// the one that is cut off ends by itself, and does not write over the report when it can reach the others' files.
+/// A cut cable with mpirun's defaults. mpirun waits for the lost host, but the ranks do not: the ranks that are left
+/// report, the one that is cut off ends by itself, and does not write over the report when it can reach the others'
+/// files.
 fn a_cable_is_cut_and_mpirun_does_not_notice(place: &Path) {
     let mut child = endless(place, "unnoticed", &["--mca", "oob_tcp_keepalive_time", "300"]);
     assert!(rig_tool(&["cut", "c"]).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! Recorded ops are replayed, ours by fio and fio's by us.
+//! Recorded ops are replayed: those of Plimsoll by fio, and those of fio by Plimsoll.
 
 mod common;
 use common::*;

@@ -31,8 +31,8 @@ fn pool(more: &str) -> Pool {
     }
 }
 
-/// Files of both sides of what quick-read keeps; nothing of them may be old or lost. What the lanes have done comes
-/// back.
+/// Rewrites files on both sides of the size that quick-read keeps; no data of them may be old or lost. Returns the
+/// counts of the lanes.
 fn rewritten(pool: &Pool) -> String {
     let rewrite = |file: &str, size: u64| {
         let script = format!("IOTRAP_STATS=1 exec python3 -IS \"$PROGRAMS/rewrite.py\" {file} {size} 400");
@@ -63,7 +63,7 @@ fn inside_writes_that_are_held_back() {
     let said = rewritten(&pool);
     assert_eq!(ops(&said, "write")[1..], [0; 3], "{said}");
     assert!(said.contains("strict-o-direct"), "the reason is recorded: {said}");
-    // Who only reads goes over all lanes, and sees what was written a moment ago through one of them.
+    // A program that only reads goes over all lanes, and sees data that were written a moment ago through one of them.
     let script = "dd if=/dev/urandom of=data bs=64k count=64 conv=notrunc 2> /dev/null
         IOTRAP_STATS=1 fio --name=f --filename=data --size=4m --rw=read --bs=64k --ioengine=libaio --iodepth=8 --direct=1 \
           --thread --readonly --minimal --verify_state_save=0 > /dev/null";

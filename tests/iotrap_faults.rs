@@ -92,7 +92,7 @@ impl Load {
         self.finish(what, 128); // fio's status when it is told to end
     }
 
-    /// Its end, which must be a good one.
+    /// Waits for the end of the load, which must report no error and this exit status.
     fn finish(self, what: &str, status: i32) {
         let output = self.0.wait_with_output().unwrap();
         let said = stdout(&output);
@@ -160,7 +160,7 @@ fn frozen_lane(pool: &Pool) {
     }
 }
 
-/// What fio wrote can be verified in the view of the server, with nothing in between.
+/// fio's data can be verified in the view of the server, with nothing in between.
 fn whole(pool: &Pool, what: &str) {
     let once = WRITES.split_once(" --time_based").map_or(WRITES, |(verified, _)| verified);
     let verify = format!("{FIO} {once} --verify_only").replace("--direct=1", "--direct=0");
@@ -257,8 +257,8 @@ fn broken_device(pool: &Pool) {
     println!("broken device: EIO as without the interposer");
 }
 
-/// What fsync has acknowledged is on the server at that moment: every lane is frozen then, the program is killed, and
-/// the file is looked at where the server has it.
+/// Data that fsync has acknowledged are on the server at that moment: every lane is frozen then, the program is killed,
+/// and the file is looked at where the server has it.
 fn fsync_tells_the_truth(pool: &Pool) {
     cap(pool, "10gbit");
     for way in ["buffered", "direct", "both", "aio"] {

@@ -1,6 +1,6 @@
-//! What a program does to its files where no hook sees it, on real NFS, where each lane has a page cache of its own:
-//! the programs of crates/iotrap/tests/c/holes.c without the interposer, with it, and with asynchronous libaio; then
-//! random programs beside a model of what their files hold (model.c there).
+//! Calls of programs on their files that no hook sees, on real NFS, where each lane has a page cache of its own: the
+//! programs of crates/iotrap/tests/c/holes.c without the interposer, with it, and with asynchronous libaio; then random
+//! programs beside a model of what their files hold (model.c there).
 
 mod common;
 #[path = "common/nfs.rs"]

@@ -25,8 +25,8 @@ fn fio_rate(jobs: &[String]) -> f64 {
     ["read", "write"].map(|way| result["jobs"][0][way]["bw_bytes"].as_f64().unwrap()).iter().sum::<f64>() / 1048576.0
 }
 
-/// What four mounts give compared with one, without the interposer: the rig itself. A MiB/s for each lane, which a busy
-/// machine manages too, and for so long that a moment of standstill makes little difference.
+/// The speed of four mounts relative to one, without the interposer: the rig itself. A MiB/s for each lane, which a
+/// busy machine manages too, and for so long that a moment of standstill makes little difference.
 fn mounts_against_one(pool: &Pool) -> f64 {
     let job = |lane: &Path, rw: &str, mib: u32| {
         let file = lane.join(format!("f{}", number(lane)));
@@ -48,7 +48,7 @@ fn mounts_against_one(pool: &Pool) -> f64 {
     ratios[0].min(ratios[1])
 }
 
-/// What fio and fsperf do goes over all lanes, where these are equal in parts of about the same size.
+/// The requests of fio and fsperf go over all lanes; where the lanes are equal, in parts of about the same size.
 fn spreads(pool: &Pool) {
     let make = "dd if=/dev/zero of=f bs=1M count=8 oflag=direct 2> /dev/null";
     assert!(pool.bash(make, "", false).status.success());

@@ -40,7 +40,7 @@ fn nfs_pool() -> String {
     format!("e4a={}", variable("LANE_MOUNTS").replace(' ', ","))
 }
 
-/// What the doctor says with these arguments, and its exit status.
+/// The findings of the doctor with these arguments, and its exit status.
 fn doctor(directory: &Path, arguments: &[&str]) -> (Value, i32) {
     let output = run(directory, &[&["lanes", "--json"], arguments].concat());
     (json(&output), output.status.code().unwrap())
@@ -216,7 +216,7 @@ fn two_volumes_are_no_pool() {
     let (said, status) = doctor(one.path(), &["--pool", &pool, "--no-rate"]);
     assert_eq!(status, 1);
     assert!(text_of(&said, "other-volume").contains("has no data"), "{said:#}");
-    // Of the same name, and even content: nothing proves that they are one.
+    // The files have the same name, and even the same content: nothing proves that they are one.
     std::fs::write(two.path().join("data"), "data").unwrap();
     let (said, _) = doctor(one.path(), &["--pool", &pool, "--no-rate"]);
     assert!(text_of(&said, "unproven").contains("trust-inode = true"), "{said:#}");

@@ -40,7 +40,7 @@ fn both(directory: &Path, options: &[&str]) -> (Value, Value) {
     (ours, serde_json::from_str(&theirs).expect("fio's JSON"))
 }
 
-/// What fio has since 3.35 and Debian's 3.33 does not know.
+/// The keys that fio has since 3.35, and Debian's 3.33 does not know.
 const NEWER: [&str; 1] = ["/jobs[]/job_start"];
 
 #[test]

@@ -97,8 +97,8 @@ fn top(directory: &Path, arguments: &[&str]) -> std::process::Output {
     output
 }
 
-/// What `top` says when it is asked until it says what is wanted: a busy machine may give a program no time to count
-/// anything in the interval of a look.
+/// The first answer of `top` that is the wanted one; `top` is asked again until then: a busy machine may give a program
+/// no time to count anything in the interval of a look.
 fn eventually<T>(what: &str, mut look: impl FnMut() -> T, good: impl Fn(&T) -> bool) -> T {
     let seen = (0..1000).map(|_| look()).find(|seen| good(seen));
     seen.unwrap_or_else(|| panic!("never seen: {what}"))

@@ -46,7 +46,7 @@ impl Lanes {
         self.trap_with(&["--pool", &pool], arguments)
     }
 
-    /// The same, whose lanes stay in service when the machine stands still for a moment.
+    /// `plimsoll trap` with a pool whose lanes stay in service when the machine stands still for a moment.
     fn trap_patiently(&self, arguments: &[&str]) -> Command {
         let [one, two] = ["one", "two"].map(|name| self.path(name));
         let text = format!("[[pool]]\nname = \"p\"\nlanes = [{one:?}, {two:?}]\nsuspect-after = \"5m\"\n");

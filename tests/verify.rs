@@ -1,4 +1,5 @@
-//! verify finds a flipped byte, says file, offset, expected and got, and never accuses a storage that did as it was told.
+//! verify finds a flipped byte, says file, offset, expected and got, and never accuses a storage that did as it was
+//! told.
 
 mod common;
 use common::*;

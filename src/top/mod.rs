@@ -1,4 +1,4 @@
-//! `plimsoll top`: what every running program of ours does at this moment.
+//! `plimsoll top`: the work of every running program of Plimsoll at this moment.
 
 mod screen;
 mod table;
@@ -72,7 +72,7 @@ struct Look {
     boards: Vec<Snapshot>,
 }
 
-/// What a program did between two looks.
+/// The work of a program between two looks.
 struct Program {
     board: Snapshot,
     /// For each row of the board, what has happened.
@@ -80,7 +80,7 @@ struct Program {
     seconds: f64,
 }
 
-/// What happened to a row.
+/// The growth of a row's counts between two looks.
 struct Since {
     ops: [OpCounts; 3],
     busy_ns: u64,
@@ -91,7 +91,7 @@ impl Look {
         Look { at: Instant::now(), boards: live::all() }
     }
 
-    /// What has happened since an earlier look. What was not there then has begun at nothing.
+    /// The work of each program since an earlier look. A row that was not there at that look began at zero.
     fn since(&self, before: &Look) -> Vec<Program> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-9);
         let mut rows: BTreeMap<_, &RowCounts> = BTreeMap::new();

@@ -37,7 +37,7 @@ impl Screen {
     /// The terminal, if standard input and output are one that can be drawn over; else [`Screen::plain`].
     ///
     /// # Errors
-    /// What setting up signals or the terminal says.
+    /// The errors of setting up signals or the terminal.
     pub fn new() -> anyhow::Result<Screen> {
         let dumb = std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb");
         if dumb || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
@@ -53,7 +53,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Whether texts replace each other.
+    /// True if each text replaces the one before it on the terminal.
     pub fn is_drawn(&self) -> bool {
         self.before.is_some()
     }
@@ -66,7 +66,7 @@ impl Screen {
     /// Shows a text.
     ///
     /// # Errors
-    /// What write(2) says.
+    /// The error of write(2).
     pub fn show(&self, text: &str) -> anyhow::Result<()> {
         if !self.is_drawn() {
             // An empty line between two looks.

@@ -11,7 +11,7 @@ use super::{Program, Since};
 struct Column {
     title: &'static str,
     cell: fn(&RowCounts, &Since, f64) -> String,
-    /// Whether a row has anything to say there; the column is left out if none has.
+    /// True if a row has anything to say in the column; the column is left out if no row has.
     wanted: fn(&RowCounts, &Since) -> bool,
 }
 

@@ -25,7 +25,7 @@ pub fn program() -> &'static Path {
     })
 }
 
-/// Whether what these tests drive is there; if not, they are skipped.
+/// True if the programs that these tests drive are there; if not, the tests are skipped.
 pub fn possible() -> bool {
     ["mpirun", "mpicc", "ip", "unshare"].into_iter().all(has_program) && is_root("make hosts")
 }
@@ -62,19 +62,19 @@ pub fn mpirun(directory: &Path, ranks: u32) -> Command {
     command
 }
 
-/// What the program does on the hosts of the rig.
+/// The output of the program on the hosts of the rig.
 pub fn run(directory: &Path, ranks: u32, arguments: &[&str]) -> Output {
     mpirun(directory, ranks).arg(program()).args(arguments).output().expect("mpirun starts")
 }
 
-/// The same, which has to succeed.
+/// The output of the program on the hosts of the rig, where it has to succeed.
 pub fn succeed(directory: &Path, ranks: u32, arguments: &[&str]) -> Output {
     let output = run(directory, ranks, arguments);
     assert!(output.status.success(), "{arguments:?}: {}\n{}\n{}", output.status, stdout(&output), stderr(&output));
     output
 }
 
-/// The same in the background.
+/// Starts the program on the hosts of the rig, in the background.
 pub fn start(directory: &Path, ranks: u32, arguments: &[&str]) -> Child {
     let mut command = mpirun(directory, ranks);
     command.arg(program()).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mpirun starts")

@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the built program, a directory of its own each, and reasons to skip.
+//! The parts that the end-to-end tests share: the built program, a directory of its own each, and reasons to skip.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod hosts;
@@ -22,12 +22,12 @@ pub fn plimsoll(directory: &Path) -> Command {
     command
 }
 
-/// What the program does with these arguments.
+/// The output of the program with these arguments.
 pub fn run(directory: &Path, arguments: &[&str]) -> Output {
     plimsoll(directory).args(arguments).output().expect("the program starts")
 }
 
-/// The same, which has to end with status 0.
+/// The output of the program with these arguments; it has to end with status 0.
 pub fn succeed(directory: &Path, arguments: &[&str]) -> Output {
     let output = run(directory, arguments);
     assert!(
@@ -87,7 +87,7 @@ pub fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf 
     path
 }
 
-/// Whether a program is there; if not, the test is skipped with a reason, which is a failure under CI.
+/// True if a program is there; if not, the test is skipped with a reason, which is a failure under CI.
 pub fn has_program(name: &str) -> bool {
     let there = std::env::var("PATH").unwrap_or_default().split(':').any(|dir| Path::new(dir).join(name).exists());
     if !there {
@@ -96,7 +96,7 @@ pub fn has_program(name: &str) -> bool {
     there
 }
 
-/// Whether the test runs as root; if not, it is skipped.
+/// True if the test runs as root; if not, it is skipped.
 pub fn is_root(why: &str) -> bool {
     let root = effective_user() == 0;
     if !root {

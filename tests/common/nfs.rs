@@ -1,4 +1,4 @@
-//! What the tests on real NFS share: rigs/nfs-lanes.sh from outside, and its lanes from inside.
+//! The parts that the tests on real NFS share: rigs/nfs-lanes.sh from outside, and its lanes from inside.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::{Path, PathBuf};

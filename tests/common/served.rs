@@ -38,9 +38,9 @@ pub struct Served {
     child: Child,
     stdout: BufReader<ChildStdout>,
     socket: PathBuf,
-    /// What it was started with.
+    /// The arguments that the target was started with.
     arguments: Vec<String>,
-    /// Lines that it printed until its control socket was named.
+    /// The lines that the target printed until it named its control socket.
     pub said: Vec<String>,
 }
 
@@ -90,34 +90,34 @@ impl Served {
         Served::start(directory, &[arguments, &["--listen", "127.0.0.1:0"]].concat())
     }
 
-    /// The same on a port that it finds free when it comes again.
+    /// A target of `one_line`'s devices, on a port that it finds free when it starts again.
     pub fn one_to_restart(directory: &Path, arguments: &[&str]) -> Served {
         let listen = format!("127.0.0.1:{}", free_port());
         Served::start(directory, &[arguments, &["--listen", &listen]].concat())
     }
 
-    /// Its control socket.
+    /// The path of the target's control socket.
     pub fn socket(&self) -> &str {
         self.socket.to_str().expect("text")
     }
 
-    /// Its process id.
+    /// The process id of the target.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What `plimsoll rpc` does with these words.
+    /// The output of `plimsoll rpc` with these words.
     pub fn try_rpc(&self, words: &[&str]) -> Output {
         run(self.socket.parent().expect("a directory"), &[&["rpc", "-s", self.socket()], words].concat())
     }
 
-    /// What it prints, which must succeed.
+    /// The text that `plimsoll rpc` prints for these words; it must succeed.
     pub fn rpc_text(&self, words: &[&str]) -> String {
         let directory = self.socket.parent().expect("a directory");
         super::stdout(&succeed(directory, &[&["rpc", "-s", self.socket()], words].concat()))
     }
 
-    /// The same as JSON.
+    /// The answer of `plimsoll rpc` to these words as JSON; it must succeed.
     pub fn rpc(&self, words: &[&str]) -> Value {
         let text = self.rpc_text(words);
         serde_json::from_str(&text).unwrap_or_else(|_| json!(text.trim_end()))
@@ -154,7 +154,7 @@ impl Served {
         format!("trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={port} subnqn={NQN} ns={nsid}")
     }
 
-    /// The same as an argument.
+    /// The argument `--filename` with a namespace of the subsystem [`NQN`].
     pub fn filename(&self, nsid: u32) -> String {
         format!("--filename={}", self.namespace(nsid))
     }

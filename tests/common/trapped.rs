@@ -44,8 +44,8 @@ pub fn inside(rig: &mut Command, test: &str) -> Output {
     output
 }
 
-/// A line of a pool file: a machine that stands still for a moment is no lane that does. For tests that look at which
-/// lanes are used, and freeze none.
+/// A line of a pool file: a machine that stands still for a moment does not make a lane suspect. For tests that look at
+/// which lanes are used, and freeze none.
 pub const PATIENT: &str = "suspect-after = \"5m\"";
 
 /// Lanes of one volume, as the interposer is told of them.
@@ -58,7 +58,7 @@ pub struct Pool {
     pub view: PathBuf,
     /// How many sequences of random calls a file goes through.
     pub seeds: u32,
-    /// For what is no part of the volume.
+    /// A directory for files that do not belong to the volume.
     pub scratch: PathBuf,
 }
 
@@ -143,7 +143,7 @@ fn tree(root: &Path) -> BTreeMap<String, String> {
     entries
 }
 
-/// What real programs do with files: names and scripts. All that they print and leave is determined by them.
+/// The work of real programs on files: names and scripts. The scripts determine all that they print and leave.
 pub const PROGRAMS: &[(&str, &str)] = &[
     (
         "dd",
@@ -204,8 +204,8 @@ pub const PROGRAMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What fio is asked for: names and options. What is written with the interposer is verified without it, and the
-/// other way round: its headers hold times, so that the bytes of two runs differ.
+/// The requests to fio: names and options. Files that are written with the interposer are verified without it, and the
+/// other way round: fio's headers hold times, so that the bytes of two runs differ.
 pub const FIO: &[(&str, &str)] = &[
     ("libaio", "--ioengine=libaio --direct=1 --iodepth=16 --rw=randwrite --bsrange=4k-64k"),
     ("libaio-batches", "--ioengine=libaio --direct=1 --iodepth=32 --iodepth_batch=8 --rw=write --bs=16k --overwrite=1"),
@@ -255,7 +255,7 @@ impl Pool {
                     );
                 }
                 if whole {
-                    // What was written through the lanes is there for those who do not use them.
+                    // Data that were written through the lanes are there for programs that do not use the lanes.
                     let place = if trapped { &self.view } else { &self.lanes[0] };
                     let mut read = format!("{write} --verify_only");
                     if trapped {

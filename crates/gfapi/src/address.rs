@@ -21,7 +21,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// As libgfapi and URLs write it.
+    /// The name of the transport, as libgfapi and URLs write it.
     pub fn name(self) -> &'static str {
         match self {
             Transport::Tcp => "tcp",
@@ -122,7 +122,7 @@ impl Address {
     /// log.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The part of the text that is wrong, and the expected form.
     pub fn parse_url(text: &str) -> Result<(Address, String), Error> {
         const FORM: &str = "write gluster://HOST[:PORT]/VOLUME[/PATH]";
         let bad = |why: &str| Error::Address(format!("'{text}' is no volume: {why}; {FORM}"));

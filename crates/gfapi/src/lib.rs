@@ -27,7 +27,8 @@ pub use volume::{Room, Volume};
 
 /// Succeeds if libgfapi can be loaded and has all functions that this crate needs.
 ///
-/// # Errors [`Error::Library`] with the message of the loader.
+/// # Errors
+/// [`Error::Library`] with the message of the loader.
 pub fn available() -> Result<(), Error> {
     library::library().map(|_| ())
 }

@@ -208,7 +208,8 @@ fn signed(offset: u64) -> i64 {
 
 /// The callback of symbols of version 6.0. The library calls it once for each request that has ended.
 ///
-/// # Safety The *completion contract*: `parcel` is that of a request that a `Requests<B>` has begun, and this call is
+/// # Safety
+/// The *completion contract*: `parcel` is that of a request that a `Requests<B>` has begun, and this call is
 /// the only completion of the request. The library upholds it.
 unsafe extern "C" fn on_new<B: Buffer>(
     _: *mut GlfsFd,
@@ -223,13 +224,15 @@ unsafe extern "C" fn on_new<B: Buffer>(
 
 /// The callback of symbols of version 3.4.0. The library calls it once for each request that has ended.
 ///
-/// # Safety The completion contract of [`on_new`].
+/// # Safety
+/// The completion contract of [`on_new`].
 unsafe extern "C" fn on_old<B: Buffer>(_: *mut GlfsFd, result: isize, parcel: *mut c_void) {
     // SAFETY: the library upholds the completion contract for this callback.
     unsafe { completed::<B>(result, parcel) };
 }
 
-/// # Safety The completion contract of [`on_new`].
+/// # Safety
+/// The completion contract of [`on_new`].
 unsafe fn completed<B: Buffer>(result: isize, parcel: *mut c_void) {
     // The library sets errno before it calls back (glfs-fops.c, glfs_io_async_cbk).
     let result = usize::try_from(result).map_err(|_| last_error());

@@ -55,16 +55,16 @@ pub struct Member {
     /// Ranks with the same value share a clock.
     machine: u64,
     tree: Tree,
-    /// How many notices of the root this rank has seen: ranks agree on the tree when they agree on this.
+    /// How many notices of the root this rank has seen: ranks with equal numbers agree on the tree.
     view: u32,
-    /// Given up by this rank, whether the root knows it or not.
+    /// The ranks that this rank has given up, even if the root does not know it.
     suspects: BTreeSet<u32>,
     call: Option<Call>,
     heard: BTreeMap<u32, u64>,
     began_ns: u64,
     looked_ns: u64,
     next_beat_ns: u64,
-    /// Sent by those who have seen a later notice.
+    /// Messages of ranks that have seen a later notice than this rank.
     early: Vec<(u32, Message, Vec<u8>)>,
 
     reached: Round,

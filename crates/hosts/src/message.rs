@@ -28,8 +28,7 @@ pub enum Message {
     Answer { round: Round },
     /// To the parent: what does your clock say?
     Ping { sync: u32, number: u32, machine: u64 },
-    /// The answer to [`Message::Ping`]: the parent's clock, and how far the root's clock is ahead of it, once the
-    /// parent knows.
+    /// The answer to `Ping`: the parent's clock, and how far the root's clock is ahead of it, once the parent knows.
     Pong { sync: u32, number: u32, machine: u64, clock_ns: u64, onward: Option<Offset> },
     /// Up the tree: what all ranks below have measured so far, merged; the least of their numbers of statements.
     Statement { number: u64 },

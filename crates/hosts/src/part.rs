@@ -13,9 +13,9 @@ const INTERVALS_A_HOST: usize = 240;
 /// The measurements of one rank or of many.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
-    /// Of the lowest rank: who measured, and what was asked for.
+    /// The provenance of the lowest rank: who measured, and what was asked for.
     pub provenance: Provenance,
-    /// Of `run`: options of the global sections.
+    /// The options of the global sections of `run`.
     pub global_options: Vec<(String, String)>,
     /// The rank of these two.
     pub first_rank: u32,
@@ -113,7 +113,7 @@ impl Part {
         }
     }
 
-    /// As bytes, for the way.
+    /// The part as bytes of a message.
     pub fn written(&self) -> Vec<u8> {
         postcard::to_stdvec(self).unwrap_or_default()
     }

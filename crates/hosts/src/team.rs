@@ -88,7 +88,7 @@ const STAYS: u8 = 0;
 const LEAVES_WELL: u8 = 1;
 const LEAVES_AT_ONCE: u8 = 2;
 
-/// Of a rank that cannot take part: its rank, and why, in one line.
+/// The objection of a rank that cannot take part: its rank, and why, in one line.
 type Objections = Vec<(u32, String)>;
 
 fn merge_lists<T: Serialize + DeserializeOwned>(parts: Vec<Vec<u8>>) -> Vec<u8> {
@@ -101,7 +101,7 @@ impl Team {
     /// Joins the others through the link that `connect` makes; it is called on the thread that will use it.
     ///
     /// # Errors
-    /// What `connect` says; ranks of other versions, named with their hosts.
+    /// The errors of `connect`; ranks of other versions, named with their hosts.
     pub fn join<L: Link>(
         connect: impl FnOnce() -> Result<L, String> + Send + 'static,
         identity: Identity,

@@ -185,7 +185,8 @@ impl RowCounts {
 impl Snapshot {
     /// Reads a board from the bytes of a file.
     ///
-    /// # Errors The bytes are not a board, or are a board that cannot be shown.
+    /// # Errors
+    /// The bytes are not a board, or are a board that cannot be shown.
     pub fn parse(bytes: &[u8]) -> Result<Snapshot, Invalid> {
         let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
         Snapshot::of_words(&words)

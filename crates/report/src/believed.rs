@@ -144,7 +144,7 @@ mod tests {
         job.facts.cached_fraction = Some(0.0);
         job.facts.unwritten_fraction = Some(0.0);
         assert_eq!(codes(&job), ["generator-cpu-bound", "not-steady"]);
-        // What one job was found guilty of does not hold because it holds of another.
+        // A verdict on one job does not hold for a second job because it holds for the first.
         let mut other = job.clone();
         other.facts.cached_fraction = Some(1.0);
         other.judge();

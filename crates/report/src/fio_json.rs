@@ -1,9 +1,9 @@
 //! fio's `--output-format=json` and `json+`, key for key.
 //!
 //! Keys, their order and types are those of fio's stat.c (`show_json_status`) in fio 3.33, and `job_start`, which fio
-//! writes since 3.35. Numbers that fio writes with `%f` have six decimals. Percentiles and bins are in fio's
-//! buckets (stat.h: 64 per power of two), so that they agree with each other and scripts find the bins they know; unlike
-//! fio's they are not clipped at 17.2 s. Throughput comes from nanoseconds, where fio rounds to milliseconds first.
+//! writes since 3.35. Numbers that fio writes with `%f` have six decimals. Percentiles and bins are in fio's buckets
+//! (stat.h: 64 per power of two), so that they agree with each other and scripts find the bins they know; unlike fio's
+//! they are not clipped at 17.2 s. Throughput comes from nanoseconds, where fio rounds to milliseconds first.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,7 +34,7 @@ fn object<const N: usize>(entries: [(&str, Json); N]) -> Vec<(String, Json)> {
     entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
 }
 
-/// What stands for fio's version: `fio-3.35-plimsoll-0.1.0` for version 0.1.0 of this program.
+/// The text in the place of fio's version: `fio-3.35-plimsoll-0.1.0` for version 0.1.0 of this program.
 pub fn version_of(version: &str) -> String {
     format!("{SCHEMA_OF}-plimsoll-{version}")
 }

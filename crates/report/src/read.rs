@@ -59,7 +59,7 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
 /// fio writes warnings to standard output before its JSON.
 fn from_first_brace(text: &str) -> Option<Value> {
     let start = if text.starts_with('{') { 0 } else { text.find("\n{")? + 1 };
-    // Whatever follows the object (a second report, a shell's message) is not part of it.
+    // Text after the object (a second report, a shell's message) is not part of the report.
     serde_json::Deserializer::from_str(&text[start..]).into_iter().next()?.ok().filter(|_| start > 0)
 }
 
@@ -96,7 +96,7 @@ fn ours(top: Map<String, Value>) -> Result<Document, Error> {
     }
 }
 
-/// Whether all counts are such that sums of them cannot overflow.
+/// True if all counts are so small that their sums cannot overflow.
 fn plausible(document: &Document) -> bool {
     let small = |counts: &[u64]| counts.iter().all(|count| *count <= LARGEST);
     let interval = |interval: &Interval| {
@@ -333,7 +333,7 @@ fn fio_direction(section: &Value) -> DirectionResult {
         None => section.get(name).map(|microseconds| fio_latency(microseconds, 1000.0)).unwrap_or_default(),
     };
     let (slat_ns, clat_ns, mut lat_ns) = (latency("slat"), latency("clat"), latency("lat"));
-    // fio lists percentiles of clat alone by default. What comes before, slat, varies little.
+    // fio lists percentiles of clat alone by default. The part before it, slat, varies little.
     if !lat_ns.has_shape() && clat_ns.has_shape() && !lat_ns.is_empty() {
         let (min, max, mean, stddev) = (lat_ns.min(), lat_ns.max(), lat_ns.mean(), lat_ns.stddev());
         let before = (mean - clat_ns.mean()).max(0.0) as u64;

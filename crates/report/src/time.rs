@@ -16,7 +16,7 @@ fn civil(days: u64) -> (u64, usize, u64) {
     (year_of_era + era * 400 + u64::from(month < 2), month as usize, day)
 }
 
-/// As ctime(3) writes it, without the newline: `Fri Nov 20 13:17:07 2026`.
+/// The time as ctime(3) writes it, without the newline: `Fri Nov 20 13:17:07 2026`.
 pub fn ctime(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
     let (year, month, day) = civil(days);

@@ -1,5 +1,5 @@
-//! Every kind of page in a real browser, at three widths, light and dark: nothing overlaps, nothing is clipped, text can be
-//! read, and nothing is asked of the network. Screenshots stay in the target directory, under `tmp/pages`.
+//! Every kind of page in a real browser, at three widths, light and dark: nothing overlaps, nothing is clipped, text
+//! can be read, and nothing is asked of the network. Screenshots stay in the target directory, under `tmp/pages`.
 
 mod sample;
 

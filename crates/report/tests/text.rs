@@ -1,4 +1,4 @@
-//! What people see on a terminal, as snapshots.
+//! The output on a terminal, as snapshots.
 
 mod sample;
 

@@ -50,7 +50,8 @@ pub fn logical_block_bytes(file: &File) -> Option<u32> {
 
 /// Writes back and drops all cached pages of a block device (BLKFLSBUF).
 ///
-/// # Errors EACCES without CAP_SYS_ADMIN, ENOTTY on a file that is not a block device.
+/// # Errors
+/// EACCES without CAP_SYS_ADMIN, ENOTTY on a file that is not a block device.
 pub fn flush_and_drop_cache(file: &File) -> io::Result<()> {
     const BLKFLSBUF: libc::Ioctl = libc::BLKSSZGET - 0x68 + 0x61; // _IO(0x12, 97)
     // SAFETY: BLKFLSBUF takes no memory.
@@ -298,7 +299,7 @@ const SIGNATURES: &[(&str, At, &[u8])] = &[
 /// the device is. Empty if no known format is found.
 ///
 /// # Errors
-/// Those of reading: what is on it is then unknown.
+/// The errors of reading: the content of the device is then unknown.
 pub fn signatures(
     bytes: u64,
     mut read_exact_at: impl FnMut(&mut [u8], u64) -> io::Result<()>,

@@ -33,7 +33,7 @@ impl Buffer {
     /// `len` zeroed bytes that start on a page boundary (on a huge page for [`Memory::Huge`]).
     ///
     /// # Errors
-    /// What mmap(2) says: ENOMEM when memory, or the pool of huge pages, does not suffice.
+    /// The error of mmap(2): ENOMEM when memory, or the pool of huge pages, does not suffice.
     pub fn zeroed(len: usize, memory: &Memory) -> io::Result<Buffer> {
         Self::with_offset(len, 0, memory)
     }

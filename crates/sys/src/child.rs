@@ -29,7 +29,8 @@ pub enum Outcome {
 /// the parent's decision) and dies with its parent. Other threads of the parent do not exist in it: `work` must not
 /// wait for anything that they hold.
 ///
-/// # Errors The errors of fork(2) and memfd_create(2): EAGAIN at the limit of processes, ENOMEM, EMFILE.
+/// # Errors
+/// The errors of fork(2) and memfd_create(2): EAGAIN at the limit of processes, ENOMEM, EMFILE.
 pub fn spawn(work: impl FnOnce() -> Vec<u8>) -> io::Result<Child> {
     let mut answer = memory_file()?;
     // SAFETY: no parameter; the child runs only `work`, under the contract above.
@@ -52,7 +53,7 @@ pub fn spawn(work: impl FnOnce() -> Vec<u8>) -> io::Result<Child> {
 /// An empty file without a name, in memory: children that are forked later share it.
 ///
 /// # Errors
-/// What memfd_create(2) says: EMFILE, ENOMEM.
+/// The error of memfd_create(2): EMFILE, ENOMEM.
 pub fn memory_file() -> io::Result<File> {
     // SAFETY: the name is a NUL-terminated literal.
     let fd = unsafe { libc::memfd_create(c"answer".as_ptr(), libc::MFD_CLOEXEC) };
@@ -81,7 +82,8 @@ impl Child {
 
     /// The outcome if the child has ended; None while it runs.
     ///
-    /// # Errors The errors of waitpid(2) and of reading the answer.
+    /// # Errors
+    /// The errors of waitpid(2) and of reading the answer.
     pub fn try_wait(&mut self) -> io::Result<Option<Outcome>> {
         let mut status = 0;
         // SAFETY: status is a valid integer to fill; pid is a child of this process that nobody else reaps.

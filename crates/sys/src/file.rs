@@ -12,9 +12,9 @@ use std::path::Path;
 /// Alignment in bytes that O_DIRECT asks of memory and of offsets and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectAlignment {
-    /// Of addresses.
+    /// The alignment of addresses in memory, in bytes.
     pub memory: u32,
-    /// Of offsets and lengths.
+    /// The alignment of offsets and lengths, in bytes.
     pub offset: u32,
 }
 
@@ -79,7 +79,8 @@ pub enum Advice {
 
 /// Advises the kernel about a range of a file; `len` 0 is to its end.
 ///
-/// # Errors ESPIPE on a descriptor that is not a file or device.
+/// # Errors
+/// ESPIPE on a descriptor that is not a file or device.
 pub fn advise(file: &File, advice: Advice, offset: u64, len: u64) -> io::Result<()> {
     let advice = match advice {
         Advice::Sequential => libc::POSIX_FADV_SEQUENTIAL,

@@ -25,7 +25,7 @@ pub struct Mpi {
     rank: u32,
     size: u32,
     sending: VecDeque<Sending>,
-    /// Of each sender of whose message only a part is here.
+    /// For each sender of whose message only a part has arrived: that part.
     begun: std::collections::BTreeMap<u32, Vec<u8>>,
     /// MPI's own thread rule, kept by the type: a raw pointer is neither Send nor Sync.
     _this_thread: std::marker::PhantomData<*const ()>,

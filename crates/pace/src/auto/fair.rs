@@ -1,10 +1,10 @@
 //! The order of those that wait: deficit round robin over drives, then tenants, then queues, charged by bytes.
 //!
 //! Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin" (1996), nested three deep. Each op costs
-//! its bytes plus 4 KiB, so that a flood of tiny ops is not free. Two size classes, small and large ops, each with a ring of
-//! drives; a drive that may not send at present leaves the ring and comes back when something of its own completes or
-//! shares change. A queue that is paused leaves its rings when its turn comes, and its parents leave their rings when
-//! nothing else is in them.
+//! its bytes plus 4 KiB, so that a flood of tiny ops is not free. Two size classes, small and large ops, each with a
+//! ring of drives; a drive that may not send at present leaves the ring and comes back when something of its own
+//! completes or shares change. A queue that is paused leaves its rings when its turn comes, and its parents leave their
+//! rings when nothing else is in them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -205,9 +205,9 @@ pub fn calibrate(
 /// How many of a test's rows are within its tolerance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Rows that count.
+    /// The number of rows that count.
     pub rows: usize,
-    /// Of them within the tolerance.
+    /// The number of these that are within the tolerance.
     pub within: usize,
     /// The largest error, as a fraction.
     pub worst: f64,

@@ -22,7 +22,7 @@ pub use sweep::{Run, Sweep, expand, run_all};
 
 use crate::config::Error;
 
-/// What happened: `scenario` is run for its warm-up and its seconds of simulated time. `progress` is told the
+/// Runs `scenario` for its warm-up and its seconds of simulated time, and returns the outcome. It tells `progress` the
 /// fraction done, about a hundred times.
 ///
 /// # Errors

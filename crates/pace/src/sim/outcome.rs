@@ -54,13 +54,13 @@ pub struct Outcome {
 pub struct ClassOutcome {
     /// How many completed.
     pub ops: u64,
-    /// As the initiator sees it: mean.
+    /// The mean latency as the initiator sees it.
     pub lat_us: f64,
-    /// Median.
+    /// The median of the latency as the initiator sees it.
     pub p50_us: f64,
-    /// 99th percentile.
+    /// The 99th percentile of that latency.
     pub p99_us: f64,
-    /// As the target sees it, from the command's arrival to the buffer's release, hold included: mean.
+    /// The mean latency as the target sees it, from the command's arrival to the buffer's release, hold included.
     pub target_us: f64,
 }
 

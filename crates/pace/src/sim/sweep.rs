@@ -12,7 +12,8 @@ use crate::config::Error;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// Its path, such as `jobs.0.depth`, `pacing.count`, `machine.cache.spread`; `jobs.*.depth` is that of every job.
+    /// The path of the field in the scenario, such as `jobs.0.depth`, `pacing.count`, `machine.cache.spread`;
+    /// `jobs.*.depth` is that of every job.
     pub param: String,
     /// The values that the parameter takes in turn.
     pub values: Vec<toml::Value>,

@@ -5,12 +5,12 @@ use crate::svg::{self, Chart, escape};
 /// Plimsoll's mark: the disc with the line through it.
 const MARK: &str = r#"<svg viewBox="0 0 40 40" aria-hidden="true"><circle cx="20" cy="20" r="11" fill="none" stroke="currentColor" stroke-width="3.4"/><path d="M3 20h34" stroke="currentColor" stroke-width="3.4" stroke-linecap="round"/></svg>"#;
 
-/// What stands around the body of a page.
+/// The parts of a page around its body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame<'a> {
-    /// Of the window.
+    /// The title of the window.
     pub title: &'a str,
-    /// What kind of page: `sweep`, `simulation`.
+    /// The kind of the page: `sweep`, `simulation`.
     pub kind: &'a str,
     /// One sentence that says it all; empty if there is none.
     pub headline: &'a str,

@@ -59,7 +59,7 @@ pub(super) fn section(run: &RunResult) -> String {
     out
 }
 
-/// What the run reached, in one sentence: the throughput of each direction, all jobs together, and the latencies.
+/// The results of the run, in one sentence: the throughput of each direction, all jobs together, and the latencies.
 pub(super) fn headline(run: &RunResult) -> String {
     let mut parts = Vec::new();
     for direction in Direction::ALL {

@@ -13,7 +13,7 @@ use super::{Style, Tone, machine, verdicts};
 /// Threads are listed one by one up to this many; beyond, the slowest and the fastest say enough.
 const LISTED: usize = 16;
 
-/// What the run was about, in one line: `8 threads x 10,000 files of 4 KiB on ext4`.
+/// The work of the run, in one line: `8 threads x 10,000 files of 4 KiB on ext4`.
 pub(crate) fn described(result: &FilesResult) -> String {
     let facts = &result.facts;
     let mut parts = Vec::new();

@@ -76,7 +76,7 @@ pub(super) fn hosts(hosts: &HostsResult, all: (&[JobResult], &[PhaseResult]), st
         rows.sort_by(|a, b| a.1.iops().total_cmp(&b.1.iops()));
         rows.truncate(LISTED);
     }
-    // Operations on files are no I/O operations.
+    // Operations on files are not I/O operations.
     let mut columns = COLUMNS;
     if !all.1.is_empty() {
         columns[2] = "kfiles/s";

@@ -27,7 +27,7 @@ use measure::verdict::{Severity, Verdict};
 /// How text is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether ANSI colours are used.
+    /// True if ANSI colours are used.
     pub colour: bool,
     /// Columns of the terminal.
     pub width: usize,
@@ -39,7 +39,7 @@ impl Default for Style {
     }
 }
 
-/// What a piece of text is, for its colour.
+/// The role of a piece of text, which decides its colour.
 #[derive(Clone, Copy)]
 enum Tone {
     Bold,

@@ -72,7 +72,7 @@ pub(crate) fn in_flight(job: &JobResult) -> (f64, u64) {
     (job.depth.mean() * f64::from(clones), u64::from(job.facts.iodepth) * u64::from(clones))
 }
 
-/// What the job did, in one line: `randread 4 KiB, io_uring, iodepth 32, 2 clones, direct`.
+/// The work of the job, in one line: `randread 4 KiB, io_uring, iodepth 32, 2 clones, direct`.
 pub(crate) fn described(job: &JobResult) -> String {
     let facts = &job.facts;
     let size = |bytes: u64| job.reporting.bytes.amount(bytes as f64);

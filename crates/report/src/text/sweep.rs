@@ -129,7 +129,7 @@ fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     table.render(style, 2)
 }
 
-/// What the point stands for, if anything.
+/// A mark for the point at the load line or at overload; empty for any other point.
 fn place(curve: &Curve, point: &Point) -> &'static str {
     let is = |other: Option<&Point>| other.is_some_and(|other| other.x == point.x);
     match (is(curve.at_load_line()), is(curve.at_overload())) {

@@ -16,7 +16,7 @@ impl Table {
         Table::of(&header)
     }
 
-    /// The same for a header of any length.
+    /// A table with a header of any length and no rows.
     pub fn of(header: &[&str]) -> Table {
         Table { header: header.iter().map(ToString::to_string).collect(), rows: Vec::new(), left: vec![0] }
     }
