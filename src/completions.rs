@@ -9,7 +9,7 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::man::documented;
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
 fn command() -> Command {

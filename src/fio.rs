@@ -12,7 +12,7 @@ use crate::run::{self, Manner};
 /// The name that the program may be called by.
 pub const NAME: &str = "fio";
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Job, run };
 
 fn command() -> Command {

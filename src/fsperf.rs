@@ -17,7 +17,7 @@ use crate::output;
 /// The name that the program may be called by.
 pub const NAME: &str = "fsperf";
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
 fn command() -> Command {

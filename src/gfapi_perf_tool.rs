@@ -16,7 +16,7 @@ use crate::output;
 /// The name that the program may be called by.
 pub const NAME: &str = "gfapi_perf_tool";
 
-/// The row of the table. Its arguments are left to itself: `-h` prints the variables.
+/// The row of this subcommand in the table of `main.rs`. Its arguments are left to itself: `-h` prints the variables.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Job, run };
 
 fn command() -> Command {

@@ -78,7 +78,7 @@ fn version() -> &'static str {
     std::hint::black_box(MARKED).trim_start_matches("version of all ranks: ")
 }
 
-/// This process's place alone.
+/// The place of a process that runs alone.
 pub fn alone() -> Rank {
     Rank { rank: 0, ranks: 1, host: sys::process::host().name }
 }
@@ -307,7 +307,7 @@ impl Crew {
     /// The order of the leader, or at the leader itself what it orders.
     ///
     /// # Errors
-    /// Everyone was told to stop.
+    /// An error if everyone was told to stop.
     pub fn order<T: serde::Serialize + serde::de::DeserializeOwned>(
         &self,
         mine: Option<T>,

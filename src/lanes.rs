@@ -20,7 +20,7 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::{output, trap, values};
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
 /// How long a lane may take to answer.

@@ -46,7 +46,7 @@ pub fn complain(result: &RunResult) {
     }
 }
 
-/// The results as our own JSON.
+/// The results as JSON of Plimsoll's own schema.
 ///
 /// # Errors
 /// None in practice: every part of the schema can be written.
@@ -252,7 +252,7 @@ fn is_empty(document: &Document) -> bool {
 /// The same, as `--save` and `--html` ask for it; without them under the default name, if there is one.
 ///
 /// # Errors
-/// See [`save`].
+/// The errors of [`save`].
 pub fn save_as_asked(matches: &ArgMatches, default: Option<DefaultName>, document: Document) -> anyhow::Result<()> {
     let asked = |argument: &str| matches.get_one::<PathBuf>(argument).cloned();
     let (data, web) = (asked("save"), asked("html"));

@@ -38,7 +38,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// An empty line.
+    /// A line of progress that shows nothing yet.
     pub fn new(show: Show) -> Bar {
         let terminal = std::io::stderr().is_terminal();
         let target = match show {

@@ -22,7 +22,7 @@ use crate::interrupt::Interrupt;
 use crate::progress::{Bar, Show, phase_name};
 use crate::{output, version};
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Job, run };
 
 /// The flags are the job crate's: this is for help, man pages and completions, and takes part in no parsing.
@@ -54,7 +54,7 @@ pub fn flags() -> impl Iterator<Item = Arg> {
 /// By which name the program was called, and whose habits it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// `plimsoll run`.
+    /// As `plimsoll run` does it.
     Own,
     /// `fio`: its version, its order of reports, its place for notes.
     Fio,
@@ -101,7 +101,7 @@ enum Asked {
     Text(String),
     /// An opinion of jobs: aloud, or only the warnings.
     Opinion { invocation: Box<Invocation>, plan: Plan, aloud: bool },
-    /// Load.
+    /// Load: the jobs are run.
     Load(Box<Invocation>, Box<Plan>),
 }
 

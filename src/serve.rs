@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::{output, values};
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
 /// NVMe/TCP's port.

@@ -19,7 +19,7 @@ use crate::output;
 use crate::progress::{Bar, Show};
 use crate::values;
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Both, run };
 
 fn command() -> Command {

@@ -21,7 +21,7 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::output;
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
 /// Exit statuses of programs that start others (env(1), timeout(1)).

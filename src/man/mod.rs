@@ -14,7 +14,7 @@ use crate::command_line::{self, Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::{fsperf, gfapi_perf_tool, output, run};
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run: print };
 
 fn command() -> Command {

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::values;
 
-/// The row of the table.
+/// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
 fn command() -> Command {

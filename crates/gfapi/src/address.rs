@@ -83,7 +83,7 @@ impl Address {
     /// `HOST`, `HOST:PORT`, `[ADDRESS]:PORT` as a server and a port.
     ///
     /// # Errors
-    /// No host, or a port that is none.
+    /// The text has no host, or a port that is not a number from 1 to 65535.
     pub fn parse_server(text: &str) -> Result<(String, u16), Error> {
         let bad = |why: &str| Error::Address(format!("'{text}' is no server: {why}"));
         let (host, port) = match text.strip_prefix('[') {

@@ -41,7 +41,7 @@ pub enum Error {
         volume: String,
         /// Host and port, or the path of a socket.
         server: String,
-        /// How long was waited.
+        /// The time that was waited.
         seconds: u64,
     },
     /// The caller gave up.

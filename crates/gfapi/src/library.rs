@@ -208,7 +208,7 @@ impl Versioned {
 /// The library, opened by the first call of this process and never closed: its threads outlive every connection.
 ///
 /// # Errors
-/// [`Error::Library`]
+/// [`Error::Library`] if libgfapi cannot be loaded or lacks a function.
 pub(crate) fn library() -> Result<&'static Library, Error> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     let found = LIBRARY.get_or_init(|| {

@@ -28,7 +28,7 @@ const LAST_WAIT: Duration = Duration::from_secs(15);
 pub unsafe trait Buffer: Send + 'static {
     /// Where the bytes begin.
     fn pointer(&self) -> *mut u8;
-    /// How many there are.
+    /// How many bytes there are.
     fn bytes(&self) -> usize;
 }
 
@@ -95,7 +95,7 @@ impl<B: Buffer> Default for Requests<B> {
 }
 
 impl<B: Buffer> Requests<B> {
-    /// None in flight.
+    /// A set of requests with none in flight.
     pub fn new() -> Requests<B> {
         let queue = Queue { finished: VecDeque::new(), wanted: 0, abandoned: false };
         Requests { shared: Arc::new(Shared { queue: Mutex::new(queue), arrived: Condvar::new() }), in_flight: 0 }

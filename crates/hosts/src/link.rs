@@ -7,7 +7,7 @@
 pub trait Link {
     /// This rank, from 0.
     fn rank(&self) -> u32;
-    /// All ranks.
+    /// The number of ranks.
     fn size(&self) -> u32;
     /// Hands over a message.
     fn send(&mut self, to: u32, bytes: Vec<u8>);

@@ -15,7 +15,7 @@ pub struct Memory {
     lost: Arc<[AtomicBool]>,
 }
 
-/// Loses ranks.
+/// Makes ranks fall silent, for tests.
 #[derive(Clone, Debug)]
 pub struct Fault(Arc<[AtomicBool]>);
 

@@ -60,7 +60,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// A rank that is heard no more.
+    /// The trouble of a rank that is heard no more.
     pub fn lost(rank: u32) -> Trouble {
         Trouble { rank, what: "was lost: killed, or its host or the network to it is down".into(), lost: true }
     }
@@ -69,26 +69,26 @@ impl Trouble {
 /// A moment of the load of one rank, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// The phase of whoever is furthest behind.
+    /// The phase of the rank that is furthest behind.
     pub phase: u8,
-    /// Clones at work, and all.
+    /// The number of clones at work, and of all clones.
     pub clones: (u32, u32),
     /// Nanoseconds since the run began.
     pub elapsed_ns: u64,
     /// Sum of the parts of their work that ranks have done; NaN when one does not know.
     pub done: f64,
-    /// Ranks in it.
+    /// The number of ranks that are added up.
     pub ranks: u32,
     /// Ops so far: reads, writes, trims.
     pub ops: [u64; 3],
-    /// Bytes so far.
+    /// Bytes so far: reads, writes, trims.
     pub bytes: [u64; 3],
     /// Sum of the latencies of those ops.
     pub lat_sum_ns: u64,
 }
 
 impl Moment {
-    /// Adds other ranks.
+    /// Adds the moment of other ranks.
     pub fn add(&mut self, other: &Moment) {
         self.phase = if self.ranks == 0 { other.phase } else { self.phase.min(other.phase) };
         self.clones = (self.clones.0 + other.clones.0, self.clones.1 + other.clones.1);

@@ -17,19 +17,19 @@ pub struct Part {
     pub provenance: Provenance,
     /// The options of the global sections of `run`.
     pub global_options: Vec<(String, String)>,
-    /// The rank of these two.
+    /// The rank that `provenance` and `global_options` come from.
     pub first_rank: u32,
-    /// All ranks in it.
+    /// The number of ranks in this part.
     pub ranks: u32,
     /// The jobs of all ranks.
     pub jobs: Vec<JobResult>,
     /// The phases of all ranks.
     pub phases: Vec<PhaseResult>,
-    /// Each host.
+    /// The hosts in this part.
     pub hosts: Vec<HostResult>,
     /// The failures of ranks.
     pub failures: Vec<RankFailure>,
-    /// The worst end.
+    /// The worst way in which a rank of this part has ended.
     pub ended: Ended,
 }
 
@@ -91,7 +91,7 @@ impl Part {
         }
     }
 
-    /// Adds other ranks.
+    /// Adds the measurements of other ranks.
     pub fn merge(&mut self, other: Part) {
         self.ranks += other.ranks;
         merge_jobs(&mut self.jobs, &other.jobs);
@@ -226,7 +226,7 @@ impl Part {
 /// The error number of failures that have none: see [`measure::schema::JobError`].
 const EIO: i32 = 5;
 
-/// A value as bytes, for the way.
+/// A value as bytes of a message.
 pub fn written<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).unwrap_or_default()
 }

@@ -166,7 +166,7 @@ impl Team {
         self.rank
     }
 
-    /// All ranks.
+    /// The number of ranks.
     pub fn size(&self) -> u32 {
         self.size
     }
@@ -246,7 +246,7 @@ impl Team {
     /// Compares this rank's clock with the leader's. How far the leader's is ahead, and how sure that is.
     ///
     /// # Errors
-    /// Everyone was told to stop.
+    /// `Stopped` if everyone was told to stop.
     pub fn compare_clocks(&self) -> Result<Offset, Stopped> {
         let now_ns = self.now_ns();
         self.member().compare_clocks(now_ns);
@@ -257,7 +257,7 @@ impl Team {
     /// All hand over a value; the leader makes of all of them, merged, what everyone gets.
     ///
     /// # Errors
-    /// Everyone was told to stop.
+    /// `Stopped` if everyone was told to stop.
     pub fn exchange<P: Serialize + DeserializeOwned>(
         &self,
         part: &P,
@@ -279,7 +279,7 @@ impl Team {
     /// exchange has an answer.
     ///
     /// # Errors
-    /// Everyone was told to stop.
+    /// `Stopped` if everyone was told to stop.
     pub fn gather<P: Serialize + DeserializeOwned>(
         &self,
         part: &P,
@@ -305,7 +305,7 @@ impl Team {
     /// The answer of the last gathering.
     ///
     /// # Errors
-    /// Everyone was told to stop.
+    /// `Stopped` if everyone was told to stop.
     pub fn take<A: DeserializeOwned>(&self) -> Result<A, Stopped> {
         let round = self.epoch.get() << 32;
         let bytes = self.wait(|member| member.take_answer(round), Member::is_stopped)?;
@@ -315,7 +315,7 @@ impl Team {
     /// The leader's word, to everyone: `mine` is what it says, and None elsewhere.
     ///
     /// # Errors
-    /// Everyone was told to stop.
+    /// `Stopped` if everyone was told to stop.
     pub fn announce<T: Serialize + DeserializeOwned>(&self, mine: Option<T>) -> Result<T, Stopped> {
         let (round, now_ns) = (self.next_round(), self.now_ns());
         self.member().pass(round, now_ns);
@@ -333,7 +333,7 @@ impl Team {
     /// Everyone says whether it can take part. Empty if all can; otherwise who cannot, and why, on every rank.
     ///
     /// # Errors
-    /// Everyone was told to stop.
+    /// `Stopped` if everyone was told to stop.
     pub fn objections(&self, mine: Option<String>) -> Result<Objections, Stopped> {
         let mine: Objections = mine.into_iter().map(|why| (self.rank, why)).collect();
         self.exchange(&mine, merge_lists::<(u32, String)>, |mut all| {

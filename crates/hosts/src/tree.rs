@@ -20,7 +20,7 @@ impl Tree {
         self.ranks.first().copied().unwrap_or(0)
     }
 
-    /// The ranks in it, ascending.
+    /// The ranks in the tree, ascending.
     pub fn ranks(&self) -> &[u32] {
         &self.ranks
     }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes received and sent by all interfaces but the loopback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wire {
-    /// Received.
+    /// Bytes received.
     pub received: u64,
-    /// Sent.
+    /// Bytes sent.
     pub sent: u64,
 }
 

@@ -20,7 +20,7 @@ use crate::words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row(u32);
 
-/// A reason of a board, for ever.
+/// A reason on a board; it stays valid as long as the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason(u32);
 
@@ -219,7 +219,7 @@ impl Board {
         self.kept
     }
 
-    /// The path of its file.
+    /// The path of the board's file.
     pub fn path(&self) -> Option<&std::ffi::CStr> {
         self.path.as_ref().and_then(|path| path.c_str().ok())
     }

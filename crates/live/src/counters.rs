@@ -8,9 +8,9 @@ use crate::layout::{self, OP_WORDS, bucket_of, op, row};
 /// The kinds of ops that a row tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads.
+    /// Ops that read.
     Read = 0,
-    /// Writes.
+    /// Ops that write.
     Write = 1,
     /// All others: flush, fsync, trim, compare.
     Other = 2,
@@ -33,7 +33,7 @@ impl Op {
 /// A value that goes up and down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gauge {
-    /// See [`State`].
+    /// The [`State`] of the row, as a number.
     State = 0,
     /// Ops begun and not ended.
     OutstandingOps = 1,
@@ -63,22 +63,22 @@ pub enum State {
     /// The program has not given the row a state.
     #[default]
     Unknown = 0,
-    /// In service.
+    /// The row is in service.
     Healthy = 1,
-    /// No progress for too long: gets no new I/O until something comes back.
+    /// The row has made no progress for too long: it gets no new I/O until an answer comes back.
     Suspect = 2,
-    /// Has failed: gets no new I/O, what is outstanding is waited for.
+    /// The row has failed: it gets no new I/O, and its outstanding ops are waited for.
     Draining = 3,
-    /// Has failed and nothing is outstanding.
+    /// The row has failed and has no outstanding ops.
     Failed = 4,
-    /// Has failed and is being tried.
+    /// The row has failed and is being tried again.
     Probing = 5,
-    /// Taken out by its configuration, or never usable.
+    /// The row's configuration has taken it out of service, or it was never usable.
     Off = 6,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [State; 7] =
         [State::Unknown, State::Healthy, State::Suspect, State::Draining, State::Failed, State::Probing, State::Off];
 

@@ -1,4 +1,4 @@
-//! Where boards are.
+//! The directories in which boards lie.
 //!
 //! A program keeps its board in the first of these that applies: `$PLIMSOLL_KEEP_BOARDS` (it stays there after the
 //! program's end, for whoever started it), `$PLIMSOLL_RUNTIME_DIR`, `/run/plimsoll` for root,
@@ -127,8 +127,8 @@ fn usable(path: &Path, make: bool) -> Result<()> {
     Ok(())
 }
 
-/// A directory in which programs keep their boards for the caller, who sets [`KEEP_VARIABLE`] to its path for them.
-/// It is removed when this value is dropped.
+/// A directory in which programs keep their boards for the caller, who sets [`KEEP_VARIABLE`] to its path for them. The
+/// directory is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Keep {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! All boards there are.
+//! Finds the boards of all running programs.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -29,7 +29,7 @@ pub fn in_directory(directory: &Path) -> Vec<Snapshot> {
             Err(_) => {}
         }
     }
-    // Those that are kept for whoever started the program are shown while it runs.
+    // Boards that are kept for the user who started the program are shown while the program runs.
     for (kept, keeper) in entries(directory).filter_map(|path| directories::keeper(&path).map(|keeper| (path, keeper)))
     {
         let snapshots = boards(&kept).filter_map(|path| read(&path).ok());

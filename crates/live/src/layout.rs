@@ -8,16 +8,16 @@
 
 /// "PLIMLIVE" in the machine's byte order.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"PLIMLIVE");
-/// The version of this layout.
+/// The version of this layout; readers refuse boards of another version.
 pub const VERSION: u64 = 1;
 
 /// Words of the header.
 pub const HEADER_WORDS: usize = 64;
-/// Words of its fields.
+/// The words in which the fields lie, from the first word of the header, reason, row or op.
 pub mod header {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 1;
-    /// Stored last, with release: 1 when everything else is there.
+    /// 1 when everything else of the board is there. The program stores it last, with release.
     pub const READY: usize = 2;
     pub const KIND: usize = 3;
     pub const PID: usize = 4;
@@ -35,9 +35,9 @@ pub mod header {
 pub const REASONS: usize = 64;
 /// Words of a reason: its state, its count, its text.
 pub const REASON_WORDS: usize = 16;
-/// Words of its fields.
+/// The words in which the fields lie, from the first word of the header, reason, row or op.
 pub mod reason {
-    /// 0 free, 1 being written, 2 there.
+    /// 0: the reason is free; 1: it is being written; 2: it is there.
     pub const STATE: usize = 0;
     pub const COUNT: usize = 1;
     pub const TEXT: usize = 2;
@@ -45,11 +45,11 @@ pub mod reason {
 
 /// Words of a row: a multiple of two cache lines, so that rows do not share one.
 pub const ROW_WORDS: usize = 448;
-/// Words of its fields.
+/// The words in which the fields lie, from the first word of the header, reason, row or op.
 pub mod row {
     /// Even: free or complete, odd: being written; 0 free and never used. Grows with every change of hands.
     pub const GENERATION: usize = 0;
-    /// 0 while the row is free.
+    /// The kind of the row; 0 while the row is free.
     pub const KIND: usize = 1;
     pub const NAME: usize = 2;
     pub const NAME_WORDS: usize = 14;
@@ -62,7 +62,7 @@ pub mod row {
 
 /// Words of what is counted of one kind of op.
 pub const OP_WORDS: usize = 3 + BUCKETS;
-/// Words of its fields.
+/// The words in which the fields lie, from the first word of the header, reason, row or op.
 pub mod op {
     pub const BYTES: usize = 0;
     pub const LAT_SUM_NS: usize = 1;
@@ -127,7 +127,7 @@ pub enum BoardKind {
 }
 
 impl BoardKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [BoardKind; 2] = [BoardKind::Trap, BoardKind::Target];
 
     /// The name of the kind of program, one lower-case word.
@@ -154,7 +154,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [RowKind; 4] = [RowKind::Lane, RowKind::Namespace, RowKind::Host, RowKind::Reactor];
 
     /// The name of the kind of row, one lower-case word.

@@ -58,7 +58,7 @@ pub struct Snapshot {
 pub struct ReasonCount {
     /// The reason.
     pub text: String,
-    /// How often.
+    /// How often the reason applied.
     pub count: u64,
 }
 
@@ -83,9 +83,9 @@ pub struct RowCounts {
 pub struct OpCounts {
     /// Ops that ended well.
     pub ops: u64,
-    /// Bytes of those.
+    /// Bytes of the ops that ended well.
     pub bytes: u64,
-    /// Sum of their latencies.
+    /// Sum of the latencies of the ops that ended well.
     pub lat_sum_ns: u64,
     /// Ops that ended with an error.
     pub errors: u64,

@@ -55,7 +55,7 @@ fn ten_ms_us() -> u64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Method {
-    /// Everything goes at once.
+    /// Every op is admitted at once.
     None,
     /// The self-tuning window with per-drive windows and fair queues: the default, nothing to set.
     Auto {
@@ -65,9 +65,9 @@ pub enum Method {
     },
     /// At most `count` buffers of `unit_bytes` in flight.
     Buffers {
-        /// Buffers in all.
+        /// The number of buffers.
         count: u32,
-        /// Bytes of one; an op takes as many as it needs.
+        /// Bytes of a buffer; an op takes as many buffers as it needs.
         #[serde(default = "unit")]
         unit_bytes: u32,
         /// Buffers that a core keeps to itself.
@@ -81,7 +81,7 @@ pub enum Method {
     Rate {
         /// Microseconds per credit.
         period_us: f64,
-        /// Bytes per period.
+        /// Bytes that a core admits per period.
         #[serde(default = "credit")]
         credit_bytes: u64,
         /// Reactors with a pacer each, out of phase.
@@ -98,7 +98,7 @@ pub enum Method {
     RateDelivered {
         /// The shortest period in microseconds; the longest is twice it.
         period_us: f64,
-        /// Bytes per period.
+        /// Bytes that a core admits per period.
         #[serde(default = "credit")]
         credit_bytes: u64,
         /// Reactors with a pacer each.
@@ -121,7 +121,7 @@ pub enum Method {
     RateInFlight {
         /// The shortest period in microseconds.
         period_us: f64,
-        /// Bytes per period.
+        /// Bytes that a core admits per period.
         #[serde(default = "credit")]
         credit_bytes: u64,
         /// Reactors with a pacer each.

@@ -68,7 +68,7 @@ pub enum Admit {
 pub enum Refusal {
     /// `Limits::ops` ops are held or in flight: try again after a completion.
     Full,
-    /// Larger than the hard memory budget: it could never be admitted. Split it.
+    /// The op is larger than the hard memory budget and could never be admitted. The caller must split it.
     TooLarge,
     /// `drive` or `tenant` is not below its limit.
     UnknownId,
@@ -77,7 +77,7 @@ pub enum Refusal {
 /// An op that was held and may go now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// For `complete`.
+    /// The id to call `complete` with.
     pub id: OpId,
     /// The caller's name for the op.
     pub cookie: u64,

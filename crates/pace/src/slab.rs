@@ -2,7 +2,7 @@
 
 use crate::{Op, OpId};
 
-/// No slot.
+/// The index that stands for the absence of a slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,14 +10,14 @@ pub(crate) enum State {
     Free,
     Held,
     InFlight,
-    /// In flight, and out of the window.
+    /// In flight, but not counted in the window.
     Aside,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub op: Op,
-    /// When it was held, then when it was admitted.
+    /// The time when the op was held; from admission on, the time of its admission.
     pub since_ns: u64,
     pub next: u32,
     pub prev: u32,

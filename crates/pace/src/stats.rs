@@ -33,7 +33,7 @@ pub struct Counters {
 /// One point of the window over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowSample {
-    /// The caller's clock.
+    /// The time of the sample on the caller's clock, in nanoseconds.
     pub at_ns: u64,
     /// The window from then on.
     pub window_bytes: u64,

@@ -137,12 +137,12 @@ impl World {
         self.flying.keys().map(|c| u64::from(self.ops[c].bytes)).sum()
     }
 
-    /// Of these, what the window counts.
+    /// The bytes in flight that the window counts.
     fn moving_bytes(&self) -> u64 {
         self.flying.keys().filter(|c| !self.aside.contains(c)).map(|c| u64::from(self.ops[c].bytes)).sum()
     }
 
-    /// An op was let through just now.
+    /// Notes that an op was let through just now.
     fn admitted(&mut self, cookie: u64, id: OpId) {
         assert!(!self.done.contains(&cookie), "cookie {cookie} came twice");
         assert!(self.flying.insert(cookie, id).is_none(), "cookie {cookie} admitted twice");

@@ -21,7 +21,7 @@ const SCHEMA_OF: &str = "fio-3.35";
 /// A JSON value as fio writes it.
 enum Json {
     Integer(u64),
-    /// Six decimals.
+    /// A number that is written with six decimals.
     Float(f64),
     Text(String),
     Object(Vec<(String, Json)>),

@@ -26,7 +26,7 @@ pub const COLOURS: usize = 8;
 /// How an axis maps values to places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Equal differences are equally far apart.
     Linear,
     /// Evenly per factor of two. Values must be positive; others are not drawn.
     Log2,
@@ -39,7 +39,7 @@ pub enum Scale {
 /// How an axis writes its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Format {
-    /// As it is: 0.25, 12, 4096.
+    /// The value as it is: 0.25, 12, 4096.
     #[default]
     Plain,
     /// With k, M, G: 12k.
@@ -549,7 +549,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Left, right, top, bottom.
+    /// The edges of the plot: left, right, top, bottom.
     fn edges(&self) -> (f64, f64, f64, f64) {
         (self.x.from, self.x.to, self.y.to, self.y.from)
     }

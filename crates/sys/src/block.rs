@@ -35,7 +35,7 @@ impl Device {
 /// Bytes of a device (or file): where its end is.
 ///
 /// # Errors
-/// ESPIPE on what has no end.
+/// ESPIPE on a file that has no end, such as a pipe.
 pub fn bytes(file: &File) -> io::Result<u64> {
     (&mut &*file).seek(SeekFrom::End(0))
 }

@@ -90,7 +90,7 @@ impl Buffer {
 
     /// The bytes, mutable. Only while no request on this buffer is in flight.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as as_slice, and &mut self makes this the only reference.
+        // SAFETY: the region is mapped, initialised and len bytes long; &mut self makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr(), self.len) }
     }
 }

@@ -115,7 +115,7 @@ pub fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     }
 }
 
-/// Gives a flock(2) back.
+/// Releases a flock(2).
 pub fn unlock(file: &File) {
     // SAFETY: flock takes no memory; unlocking a file of our own cannot fail.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
@@ -126,7 +126,7 @@ pub fn unlock(file: &File) {
 pub struct Share {
     /// Bytes with the property.
     pub bytes: u64,
-    /// Bytes looked at.
+    /// Bytes that were looked at, with the property or without.
     pub of: u64,
 }
 
@@ -338,7 +338,7 @@ pub struct Space {
     pub available: u64,
     /// The file system's magic number (statfs(2)).
     pub kind: i64,
-    /// Mounted read-only.
+    /// True if the file system is mounted read-only.
     pub read_only: bool,
 }
 
@@ -351,7 +351,7 @@ pub fn space(path: &Path) -> io::Result<Space> {
     let mut stat = MaybeUninit::<libc::statfs64>::zeroed();
     // SAFETY: path is NUL-terminated, stat large enough.
     checked(unsafe { libc::statfs64(path.as_ptr(), stat.as_mut_ptr()) })?;
-    // SAFETY: filled in by the successful call.
+    // SAFETY: the successful call has filled stat in.
     let stat = unsafe { stat.assume_init() };
     Ok(Space {
         // ramfs and proc count no blocks: nothing is known of a limit.

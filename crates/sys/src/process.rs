@@ -50,9 +50,9 @@ pub fn usage(who: Who) -> Usage {
 
 /// True if the calling thread is the first of its process: the only one that fork(2) left, for instance.
 pub fn is_main_thread() -> bool {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: gettid and getpid take no argument and cannot fail.
     let thread = unsafe { libc::syscall(libc::SYS_gettid) };
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: gettid and getpid take no argument and cannot fail.
     thread == libc::c_long::from(unsafe { libc::getpid() })
 }
 
@@ -64,7 +64,7 @@ pub fn affinity() -> io::Result<Vec<u32>> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: set is as large as is said.
     checked(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) })?;
-    // SAFETY: zeroed, then filled in by the successful call.
+    // SAFETY: the set was zeroed, and the successful call has filled it in.
     let set = unsafe { set.assume_init() };
     // SAFETY: the numbers are below the size of the set.
     Ok((0..libc::CPU_SETSIZE as u32).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu as usize, &set) }).collect())
@@ -82,7 +82,7 @@ pub fn set_affinity(cpus: &[u32]) -> io::Result<()> {
         if cpu >= libc::CPU_SETSIZE as u32 {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        // SAFETY: below the size of the set, by the check above.
+        // SAFETY: the number is below the size of the set, by the check above.
         unsafe { libc::CPU_SET(cpu as usize, set) };
     }
     // SAFETY: set is as large as is said.
@@ -133,7 +133,7 @@ pub fn set_io_priority(class: u8, level: u8) -> io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     const CLASS_SHIFT: u32 = 13;
     let priority = libc::c_int::from(class) << CLASS_SHIFT | libc::c_int::from(level);
-    // SAFETY: takes no memory.
+    // SAFETY: the call takes no memory.
     checked(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) } as libc::c_int)
 }
 
@@ -172,7 +172,7 @@ pub fn host() -> Host {
     let kib = meminfo
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    // SAFETY: takes no memory.
+    // SAFETY: the call takes no memory.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     Host {
         name: text(&names.nodename),

@@ -28,9 +28,9 @@ enum In {
     Nothing,
     /// In its parent's ring; for drives the ring of those that may send.
     Ring,
-    /// For drives: over its share, below its cap.
+    /// For drives: the drive is over its share and below its cap.
     Debt,
-    /// For queues: paused.
+    /// For queues: the queue is paused.
     Pause,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct FairQueues {
     free: u32,
     index: HashMap<u64, u32, BuildHasherDefault<MixHasher>>,
     drives: u32,
-    /// Per class: whose turn it is.
+    /// Per size class: the drive whose turn it is.
     ready: [u32; 2],
     debt: [u32; 2],
     /// Queues that are paused, each with the ring of its nodes that have left their rings.

@@ -19,7 +19,7 @@ struct Tenant {
 
 pub(crate) struct Cap {
     core: Core,
-    /// Per second; infinite for no cap.
+    /// The cap in ops per second; infinite where there is none.
     ops_per_s: f64,
     bytes_per_s: f64,
     burst_s: f64,

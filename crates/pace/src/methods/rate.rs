@@ -57,7 +57,7 @@ pub(crate) struct Rate {
     /// Ops of at most this many bytes are not paced.
     bypass_bytes: u32,
     clocks: Box<[CoreClock]>,
-    /// By core, then drive, then tenant.
+    /// The queues of held ops, by core, then drive, then tenant.
     queues: Box<[Queue]>,
     drives: usize,
     tenants: usize,

@@ -1,4 +1,4 @@
-//! The event loop.
+//! The event loop of the simulation.
 //!
 //! An op passes these stations; first-in first-out servers compute departures on arrival, so only five
 //! events per op go through the heap:
@@ -104,7 +104,7 @@ pub(super) struct Engine<'a> {
     wake_ns: u64,
     measure_from_ns: u64,
     end_ns: u64,
-    /// By size class: initiator, target.
+    /// The latencies by size class, as the initiator and as the target sees them.
     latency: [[Histogram; 2]; 2],
     all_latency: [Histogram; 2],
     bytes: u64,

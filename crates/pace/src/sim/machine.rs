@@ -63,9 +63,9 @@ pub struct Cache {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drives {
-    /// How many.
+    /// The number of drives.
     pub count: u32,
-    /// Ops that one works on at a time.
+    /// Ops that a drive works on at a time.
     pub channels: u32,
     /// Microseconds of a channel per read.
     pub read_us: f64,

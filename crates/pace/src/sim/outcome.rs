@@ -8,32 +8,32 @@ use serde::Serialize;
 pub struct Outcome {
     /// The scenario's name.
     pub name: String,
-    /// The seed.
+    /// The seed of the random generator.
     pub seed: u64,
     /// Simulated seconds that were measured.
     pub seconds: f64,
-    /// Payload, Gb/s.
+    /// The throughput of the payload, Gb/s.
     pub gbps: f64,
     /// Ops per second.
     pub iops: f64,
-    /// On the wire, Gb/s.
+    /// The throughput on the wire, Gb/s.
     pub wire_gbps: f64,
-    /// All ops.
+    /// Latencies of all ops.
     pub all: ClassOutcome,
-    /// Ops of at most 16 KiB.
+    /// Latencies of ops of at most 16 KiB.
     pub small: ClassOutcome,
-    /// The others.
+    /// Latencies of larger ops.
     pub large: ClassOutcome,
     /// Mean bytes in flight, MiB.
     pub in_flight_mib: f64,
     /// The window at the end, MiB; none where the method has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_mib: Option<f64>,
-    /// The pacer's mean period, microseconds; 0 for methods without.
+    /// The pacer's mean period, microseconds; 0 for methods without a period.
     pub period_us: f64,
     /// Part of the ops that were held.
     pub held_fraction: f64,
-    /// How long they were, microseconds: mean and 99th percentile.
+    /// How long held ops were held, microseconds: mean and 99th percentile.
     pub hold_us: (f64, f64),
     /// Part of the cores' time that was used.
     pub core_busy: f64,
@@ -43,7 +43,7 @@ pub struct Outcome {
     pub drive_gbps: Vec<f64>,
     /// Commands that the pacer refused because it remembered as many as it can (they are sent again).
     pub refused: u64,
-    /// Over time, warm-up included.
+    /// The course over time, warm-up included.
     pub curve: Vec<Point>,
     /// Discrete events processed: what a second of simulation costs.
     pub events: u64,
@@ -52,7 +52,7 @@ pub struct Outcome {
 /// Latencies of one class of ops, microseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ClassOutcome {
-    /// How many completed.
+    /// The number of ops that completed.
     pub ops: u64,
     /// The mean latency as the initiator sees it.
     pub lat_us: f64,
@@ -69,7 +69,7 @@ pub struct ClassOutcome {
 pub struct Point {
     /// Seconds since the beginning of the warm-up.
     pub t_s: f64,
-    /// Payload, Gb/s.
+    /// The throughput of the payload, Gb/s.
     pub gbps: f64,
     /// The window, MiB; 0 where there is none.
     pub window_mib: f64,

@@ -54,9 +54,9 @@ pub struct Scenario {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delay {
-    /// Such as `0-15`.
+    /// The namespaces whose ops are delayed, such as `0-15`.
     pub namespaces: String,
-    /// Microseconds.
+    /// The delay of each op in microseconds.
     pub us: f64,
 }
 
@@ -89,7 +89,7 @@ pub struct Job {
     /// When it starts, simulated seconds from the beginning of the warm-up.
     #[serde(default)]
     pub start_s: f64,
-    /// When it stops submitting.
+    /// When it stops submitting, simulated seconds from the beginning of the warm-up; at the end unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_s: Option<f64>,
 }
@@ -98,22 +98,22 @@ pub struct Job {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeShare {
-    /// Bytes, or text such as `128k`.
+    /// The size of an op: bytes, or text such as `128k`.
     #[serde(deserialize_with = "crate::size::bytes")]
     pub bytes: u64,
-    /// Percent of the ops.
+    /// Percent of the job's ops that have this size.
     #[serde(default = "hundred")]
     pub percent: f64,
 }
 
-/// fio's `file_service_type`.
+/// The order in which a job uses its namespaces: fio's `file_service_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Each namespace in turn (fio's default).
     #[default]
     RoundRobin,
-    /// Any, uniformly.
+    /// Any namespace, each with the same probability.
     Random,
 }
 

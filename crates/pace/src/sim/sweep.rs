@@ -22,13 +22,13 @@ pub struct Sweep {
 /// One combination of a sweep: what was set, and the scenario that results.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Paths and values.
+    /// The parameters that were set: paths and values.
     pub set: Vec<(String, toml::Value)>,
-    /// Without sweeps.
+    /// The scenario with these values, without sweeps.
     pub scenario: Scenario,
 }
 
-/// Runs at most.
+/// The largest number of runs of a scenario.
 const RUNS_MAX: usize = 100_000;
 
 /// All runs of a scenario: one without sweeps, else every combination, the last parameter varying fastest.
@@ -101,7 +101,7 @@ fn assign(tree: &mut toml::Value, path: &[&str], value: &toml::Value) -> Result<
 /// The outcomes of `runs`, in their order, computed by `threads` threads. `progress` is told the fraction done.
 ///
 /// # Errors
-/// That of the first run that fails.
+/// The error of the first run that fails.
 pub fn run_all(runs: &[Run], threads: usize, progress: &(dyn Fn(f64) + Sync)) -> Result<Vec<Outcome>, Error> {
     let next = AtomicUsize::new(0);
     let done: Vec<Mutex<Option<Result<Outcome, Error>>>> = runs.iter().map(|_| Mutex::new(None)).collect();

@@ -26,7 +26,7 @@ pub use frame::{Frame, card, cards, wide_and_narrow};
 /// A document and what to call it: the file's name.
 #[derive(Clone, Debug)]
 pub struct NamedDocument {
-    /// Shown where several are compared.
+    /// The name that pages show where they compare several documents.
     pub name: String,
     /// The results.
     pub document: Document,
