@@ -85,7 +85,7 @@ pub fn alone() -> Rank {
 
 /// This rank and its way to the others.
 pub struct Crew {
-    /// Which rank this is.
+    /// The number of this rank.
     pub rank: Rank,
     team: Team,
     clock: RefCell<ClockComparison>,
@@ -152,7 +152,7 @@ impl Crew {
         self.team.troubles().into_iter().map(|trouble| (trouble.rank, trouble.what)).collect()
     }
 
-    /// At the leader: what is wrong, on standard error; once where it is the same on all ranks.
+    /// At the leader: writes the objections to standard error, once where all ranks have the same.
     fn complain(&self, wrong: &[(u32, String)]) {
         let mut err = std::io::stderr();
         let Some((_, first)) = wrong.first().filter(|_| self.is_leader()) else { return };
@@ -210,7 +210,7 @@ impl Crew {
         self.team.state(hosts::member::LAST, part.written(), Part::merge_written);
     }
 
-    /// At the leader: what all ranks have measured so far, where there is news of it.
+    /// At the leader: the measurements of all ranks so far, if any are new.
     pub fn take_statement(&self) -> Option<RunResult> {
         let whole = Part::read_all(vec![self.team.take_statement()?])?;
         Some(whole.into_run(self.rank.ranks))
@@ -340,7 +340,7 @@ pub struct Sweepers<'a> {
 }
 
 impl<'a> Sweepers<'a> {
-    /// The crew as the sweep sees it.
+    /// Makes the crew that a sweep sees.
     pub fn new(crew: &'a Crew, total: bool) -> Sweepers<'a> {
         Sweepers { crew, total, gates: Quiet(crew) }
     }

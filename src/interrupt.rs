@@ -29,7 +29,7 @@ pub fn survive_file_size_limit() -> anyhow::Result<()> {
 /// The flags that SIGINT, SIGTERM and SIGHUP have set so far.
 #[derive(Clone, Default)]
 pub struct Interrupt {
-    /// Set by the first signal, and by whoever else wants the run to end.
+    /// Set by the first signal, and by any other part of the program that wants the run to end.
     pub stop: Arc<AtomicBool>,
     /// Set by the first signal alone.
     pub signalled: Arc<AtomicBool>,

@@ -140,7 +140,7 @@ impl Look<'_> {
             let of_rates = examine_rates(&part(&survey, &readable), &measured, &findings);
             findings.extend(of_rates);
             findings.sort_by_key(|finding| finding.severity);
-            // By lane of the pool again.
+            // The results are again in the order of the pool's lanes.
             let mut alone = vec![Err("not readable".to_owned()); pool.lanes.len()];
             readable.iter().zip(measured.alone).for_each(|(&lane, rate)| alone[lane] = rate);
             rates = Some(Rates { alone, together: measured.together });

@@ -21,7 +21,7 @@ pub fn style() -> Style {
     Style { colour: terminal.is_term() && console::colors_enabled(), width }
 }
 
-/// Prints `text` as it is.
+/// Prints `text` to standard output as it is.
 ///
 /// # Errors
 /// The error of write(2).
@@ -249,7 +249,7 @@ fn is_empty(document: &Document) -> bool {
     }
 }
 
-/// The same, as `--save` and `--html` ask for it; without them under the default name, if there is one.
+/// Saves a document where `--save` and `--html` say; without them under the default name, if there is one.
 ///
 /// # Errors
 /// The errors of [`save`].

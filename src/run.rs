@@ -51,12 +51,12 @@ pub fn flags() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// By which name the program was called, and whose habits it keeps.
+/// The name by which the program was called, and so the habits that it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// As `plimsoll run` does it.
     Own,
-    /// `fio`: its version, its order of reports, its place for notes.
+    /// As `fio` does it: with fio's version, order of reports and place for notes.
     Fio,
 }
 

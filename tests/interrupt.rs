@@ -34,7 +34,7 @@ fn has_written(path: &Path, bytes: u64) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.blocks() * 512 >= bytes)
 }
 
-/// Where a sweep keeps its scratch file.
+/// The path of a sweep's scratch file.
 fn scratch(directory: &Path, sweep: &Child) -> PathBuf {
     let host = stdout(&Command::new("uname").arg("-n").output().unwrap());
     directory.join(format!("plimsoll-scratch.{}.{}", host.trim(), sweep.id()))

@@ -110,7 +110,7 @@ fn bytes(pool: &Pool) -> Vec<u64> {
     pool.lanes.iter().map(|lane| served(lane)).map(|(read, written)| read + written).collect()
 }
 
-/// Without end: whoever starts it ends it when he has seen what he wants to see.
+/// A load without end: the test that starts it ends it.
 const READS: &str = "--rw=read --time_based --runtime=10000";
 /// Every block has its place and number in it, and is read back at the end, from the server.
 const WRITES: &str =
@@ -201,7 +201,7 @@ fn unmounted_lane(pool: &Pool) {
     rig("lane mount 35");
 }
 
-/// How programs end that write where there is no room, and what their descriptors say: as without the interposer.
+/// Programs that write where there is no room end as without the interposer, and their descriptors say the same.
 fn no_room(pool: &Pool) {
     cap(pool, "10gbit");
     let fill = "import mmap, os

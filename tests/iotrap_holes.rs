@@ -55,9 +55,9 @@ const DIRECT: &[&str] = &[
     "registered_files",
     "all_numbers_are_the_programs",
 ];
-/// With files that are cut into parts.
+/// Programs that run with files that are cut into parts.
 const LARGE: &[&str] = &["stale_large"];
-/// With buffered reads that are spread.
+/// Programs that run with buffered reads that are spread.
 const BUFFERED: &[&str] = &[
     "buffered_reads_beside opened",
     "buffered_reads_beside sent",

@@ -75,7 +75,7 @@ struct Look {
 /// The work of a program between two looks.
 struct Program {
     board: Snapshot,
-    /// For each row of the board, what has happened.
+    /// The growth of the counts of each row of the board.
     since: Vec<Since>,
     seconds: f64,
 }
@@ -114,7 +114,7 @@ impl Look {
     }
 }
 
-/// By what a row of one look is found again in another.
+/// The key by which a row of one look is found again in another.
 fn row_of(board: &Snapshot, row: &RowCounts) -> (BoardKind, u64, u64, (usize, u64)) {
     (board.kind, board.pid, board.created_ns, row.identity)
 }

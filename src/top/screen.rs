@@ -17,7 +17,7 @@ use crate::output;
 pub struct Screen {
     /// Given back to the terminal; None where nothing is drawn.
     before: Option<Termios>,
-    /// None: signals end the program as usual.
+    /// The signals that end the program; None if they end it as usual.
     interrupt: Option<Interrupt>,
     shown: RefCell<bool>,
 }
@@ -63,7 +63,7 @@ impl Screen {
         output::style()
     }
 
-    /// Shows a text.
+    /// Shows a text in place of the one before it, or after it where the output cannot be drawn over.
     ///
     /// # Errors
     /// The error of write(2).

@@ -170,7 +170,7 @@ impl Served {
         assert!(status.expect("kill runs").success());
     }
 
-    /// How it ends, and what it said on both outputs since it was ready.
+    /// The exit status of the target, and its words on both outputs since it was ready.
     pub fn wait(mut self) -> (ExitStatus, String, String) {
         let mut out = String::new();
         self.stdout.read_to_string(&mut out).expect("text");

@@ -8,7 +8,7 @@ use crate::Error;
 /// The port of glusterd.
 const PORT: u16 = 24007;
 
-/// How the server is reached.
+/// The transport by which the client reaches the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// TCP.

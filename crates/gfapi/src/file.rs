@@ -105,7 +105,7 @@ impl File {
         Ok(())
     }
 
-    /// Has what was written and the attributes on stable storage.
+    /// Waits until the written data and the attributes are on stable storage.
     ///
     /// # Errors
     /// As fsync(2): also those of earlier writes that the client had acknowledged already.
@@ -113,7 +113,7 @@ impl File {
         self.sync(self.connection.library.fsync)
     }
 
-    /// Has what was written on stable storage.
+    /// Waits until the written data are on stable storage.
     ///
     /// # Errors
     /// As fdatasync(2).
@@ -131,7 +131,7 @@ impl File {
         })
     }
 
-    /// Sets the length.
+    /// Sets the length of the file, in bytes.
     ///
     /// # Errors
     /// As ftruncate(2).
@@ -155,7 +155,7 @@ impl File {
         check(unsafe { (self.connection.library.discard)(self.fd, offset, len) })
     }
 
-    /// The attributes.
+    /// The attributes of the file.
     ///
     /// # Errors
     /// As fstat(2).

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One round trip.
+/// One round trip of a question about the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
     /// The time on this clock when the question left, in nanoseconds.
@@ -33,7 +33,7 @@ impl Offset {
         Offset { ahead_ns: trip.there_ns.wrapping_sub(middle_ns) as i64, bound_ns: rtt_ns.div_ceil(2) }
     }
 
-    /// The better known of two.
+    /// The one of two offsets that is known better.
     pub fn better(self, other: Offset) -> Offset {
         if other.bound_ns < self.bound_ns { other } else { self }
     }

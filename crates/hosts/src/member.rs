@@ -118,7 +118,7 @@ struct Call {
 /// The comparison of this rank's clock with the root's.
 #[derive(Default)]
 struct Sync {
-    /// Counts comparisons.
+    /// The number of the comparison under way.
     number: u32,
     trips: u32,
     asked: Option<(u32, u64)>,
@@ -286,12 +286,12 @@ impl Member {
         self.pass_on(now_ns);
     }
 
-    /// At the root: what all ranks handed over, once it is there.
+    /// At the root: the merged parts of all ranks, once they are there.
     pub fn take_whole(&mut self, round: Round) -> Option<Vec<u8>> {
         self.whole.take_if(|(known, _)| *known == round).map(|(_, bytes)| bytes)
     }
 
-    /// At the root: tells everyone what became of an exchange.
+    /// At the root: tells everyone the answer of an exchange.
     pub fn answer(&mut self, round: Round, bytes: Vec<u8>) {
         self.mine = None;
         if self.is_urgent() {
@@ -511,7 +511,7 @@ impl Member {
         self.close_ranks(now_ns);
     }
 
-    /// At the root: tells everyone to stop, and who no longer counts.
+    /// At the root: tells everyone to stop, and which ranks no longer count.
     fn notify(&mut self, now_ns: u64) {
         let lost: Vec<u32> = self.suspects.iter().copied().collect();
         let (view, troubles, urgent) = (self.view + 1, self.troubles.clone(), self.urgent_ns.is_some());

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::link::Link;
 
-/// One rank's link.
+/// The link of one rank, in the memory of one process.
 #[derive(Debug)]
 pub struct Memory {
     rank: u32,

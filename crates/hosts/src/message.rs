@@ -44,7 +44,7 @@ pub enum Message {
     Stop { view: u32, urgent: bool, troubles: Vec<Trouble>, lost: Vec<u32> },
     /// Straight to the root: this rank was told to end, at once.
     Urgent,
-    /// Straight to the two lowest ranks when there is no time: what one rank has measured.
+    /// Straight to the two lowest ranks when time is short: the part that one rank has measured.
     Partial,
 }
 

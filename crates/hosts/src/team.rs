@@ -223,7 +223,7 @@ impl Team {
         self.member().state(number, bytes, Box::new(merge));
     }
 
-    /// At the leader: what all have measured so far, merged; None where there is nothing new.
+    /// At the leader: the merged measurements of all ranks so far; None where there is nothing new.
     pub fn take_statement(&self) -> Option<Vec<u8>> {
         self.member().take_statement()
     }

@@ -200,7 +200,7 @@ impl Board {
         Reason(REASONS as u32 - 1)
     }
 
-    /// Counts a reason.
+    /// Adds one to the count of a reason.
     #[inline]
     pub fn count(&self, reason: Reason) {
         if let Some(word) = self.words.get(reason_at(reason.0 as usize) + reason::COUNT) {

@@ -14,7 +14,7 @@ pub struct Op {
     pub bytes: u32,
     /// True if data flows to the drive. Reads and writes have latency classes of their own.
     pub write: bool,
-    /// Never held, never counted: keep-alives, aborts, identify.
+    /// Ops that are never held and never counted: keep-alives, aborts, identify.
     pub admin: bool,
     /// The caller's name for it, handed back when it is released, aborted or purged.
     pub cookie: u64,
@@ -59,11 +59,11 @@ pub enum Admit {
     Go(OpId),
     /// Wait: `poll` will return it. `abort` takes it back.
     Held(OpId),
-    /// Not taken. Nothing is remembered of it.
+    /// The pacer has not taken the op and remembers nothing of it.
     Refused(Refusal),
 }
 
-/// Why an op was not even held.
+/// The reasons why the pacer did not take an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `Limits::ops` ops are held or in flight: try again after a completion.

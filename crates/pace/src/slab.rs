@@ -10,7 +10,7 @@ pub(crate) enum State {
     Free,
     Held,
     InFlight,
-    /// In flight, but not counted in the window.
+    /// The op is in flight, but is not counted in the window.
     Aside,
 }
 

@@ -44,11 +44,11 @@ pub struct WindowSample {
 /// All counters of a pacer.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// All drives and tenants together.
+    /// The counters of all drives and tenants together.
     pub total: Counters,
-    /// By drive id.
+    /// The counters of each drive, by drive id.
     pub drives: Box<[Counters]>,
-    /// By tenant id.
+    /// The counters of each tenant, by tenant id.
     pub tenants: Box<[Counters]>,
     history: Box<[WindowSample]>,
     history_len: usize,

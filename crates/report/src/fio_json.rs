@@ -399,7 +399,8 @@ fn disk(disk: &DiskUtil) -> Vec<(String, Json)> {
     ])
 }
 
-/// In fio's layout: two spaces a level, ` : ` between key and value, arrays of numbers as those of objects.
+/// Writes a value in fio's layout: two spaces a level, ` : ` between key and value, arrays of numbers as those of
+/// objects.
 fn write_value(out: &mut String, value: &Json, level: usize) {
     let indent = |out: &mut String, level: usize| out.extend(std::iter::repeat_n("  ", level));
     match value {

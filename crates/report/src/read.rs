@@ -9,7 +9,7 @@ use measure::schema::{
 use measure::{Direction, Histogram};
 use serde_json::{Map, Value};
 
-/// Why a file is not a result: one line, without the file's name.
+/// The reason why a file is not a result: one line, without the file's name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);

@@ -42,7 +42,7 @@ pub enum Format {
     /// The value as it is: 0.25, 12, 4096.
     #[default]
     Plain,
-    /// With k, M, G: 12k.
+    /// The value with k, M or G: 12k.
     Count,
     /// A number of bytes per second: 512 MiB/s.
     BytesPerSecond,

@@ -21,7 +21,7 @@ impl Device {
         Device { major: libc::major(number), minor: libc::minor(number) }
     }
 
-    /// Where the kernel describes it: `/sys/dev/block/8:1`, resolved.
+    /// The directory in which the kernel describes the device: `/sys/dev/block/8:1`, resolved.
     pub fn sysfs(self) -> Option<PathBuf> {
         fs::canonicalize(format!("/sys/dev/block/{}:{}", self.major, self.minor)).ok()
     }

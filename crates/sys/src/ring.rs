@@ -26,7 +26,7 @@ pub struct Setup {
     pub iopoll: bool,
 }
 
-/// Why this system gives no ring.
+/// The reason why this system gives no ring.
 #[derive(Debug, thiserror::Error)]
 #[error("io_uring is not available: {reason}")]
 pub struct Unavailable {

@@ -24,9 +24,9 @@ pub(crate) enum SizeClass {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum In {
-    /// In no ring: empty, blocked, or with nobody below it who may send.
+    /// The node is in no ring: it is empty or blocked, or no node below it may send.
     Nothing,
-    /// In its parent's ring; for drives the ring of those that may send.
+    /// The node is in its parent's ring; for drives, the ring of drives that may send.
     Ring,
     /// For drives: the drive is over its share and below its cap.
     Debt,
@@ -227,7 +227,7 @@ impl FairQueues {
         }
     }
 
-    /// From now on nothing of that queue has its turn.
+    /// Pauses the queue: from now on none of its ops is sent.
     pub fn pause(&mut self, queue: u32) {
         self.paused.entry(queue).or_insert(NONE);
     }
@@ -277,7 +277,7 @@ impl FairQueues {
         }
     }
 
-    /// Appends a held op.
+    /// Appends a held op to its queue.
     pub fn push(&mut self, slab: &mut Slab, index: u32, class: SizeClass) {
         let op = slab[index].op;
         let drive = self.drive_node(op.drive, class);

@@ -14,7 +14,7 @@ struct CoreQueue {
     /// Buffers that this core's ops hold. When 0, nothing of its own will wake it.
     held_buffers: u32,
     waiting: List,
-    /// Set by a completion on this core: only then is its queue looked at.
+    /// True after a completion on this core: only then does the core look at its queue.
     kicked: bool,
 }
 

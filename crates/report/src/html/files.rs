@@ -18,7 +18,7 @@ pub(super) fn headline(result: &FilesResult) -> String {
     result.phases.iter().map(rate).collect::<Vec<_>>().join(", ")
 }
 
-/// One run on files.
+/// The section of a page on one run on files.
 pub(super) fn section(result: &FilesResult) -> String {
     let mut out = format!("<p class=\"about\">{}</p>", escape(&described_files(result)));
     if let Some(error) = &result.error {

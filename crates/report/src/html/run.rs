@@ -10,7 +10,7 @@ use super::{NamedDocument, Table, cards, distribution_chart, percentile_chart, t
 use crate::svg::{Axis, Chart, Format, Series, escape};
 use crate::text::{described, grouped, in_flight, names};
 
-/// One run.
+/// The section of a page on one run.
 pub(super) fn section(run: &RunResult) -> String {
     let mut out = String::new();
     if run.jobs.len() > 1 {

@@ -15,7 +15,7 @@ fn axis_name(sweep: &SweepResult) -> &str {
     if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
 }
 
-/// One sweep.
+/// The section of a page on one sweep.
 pub(super) fn section(sweep: &SweepResult) -> String {
     let mut out = String::new();
     let axis = axis_name(sweep);

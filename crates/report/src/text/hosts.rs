@@ -31,7 +31,7 @@ pub(crate) fn figures(window: &Window, lat_ns: &Histogram, wire: &[WireUse]) -> 
     ]
 }
 
-/// Both ways together.
+/// The sum of both directions.
 fn gigabits(wire: &WireUse) -> f64 {
     (wire.received + wire.sent) as f64 * 8.0 / wire.length_ns as f64
 }
@@ -112,7 +112,7 @@ pub(super) fn hosts(hosts: &HostsResult, all: (&[JobResult], &[PhaseResult]), st
     out
 }
 
-/// In how far they ran together, in one line.
+/// How long the hosts ran together, in one line.
 pub(crate) fn together(hosts: &HostsResult, window: &Window) -> String {
     let bound = hosts.hosts.iter().map(|host| host.clock.bound_ns).max().unwrap_or(0);
     let drift = hosts.hosts.iter().filter_map(|host| host.clock.drift_ns).map(i64::unsigned_abs).max();
