@@ -93,7 +93,7 @@ fn start(work: impl FnOnce() + Send + 'static, address: &Address) -> Result<(), 
     })
 }
 
-/// Succeeds if a server accepts a connection at this address.
+/// Succeeds if a server accepts a connection at this address; for RDMA, if the name of the host resolves.
 fn reach(host: &str, port: u16, transport: Transport) -> io::Result<()> {
     match transport {
         Transport::Unix => UnixStream::connect(host).map(drop),

@@ -33,7 +33,7 @@ const ROUND_TRIPS: u32 = 40;
 /// How much of the time between the two signals the root waits for the parts of the others: the rest of the time is for
 /// writing the report.
 const URGENT_PERCENT: u64 = 60;
-/// How much of that time the next rank waits, for the case that the lost rank is the root.
+/// How much of the time between the two signals the next rank waits before it reports, in case the root is lost.
 const UNDERSTUDY_PERCENT: u64 = 70;
 
 /// Beyond so many ranks nobody keeps a way to each of them open, for want of descriptors (`ulimit -n` is often 1024).

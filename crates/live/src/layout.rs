@@ -60,7 +60,7 @@ pub mod row {
     pub const OPS: usize = GAUGES + GAUGE_WORDS;
 }
 
-/// Words of what is counted of one kind of op.
+/// Words of the counts of one kind of op.
 pub const OP_WORDS: usize = 3 + BUCKETS;
 /// The words in which the fields lie, from the first word of the header, reason, row or op.
 pub mod op {
@@ -83,7 +83,7 @@ pub const fn row_at(index: usize) -> usize {
     reason_at(REASONS) + index * ROW_WORDS
 }
 
-/// Rows that a board can have at most: what a reader is ready to believe.
+/// Rows that a board can have at most; a reader does not believe a larger number.
 pub const ROWS_MAX: usize = 8192;
 
 /// Buckets of a latency histogram: four to an octave from 256 ns to 1.1 s x 1024, the last for all beyond.
