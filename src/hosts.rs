@@ -85,7 +85,7 @@ pub fn alone() -> Rank {
 
 /// This rank and its way to the others.
 pub struct Crew {
-    /// The number of this rank.
+    /// The place of this rank among all ranks.
     pub rank: Rank,
     team: Team,
     clock: RefCell<ClockComparison>,

@@ -18,7 +18,7 @@ pub enum Show {
     /// The line is shown on a terminal.
     #[default]
     Auto,
-    /// The line is shown on a terminal; elsewhere it is printed now and then.
+    /// The line is shown on a terminal; elsewhere a line is printed at intervals.
     Always,
     /// The line is never shown.
     Never,

@@ -46,7 +46,7 @@ fn doctor(directory: &Path, arguments: &[&str]) -> (Value, i32) {
     (json(&output), output.status.code().unwrap())
 }
 
-/// The kinds of what was found in the only pool.
+/// The kinds of the findings in the only pool.
 fn kinds(said: &Value) -> Vec<&str> {
     said["pools"][0]["findings"].as_array().unwrap().iter().map(|finding| finding["kind"].as_str().unwrap()).collect()
 }

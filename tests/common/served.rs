@@ -90,7 +90,7 @@ impl Served {
         Served::start(directory, &[arguments, &["--listen", "127.0.0.1:0"]].concat())
     }
 
-    /// A target of `one_line`'s devices, on a port that it finds free when it starts again.
+    /// A target with devices given in one line, on a fixed port that is still free when the target starts again.
     pub fn one_to_restart(directory: &Path, arguments: &[&str]) -> Served {
         let listen = format!("127.0.0.1:{}", free_port());
         Served::start(directory, &[arguments, &["--listen", &listen]].concat())

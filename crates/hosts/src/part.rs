@@ -55,8 +55,8 @@ impl Part {
         }
     }
 
-    /// The part of one rank of a run on files. Threads are numbered through all ranks: each rank has numbered its own
-    /// already.
+    /// The part of one rank of a run on files. Threads are numbered through all ranks: each rank has done so
+    /// for its own threads already.
     pub fn of_files(rank: u32, result: &FilesResult, host: HostResult) -> Part {
         let host = HostResult {
             first_rank: rank,

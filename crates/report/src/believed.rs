@@ -144,7 +144,7 @@ mod tests {
         job.facts.cached_fraction = Some(0.0);
         job.facts.unwritten_fraction = Some(0.0);
         assert_eq!(codes(&job), ["generator-cpu-bound", "not-steady"]);
-        // A verdict on one job does not hold for a second job because it holds for the first.
+        // A statement that failed on one job does not pass because it passes on another job.
         let mut other = job.clone();
         other.facts.cached_fraction = Some(1.0);
         other.judge();

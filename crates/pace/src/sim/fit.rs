@@ -207,7 +207,7 @@ pub fn calibrate(
 pub struct Tally {
     /// The number of rows that count.
     pub rows: usize,
-    /// The number of these that are within the tolerance.
+    /// The number of counted rows that are within the tolerance.
     pub within: usize,
     /// The largest error, as a fraction.
     pub worst: f64,

@@ -58,7 +58,7 @@ pub struct ClassOutcome {
     pub lat_us: f64,
     /// The median of the latency as the initiator sees it.
     pub p50_us: f64,
-    /// The 99th percentile of that latency.
+    /// The 99th percentile of the latency as the initiator sees it.
     pub p99_us: f64,
     /// The mean latency as the target sees it, from the command's arrival to the buffer's release, hold included.
     pub target_us: f64,
