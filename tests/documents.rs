@@ -3,8 +3,9 @@
 mod common;
 use common::*;
 use std::collections::BTreeSet;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -359,6 +360,14 @@ fn scaled(text: &str) -> String {
     words.join("\n").replace("/mnt/data", "data") + if text.starts_with("plimsoll ") { more } else { "" }
 }
 
+/// The text of a file from its beginning.
+fn read_whole(mut file: std::fs::File) -> String {
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
 /// Every block of commands runs, scaled down, or says why it does not.
 #[test]
 fn every_block_of_commands_runs_or_says_why_not() {
@@ -385,12 +394,20 @@ fn every_block_of_commands_runs_or_says_why_not() {
     for block in pages().iter().flat_map(|name| blocks(name)).filter(|block| block.reason.is_none()) {
         for command in &block.commands {
             let command = scaled(command);
+            let errors = tempfile::tempfile().unwrap();
             let mut bash = Command::new("timeout");
             bash.args(["120", "bash", "-euc", &command]).current_dir(place.path());
-            let output = bash.env("PATH", std::env::join_paths(&path).unwrap()).output().unwrap();
+            // Files, not pipes: a program that a command leaves behind would keep a pipe open, and this test waiting.
+            bash.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone().unwrap());
+            let mut bash = bash.env("PATH", std::env::join_paths(&path).unwrap()).spawn().unwrap();
+            let status = bash.wait().unwrap();
+            // timeout(1) makes a process group: nothing of it outlives its command.
+            let left = Command::new("kill").args(["-KILL", "--", &format!("-{}", bash.id())]).output().unwrap();
             ran += 1;
-            if !output.status.success() {
-                wrong.push(format!("{}:{}: {command}: {}\n{}", block.page, block.line, output.status, stderr(&output)));
+            if !status.success() || left.status.success() {
+                let left = if left.status.success() { ", and it left a program behind" } else { "" };
+                let said = read_whole(errors);
+                wrong.push(format!("{}:{}: {command}: {status}{left}\n{said}", block.page, block.line));
             }
         }
     }
