@@ -152,7 +152,11 @@ fn reports(place: &Path) {
     let (sum, all) = (&clients[4]["read"], &result["jobs"][0]["read"]);
     assert_eq!((&sum["clat_ns"], &sum["io_bytes"]), (&all["clat_ns"], &all["io_bytes"]));
     let html = std::fs::read_to_string(place.join("s.html")).unwrap();
-    assert!(html.contains("<h2>Hosts</h2>") && html.contains("Wire BW,Gb/s") && html.contains("<td class=\"\">d</td>"));
+    assert!(
+        html.contains("<h2>Hosts</h2>")
+            && html.contains("Wire BW,Gb/s")
+            && html.contains("<th scope=\"row\" class=\"\">d</th>")
+    );
 
     let text = stdout(&succeed(place, 4, &job));
     let table: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Host ")).take(6).collect();
