@@ -1,6 +1,6 @@
 //! Calls of programs on their files that no hook sees, on real NFS, where each lane has a page cache of its own: the
-//! programs of crates/iotrap/tests/c/holes.c without the interposer, with it, and with asynchronous libaio; then random
-//! programs beside a model of what their files hold (model.c there).
+//! programs of crates/iotrap/tests/c/holes.c without the interposer, with it, and with asynchronous libaio. `make
+//! test-nfs-model` runs random programs there, beside a model of the contents of their files (model.c).
 
 mod common;
 #[path = "common/nfs.rs"]
@@ -94,8 +94,12 @@ fn all() {
     let mut failed = failures(PROGRAM, DIRECT, "");
     failed.extend(failures(PROGRAM, LARGE, "split = \"8k\""));
     failed.extend(failures(PROGRAM, BUFFERED, "buffered-reads = true"));
-    // From this seed on, for so many seconds each, so many programs at a time.
-    failed.extend(failures(MODEL, &["1 20 8"], ""));
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// Random programs, from a seed on, for so many seconds each, so many programs at a time.
+fn random() {
+    let mut failed = failures(MODEL, &["1 20 8"], "");
     failed.extend(failures(MODEL, &["500001 10 8"], "buffered-reads = true"));
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
@@ -126,4 +130,28 @@ fn version_4_0() {
 #[ignore = "run by the test of the same name"]
 fn inside_version_4_0() {
     all();
+}
+
+#[test]
+#[ignore = "make test-nfs-model: a client and its server in one kernel can block each other, also without the interposer"]
+fn random_on_version_3() {
+    on("random_on_version_3", "3");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_random_on_version_3() {
+    random();
+}
+
+#[test]
+#[ignore = "make test-nfs-model: a client and its server in one kernel can block each other, also without the interposer"]
+fn random_on_version_4_0() {
+    on("random_on_version_4_0", "4.0");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_random_on_version_4_0() {
+    random();
 }
