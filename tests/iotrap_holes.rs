@@ -133,7 +133,7 @@ fn inside_version_4_0() {
 }
 
 #[test]
-#[ignore = "make test-nfs-model: a client and its server in one kernel can block each other, also without the interposer"]
+#[ignore = "make test-nfs-model: client and server share a kernel there, and can block each other"]
 fn random_on_version_3() {
     on("random_on_version_3", "3");
 }
@@ -145,7 +145,7 @@ fn inside_random_on_version_3() {
 }
 
 #[test]
-#[ignore = "make test-nfs-model: a client and its server in one kernel can block each other, also without the interposer"]
+#[ignore = "make test-nfs-model: client and server share a kernel there, and can block each other"]
 fn random_on_version_4_0() {
     on("random_on_version_4_0", "4.0");
 }
