@@ -1,6 +1,7 @@
 //! `plimsoll files`: metadata-heavy work on many small files.
 
 use std::ffi::{CString, OsString};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -282,6 +283,9 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
 /// Says what was measured, and leaves it behind.
 fn report(matches: &ArgMatches, result: FilesResult) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
+    if let Some(error) = &result.error {
+        let _ = writeln!(std::io::stderr(), "plimsoll: {}", error.message); // the status tells it too
+    }
     if !json {
         output::print(&report::text::files(&result, output::style()))?;
     }

@@ -1,12 +1,12 @@
 //! `gfapi_perf_tool`, under that name or as a subcommand: environment variables in, its lines out.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
-use std::time::SystemTime;
+use std::io::{ErrorKind, Write};
 
 use anyhow::bail;
 use clap::{ArgMatches, Command};
 use load::smallfiles::perf_tool::{self, Variables, output as lines};
+use measure::schema::Ended;
 
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
@@ -44,15 +44,28 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     output::print(&lines::head(&variables))?;
     let mut say = |line: &str| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = sys::clock::local_seconds(sys::clock::realtime_ns() / 1_000_000_000);
         let mut out = std::io::stdout().lock();
-        let _ = writeln!(out, "{} : {line}", report::time::utc(now)); // a closed pipe shows at the results
+        let _ = writeln!(out, "{} : {line}", report::time::ctime(now)); // a closed pipe shows at the results
         let _ = out.flush();
     };
-    let result = perf_tool::run(&variables, interrupt.stop, &mut say)?;
-    output::print(&lines::results(&variables, &result))?;
-    if let Some(error) = &result.error {
-        let _ = writeln!(std::io::stderr(), "plimsoll: {}", error.message);
+    let result = match perf_tool::run(&variables, interrupt.stop, &mut say) {
+        // The variables are right, but nobody fired the gun: the run failed.
+        Err(error) if error.source.as_ref().is_some_and(|source| source.kind() == ErrorKind::TimedOut) => {
+            let _ = writeln!(std::io::stderr(), "plimsoll: {error}");
+            return Ok(Exit::JobFailed);
+        }
+        outcome => outcome?,
+    };
+    // Scripts add up the rates of many processes: a run that did not do all of its work has no rate.
+    match (&result.error, result.ended) {
+        (Some(error), _) => {
+            let _ = writeln!(std::io::stderr(), "plimsoll: {}", error.message);
+        }
+        (None, Ended::Complete) => output::print(&lines::results(&variables, &result))?,
+        (None, _) => {
+            let _ = writeln!(std::io::stderr(), "plimsoll: the run was interrupted: it has no rates");
+        }
     }
     if variables.debug {
         let _ = write!(std::io::stderr(), "{}", report::text::files(&result, output::style()));

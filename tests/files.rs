@@ -75,7 +75,8 @@ fn every_operation_does_its_work_in_one_run_and_leaves_nothing() {
         for one in result["phases"].as_array().unwrap() {
             let name = one["name"].as_str().unwrap();
             let expected = match name {
-                "readdir" | "ls-l" => count(one, "files"),
+                // Of each file: itself, a symbolic link, a second name, a directory.
+                "readdir" | "ls-l" => 4 * all,
                 "cleanup" => count(one, "files").max(all),
                 _ => all,
             };
@@ -85,9 +86,11 @@ fn every_operation_does_its_work_in_one_run_and_leaves_nothing() {
                 assert_eq!(verified["mismatches"], 0, "{name}");
             }
         }
-        // Of each file: itself, a symbolic link, a second name, a directory.
-        assert_eq!(count(phase(&result, "readdir"), "records"), 4 * all, "{layout}");
-        assert_eq!(count(phase(&result, "ls-l"), "records"), 4 * all, "{layout}");
+        for name in ["readdir", "ls-l"] {
+            let listed = phase(&result, name);
+            assert_eq!(count(listed, "directories"), calls(listed, if name == "ls-l" { "readdir+stat" } else { name }));
+            assert_eq!(count(listed, "records"), 0, "nothing was read or written");
+        }
         let appended = count(phase(&result, "append"), "bytes");
         assert_eq!(count(phase(&result, "create"), "bytes"), appended);
         assert_eq!(count(phase(&result, "read"), "bytes"), 2 * appended);
@@ -455,4 +458,94 @@ fn two_results_are_compared_phase_by_phase() {
     assert_eq!(output.status.code(), Some(4), "a gate that cannot tell does not open");
     assert!(stderr(&output).contains("let it run for some seconds"), "{}", stderr(&output));
     succeed(place.path(), &["report", "fast.json", "slow.json", "-o", "page.html"]);
+}
+
+/// Every operation, and the operations that make the objects it works on.
+const NEEDS: &[(&str, &str)] = &[
+    ("append", "create"),
+    ("overwrite", "create"),
+    ("truncate-overwrite", "create"),
+    ("read", "create"),
+    ("stat", "create"),
+    ("chmod", "create"),
+    ("truncate", "create"),
+    ("setxattr", "create"),
+    ("getxattr", "create,setxattr"),
+    ("swift-get", "swift-put"),
+    ("rename", "create"),
+    ("unlink", "create"),
+    ("delete-renamed", "create,rename"),
+    ("symlink", "create"),
+    ("readlink", "create,symlink"),
+    ("link", "create"),
+    ("rmdir", "mkdir"),
+    ("readdir", "create"),
+    ("ls-l", "create"),
+    ("await-create", "create"),
+    ("cleanup", "create"),
+    ("create", ""),
+    ("mkdir", ""),
+    ("swift-put", ""),
+];
+
+#[test]
+fn a_runtime_ends_every_operation() {
+    let place = directory();
+    for (operation, needed) in NEEDS {
+        if !needed.is_empty() {
+            succeed(place.path(), &["files", "--op", needed, "--files", "3"]);
+        }
+        // Without the end of the runtime the pause after the first file would hold the test for an hour.
+        let arguments = ["files", "--json", "--op", operation, "--files", "3", "--runtime", "50ms", "--pause", "3600s"];
+        let result = json(&succeed(place.path(), &arguments));
+        let only = &result["phases"][0];
+        assert!(count(only, "files") >= 1, "{operation}: {only}");
+        assert!(only["runtime_ns"].as_u64().unwrap() >= 50_000_000, "{operation}");
+        succeed(place.path(), &["files", "--op", "cleanup", "--files", "3"]);
+    }
+}
+
+#[test]
+fn a_wait_for_files_that_never_come_ends_with_the_runtime_and_says_so() {
+    let place = directory();
+    let arguments = ["files", "--op", "await-create", "--files", "3", "--runtime", "50ms"];
+    let output = run(place.path(), &arguments);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).contains("f.0000000 did not appear within --runtime"), "{}", stderr(&output));
+}
+
+#[test]
+fn every_operation_on_nothing_says_why_on_standard_error() {
+    let place = directory();
+    for (operation, needed) in NEEDS {
+        // A symbolic link to nothing is one, too.
+        if needed.is_empty() || ["await-create", "cleanup", "symlink"].contains(operation) {
+            continue;
+        }
+        let output = run(place.path(), &["files", "--op", operation, "--files", "3", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{operation}");
+        let said = stderr(&output);
+        assert_eq!(said.lines().count(), 1, "{operation}: {said}");
+        assert!(said.starts_with("plimsoll: cannot ") && said.contains("thrd000-d0000"), "{operation}: {said}");
+        assert_eq!(count(&json(&output)["phases"][0], "files"), 0, "{operation}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_by_every_operation_that_writes() {
+    let Some(mount) = Mount::new("tmpfs", "size=256k,nr_inodes=64") else { return };
+    let place = mount.path();
+    succeed(place, &["files", "--op", "create", "--files", "20", "--size", "4k"]);
+    for line in [
+        "--op append --files 20 --size 64k",
+        "--op create --files 20 --size 1m --prefix g --runtime 10s",
+        "--op swift-put --files 20 --size 1m --prefix h --runtime 10s",
+        "--op mkdir --files 100 --runtime 10s",
+    ] {
+        let arguments: Vec<&str> = ["files", "--cleanup"].into_iter().chain(line.split(' ')).collect();
+        let output = run(place, &arguments);
+        assert_eq!(output.status.code(), Some(1), "{line}: {}", stdout(&output));
+        assert!(stderr(&output).contains("the file system is full"), "{line}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{line}");
+    }
 }

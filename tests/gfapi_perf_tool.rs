@@ -120,6 +120,7 @@ fn errors_end_with_a_status_and_a_line() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("thrd000-d0000/f.0000000"), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1);
+    assert!(!stdout(&output).contains("rate") && !stdout(&output).contains("aggregate"), "{}", stdout(&output));
     for (variables, part) in [
         (vec![("GFAPI_LOAD", "seq")], "GFAPI_LOAD is 'seq'"),
         (vec![("GFAPI_FUSE", "0")], "GFAPI_VOLNAME is not set"),
@@ -180,12 +181,47 @@ fn the_starting_gun_starts_all_processes() {
     for child in children {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
-        assert!(stdout(&output).contains("awaiting starting gun file"));
+        let text = stdout(&output);
+        let awaits = text.lines().find(|line| line.contains(" : awaiting starting gun file ")).expect("it says so");
+        // As ctime(3) has it: `Sun Nov 22 14:06:46 2026`.
+        let stamp: Vec<&str> = awaits.split(" : ").next().unwrap().split_whitespace().collect();
+        assert!(stamp.len() == 5 && stamp[3].len() == 8 && stamp[4].len() == 4, "{awaits}");
         assert!(stdout(&output).contains("aggregate:   files written = 20\n"));
     }
     let unheard = place.path().join("never");
     let output =
         gfapi(place.path(), &[("GFAPI_STARTING_GUN", unheard.to_str().unwrap()), ("GFAPI_STARTING_GUN_TIMEOUT", "0")]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("timed out after 0 s"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("timed out after 0 sec"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_run_that_fails_part_way_has_no_rates() {
+    let place = directory();
+    let all = [("GFAPI_FILES", "9"), ("GFAPI_FSZ", "4"), ("GFAPI_THREADS_PER_PROC", "2")];
+    assert!(gfapi(place.path(), &all).status.success());
+    std::fs::remove_file(place.path().join("thrd001-d0000/f.0000005")).unwrap();
+    let output = gfapi(place.path(), &[&all[..], &[("GFAPI_LOAD", "seq-rd")]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("thrd001-d0000/f.0000005"), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("file count = 9") && text.trim_end().ends_with("to file size 4 KB"), "the head only: {text}");
+}
+
+#[test]
+fn its_clock_is_that_of_the_time_zone() {
+    let place = directory();
+    let gun = place.path().join("gun");
+    std::fs::write(&gun, "").unwrap();
+    let hour = |zone: &str| {
+        let variables = [("GFAPI_STARTING_GUN", gun.to_str().unwrap()), ("TZ", zone), ("GFAPI_FILES", "1")];
+        let text = stdout(&gfapi(place.path(), &[&variables[..], &[("GFAPI_PREFIX", &zone[..1])]].concat()));
+        let line = text.lines().find(|line| line.contains(" : signaling ready")).expect("it says so").to_string();
+        let clock = line.split_whitespace().nth(3).unwrap();
+        let part = |index: usize| clock.split(':').nth(index).unwrap().parse::<i64>().unwrap();
+        part(0) * 60 + part(1)
+    };
+    // Six hours apart, but for the minutes between the two runs.
+    let apart = (hour("EAST-6") - hour("UTC0")).rem_euclid(24 * 60);
+    assert!((350..=360).contains(&apart), "{apart} minutes");
 }

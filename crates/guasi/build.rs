@@ -2,6 +2,13 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=src/capi/varargs.c");
+    println!("cargo::rerun-if-changed=src/capi/fetch.c");
+    // A cancelled thread unwinds through guasi_fetch.
     #[cfg(feature = "c-abi")]
-    cc::Build::new().file("src/capi/varargs.c").include("include").warnings(true).compile("guasi_varargs");
+    cc::Build::new()
+        .files(["src/capi/varargs.c", "src/capi/fetch.c"])
+        .flag("-fexceptions")
+        .include("include")
+        .warnings(true)
+        .compile("guasi_varargs");
 }

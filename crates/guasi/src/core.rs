@@ -385,6 +385,45 @@ impl Core {
         Ok(taken)
     }
 
+    /// As [`Core::fetch`], but where results are lacking it enlists a semaphore instead of waiting, and returns None.
+    ///
+    /// # Safety
+    /// As [`Results::take_or_enlist`].
+    #[cfg(feature = "c-abi")]
+    pub unsafe fn fetch_or_enlist(
+        &self,
+        min: usize,
+        max: usize,
+        semaphore: *mut libc::sem_t,
+        mut take: impl FnMut(*mut Request),
+    ) -> Option<usize> {
+        if let Some(mut event) = self.event.get() {
+            let _ = event.read(&mut [0; 8]);
+        }
+        let take = |request: *mut Request| {
+            handover::acquired(request.cast());
+            take(request);
+        };
+        // SAFETY: the contract of this function is that of the called one.
+        let taken = unsafe { self.results.take_or_enlist(min, max, semaphore, take) };
+        if self.event.get().is_some() && self.results.len() > 0 {
+            self.signal();
+        }
+        taken
+    }
+
+    /// Takes a semaphore out of the list of those that are posted when there are results.
+    #[cfg(feature = "c-abi")]
+    pub fn leave(&self, semaphore: *mut libc::sem_t) {
+        self.results.leave(semaphore);
+    }
+
+    /// True if the thread that uses the context drives the ring inside its calls.
+    #[cfg(feature = "c-abi")]
+    pub fn is_driven_by_caller(&self) -> bool {
+        self.config.drive == Drive::Caller
+    }
+
     /// With [`Drive::Caller`]: drives the ring until there are `min` results, the limit is over, a signal comes, or
     /// nothing is left to wait for.
     fn drive_until(&self, min: usize, limit: Option<Duration>) -> Result<(), i32> {

@@ -23,14 +23,34 @@ struct State {
     waiting: usize,
     /// The smallest number of results that one of the sleeping fetchers waits for.
     wanted: usize,
+    /// The fetchers that sleep on a semaphore of their own.
+    sleepers: Vec<Sleeper>,
 }
+
+/// A fetcher of the C ABI. It sleeps in sem_wait(3), which is a cancellation point, with no lock held.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "fetchers in C alone sleep so"))]
+struct Sleeper {
+    semaphore: *mut libc::sem_t,
+    /// The number of results that the fetcher waits for; `usize::MAX` once it has been woken.
+    wanted: usize,
+}
+
+// SAFETY: whoever enlists a semaphore promises that it outlives its place in the list ([`Results::take_or_enlist`]).
+// Any thread may call sem_post(3).
+unsafe impl Send for Sleeper {}
 
 const MAX_PATIENCE: usize = 1 << 11;
 
 impl Results {
     pub fn new(priorities: usize) -> Results {
         Results {
-            state: Mutex::new(State { finished: Lists::new(priorities), waiting: 0, wanted: usize::MAX }),
+            state: Mutex::new(State {
+                finished: Lists::new(priorities),
+                waiting: 0,
+                wanted: usize::MAX,
+                sleepers: Vec::new(),
+            }),
             arrived: Condvar::new(),
             count: AtomicUsize::new(0),
             patience: AtomicUsize::new(MAX_PATIENCE / 8),
@@ -55,6 +75,11 @@ impl Results {
         let count = state.finished.len();
         self.count.store(count, SeqCst);
         let wake = state.waiting > 0 && count >= state.wanted;
+        for sleeper in state.sleepers.iter_mut().filter(|sleeper| count >= sleeper.wanted) {
+            sleeper.wanted = usize::MAX;
+            // SAFETY: the semaphore is valid while it is in the list, which this thread has locked.
+            unsafe { libc::sem_post(sleeper.semaphore) };
+        }
         drop(state);
         if wake {
             self.arrived.notify_all();
@@ -79,6 +104,42 @@ impl Results {
         }
         self.count.store(state.finished.len(), SeqCst);
         taken
+    }
+
+    /// Passes up to `max` results to `take` if `min` are there, and returns how many it passed. Otherwise enlists the
+    /// semaphore, which is posted as soon as so many are there, and returns None.
+    ///
+    /// # Safety
+    /// The semaphore is valid until a later call with it returns Some, or [`Results::leave`] is called with it.
+    #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "fetchers in C alone sleep so"))]
+    pub unsafe fn take_or_enlist(
+        &self,
+        min: usize,
+        max: usize,
+        semaphore: *mut libc::sem_t,
+        mut take: impl FnMut(*mut Request),
+    ) -> Option<usize> {
+        self.look_out(min);
+        let mut state = lock(&self.state);
+        let place = state.sleepers.iter().position(|sleeper| sleeper.semaphore == semaphore);
+        if state.finished.len() >= min {
+            if let Some(place) = place {
+                state.sleepers.swap_remove(place);
+            }
+            return Some(self.take_locked(&mut state, max, &mut take));
+        }
+        let sleeper = Sleeper { semaphore, wanted: min };
+        match place {
+            Some(place) => state.sleepers[place] = sleeper,
+            None => state.sleepers.push(sleeper),
+        }
+        None
+    }
+
+    /// Removes a semaphore from the list: nobody posts it any more.
+    #[cfg_attr(not(feature = "c-abi"), allow(dead_code, reason = "fetchers in C alone sleep so"))]
+    pub fn leave(&self, semaphore: *mut libc::sem_t) {
+        lock(&self.state).sleepers.retain(|sleeper| sleeper.semaphore != semaphore);
     }
 
     /// Waits until `min` results are there, or the limit is over, and passes up to `max` of them to `take`. Returns how

@@ -128,6 +128,22 @@ fn valgrind_gets_the_pool() {
     assert_eq!(said.matches("guasi: valgrind runs this program").count(), 1, "{said}");
 }
 
+/// A cancelled guasi_fetch leaves nothing behind.
+#[test]
+fn a_cancelled_fetch_in_c() {
+    every_kind("cancel", C, &[]);
+}
+
+#[test]
+fn a_cancelled_fetch_in_cxx() {
+    every_kind("cancel", CXX, &[]);
+}
+
+#[test]
+fn a_cancelled_fetch_under_address_sanitizer() {
+    every_kind("cancel", ASAN, &[]);
+}
+
 #[test]
 fn every_function_in_cxx() {
     every_kind("every_function", CXX, &[]);

@@ -129,7 +129,8 @@ pub struct PhaseInterval {
 /// Counts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
-    /// Operations done: files, directories, links. Failed ones are not among them.
+    /// Operations done: files, directories, links. A phase that only lists directories counts the entries that it
+    /// lists. Failed operations are not among them.
     pub files: u64,
     /// Reads and writes.
     pub records: u64,
@@ -137,6 +138,9 @@ pub struct Work {
     pub bytes: u64,
     /// Operations that failed.
     pub failed: u64,
+    /// Directories that were listed (`readdir`, `ls-l`).
+    #[serde(default)]
+    pub directories: u64,
 }
 
 /// The work of one thread.
@@ -192,11 +196,17 @@ impl Work {
         self.records += other.records;
         self.bytes += other.bytes;
         self.failed += other.failed;
+        self.directories += other.directories;
     }
 
     /// Files per second over `ns` nanoseconds; 0 if `ns` is 0.
     pub fn files_per_second(&self, ns: u64) -> f64 {
         per_second(self.files, ns)
+    }
+
+    /// Directories listed per second over `ns` nanoseconds; 0 if `ns` is 0.
+    pub fn directories_per_second(&self, ns: u64) -> f64 {
+        per_second(self.directories, ns)
     }
 
     /// Reads and writes per second over `ns` nanoseconds; 0 if `ns` is 0.
@@ -249,6 +259,16 @@ impl PhaseResult {
         }
     }
 
+    /// True if the phase does nothing but list directories: `Work::files` then counts entries.
+    pub fn only_lists(&self) -> bool {
+        matches!(&self.operations[..], [one] if ["readdir", "ls-l"].contains(&one.operation.as_str()))
+    }
+
+    /// The number of operations that were done. A listing of a directory is one.
+    pub fn operations_done(&self) -> u64 {
+        if self.only_lists() { self.total.directories } else { self.total.files }
+    }
+
     /// The work of each process: (process, longest runtime of its threads in nanoseconds, work), ascending.
     pub fn processes(&self) -> Vec<(u32, u64, Work)> {
         let mut found: Vec<(u32, u64, Work)> = Vec::new();
@@ -271,7 +291,7 @@ mod tests {
     use super::*;
 
     fn one(process: u32, thread: u32, files: u64, runtime_ns: u64) -> PhaseResult {
-        let work = Work { files, records: 2 * files, bytes: 10 * files, failed: 0 };
+        let work = Work { files, records: 2 * files, bytes: 10 * files, ..Work::default() };
         let mut lat_ns = Histogram::new();
         lat_ns.record_many(100, files);
         PhaseResult {

@@ -259,10 +259,15 @@ pub fn merge_phases(mine: &mut Vec<PhaseResult>, theirs: &[PhaseResult]) {
         for one in [&mut *known, &mut phase] {
             let part =
                 |count: u64| (u128::from(count) * u128::from(wall_ns) / u128::from(one.stonewall_ns.max(1))) as u64;
-            let Work { files, records, bytes, failed } = one.at_stonewall;
+            let Work { files, records, bytes, failed, directories } = one.at_stonewall;
             if one.stonewall_ns > wall_ns {
-                one.at_stonewall =
-                    Work { files: part(files), records: part(records), bytes: part(bytes), failed: part(failed) };
+                one.at_stonewall = Work {
+                    files: part(files),
+                    records: part(records),
+                    bytes: part(bytes),
+                    failed: part(failed),
+                    directories: part(directories),
+                };
                 one.stonewall_ns = wall_ns;
             }
         }

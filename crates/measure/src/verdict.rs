@@ -471,7 +471,7 @@ pub fn for_curve(curve: &Curve, ceiling_iops: Option<Estimate>) -> Judgement {
 /// The judgement on one phase of a run on files.
 pub fn for_phase(phase: &PhaseResult, facts: &FilesFacts) -> Judgement {
     let mut judged = Judgement::default();
-    if phase.total.files == 0 && phase.total.failed == 0 {
+    if phase.operations_done() == 0 && phase.total.failed == 0 {
         return judged;
     }
     let posix = facts.access == "posix";
@@ -606,7 +606,7 @@ fn read_own_writes(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
 }
 
 fn files_failed(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
-    let (failed, all) = (phase.total.failed, phase.total.failed + phase.total.files);
+    let (failed, all) = (phase.total.failed, phase.total.failed + phase.operations_done());
     (failed > 0 && facts.continue_on_error).then(|| {
         verdict(
             "errors-tolerated",
@@ -680,7 +680,7 @@ fn phase_too_short(phase: &PhaseResult) -> Option<Verdict> {
 }
 
 fn too_few_files(phase: &PhaseResult) -> Option<Verdict> {
-    let files = phase.total.files;
+    let files = phase.operations_done();
     (files < FEW).then(|| {
         let severity = if files < VERY_FEW { Severity::Warning } else { Severity::Note };
         verdict(

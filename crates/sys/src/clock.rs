@@ -82,6 +82,19 @@ pub fn realtime_ns() -> u64 {
     gettime_ns(libc::CLOCK_REALTIME)
 }
 
+/// The seconds since the Unix epoch at which a clock of UTC shows what the clock of this machine's time zone shows at
+/// `unix_seconds`. localtime_r(3).
+pub fn local_seconds(unix_seconds: u64) -> u64 {
+    let at = unix_seconds as libc::time_t;
+    // SAFETY: all zeros is a value of struct tm: integers, and a pointer that may be null.
+    let mut local: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both references are valid for the call; localtime_r keeps neither.
+    let known = unsafe { !libc::localtime_r(&raw const at, &raw mut local).is_null() };
+    let offset = if known { local.tm_gmtoff } else { 0 };
+    #[allow(clippy::useless_conversion, reason = "narrower on some architectures")]
+    unix_seconds.saturating_add_signed(offset.into())
+}
+
 /// CPU nanoseconds that the calling thread has used, user and system (`CLOCK_THREAD_CPUTIME_ID`).
 pub fn thread_cpu_ns() -> u64 {
     gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID)

@@ -28,18 +28,60 @@ pub(crate) struct ReqInfo {
     status: c_int,
 }
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of pthread.h, the same on every architecture of Linux.
+const CANCEL_DISABLE: c_int = 1;
+
+/// A time in which pthread_cancel(3) does not end the calling thread: system calls below may be cancellation points,
+/// and the stack holds functions of Rust, which must not be unwound.
+struct Uncancelled(c_int);
+
+impl Uncancelled {
+    fn begin() -> Uncancelled {
+        let mut before = 0;
+        // SAFETY: the reference is valid for the call.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
+        Uncancelled(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state is the one that the thread had before; a null pointer asks for nothing.
+        unsafe { pthread_setcancelstate(self.0, ptr::null_mut()) };
+    }
+}
+
+/// A context in use by a call of the program.
+struct Used {
+    core: ManuallyDrop<Arc<Core>>,
+    _uncancelled: Uncancelled,
+}
+
+impl std::ops::Deref for Used {
+    type Target = Arc<Core>;
+
+    fn deref(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
 /// The context behind a handle, without taking the context over; None and EINVAL for a null handle.
 ///
 /// # Safety
 /// The handle is null or came from `guasi_create` and has not been freed.
-unsafe fn context(handle: *const Core) -> Option<ManuallyDrop<Arc<Core>>> {
+unsafe fn context(handle: *const Core) -> Option<Used> {
     if handle.is_null() {
         set_errno(libc::EINVAL);
         return None;
     }
     // SAFETY: by the contract of this function the handle came from `Arc::into_raw` and is not freed; ManuallyDrop
     // leaves the count as it is.
-    Some(ManuallyDrop::new(unsafe { Arc::from_raw(handle) }))
+    let core = ManuallyDrop::new(unsafe { Arc::from_raw(handle) });
+    Some(Used { core, _uncancelled: Uncancelled::begin() })
 }
 
 fn answer<T: From<i8>>(result: Result<T, i32>) -> T {
@@ -79,6 +121,7 @@ unsafe extern "C" fn guasi_free(handle: *const Core) {
     if handle.is_null() {
         return;
     }
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: the program gives the handle up; in a forked child the count is the child's own copy.
     let core = unsafe { Arc::from_raw(handle) };
     // SAFETY: guasi(3): nobody uses the context any more.
@@ -148,10 +191,12 @@ unsafe extern "C" fn guasi_submitv(
     unsafe { submit(handle, private, asid, priority, call) }
 }
 
+/// The way in which guasi_fetch (capi/fetch.c) waits: 0 not at all or inside the driven ring, 1 on a semaphore; -1 and
+/// errno if the call is wrong.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn guasi_fetch(
+unsafe extern "C" fn guasi_internal_how_to_wait(
     handle: *const Core,
-    requests: *mut *mut Request,
+    requests: *const *mut Request,
     min: c_int,
     max: c_int,
     timeout_ms: c_long,
@@ -162,6 +207,52 @@ unsafe extern "C" fn guasi_fetch(
         set_errno(libc::EINVAL);
         return -1;
     }
+    let sleeps = min > 0 && timeout_ms != 0 && !core.is_driven_by_caller();
+    answer(core.check().map(|()| i8::from(sleeps))).into()
+}
+
+/// Fetches if `min` results are there; otherwise enlists the semaphore and returns -2.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn guasi_internal_fetch_or_enlist(
+    handle: *const Core,
+    requests: *mut *mut Request,
+    min: c_int,
+    max: c_int,
+    semaphore: *mut libc::sem_t,
+) -> c_int {
+    // SAFETY: guasi(3): the program passes a handle that it has not freed.
+    let Some(core) = (unsafe { context(handle) }) else { return -1 };
+    let mut place = requests;
+    let take = |request| {
+        // SAFETY: guasi(3): there is room for `max` handles, and the core passes no more.
+        unsafe { place.write(request) };
+        // SAFETY: the place moves to at most one past the last handle.
+        place = unsafe { place.add(1) };
+    };
+    // SAFETY: guasi_fetch keeps the semaphore until this function has fetched or guasi_internal_leave has returned.
+    let taken = unsafe { core.fetch_or_enlist(min.max(0) as usize, max.max(0) as usize, semaphore, take) };
+    taken.map_or(-2, |count| count as c_int)
+}
+
+/// Takes the semaphore out of the list again.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn guasi_internal_leave(handle: *const Core, semaphore: *mut libc::sem_t) {
+    // SAFETY: guasi(3): the program passes a handle that it has not freed.
+    let Some(core) = (unsafe { context(handle) }) else { return };
+    core.leave(semaphore);
+}
+
+/// Fetches, and waits where the calling thread drives the ring.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn guasi_internal_fetch(
+    handle: *const Core,
+    requests: *mut *mut Request,
+    min: c_int,
+    max: c_int,
+    timeout_ms: c_long,
+) -> c_int {
+    // SAFETY: guasi(3): the program passes a handle that it has not freed.
+    let Some(core) = (unsafe { context(handle) }) else { return -1 };
     let limit = (timeout_ms >= 0).then(|| Duration::from_millis(timeout_ms as u64));
     let mut place = requests;
     answer(

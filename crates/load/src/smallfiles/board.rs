@@ -179,7 +179,7 @@ impl Board {
         let mut total = Work::default();
         for worker in 0..self.workers {
             let word = |index: usize| self.seat(worker)[index].load(Relaxed);
-            total.add(&Work { files: word(FILES), records: word(RECORDS), bytes: word(BYTES), failed: 0 });
+            total.add(&Work { files: word(FILES), records: word(RECORDS), bytes: word(BYTES), ..Work::default() });
         }
         total
     }

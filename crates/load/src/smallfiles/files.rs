@@ -8,6 +8,7 @@ use std::io;
 use job::workload::permutation::Permutation;
 use job::workload::random::{Random, mix};
 use sys::buffer::{Buffer, Memory};
+use sys::clock::monotonic_ns;
 
 use super::content::{Content, FileId};
 use super::fs::{FileSystem, Handle, Kind, Stat};
@@ -73,6 +74,10 @@ pub(super) struct Files<'a> {
     made: Vec<u64>,
     /// Returns true when waits must end.
     stopped: &'a dyn Fn() -> bool,
+    /// The time of `CLOCK_MONOTONIC` at which the phase ends, whatever is left of it.
+    pub deadline_ns: Option<u64>,
+    /// Number of entries in the directory that was listed last.
+    pub listed: u64,
     /// True after a failed operation: this thread then no longer knows which objects exist.
     pub uncertain: bool,
     listing: Listing,
@@ -116,6 +121,8 @@ impl<'a> Files<'a> {
             written: Written { here: false, newest: u32::MAX, everywhere: 0, appended: 0, truncated: false },
             made,
             stopped,
+            deadline_ns: None,
+            listed: 0,
             uncertain: false,
             listing: Listing::default(),
             others,
@@ -276,7 +283,10 @@ impl<'a> Files<'a> {
         placed: bool,
     ) -> Result<(), Failure> {
         let id = self.id(number);
-        for (at, len) in records(self.plan, number, len, placed) {
+        for (index, (at, len)) in records(self.plan, number, len, placed).enumerate() {
+            if index > 0 {
+                self.go_on()?;
+            }
             let record = &mut self.buffer.as_mut_slice()[..len];
             self.content.fill(record, id, offset + at, generation);
             let mut done = 0;
@@ -304,7 +314,10 @@ impl<'a> Files<'a> {
         let id = self.id(number);
         let base = self.size(number);
         let everywhere = if self.written.here { self.written.everywhere } else { 0 };
-        for (at, len) in records(self.plan, number, len, true) {
+        for (index, (at, len)) in records(self.plan, number, len, true).enumerate() {
+            if index > 0 {
+                self.go_on()?;
+            }
             let mut done = 0;
             while done < len {
                 let room = &mut self.buffer.as_mut_slice()[done..len];
@@ -340,7 +353,7 @@ impl<'a> Files<'a> {
     }
 
     /// Carries out an operation on object `number`. `mixed`: other operations go on beside it, so it must leave the
-    /// object in its usual state. Operations on directories count the entries that they see as records.
+    /// object in its usual state. Operations on directories leave the number of entries in `listed`.
     pub fn carry_out(&mut self, operation: Operation, number: u64, mixed: bool) -> Result<(), Failure> {
         let object = self.object();
         match operation {
@@ -434,7 +447,7 @@ impl<'a> Files<'a> {
                     }
                 };
                 self.tally.time(Call::Readdir, || self.fs.readdir(path, &mut entry))?;
-                self.tally.work.records += entries;
+                self.listed = entries;
                 self.check_listing(Call::Readdir, number, mixed)
             }
             Operation::LsL => {
@@ -448,7 +461,7 @@ impl<'a> Files<'a> {
                     }
                 };
                 self.tally.time(Call::ReaddirStat, || self.fs.readdir_stat(path, &mut entry))?;
-                self.tally.work.records += entries;
+                self.listed = entries;
                 self.check_listing(Call::ReaddirStat, number, mixed)
             }
             Operation::Cleanup => self.clean(number),
@@ -580,14 +593,26 @@ impl<'a> Files<'a> {
         self.tally.time(Call::Rename, || self.fs.rename(old, new))
     }
 
+    /// Breaks an operation of many records off if the run is to stop.
+    fn go_on(&self) -> Result<(), Failure> {
+        match (self.stopped)() {
+            false => Ok(()),
+            true => {
+                let error = io::ErrorKind::Interrupted.into();
+                Err(Failure { call: Call::Close, error, path: String::new() })
+            }
+        }
+    }
+
     fn await_create(&mut self, number: u64) -> Result<(), Failure> {
         let object = self.object();
         loop {
             let path = self.names.path(object, number);
             match self.tally.time(Call::Stat, || self.fs.stat(path)) {
                 Err(failure) if failure.error.raw_os_error() == Some(libc::ENOENT) => {
-                    if (self.stopped)() {
-                        let error = io::ErrorKind::Interrupted.into();
+                    self.go_on()?;
+                    if self.deadline_ns.is_some_and(|deadline_ns| monotonic_ns() >= deadline_ns) {
+                        let error = io::Error::other(Bad::Absent);
                         return Err(Failure { call: Call::Stat, error, path: String::new() });
                     }
                     std::thread::sleep(std::time::Duration::from_micros(500));
@@ -676,6 +701,7 @@ impl<'a> Files<'a> {
                         "{path} ends at byte {at} instead of {of} (was it made with another --size, --seed or --threads?)"
                     ),
                 ),
+                Bad::Absent => (libc::ETIMEDOUT, format!("{path} did not appear within --runtime")),
                 Bad::Listing { what } => (
                     libc::EILSEQ,
                     format!(
@@ -734,6 +760,7 @@ enum Bad {
     Short { at: u64, of: u64 },
     Differs { offset: u64, what: String },
     Listing { what: String },
+    Absent,
 }
 
 impl std::fmt::Display for Bad {
@@ -742,6 +769,7 @@ impl std::fmt::Display for Bad {
             Bad::Short { at, of } => write!(f, "the file ends at byte {at} instead of {of}"),
             Bad::Differs { offset, what } => write!(f, "byte {offset}: {what}"),
             Bad::Listing { what } => f.write_str(what),
+            Bad::Absent => f.write_str("the file did not appear"),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! to within a second.
 
 use std::ffi::CString;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ impl Gun {
     /// Says that threads 0.. are ready and waits for the gun; false if `stop` was set on the way.
     ///
     /// # Errors
-    /// A ready file that cannot be made; a gun that does not fire within the timeout.
+    /// A ready file that cannot be made; a gun that does not fire within the timeout (its source is `TimedOut`).
     pub fn wait(&self, fs: &dyn FileSystem, host: &str, threads: u32, stop: &AtomicBool) -> Result<bool, Error> {
         let c_string = |text: &str| {
             CString::new(text)
@@ -71,11 +72,9 @@ impl Gun {
                 return Ok(false);
             }
             if Instant::now() >= until {
-                return Err(Error::usage(
-                    format!("timed out after {} s waiting for starting gun", self.timeout.as_secs()),
-                    self.file.clone(),
-                    "whoever counts the ready files must make it; GFAPI_STARTING_GUN_TIMEOUT sets the time",
-                ));
+                let what = format!("timed out after {} sec waiting for starting gun file", self.timeout.as_secs());
+                let hint = "whoever counts the ready files must make it; GFAPI_STARTING_GUN_TIMEOUT sets the time";
+                return Err(Error::system(what, self.file.clone(), ErrorKind::TimedOut.into()).hint(hint));
             }
             std::thread::sleep(POLL);
         }
@@ -102,7 +101,7 @@ mod tests {
         let gun = Gun { file: file.clone(), timeout: Duration::ZERO };
         let stop = AtomicBool::new(false);
         let error = gun.wait(&Posix, "a", 2, &stop).unwrap_err().to_string();
-        assert!(error.contains("timed out after 0 s") && error.contains(&file), "{error}");
+        assert!(error.contains("timed out after 0 sec") && error.contains(&file), "{error}");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2, "two threads are ready");
         std::fs::write(&file, "").unwrap();
         assert!(gun.wait(&Posix, "b", 1, &stop).unwrap());

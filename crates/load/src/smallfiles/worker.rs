@@ -209,8 +209,9 @@ impl<'a> Worker<'a> {
             .iter()
             .map(|&(operation, _)| Done { operation, count: 0, lat_ns: Histogram::new() })
             .collect();
-        let mut loop_state =
-            Loop { index, deadline_ns: plan.runtime_ns.map(|runtime| start_ns + runtime), at_wall: None, error: None };
+        let deadline_ns = plan.runtime_ns.map(|runtime_ns| start_ns.saturating_add(runtime_ns));
+        self.files.deadline_ns = deadline_ns;
+        let mut loop_state = Loop { index, deadline_ns, at_wall: None, error: None };
         match phase.only() {
             Some(operation) => self.uniform(operation, &mut operations, &mut loop_state),
             None => self.mix(phase, &mut operations, &mut loop_state),
@@ -391,13 +392,16 @@ impl<'a> Worker<'a> {
             // Files that were not there are counted apart.
             Ok(()) if self.files.tally.missing > missing => {}
             Ok(()) => {
-                self.files.tally.work.files += 1;
+                let work = &mut self.files.tally.work;
+                let lists = operation.row().walk == Walk::Directories;
+                work.directories += u64::from(lists);
+                work.files += if lists && !mixed { self.files.listed } else { 1 };
                 done.count += 1;
                 if plan.latency {
                     done.lat_ns.record(self.files.tally.operation_ns);
                 }
             }
-            // The end of the run broke off a wait.
+            // The end of the run broke off a wait, or a file of many records.
             Err(failure) if failure.error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(failure) => {
                 self.files.uncertain = true;
@@ -412,10 +416,24 @@ impl<'a> Worker<'a> {
             }
         }
         if plan.pause_ns > 0 {
-            std::thread::sleep(std::time::Duration::from_nanos(plan.pause_ns));
+            self.pause(plan.pause_ns, state);
+        }
+    }
+
+    /// Sleeps; ends early if the phase or the run ends.
+    fn pause(&self, pause_ns: u64, state: &Loop) {
+        let now_ns = monotonic_ns();
+        let end_ns = state.deadline_ns.unwrap_or(u64::MAX).min(now_ns.saturating_add(pause_ns));
+        let mut at_ns = now_ns;
+        while at_ns < end_ns && self.orders.board.stopped() == Stop::No {
+            std::thread::sleep(std::time::Duration::from_nanos((end_ns - at_ns).min(LONGEST_SLEEP_NS)));
+            at_ns = monotonic_ns();
         }
     }
 }
+
+/// The longest sleep without a look at the board: nobody who presses Ctrl-C notices it.
+const LONGEST_SLEEP_NS: u64 = 20_000_000;
 
 /// The counts of one operation of a phase.
 struct Done {

@@ -13,7 +13,8 @@ use crate::text::{described_files, grouped};
 /// The rate of each phase, in one sentence.
 pub(super) fn headline(result: &FilesResult) -> String {
     let rate = |phase: &PhaseResult| {
-        format!("{} {} files/s", phase.name, count(phase.total.files_per_second(phase.runtime_ns)))
+        let counted = if phase.only_lists() { "entries" } else { "files" };
+        format!("{} {} {counted}/s", phase.name, count(phase.total.files_per_second(phase.runtime_ns)))
     };
     result.phases.iter().map(rate).collect::<Vec<_>>().join(", ")
 }
@@ -24,22 +25,30 @@ pub(super) fn section(result: &FilesResult) -> String {
     if let Some(error) = &result.error {
         let _ = write!(out, "<p class=\"sentence\">error {}: {}</p>", error.errno, escape(&error.message));
     }
-    let mut table =
-        Table::new(&["phase", "files", "time", "files/s", "IOPS", "bandwidth", "files/s to the stonewall", "failed"]);
+    // A listing counts the entries of its directories.
+    let lists = result.phases.iter().any(|phase| phase.total.directories > 0);
+    let counted = if lists { ["files, entries", "of them a second"] } else { ["files", "files/s"] };
+    let to_the_wall = format!("{} to the stonewall", counted[1]);
+    let mut heads = vec!["phase", counted[0], "time", counted[1], "IOPS", "bandwidth", &to_the_wall, "failed"];
+    if lists {
+        heads.push("directories");
+    }
+    let mut table = Table::new(&heads);
     for phase in &result.phases {
-        table.row(
-            "",
-            &[
-                ("", phase.name.clone()),
-                ("", grouped(phase.total.files)),
-                ("", nanoseconds(phase.runtime_ns as f64)),
-                ("", count(phase.total.files_per_second(phase.runtime_ns))),
-                ("", count(phase.total.iops(phase.runtime_ns))),
-                ("", bytes_per_second(phase.total.bytes_per_second(phase.runtime_ns))),
-                ("", count(phase.at_stonewall.files_per_second(phase.stonewall_ns))),
-                ("", grouped(phase.total.failed)),
-            ],
-        );
+        let mut cells = vec![
+            ("", phase.name.clone()),
+            ("", grouped(phase.total.files)),
+            ("", nanoseconds(phase.runtime_ns as f64)),
+            ("", count(phase.total.files_per_second(phase.runtime_ns))),
+            ("", count(phase.total.iops(phase.runtime_ns))),
+            ("", bytes_per_second(phase.total.bytes_per_second(phase.runtime_ns))),
+            ("", count(phase.at_stonewall.files_per_second(phase.stonewall_ns))),
+            ("", grouped(phase.total.failed)),
+        ];
+        if lists {
+            cells.push(("", grouped(phase.total.directories)));
+        }
+        table.row("", &cells);
     }
     out.push_str(&table.end());
     if let Some(hosts) = &result.hosts {
@@ -84,7 +93,8 @@ fn one_phase(phase: &PhaseResult) -> String {
     }
     out.push_str(&table.end());
     if phase.threads.len() > 1 {
-        let mut table = Table::new(&["", "files", "time", "files/s", "IOPS", "bandwidth"]);
+        let counted = if phase.only_lists() { ["entries", "entries/s"] } else { ["files", "files/s"] };
+        let mut table = Table::new(&["", counted[0], "time", counted[1], "IOPS", "bandwidth"]);
         let mut row = |name: String, work: &Work, ns: u64| {
             table.row(
                 "",

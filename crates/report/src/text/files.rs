@@ -68,7 +68,16 @@ pub fn files(result: &FilesResult, style: Style) -> String {
     out
 }
 
-fn rates(work: &Work, ns: u64) -> Vec<String> {
+fn rates(work: &Work, ns: u64, lists: bool) -> Vec<String> {
+    if lists {
+        return vec![
+            grouped(work.files),
+            grouped(work.directories),
+            nanoseconds(ns as f64),
+            count(work.files_per_second(ns)),
+            count(work.directories_per_second(ns)),
+        ];
+    }
     vec![
         grouped(work.files),
         nanoseconds(ns as f64),
@@ -82,19 +91,29 @@ fn rates(work: &Work, ns: u64) -> Vec<String> {
 fn one_phase(phase: &PhaseResult, style: Style) -> String {
     let mut out = String::new();
     let total = &phase.total;
-    let _ = writeln!(
-        out,
-        "{}  {} files/s  {} IOPS  {} ({} MB/s)",
-        style.paint(Tone::Bold, &phase.name),
-        style.paint(Tone::Bold, &count(total.files_per_second(phase.runtime_ns))),
-        count(total.iops(phase.runtime_ns)),
-        style.paint(Tone::Bold, &bytes_per_second(total.bytes_per_second(phase.runtime_ns))),
-        plain(total.bytes_per_second(phase.runtime_ns) / 1e6),
-    );
-    let mut table = Table::new(["", "files", "time", "files/s", "IOPS", "bw", "MB/s"]);
+    let lists = phase.only_lists();
+    let name = style.paint(Tone::Bold, &phase.name);
+    let rate = style.paint(Tone::Bold, &count(total.files_per_second(phase.runtime_ns)));
+    let _ = match lists {
+        true => {
+            let directories = count(total.directories_per_second(phase.runtime_ns));
+            writeln!(out, "{name}  {rate} entries/s  {directories} directories/s")
+        }
+        false => writeln!(
+            out,
+            "{name}  {rate} files/s  {} IOPS  {} ({} MB/s)",
+            count(total.iops(phase.runtime_ns)),
+            style.paint(Tone::Bold, &bytes_per_second(total.bytes_per_second(phase.runtime_ns))),
+            plain(total.bytes_per_second(phase.runtime_ns) / 1e6),
+        ),
+    };
+    let mut table = match lists {
+        true => Table::new(["", "entries", "directories", "time", "entries/s", "directories/s"]),
+        false => Table::new(["", "files", "time", "files/s", "IOPS", "bw", "MB/s"]),
+    };
     let mut row = |name: String, work: &Work, ns: u64| {
         let mut cells = vec![name];
-        cells.extend(rates(work, ns));
+        cells.extend(rates(work, ns, lists));
         table.row(cells);
     };
     row("all".into(), total, phase.runtime_ns);
@@ -146,10 +165,11 @@ fn one_phase(phase: &PhaseResult, style: Style) -> String {
     let used = phase.cpu.user_ns + phase.cpu.system_ns;
     let _ = writeln!(
         out,
-        "  cpu    user {}, system {} of each thread's CPU; {} a file; {} context switches",
+        "  cpu    user {}, system {} of each thread's CPU; {} {}; {} context switches",
         percent(phase.cpu.user_ns as f64 / available),
         percent(phase.cpu.system_ns as f64 / available),
         nanoseconds(used as f64 / total.files.max(1) as f64),
+        if lists { "an entry" } else { "a file" },
         grouped(phase.cpu.context_switches),
     );
     if let Some(verified) = phase.verified {

@@ -204,7 +204,7 @@ pub fn comparison() -> ComparisonResult {
 pub fn files() -> FilesResult {
     let mut lat_ns = measure::Histogram::new();
     (0..3000).for_each(|index| lat_ns.record((20e3 * (1.0 + 0.3 * wobble(index))) as u64));
-    let work = Work { files: 1500, records: 1500, bytes: 1500 * 4096, failed: 0 };
+    let work = Work { files: 1500, records: 1500, bytes: 1500 * 4096, ..Work::default() };
     let mut total = work;
     total.add(&Work { failed: 1, ..work });
     let thread = |thread, runtime_ns| ThreadResult { process: 0, thread, runtime_ns, work, operations: vec![1500] };
