@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use job::Invocation;
 use load::compare::{self, Repeats, Side};
+use load::engine::Maker;
 use measure::effect;
 use measure::schema::{CannotTell, ComparisonResult, Document, Ended};
 use measure::verdict::Severity;
@@ -133,12 +134,12 @@ fn with_file(invocation: &Invocation, file: &Path) -> anyhow::Result<Side> {
 }
 
 fn with_engine(invocation: &Invocation, engine: &str) -> anyhow::Result<Side> {
-    let kind = load::engine::Kind::find(engine).with_context(|| format!("there is no engine {engine}"))?;
+    let engine = Maker::find(engine)?.spec;
     let mut plan = invocation.plan()?;
     for job in &mut plan.jobs {
-        job.engine = kind.name.into();
+        job.engine = engine.name.into();
     }
-    Ok(Side { name: kind.name.into(), plan })
+    Ok(Side { name: engine.name.into(), plan })
 }
 
 /// Results are JSON; job files never start with a brace.

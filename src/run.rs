@@ -5,14 +5,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ::hosts::part::Part;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Arg, ArgMatches, Command};
 use job::Invocation;
 use job::Rank;
 use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes, Warnings};
 use job::job::Plan;
 use load::Control;
-use load::engine::Kind;
 use measure::schema::{Document, RunResult};
 
 use crate::command_line::{Arguments, Subcommand};
@@ -326,11 +325,6 @@ fn render(formats: &[Format], result: &RunResult) -> String {
 
 /// Prints the opinion of `--check` on jobs that can be run; the function touches nothing.
 fn check(run: &RunOptions, plan: &Plan, aloud: bool) -> anyhow::Result<Exit> {
-    for job in &plan.jobs {
-        let unknown =
-            || format!("job {}: unknown engine {} (`plimsoll run --enghelp` lists them)", job.name, job.engine);
-        Kind::find(&job.engine).with_context(unknown)?;
-    }
     if !aloud {
         warn(run, plan);
         return Ok(Exit::Ok);

@@ -540,9 +540,9 @@ impl Invocation {
                 // fio: --enghelp=ENGINE,OPTION
                 let (engine, option) =
                     name.split_once(',').map_or((name.as_str(), None), |(engine, option)| (engine, Some(option)));
-                let known = || crate::engines::ENGINES.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", ");
-                let text = crate::engines::describe(engine)
-                    .ok_or_else(|| wrong(format!("unknown engine {engine}")).hint(format!("engines: {}", known())))?;
+                let text = crate::engines::describe(engine).ok_or_else(|| {
+                    wrong(format!("unknown engine {engine}")).hint(format!("engines: {}", crate::engines::names()))
+                })?;
                 match option {
                     Some(option) => options::describe(
                         options::find(option).ok_or_else(|| file::unknown(option, &Place::CommandLine))?,

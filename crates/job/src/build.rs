@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use measure::{Direction, PerDirection};
 
-use crate::engines;
+use crate::engines::{self, EngineSpec};
 use crate::error::{Error, Place};
 use crate::job::*;
 use crate::lint;
@@ -206,36 +206,29 @@ impl Draft {
         Ok((self.job, self.warnings))
     }
 
-    /// The name of the engine, if Plimsoll has it.
-    fn known_engine(&self) -> Result<String, Error> {
+    /// The row of the job's engine, if Plimsoll has it.
+    fn known_engine(&self) -> Result<&'static EngineSpec, Error> {
         let name = self.job.engine.clone();
-        if engines::find(&name).is_some() {
-            return Ok(name);
+        if let Some(engine) = engines::find(&name) {
+            return Ok(engine);
         }
         let base = name.split(':').next().unwrap_or_default();
-        let known = || engines::ENGINES.iter().map(|engine| engine.name);
-        let all = || format!("engines: {}", known().collect::<Vec<_>>().join(", "));
-        match options::did_you_mean(&name, known()) {
-            _ if engines::NOT_HERE.contains(&base) => {
-                self.fail("ioengine", format!("unsupported engine {name}"), &all())
-            }
+        let all = || format!("engines: {}", engines::names());
+        match options::did_you_mean(&name, engines::ENGINES.iter().flat_map(EngineSpec::names)) {
+            _ if engines::is_missing(base) => self.fail("ioengine", format!("unsupported engine {name}"), &all()),
             Some(meant) => self.fail("ioengine", format!("unknown engine {name}"), &format!("did you mean {meant}?")),
             None => self.fail("ioengine", format!("unknown engine {name}"), &all()),
         }
     }
 
     fn engine(&mut self) -> Result<(), Error> {
-        let name = self.known_engine()?;
-        let foreign: Vec<(Setting, bool)> = self
-            .set
-            .values()
-            .filter(|(setting, _)| {
-                !setting.option.engines.is_empty() && !setting.option.engines.contains(&name.as_str())
-            })
-            .cloned()
-            .collect();
+        let engine = self.known_engine()?;
+        let name = engine.name;
+        let is_foreign = |option: &str| !engine.options.contains(&option) && !engines::with_option(option).is_empty();
+        let foreign: Vec<(Setting, bool)> =
+            self.set.values().filter(|(setting, _)| is_foreign(setting.option.name)).cloned().collect();
         for (setting, own) in foreign {
-            let engines = setting.option.engines.join(", ");
+            let engines = setting.option.engines().join(", ");
             if own {
                 return Err(Error::new(
                     &setting.place,

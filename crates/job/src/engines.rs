@@ -1,107 +1,230 @@
-//! The names of engines: those that Plimsoll has, and those of fio's that it does not have.
+//! The table of engines: one row each. `load::engine` has the constructor of every row.
 
-/// An engine as the job language knows it. Its code is in the crate `load`.
+use crate::options;
+
+/// An engine as the job language knows it.
+#[derive(Debug)]
 pub struct EngineSpec {
-    /// `ioengine=`.
+    /// `ioengine=`, and the name in results.
     pub name: &'static str,
+    /// Other names that `ioengine=` accepts.
+    pub aliases: &'static [&'static str],
     /// One line of help.
     pub help: &'static str,
     /// True if a clone can have only one request in flight, so that `iodepth` means nothing.
     pub synchronous: bool,
+    /// True if the files are not paths of this host: the engine opens them itself.
+    pub opens_files: bool,
+    /// True if the engine touches no file: sizes come from the job alone, nothing is laid out or opened.
+    pub diskless: bool,
+    /// Names of the options that only this engine and others that name them take.
+    pub options: &'static [&'static str],
 }
 
-const fn engine(name: &'static str, synchronous: bool, help: &'static str) -> EngineSpec {
-    EngineSpec { name, help, synchronous }
+impl EngineSpec {
+    /// An asynchronous engine on files of this host, without options of its own.
+    pub const fn new(name: &'static str, help: &'static str) -> EngineSpec {
+        EngineSpec { name, aliases: &[], help, synchronous: false, opens_files: false, diskless: false, options: &[] }
+    }
+
+    const fn aliases(mut self, aliases: &'static [&'static str]) -> EngineSpec {
+        self.aliases = aliases;
+        self
+    }
+
+    const fn synchronous(mut self) -> EngineSpec {
+        self.synchronous = true;
+        self
+    }
+
+    const fn opens_files(mut self) -> EngineSpec {
+        self.opens_files = true;
+        self
+    }
+
+    /// The same engine, which touches no file.
+    pub const fn diskless(mut self) -> EngineSpec {
+        self.diskless = true;
+        self
+    }
+
+    const fn options(mut self, options: &'static [&'static str]) -> EngineSpec {
+        self.options = options;
+        self
+    }
 }
+
+use EngineSpec as Engine;
 
 /// The engines that jobs can use.
-pub const ENGINES: &[EngineSpec] = &[
-    engine("io_uring", false, "io_uring"),
-    engine("libaio", false, "Linux native asynchronous I/O: asynchronous with direct=1 only"),
-    engine("guasi", false, "any call made asynchronous by threads"),
-    engine("psync", true, "pread and pwrite"),
-    engine("sync", true, "lseek, read and write"),
-    engine("vsync", true, "lseek, readv and writev"),
-    engine("pvsync", true, "preadv and pwritev"),
-    engine("pvsync2", true, "preadv2 and pwritev2"),
-    engine("null", false, "nothing: what the generator itself costs"),
-    engine("gfapi", false, "a Gluster volume through libgfapi, without FUSE"),
-    engine("gfapi_async", false, "the same: gfapi is asynchronous here"),
-    engine("nvme_tcp", false, "NVMe over TCP, without the kernel's initiator"),
+#[rustfmt::skip]
+pub static ENGINES: &[EngineSpec] = &[
+    Engine::new("io_uring", "io_uring(7)").options(&[
+        "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "sqthread_poll_cpu", "nonvectored", "force_async",
+        "nowait", "uncached", "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit",
+    ]),
+    Engine::new("libaio", "Linux native asynchronous I/O: asynchronous with direct=1 only").options(&[
+        "userspace_reap", "nowait", "cmdprio_percentage", "cmdprio_class", "cmdprio", "cmdprio_bssplit",
+    ]),
+    Engine::new("guasi", "any call made asynchronous: by io_uring, or by threads where there is none"),
+    Engine::new("psync", "pread(2) and pwrite(2)").synchronous(),
+    Engine::new("sync", "lseek(2), then read(2) or write(2)").synchronous(),
+    Engine::new("vsync", "lseek(2), then readv(2) or writev(2)").synchronous(),
+    Engine::new("pvsync", "preadv(2) and pwritev(2)").synchronous(),
+    Engine::new("pvsync2", "preadv2(2) and pwritev2(2)").synchronous().options(&[
+        "hipri", "hipri_percentage", "nowait", "uncached",
+    ]),
+    Engine::new("null", "transfers nothing: measures the generator").diskless(),
+    Engine::new("gfapi", "a Gluster volume through libgfapi, asynchronous and without FUSE")
+        .aliases(&["gfapi_async"]).opens_files().options(&["volume", "brick", "single-instance"]),
+    Engine::new("nvme_tcp", "NVMe over TCP, without the kernel's initiator").opens_files().options(&[
+        "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "digest_enable", "nr_io_queues",
+        "keep_alive_tmo", "ctrl_loss_tmo", "hostname", "port",
+    ]),
 ];
 
-/// Names of the engines with their help, as a table of words.
-pub(crate) const WORDS: [(&str, &str); ENGINES.len()] = {
-    let mut words = [("", ""); ENGINES.len()];
-    let mut index = 0;
-    while index < words.len() {
-        words[index] = (ENGINES[index].name, ENGINES[index].help);
-        index += 1;
+impl EngineSpec {
+    /// Name and aliases of the engine.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
+/// The words of `ioengine=` with their help: names and aliases in the order of the table.
+pub(crate) static WORDS: [(&str, &str); word_count()] = {
+    let mut words = [("", ""); word_count()];
+    let (mut word, mut row) = (0, 0);
+    while row < ENGINES.len() {
+        words[word] = (ENGINES[row].name, ENGINES[row].help);
+        word += 1;
+        let mut alias = 0;
+        while alias < ENGINES[row].aliases.len() {
+            words[word] = (ENGINES[row].aliases[alias], ENGINES[row].help);
+            word += 1;
+            alias += 1;
+        }
+        row += 1;
     }
     words
 };
 
-/// fio's engines that are not here.
-pub static NOT_HERE: &[&str] = &[
-    "posixaio",
-    "solarisaio",
-    "windowsaio",
-    "mmap",
-    "splice",
-    "sg",
-    "net",
-    "netsplice",
-    "cpuio",
-    "rdma",
-    "falloc",
-    "ftruncate",
-    "e4defrag",
-    "rados",
-    "rbd",
-    "http",
-    "filecreate",
-    "filestat",
-    "filedelete",
-    "exec",
-    "libpmem",
-    "pmemblk",
-    "dev-dax",
-    "mtd",
-    "nbd",
-    "nfs",
-    "libhdfs",
-    "libiscsi",
-    "libzbc",
-    "libcufile",
-    "ime_psync",
-    "ime_psyncv",
-    "ime_aio",
-    "dfs",
-    "external",
-    "io_uring_cmd",
-    "xnvme",
-    "librpma_apm_client",
-    "librpma_apm_server",
-    "librpma_gpspm_client",
-    "librpma_gpspm_server",
-    "libblkio",
+const fn word_count() -> usize {
+    let (mut words, mut row) = (0, 0);
+    while row < ENGINES.len() {
+        words += 1 + ENGINES[row].aliases.len();
+        row += 1;
+    }
+    words
+}
+
+/// fio's engines that are not here, each with the options that only such engines take.
+#[rustfmt::skip]
+static NOT_HERE: &[(&str, &[&str])] = &[
+    ("posixaio", &[]),
+    ("solarisaio", &[]),
+    ("windowsaio", &["no_completion_thread"]),
+    ("mmap", &["thp"]),
+    ("splice", &[]),
+    ("sg", &["readfua", "writefua", "sg_write_mode", "stream_id"]),
+    ("net", &["protocol", "nodelay", "listen", "pingpong", "interface", "ttl", "window_size", "mss"]),
+    ("netsplice", &["protocol", "nodelay", "listen", "pingpong", "interface", "ttl", "window_size", "mss"]),
+    ("cpuio", &["cpuload", "cpumode", "cpuchunks", "exit_on_io_done"]),
+    ("rdma", &["bindname", "verb"]),
+    ("falloc", &[]),
+    ("ftruncate", &[]),
+    ("e4defrag", &["donorname", "inplace"]),
+    ("rados", &["clustername", "pool", "clientname", "conf", "busy_poll", "touch_objects"]),
+    ("rbd", &["clustername", "rbdname", "pool", "clientname", "busy_poll"]),
+    ("http", &[
+        "https", "http_host", "http_user", "http_pass", "http_s3_key", "http_s3_keyid", "http_s3_region",
+        "http_s3_sse_customer_key", "http_s3_sse_customer_algorithm", "http_s3_storage_class", "http_swift_auth_token",
+        "http_mode", "http_verbose",
+    ]),
+    ("filecreate", &[]),
+    ("filestat", &["stat_type"]),
+    ("filedelete", &[]),
+    ("exec", &["program", "arguments", "grace_time", "std_redirect"]),
+    ("libpmem", &[]),
+    ("pmemblk", &[]),
+    ("dev-dax", &[]),
+    ("mtd", &["skip_bad"]),
+    ("nbd", &["uri"]),
+    ("nfs", &["nfs_url"]),
+    ("libhdfs", &["namenode", "hdfsdirectory", "hdfs_use_direct", "single_instance", "chunk_size"]),
+    ("libiscsi", &["initiator"]),
+    ("libzbc", &[]),
+    ("libcufile", &["gpu_dev_ids", "cuda_io"]),
+    ("ime_psync", &[]),
+    ("ime_psyncv", &[]),
+    ("ime_aio", &[]),
+    ("dfs", &["pool", "chunk_size", "cont", "object_class", "svcl"]),
+    ("external", &[]),
+    ("io_uring_cmd", &["cmd_type"]),
+    ("xnvme", &["xnvme_be", "xnvme_async", "xnvme_sync", "xnvme_admin", "xnvme_dev_nsid", "xnvme_iovec"]),
+    ("librpma_apm_client", &["serverip"]),
+    ("librpma_apm_server", &["serverip", "direct_write_to_pmem"]),
+    ("librpma_gpspm_client", &["serverip"]),
+    ("librpma_gpspm_server", &["serverip", "busy_wait_polling"]),
+    ("libblkio", &[]),
 ];
 
-/// The engine of that name.
+/// True if fio has an engine of that name and Plimsoll has not.
+pub fn is_missing(name: &str) -> bool {
+    NOT_HERE.iter().any(|(missing, _)| *missing == name)
+}
+
+/// The engine of that name or alias.
 pub fn find(name: &str) -> Option<&'static EngineSpec> {
-    ENGINES.iter().find(|engine| engine.name == name)
+    ENGINES.iter().find(|engine| engine.names().any(|known| known == name))
+}
+
+/// Names of the engines, here or not, that take an option of that name; empty if all engines take it.
+pub fn with_option(option: &str) -> Vec<&'static str> {
+    let here = ENGINES.iter().map(|engine| (engine.name, engine.options));
+    let all = here.chain(NOT_HERE.iter().copied());
+    all.filter(|(_, options)| options.contains(&option)).map(|(name, _)| name).collect()
+}
+
+/// Names of all engines in one line, for messages.
+pub fn names() -> String {
+    ENGINES.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", ")
 }
 
 /// All engines, one a line: `--enghelp`.
 pub fn overview() -> String {
-    ENGINES.iter().map(|engine| format!("  {:<12} {}\n", engine.name, engine.help)).collect()
+    WORDS.iter().map(|(name, help)| format!("  {name:<12} {help}\n")).collect()
 }
 
 /// An engine and its own options: `--enghelp=NAME`. None if there is no such engine.
 pub fn describe(name: &str) -> Option<String> {
     let engine = find(name)?;
-    let own = crate::options::all().filter(|option| option.engines.contains(&name));
-    let options: String = own.map(crate::options::describe).collect();
+    let own = options::all().filter(|option| engine.options.contains(&option.name));
+    let options: String = own.map(options::describe).collect();
     let options = if options.is_empty() { "It has no options of its own.\n".to_string() } else { options };
     Some(format!("{}: {}\n{options}", engine.name, engine.help))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_word_names_one_engine_and_none_that_is_missing() {
+        let mut seen = BTreeSet::new();
+        for name in ENGINES.iter().flat_map(EngineSpec::names).chain(NOT_HERE.iter().map(|(name, _)| *name)) {
+            assert!(seen.insert(name), "{name} twice");
+        }
+        assert!(WORDS.iter().all(|(word, help)| find(word).is_some_and(|engine| engine.help == *help)));
+    }
+
+    #[test]
+    fn options_of_engines_are_in_the_group_of_engines_and_nowhere_else() {
+        let listed: BTreeSet<&str> = ENGINES.iter().flat_map(|engine| engine.options).copied().collect();
+        let groups = || options::TABLE.iter();
+        let group = groups().find(|group| group.title == "Engines").expect("a group of options");
+        let named: BTreeSet<&str> = group.options.iter().map(|option| option.name).collect();
+        assert_eq!(listed, named);
+    }
 }

@@ -114,7 +114,7 @@ fn aliases_defaults_and_words_are_fios() {
             if in_words && matches!(option.kind, Kind::Word(..) | Kind::Custom(..)) {
                 let word = value.split_whitespace().next().unwrap_or_default();
                 // An engine that is not here is refused by name.
-                let refused = name == "ioengine" && job::engines::NOT_HERE.contains(&word);
+                let refused = name == "ioengine" && job::engines::is_missing(word);
                 let known = option.kind.words().iter().any(|(known, _)| *known == word);
                 assert!(known || refused, "{name}: word {word}");
             }

@@ -21,7 +21,7 @@ fn meaning(options: &str) -> String {
 
 /// A line that makes the job use the option's engine, if it has one.
 fn engine(option: &OptionSpec) -> String {
-    option.engines.first().map(|engine| format!("ioengine={engine}\n")).unwrap_or_default()
+    option.engines().first().map(|engine| format!("ioengine={engine}\n")).unwrap_or_default()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use job::Job;
 use job::workload::OpKind;
-use load::engine::{Completion, Kind, Queued, Request, Setup, Slots};
+use load::engine::{Completion, Maker, Queued, Request, Setup, Slots};
 use measure::Direction;
 use sys::buffer::Memory;
 
@@ -69,7 +69,7 @@ fn rate(row: &Row, file: &File) -> f64 {
     options(&mut job);
     let (slots, mut free) = Slots::new(DEPTH, BLOCK as usize, 0, &Memory::Anonymous).expect("128 KiB of memory");
     let setup = Setup { job: &job, slots: Arc::clone(&slots), depth: DEPTH, files: 1, names: &[] };
-    let mut engine = match (Kind::find(engine).expect("a row of the engine table").make)(&setup) {
+    let mut engine = match Maker::find(engine).expect("a row of the engine table").make(&setup) {
         Ok(engine) => engine,
         Err(error) => {
             eprintln!("{error}");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use job::Job;
 use job::workload::OpKind;
-use load::engine::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots};
+use load::engine::{Completion, Engine, Maker, Queued, Request, Setup, Slot, Slots};
 use measure::Direction;
 use nvmf::device::{DeviceSpec, Kind as DeviceKind};
 use nvmf::target::{NamespaceSpec, SubsystemSpec, Target};
@@ -139,8 +139,8 @@ impl Rig {
         job.syncs.range = Some((7, 1));
         (subject.options)(&mut job);
         let (slots, free) = Slots::new(depth + 2, SLOT_BYTES, 0, &Memory::Anonymous).unwrap();
-        let kind = Kind::find(subject.engine).unwrap();
-        assert_eq!(kind.synchronous, !subject.asynchronous);
+        let maker = Maker::find(subject.engine).unwrap();
+        assert_eq!(maker.spec.synchronous, !subject.asynchronous);
         let own = (!subject.descriptors && !subject.namespaces).then(|| Place::new(subject));
         let mut names = Vec::new();
         let mut running = None;
@@ -157,7 +157,7 @@ impl Rig {
             job.rw.directions.write = true;
         }
         let setup = Setup { job: &job, slots: Arc::clone(&slots), depth, files, names: &names };
-        match (kind.make)(&setup) {
+        match maker.make(&setup) {
             Ok(engine) => Some(Rig { engine, slots, free, combined: false, own, target: running }),
             Err(error) => {
                 eprintln!("skipped: {error}");
@@ -637,7 +637,11 @@ fn detach_loop(device: &File) {
 }
 
 macro_rules! suite {
-    ($($(#[$attribute:meta])? $name:ident: $subject:expr;)*) => { $(suite!(@tests $name, $subject, [$(#[$attribute])?]
+    ($($(#[$attribute:meta])? $name:ident: $subject:expr;)*) => {
+        /// The engines of the rows below.
+        const ENGINES_OF_ROWS: &[&str] = &[$($subject.engine),*];
+
+        $(suite!(@tests $name, $subject, [$(#[$attribute])?]
         written_data_is_read_back_exactly_where_it_was_written
         short_reads_at_the_end_are_results
         errors_are_results
@@ -652,7 +656,8 @@ macro_rules! suite {
         an_interrupted_wait_returns_early
         a_request_that_never_completes_is_called_back
         trims_discard_on_devices
-    );)* };
+        );)*
+    };
     (@tests $name:ident, $subject:expr, $attribute:tt $($test:ident)*) => {
         mod $name {
             use super::*;
@@ -663,6 +668,17 @@ macro_rules! suite {
     (@test [$(#[$attribute:meta])?] $test:ident) => {
         #[test] $(#[$attribute])? fn $test() { super::$test(&SUBJECT); }
     };
+}
+
+/// Engines without a row below, each with the reason.
+const OUTSIDE: &[(&str, &str)] = &[("null", "moves no bytes: the last test of this file is about it")];
+
+#[test]
+fn every_engine_has_a_row_or_a_reason() {
+    for engine in job::engines::ENGINES {
+        let is_outside = OUTSIDE.iter().any(|(name, _)| *name == engine.name);
+        assert!(ENGINES_OF_ROWS.contains(&engine.name) != is_outside, "{}: a row of suite! or of OUTSIDE", engine.name);
+    }
 }
 
 /// libaio knows files and devices only, and is asynchronous with O_DIRECT.
@@ -735,7 +751,7 @@ mod refusals {
         let mut job = job;
         job.ring.register_files = true;
         let setup = Setup { job: &job, slots, depth: 2, files: (1 << 20) + 1, names: &[] };
-        let error = (Kind::find("io_uring").unwrap().make)(&setup).map(drop).unwrap_err().to_string();
+        let error = Maker::find("io_uring").unwrap().make(&setup).map(drop).unwrap_err().to_string();
         assert!(
             !error.contains('\n') && (error.contains("registerfiles") || error.contains("not available")),
             "{error}"
@@ -749,7 +765,7 @@ mod refusals {
         let (slots, _) = Slots::new(2, 4096, 0, &Memory::Anonymous).unwrap();
         let job = Job { engine: "io_uring".into(), name: "j".into(), ..Job::default() };
         let setup = Setup { job: &job, slots, depth: 2, files: 1, names: &[] };
-        let error = (Kind::find("io_uring").unwrap().make)(&setup).map(drop).unwrap_err();
+        let error = Maker::find("io_uring").unwrap().make(&setup).map(drop).unwrap_err();
         assert_eq!(error.errno(), libc::EPERM);
         println!("refused with: {error}");
     }

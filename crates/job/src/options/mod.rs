@@ -39,8 +39,6 @@ pub struct OptionSpec {
     pub help: &'static str,
     /// Says if the option has its effect in Plimsoll.
     pub status: Status,
-    /// The engines that take the option; all if empty.
-    pub engines: &'static [&'static str],
 }
 
 /// Says if an option has its effect in Plimsoll.
@@ -147,7 +145,7 @@ impl Kind {
 
 impl OptionSpec {
     const fn new(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> OptionSpec {
-        OptionSpec { name, aliases: &[], kind, default, help, status: Status::Supported, engines: &[] }
+        OptionSpec { name, aliases: &[], kind, default, help, status: Status::Supported }
     }
 
     const fn aliases(mut self, aliases: &'static [&'static str]) -> OptionSpec {
@@ -160,11 +158,6 @@ impl OptionSpec {
         self
     }
 
-    const fn engines(mut self, engines: &'static [&'static str]) -> OptionSpec {
-        self.engines = engines;
-        self
-    }
-
     /// An option of fio's that is refused.
     const fn unsupported(
         name: &'static str,
@@ -172,15 +165,12 @@ impl OptionSpec {
         help: &'static str,
         reason: &'static str,
     ) -> OptionSpec {
-        OptionSpec {
-            name,
-            aliases: &[],
-            kind: Kind::Opaque,
-            default,
-            help,
-            status: Status::Unsupported(reason),
-            engines: &[],
-        }
+        OptionSpec { name, aliases: &[], kind: Kind::Opaque, default, help, status: Status::Unsupported(reason) }
+    }
+
+    /// Names of the engines that take the option; empty if all engines take it.
+    pub fn engines(&self) -> Vec<&'static str> {
+        crate::engines::with_option(self.name)
     }
 
     /// True if the option may stand without a value.

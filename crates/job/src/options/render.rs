@@ -37,8 +37,9 @@ pub fn describe(option: &OptionSpec) -> String {
     for (index, (word, help)) in words(option).iter().enumerate() {
         line(if index == 0 { "words" } else { "" }, format!("{word:<14} {help}").trim_end());
     }
-    if !option.engines.is_empty() {
-        line("engines", &option.engines.join(", "));
+    let engines = option.engines();
+    if !engines.is_empty() {
+        line("engines", &engines.join(", "));
     }
     match option.status {
         Status::Supported => {}
@@ -70,11 +71,8 @@ pub fn markdown() -> String {
             };
             let form = if matches!(option.kind, Kind::Opaque) { String::new() } else { form };
             let default = if option.default.is_empty() { String::new() } else { format!("`{}`", option.default) };
-            let engines = if option.engines.is_empty() {
-                String::new()
-            } else {
-                format!(" Engines: {}.", option.engines.join(", "))
-            };
+            let engines = option.engines();
+            let engines = if engines.is_empty() { String::new() } else { format!(" Engines: {}.", engines.join(", ")) };
             let status = match option.status {
                 Status::Supported => String::new(),
                 Status::NoEffect(reason) => format!(" **No effect:** {reason}."),

@@ -13,19 +13,14 @@ use job::job::OpenSync;
 use job::workload::OpKind;
 use measure::Direction;
 
-use super::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots, Storage};
+use super::{Completion, Engine, Queued, Request, Setup, Slot, Slots, Storage};
 use crate::Error;
 use crate::smallfiles::gluster::{CONNECT, refused};
 
-pub(super) const GFAPI: Kind = Kind {
-    name: "gfapi",
-    aliases: &["gfapi_async"],
-    summary: "a Gluster volume through libgfapi, asynchronous: volume, brick",
-    synchronous: false,
-    opens_files: true,
-    diskless: false,
-    make: |setup| Ok(Box::new(Gfapi::new(setup)?)),
-};
+/// Makes the engine.
+pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    Ok(Box::new(Gfapi::new(setup)?))
+}
 
 /// A slot in flight. It keeps the slot's token until the request has ended.
 struct Lent {

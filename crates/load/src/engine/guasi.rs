@@ -13,18 +13,13 @@ use job::workload::OpKind;
 use measure::Direction;
 
 use super::blocking::{self, Flags};
-use super::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots};
+use super::{Completion, Engine, Queued, Request, Setup, Slot, Slots};
 use crate::Error;
 
-pub(super) const GUASI: Kind = Kind {
-    name: "guasi",
-    aliases: &[],
-    summary: "any call made asynchronous: io_uring, or threads where there is none (guasi(3))",
-    synchronous: false,
-    opens_files: false,
-    diskless: false,
-    make: |setup| Ok(Box::new(Asynchronous::new(setup)?)),
-};
+/// Makes the engine.
+pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    Ok(Box::new(Asynchronous::new(setup)?))
+}
 
 /// The part of a slot that a request transfers, together with the slot's token.
 struct Lent {

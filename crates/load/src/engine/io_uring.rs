@@ -14,18 +14,13 @@ use sys::clock::monotonic_ns;
 use sys::ring::{self, ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Probe, Ring, opcode, squeue, types};
 
 use super::blocking::{self, Flags, PUNCH};
-use super::{Completion, Engine, Kind, Queued, Request, Setup, Slots};
+use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
 
-pub(super) const IO_URING: Kind = Kind {
-    name: "io_uring",
-    aliases: &[],
-    summary: "io_uring(7): fixedbufs, registerfiles, sqthread_poll, hipri, nonvectored, force_async",
-    synchronous: false,
-    opens_files: false,
-    diskless: false,
-    make: |setup| Ok(Box::new(Uring::new(setup)?)),
-};
+/// Makes the engine.
+pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    Ok(Box::new(Uring::new(setup)?))
+}
 
 /// Entries of the submission queue at the most: a batch larger than this is submitted in parts.
 const SUBMISSION_LIMIT: u32 = 4096;

@@ -12,18 +12,13 @@ use measure::Direction;
 use sys::clock::monotonic_ns;
 
 use super::blocking::{self, Flags, last_errno};
-use super::{Completion, Engine, Kind, Queued, Request, Setup, Slots};
+use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
 
-pub(super) const LIBAIO: Kind = Kind {
-    name: "libaio",
-    aliases: &[],
-    summary: "io_submit(2), asynchronous with direct=1: userspace_reap, nowait",
-    synchronous: false,
-    opens_files: false,
-    diskless: false,
-    make: |setup| Ok(Box::new(Libaio::new(setup)?)),
-};
+/// Makes the engine.
+pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    Ok(Box::new(Libaio::new(setup)?))
+}
 
 const PREAD: u16 = 0;
 const PWRITE: u16 = 1;

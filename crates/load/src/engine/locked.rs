@@ -162,7 +162,7 @@ mod tests {
     use sys::buffer::Memory;
 
     use super::*;
-    use crate::engine::{Kind, Slots};
+    use crate::engine::{Maker, Slots};
 
     #[test]
     fn a_lock_is_held_exactly_while_ops_are_in_flight() {
@@ -174,7 +174,7 @@ mod tests {
         let (slots, mut free) = Slots::new(4, 4096, 0, &Memory::Anonymous).unwrap();
         let names = [path.to_str().unwrap().to_owned()];
         let setup = Setup { job: &job, slots: Arc::clone(&slots), depth: 4, files: 1, names: &names };
-        let engine = (Kind::find("null").unwrap().make)(&setup).unwrap();
+        let engine = Maker::find("null").unwrap().make(&setup).unwrap();
         let mut engine = Locked::make(engine, &setup).unwrap();
         engine.open(0, other.as_raw_fd()).unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -14,7 +14,10 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use job::Job;
+use job::engines::EngineSpec;
 use job::workload::OpKind;
+
+use crate::Error;
 
 mod blocking;
 mod gfapi;
@@ -119,7 +122,7 @@ pub trait Engine: Send {
         Ok(submitted)
     }
 
-    /// The files of an engine that opens them by itself ([`Kind::opens_files`]); None from all others.
+    /// The files of an engine that opens them by itself ([`EngineSpec::opens_files`]); None from all others.
     fn storage(&mut self) -> Option<&mut dyn Storage> {
         None
     }
@@ -172,7 +175,7 @@ pub trait Storage {
     fn unlink(&mut self, file: u32) -> io::Result<()>;
 }
 
-/// The arguments of `Kind::make`: everything that a new engine needs to know.
+/// The arguments of [`Maker::make`]: everything that a new engine needs to know.
 pub struct Setup<'a> {
     /// The job, for the engine's own options.
     pub job: &'a Job,
@@ -186,45 +189,74 @@ pub struct Setup<'a> {
     pub names: &'a [String],
 }
 
-/// One row of the engine table.
-pub struct Kind {
-    /// fio's name: `io_uring`.
-    pub name: &'static str,
-    /// Other names of the engine.
-    pub aliases: &'static [&'static str],
-    /// One line for `--enghelp`.
-    pub summary: &'static str,
-    /// True if the engine can have only one op in flight.
-    pub synchronous: bool,
-    /// True if the engine's files are not paths of this host: the engine opens them itself from [`Setup::names`].
-    pub opens_files: bool,
-    /// True if the engine touches no file at all: sizes come from the job alone, nothing is laid out or opened.
-    pub diskless: bool,
-    /// Makes an engine of this kind, on the thread that will drive it.
+/// Makes an engine, on the thread that will drive it.
+///
+/// # Errors
+/// The reason why the engine is not available here, or the option that does not fit.
+pub type Constructor = fn(&Setup) -> Result<Box<dyn Engine>, Error>;
+
+/// The constructor of each row of [`job::engines::ENGINES`], by the engine's name.
+static CONSTRUCTORS: &[(&str, Constructor)] = &[
+    ("io_uring", io_uring::make),
+    ("libaio", libaio::make),
+    ("guasi", guasi::make),
+    ("psync", psync::make::<psync::Positioned>),
+    ("sync", psync::make::<psync::Seeking>),
+    ("vsync", psync::make::<psync::SeekingVectored>),
+    ("pvsync", psync::make::<psync::PositionedVectored>),
+    ("pvsync2", psync::make::<psync::Flagged>),
+    ("null", null::make),
+    ("gfapi", gfapi::make),
+    ("nvme_tcp", nvme_tcp::make),
+];
+
+/// An engine that a run can make: what the job language says about it, and its constructor.
+#[derive(Clone, Copy)]
+pub struct Maker {
+    /// The engine's row in the job language.
+    pub spec: &'static EngineSpec,
+    constructor: Constructor,
+}
+
+impl Maker {
+    /// The maker of the engine of that name or alias.
+    ///
+    /// # Errors
+    /// A usage error that lists the engines, if there is none of that name.
+    pub fn find(name: &str) -> Result<Maker, Error> {
+        let spec = job::engines::find(name);
+        let row = spec.and_then(|spec| CONSTRUCTORS.iter().find(|(name, _)| *name == spec.name));
+        match (spec, row) {
+            (Some(spec), Some(&(_, constructor))) => Ok(Maker { spec, constructor }),
+            _ => Err(Error::usage("unknown engine", name, format!("there are {}", job::engines::names()))),
+        }
+    }
+
+    /// An engine that no job can name.
+    #[cfg(test)]
+    pub(crate) const fn unnamed(spec: &'static EngineSpec, constructor: Constructor) -> Maker {
+        Maker { spec, constructor }
+    }
+
+    /// Makes an engine, on the thread that will drive it.
     ///
     /// # Errors
     /// The reason why the engine is not available here, or the option that does not fit.
-    pub make: fn(&Setup) -> Result<Box<dyn Engine>, crate::Error>,
-}
-
-impl Kind {
-    /// The engine of that name or alias.
-    pub fn find(name: &str) -> Option<&'static Kind> {
-        ENGINES.iter().find(|kind| kind.name == name || kind.aliases.contains(&name))
+    pub fn make(&self, setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+        (self.constructor)(setup)
     }
 }
 
-/// All engines.
-pub static ENGINES: &[Kind] = &[
-    io_uring::IO_URING,
-    libaio::LIBAIO,
-    guasi::GUASI,
-    psync::PSYNC,
-    psync::SYNC,
-    psync::VSYNC,
-    psync::PVSYNC,
-    psync::PVSYNC2,
-    gfapi::GFAPI,
-    nvme_tcp::NVME_TCP,
-    null::NULL,
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_of_the_job_language_has_one_constructor_and_no_constructor_is_without_an_engine() {
+        let mut constructors: Vec<&str> = CONSTRUCTORS.iter().map(|(name, _)| *name).collect();
+        let mut engines: Vec<&str> = job::engines::ENGINES.iter().map(|engine| engine.name).collect();
+        constructors.sort_unstable();
+        engines.sort_unstable();
+        assert_eq!(constructors, engines);
+    }
+}

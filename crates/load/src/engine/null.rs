@@ -5,17 +5,13 @@ use std::os::fd::RawFd;
 
 use job::workload::OpKind;
 
-use super::{Completion, Engine, Kind, Queued, Request, Setup};
+use super::{Completion, Engine, Queued, Request, Setup};
+use crate::Error;
 
-pub(super) const NULL: Kind = Kind {
-    name: "null",
-    aliases: &[],
-    summary: "transfers nothing: measures the generator",
-    synchronous: false,
-    opens_files: false,
-    diskless: true,
-    make: |setup| Ok(Box::new(Null::new(setup))),
-};
+/// Makes the engine.
+pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    Ok(Box::new(Null::new(setup)))
+}
 
 /// Requests in the order of queueing: `pending[..submitted]` are complete, the rest waits for submission.
 struct Null {

@@ -22,18 +22,13 @@ use nvmf::spec::{Command, Range, opcode};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::clock::monotonic_ns;
 
-use super::{Completion, Engine, Kind, Queued, Request, Setup, Slots, Storage};
+use super::{Completion, Engine, Queued, Request, Setup, Slots, Storage};
 use crate::Error;
 
-pub(super) const NVME_TCP: Kind = Kind {
-    name: "nvme_tcp",
-    aliases: &[],
-    summary: "namespaces over NVMe/TCP: trtype=tcp traddr= trsvcid= subnqn= ns= in filename",
-    synchronous: false,
-    opens_files: true,
-    diskless: false,
-    make: |setup| Ok(Box::new(NvmeTcp::new(setup)?)),
-};
+/// Makes the engine.
+pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    Ok(Box::new(NvmeTcp::new(setup)?))
+}
 
 /// Commands on one connection where the user does not say: what controllers take by default.
 const QUEUE_DEPTH: u32 = 128;

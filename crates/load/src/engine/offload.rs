@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use job::Job;
 
-use super::{Completion, Engine, Kind, Queued, Request, Setup, Slots};
+use super::{Completion, Engine, Maker, Queued, Request, Setup, Slots};
 use crate::Error;
 
 /// More threads than this add nothing but memory: a deeper queue waits in the channel.
@@ -37,11 +37,11 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Workers for `setup.depth` requests in flight, each with an engine of `kind`.
+    /// Workers for `setup.depth` requests in flight, each with an engine of `maker`.
     ///
     /// # Errors
     /// The error of making an engine, or of starting a thread.
-    pub fn make(kind: &'static Kind, setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    pub fn make(maker: Maker, setup: &Setup) -> Result<Box<dyn Engine>, Error> {
         let (requests, work) = mpsc::channel::<(Request, Handle)>();
         let (done, completions) = mpsc::channel();
         let work = Arc::new(Mutex::new(work));
@@ -55,7 +55,7 @@ impl Offload {
             // the next thread starts.
             let (made, is_made) = mpsc::channel();
             let thread = std::thread::Builder::new().name("offload".into()).spawn(move || {
-                match make_one(kind, &job, slots, files, &names) {
+                match make_one(maker, &job, slots, files, &names) {
                     Ok(engine) => {
                         let _ = made.send(Ok(()));
                         carry_out(engine, files, &work, &done);
@@ -75,8 +75,14 @@ impl Offload {
     }
 }
 
-fn make_one(kind: &Kind, job: &Job, slots: Arc<Slots>, files: u32, names: &[String]) -> Result<Box<dyn Engine>, Error> {
-    (kind.make)(&Setup { job, slots, depth: 1, files, names })
+fn make_one(
+    maker: Maker,
+    job: &Job,
+    slots: Arc<Slots>,
+    files: u32,
+    names: &[String],
+) -> Result<Box<dyn Engine>, Error> {
+    maker.make(&Setup { job, slots, depth: 1, files, names })
 }
 
 /// The loop of a worker thread: it carries out one request at a time, until the channel closes.

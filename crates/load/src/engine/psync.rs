@@ -8,30 +8,16 @@ use job::workload::OpKind;
 use measure::Direction;
 
 use super::blocking::{self, Flags, last_errno};
-use super::{Completion, Engine, Kind, Queued, Request, Setup, Slots};
+use super::{Completion, Engine, Queued, Request, Setup, Slots};
+use crate::Error;
 
-const fn kind(
-    name: &'static str,
-    summary: &'static str,
-    make: fn(&Setup) -> Result<Box<dyn Engine>, crate::Error>,
-) -> Kind {
-    Kind { name, aliases: &[], summary, synchronous: true, opens_files: false, diskless: false, make }
+/// Makes the engine that carries ops out by the system calls `C`.
+pub(super) fn make<C: Call>(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
+    Ok(Box::new(Blocking::<C>::new(setup)))
 }
 
-pub(super) const PSYNC: Kind =
-    kind("psync", "pread(2) and pwrite(2)", |setup| Ok(Blocking::<Positioned>::boxed(setup)));
-pub(super) const SYNC: Kind =
-    kind("sync", "lseek(2), then read(2) or write(2)", |setup| Ok(Blocking::<Seeking>::boxed(setup)));
-pub(super) const VSYNC: Kind =
-    kind("vsync", "lseek(2), then readv(2) or writev(2)", |setup| Ok(Blocking::<SeekingVectored>::boxed(setup)));
-pub(super) const PVSYNC: Kind =
-    kind("pvsync", "preadv(2) and pwritev(2)", |setup| Ok(Blocking::<PositionedVectored>::boxed(setup)));
-pub(super) const PVSYNC2: Kind = kind("pvsync2", "preadv2(2) and pwritev2(2): hipri, nowait, uncached", |setup| {
-    Ok(Blocking::<Flagged>::boxed(setup))
-});
-
 /// The arguments of one read or write, as the system calls take them.
-struct Transfer {
+pub(super) struct Transfer {
     fd: RawFd,
     write: bool,
     memory: *mut u8,
@@ -49,7 +35,7 @@ impl Transfer {
 /// The system call that makes a transfer.
 ///
 /// The implementations share the buffer contract, which `Call::call` states under Safety.
-trait Call: Send + 'static {
+pub(super) trait Call: Send + 'static {
     /// True if the system call starts at the descriptor's own file position.
     const SEEKS: bool = false;
 
@@ -60,7 +46,7 @@ trait Call: Send + 'static {
     unsafe fn call(transfer: &Transfer) -> isize;
 }
 
-struct Positioned;
+pub(super) struct Positioned;
 impl Call for Positioned {
     #[inline]
     unsafe fn call(t: &Transfer) -> isize {
@@ -74,7 +60,7 @@ impl Call for Positioned {
     }
 }
 
-struct Seeking;
+pub(super) struct Seeking;
 impl Call for Seeking {
     const SEEKS: bool = true;
     unsafe fn call(t: &Transfer) -> isize {
@@ -88,7 +74,7 @@ impl Call for Seeking {
     }
 }
 
-struct SeekingVectored;
+pub(super) struct SeekingVectored;
 impl Call for SeekingVectored {
     const SEEKS: bool = true;
     unsafe fn call(t: &Transfer) -> isize {
@@ -103,7 +89,7 @@ impl Call for SeekingVectored {
     }
 }
 
-struct PositionedVectored;
+pub(super) struct PositionedVectored;
 impl Call for PositionedVectored {
     unsafe fn call(t: &Transfer) -> isize {
         let vector = t.vector();
@@ -117,7 +103,7 @@ impl Call for PositionedVectored {
     }
 }
 
-struct Flagged;
+pub(super) struct Flagged;
 impl Call for Flagged {
     unsafe fn call(t: &Transfer) -> isize {
         let vector = t.vector();
@@ -142,15 +128,15 @@ struct Blocking<C> {
 }
 
 impl<C: Call> Blocking<C> {
-    fn boxed(setup: &Setup) -> Box<dyn Engine> {
+    fn new(setup: &Setup) -> Blocking<C> {
         let files = setup.files as usize;
-        Box::new(Blocking::<C> {
+        Blocking {
             slots: Arc::clone(&setup.slots),
             fds: vec![-1; files],
             positions: vec![-1; files],
             flags: Flags::of(setup.job),
             call: std::marker::PhantomData,
-        })
+        }
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Files that are not of this host: their own engine ([`crate::engine::Kind::opens_files`]) looks at them, lays them
+//! Files that are not of this host: their own engine ([`job::engines::EngineSpec::opens_files`]) looks at them, lays them
 //! out and removes them.
 //!
 //! The engine works in a separate process, for two reasons. Its connections do not survive a fork, and the clones are
@@ -22,7 +22,7 @@ use super::layout::{CHUNK_BYTES, Layout, no_space, stopped};
 use super::open::check_multiples;
 use super::size::{self, Existing};
 use super::{Context, names, safety};
-use crate::engine::{Completion, Engine, Kind, Queued, Request, Setup, Slot, Slots, Storage};
+use crate::engine::{Completion, Engine, Maker, Queued, Request, Setup, Slot, Slots, Storage};
 use crate::{Error, ErrorKind};
 
 /// Requests in flight while data are laid out.
@@ -161,8 +161,7 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new(job: &'a Job, paths: &'a [String], words: &'a SharedWords) -> Result<Worker<'a>, Error> {
-        let kind = Kind::find(&job.engine).filter(|kind| kind.opens_files);
-        let kind = kind.ok_or_else(|| Error::usage("no engine that opens files:", &job.engine, ""))?;
+        let maker = Maker::find(&job.engine)?;
         // This job makes files, so it writes, even if the user's job only reads.
         let mut own = job.clone();
         own.rw.directions.write = true;
@@ -170,7 +169,7 @@ impl<'a> Worker<'a> {
         let (slots, free) = Slots::new(DEPTH, CHUNK_BYTES as usize, 0, &Memory::Anonymous)
             .map_err(|error| Error::system("no memory for layout", "", error))?;
         let setup = Setup { job: &own, slots: slots.clone(), depth: DEPTH, files: paths.len() as u32, names: paths };
-        let engine = (kind.make)(&setup)?;
+        let engine = maker.make(&setup)?;
         Ok(Worker { job, paths, engine, slots, free, words })
     }
 

@@ -19,7 +19,6 @@ use sys::block;
 use sys::file::{self, Advice, Share};
 
 use crate::Error;
-use crate::engine::Kind;
 
 pub mod elsewhere;
 mod layout;
@@ -44,9 +43,9 @@ use storage::Storage;
 pub enum Backing<'a> {
     /// In files and devices of this host.
     Host,
-    /// Nowhere: engines that touch no file ([`crate::engine::Kind::diskless`]).
+    /// Nowhere: engines that touch no file ([`job::engines::EngineSpec::diskless`]).
     Nowhere,
-    /// With an engine that opens them itself ([`crate::engine::Kind::opens_files`]), prepared by it.
+    /// With an engine that opens them itself ([`job::engines::EngineSpec::opens_files`]), prepared by it.
     Engine(&'a elsewhere::Found),
 }
 
@@ -323,7 +322,7 @@ impl Target {
 
     /// Removes the files that are not of this host and that `which` selects.
     fn remove_elsewhere(&self, which: impl Fn(&Entry) -> bool) -> Result<(), Error> {
-        let opens_files = Kind::find(&self.job.engine).is_some_and(|kind| kind.opens_files);
+        let opens_files = job::engines::find(&self.job.engine).is_some_and(|engine| engine.opens_files);
         let paths =
             self.entries.iter().filter(|entry| opens_files && entry.kind == EntryKind::Elsewhere && which(entry));
         let paths: Vec<String> = paths.map(|entry| entry.path.clone()).collect();

@@ -6,7 +6,6 @@ use std::path::Path;
 use job::Job;
 
 use crate::Error;
-use crate::engine::Kind;
 
 /// Paths of the files of clone `clone` of a job, in order: index as in the workload's ops.
 ///
@@ -30,7 +29,7 @@ pub fn names(job: &Job, clone: u32) -> Result<Vec<String>, Error> {
         0 => None,
         count => Some(&files.directories[clone as usize % count]),
     };
-    let on_this_host = Kind::find(&job.engine).is_none_or(|kind| !kind.opens_files);
+    let on_this_host = job::engines::find(&job.engine).is_none_or(|engine| !engine.opens_files);
     if let Some(directory) = directory.filter(|_| on_this_host) {
         let is_directory = fs::metadata(directory).map_err(|error| {
             Error::usage("no such directory", directory.clone(), format!("directory= of job {}: {error}", job.name))

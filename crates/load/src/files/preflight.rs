@@ -12,7 +12,6 @@ use sys::file;
 use super::safety::Precious;
 use super::size::{self, Existing};
 use super::{EntryKind, existing_file, names, open, room_at};
-use crate::engine::Kind;
 use crate::{Error, ErrorKind};
 
 /// Descriptors that a run needs beside those of its files: rings, logs, the standard three, libraries.
@@ -29,8 +28,8 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
     let mut descriptors = 0;
     let postponed = postponed(plan)?;
     for (job, &later) in plan.jobs.iter().zip(&postponed) {
-        let Some(kind) = Kind::find(&job.engine) else { continue }; // the runner reports an unknown engine
-        if kind.diskless || kind.opens_files || job.iolog.read.is_some() {
+        let Some(engine) = job::engines::find(&job.engine) else { continue }; // the runner reports an unknown engine
+        if engine.diskless || engine.opens_files || job.iolog.read.is_some() {
             continue;
         }
         if job.time.stonewall {
@@ -92,7 +91,7 @@ pub(crate) fn postponed(plan: &Plan) -> Result<Vec<bool>, Error> {
             before.append(&mut now);
         }
         let replays = job.iolog.read.is_some();
-        let on_host = Kind::find(&job.engine).is_some_and(|kind| !kind.diskless && !kind.opens_files);
+        let on_host = job::engines::find(&job.engine).is_some_and(|engine| !engine.diskless && !engine.opens_files);
         if replays || !on_host || job.files.opendir.is_some() {
             postponed.push(false);
             continue;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
+use job::engines::EngineSpec;
 use job::job::{Amount, FileLock, MemoryKind, OpenSync};
 use measure::figures::ByteUnits;
 use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
@@ -24,7 +25,7 @@ use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use crate::Error;
-use crate::engine::{Kind, Locked, Offload, Paced, Setup, Slot, Slots};
+use crate::engine::{Locked, Maker, Offload, Paced, Setup, Slot, Slots};
 use crate::files::Target;
 use crate::machine::cpu_usage;
 
@@ -34,7 +35,7 @@ pub(super) struct Orders<'a> {
     /// The job of the clone.
     pub job: &'a Job,
     /// The row of the job's engine in the table of engines.
-    pub kind: &'static Kind,
+    pub maker: Maker,
     /// The files of the clone, which the clone alone uses while it lives.
     pub target: &'a Mutex<Target>,
     /// Bytes of the clone's largest block.
@@ -83,7 +84,7 @@ impl Report {
 pub(super) fn run(orders: &Orders) -> Report {
     let created_ns = monotonic_ns();
     let mut target = orders.target.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut facts = facts(orders.job, orders.kind);
+    let mut facts = facts(orders.job, orders.maker.spec);
     match live(orders, &mut target, &mut facts, created_ns) {
         Ok(report) => report,
         Err(error) => Report::failed(orders.job, facts, &error),
@@ -91,14 +92,14 @@ pub(super) fn run(orders: &Orders) -> Report {
 }
 
 fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64) -> Result<Report, Error> {
-    let Orders { job, kind, .. } = *orders;
+    let Orders { job, maker, .. } = *orders;
     place(job, orders.clone)?;
     sys::clock::precise_timers();
     if job.files.create_only {
         return Ok(Report { result: blank(job, facts.clone()), ended: Ended::Complete });
     }
 
-    let synchronous = is_synchronous(job, kind);
+    let synchronous = is_synchronous(job, maker.spec);
     let depth = if synchronous { 1 } else { job.queue.depth.max(1) };
     let largest = orders.largest_block;
     let slot_bytes = usize::try_from(largest).unwrap_or(usize::MAX);
@@ -112,13 +113,13 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let (slots, free) = buffers(job, depth, slot_bytes)?;
     let names: Vec<String> = target.names().map(str::to_owned).collect();
     let setup = Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names };
-    if kind.opens_files && (job.queue.offload || job.files.lock != FileLock::None) {
+    if maker.spec.opens_files && (job.queue.offload || job.files.lock != FileLock::None) {
         let option = if job.queue.offload { "io_submit_mode=offload" } else { "lockfile=" };
-        let hint = format!("ioengine={} opens its files itself: leave the option away", kind.name);
+        let hint = format!("ioengine={} opens its files itself: leave the option away", maker.spec.name);
         return Err(Error::usage(format!("{option} is not possible"), format!("in job {}", job.name), hint));
     }
-    let mut engine = if job.queue.offload { Offload::make(kind, &setup)? } else { (kind.make)(&setup)? };
-    if job.files.lock != FileLock::None && Access::of(kind) == Access::Descriptors {
+    let mut engine = if job.queue.offload { Offload::make(maker, &setup)? } else { maker.make(&setup)? };
+    if job.files.lock != FileLock::None && Access::of(maker.spec) == Access::Descriptors {
         engine = Locked::make(engine, &setup)?;
     }
     if let Some(method) = &job.rate.pace {
@@ -134,7 +135,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     // First writes allocate, and reads of bytes that were never written do not reach the storage.
     facts.unwritten_fraction = cache.unwritten_fraction;
     (facts.examined, facts.memory, facts.loop_device) = (true, cache.memory, cache.loop_device);
-    let mut opened = Opened::new(target, Access::of(kind), job);
+    let mut opened = Opened::new(target, Access::of(maker.spec), job);
     opened.open_all(&mut *engine)?;
     let number = orders.seat + 1;
     let logs = OpLogs::open(job, number, realtime_ns() / 1_000_000, synchronous)?.map(Box::new);
@@ -340,24 +341,24 @@ fn reporting(job: &Job) -> Reporting {
 }
 
 /// The result of a clone that never ran.
-pub(super) fn untouched(job: &Job, kind: &Kind) -> JobResult {
-    blank(job, facts(job, kind))
+pub(super) fn untouched(job: &Job, engine: &EngineSpec) -> JobResult {
+    blank(job, facts(job, engine))
 }
 
 /// True if a clone can have only one op in flight.
-fn is_synchronous(job: &Job, kind: &Kind) -> bool {
-    kind.synchronous && !job.queue.offload
+fn is_synchronous(job: &Job, engine: &EngineSpec) -> bool {
+    engine.synchronous && !job.queue.offload
 }
 
 /// The facts that are known of a clone before it runs.
-fn facts(job: &Job, kind: &Kind) -> Facts {
+fn facts(job: &Job, engine: &EngineSpec) -> Facts {
     Facts {
-        engine: kind.name.to_owned(),
-        synchronous: is_synchronous(job, kind),
+        engine: engine.name.to_owned(),
+        synchronous: is_synchronous(job, engine),
         iodepth: job.queue.depth,
         numjobs: job.process.clones,
         direct: job.files.direct,
-        elsewhere: kind.opens_files,
+        elsewhere: engine.opens_files,
         rw: rw_name(job),
         block_bytes: job.blocks.range,
         rate_iops: PerDirection::from_fn(|d| job.rate.iops[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)),
@@ -365,7 +366,7 @@ fn facts(job: &Job, kind: &Kind) -> Facts {
             job.rate.bytes[d].filter(|_| job.rw.directions[d]).map(|rate| rate as f64)
         }),
         clones_on_same_blocks: same_blocks(job),
-        writes_synced: (job.rw.directions.write && Access::of(kind) != Access::Nothing).then(|| makes_durable(job)),
+        writes_synced: (job.rw.directions.write && Access::of(engine) != Access::Nothing).then(|| makes_durable(job)),
         ..Facts::default()
     }
 }

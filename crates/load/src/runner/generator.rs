@@ -31,7 +31,7 @@ use super::sources::verification_failed;
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::{Next, Traffic};
-use crate::engine::{Completion, Engine, Kind, Queued, Request, Slot, Slots};
+use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
 use crate::run::Phase;
 use crate::{Error, ErrorKind};
 
@@ -449,7 +449,7 @@ impl<T: Traffic> Generator<'_, T> {
     /// asynchronous engines; where data are verified, missing data are a failure.
     #[cold]
     fn end_of_file_is_short(&self) -> bool {
-        let synchronous = Kind::find(&self.job.engine).is_some_and(|kind| kind.synchronous);
+        let synchronous = job::engines::find(&self.job.engine).is_some_and(|engine| engine.synchronous);
         (!synchronous || self.job.queue.offload) && self.job.verify.is_none()
     }
 

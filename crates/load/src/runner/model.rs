@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use job::Job;
+use job::engines::EngineSpec;
 use job::job::{Amount, Distribution, FileService, Generator, Rw, Verify, VerifyKind, VerifyPattern, Zones};
 use job::workload::OpKind;
 use job::workload::random::Random;
@@ -27,7 +28,7 @@ use sys::clock::{Clock, monotonic_ns};
 use super::board::Board;
 use super::clone::{self, Orders, Report};
 use super::sources::largest_block;
-use crate::engine::{Completion, Engine, Kind, Queued, Request, Setup, Slots};
+use crate::engine::{Completion, Engine, Maker, Queued, Request, Slots};
 use crate::files::{Backing, Context, Target};
 
 /// Ways in which storage goes wrong.
@@ -100,19 +101,13 @@ thread_local! {
     static STORAGE: RefCell<Option<Arc<Mutex<Storage>>>> = const { RefCell::new(None) };
 }
 
-static MODEL: Kind = Kind {
-    name: "model",
-    aliases: &[],
-    summary: "",
-    synchronous: false,
-    opens_files: false,
-    diskless: true,
-    make: |setup: &Setup| {
-        let storage = STORAGE.with(|storage| storage.borrow().clone()).expect("a case runs");
-        let slots = Arc::clone(&setup.slots);
-        Ok(Box::new(Model { slots, depth: setup.depth as usize, storage, queued: Vec::new(), running: Vec::new() }))
-    },
-};
+static MODEL_SPEC: EngineSpec = EngineSpec::new("model", "").diskless();
+
+const MODEL: Maker = Maker::unnamed(&MODEL_SPEC, |setup| {
+    let storage = STORAGE.with(|storage| storage.borrow().clone()).expect("a case runs");
+    let slots = Arc::clone(&setup.slots);
+    Ok(Box::new(Model { slots, depth: setup.depth as usize, storage, queued: Vec::new(), running: Vec::new() }))
+});
 
 /// The engine: ops that wait for submission, and those that the storage has.
 struct Model {
@@ -555,7 +550,7 @@ fn run(seed: u64, mood_of: impl Fn(&mut Random) -> Mood) -> Option<(Outcome, Moo
     board.seat(0).open_gate(monotonic_ns());
     let report = clone::run(&Orders {
         job: &job,
-        kind: &MODEL,
+        maker: MODEL,
         target: &Mutex::new(target),
         largest_block: largest_block(&job),
         clone,

@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicBool;
 
 use job::Job;
+use job::engines::EngineSpec;
 
 use crate::Error;
-use crate::engine::{Engine, Kind};
+use crate::engine::Engine;
 use crate::files::Target;
 
 /// A clone's files as its engine knows them, opened when first used.
@@ -36,8 +37,8 @@ pub(super) enum Access {
 
 impl Access {
     /// The access that an engine needs.
-    pub fn of(kind: &Kind) -> Access {
-        match (kind.diskless, kind.opens_files) {
+    pub fn of(engine: &EngineSpec) -> Access {
+        match (engine.diskless, engine.opens_files) {
             (true, _) => Access::Nothing,
             (_, true) => Access::Engine,
             _ => Access::Descriptors,

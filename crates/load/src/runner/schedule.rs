@@ -6,6 +6,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use job::Job;
+use job::engines::EngineSpec;
 use job::iolog::Summary;
 use job::job::{ExitWhat, Plan};
 use job::workload::random;
@@ -23,7 +24,7 @@ use super::trial;
 use super::workers::Worker;
 use crate::Error;
 use crate::content::Filler;
-use crate::engine::Kind;
+use crate::engine::Maker;
 use crate::files::{self, Backing, Context, Target, elsewhere};
 use crate::machine::{DiskWatch, provenance};
 use crate::peers::{self, Peers, Stage};
@@ -55,7 +56,7 @@ enum Stand<'scope> {
 pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error> {
     let started_ns = monotonic_ns();
     let started_unix_ms = realtime_ns() / 1_000_000;
-    let kinds = plan.jobs.iter().map(find_engine).collect::<Result<Vec<_>, _>>()?;
+    let makers = plan.jobs.iter().map(|job| Maker::find(&job.engine)).collect::<Result<Vec<_>, _>>()?;
     let logs = plan
         .jobs
         .iter()
@@ -65,7 +66,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     draw_seeds(&mut plan);
     let plan = &plan;
     files::preflight(plan)?;
-    trial::trial(plan, &kinds)?;
+    trial::trial(plan, &makers)?;
     let clock = clock_for(plan);
     let stopped = Arc::clone(&control.stop);
     let may_be_shared = |job: &Job| !job.files.names.is_empty() || job.files.opendir.is_some();
@@ -74,13 +75,13 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     {
         peers::await_turn(peers, &stopped);
     }
-    let clones = match prepare(plan, &logs, &kinds, control) {
+    let clones = match prepare(plan, &logs, &makers, control) {
         Ok(clones) => clones,
         // The run was stopped while files were made: the files are gone, and the result says that nothing ran.
         Err(_) if stopped.load(Relaxed) => Vec::new(),
         Err(error) => return Err(error),
     };
-    refuse_shared(plan, &kinds, &clones)?;
+    refuse_shared(plan, &makers, &clones)?;
     if let Some(peers) = control.peers.as_deref_mut() {
         // If it never opens, `stop` is set, and no clone is started.
         peers::wait(peers, Stage::LaidOut, &stopped, &mut |_| {});
@@ -94,7 +95,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         .transpose()
         .map_err(|error| no_memory(error).hint("--status-interval takes a descriptor for each clone: ulimit -n"))?;
 
-    let disks = watch_disks(plan, &kinds, &clones);
+    let disks = watch_disks(plan, &makers, &clones);
     let places = places(plan);
     let describe = |results: Vec<JobResult>, ended: Ended| {
         let mut result = RunResult {
@@ -115,13 +116,13 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         result
     };
     if clones.is_empty() {
-        let untouched = places.iter().map(|&(job, _)| clone::untouched(&plan.jobs[job], kinds[job]));
+        let untouched = places.iter().map(|&(job, _)| clone::untouched(&plan.jobs[job], makers[job].spec));
         return Ok(describe(untouched.collect(), Ended::Interrupted));
     }
     let mut reports = std::thread::scope(|scope| {
         let mut schedule = Schedule {
             plan,
-            kinds: &kinds,
+            makers: &makers,
             clones: &clones,
             board: &board,
             statements: statements.as_ref(),
@@ -162,11 +163,11 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
 }
 
 /// The disks below the files of all jobs that want to know of them.
-fn watch_disks(plan: &Plan, kinds: &[&'static Kind], clones: &[Clone]) -> DiskWatch {
+fn watch_disks(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> DiskWatch {
     let mut paths = Vec::new();
     for clone in clones {
-        let kind = kinds[clone.job];
-        if plan.jobs[clone.job].reporting.disk_util && !kind.diskless && !kind.opens_files {
+        let engine = makers[clone.job].spec;
+        if plan.jobs[clone.job].reporting.disk_util && !engine.diskless && !engine.opens_files {
             let target = clone.target.lock().unwrap_or_else(PoisonError::into_inner);
             paths.extend(target.names().map(str::to_owned));
         }
@@ -175,25 +176,14 @@ fn watch_disks(plan: &Plan, kinds: &[&'static Kind], clones: &[Clone]) -> DiskWa
 }
 
 /// Refuses clones that write blocks that another clone verifies: [`refuse_shared_writes`].
-fn refuse_shared(plan: &Plan, kinds: &[&'static Kind], clones: &[Clone]) -> Result<(), Error> {
+fn refuse_shared(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> Result<(), Error> {
     let targets: Vec<_> =
         clones.iter().map(|clone| clone.target.lock().unwrap_or_else(PoisonError::into_inner)).collect();
     let files = clones.iter().zip(&targets).map(|(clone, target)| {
-        let files = target.names().zip(target.extents().iter().copied()).filter(|_| !kinds[clone.job].diskless);
+        let files = target.names().zip(target.extents().iter().copied()).filter(|_| !makers[clone.job].spec.diskless);
         (clone.job, clone.number, files.collect())
     });
     refuse_shared_writes(plan, files)
-}
-
-fn find_engine(job: &Job) -> Result<&'static Kind, Error> {
-    Kind::find(&job.engine).ok_or_else(|| {
-        let known: Vec<&str> = crate::engine::ENGINES.iter().map(|kind| kind.name).collect();
-        Error::usage(
-            format!("ioengine={} is not supported", job.engine),
-            format!("in job {}", job.name),
-            format!("there are: {}", known.join(", ")),
-        )
-    })
 }
 
 /// The clock that the jobs ask for: one for all, so that their times compare.
@@ -244,7 +234,7 @@ fn places(plan: &Plan) -> Vec<(usize, u32)> {
 fn prepare(
     plan: &Plan,
     logs: &[Option<Summary>],
-    kinds: &[&'static Kind],
+    makers: &[Maker],
     control: &mut Control,
 ) -> Result<Vec<Clone>, Error> {
     let mut clones = Vec::new();
@@ -261,7 +251,7 @@ fn prepare(
             let is_postponed = postponed[index];
             let target = match is_postponed {
                 true => Target::postponed(job),
-                false => prepare_target(job, number, kinds[index], names, control)?,
+                false => prepare_target(job, number, makers[index].spec, names, control)?,
             };
             let (group, target) = (groups.next().unwrap_or_default(), Mutex::new(target));
             clones.push(Clone { job: index, number, group, largest_block, is_postponed, target });
@@ -274,7 +264,7 @@ fn prepare(
 fn prepare_target(
     job: &Job,
     number: u32,
-    kind: &Kind,
+    engine: &EngineSpec,
     names: Option<Vec<String>>,
     control: &mut Control,
 ) -> Result<Target, Error> {
@@ -282,7 +272,7 @@ fn prepare_target(
     let mut laid_out = 0;
     let progress = &mut control.progress;
     let mut context = Context {
-        backing: if kind.diskless { Backing::Nowhere } else { Backing::Host },
+        backing: if engine.diskless { Backing::Nowhere } else { Backing::Host },
         names,
         stop: &control.stop,
         fill: &mut |bytes, _offset| filler.fill(bytes),
@@ -294,7 +284,7 @@ fn prepare_target(
             }
         },
     };
-    if !kind.opens_files {
+    if !engine.opens_files {
         return Target::prepare(job, number, &mut context);
     }
     let found = elsewhere::prepare(job, number, &mut context)?;
@@ -303,7 +293,7 @@ fn prepare_target(
 
 struct Schedule<'scope, 'run> {
     plan: &'run Plan,
-    kinds: &'run [&'static Kind],
+    makers: &'run [Maker],
     clones: &'run [Clone],
     board: &'run Board,
     statements: Option<&'run Statements>,
@@ -481,8 +471,8 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     fn prepare_postponed(&self, index: usize, control: &mut Control) -> Result<(), Error> {
         let clone = &self.clones[index];
         if clone.is_postponed {
-            let (job, kind) = (&self.plan.jobs[clone.job], self.kinds[clone.job]);
-            let target = prepare_target(job, clone.number, kind, None, control)?;
+            let (job, engine) = (&self.plan.jobs[clone.job], self.makers[clone.job].spec);
+            let target = prepare_target(job, clone.number, engine, None, control)?;
             *clone.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
         }
         Ok(())
@@ -502,7 +492,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         let clone = &self.clones[index];
         Orders {
             job: &self.plan.jobs[clone.job],
-            kind: self.kinds[clone.job],
+            maker: self.makers[clone.job],
             target: &clone.target,
             largest_block: clone.largest_block,
             clone: clone.number,
@@ -541,7 +531,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     /// The result of a clone that has no numbers.
     fn untouched(&self, index: usize) -> JobResult {
         let clone = &self.clones[index];
-        clone::untouched(&self.plan.jobs[clone.job], self.kinds[clone.job])
+        clone::untouched(&self.plan.jobs[clone.job], self.makers[clone.job].spec)
     }
 
     /// Draws the consequences of the end of one clone for the other clones.

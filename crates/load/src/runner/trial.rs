@@ -6,19 +6,19 @@ use sys::process;
 
 use super::clone;
 use crate::Error;
-use crate::engine::{Kind, Setup};
+use crate::engine::{Maker, Setup};
 
 /// Tries the engines, buffers and processors that the jobs need, small and once each.
 ///
 /// # Errors
 /// The first engine, buffer or processor that this machine does not offer.
-pub(super) fn trial(plan: &Plan, kinds: &[&'static Kind]) -> Result<(), Error> {
+pub(super) fn trial(plan: &Plan, makers: &[Maker]) -> Result<(), Error> {
     let mut tried = Vec::new();
-    for (job, kind) in plan.jobs.iter().zip(kinds) {
+    for (job, maker) in plan.jobs.iter().zip(makers) {
         if job.files.create_only {
             continue;
         }
-        let way = (kind.name, &job.ring, job.buffers.memory, &job.process.cpus, &job.process.numa_cpu_nodes);
+        let way = (maker.spec.name, &job.ring, job.buffers.memory, &job.process.cpus, &job.process.numa_cpu_nodes);
         if tried.contains(&way) {
             continue;
         }
@@ -32,8 +32,8 @@ pub(super) fn trial(plan: &Plan, kinds: &[&'static Kind]) -> Result<(), Error> {
         placed?;
         let (slots, _free) = clone::buffers(job, 1, 4096)?;
         // Engines that open their files themselves would look for them, those without a disk have nothing to try.
-        if !kind.opens_files && !kind.diskless {
-            (kind.make)(&Setup { job, slots, depth: 1, files: 1, names: &[String::new()] })?;
+        if !maker.spec.opens_files && !maker.spec.diskless {
+            maker.make(&Setup { job, slots, depth: 1, files: 1, names: &[String::new()] })?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use job::source::{Section, Setting, Source};
 use job::{Invocation, Job, Place, options};
 
 use super::scratch::{self, Doomed, Scratch};
-use crate::engine::Kind;
+use crate::engine::Maker;
 use crate::{Error, ErrorKind};
 
 /// Load before each point that is not measured, so that the queue is full and caches have settled.
@@ -77,14 +77,18 @@ impl Workload {
                 workload.engine_replaced = best.1;
             }
         }
-        let kinds = workload.engines.iter().map(|name| find_engine(name)).collect::<Result<Vec<_>, _>>()?;
+        let engines = workload
+            .engines
+            .iter()
+            .map(|name| Maker::find(name).map(|maker| maker.spec))
+            .collect::<Result<Vec<_>, _>>()?;
 
-        if kinds.iter().all(|kind| kind.opens_files || kind.diskless) {
+        if engines.iter().all(|engine| engine.opens_files || engine.diskless) {
             workload.name = target.as_ref().map_or_else(|| "no storage".into(), |target| target.display().to_string());
-            if let Some(target) = target.filter(|_| kinds.iter().any(|kind| kind.opens_files)) {
+            if let Some(target) = target.filter(|_| engines.iter().any(|engine| engine.opens_files)) {
                 workload.settings.push(filename(&target));
             }
-            if !given("size") && kinds.iter().all(|kind| kind.diskless) {
+            if !given("size") && engines.iter().all(|engine| engine.diskless) {
                 workload.settings.push(setting("size", "1g"));
             }
             return Ok(workload);
@@ -173,7 +177,7 @@ impl Workload {
     pub fn plan(&self, engine: &str, depth: u32, runtime_ns: u64) -> Result<Plan, Error> {
         let mut settings = self.settings.clone();
         settings.push(setting("ioengine", engine));
-        if find_engine(engine)?.synchronous {
+        if Maker::find(engine)?.spec.synchronous {
             settings.push(setting("iodepth", "1"));
             settings.push(setting("numjobs", &depth.to_string()));
         } else {
@@ -280,7 +284,7 @@ pub fn best_engine() -> &'static str {
 /// The best engine that works here; and the one that it replaces, with the reason.
 fn chosen_engine() -> (&'static str, Option<(&'static str, String)>) {
     let mut replaced = None;
-    for name in PREFERRED.into_iter().filter(|name| Kind::find(name).is_some()) {
+    for name in PREFERRED {
         match if name == "io_uring" { sys::ring::Setup::new(8).build().map(drop) } else { Ok(()) } {
             Ok(()) => return (name, replaced),
             Err(error) => {
@@ -289,13 +293,6 @@ fn chosen_engine() -> (&'static str, Option<(&'static str, String)>) {
         }
     }
     ("psync", replaced)
-}
-
-fn find_engine(name: &str) -> Result<&'static Kind, Error> {
-    Kind::find(name).ok_or_else(|| {
-        let known: Vec<&str> = crate::engine::ENGINES.iter().map(|kind| kind.name).collect();
-        Error::usage("unknown engine", name, format!("there are {}", known.join(", ")))
-    })
 }
 
 fn check_target(target: &Path, writes: bool, allow_writes: bool) -> Result<(), Error> {

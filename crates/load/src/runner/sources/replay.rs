@@ -10,7 +10,6 @@ use job::workload::Op;
 use measure::Direction;
 
 use crate::content::Filler;
-use crate::engine::Kind;
 use crate::runner::traffic::{Next, Traffic};
 use crate::verify::Mismatch;
 use crate::{Error, ErrorKind};
@@ -49,7 +48,7 @@ impl Replay {
 /// A log that cannot be read; a file that it reads and that does not have the bytes.
 pub(in crate::runner) fn survey(job: &Job) -> Result<Summary, Error> {
     let summary = open(job)?.summarise().map_err(unreadable)?;
-    if Kind::find(&job.engine).is_some_and(|kind| kind.opens_files || kind.diskless) {
+    if job::engines::find(&job.engine).is_some_and(|engine| engine.opens_files || engine.diskless) {
         return Ok(summary); // they are not of this host, or not touched
     }
     for file in &summary.files {
