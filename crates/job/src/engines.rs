@@ -42,7 +42,7 @@ impl EngineSpec {
         self
     }
 
-    /// The same engine, which touches no file.
+    /// Says that the engine touches no file.
     pub const fn diskless(mut self) -> EngineSpec {
         self.diskless = true;
         self

@@ -1,4 +1,4 @@
-//! Files that are not of this host: their own engine ([`job::engines::EngineSpec::opens_files`]) looks at them, lays them
+//! Files that are not of this host. An engine ([`job::engines::EngineSpec::opens_files`]) looks at them, lays them
 //! out and removes them.
 //!
 //! The engine works in a separate process, for two reasons. Its connections do not survive a fork, and the clones are
