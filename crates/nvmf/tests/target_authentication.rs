@@ -95,3 +95,34 @@ fn an_exchange_that_takes_long_holds_up_nobody() {
     assert_eq!(queue.read(1, 0, 1).unwrap()[0], 3);
     served.assert_alive();
 }
+
+/// Peers that send a message and leave are faster than the computation: the messages that wait are bounded, and a host
+/// beyond the bound is told to come again.
+#[test]
+fn messages_that_wait_to_be_examined_are_bounded() {
+    const SENT: usize = 1024;
+    let served = Served::plain();
+    let (begun, has_begun) = mpsc::channel();
+    let (open, gate) = mpsc::channel();
+    served.target.set_authenticator(Some(Arc::new(Gate { begun, open: Arc::new(Mutex::new(gate)) })));
+    let message = [1; 4096];
+    let send = || Authentication::send(message.len() as u32);
+    for _ in 0..SENT {
+        unproven(&served).send_command(send(), &message);
+    }
+    has_begun.recv().unwrap();
+    // Some of them may be on their way still: one that comes later is refused.
+    raw::until(|| {
+        let mut late = unproven(&served);
+        late.send_command(send(), &message);
+        late.stream.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+        let mut header = [0; 24];
+        let answered = std::io::Read::read_exact(&mut late.stream, &mut header).is_ok();
+        // The status field is the last of the completion, above the phase bit.
+        answered && u16::from_le_bytes([header[22], header[23]]) >> 1 == Status::COMMAND_INTERRUPTED.bits()
+    });
+    for _ in 0..2 * SENT {
+        let _ = open.send(());
+    }
+    served.assert_alive();
+}

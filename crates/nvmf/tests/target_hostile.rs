@@ -24,8 +24,12 @@ use raw::{Host, NQN, Served};
 const PEERS: usize = 1000;
 /// Bytes of memory that all these peers together may cost.
 const MEMORY: u64 = 64 << 20;
+/// Kinds of peers, as [`plan`] numbers them.
+const KINDS: usize = 18;
 /// Bytes that a peer tries to send, if it is let.
-const FLOOD: usize = 256 << 10;
+const FLOOD: usize = 64 << 10;
+/// How often a peer that is cut off comes back.
+const RETURNS: usize = 1;
 
 /// The memory of a process is measured: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -71,8 +75,8 @@ fn log_page(lid: u8) -> Vec<u8> {
     capsule(&GetLogPage { lid, lsp: 0, retain: true, length, offset: 0 }.command(u32::MAX), &[])
 }
 
-/// The plan of the peer of that number: numbers go through all kinds in turn.
-fn plan(number: usize) -> Plan {
+/// The plan of the peer of that number, of one of the [`KINDS`].
+fn plan(kind: usize, number: usize) -> Plan {
     let begin = |nqn: &str, entries| [hello(), connect(nqn, entries, number), enable()].concat();
     let set_feature = Command { cdw10: 0x16, sgl: Sgl::transport(8192), ..Command::new(admin::SET_FEATURES, 0) };
     let event = Command::new(admin::ASYNC_EVENT_REQUEST, 0);
@@ -81,7 +85,11 @@ fn plan(number: usize) -> Plan {
     let sent = Authentication::send(8192);
     let read_only = Command { sgl: Sgl::in_capsule(8192), ..Command::new(0x7d, 0) };
     let identify = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0);
-    let (first, repeated) = match number % 13 {
+    let unasked = H2cData { cid: 1, ttag: 0, offset: 0, length: 0, last: true };
+    let mut unasked_data = vec![0; nvmf::pdu::MAX_HEADER_BYTES];
+    let len = unasked.write(&nvmf::pdu::Agreement::default(), &mut unasked_data);
+    unasked_data.truncate(len);
+    let (first, repeated) = match kind {
         // Half-open: it has said hello and no more.
         0 => (hello(), Vec::new()),
         1 => (Vec::new(), vec![0x04]),
@@ -95,8 +103,19 @@ fn plan(number: usize) -> Plan {
         9 => (begin(NQN, 4096), capsule(&set_feature, &[])),
         10 => (begin(NQN, 4096), [capsule(&event, &[]), capsule(&abort, &[])].concat()),
         11 => (begin(NQN, 4096), capsule(&property, &[])),
-        _ => (begin(NQN, 4096), capsule(&sent, &[0; 8192])),
+        12 => (begin(NQN, 4096), capsule(&sent, &[0; 8192])),
+        // It greets again and again.
+        13 => (hello(), hello()),
+        14 => (hello(), unasked_data),
+        15 => (begin(NQN, 4096), unasked_data),
+        // Units of a kind that does not exist.
+        16 => (hello(), vec![0x7f, 0, 24, 0, 24, 0, 0, 0]),
+        // As many requests for events as may wait, on a controller without a keep-alive timer.
+        17 => (begin(NQN, 4096), capsule(&event, &[])),
+        _ => unreachable!("there are {KINDS} kinds"),
     };
+    // Several at once: a peer that sends is not to be held up by its system calls.
+    let repeated = repeated.repeat(4096usize.div_ceil(repeated.len().max(1)));
     Plan { first, repeated }
 }
 
@@ -105,15 +124,22 @@ struct Peer {
     stream: TcpStream,
     plan: Plan,
     sent: usize,
+    returns: usize,
+    address: std::net::SocketAddr,
 }
 
 impl Peer {
     fn new(served: &Served, plan: Plan) -> Peer {
-        let stream = TcpStream::connect(served.address).unwrap();
+        let stream = Peer::connect(served.address).unwrap();
+        Peer { stream, plan, sent: 0, returns: RETURNS, address: served.address }
+    }
+
+    fn connect(address: std::net::SocketAddr) -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect(address)?;
         // As little as possible of what it is sent is to lie in its kernel.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096);
-        stream.set_nonblocking(true).unwrap();
-        Peer { stream, plan, sent: 0 }
+        stream.set_nonblocking(true)?;
+        Ok(stream)
     }
 
     /// Sends more of the plan. Returns true if the socket took some bytes.
@@ -129,7 +155,14 @@ impl Peer {
         };
         match self.stream.write(rest) {
             Ok(sent) => self.sent += sent,
-            Err(_) => return false, // no more room, or closed: both are the target's right
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false, // no more room
+            // Cut off, which is the target's right: it comes back.
+            Err(_) if self.returns > 0 => {
+                (self.returns, self.sent) = (self.returns - 1, 0);
+                let Ok(stream) = Peer::connect(self.address) else { return false };
+                self.stream = stream;
+            }
+            Err(_) => return false,
         }
         true
     }
@@ -188,7 +221,7 @@ fn a_thousand_peers_of_every_kind_cost_little_memory_and_stop_nobody() {
     served.assert_alive();
     let idle = resident();
     under_attack(&served, |reads| {
-        let mut peers: Vec<Peer> = (0..PEERS).map(|number| Peer::new(&served, plan(number))).collect();
+        let mut peers: Vec<Peer> = (0..PEERS).map(|number| Peer::new(&served, plan(number % KINDS, number))).collect();
         let before = reads();
         press_all(&mut peers, idle);
         // A host that comes now gets in, and the one that was there is served.
@@ -196,6 +229,23 @@ fn a_thousand_peers_of_every_kind_cost_little_memory_and_stop_nobody() {
         raw::until(|| reads() > before + 100);
         assert_within(idle);
     });
+}
+
+/// A thousand peers of one kind after another press one target. No host reads meanwhile: the target has all its time
+/// for these peers, and takes from them as much as they can send.
+#[test]
+fn a_thousand_peers_of_any_one_kind_cost_little_memory() {
+    let _alone = alone();
+    let served = Served::plain();
+    served.assert_alive();
+    let idle = resident();
+    for kind in 0..KINDS {
+        let mut peers: Vec<Peer> = (0..PEERS).map(|number| Peer::new(&served, plan(kind, number))).collect();
+        press_all(&mut peers, idle);
+        served.assert_alive();
+        println!("kind {kind}: {} KiB over idle", resident().saturating_sub(idle) >> 10);
+        assert_within(idle);
+    }
 }
 
 /// I/O queues of hosts that are let in: the same commands again and again, and nothing that they are answered is read.

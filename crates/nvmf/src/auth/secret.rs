@@ -35,6 +35,8 @@ pub enum SecretError {
     Checksum,
 }
 
+/// Bytes of a file with a key at the most: the text of a key has some 100.
+const LONGEST_FILE: u64 = 4096;
 /// CRC-32 of IEEE 802.3, little-endian behind the key.
 const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
@@ -73,7 +75,15 @@ impl Secret {
     /// The error of open(2) or read(2); `PermissionDenied` if others may read or change the file; `InvalidInput`, with
     /// the reason, if the file holds no key.
     pub fn read(path: &Path) -> io::Result<Secret> {
-        if std::fs::metadata(path)?.mode() & 0o077 != 0 {
+        let metadata = std::fs::metadata(path)?;
+        // Before it is opened: the open of a pipe, and the read of a terminal or of /dev/zero, never end.
+        if !metadata.is_file() || metadata.len() > LONGEST_FILE {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("it holds no key: give a regular file of at most {LONGEST_FILE} bytes"),
+            ));
+        }
+        if metadata.mode() & 0o077 != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "other users may read or change it; chmod 600 it",

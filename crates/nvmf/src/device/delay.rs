@@ -72,7 +72,7 @@ struct DelayChannel {
     /// The ops in the device below by tag, each with the number of the latency, of four, that it will wait.
     below: HashMap<u64, usize>,
     ended: Vec<Done>,
-    /// The waiting ops of each latency: in order of their end, as long as nobody changes the latency.
+    /// The waiting ops of each latency, in order of their end.
     waiting: [VecDeque<(u64, Done)>; 4],
     /// Reads and writes so far: every hundredth waits for the 99th percentile.
     ops: [u32; 2],
@@ -83,8 +83,13 @@ impl DelayChannel {
     fn hold(&mut self, now_ns: u64) {
         for done in self.ended.drain(..) {
             let class = self.below.remove(&done.tag).unwrap_or_default();
-            let until = now_ns + self.latency_us[class].load(Ordering::Relaxed) * 1000;
-            self.waiting[class].push_back((until, done));
+            // A latency of centuries is allowed: such an op ends when it is aborted.
+            let latency_ns = self.latency_us[class].load(Ordering::Relaxed).saturating_mul(1000);
+            let until = now_ns.saturating_add(latency_ns);
+            // Behind those that end before it: the latency may have become smaller meanwhile.
+            let waiting = &mut self.waiting[class];
+            let place = waiting.iter().rposition(|(other, _)| *other <= until).map_or(0, |before| before + 1);
+            waiting.insert(place, (until, done));
         }
     }
 

@@ -142,7 +142,7 @@ impl FaultyChannel {
     fn forward(&mut self, now_ns: u64, done: &mut Vec<Done>) {
         for ended in self.ended.drain(..) {
             match self.slow_below.remove(&ended.tag) {
-                Some(ns) => self.late.push((now_ns + ns, ended)),
+                Some(ns) => self.late.push((now_ns.saturating_add(ns), ended)),
                 None => done.push(ended),
             }
         }
@@ -156,7 +156,7 @@ impl Channel for FaultyChannel {
             Some(Effect::Fail) => return done.push(Done { tag: io.tag, result: Err(EIO), buffer: io.buffer }),
             Some(Effect::Never) => return self.stuck.push(io),
             Some(Effect::Slow { us }) => {
-                self.slow_below.insert(io.tag, us * 1000);
+                self.slow_below.insert(io.tag, us.saturating_mul(1000));
             }
             Some(Effect::Short) if matches!(io.kind, IoKind::Read | IoKind::Write) => {
                 let half = io.len / 2 / u64::from(self.block) * u64::from(self.block);

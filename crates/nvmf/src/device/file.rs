@@ -52,6 +52,11 @@ impl File {
         read_only: bool,
     ) -> Result<File, Error> {
         let at = |what: &str| format!("device {}: {what} {}", spec.name, path.display());
+        let wrong_kind = || Error::invalid(at("neither a regular file nor a block device:"));
+        // Before it is opened: the open of a pipe that nobody writes to never ends.
+        if fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.file_type().is_block_device()) {
+            return Err(wrong_kind());
+        }
         let open = |direct: bool| {
             fs::File::options()
                 .read(true)
@@ -70,7 +75,7 @@ impl File {
         let file = file.map_err(|e| Error::system(at("cannot open"), e))?;
         let kind = file.metadata().map_err(|e| Error::system(at("cannot look at"), e))?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
-            return Err(Error::invalid(at("neither a regular file nor a block device:")));
+            return Err(wrong_kind());
         }
         match lock(&file, !read_only) {
             Ok(true) => {}

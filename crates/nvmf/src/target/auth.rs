@@ -2,6 +2,7 @@
 //! messages. The control plane does the authentication behind it (DH-HMAC-CHAP); the target only carries the messages
 //! (NVMe Base 2.0, 8.13).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -59,11 +60,22 @@ pub(super) struct Examination {
 #[derive(Default)]
 pub(super) struct Examiner {
     queue: OnceLock<Sender<Examination>>,
+    /// Messages that wait in the queue, and the one that is being examined.
+    waiting: AtomicUsize,
 }
 
+/// Messages that wait to be examined at the most. Peers that connect, send a message and leave again are faster than
+/// the thread, and their messages would fill the memory.
+const WAITING: usize = 1024;
+
 impl Examiner {
-    /// Has a message examined; the reactor gets [`Message::Examined`].
-    pub fn examine(shared: &Arc<Shared>, examination: Examination) {
+    /// Has a message examined; the reactor gets [`Message::Examined`]. Returns false if too many messages wait: the
+    /// message is dropped.
+    pub fn examine(shared: &Arc<Shared>, examination: Examination) -> bool {
+        if shared.examiner.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
+            shared.examiner.waiting.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
         let queue = shared.examiner.queue.get_or_init(|| {
             let (queue, taken) = mpsc::channel::<Examination>();
             let shared = Arc::downgrade(shared);
@@ -75,6 +87,7 @@ impl Examiner {
         if let Err(mpsc::SendError(examination)) = queue.send(examination) {
             examination.carry_out(&Arc::downgrade(shared));
         }
+        true
     }
 }
 
@@ -82,6 +95,7 @@ impl Examination {
     fn carry_out(mut self, shared: &Weak<Shared>) {
         self.accepted = self.exchange.receive(&self.message);
         if let Some(shared) = shared.upgrade() {
+            shared.examiner.waiting.fetch_sub(1, Ordering::Relaxed);
             shared.send(self.queue.reactor, Message::Examined(self));
         }
     }

@@ -175,8 +175,11 @@ impl Configuration {
 
     /// Names of the devices stacked on `name`.
     pub fn claims(&self, name: &str) -> Vec<String> {
-        let stacked = |entry: &&Arc<DeviceEntry>| entry.spec.kind.base() == Some(name);
-        self.devices.iter().filter(stacked).map(|entry| entry.spec.name.clone()).collect()
+        self.stacked_on(name).map(|entry| entry.spec.name.clone()).collect()
+    }
+
+    fn stacked_on(&self, name: &str) -> impl Iterator<Item = &Arc<DeviceEntry>> {
+        self.devices.iter().filter(move |entry| entry.spec.kind.base() == Some(name))
     }
 
     fn is_namespace(&self, name: &str) -> bool {
@@ -202,12 +205,11 @@ impl Configuration {
         let mut base = None;
         if let Some(name) = spec.kind.base() {
             let entry = self.device(name)?;
-            let slice = |entry: &DeviceEntry| matches!(entry.spec.kind, device::Kind::Slice { .. });
-            let claimed = self.claims(name);
-            let shared =
-                slice_kind(&spec) && claimed.iter().all(|name| self.device(name).is_ok_and(|entry| slice(entry)));
-            if self.is_namespace(name) || (!claimed.is_empty() && !shared) {
-                let by = claimed.first().map_or("a namespace".to_string(), |name| format!("device {name:?}"));
+            // Slices share a device with each other, and with nothing else.
+            let is_slice = slice_kind(&spec);
+            let other = self.stacked_on(name).find(|entry| !is_slice || !slice_kind(&entry.spec));
+            if self.is_namespace(name) || other.is_some() {
+                let by = other.map_or("a namespace".to_string(), |entry| format!("device {:?}", entry.spec.name));
                 return Err(Error::new(
                     ErrorKind::Busy,
                     format!("device {name:?} belongs to {by}: two users would clash"),

@@ -255,7 +255,11 @@ fn authentication_send(conn: &mut Connection, core: &mut Core, command: &Command
     conn.is_examined = true;
     let message = data.to_vec();
     let examination = Examination { queue: conn.token, cid: command.cid, exchange, message, accepted: false };
-    Examiner::examine(&core.shared, examination);
+    if !Examiner::examine(&core.shared, examination) {
+        // The host tries again with a new connection, as after any authentication that fails.
+        conn.respond(core, command.cid, Status::COMMAND_INTERRUPTED, 0);
+        conn.hang_up(core);
+    }
 }
 
 /// Answers the command whose message has been examined.

@@ -330,6 +330,14 @@ impl Target {
         self.change(|configuration| configuration.create_device(spec))
     }
 
+    /// Creates all of the devices, or none of them.
+    ///
+    /// # Errors
+    /// The error of the first device that cannot be created, as from [`Target::create_device`].
+    pub fn create_devices(&self, specs: impl Iterator<Item = DeviceSpec>) -> Result<Vec<DeviceInfo>, Error> {
+        self.change(|configuration| specs.map(|spec| configuration.create_device(spec)).collect())
+    }
+
     /// Deletes a device. Namespaces on it are removed first, as by [`Target::remove_namespace`].
     ///
     /// # Errors

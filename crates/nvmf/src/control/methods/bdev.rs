@@ -443,7 +443,8 @@ fn split_create(state: &mut State, params: &Params) -> Outcome {
     }
     let part_blocks = match params.number_if("split_size_mb").unwrap_or(0) {
         0 => blocks / count,
-        mib => (mib << 20) / block_bytes,
+        // The product of more MiB than a device can have is not computed: it would wrap around.
+        mib => mib.checked_mul(1 << 20).map_or(u64::MAX, |bytes| bytes / block_bytes),
     };
     if part_blocks == 0 || part_blocks.checked_mul(count).is_none_or(|all| all > blocks) {
         let mib = (blocks * block_bytes) >> 20;
@@ -452,19 +453,12 @@ fn split_create(state: &mut State, params: &Params) -> Outcome {
         )));
     }
     let part_bytes = part_blocks * block_bytes;
-    let mut names: Vec<String> = Vec::new();
-    for number in 0..count {
-        let name = format!("{base}p{number}");
+    let parts = (0..count).map(|number| {
         let kind = DeviceKind::Slice { base: base.into(), offset_bytes: number * part_bytes, bytes: part_bytes };
-        let spec = DeviceSpec { name: name.clone(), block_bytes: None, uuid: None, kind };
-        if let Err(error) = state.target.create_device(spec) {
-            for name in names.iter().rev() {
-                let _ = state.target.delete_device(name); // just made, and nobody else knows of it
-            }
-            return Err(refusal(error));
-        }
-        names.push(name);
-    }
+        DeviceSpec { name: format!("{base}p{number}"), block_bytes: None, uuid: None, kind }
+    });
+    let parts = state.target.create_devices(parts).map_err(refusal)?;
+    let names: Vec<String> = parts.into_iter().map(|part| part.spec.name).collect();
     state.remember("bdev", "bdev_split_create", params.as_given().clone());
     Ok(json!(names))
 }
