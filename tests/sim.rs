@@ -1,5 +1,7 @@
 //! `plimsoll sim`: shipped scenarios run, results are whole and reproducible, bad scenarios are one clear line.
 
+#[path = "../crates/report/tests/browser/mod.rs"]
+mod browser;
 mod common;
 use common::*;
 use serde_json::Value;
@@ -60,6 +62,12 @@ fn sweeps_methods_and_pages() {
     assert_eq!(stdout(&out).lines().count(), 5, "{}", stdout(&out));
     let page = std::fs::read_to_string(directory.path().join("o.html")).expect("a page");
     assert!(page.matches("<svg").count() >= 9 && page.ends_with("</html>\n"));
+    for part in
+        ["<th scope=\"col\">p99 us</th>", "Latency</title>", "<details class=\"part\"><summary>", "pacing=buffers:16"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    browser::look_at(&[("simulation", page)]);
     let document: Value =
         serde_json::from_str(&std::fs::read_to_string(directory.path().join("o.json")).expect("a result"))
             .expect("JSON");

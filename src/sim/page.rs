@@ -1,28 +1,32 @@
-//! Results of simulations as one HTML page: the table, the sweep's curve, throughput and window over time.
-
-use std::fmt::Write;
+//! Results of simulations as one HTML page: the table, throughput and latency over the sweep, the course of each run.
 
 use pace::sim::{Outcome, Run};
-use report::html::{Frame, card, cards};
-use report::svg::{self, Axis, Chart, Series};
+use report::html::{Frame, Table, cards, folded};
+use report::svg::{Axis, Chart, Format, Series};
 
-use super::table;
+use super::table::{self, FIGURES};
 
 /// Runs that get charts over time of their own; more would make a page that nobody reads.
 const TIMELINES_MAX: usize = 24;
 
 /// The page: no script, nothing from the network.
 pub fn page(results: &[(Run, Outcome)]) -> String {
-    let mut body = card(&table::text(results));
-    if let Some(chart) = sweep_chart(results) {
-        let _ = write!(body, "<h2>Throughput over the sweep</h2>{}", cards([chart]));
+    let varied = table::varied(results);
+    let mut body = format!("<h2>Results</h2>{}", summary(results, &varied));
+    for remark in table::remarks(results) {
+        body.push_str(&format!("<p class=\"about\">{remark}</p>"));
+    }
+    let over_sweep = sweep_charts(results, &varied);
+    if !over_sweep.is_empty() {
+        body.push_str("<h2>Over the sweep</h2>");
+        body.push_str(&cards(over_sweep));
     }
     body.push_str("<h2>Over time</h2>");
-    for (run, outcome) in results.iter().take(TIMELINES_MAX) {
-        let _ = write!(body, "<h3>{}</h3>{}", svg::escape(&table::label(run)), cards(timelines(outcome)));
+    for (index, (run, outcome)) in results.iter().take(TIMELINES_MAX).enumerate() {
+        body.push_str(&folded(&table::label_of(run, &varied), index == 0, &cards(timelines(outcome))));
     }
     if results.len() > TIMELINES_MAX {
-        let _ = write!(body, "<p>{} more runs are in the JSON result.</p>", results.len() - TIMELINES_MAX);
+        body.push_str(&format!("<p>{} more runs are in the JSON result.</p>", results.len() - TIMELINES_MAX));
     }
     let mut abouts: Vec<String> =
         results.iter().map(|(run, _)| format!("{}: {}", run.scenario.name, run.scenario.about)).collect();
@@ -31,54 +35,87 @@ pub fn page(results: &[(Run, Outcome)]) -> String {
     Frame { title: "simulation", kind: "simulation", headline: &abouts.join("; "), about }.around(&body)
 }
 
-/// Throughput over the last numeric parameter, a line for each combination of the others.
-fn sweep_chart(results: &[(Run, Outcome)]) -> Option<Chart> {
-    let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
-    let is_axis = |param: &str| {
-        param != "seed" && results.iter().all(|(run, _)| run.set.iter().any(|(p, v)| p == param && number(v).is_some()))
-    };
-    let axis = results.first()?.0.set.iter().rev().map(|(param, _)| param.clone()).find(|param| is_axis(param))?;
-    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+/// A row for each run: the parameters that differ between runs, then the figures.
+fn summary(results: &[(Run, Outcome)], varied: &[String]) -> String {
+    let mut header = vec!["scenario"];
+    header.extend(varied.iter().map(String::as_str));
+    header.extend(FIGURES);
+    let mut summary = Table::new("Results", &header);
     for (run, outcome) in results {
-        let x = run.set.iter().find(|(param, _)| *param == axis).and_then(|(_, value)| number(value))?;
-        let mut rest = run.clone();
-        rest.set.retain(|(param, _)| *param != axis);
-        let name = table::label(&rest);
-        match lines.iter_mut().find(|(n, _)| *n == name) {
-            Some((_, points)) => points.push((x, outcome.gbps)),
-            None => lines.push((name, vec![(x, outcome.gbps)])),
-        }
+        let mut cells = vec![("", run.scenario.name.clone())];
+        cells.extend(varied.iter().map(|param| ("", table::value_of(run, param).unwrap_or_else(|| "-".into()))));
+        cells.extend(table::figures(outcome).map(|figure| ("", figure)));
+        summary.row("", &cells);
     }
-    let x = if lines.iter().flat_map(|l| &l.1).all(|p| p.0 > 0.0) { Axis::log2(axis) } else { Axis::linear(axis) };
-    let chart = Chart::new("Throughput").x(x).y(Axis::linear("Gb/s"));
-    Some(lines.into_iter().fold(chart, |chart, (name, points)| chart.series(Series::line(name, points))))
+    summary.end()
 }
 
-/// Throughput and bytes in flight of one run.
-fn timelines(outcome: &Outcome) -> [Chart; 2] {
+/// A line of the sweep: its name, and (parameter, outcome) at each of its points.
+type Line<'a> = (String, Vec<(f64, &'a Outcome)>);
+
+/// Throughput and latency over the last numeric parameter that differs between runs, a line for each combination of
+/// the others. Empty if no such parameter exists.
+fn sweep_charts(results: &[(Run, Outcome)], varied: &[String]) -> Vec<Chart> {
+    let number = |run: &Run, param: &str| {
+        let (_, value) = run.set.iter().find(|(name, _)| name == param)?;
+        value.as_float().or(value.as_integer().map(|n| n as f64))
+    };
+    let is_axis = |param: &&String| *param != "seed" && results.iter().all(|(run, _)| number(run, param).is_some());
+    let Some(axis) = varied.iter().rev().find(is_axis) else { return Vec::new() };
+    let others: Vec<String> = varied.iter().filter(|param| *param != axis).cloned().collect();
+    let mut lines: Vec<Line> = Vec::new();
+    for (run, outcome) in results {
+        let Some(x) = number(run, axis) else { continue };
+        let name = table::label_of(run, &others);
+        match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push((x, outcome)),
+            None => lines.push((name, vec![(x, outcome)])),
+        }
+    }
+    let positive = lines.iter().flat_map(|(_, points)| points).all(|(x, _)| *x > 0.0);
+    let x = || if positive { Axis::log2(axis) } else { Axis::linear(axis) };
+    let mut throughput = Chart::new("Throughput").x(x()).y(Axis::linear("Gb/s"));
+    let mut latency = Chart::new("Latency").x(x()).y(Axis::log10("latency").format(Format::Nanoseconds));
+    let several = lines.len() > 1;
+    for (colour, (name, mut points)) in lines.into_iter().enumerate() {
+        points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let of = |value: fn(&Outcome) -> f64| points.iter().map(|(x, outcome)| (*x, value(outcome))).collect();
+        let called = |figure: &str| if several { format!("{name} {figure}") } else { figure.to_string() };
+        throughput = throughput.series(Series::line(&name, of(|outcome| outcome.gbps)).colour(colour));
+        latency = latency
+            .series(Series::line(called("mean"), of(|outcome| outcome.all.lat_us * 1e3)).colour(colour))
+            .series(Series::line(called("p99"), of(|outcome| outcome.all.p99_us * 1e3)).colour(colour).dashed());
+    }
+    vec![throughput, latency]
+}
+
+/// Throughput and bytes in flight of one run; the pacer's period where the method has one.
+fn timelines(outcome: &Outcome) -> Vec<Chart> {
     let points = |of: &dyn Fn(&pace::sim::Point) -> f64| -> Vec<(f64, f64)> {
         let step = outcome.curve.len().div_ceil(500).max(1);
         outcome.curve.iter().step_by(step).map(|p| (p.t_s, of(p))).collect()
     };
-    let mut rate = Chart::new("Throughput, Gb/s")
-        .x(Axis::linear("simulated seconds"))
-        .y(Axis::linear("Gb/s"))
-        .series(Series::line("all", points(&|p| p.gbps)));
+    let time = || Axis::linear("simulated time").format(Format::Seconds);
+    let mut rate =
+        Chart::new("Throughput").x(time()).y(Axis::linear("Gb/s")).series(Series::line("all", points(&|p| p.gbps)));
     let tenants = outcome.tenant_gbps.len();
     if (2..=6).contains(&tenants) {
         for tenant in 0..tenants {
             rate = rate.series(Series::line(format!("tenant {tenant}"), points(&|p| p.tenant_gbps[tenant])));
         }
     }
-    let mut memory = Chart::new("Bytes in flight, MiB")
-        .x(Axis::linear("simulated seconds"))
+    let mut memory = Chart::new("Bytes in flight")
+        .x(time())
         .y(Axis::linear("MiB"))
         .series(Series::line("in flight", points(&|p| p.in_flight_mib)));
     if outcome.window_mib.is_some() {
-        memory = memory.series(Series::line("window", points(&|p| p.window_mib)));
+        memory = memory.series(Series::line("window", points(&|p| p.window_mib)).dashed());
     }
+    let mut charts = vec![rate, memory];
     if outcome.period_us > 0.0 {
-        memory = memory.series(Series::line("period, us", points(&|p| p.period_us)));
+        let period = Series::line("period", points(&|p| p.period_us * 1e3));
+        let axis = Axis::linear("period").format(Format::Nanoseconds);
+        charts.push(Chart::new("Period of the pacer").x(time()).y(axis).series(period));
     }
-    [rate, memory]
+    charts
 }

@@ -4,37 +4,33 @@ use std::fmt::Write;
 
 use pace::sim::{Outcome, Run};
 
-/// One line per run; for scenarios that were run with several seeds, mean and deviation at the end.
+/// The names of the figures of a run, as [`figures`] gives them.
+pub const FIGURES: [&str; 9] =
+    ["Gb/s", "kIOPS", "lat us", "p99 us", "small us", "in flight MiB", "window MiB", "held %", "cores %"];
+
+/// The figures of a run as written.
+pub fn figures(outcome: &Outcome) -> [String; 9] {
+    let o = outcome;
+    [
+        format!("{:.1}", o.gbps),
+        format!("{:.1}", o.iops / 1e3),
+        format!("{:.0}", o.all.lat_us),
+        format!("{:.0}", o.all.p99_us),
+        if o.small.ops > 0 { format!("{:.0}", o.small.lat_us) } else { "-".into() },
+        format!("{:.1}", o.in_flight_mib),
+        o.window_mib.map_or("-".into(), |w| format!("{w:.1}")),
+        format!("{:.0}", 100.0 * o.held_fraction),
+        format!("{:.0}", 100.0 * o.core_busy),
+    ]
+}
+
+/// One line per run, and the remarks.
 pub fn text(results: &[(Run, Outcome)]) -> String {
-    let header = [
-        "scenario",
-        "Gb/s",
-        "kIOPS",
-        "lat us",
-        "p99 us",
-        "small us",
-        "in flight MiB",
-        "window MiB",
-        "held %",
-        "cores %",
-    ];
-    let mut rows: Vec<Vec<String>> = vec![header.map(String::from).to_vec()];
-    for (run, o) in results {
-        rows.push(vec![
-            label(run),
-            format!("{:.1}", o.gbps),
-            format!("{:.1}", o.iops / 1e3),
-            format!("{:.0}", o.all.lat_us),
-            format!("{:.0}", o.all.p99_us),
-            if o.small.ops > 0 { format!("{:.0}", o.small.lat_us) } else { "-".into() },
-            format!("{:.1}", o.in_flight_mib),
-            o.window_mib.map_or("-".into(), |w| format!("{w:.1}")),
-            format!("{:.0}", 100.0 * o.held_fraction),
-            format!("{:.0}", 100.0 * o.core_busy),
-        ]);
-    }
+    let header = ["scenario"].into_iter().chain(FIGURES).map(String::from).collect();
+    let mut rows: Vec<Vec<String>> = vec![header];
+    rows.extend(results.iter().map(|(run, outcome)| [label(run)].into_iter().chain(figures(outcome)).collect()));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let widths: Vec<usize> = (0..=FIGURES.len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {
         let _ = write!(text, "{:<1$}", row[0], widths[0]);
@@ -43,23 +39,27 @@ pub fn text(results: &[(Run, Outcome)]) -> String {
         }
         text.push('\n');
     }
+    remarks(results).into_iter().for_each(|remark| text.push_str(&format!("{remark}\n")));
+    text
+}
+
+/// Sentences on all runs: commands that were refused; of a scenario that was run with several seeds, mean and
+/// deviation.
+pub fn remarks(results: &[(Run, Outcome)]) -> Vec<String> {
+    let mut remarks = Vec::new();
     let refused: u64 = results.iter().map(|(_, o)| o.refused).sum();
     if refused > 0 {
-        let _ = writeln!(text, "{refused} commands were refused and sent again: the pacer remembers only so many.");
+        remarks.push(format!("{refused} commands were refused and sent again: the pacer remembers only so many."));
     }
     let gbps: Vec<f64> = results.iter().map(|(_, o)| o.gbps).collect();
     let one_point = results.windows(2).all(|pair| without_seed(&pair[0].0) == without_seed(&pair[1].0));
     if gbps.len() > 1 && one_point {
         let mean = gbps.iter().sum::<f64>() / gbps.len() as f64;
         let deviation = (gbps.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (gbps.len() - 1) as f64).sqrt();
-        let _ = writeln!(
-            text,
-            "{} seeds: {mean:.1} Gb/s, standard deviation {:.2} %",
-            gbps.len(),
-            100.0 * deviation / mean
-        );
+        let part = 100.0 * deviation / mean;
+        remarks.push(format!("{} seeds: {mean:.1} Gb/s, standard deviation {part:.2} %", gbps.len()));
     }
-    text
+    remarks
 }
 
 fn without_seed(run: &Run) -> (&str, Vec<&(String, toml::Value)>) {
@@ -72,20 +72,87 @@ pub fn label(run: &Run) -> String {
     format!("{}{set}", run.scenario.name)
 }
 
-/// A value in few words: a size mix as 128k:80/4k:20, a method by its name.
+/// The parameters whose values differ between the runs, in the order in which they were set.
+pub fn varied(results: &[(Run, Outcome)]) -> Vec<String> {
+    let mut params: Vec<String> = Vec::new();
+    for (param, _) in results.iter().flat_map(|(run, _)| &run.set) {
+        if !params.contains(param) {
+            params.push(param.clone());
+        }
+    }
+    let value = |run: &Run, param: &str| run.set.iter().find(|(name, _)| name == param).map(|(_, value)| value.clone());
+    params.retain(|param| results.windows(2).any(|pair| value(&pair[0].0, param) != value(&pair[1].0, param)));
+    params
+}
+
+/// The scenario's name and the run's values of these parameters.
+pub fn label_of(run: &Run, params: &[String]) -> String {
+    let set = |param: &String| Some(format!(" {param}={}", value_of(run, param)?));
+    format!("{}{}", run.scenario.name, params.iter().filter_map(set).collect::<String>())
+}
+
+/// The run's value of a parameter as written; None if the run does not set it.
+pub fn value_of(run: &Run, param: &str) -> Option<String> {
+    run.set.iter().find(|(name, _)| name == param).map(|(_, value)| short(value))
+}
+
+/// A value in few words: a size mix as 128k:80/4k:20, a method as the command line names it.
 fn short(value: &toml::Value) -> String {
     match value {
         toml::Value::Array(items) => items.iter().map(short).collect::<Vec<_>>().join("/"),
+        toml::Value::Table(table) if table.contains_key("method") => method(table),
         toml::Value::Table(table) => {
             let text = |key: &str| table.get(key).map(short);
-            match (text("bytes"), text("percent"), text("method")) {
-                (Some(bytes), Some(percent), _) => format!("{bytes}:{percent}"),
-                (Some(bytes), None, _) => bytes,
-                (.., Some(method)) => method,
+            match (text("bytes"), text("percent")) {
+                (Some(bytes), Some(percent)) => format!("{bytes}:{percent}"),
+                (Some(bytes), None) => bytes,
                 _ => table.to_string().replace('\n', " "),
             }
         }
         toml::Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+/// A pacing method with all that sets it apart: `buffers:64`, `auto`, and parameters that the command line cannot name
+/// behind it.
+fn method(table: &toml::Table) -> String {
+    let name = table.get("method").map(short).unwrap_or_default();
+    let main = match name.as_str() {
+        "buffers" => Some("count"),
+        "rate" => Some("period_us"),
+        "auto" => Some("budget_bytes"),
+        _ => None,
+    };
+    let main = main.filter(|key| table.contains_key(*key));
+    let mut out = main.map_or(name.clone(), |key| format!("{name}:{}", short(&table[key])));
+    // Of the others, those that differ from what the method has by itself.
+    let usual = pace::Config::parse(&out, 1024).ok().and_then(|config| toml::Table::try_from(config).ok());
+    for (key, value) in table.iter().filter(|(key, _)| *key != "method" && Some(key.as_str()) != main) {
+        if usual.as_ref().and_then(|usual| usual.get(key)) != Some(value) {
+            let _ = write!(out, " {key}={}", short(value));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_of_one_name_are_told_apart() {
+        let shown = |text: &str| {
+            let config = pace::Config::parse(text, 1024).unwrap();
+            short(&toml::Value::try_from(config).unwrap())
+        };
+        for text in ["auto", "none", "buffers:64", "buffers:256", "rate:5.7"] {
+            assert_eq!(shown(text), text);
+        }
+        assert_ne!(shown("auto:6m"), shown("auto:8m"));
+        assert_ne!(shown("iops:100"), shown("bw:100"), "{}", shown("bw:100"));
+        let table: toml::Value =
+            toml::from_str::<toml::Table>("method = 'buffers'\ncount = 8\ncores = 4").unwrap().into();
+        assert_eq!(short(&table), "buffers:8 cores=4");
     }
 }

@@ -11,7 +11,10 @@ const EQUAL: f64 = 0.03;
 /// The depth is the load line that tables and tiles show ([`LoadLine::answer`]). Where the sweep cannot name one, the
 /// sentence says why.
 pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> String {
-    let Some((curve, line)) = best(curves) else { return String::new() };
+    let chosen = chosen(curves).map(|index| &curves[index]);
+    let Some((curve, line)) = chosen.and_then(|curve| Some((curve, curve.line.as_ref()?))) else {
+        return String::new();
+    };
     let axis = if axis.is_empty() { "iodepth" } else { axis };
     let plateau = count(line.plateau_iops.mean);
     let beyond = match &line.overload {
@@ -52,17 +55,18 @@ fn shown(curve: &Curve) -> Option<&Point> {
     curve.at_load_line().or(curve.points.last())
 }
 
-/// The curve with the highest plateau; among equals the one with the lowest latency at its line. A curve whose load
-/// line can be named goes before one whose cannot.
-fn best(curves: &[Curve]) -> Option<(&Curve, &LoadLine)> {
-    let all = || curves.iter().filter_map(|curve| Some((curve, curve.line.as_ref()?)));
+/// The number of the curve that the sentence names: the one with the highest plateau; among equals the one with the
+/// lowest latency at its line. A curve whose load line can be named goes before one whose cannot. None without a curve
+/// that was judged.
+pub(crate) fn chosen(curves: &[Curve]) -> Option<usize> {
+    let all = || curves.iter().enumerate().filter_map(|(index, curve)| Some((index, curve.line.as_ref()?)));
     let named = |line: &LoadLine| !matches!(line.answer(), Answer::Unnamed(_));
     let any_named = all().any(|(_, line)| named(line));
     let candidates = || all().filter(|(_, line)| named(line) || !any_named);
     let highest = candidates().map(|(_, line)| line.plateau_iops.mean).fold(0.0, f64::max);
     let equals = candidates().filter(|(_, line)| line.plateau_iops.mean >= highest * (1.0 - EQUAL));
-    let latency = |curve: &Curve| shown(curve).map_or(f64::INFINITY, |point| point.job.lat_ns().mean());
-    equals.min_by(|a, b| latency(a.0).total_cmp(&latency(b.0)))
+    let latency = |index: usize| shown(&curves[index]).map_or(f64::INFINITY, |point| point.job.lat_ns().mean());
+    equals.map(|(index, _)| index).min_by(|&a, &b| latency(a).total_cmp(&latency(b)))
 }
 
 #[cfg(test)]

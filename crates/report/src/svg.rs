@@ -13,6 +13,8 @@
 //! assert!(chart.svg().starts_with("<svg"));
 //! ```
 
+pub(crate) mod rows;
+
 use std::fmt::Write;
 
 use crate::figures;
@@ -212,6 +214,31 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = 18.0;
 const BOTTOM: f64 = 46.0;
 const ROW: f64 = 17.0;
+/// The width of a character of the text, generously.
+const CHARACTER: f64 = 6.7;
+
+/// The beginning of every chart, up to its title: the name for programs that read a page aloud is the title, and the
+/// description follows. Text is escaped.
+fn head(title: &str, description: &str, width: f64, height: f64) -> String {
+    let title = escape(title);
+    format!(
+        r#"<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{title}" xmlns="http://www.w3.org/2000/svg"><title>{title}</title><desc>{}</desc><text class="chart-title" x="8" y="18">{title}</text>"#,
+        short(width),
+        short(height),
+        escape(description),
+    )
+}
+
+/// Text cut to a width, with an ellipsis in the middle: the ends of host names and labels tell them apart.
+fn shortened(text: &str, width: f64) -> String {
+    let (length, fits) = (text.chars().count(), (width / CHARACTER) as usize);
+    if length <= fits || fits < 4 {
+        return text.to_string();
+    }
+    let before = (fits - 1).div_ceil(2);
+    let after = fits - 1 - before;
+    text.chars().take(before).chain(['\u{2026}']).chain(text.chars().skip(length - after)).collect()
+}
 
 impl Chart {
     /// An empty chart, 640 by 320, both axes linear.
@@ -297,19 +324,16 @@ impl Chart {
         let top = 34.0 + legend.len() as f64 * ROW + marker_rows * ROW;
         // Rows of text come on top of the height that was asked for, so that the plot itself keeps its size.
         let height = self.height + top - 34.0;
+        // The horizontal axis ends with the data: a run of 3 s has nothing to show at 3.5 s.
+        let mut across = self.x.clone();
+        if across.scale == Scale::Linear && across.high.is_none() {
+            across.high = self.values(true).filter(|x| x.is_finite()).max_by(f64::total_cmp).filter(|high| *high > 0.0);
+        }
         let frame = Frame {
-            x: Placed::new(&self.x, self.values(true), LEFT, self.width - RIGHT, (self.width / 70.0) as usize),
+            x: Placed::new(&across, self.values(true), LEFT, self.width - RIGHT, (self.width / 70.0) as usize),
             y: Placed::new(&self.y, self.values(false), height - BOTTOM, top, 6),
         };
-        let mut out = String::new();
-        let _ = write!(
-            out,
-            r#"<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{title}" xmlns="http://www.w3.org/2000/svg"><title>{title}</title>"#,
-            short(self.width),
-            short(height),
-            title = escape(&self.title)
-        );
-        let _ = write!(out, r#"<text class="chart-title" x="8" y="18">{}</text>"#, escape(&self.title));
+        let mut out = head(&self.title, &self.description(), self.width, height);
         self.draw_legend(&mut out, &legend);
         frame.draw_axes(&mut out, &self.x, &self.y);
         self.draw_rules(&mut out, &frame, top - marker_rows * ROW);
@@ -320,9 +344,29 @@ impl Chart {
             }
         }
         for (index, series) in self.series.iter().enumerate() {
-            frame.draw_series(&mut out, series, series.colour.unwrap_or(index) % COLOURS, self);
+            let colour = series.colour.unwrap_or(index) % COLOURS;
+            frame.draw_series(&mut out, series, (colour, self.is_dashed(index)), self);
         }
         out.push_str("</svg>");
+        out
+    }
+
+    /// The chart in words, for readers who do not see it: the axes, then the ends and the highest point of each series.
+    fn description(&self) -> String {
+        const SERIES: usize = 12;
+        let mut out = format!("{} over {}.", self.y.label, self.x.label);
+        for series in self.series.iter().take(SERIES) {
+            let drawn = || series.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+            let (Some(first), Some(last)) = (drawn().next(), drawn().next_back()) else { continue };
+            let highest = drawn().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(last);
+            let at =
+                |point: &(f64, f64)| format!("{} at {}", self.y.format.write(point.1), self.x.format.write(point.0));
+            let name = if series.name.is_empty() { String::new() } else { format!("{}: ", series.name) };
+            let _ = write!(out, " {name}{} to {}, highest {}.", at(first), at(last), at(highest));
+        }
+        for rule in &self.rules {
+            let _ = write!(out, " Marked: {}.", rule.label);
+        }
         out
     }
 
@@ -345,7 +389,7 @@ impl Chart {
         }
         let mut x = self.width;
         for (index, series) in self.series.iter().enumerate() {
-            let wide = 42.0 + series.name.chars().count() as f64 * 6.6;
+            let wide = (42.0 + series.name.chars().count() as f64 * 6.6).min(self.width - RIGHT - 8.0);
             if x + wide > self.width - RIGHT {
                 rows.push(Vec::new());
                 x = 8.0;
@@ -362,7 +406,7 @@ impl Chart {
             for &(index, x) in entries {
                 let series = &self.series[index];
                 let colour = series.colour.unwrap_or(index) % COLOURS;
-                let dashed = if series.dashed { " dashed" } else { "" };
+                let dashed = if self.is_dashed(index) { " dashed" } else { "" };
                 let _ = write!(
                     out,
                     r#"<line class="line s{colour}{dashed}" x1="{}" y1="{}" x2="{}" y2="{}"/><text class="legend" x="{}" y="{}">{}</text>"#,
@@ -372,10 +416,15 @@ impl Chart {
                     short(y - 4.0),
                     short(x + 23.0),
                     short(y),
-                    escape(&series.name)
+                    escape(&shortened(&series.name, self.width - RIGHT - 31.0))
                 );
             }
         }
+    }
+
+    /// True if a series is drawn dashed: by its own wish, or because its colour was used before.
+    fn is_dashed(&self, index: usize) -> bool {
+        self.series[index].dashed || self.series[index].colour.is_none() && index >= COLOURS
     }
 
     fn draw_rules(&self, out: &mut String, frame: &Frame, first_row: f64) {
@@ -570,7 +619,6 @@ impl Frame {
             );
         }
         // A label that would lie on its neighbour is left out, and the last one ends with the drawing.
-        const CHARACTER: f64 = 6.7;
         let mut free_from = 0.0;
         for &tick in &self.x.ticks {
             let x = self.x.place(tick).expect("ticks are in range");
@@ -609,7 +657,7 @@ impl Frame {
         );
     }
 
-    fn draw_series(&self, out: &mut String, series: &Series, colour: usize, chart: &Chart) {
+    fn draw_series(&self, out: &mut String, series: &Series, (colour, dashed): (usize, bool), chart: &Chart) {
         let (x_axis, y_axis) = (&chart.x, &chart.y);
         let bottom = self.y.from;
         let band: Vec<_> = series
@@ -628,7 +676,11 @@ impl Frame {
         let mut runs: Vec<Vec<(f64, f64)>> = vec![Vec::new()];
         let mut dots = String::new();
         // A dot a point is a place for the pointer as well as a mark; too many would hide the line.
-        let radius = if series.points.len() <= 80 { 3.2 } else { 0.0 };
+        let radius = match series.shape {
+            Shape::Points => 5.0,
+            Shape::Line | Shape::Steps if series.points.len() <= 40 => 3.2,
+            Shape::Line | Shape::Steps | Shape::Area => 0.0,
+        };
         for &(x, y) in &series.points {
             let (Some(px), Some(py)) = (self.x.place(x), self.y.place(y)) else {
                 runs.push(Vec::new());
@@ -660,7 +712,7 @@ impl Frame {
                 y_axis.format.write(y),
             );
         }
-        let dashed = if series.dashed { " dashed" } else { "" };
+        let dashed = if dashed { " dashed" } else { "" };
         for run in runs.iter().filter(|run| !run.is_empty() && series.shape != Shape::Points) {
             if series.shape == Shape::Area {
                 let ends = [(run[run.len() - 1].0, bottom), (run[0].0, bottom)];

@@ -105,7 +105,7 @@ fn a_run_has_a_headline_totals_and_jobs_that_can_be_told_apart() {
     for part in ["randread #1", "randread #2"] {
         assert!(page.contains(part) && text.contains(part), "{part}");
     }
-    assert!(page.contains("<p class=\"advice\">read 244k IOPS"), "a headline");
+    assert!(page.contains(">group 0: read 244k IOPS") && page.contains("; log: write 14.2k IOPS"), "a headline");
     assert!(page.contains("group 0, together") && page.contains(">160</td>"), "32 and 128 in flight");
     assert!(
         page.contains("in flight on average, of 128 asked") && text.contains("128 on average of 128 asked"),
@@ -120,13 +120,141 @@ fn a_result_of_fio_is_not_called_good_where_nothing_was_checked() {
     let read = |bytes: &[u8]| report::read::document(bytes).unwrap();
     let page = render(&[named("fio.json", read(include_bytes!("fio-3.33/json.json")))]);
     assert!(!page.contains("Nothing speaks against them"), "green, though hardly anything was checked");
-    assert!(page.contains("everything could be checked") && page.contains("page cache"));
+    assert!(page.contains("Not checkable (") && page.contains("in the page cache</li>"), "each with its reason");
+    let chips = |class: &str| page.matches(&format!("<li class=\"{class}\">")).count();
+    assert!(chips("unchecked") > chips("passed"), "{} {}", chips("unchecked"), chips("passed"));
     assert!(
         page.contains("Latency percentiles") && !page.contains("Latency distribution"),
         "a density is an invention"
     );
     let plus = render(&[named("fio.json", read(include_bytes!("fio-3.33/json-plus.json")))]);
     assert!(plus.contains("Latency distribution"), "json+ has the bins");
+}
+
+#[test]
+fn green_stands_only_where_every_statement_was_checked() {
+    let mut run = sample::run();
+    run.jobs.truncate(1);
+    run.verdicts.clear();
+    let page = |run: &measure::schema::RunResult| render(&[named("r.json", Document::Run(run.clone()))]);
+    let good = page(&run);
+    assert!(
+        good.contains("Nothing speaks against them.") && !good.contains("Not checkable"),
+        "{:?}",
+        run.jobs[0].checks
+    );
+    (run.jobs[0].facts.cached_fraction, run.jobs[0].facts.examined) = (None, false);
+    run.jobs[0].judge();
+    let grey = page(&run);
+    assert!(!grey.contains("Nothing speaks against them.") && !grey.contains("class=\"verdict none\""));
+    assert!(grey.contains("not everything could be checked") && grey.contains("<dt>Not checkable ("));
+    let mut cut = sample::run();
+    cut.jobs.truncate(1);
+    cut.verdicts.clear();
+    cut.ended = measure::schema::Ended::Interrupted;
+    assert!(!page(&cut).contains("class=\"verdict none\""), "a run that was interrupted");
+}
+
+#[test]
+fn several_engines_share_a_table_and_charts_and_only_the_chosen_one_has_bands() {
+    let sweep = sample::sweep();
+    assert!(sweep.advice.starts_with("io_uring"));
+    let page = render(&[named("nvme.json", Document::Sweep(sweep))]);
+    assert_eq!(page.matches("<table aria-label=\"All engines\">").count(), 1);
+    assert_eq!(page.matches("class=\"tile main\"").count(), 1, "the tiles are those of one engine");
+    assert!(page.contains("<polygon class=\"band s0\"") && !page.contains("<polygon class=\"band s1\""));
+    assert!(page.contains("<polyline class=\"line s1\"") && page.contains("All points of libaio</summary>"));
+}
+
+#[test]
+fn table_tile_title_and_text_give_one_load_line_and_one_overload() {
+    let mut sweep = sample::sweep();
+    sweep.curves.truncate(1);
+    let measure::schema::Answer::At(line) = sweep.curves[0].line.as_ref().unwrap().answer() else {
+        panic!("the sample has a load line");
+    };
+    let overload = sweep.curves[0].line.as_ref().unwrap().overload.expect("the sample has overload");
+    let figure = measure::figures::plain;
+    let (at, over) = (figure(line.mean), figure(overload.mean));
+    let interval = |estimate: &measure::schema::Estimate| {
+        format!("95 % interval {} to {}", figure(estimate.low), figure(estimate.high))
+    };
+    let text = report::text::sweep(&sweep, report::text::Style::default());
+    let page = render(&[named("nvme.json", Document::Sweep(sweep))]).replace('\u{a0}', " ");
+    for part in [
+        format!("<tr class=\"at\"><th scope=\"row\" class=\"\">{at}\u{2002}\u{25c0} load line</th>"),
+        format!("<tr class=\"over\"><th scope=\"row\" class=\"\">{over}\u{2002}\u{25c0} overload</th>"),
+        format!("<div class=\"value\">iodepth {at}</div>"),
+        format!(">load line {at}</text>"),
+        format!(">overload {over}</text>"),
+        interval(&line),
+        interval(&overload),
+    ] {
+        assert!(page.contains(&part), "{part}");
+    }
+    assert!(text.contains(&format!("iodepth {at}, {}", interval(&line))), "{text}");
+    assert!(text.contains(&format!("iodepth {over}, {}", interval(&overload))), "{text}");
+}
+
+#[test]
+fn a_comparison_shows_the_verdicts_of_both_sides() {
+    let mut comparison = sample::comparison();
+    let of_side = |side: &str| {
+        let mut verdict = sample::run().jobs[1].verdicts[0].clone();
+        verdict.what = format!("{side}: {}", verdict.what);
+        verdict
+    };
+    comparison.verdicts = vec![of_side("A"), of_side("B")];
+    let page = render(&[named("ab.json", Document::Comparison(comparison))]);
+    assert!(page.contains("<span class=\"of\">(A, B)</span>"));
+    assert_eq!(
+        page.matches("class=\"link\"").count(),
+        10,
+        "the runs of each of five pairs are joined, on two drawings"
+    );
+}
+
+#[test]
+fn files_have_one_chart_of_all_phases_and_no_columns_of_zeros() {
+    let mut files = sample::files();
+    let mut names_only = files.phases[0].clone();
+    names_only.name = "stat".into();
+    (names_only.total.bytes, names_only.total.records, names_only.total.failed) = (0, 0, 0);
+    files.phases.push(names_only.clone());
+    let page = |files: &measure::schema::FilesResult| render(&[named("f.json", Document::Files(files.clone()))]);
+    let both = page(&files);
+    assert!(
+        both.contains("<title>Work a second in each phase</title>") && both.contains("<h1 class=\"advice\">create 1")
+    );
+    let row = both.split("<th scope=\"row\" class=\"\">stat</th>").nth(1).unwrap().split("</tr>").next().unwrap();
+    assert_eq!(row.matches(">-</td>").count(), 2, "{row}");
+    assert!(!both.contains("0 B/s"));
+    files.phases = vec![names_only];
+    let page = page(&files);
+    assert!(!page.contains(">bandwidth</th>") && !page.contains(">IOPS</th>") && !page.contains(">failed</th>"));
+}
+
+#[test]
+fn hosts_explain_their_skew_in_words_and_a_picture() {
+    let page = render(&[named("cluster.json", Document::Run(sample::hosts()))]);
+    for part in ["<h3>Start skew</h3>", "All ranks agree on one moment", "<title>Start of each host", "of the run."] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+/// Programs that read a page aloud need names, descriptions and headings.
+#[test]
+fn charts_and_tables_are_named_and_described() {
+    for (name, page) in pages() {
+        let charts = page.matches("<svg class=\"chart").count();
+        assert_eq!(page.matches("<desc>").count(), charts, "{name}");
+        assert_eq!(
+            page.matches("<th").count(),
+            page.matches("<th scope=").count() + page.matches("<thead").count(),
+            "{name}"
+        );
+        assert_eq!(page.matches("<table").count(), page.matches("<table aria-label=").count(), "{name}");
+    }
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::fmt::Write;
 
 use measure::effect::Outcome;
 use measure::figures::plain;
-use measure::schema::{CannotTell, ComparisonResult, Effect, JobResult, RunResult};
+use measure::schema::{CannotTell, ComparisonResult, Effect, Estimate, JobResult, RunResult};
 
-use super::{Table, cards, percentile_chart, wide_and_narrow};
-use crate::svg::{self, Axis, Chart, Format, Series, Shape, escape};
+use super::frame::wide_and_narrow;
+use super::{Table, drawn, grid, percentile_chart};
+use crate::svg::rows::{Mark, Row, Rows};
+use crate::svg::{Axis, Chart, Format, Series, Shape, escape};
 use crate::text::{changed, named, value, word};
 
 /// One comparison; its sentence too, where it is not the page's headline.
@@ -23,10 +25,17 @@ pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> Str
     if with_sentence {
         let _ = write!(out, "<p class=\"sentence\">{}</p>", escape(&comparison.sentence));
     }
+    let mut drawings = Vec::new();
     if !comparison.effects.is_empty() {
-        let _ =
-            write!(out, "<div class=\"card\">{}</div>", wide_and_narrow(|width| forest(&comparison.effects, width)));
-        let mut table = Table::new(&["figure", "A", "B", "change", "95 % interval", "B is"]);
+        let forest = forest(&comparison.effects);
+        drawings.push(wide_and_narrow(|width| forest.svg(width)));
+    }
+    if comparison.runs.len() > 1 {
+        drawings.extend(charts(comparison).into_iter().map(drawn));
+    }
+    out.push_str(&grid(drawings));
+    if !comparison.effects.is_empty() {
+        let mut table = Table::new("Change of each figure", &["figure", "A", "B", "change", "95 % interval", "B is"]);
         for effect in &comparison.effects {
             let (name, _) = named(effect);
             let (change, interval) = changed(effect);
@@ -49,18 +58,24 @@ pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> Str
     }
     if !comparison.differences.is_empty() {
         out.push_str("<h3>Options in which A and B differ</h3>");
-        let mut table = Table::new(&["job", "option", "A", "B"]);
+        let mut table = Table::new("Options in which A and B differ", &["job", "option", "A has", "B has"]);
         for one in &comparison.differences {
-            let given = |value: &Option<String>| value.clone().unwrap_or_else(|| "not given".into());
+            let given = |value: &Option<String>| match value.as_deref() {
+                None => "not given".to_string(),
+                Some("") => "given".to_string(),
+                Some(value) => value.to_string(),
+            };
             table.row(
                 "",
-                &[("", one.job.clone()), ("left", one.option.clone()), ("", given(&one.a)), ("", given(&one.b))],
+                &[
+                    ("", one.job.clone()),
+                    ("left", one.option.clone()),
+                    ("left", given(&one.a)),
+                    ("left", given(&one.b)),
+                ],
             );
         }
         out.push_str(&table.end());
-    }
-    if comparison.runs.len() > 1 {
-        out.push_str(&cards(charts(comparison)));
     }
     out
 }
@@ -103,71 +118,79 @@ fn class(effect: &Effect) -> &'static str {
     }
 }
 
-/// A forest plot: each effect's change and interval on an axis that ends at -100 %, coloured by whether B is better or
-/// worse.
-fn forest(effects: &[Effect], width: f64) -> String {
-    const ROW: f64 = 42.0;
-    const TOP: f64 = 30.0;
-    const EDGE: f64 = 26.0;
-    let shown = |effect: &&Effect| effect.cannot_tell.is_none_or(|why| why == CannotTell::NoInterval);
-    let ends = |effect: &Effect| [effect.change.low, effect.change.mean, effect.change.high];
-    let all: Vec<f64> = effects.iter().filter(shown).flat_map(ends).map(|value| value.clamp(-1.0, 10.0)).collect();
-    // Room on either side of no change, even where there is no change at all; nothing is less than nothing.
-    let low = all.iter().copied().fold(-0.01, f64::min);
-    let high = all.iter().copied().fold(0.01, f64::max);
-    let room = (high - low) * 0.06;
-    let (low, high) = ((low - room).max(-1.0), high + room);
-    let at = |value: f64| EDGE + (value.clamp(low, high) - low) / (high - low) * (width - 2.0 * EDGE);
-    let bottom = TOP + ROW * effects.len() as f64;
-    let mut out = format!(
-        "<svg class=\"chart forest\" viewBox=\"0 0 {width} {}\" role=\"img\" aria-label=\"Change from A to B\">\
-         <title>Change from A to B, with 95 % intervals</title>\
-         <text class=\"chart-title\" x=\"8\" y=\"18\">Change from A to B</text>",
-        bottom + 24.0
-    );
-    let step = svg::nice_step((high - low) / if width > 500.0 { 8.0 } else { 4.0 });
-    for index in (low / step).ceil() as i64..=(high / step).floor() as i64 {
-        let value = index as f64 * step;
-        let _ = write!(
-            out,
-            "<line class=\"{}\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\"/>\
-             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} %</text>",
-            if index == 0 { "axis" } else { "grid" },
-            bottom + 16.0,
-            plain((value * 100.0 * 1e6).round() / 1e6),
-            x = at(value),
-        );
-    }
-    for (index, effect) in effects.iter().enumerate() {
-        let y = TOP + ROW * (index as f64 + 0.7);
-        let (name, _) = named(effect);
-        let (change, interval) = changed(effect);
+/// Each effect's change and interval, coloured by whether B is better or worse.
+fn forest(effects: &[Effect]) -> Rows {
+    let shown = |effect: &Effect| effect.cannot_tell.is_none_or(|why| why == CannotTell::NoInterval);
+    let rows = effects.iter().map(|effect| {
+        let (change, _) = changed(effect);
+        let Estimate { mean, low, high } = effect.change;
         // The colours of series 2 (green) and 7 (red); undecided is that of text.
-        let colour = match effect.outcome() {
-            Outcome::Better => "s2",
-            Outcome::Worse => "s7",
-            Outcome::Undecided => "plain",
+        let colour = match (effect.cannot_tell, effect.outcome()) {
+            (None, Outcome::Better) => "s2",
+            (None, Outcome::Worse) => "s7",
+            (None, Outcome::Undecided) | (Some(_), _) => "plain",
         };
-        let said = if shown(&effect) { format!("{change} {}", word(effect)) } else { word(effect).to_string() };
-        let _ = write!(
-            out,
-            "<text class=\"legend\" x=\"8\" y=\"{above:.1}\">{}</text>\
-             <text class=\"mark {colour}\" x=\"{:.1}\" y=\"{above:.1}\" text-anchor=\"end\">{said}</text>",
-            escape(&name),
-            width - 8.0,
-            above = y - 12.0,
-        );
-        if shown(&effect) {
-            let _ = write!(
-                out,
-                "<line class=\"line {colour}\" x1=\"{:.1}\" y1=\"{y}\" x2=\"{:.1}\" y2=\"{y}\"/>\
-                 <circle class=\"dot {colour}\" cx=\"{:.1}\" cy=\"{y}\" r=\"5.5\"><title>{}: {change} ({interval})</title></circle>",
-                at(effect.change.low),
-                at(effect.change.high),
-                at(effect.change.mean),
-                escape(&name),
-            );
+        Row {
+            name: named(effect).0,
+            mark: if shown(effect) { Mark::Span(low, mean, high) } else { Mark::Nothing },
+            said: if shown(effect) { format!("{change} {}", word(effect)) } else { word(effect).to_string() },
+            colour,
+        }
+    });
+    let rows: Vec<Row> = rows.collect();
+    let range = range(effects.iter().filter(|effect| shown(effect)));
+    let in_words = rows.iter().map(|row| format!("{} {}", row.name, row.said)).collect::<Vec<_>>().join("; ");
+    Rows {
+        title: "Change from A to B".into(),
+        description: format!("The change of each figure from A to B with its 95 % interval: {in_words}."),
+        ends_low: range.0 == -1.0,
+        range,
+        rows,
+        write: |value| format!("{} %", plain((value * 100.0 * 1e6).round() / 1e6)),
+        axis: String::new(),
+    }
+}
+
+/// The ends of the axis of changes: zero and all changes with their intervals. Nothing falls by more than 100 %, and
+/// beyond five times the value an arrow says enough.
+fn range<'a>(effects: impl Iterator<Item = &'a Effect>) -> (f64, f64) {
+    let ends = effects.flat_map(|effect| [effect.change.low, effect.change.mean, effect.change.high]);
+    let (low, high) = ends
+        .map(|end| end.clamp(-1.0, 4.0))
+        .fold((-0.01f64, 0.01f64), |(low, high), end| (low.min(end), high.max(end)));
+    let room = (high - low) * 0.06;
+    // An axis that comes near to -100 % ends there.
+    let low = if low - room < -0.75 { -1.0 } else { low - room };
+    (low, high + room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effect(low: f64, mean: f64, high: f64) -> Effect {
+        let near = |mean| Estimate { mean, low: mean, high: mean };
+        Effect {
+            figure: "iops".into(),
+            larger_is_better: true,
+            a: near(100.0),
+            b: near(100.0 * (1.0 + mean)),
+            change: Estimate { mean, low, high },
+            ..Effect::default()
         }
     }
-    out + "</svg>"
+
+    #[test]
+    fn the_axis_ends_at_a_loss_of_everything() {
+        for effects in [vec![effect(-0.92, -0.86, -0.76)], vec![effect(-0.99, -0.95, 3.0), effect(5.0, 19.1, 25.0)]] {
+            let chart = forest(&effects);
+            assert_eq!(chart.range.0, -1.0);
+            for width in [360.0, 640.0] {
+                let svg = chart.svg(width);
+                assert!(svg.contains(">-100 %</text>") && !svg.contains(">-200 %"), "{svg}");
+            }
+        }
+        let (low, high) = forest(&[effect(-0.02, 0.01, 0.03)]).range;
+        assert!((-0.03..-0.02).contains(&low) && (0.03..0.04).contains(&high), "{low} {high}");
+    }
 }

@@ -24,7 +24,10 @@ impl Frame<'_> {
         let Frame { title, kind, headline, about } = self;
         let headline = match *headline {
             "" => String::new(),
-            headline => format!("<p class=\"advice\">{}</p>", escape(headline)),
+            headline => {
+                let long = if headline.chars().count() > 120 { " long" } else { "" };
+                format!("<h1 class=\"advice{long}\">{}</h1>", escape(headline))
+            }
         };
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -46,22 +49,31 @@ const BROAD: f64 = 640.0;
 const NARROW: f64 = 360.0;
 
 /// A drawing twice, for wide and for narrow screens: text keeps its size, and the style shows one of the two.
-pub fn wide_and_narrow(draw: impl Fn(f64) -> String) -> String {
+pub(super) fn wide_and_narrow(draw: impl Fn(f64) -> String) -> String {
     format!("<div class=\"broad\">{}</div><div class=\"narrow\">{}</div>", draw(BROAD), draw(NARROW))
+}
+
+/// A chart for wide and for narrow screens.
+pub(super) fn drawn(chart: Chart) -> String {
+    wide_and_narrow(|width| match width < BROAD {
+        true => chart.clone().size(width, 300.0).without_tooltips().svg(),
+        false => chart.svg(),
+    })
+}
+
+/// Drawings side by side, as many as fit; nothing without drawings.
+pub(super) fn grid(drawings: impl IntoIterator<Item = String>) -> String {
+    let cards: String = drawings.into_iter().map(|drawing| format!("<div class=\"card\">{drawing}</div>")).collect();
+    if cards.is_empty() { cards } else { format!("<div class=\"charts\">{cards}</div>") }
 }
 
 /// Charts side by side, as many as fit; nothing without charts.
 pub fn cards(charts: impl IntoIterator<Item = Chart>) -> String {
-    let draw = |chart: &Chart, width: f64| match width < BROAD {
-        true => chart.clone().size(width, 300.0).without_tooltips().svg(),
-        false => chart.svg(),
-    };
-    let card = |chart: Chart| format!("<div class=\"card\">{}</div>", wide_and_narrow(|width| draw(&chart, width)));
-    let cards: String = charts.into_iter().map(card).collect();
-    if cards.is_empty() { cards } else { format!("<div class=\"charts\">{cards}</div>") }
+    grid(charts.into_iter().map(drawn))
 }
 
-/// Preformatted text on a card of its own.
-pub fn card(text: &str) -> String {
-    format!("<div class=\"card scroll\"><pre>{}</pre></div>", escape(text))
+/// Contents below a heading that opens and closes them. The heading is escaped, the contents are HTML.
+pub fn folded(heading: &str, open: bool, contents: &str) -> String {
+    let open = if open { " open" } else { "" };
+    format!("<details class=\"part\"{open}><summary>{}</summary>{contents}</details>", escape(heading))
 }

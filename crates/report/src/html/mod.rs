@@ -11,6 +11,7 @@ mod frame;
 mod hosts;
 mod run;
 mod sweep;
+mod table;
 
 use std::fmt::Write;
 
@@ -21,7 +22,9 @@ use measure::verdict::Verdict;
 use crate::believed::Checked;
 use crate::svg::{Axis, Chart, Format, Scale, Series, Shape, escape};
 use crate::time;
-pub use frame::{Frame, card, cards, wide_and_narrow};
+pub use frame::{Frame, cards, folded};
+use frame::{drawn, grid};
+pub use table::Table;
 
 /// A document and what to call it: the file's name.
 #[derive(Clone, Debug)]
@@ -132,57 +135,96 @@ fn about(provenance: &Provenance) -> String {
     parts.join(" &middot; ")
 }
 
+/// A verdict, and the places that it was given on: jobs, points, phases, sides.
+type Placed = (Verdict, Vec<String>);
+
 /// All verdicts of all documents, worst first; the same verdict on several points or jobs once.
-fn verdicts(documents: &[NamedDocument]) -> String {
-    let mut all: Vec<(Verdict, Vec<String>)> = Vec::new();
+fn placed(documents: &[NamedDocument]) -> Vec<Placed> {
+    let mut all: Vec<Placed> = Vec::new();
     for named in documents {
         let prefix = if documents.len() > 1 { format!("{}: ", named.name) } else { String::new() };
-        let mut add = |verdict: &Verdict, place: String| {
+        let mut add = |verdict: &Verdict, place: &str| {
+            // A verdict on one curve or side begins with its name: that is its place.
+            let labelled = labels(&named.document).into_iter().find_map(|label| {
+                let rest = verdict.what.strip_prefix(&label)?.strip_prefix(": ")?;
+                Some((label, rest.to_string()))
+            });
+            let (place, what) = labelled.unwrap_or_else(|| (place.to_string(), verdict.what.clone()));
             let place = format!("{prefix}{place}");
             match all.iter_mut().find(|(known, _)| known.code == verdict.code && known.severity == verdict.severity) {
+                Some((_, places)) if places.contains(&place) => {}
                 Some((_, places)) => places.push(place),
-                None => all.push((verdict.clone(), vec![place])),
+                None => all.push((Verdict { what, ..verdict.clone() }, vec![place])),
             }
         };
         match &named.document {
             Document::Run(run) => {
-                run.verdicts.iter().for_each(|verdict| add(verdict, "the run".into()));
-                run.jobs.iter().for_each(|job| job.verdicts.iter().for_each(|verdict| add(verdict, job.name.clone())));
+                run.verdicts.iter().for_each(|verdict| add(verdict, "the run"));
+                for (name, job) in crate::text::names(&run.jobs).iter().zip(&run.jobs) {
+                    job.verdicts.iter().for_each(|verdict| add(verdict, name));
+                }
             }
             Document::Sweep(sweep) => {
-                sweep.verdicts.iter().for_each(|verdict| add(verdict, "the sweep".into()));
+                sweep.verdicts.iter().for_each(|verdict| add(verdict, "the sweep"));
                 for curve in &sweep.curves {
                     for point in &curve.points {
                         // Every point of a sweep is short on purpose; its interval says how sure it is.
                         let told = point.job.verdicts.iter().filter(|verdict| verdict.code != "interval-too-short");
-                        told.for_each(|verdict| {
-                            add(verdict, format!("{} {}", curve.label, measure::figures::plain(point.x)))
-                        });
+                        let place = format!("{} {}", curve.label, measure::figures::plain(point.x));
+                        told.for_each(|verdict| add(verdict, place.trim()));
                     }
                 }
             }
             Document::Files(files) => {
-                files.verdicts.iter().for_each(|verdict| add(verdict, "the run".into()));
+                files.verdicts.iter().for_each(|verdict| add(verdict, "the run"));
                 for phase in &files.phases {
-                    phase.verdicts.iter().for_each(|verdict| add(verdict, phase.name.clone()));
+                    phase.verdicts.iter().for_each(|verdict| add(verdict, &phase.name));
                 }
             }
             Document::Comparison(comparison) => {
-                comparison.verdicts.iter().for_each(|verdict| add(verdict, "the comparison".into()));
+                comparison.verdicts.iter().for_each(|verdict| add(verdict, "the comparison"));
             }
         }
     }
-    let checked = Checked::of_documents(documents.iter().map(|named| &named.document));
-    if all.is_empty() && checked.not_checkable.is_empty() && !checked.passed.is_empty() {
-        return format!(
-            "<div class=\"verdict none\"><b>Nothing speaks against them.</b> Checked: {}.</div>",
-            escape(&checked.passed.join(", "))
-        );
-    }
-    let all_silent = all.is_empty();
     all.sort_by_key(|(verdict, _)| std::cmp::Reverse(verdict.severity));
+    all
+}
+
+/// The names with which verdicts of a document begin: of curves, or of sides.
+fn labels(document: &Document) -> Vec<String> {
+    match document {
+        Document::Sweep(sweep) => sweep.curves.iter().map(|curve| curve.label.clone()).collect(),
+        Document::Comparison(_) => vec!["A".into(), "B".into()],
+        Document::Run(_) | Document::Files(_) => Vec::new(),
+    }
+}
+
+/// The answer to the question whether the numbers can be believed: each verdict, then every statement that was tried.
+/// Green stands for "all was checked, and nothing was found" and for nothing else.
+fn verdicts(documents: &[NamedDocument]) -> String {
+    let all = placed(documents);
+    let checked = Checked::of_documents(documents.iter().map(|named| &named.document));
+    if all.is_empty() && checked.not_checkable.is_empty() && checked.passed.is_empty() {
+        return "<div class=\"verdict unchecked\"><b>No verdict was given.</b> The result does not record which \
+                statements were checked.</div>"
+            .into();
+    }
     let mut out = String::new();
-    for (verdict, places) in all {
+    let complete = documents.iter().all(|named| ended(&named.document) == Ended::Complete);
+    if all.is_empty() && !complete {
+        out.push_str("<div class=\"verdict unchecked\"><b>Nothing was found in the part that ran.</b></div>");
+    } else if all.is_empty() {
+        let said = match checked.not_checkable.is_empty() {
+            true => {
+                "<div class=\"verdict none\"><b>Nothing speaks against them.</b> Every statement was checked.</div>"
+            }
+            false => {
+                "<div class=\"verdict unchecked\"><b>Nothing was found, but not everything could be checked.</b></div>"
+            }
+        };
+        out.push_str(said);
+    }
+    for (verdict, places) in &all {
         const SHOWN: usize = 6;
         let mut at = places[..places.len().min(SHOWN)].join(", ");
         if places.len() > SHOWN {
@@ -200,32 +242,69 @@ fn verdicts(documents: &[NamedDocument]) -> String {
             severity = verdict.severity.name(),
         );
     }
-    out.push_str(&not_checked(&checked, all_silent));
-    out
+    out + &statements(&all, &checked)
 }
 
-/// The statements that could not be checked, in grey, each with its reason; and those that hold.
-fn not_checked(checked: &Checked, silent: bool) -> String {
+/// Every statement that was tried: those that found something, those that could not be checked with the reason, and
+/// those that hold.
+fn statements(all: &[Placed], checked: &Checked) -> String {
+    let chip =
+        |class: &str, code: &str| format!("<li class=\"{class}\"><span class=\"code\">{}</span></li>", escape(code));
+    let codes = |class: &str, codes: &[&str]| codes.iter().map(|code| chip(class, code)).collect::<String>();
+    // Worst first, so that the severity of a code is that of its first verdict.
+    let mut found: Vec<&Verdict> = Vec::new();
+    for (verdict, _) in all {
+        if found.iter().all(|known| known.code != verdict.code) {
+            found.push(verdict);
+        }
+    }
+    // Codes that share a reason stand together.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (code, reason) in &checked.not_checkable {
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, codes)) => codes.push(code),
+            None => reasons.push((reason, vec![code])),
+        }
+    }
+    let unchecked: String = reasons
+        .iter()
+        .map(|(reason, of)| format!("<ul>{}<li class=\"reason\">{}</li></ul>", codes("unchecked", of), escape(reason)))
+        .collect();
+    let passed: Vec<&str> = checked.passed.iter().map(String::as_str).collect();
+    let rows = [
+        (
+            "Found",
+            found.len(),
+            format!(
+                "<ul>{}</ul>",
+                found.iter().map(|verdict| chip(verdict.severity.name(), &verdict.code)).collect::<String>()
+            ),
+        ),
+        ("Not checkable", checked.not_checkable.len(), unchecked),
+        ("Checked, nothing found", passed.len(), format!("<ul>{}</ul>", codes("passed", &passed))),
+    ];
+    let row = |(name, count, codes): &(&str, usize, String)| format!("<dt>{name} ({count})</dt><dd>{codes}</dd>");
+    let rows: String = rows.iter().filter(|(_, count, _)| *count > 0).map(row).collect();
+    format!("<dl class=\"checks\">{rows}</dl>")
+}
+
+/// Text in which a number and its unit stay on one line.
+fn tied(text: &str) -> String {
+    let is_unit = |word: &str| {
+        let word = word.trim_end_matches([',', ';', '.']);
+        ["%", "ns", "us", "ms", "s", "B", "IOPS"].contains(&word) || word.ends_with("iB") || word.ends_with("B/s")
+    };
     let mut out = String::new();
-    if checked.not_checkable.is_empty() && checked.passed.is_empty() && silent {
-        return "<div class=\"verdict unchecked\"><b>No verdict was given.</b> The result does not record which \
-                statements were checked.</div>"
-            .into();
-    }
-    if !checked.not_checkable.is_empty() {
-        let found = if silent { "No check found anything, but not" } else { "Not" };
-        let reason = |(code, reason): &(String, String)| {
-            format!("<li><span class=\"code\">{}</span> {}</li>", escape(code), escape(reason))
-        };
-        let reasons: String = checked.not_checkable.iter().map(reason).collect();
-        let _ = write!(
-            out,
-            "<div class=\"verdict unchecked\"><b>{found} everything could be checked:</b><ul>{reasons}</ul></div>"
-        );
-    }
-    if !checked.passed.is_empty() {
-        let _ =
-            write!(out, "<p class=\"about\">Checked, and nothing found: {}.</p>", escape(&checked.passed.join(", ")));
+    for word in text.split(' ') {
+        let tie = out.ends_with(|last: char| last.is_ascii_digit()) && is_unit(word);
+        out.push_str(if out.is_empty() {
+            ""
+        } else if tie {
+            "\u{a0}"
+        } else {
+            " "
+        });
+        out.push_str(word);
     }
     out
 }
@@ -233,48 +312,14 @@ fn not_checked(checked: &Checked, silent: bool) -> String {
 /// A key figure.
 fn tile(name: &str, value: &str, more: &str, main: bool) -> String {
     let class = if main { "tile main" } else { "tile" };
+    // A value in words takes smaller letters than a figure.
+    let size = if value.chars().count() > 14 { "value words" } else { "value" };
     format!(
-        "<div class=\"{class}\"><div class=\"name\">{}</div><div class=\"value\">{}</div><div class=\"more\">{}</div></div>",
+        "<div class=\"{class}\"><div class=\"name\">{}</div><div class=\"{size}\">{}</div><div class=\"more\">{}</div></div>",
         escape(name),
-        escape(value),
-        escape(more)
+        escape(&tied(value)),
+        escape(&tied(more))
     )
-}
-
-/// A table; cells are text and escaped. Rows carry a class (may be empty), and so may cells as `(class, text)`.
-struct Table {
-    html: String,
-}
-
-impl Table {
-    fn new(header: &[&str]) -> Table {
-        // Words start at the left, as their cells do.
-        let class = |name: &str| if ["what", "verdicts", "option"].contains(&name) { " class=\"left\"" } else { "" };
-        let cell = |name: &&str| match *name {
-            "" => "<td></td>".to_string(),
-            name => format!("<th scope=\"col\"{}>{}</th>", class(name), escape(name)),
-        };
-        let cells: String = header.iter().map(cell).collect();
-        Table {
-            html: format!("<div class=\"card scroll\" tabindex=\"0\"><table><thead><tr>{cells}</tr></thead><tbody>"),
-        }
-    }
-
-    fn row(&mut self, class: &str, cells: &[(&str, String)]) {
-        let _ = write!(self.html, "<tr class=\"{class}\">");
-        for (index, (class, text)) in cells.iter().enumerate() {
-            let text = escape(text);
-            let _ = match index {
-                0 => write!(self.html, "<th scope=\"row\" class=\"{class}\">{text}</th>"),
-                _ => write!(self.html, "<td class=\"{class}\">{text}</td>"),
-            };
-        }
-        self.html.push_str("</tr>");
-    }
-
-    fn end(self) -> String {
-        self.html + "</tbody></table></div>"
-    }
 }
 
 /// How latencies are distributed: the share of samples in each twentieth of a decade.
@@ -317,9 +362,9 @@ fn percentile_chart(title: &str, distributions: Vec<(String, Histogram)>) -> Opt
             continue;
         }
         any = true;
-        const PERCENTILES: [f64; 18] = [
-            0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.995,
-            99.999, 99.9999,
+        const PERCENTILES: [f64; 17] = [
+            10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.995, 99.999,
+            99.9999,
         ];
         // Beyond the last sample there is nothing to show.
         let shown = PERCENTILES.into_iter().filter(|p| (1.0 - p / 100.0) * n >= 1.0);

@@ -3,42 +3,54 @@
 use std::fmt::Write;
 
 use measure::figures::{bytes, bytes_per_second, count, nanoseconds, percent, plain};
-use measure::schema::{Document, Interval, JobResult, RunResult};
+use measure::schema::{DirectionResult, Document, Interval, JobResult, RunResult};
 use measure::{Direction, Histogram};
 
-use super::{NamedDocument, Table, cards, distribution_chart, percentile_chart, tile};
+use super::{NamedDocument, Table, cards, distribution_chart, folded, percentile_chart, tile};
 use crate::svg::{Axis, Chart, Format, Series, escape};
 use crate::text::{described, grouped, in_flight, names};
+
+/// Jobs up to which all stand open on the page, and up to which their courses share a chart.
+const OPEN: usize = 2;
+const TOGETHER: usize = 8;
 
 /// The section of a page on one run.
 pub(super) fn section(run: &RunResult) -> String {
     let mut out = String::new();
+    let names = names(&run.jobs);
     if run.jobs.len() > 1 {
         out.push_str("<h2>All jobs</h2>");
-        let groups = groups(run);
-        let named = names(&run.jobs).into_iter().zip(&run.jobs);
-        let jobs = named.map(|(name, job)| (name, job, in_flight(job).0));
-        let groups = groups.iter().map(|(name, job, in_flight)| (name.clone(), job, *in_flight));
-        out.push_str(&overview(jobs.chain(groups)));
+        let jobs = names.iter().zip(&run.jobs).map(|(name, job)| Line::of(name, job));
+        let lines: Vec<Line> = jobs.chain(totals(run)).collect();
+        out.push_str(&overview("All jobs", &lines));
+        if run.jobs.len() <= TOGETHER {
+            let named: Vec<(String, &JobResult)> = names.iter().cloned().zip(&run.jobs).collect();
+            out.push_str(&cards(course(&named)));
+        }
     }
     if let Some(hosts) = &run.hosts {
         out.push_str(&super::hosts::section(hosts, (&run.jobs, &[])));
     }
-    for (name, job) in names(&run.jobs).iter().zip(&run.jobs) {
-        out.push_str(&one(name, job));
+    for (index, (name, job)) in names.iter().zip(&run.jobs).enumerate() {
+        let (what, contents) = (described(job), one(name, job));
+        match run.jobs.len() > OPEN {
+            true => out.push_str(&folded(&format!("{name}: {what}"), index == 0, &contents)),
+            false => {
+                let _ = write!(out, "<h2>{}<small>{}</small></h2>{contents}", escape(name), escape(&what));
+            }
+        }
     }
+    out.push_str(&disks(run));
+    out
+}
+
+fn disks(run: &RunResult) -> String {
+    let mut out = String::new();
     if !run.disks.is_empty() {
         out.push_str("<h3>Disks</h3>");
-        let mut table = Table::new(&[
-            "disk",
-            "util",
-            "reads",
-            "writes",
-            "merged reads",
-            "merged writes",
-            "time in requests",
-            "in queue",
-        ]);
+        let header =
+            ["disk", "util", "reads", "writes", "merged reads", "merged writes", "time in requests", "in queue"];
+        let mut table = Table::new("Disks", &header);
         for disk in &run.disks {
             table.row(
                 "",
@@ -59,60 +71,102 @@ pub(super) fn section(run: &RunResult) -> String {
     out
 }
 
-/// The results of the run, in one sentence: the throughput of each direction, all jobs together, and the latencies.
+/// Groups of jobs up to which the headline names them all.
+const HEADLINES: usize = 3;
+
+/// The results of the run, in one sentence: the throughput and the latency of each direction. Groups may run one after
+/// the other, so that their rates are not added.
 pub(super) fn headline(run: &RunResult) -> String {
+    let groups = groups(run);
+    let mut parts = Vec::new();
+    for jobs in groups.iter().take(HEADLINES) {
+        let said = of_group(jobs);
+        if said.is_empty() {
+            continue;
+        }
+        let name = match jobs[..] {
+            [one] => one.name.clone(),
+            [first, ..] => format!("group {}", first.group),
+            [] => continue,
+        };
+        parts.push(if groups.len() > 1 { format!("{name}: {said}") } else { said });
+    }
+    let more = groups.len().saturating_sub(HEADLINES);
+    let more = if more > 0 { format!("; and {more} more groups of jobs") } else { String::new() };
+    parts.join("; ") + &more
+}
+
+/// The throughput and mean latency of each direction of jobs that run at the same time.
+fn of_group(jobs: &[&JobResult]) -> String {
     let mut parts = Vec::new();
     for direction in Direction::ALL {
-        let rate = |job: &JobResult| {
+        let rate = |job: &&JobResult| {
             let result = &job.directions[direction];
             let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
             (result.ops > 0).then_some((result.ops as f64 / seconds, result.bytes as f64 / seconds))
         };
-        let rates: Vec<(f64, f64)> = run.jobs.iter().filter_map(rate).collect();
+        let rates: Vec<(f64, f64)> = jobs.iter().filter_map(rate).collect();
         if rates.is_empty() {
             continue;
         }
         let (iops, bytes) = rates.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let mut lat_ns = Histogram::new();
-        run.jobs.iter().for_each(|job| lat_ns.merge(&job.directions[direction].lat_ns));
+        jobs.iter().for_each(|job| lat_ns.merge(latency(&job.directions[direction])));
         let latency = match lat_ns.is_empty() {
             true => String::new(),
-            false => format!(" at {}", nanoseconds(lat_ns.mean())),
+            false => format!(", mean latency {}", nanoseconds(lat_ns.mean())),
         };
         parts.push(format!("{} {} IOPS, {}{latency}", direction.name(), count(iops), bytes_per_second(bytes)));
     }
-    parts.join("; ")
+    parts.join(", ")
 }
 
-/// The sum of each group of several jobs as a job, and the requests in flight of all of them.
-fn groups(run: &RunResult) -> Vec<(String, JobResult, f64)> {
-    let mut numbers: Vec<u32> = run.jobs.iter().map(|job| job.group).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let sum = |number: u32| {
-        let mut jobs = run.jobs.iter().filter(|job| job.group == number);
-        let mut all = jobs.next()?.clone();
-        let rest: Vec<&JobResult> = jobs.collect();
-        if rest.is_empty() {
-            return None;
-        }
-        let depth = in_flight(&all).0 + rest.iter().map(|job| in_flight(job).0).sum::<f64>();
-        rest.into_iter().for_each(|job| all.merge(job));
-        (all.facts.rw, all.facts.engine, all.facts.iodepth) = Default::default();
-        Some((format!("group {number}, together"), all, depth))
+/// The latency of whole requests, or that of completion where a result has no other.
+fn latency(result: &DirectionResult) -> &Histogram {
+    if result.lat_ns.is_empty() { &result.clat_ns } else { &result.lat_ns }
+}
+
+/// The jobs of each group, by the group's number.
+fn groups(run: &RunResult) -> Vec<Vec<&JobResult>> {
+    let mut groups = std::collections::BTreeMap::<u32, Vec<&JobResult>>::new();
+    run.jobs.iter().for_each(|job| groups.entry(job.group).or_default().push(job));
+    groups.into_values().collect()
+}
+
+/// A line of the table of jobs: a job or the total of a group.
+struct Line {
+    name: String,
+    what: String,
+    job: JobResult,
+    in_flight: f64,
+    total: bool,
+}
+
+impl Line {
+    fn of(name: &str, job: &JobResult) -> Line {
+        Line { name: name.into(), what: described(job), in_flight: in_flight(job).0, job: job.clone(), total: false }
+    }
+}
+
+/// The total of each group of several jobs.
+fn totals(run: &RunResult) -> impl Iterator<Item = Line> {
+    let total = |jobs: Vec<&JobResult>| {
+        let (first, rest) = jobs.split_first().filter(|(_, rest)| !rest.is_empty())?;
+        let mut job = (*first).clone();
+        rest.iter().for_each(|other| job.merge(other));
+        let name = format!("group {}, together", first.group);
+        let in_flight = jobs.iter().map(|job| in_flight(job).0).sum();
+        Some(Line { name, what: format!("{} jobs", jobs.len()), job, in_flight, total: true })
     };
-    numbers.into_iter().filter_map(sum).collect()
+    groups(run).into_iter().filter_map(total)
 }
 
-fn rates(job: &JobResult) -> (f64, f64) {
-    let seconds = (job.runtime_ns as f64 / 1e9).max(1e-9);
-    (job.total_ops() as f64 / seconds, job.total_bytes() as f64 / seconds)
-}
-
-fn overview<'a>(jobs: impl Iterator<Item = (String, &'a JobResult, f64)>) -> String {
-    let mut table = Table::new(&[
+/// A table of jobs, with a row for each direction that a job moves data in.
+fn overview(name: &str, lines: &[Line]) -> String {
+    let header = [
         "job",
         "what",
+        "direction",
         "IOPS",
         "bandwidth",
         "lat mean",
@@ -123,35 +177,43 @@ fn overview<'a>(jobs: impl Iterator<Item = (String, &'a JobResult, f64)>) -> Str
         "CPU",
         "in flight",
         "time",
-    ]);
-    for (name, job, in_flight) in jobs {
-        let (iops, bw) = rates(job);
-        let lat = job.lat_ns();
+    ];
+    let mut table = Table::new(name, &header);
+    for Line { name, what, job, in_flight, total } in lines {
+        let class = if *total { "sum" } else { "" };
         let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
-        table.row(
-            "",
-            &[
-                ("", name),
-                ("left", described(job)),
-                ("", count(iops)),
-                ("", bytes_per_second(bw)),
-                ("", nanoseconds(lat.mean())),
-                ("", nanoseconds(lat.quantile(0.5) as f64)),
-                ("", nanoseconds(lat.quantile(0.99) as f64)),
-                ("", nanoseconds(lat.quantile(0.999) as f64)),
-                ("", nanoseconds(lat.max() as f64)),
-                ("", percent((job.cpu.user_ns + job.cpu.system_ns) as f64 / available)),
-                ("", plain(in_flight)),
-                ("", nanoseconds(job.runtime_ns as f64)),
-            ],
-        );
+        let active = job.directions.iter().filter(|(_, result)| result.ops > 0);
+        for (index, (direction, result)) in active.enumerate() {
+            let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
+            let lat = latency(result);
+            let at = |q: f64| if lat.has_shape() { nanoseconds(lat.quantile(q) as f64) } else { "-".into() };
+            // The figures of the whole job stand in its first row.
+            let whole = |text: String| ("", if index == 0 { text } else { String::new() });
+            table.row(
+                class,
+                &[
+                    ("", name.clone()),
+                    ("left wide", whole(what.clone()).1),
+                    ("left", direction.name().to_string()),
+                    ("", count(result.ops as f64 / seconds)),
+                    ("", bytes_per_second(result.bytes as f64 / seconds)),
+                    ("", if lat.is_empty() { "-".into() } else { nanoseconds(lat.mean()) }),
+                    ("", at(0.5)),
+                    ("", at(0.99)),
+                    ("", at(0.999)),
+                    ("", if lat.is_empty() { "-".into() } else { nanoseconds(lat.max() as f64) }),
+                    whole(percent((job.cpu.user_ns + job.cpu.system_ns) as f64 / available)),
+                    whole(plain(*in_flight)),
+                    whole(nanoseconds(job.runtime_ns as f64)),
+                ],
+            );
+        }
     }
     table.end()
 }
 
 fn one(name: &str, job: &JobResult) -> String {
     let mut out = String::new();
-    let _ = write!(out, "<h2>{}<small>{}</small></h2>", escape(name), escape(&described(job)));
     if let Some(description) = &job.description {
         let _ = write!(out, "<p class=\"about\">{}</p>", escape(description));
     }
@@ -167,23 +229,23 @@ fn one(name: &str, job: &JobResult) -> String {
     for (direction, result) in job.directions.iter().filter(|(_, result)| result.ops > 0) {
         let seconds = (result.runtime_ns as f64 / 1e9).max(1e-9);
         let more = format!("{} ops in {}", grouped(result.ops), nanoseconds(result.runtime_ns as f64));
-        let name = direction.name();
-        out.push_str(&tile(&format!("{name} IOPS"), &count(result.ops as f64 / seconds), &more, true));
+        let way = direction.name();
+        out.push_str(&tile(&format!("{way} IOPS"), &count(result.ops as f64 / seconds), &more, true));
         let more = format!("{} in total", bytes(result.bytes as f64));
         out.push_str(&tile(
-            &format!("{name} bandwidth"),
+            &format!("{way} bandwidth"),
             &bytes_per_second(result.bytes as f64 / seconds),
             &more,
             false,
         ));
-        let lat = if result.lat_ns.is_empty() { &result.clat_ns } else { &result.lat_ns };
+        let lat = latency(result);
         if !lat.is_empty() {
             let more = format!(
                 "p50 {}, p99 {}",
                 nanoseconds(lat.quantile(0.5) as f64),
                 nanoseconds(lat.quantile(0.99) as f64)
             );
-            out.push_str(&tile(&format!("{name} latency, mean"), &nanoseconds(lat.mean()), &more, false));
+            out.push_str(&tile(&format!("{way} latency, mean"), &nanoseconds(lat.mean()), &more, false));
         }
     }
     if job.total_ops() > 0 {
@@ -207,7 +269,7 @@ fn one(name: &str, job: &JobResult) -> String {
     charts.extend(distribution_chart("Latency distribution (lat)", &totals));
     charts.extend(course(&[(String::new(), job)]));
     out.push_str(&cards(charts));
-    out.push_str(&latency_table(job));
+    out.push_str(&latency_table(&format!("Latencies of {name}"), job));
     if !job.options.is_empty() {
         let options: Vec<String> = job.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let _ = write!(
@@ -246,14 +308,13 @@ fn latencies(job: &JobResult) -> Vec<(String, Histogram)> {
     out
 }
 
-fn latency_table(job: &JobResult) -> String {
+fn latency_table(title: &str, job: &JobResult) -> String {
     let rows = latencies(job);
     if rows.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(&[
-        "latency", "samples", "min", "mean", "stdev", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max",
-    ]);
+    let header = ["latency", "samples", "min", "mean", "stdev", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"];
+    let mut table = Table::new(title, &header);
     for (name, histogram) in rows {
         let known = histogram.has_shape();
         let quantile = |q: f64| ("", if known { nanoseconds(histogram.quantile(q) as f64) } else { "-".into() });
@@ -292,7 +353,7 @@ pub(super) fn iops_over_time(job: &JobResult) -> Vec<(f64, f64)> {
 
 /// IOPS and mean latency over time, for any number of jobs; a direction has a line of its own where there are several.
 fn course(jobs: &[(String, &JobResult)]) -> Vec<Chart> {
-    let time = || Axis::linear("time").format(Format::Seconds);
+    let time = || Axis::linear("time since the job began").format(Format::Seconds);
     let mut iops = Chart::new("IOPS over time").x(time()).y(Axis::linear("IOPS").format(Format::Count));
     let mut latency =
         Chart::new("Mean latency over time").x(time()).y(Axis::linear("latency").format(Format::Nanoseconds));
@@ -317,24 +378,26 @@ fn course(jobs: &[(String, &JobResult)]) -> Vec<Chart> {
 
 /// The jobs of all runs in one table and the same charts.
 pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
-    let jobs: Vec<(String, &JobResult)> = documents
+    let runs: Vec<(&NamedDocument, &RunResult)> = documents
         .iter()
         .filter_map(|named| match &named.document {
             Document::Run(run) => Some((named, run)),
             _ => None,
         })
-        .flat_map(|(named, run)| run.jobs.iter().map(move |job| (format!("{} {}", named.name, job.name), job)))
         .collect();
-    if jobs.len() < 2 || documents.iter().filter(|named| matches!(named.document, Document::Run(_))).count() < 2 {
+    if runs.len() < 2 {
         return String::new();
     }
-    let mut out = String::from("<h2>Runs side by side</h2>");
-    out.push_str(&overview(jobs.iter().map(|(name, job)| (name.clone(), *job, in_flight(job).0))));
+    let of_run = |(named, run): &(&NamedDocument, &'_ RunResult)| {
+        names(&run.jobs).into_iter().map(|name| format!("{} {name}", named.name)).collect::<Vec<_>>()
+    };
+    let called = runs.iter().flat_map(of_run);
+    let jobs: Vec<(String, &JobResult)> = called.zip(runs.iter().flat_map(|(_, run)| &run.jobs)).collect();
+    let heading = "Runs side by side";
+    let lines: Vec<Line> = jobs.iter().map(|(name, job)| Line::of(name, job)).collect();
     let mut charts = Vec::new();
-    charts.extend(percentile_chart(
-        "Latency percentiles",
-        jobs.iter().map(|(name, job)| (name.clone(), job.lat_ns())).collect(),
-    ));
+    let latencies = jobs.iter().map(|(name, job)| (name.clone(), job.lat_ns())).collect();
+    charts.extend(percentile_chart("Latency percentiles", latencies));
     charts.extend(course(&jobs));
-    out + &cards(charts)
+    format!("<h2>{heading}</h2>{}{}", overview(heading, &lines), cards(charts))
 }

@@ -1,13 +1,11 @@
 //! A sweep on the page: the line, the curves, the points.
 
-use std::fmt::Write;
-
 use measure::Histogram;
 use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Answer, Curve, Document, LoadLine, Point, SweepResult};
 use measure::stats::relative_half_width;
 
-use super::{NamedDocument, Table, cards, percentile_chart, tile};
+use super::{NamedDocument, Table, cards, folded, percentile_chart, tile};
 use crate::svg::{Axis, Chart, Format, Series, escape};
 use crate::text::{cpus, in_flight};
 
@@ -15,27 +13,38 @@ fn axis_name(sweep: &SweepResult) -> &str {
     if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
 }
 
-/// The section of a page on one sweep.
+/// The section of a page on one sweep. Of several engines, the figures are those of the one that the advice names;
+/// the others stand beside it in one table and in the same charts.
 pub(super) fn section(sweep: &SweepResult) -> String {
-    let mut out = String::new();
     let axis = axis_name(sweep);
-    for curve in &sweep.curves {
-        let title = format!("{} on {}", curve.label, sweep.target);
-        let what = curve.points.first().map(|point| crate::text::described(&point.job)).unwrap_or_default();
-        let what =
-            what.replacen(&format!("iodepth {}, ", curve.points.first().map_or(0, |p| p.job.facts.iodepth)), "", 1);
-        let _ = write!(out, "<h2>{}<small>{}</small></h2>", escape(&title), escape(&what));
-        out.push_str(&tiles(sweep, curve, axis));
-    }
+    let chosen = crate::advice::chosen(&sweep.curves).unwrap_or(0);
+    let Some(curve) = sweep.curves.get(chosen) else { return String::new() };
+    let title = [curve.label.as_str(), sweep.target.as_str()].into_iter().filter(|part| !part.is_empty());
+    let title = title.collect::<Vec<_>>().join(" on ");
+    let what = curve.points.first().map(|point| crate::text::described(&point.job)).unwrap_or_default();
+    let what = what.replacen(&format!("iodepth {}, ", curve.points.first().map_or(0, |p| p.job.facts.iodepth)), "", 1);
+    let mut out = format!("<h2>{}<small>{}</small></h2>", escape(&title), escape(&what));
+    out.push_str(&tiles(sweep, curve, axis));
     let labelled: Vec<(String, &Curve)> = sweep.curves.iter().map(|curve| (curve.label.clone(), curve)).collect();
-    out.push_str(&cards(depth_charts(axis, &labelled, sweep.ceiling_iops.map(|ceiling| ceiling.mean))));
+    let several = labelled.len() > 1;
+    if several {
+        out.push_str("<h3>All engines</h3>");
+        out.push_str(&overview("All engines", axis, &labelled, Some(chosen)));
+    }
+    let ceiling = sweep.ceiling_iops.map(|ceiling| ceiling.mean);
+    out.push_str(&cards(depth_charts(axis, &labelled, ceiling, &|index| index == chosen)));
+    let of = if several { format!(" of {}", curve.label) } else { String::new() };
     let mut more = Vec::new();
-    more.extend(percentile_chart(&format!("Latency percentiles by {axis}"), notable_latencies(sweep, axis)));
+    more.extend(percentile_chart(&format!("Latency percentiles{of} by {axis}"), notable_latencies(curve, axis)));
     more.extend(over_time(sweep, axis));
     out.push_str(&cards(more));
-    for curve in &sweep.curves {
-        let _ = write!(out, "<h3>All points<small>{}</small></h3>", escape(&curve.label));
-        out.push_str(&table(curve, axis));
+    if !several {
+        let name = "All points";
+        return format!("{out}<h3>{name}</h3>{}", table(name, curve, axis));
+    }
+    for (index, curve) in sweep.curves.iter().enumerate() {
+        let name = format!("All points of {}", curve.label);
+        out.push_str(&folded(&name, index == chosen, &table(&name, curve, axis)));
     }
     out
 }
@@ -50,6 +59,8 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
         format!("95 % interval {} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high));
     out.push_str(&tile("Plateau", &format!("{} IOPS", count(line.plateau_iops.mean)), &more, false));
     match &line.overload {
+        // Without a load line nothing is said of overload either.
+        None if line.unnamed.is_some() => {}
         Some(overload) => {
             let more = format!("95 % interval {} to {}", plain(overload.low), plain(overload.high));
             out.push_str(&tile("Overload from", &format!("{axis} {}", plain(overload.mean)), &more, false));
@@ -94,8 +105,14 @@ fn positive(curve: &Curve) -> impl Iterator<Item = &Point> {
     curve.points.iter().filter(|point| point.x > 0.0)
 }
 
-/// IOPS, latency, bandwidth and CPU over the depth, for any number of curves.
-fn depth_charts(axis: &str, curves: &[(String, &Curve)], ceiling: Option<f64>) -> Vec<Chart> {
+/// IOPS, latency, bandwidth and CPU over the depth, for any number of curves. Curves for which `banded` holds get their
+/// confidence bands: more than one or two bands would hide each other.
+fn depth_charts(
+    axis: &str,
+    curves: &[(String, &Curve)],
+    ceiling: Option<f64>,
+    banded: &dyn Fn(usize) -> bool,
+) -> Vec<Chart> {
     let x = || Axis::log2(axis);
     let mut iops = Chart::new("IOPS").x(x()).y(Axis::linear("IOPS").format(Format::Count));
     let mut bw = Chart::new("Bandwidth").x(x()).y(Axis::linear("bandwidth").format(Format::BytesPerSecond));
@@ -105,11 +122,14 @@ fn depth_charts(axis: &str, curves: &[(String, &Curve)], ceiling: Option<f64>) -
     let mut highest: f64 = 0.0;
     for (index, (name, curve)) in curves.iter().enumerate() {
         let of = |value: fn(&Point) -> f64| positive(curve).map(|point| (point.x, value(point))).collect::<Vec<_>>();
-        let band = positive(curve).map(|point| (point.x, point.iops.low, point.iops.high)).collect();
+        let bands = |of: fn(&Point) -> (f64, f64)| {
+            let shown = positive(curve).filter(|_| banded(index));
+            shown.map(|point| (point.x, of(point).0, of(point).1)).collect::<Vec<_>>()
+        };
+        let band = bands(|point| (point.iops.low, point.iops.high));
         highest = positive(curve).map(|point| point.iops.mean).fold(highest, f64::max);
         iops = iops.series(Series::line(name, of(|point| point.iops.mean)).band(band).colour(index));
-        let band =
-            positive(curve).map(|point| (point.x, point.bytes_per_second.low, point.bytes_per_second.high)).collect();
+        let band = bands(|point| (point.bytes_per_second.low, point.bytes_per_second.high));
         bw = bw.series(Series::line(name, of(|point| point.bytes_per_second.mean)).band(band).colour(index));
         let latencies = |value: fn(&Histogram) -> f64| {
             let points = positive(curve).map(|point| (point.x, point.job.lat_ns())).filter(|(_, lat)| !lat.is_empty());
@@ -123,11 +143,11 @@ fn depth_charts(axis: &str, curves: &[(String, &Curve)], ceiling: Option<f64>) -
         if let Some((line, Answer::At(at))) = curve.line.as_ref().map(|line| (line, line.answer())) {
             let prefix = if many { format!("{name}: ") } else { String::new() };
             let colour = many.then_some(index);
-            let interval = (at.low, at.high);
+            let interval = banded(index).then_some((at.low, at.high));
             let label = format!("{prefix}load line {}", plain(at.mean));
-            iops = iops.mark_x(at.mean, Some(interval), &label, colour);
-            latency = latency.mark_x(at.mean, Some(interval), &label, colour);
-            if let Some(overload) = line.overload {
+            iops = iops.mark_x(at.mean, interval, &label, colour);
+            latency = latency.mark_x(at.mean, interval, &label, colour);
+            if let Some(overload) = line.overload.filter(|_| banded(index)) {
                 let label = format!("{prefix}overload {}", plain(overload.mean));
                 iops = iops.mark_x(overload.mean, Some((overload.low, overload.high)), &label, colour);
             }
@@ -139,21 +159,15 @@ fn depth_charts(axis: &str, curves: &[(String, &Curve)], ceiling: Option<f64>) -
     vec![iops, latency, bw, cpu]
 }
 
-/// The latencies worth comparing: at depth one (or the first), at the load line, at the deepest.
-fn notable_latencies(sweep: &SweepResult, axis: &str) -> Vec<(String, Histogram)> {
-    let mut out = Vec::new();
-    for curve in &sweep.curves {
-        let mut xs: Vec<f64> = Vec::new();
-        for point in [curve.points.first(), curve.at_load_line(), curve.points.last()].into_iter().flatten() {
-            if xs.contains(&point.x) {
-                continue;
-            }
-            xs.push(point.x);
-            let prefix = if sweep.curves.len() > 1 { format!("{}, ", curve.label) } else { String::new() };
-            out.push((format!("{prefix}{axis} {}", plain(point.x)), point.job.lat_ns()));
+/// The latencies of a curve worth comparing: at depth one (or the first), at the load line, at the deepest.
+fn notable_latencies(curve: &Curve, axis: &str) -> Vec<(String, Histogram)> {
+    let mut notable: Vec<&Point> = Vec::new();
+    for point in [curve.points.first(), curve.at_load_line(), curve.points.last()].into_iter().flatten() {
+        if notable.iter().all(|known| known.x != point.x) {
+            notable.push(point);
         }
     }
-    out
+    notable.iter().map(|point| (format!("{axis} {}", plain(point.x)), point.job.lat_ns())).collect()
 }
 
 /// IOPS over time at each curve's load line: was it steady there?
@@ -172,8 +186,8 @@ fn over_time(sweep: &SweepResult, axis: &str) -> Option<Chart> {
     any.then_some(chart)
 }
 
-fn table(curve: &Curve, axis: &str) -> String {
-    let mut table = Table::new(&[
+fn table(name: &str, curve: &Curve, axis: &str) -> String {
+    let header = [
         axis,
         "IOPS",
         "\u{b1}",
@@ -187,7 +201,8 @@ fn table(curve: &Curve, axis: &str) -> String {
         "CPUs",
         "in flight",
         "verdicts",
-    ]);
+    ];
+    let mut table = Table::new(name, &header);
     let line = curve.at_load_line().map(|point| point.x);
     let overload = curve.at_overload().map(|point| point.x);
     for point in &curve.points {
@@ -196,13 +211,13 @@ fn table(curve: &Curve, axis: &str) -> String {
         let quantile = |q: f64| time(lat.quantile(q) as f64);
         let codes =
             point.job.verdicts.iter().map(|verdict| verdict.code.as_str()).filter(|code| *code != "interval-too-short");
-        let at = match Some(point.x) {
-            x if x == line => "\u{2002}\u{25c0} load line",
-            x if x == overload => "\u{2002}\u{25c0} overload",
-            _ => "",
+        let (class, at) = match (Some(point.x) == line, Some(point.x) == overload) {
+            (true, _) => ("at", "\u{2002}\u{25c0} load line"),
+            (false, true) => ("over", "\u{2002}\u{25c0} overload"),
+            (false, false) => ("", ""),
         };
         table.row(
-            if Some(point.x) == line { "at" } else { "" },
+            class,
             &[
                 ("", format!("{}{at}", plain(point.x))),
                 ("", precise_count(point.iops.mean)),
@@ -238,26 +253,39 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
         .flat_map(|(name, sweep)| sweep.curves.iter().map(move |curve| (format!("{name} {}", curve.label), curve)))
         .collect();
     let axis = sweeps().next().map_or("iodepth", |(_, sweep)| axis_name(sweep));
-    let mut out = String::from("<h2>Sweeps side by side</h2>");
-    let mut table = Table::new(&[
-        "",
-        "plateau IOPS",
-        "interval",
-        "load line",
-        "interval",
+    let heading = "Sweeps side by side";
+    let few = curves.len() <= 2;
+    let table = overview(heading, axis, &curves, None);
+    format!("<h2>{heading}</h2>{table}{}", cards(depth_charts(axis, &curves, None, &|_| few)))
+}
+
+/// The answers of several curves in one table; a row of its own colour for the one that was chosen.
+fn overview(name: &str, axis: &str, curves: &[(String, &Curve)], chosen: Option<usize>) -> String {
+    let header = [
+        "curve",
+        &format!("load line, {axis}"),
+        "95 % interval",
+        "plateau, IOPS",
+        "95 % interval",
         "overload",
-        "latency there",
-        "p99 there",
-    ]);
-    for (name, curve) in &curves {
+        "latency at the line",
+        "p99 at the line",
+    ];
+    let mut table = Table::new(name, &header);
+    for (index, (name, curve)) in curves.iter().enumerate() {
         let Some(line) = &curve.line else { continue };
-        let lat = curve.at_load_line().map(|point| point.job.lat_ns()).unwrap_or_default();
+        let lat = curve.at_load_line().map(|point| point.job.lat_ns());
+        let at_line = |of: fn(&Histogram) -> f64| lat.as_ref().map_or("-".into(), |lat| nanoseconds(of(lat)));
+        let plateau = &line.plateau_iops;
+        let overload = match line.overload {
+            Some(overload) => plain(overload.mean),
+            None if line.unnamed.is_some() => "-".into(),
+            None => "none".into(),
+        };
         table.row(
-            "",
+            if chosen == Some(index) { "at" } else { "" },
             &[
                 ("", name.clone()),
-                ("", count(line.plateau_iops.mean)),
-                ("", format!("{} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high))),
                 ("", answered(line, "", curve.points.last().map_or(0.0, |point| point.x)).0),
                 (
                     "",
@@ -266,12 +294,13 @@ pub(super) fn side_by_side(documents: &[NamedDocument]) -> String {
                         Answer::Between(..) | Answer::Beyond | Answer::Unnamed(_) => "-".into(),
                     },
                 ),
-                ("", line.overload.map_or("none".into(), |overload| plain(overload.mean))),
-                ("", nanoseconds(lat.mean())),
-                ("", nanoseconds(lat.quantile(0.99) as f64)),
+                ("", count(plateau.mean)),
+                ("", format!("{} to {}", precise_count(plateau.low), precise_count(plateau.high))),
+                ("", overload),
+                ("", at_line(Histogram::mean)),
+                ("", at_line(|lat| lat.quantile(0.99) as f64)),
             ],
         );
     }
-    out.push_str(&table.end());
-    out + &cards(depth_charts(axis, &curves, None))
+    table.end()
 }

@@ -133,6 +133,37 @@ pub fn run() -> RunResult {
     run
 }
 
+/// Four hosts that ran together; the network of one is slow, and one began late.
+pub fn hosts() -> RunResult {
+    let hosts = [("node-a", 1.0, 0), ("node-b", 0.97, 33_400), ("node-c", 0.1, 714_000), ("node-d", 1.02, 73_100)];
+    let of_host = |(name, speed, started): (&str, f64, i64)| HostResult {
+        host: format!("{name}.cluster.example.org"),
+        ranks: 2,
+        machine: provenance(&[]).machine,
+        jobs: vec![job("nvme_tcp", 16, 40_000.0 * speed, 400e3 / speed, 4)],
+        wire: WireUse { received: (41_000.0 * 4096.0 * 4.0 * speed) as u64, sent: 9_000_000, length_ns: 4_000_000_000 },
+        started_ns: Some((started - 9_000, started + 12_000)),
+        clock: ClockComparison { ahead_ns: 0, bound_ns: if started == 0 { 0 } else { 14_000 }, drift_ns: Some(5_660) },
+        ..HostResult::default()
+    };
+    let hosts: Vec<HostResult> = hosts.into_iter().map(of_host).collect();
+    let mut all = hosts[0].jobs[0].clone();
+    hosts[1..].iter().for_each(|host| all.merge(&host.jobs[0]));
+    all.judge();
+    let failure = RankFailure { rank: 3, host: "node-c".into(), what: "cannot write <d>".into(), lost: false };
+    let hosts = HostsResult { ranks: 8, start_skew_ns: 735_000, failures: vec![failure], hosts };
+    let mut run = RunResult {
+        provenance: provenance(&["mpirun", "-np", "8", "plimsoll", "run", "cluster.fio"]),
+        jobs: vec![all],
+        hosts: Some(Box::new(hosts)),
+        ended: Ended::Failed,
+        ..RunResult::default()
+    };
+    let judged = verdict::for_run(&run);
+    (run.verdicts, run.checks) = (judged.verdicts, judged.checks);
+    run
+}
+
 fn curve(label: &str, cap: f64, per_op: f64, collapse_from: f64) -> Curve {
     let depths = [1u32, 2, 4, 8, 16, 20, 24, 28, 32, 64, 128, 256, 512, 1024];
     let points = depths.map(|depth| {

@@ -11,6 +11,11 @@ function measure(frame, width) {
   const view = frame.contentWindow, document_ = frame.contentDocument;
   const tell = (what) => wrong.push(`${width} px: ${what}`);
   dark = view.matchMedia("(prefers-color-scheme: dark)").matches;
+  // Closed parts are looked at too.
+  document_.querySelectorAll("details").forEach((part) => (part.open = true));
+  if (document_.querySelectorAll("h1").length !== 1) tell("a page has one first heading");
+  const rules = [...document_.styleSheets].flatMap((sheet) => [...sheet.cssRules]).map((rule) => rule.selectorText ?? "");
+  if (!rules.some((selector) => selector.includes(":focus-visible"))) tell("nothing shows where the keyboard is");
   const requests = view.performance.getEntriesByType("resource");
   requests.forEach((request) => tell(`a request: ${request.name}`));
   const root = document_.documentElement;
@@ -21,6 +26,10 @@ function measure(frame, width) {
     if (!shown(svg)) continue;
     const frame_ = svg.getBoundingClientRect(), scale = svg.getScreenCTM().a;
     const name = svg.getAttribute("aria-label");
+    for (const part of ["title", "desc"]) {
+      const text = svg.querySelector(`:scope > ${part}`)?.textContent ?? "";
+      if (!text || /NaN|undefined|Infinity/.test(text)) tell(`${name}: <${part}> says "${text}"`);
+    }
     const texts = [...svg.querySelectorAll("text")].filter(shown);
     const boxes = texts.map((text) => text.getBoundingClientRect());
     texts.forEach((text, index) => {
@@ -47,6 +56,7 @@ function measure(frame, width) {
   }
   for (const box of document_.querySelectorAll(".scroll")) {
     const style = view.getComputedStyle(box);
+    if (box.tabIndex !== 0 || !box.getAttribute("aria-label")) tell("a table cannot be reached by the keyboard, or has no name");
     if (box.scrollWidth > box.clientWidth + 1 && (style.overflowX !== "auto" || style.backgroundImage === "none")) {
       tell("a table is cut off, and nothing shows that it scrolls");
     }
