@@ -19,6 +19,7 @@
 //! | which request may be spread, and where it goes | [`spread`], [`lane`] |
 //! | libaio: iocbs changed and put back, requests in flight, rings | [`changed_iocbs`], [`inflight`], [`context`] |
 //! | libaio requests that would block, carried out by an io_uring | [`async_io`] |
+//! | io_uring: requests in flight, told apart by their `user_data` | [`tagged`] |
 //! | fork, vfork, descriptor numbers | [`process`] |
 //! | the time, and threads, without libc | [`clock`], [`raw_thread`] |
 //! | the reasons for staying, the counts, the records and the messages | [`reason`], [`stats`], [`trace`], [`said`] |
@@ -51,6 +52,7 @@ mod split;
 mod spread;
 mod stats;
 mod table;
+mod tagged;
 mod trace;
 mod tracking;
 

@@ -42,6 +42,14 @@ fn syncs_and_ends() {
     holds("syncs_and_ends");
 }
 
+/// A completion says only `user_data` of its request, and a program may give it to several requests.
+#[test]
+fn completions_of_other_requests_are_not_taken_for_ours() {
+    holds("twins_of_the_past");
+    holds("twins_in_flight");
+    holds("twins_that_stay");
+}
+
 #[test]
 fn fio_by_system_calls_goes_through_and_is_counted() {
     if skipped() {

@@ -4,8 +4,10 @@
 //! library can only change the descriptor of an entry between the two: in io_uring_submit(3) and its kin. It changes an
 //! entry only if the lane's file is certain to be the one that is meant, now and when the kernel comes to it, and if
 //! its completion can be told from all others of the ring: plain reads and writes with an offset, not linked, not
-//! drained, without fixed files or provided buffers, with a `user_data` that no other one in flight has. The library
-//! finds ended requests in the completion queue, which keeps entries after they have been consumed.
+//! drained, without fixed files or provided buffers, with a `user_data` that no other request in flight has
+//! ([`crate::tagged`]). So the library counts every request of a ring, and sees every completion: the completion queue
+//! keeps entries after the program has consumed them. A ring of which the library has missed something is not spread
+//! any more.
 //!
 //! A read that fails because of its lane cannot be done again behind the program's back: its error is the program's.
 //! Rings that are driven by system calls (fio's io_uring engine) go through as they are, and are counted.
@@ -26,13 +28,12 @@ use crate::real;
 use crate::reason::Reason;
 use crate::spread::{self, Choice, Chosen, Kind};
 use crate::table::{self, Entry, Name};
+use crate::tagged::{Ended, Tagged};
 use crate::trace;
 use crate::tracking;
 
 /// The most rings of a process whose requests are spread.
 const RINGS: usize = 64;
-/// The most spread requests of one ring in flight.
-const SLOTS: usize = 512;
 
 /// `struct io_uring_sq` of liburing 2.0 and later, as far as it has stayed the same.
 #[repr(C)]
@@ -134,6 +135,8 @@ mod opcode {
     pub const OPENAT2: u8 = 28;
 }
 
+/// IOSQE_FIXED_FILE: the request names a place in the ring's table of files, not a descriptor.
+const FIXED_FILE: u8 = 1;
 /// IOSQE_ASYNC: the only flag of a request that does not matter here.
 const ASYNC: u8 = 1 << 4;
 /// IOSQE_IO_LINK and IOSQE_IO_HARDLINK: what follows is part of a chain.
@@ -145,14 +148,31 @@ const OTHER_RINGS: c_uint = 1 << 0 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
 const LARGE: c_uint = 1 << 10;
 /// IORING_SQ_CQ_OVERFLOW
 const OVERFLOW: u32 = 1 << 1;
+/// IOSQE_CQE_SKIP_SUCCESS: a request that has succeeded has no completion.
+const SILENT: u8 = 1 << 6;
+/// IORING_CQE_F_MORE: the request goes on, and has more completions.
+const MORE: u32 = 1 << 1;
+/// The `user_data` of requests that liburing makes for itself (LIBURING_UDATA_TIMEOUT).
+const LIBURINGS: u64 = u64::MAX;
 
+/// A request that was recorded: the library has chosen its lane.
 #[derive(Clone, Copy)]
-struct Slot {
-    user_data: u64,
+struct Pending {
     group: Name,
     kind: Kind,
     choice: Choice,
     offset: i64,
+    /// The request counts as in flight on its lane.
+    counts: bool,
+}
+
+/// The requests of a ring, as far as the library knows them.
+struct Known {
+    requests: Tagged<Pending>,
+    /// The end of the entries that the library has seen.
+    seen: c_uint,
+    /// True if requests or completions were missed: nothing more is spread.
+    blind: bool,
 }
 
 struct Ring {
@@ -162,11 +182,12 @@ struct Ring {
     taken: AtomicBool,
     /// How far the ring's completions have been looked at.
     seen: AtomicU32,
+    /// The number of recorded requests that count as in flight.
     in_flight: AtomicU32,
-    slots: UnsafeCell<[Option<Slot>; SLOTS]>,
+    known: UnsafeCell<Known>,
 }
 
-// SAFETY: the slots are touched only by the thread that has set `taken`.
+// SAFETY: `known` is touched only by the thread that has set `taken`.
 unsafe impl Sync for Ring {}
 
 static ALL: [Ring; RINGS] = [const {
@@ -175,7 +196,7 @@ static ALL: [Ring; RINGS] = [const {
         taken: AtomicBool::new(false),
         seen: AtomicU32::new(0),
         in_flight: AtomicU32::new(0),
-        slots: UnsafeCell::new([const { None }; SLOTS]),
+        known: UnsafeCell::new(Known { requests: Tagged::new(), seen: 0, blind: false }),
     }
 }; RINGS];
 
@@ -210,13 +231,14 @@ fn known(uring: *const Uring) -> Option<&'static Ring> {
     ALL.iter().find(|ring| id != 0 && ring.id.load(Acquire) == id)
 }
 
-/// The ring of the program's structure, entered if it is new. None if another thread is at it or there is no room.
+/// The ring of the program's structure, entered if it is new. Waits for a thread that looks at it. None if there is no
+/// room.
 ///
 /// # Safety
 /// A valid `struct io_uring`.
 unsafe fn held(uring: *const Uring) -> Option<Held<'static>> {
-    if let Some(ring) = known(uring) {
-        return ring.hold(false);
+    if let Some(held) = known(uring).and_then(|ring| ring.hold(true)).filter(|held| held.uring == uring) {
+        return Some(held);
     }
     for ring in &ALL {
         if ring.id.load(Relaxed) != 0 {
@@ -230,6 +252,12 @@ unsafe fn held(uring: *const Uring) -> Option<Held<'static>> {
             let seen = unsafe { (*tail).load(Acquire) };
             ring.seen.store(seen, Relaxed);
             ring.in_flight.store(0, Relaxed);
+            // SAFETY: the program's contract.
+            let begun = unsafe { (*uring).submission.own_head };
+            let known = held.known();
+            known.requests.clear();
+            known.seen = begun;
+            known.blind = begun != 0 || seen != 0; // not a new ring: some of its requests may be in flight
             ring.id.store(uring.expose_provenance() as u64, Release);
             return Some(Held { ring: core::mem::ManuallyDrop::new(held).ring, uring });
         }
@@ -238,16 +266,16 @@ unsafe fn held(uring: *const Uring) -> Option<Held<'static>> {
 }
 
 impl Held<'_> {
-    #[allow(clippy::mut_from_ref, reason = "whoever has taken the ring is alone with its slots")]
-    fn slots(&self) -> &mut [Option<Slot>; SLOTS] {
-        // SAFETY: this thread has taken the ring, so the slots are its alone; no two of these references are used at a
+    #[allow(clippy::mut_from_ref, reason = "whoever has taken the ring is alone with its requests")]
+    fn known(&self) -> &mut Known {
+        // SAFETY: this thread has taken the ring, so `known` is its alone; no two of these references are used at a
         // time.
-        unsafe { &mut *self.ring.slots.get() }
+        unsafe { &mut *self.ring.known.get() }
     }
 
     /// Retires the requests that have come back since the last time.
     fn catch_up(&self) {
-        if self.ring.in_flight.load(Relaxed) == 0 || self.uring.is_null() {
+        if self.uring.is_null() {
             return;
         }
         // SAFETY: entered with a valid structure, and taken out before it ends (io_uring_queue_exit).
@@ -265,35 +293,64 @@ impl Held<'_> {
         if flags & OVERFLOW != 0 {
             // The queue is full, and the completions since then are not in it before the program has made room: any
             // request may have ended. The program has no right to rely on completions that it has not fetched.
-            self.end_all(now_ns);
+            self.loses_sight(now_ns);
         }
         if tail.wrapping_sub(at) > mask.wrapping_add(1) {
-            // More completions than the queue holds: the lost ones cannot be read, but no spread request can still be
-            // in flight.
+            // More completions than the queue holds: the lost ones cannot be read.
             at = tail.wrapping_sub(mask.wrapping_add(1));
-            self.end_all(now_ns);
+            self.loses_sight(now_ns);
         }
         while at != tail {
             let place = queue.completions.wrapping_add((at & mask) as usize);
             // SAFETY: within the mapped queue; the kernel has written it.
             let completion = unsafe { place.read_volatile() };
-            let slots = self.slots();
-            let ours = |slot: &&mut Option<Slot>| slot.is_some_and(|slot| slot.user_data == completion.user_data);
-            if let Some(slot) = slots.iter_mut().find(ours).and_then(Option::take) {
-                self.ring.in_flight.fetch_sub(1, AcqRel);
-                retire(&slot, i64::from(completion.result), now_ns);
+            if completion.flags & MORE == 0 {
+                self.ended(&completion, now_ns);
             }
             at = at.wrapping_add(1);
         }
         self.ring.seen.store(at, Relaxed);
     }
 
-    fn end_all(&self, now_ns: u64) {
-        for slot in self.slots().iter_mut().filter_map(Option::take) {
-            self.ring.in_flight.fetch_sub(1, AcqRel);
-            let group = GroupRef::again(slot.group);
-            spread::cancel(&group, &slot.choice, now_ns);
+    fn ended(&self, completion: &Completion, now_ns: u64) {
+        match self.known().requests.ended(completion.user_data) {
+            Ended::Certain(pending) => {
+                self.ring.in_flight.fetch_sub(1, AcqRel);
+                retire(&pending, i64::from(completion.result), now_ns);
+            }
+            Ended::Perhaps => {
+                if let Some(pending) = self.known().requests.of(completion.user_data) {
+                    self.release(pending, now_ns);
+                }
+            }
+            Ended::Unknown(mut pending) => {
+                self.release(&mut pending, now_ns);
+                drop(GroupRef::again(pending.group));
+            }
+            Ended::Stranger => {}
         }
+    }
+
+    /// The recorded request counts as in flight no longer, though nobody knows if it has ended: the program does not
+    /// know it either. If it writes, its lane has to be synced once more.
+    fn release(&self, pending: &mut Pending, now_ns: u64) {
+        // The record holds a reference to the group.
+        let group = core::mem::ManuallyDrop::new(GroupRef::again(pending.group));
+        if core::mem::take(&mut pending.counts) {
+            self.ring.in_flight.fetch_sub(1, AcqRel);
+            spread::cancel(&group, &pending.choice, now_ns);
+        }
+        if pending.kind == Kind::Write && pending.choice.file.is_some() {
+            group.node().lane_write(pending.choice.ticket.lane);
+        }
+    }
+
+    /// Requests or completions were missed: nothing of the ring is spread any more.
+    fn loses_sight(&self, now_ns: u64) {
+        let known = self.known();
+        known.requests.recorded().for_each(|pending| self.release(pending, now_ns));
+        known.requests.doubt_all();
+        known.blind = true;
     }
 
     /// Chooses lanes for the requests that are about to be submitted. Writes stay where they are if there are `syncs`
@@ -307,18 +364,28 @@ impl Held<'_> {
         let now_ns = raw::now_ns();
         let mut chained = false;
         let mut proofs = Proofs::none();
+        if core::mem::replace(&mut self.known().seen, queue.own_tail) != queue.own_head {
+            self.loses_sight(now_ns); // somebody has submitted entries that the library did not see
+        }
         for place in queue.written(0) {
             // SAFETY: an entry that the program has written and not submitted.
             let request = unsafe { place.read() };
-            let follows = chained;
-            chained = request.flags & LINKS != 0;
-            let Entry::File(_) = table::get(request.file) else { continue };
-            let writes = matches!(request.opcode, opcode::WRITE | opcode::WRITEV);
-            if follows || request.flags & !ASYNC != 0 || !is_plain(&request) || (writes && syncs) {
-                Reason::Uring.count();
-                continue;
+            let follows = core::mem::replace(&mut chained, request.flags & LINKS != 0);
+            if request.flags & SILENT != 0 {
+                self.loses_sight(now_ns);
             }
-            if let Some(file) = self.choose(&request, now_ns, &mut proofs) {
+            let writes = matches!(request.opcode, opcode::WRITE | opcode::WRITEV);
+            let tracked = matches!(table::get(request.file), Entry::File(_)) && request.flags & FIXED_FILE == 0;
+            let plain = !follows && request.flags & !ASYNC == 0 && is_plain(&request) && !(writes && syncs);
+            let recorded = if tracked && plain { self.choose(&request, now_ns, &mut proofs) } else { None };
+            let Some(choice) = recorded else {
+                if tracked && !plain {
+                    Reason::Uring.count();
+                }
+                self.known().requests.count(request.user_data);
+                continue;
+            };
+            if let Some(file) = choice.file {
                 // SAFETY: an entry that the program has written and not submitted; nobody else writes it before that.
                 let field = unsafe { &raw mut (*place).file };
                 // SAFETY: an entry that the program has written and not submitted.
@@ -327,8 +394,8 @@ impl Held<'_> {
         }
     }
 
-    /// The lane's file for a request; None if it stays as it is.
-    fn choose(&self, request: &Request, now_ns: u64, proofs: &mut Proofs) -> Option<c_int> {
+    /// The lane of a request, which is recorded; None if the request stays as it is and is not recorded.
+    fn choose(&self, request: &Request, now_ns: u64, proofs: &mut Proofs) -> Option<Choice> {
         let fd = request.file;
         let group = GroupRef::of(fd)?;
         let kind = if matches!(request.opcode, opcode::READ | opcode::READV) { Kind::Read } else { Kind::Write };
@@ -343,22 +410,21 @@ impl Held<'_> {
         let offset = i64::try_from(request.offset).ok()?;
         let bytes = bytes_of(request)?;
         trace::transfers(fd, &group, kind, offset, bytes);
-        let slots = self.slots();
-        // The library tells completions apart by `user_data` and nothing else.
-        let twin = slots.iter().flatten().any(|slot| slot.user_data == request.user_data);
-        let Some(slot) = slots.iter_mut().find(|slot| slot.is_none()).filter(|_| !twin) else {
+        let known = self.known();
+        if known.blind || request.user_data == LIBURINGS || !known.requests.can_record(request.user_data) {
             Reason::Uring.count();
             return None;
-        };
+        }
         let choice = match spread::choose(&group, fd, kind, offset, bytes, now_ns, proofs) {
             Chosen::To(choice) => choice,
             Chosen::Full => spread::own(&group, group.pool()?, bytes, now_ns),
             Chosen::Stale => return None,
         };
-        *slot = Some(Slot { user_data: request.user_data, group: group.name(), kind, choice, offset });
+        let pending = Pending { group: group.name(), kind, choice, offset, counts: true };
+        self.known().requests.record(request.user_data, pending);
         self.ring.in_flight.fetch_add(1, AcqRel);
-        core::mem::forget(group); // the slot's
-        choice.file
+        core::mem::forget(group); // the record's
+        Some(choice)
     }
 }
 
@@ -367,8 +433,7 @@ impl Held<'_> {
 /// # Safety
 /// An entry that is the calling thread's and not submitted.
 unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
-    // IOSQE_FIXED_FILE: not a descriptor.
-    if request.flags & 1 != 0 {
+    if request.flags & FIXED_FILE != 0 {
         return false;
     }
     let fd = request.file;
@@ -444,16 +509,17 @@ fn bytes_of(request: &Request) -> Option<u64> {
     Some(lengths.fold(0, u64::saturating_add))
 }
 
-fn retire(slot: &Slot, result: i64, now_ns: u64) {
-    let group = GroupRef::again(slot.group);
+fn retire(pending: &Pending, result: i64, now_ns: u64) {
+    let Pending { group, kind, choice, offset, .. } = pending;
+    let group = GroupRef::again(*group);
     if result == -i64::from(libc::ECANCELED) {
-        return spread::cancel(&group, &slot.choice, now_ns);
+        return spread::cancel(&group, choice, now_ns);
     }
-    if slot.choice.file.is_some() {
+    if choice.file.is_some() {
         group.node().lane_ends();
     }
-    let fault = spread::is_lane_fault(&group, slot.choice.ticket.lane, result);
-    spread::finish(&group, &slot.choice, slot.kind, slot.offset, result, fault, now_ns);
+    let fault = spread::is_lane_fault(&group, choice.ticket.lane, result);
+    spread::finish(&group, choice, *kind, *offset, result, fault, now_ns);
 }
 
 /// Retires the requests that have come back on all rings: the thread that waits for lanes to be drained may be the one
@@ -466,14 +532,14 @@ pub fn look_at_all() {
     }
 }
 
-/// Forgets all rings in a forked child: the slots are the parent's.
+/// Forgets all rings in a forked child: the requests are the parent's.
 pub fn forget_all() {
     for ring in ALL.iter().filter(|ring| ring.id.load(Relaxed) != 0) {
         ring.id.store(0, Relaxed);
         ring.in_flight.store(0, Relaxed);
         // SAFETY: a forked child has one thread.
-        let slots = unsafe { &mut *ring.slots.get() };
-        slots.fill(None);
+        let known = unsafe { &mut *ring.known.get() };
+        known.requests.clear();
         ring.taken.store(false, SeqCst);
     }
 }
@@ -644,6 +710,10 @@ pub unsafe extern "C" fn io_uring_queue_exit(uring: *mut Uring) {
             raw::sleep_us(50);
             held.catch_up();
         }
+        for pending in held.known().requests.recorded() {
+            drop(GroupRef::again(pending.group));
+        }
+        held.known().requests.clear();
         held.ring.id.store(0, Release);
     }
     // SAFETY: the program's contract.

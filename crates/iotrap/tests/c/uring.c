@@ -200,12 +200,130 @@ static void syncs_and_ends(void)
 	CHECK_IS(close(fd), 0);
 }
 
+/* Puts files that nobody else has in the place of the lanes': a request that goes there is seen. */
+static int stand_ins(const char *name, int own, long bytes, int *found)
+{
+	int count = lane_files(name, own, found, 8);
+	for (int index = 0; index < count; index++) {
+		int file = memfd_create("stand-in", 0);
+		CHECK(file >= 0);
+		CHECK_IS(ftruncate(file, bytes), 0);
+		replace_lane(file, found[index]);
+	}
+	return count;
+}
+
+static int one(struct io_uring *ring)
+{
+	struct io_uring_cqe *cqe;
+	CHECK_IS(io_uring_submit(ring), 1);
+	CHECK_IS(io_uring_wait_cqe(ring, &cqe), 0);
+	int result = cqe->res;
+	io_uring_cqe_seen(ring, cqe);
+	return result;
+}
+
+/* A completion that came before a request is not the request's, though both have one user_data. */
+static void twins_of_the_past(void)
+{
+	struct io_uring ring;
+	struct stat status;
+	char *buffer = aligned(3 * BLOCK);
+	int found[8], other = memfd_create("other", 0);
+	CHECK_IS(write(other, buffer, 2 * BLOCK), 2 * BLOCK);
+	CHECK_IS(io_uring_queue_init(8, &ring, 0), 0);
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_read(sqe, other, buffer, 2 * BLOCK, 0);
+	sqe->user_data = 0;
+	CHECK_IS(one(&ring), 2 * BLOCK);
+	int fd = open_direct(at(0, "empty"), O_RDWR | O_CREAT);
+	int count = stand_ins("empty", fd, 0, found);
+	sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_read(sqe, fd, buffer, BLOCK, BLOCK);
+	sqe->user_data = 0;
+	CHECK_IS(one(&ring), 0);
+	sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_nop(sqe);
+	sqe->user_data = 0;
+	CHECK_IS(one(&ring), 0);
+	/* The file is as empty as it was: only the opened lane may let it grow. */
+	for (int block = 0; block < 4; block++)
+		CHECK_IS(pwrite(fd, buffer, BLOCK, block * BLOCK), BLOCK);
+	CHECK_IS(fstat(fd, &status), 0);
+	CHECK_IS(status.st_size, 4 * BLOCK);
+	for (int index = 0; index < count; index++) {
+		CHECK_IS(kernel(SYS_fstat, found[index], (long)&status, 0, 0), 0);
+		CHECK_IS(status.st_size, 0);
+	}
+	io_uring_queue_exit(&ring);
+	CHECK_IS(close(fd), 0);
+}
+
+/* A request stays on the opened lane while another one has its user_data: a pipe's, which waits. */
+static void twins_in_flight(void)
+{
+	struct io_uring ring;
+	struct io_uring_cqe *cqe;
+	char *buffer = aligned(BLOCK), byte[1] = {1};
+	int found[8], pipes[2];
+	make_file(at(0, "file"), 'a', 16);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	stand_ins("file", fd, 16 * BLOCK, found);
+	CHECK_IS(pipe(pipes), 0);
+	CHECK_IS(io_uring_queue_init(8, &ring, 0), 0);
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_read(sqe, pipes[0], byte, 1, 0);
+	sqe->user_data = 5;
+	CHECK_IS(io_uring_submit(&ring), 1);
+	for (int block = 0; block < 16; block++) {
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_read(sqe, fd, buffer, BLOCK, block * BLOCK);
+		sqe->user_data = 5;
+		CHECK_IS(one(&ring), BLOCK);
+		CHECK(holds(buffer, 'a', block));
+	}
+	CHECK_IS(write(pipes[1], byte, 1), 1);
+	CHECK_IS(io_uring_wait_cqe(&ring, &cqe), 0);
+	CHECK_IS(cqe->res, 1);
+	io_uring_cqe_seen(&ring, cqe);
+	io_uring_queue_exit(&ring);
+	CHECK_IS(close(fd), 0);
+}
+
+/* A request whose twin comes later and stays: neither a close nor the end of the ring waits for the twin. */
+static void twins_that_stay(void)
+{
+	struct io_uring ring;
+	char *buffer = aligned(BLOCK), byte[1];
+	int pipes[2];
+	make_file(at(0, "file"), 'a', 16);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	CHECK_IS(pipe(pipes), 0);
+	CHECK_IS(io_uring_queue_init(8, &ring, 0), 0);
+	for (int block = 0; block < 4; block++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_write(sqe, fd, buffer, BLOCK, block * BLOCK);
+		sqe->user_data = block;
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_read(sqe, pipes[0], byte, 1, 0);
+		sqe->user_data = block;
+		CHECK_IS(io_uring_submit_and_wait(&ring, 1), 2);
+	}
+	CHECK_IS(fsync(fd), 0);
+	CHECK_IS(ftruncate(fd, 8 * BLOCK), 0);
+	CHECK_IS(close(fd), 0);
+	io_uring_queue_exit(&ring);
+}
+
 int main(int count, char **arguments)
 {
 	static const struct test tests[] = {
 		{"reads_and_writes", reads_and_writes},
 		{"what_is_not_plain", what_is_not_plain},
 		{"syncs_and_ends", syncs_and_ends},
+		{"twins_of_the_past", twins_of_the_past},
+		{"twins_in_flight", twins_in_flight},
+		{"twins_that_stay", twins_that_stay},
 	};
 	CHECK(count == 2);
 	return run_named(tests, sizeof tests / sizeof *tests, arguments[1]);
