@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use crate::async_io::engine::{Engine, WINDOW};
-use crate::async_io::record::{NONE, Record, Work};
+use crate::async_io::record::{NONE, Outcome, Record, Work};
 use crate::async_io::ring::{self, Completion, Ring, Submission, operation};
 use crate::hooks::libaio::Iocb;
 use crate::raw;
@@ -23,7 +23,7 @@ const RETRY_NS: u64 = 200_000;
 const MAX_TRANSFER: u64 = 0x7fff_f000;
 
 /// The kinds of completions: the upper half of a completion's data. In the lower half is the number of the record, or
-/// the place.
+/// the place. A lane's sync has its place in the request's list above the kind.
 mod what {
     pub const REQUEST: u64 = 1;
     pub const LANE: u64 = 2;
@@ -35,6 +35,13 @@ mod what {
 fn data(what: u64, number: u32) -> u64 {
     what << 32 | u64::from(number)
 }
+
+/// The data of a lane's part of a sync: the number of the record, and the lane's place in the request's list.
+fn data_of_lane(number: u32, place: u32) -> u64 {
+    data(what::LANE, number) | u64::from(place) << LANE_SHIFT
+}
+
+const LANE_SHIFT: u32 = 40;
 
 /// Records in order, linked by `next`.
 struct List {
@@ -241,15 +248,15 @@ impl Driver {
         let how = if task.work == (Work::Sync { data_only: true }) { ring::DATA_ONLY } else { 0 };
         let (lanes, count, own) = (task.lanes, task.lane_count, task.file);
         task.parts = count as u32 + 1;
-        let lanes = lanes.into_iter().take(count).map(|place| (place, what::LANE));
-        for (place, what) in lanes.chain([(own, what::REQUEST)]) {
+        let lanes = lanes.into_iter().take(count).zip(0u32..).map(|(file, at)| (file, data_of_lane(index, at)));
+        for (place, data) in lanes.chain([(own, data(what::REQUEST, index))]) {
             self.in_flight += 1;
             self.push(Submission {
                 operation: operation::FSYNC,
                 flags: ring::FIXED_FILE,
                 file: place as i32,
                 how,
-                data: data(what, index),
+                data,
                 ..Submission::default()
             });
         }
@@ -270,31 +277,34 @@ impl Driver {
         let mut releases = false;
         while let Some(Completion { data, result, .. }) = self.ring.completion() {
             let number = data as u32;
-            match data >> 32 {
+            let ended = i64::from(result);
+            match data >> 32 & 0xff {
                 what::BELL => self.bell_armed = false,
                 what::EMPTIED => self.engine.places.give_back(number),
                 what::SIGNALLED => releases |= self.let_go(number),
-                what => releases |= self.part_ended(number, i64::from(result), what == what::LANE),
+                what::LANE => {
+                    let lane = (data >> LANE_SHIFT) as u32;
+                    releases |= self.part_ended(number, |outcome| outcome.lane(lane, ended));
+                }
+                what::REQUEST => releases |= self.part_ended(number, |outcome| outcome.opened(ended)),
+                _ => said::line(b"iotrap: the ring of --async has told of a request that was not made\n"),
             }
         }
         releases
     }
 
-    /// Notes that an operation of a request has ended. True if files are to be released.
-    fn part_ended(&mut self, index: u32, result: i64, of_lane: bool) -> bool {
+    /// Notes that an operation of a request has ended, and `how`. True if files are to be released.
+    fn part_ended(&mut self, index: u32, how: impl FnOnce(&mut Outcome)) -> bool {
         self.in_flight -= 1;
         // SAFETY: the record was submitted: it belongs to this thread, until its event is told.
         let task = unsafe { self.engine.task(index) };
-        // The result is an error of a lane, or else the opened lane's result.
-        if !of_lane && task.result == 0 || of_lane && result < 0 {
-            task.result = result;
-        }
+        how(&mut task.outcome);
         task.parts -= 1;
         if task.parts > 0 {
             return false;
         }
         task.release();
-        self.engine.record(index).result.store(task.result as u64, Release);
+        self.engine.record(index).result.store(task.outcome.result() as u64, Release);
         self.wrote |= task.work != (Work::Transfer { write: false });
         let (file, lanes, count) = (task.file, task.lanes, task.lane_count);
         let mut releases = self.let_go(file);

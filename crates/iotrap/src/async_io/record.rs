@@ -44,10 +44,40 @@ pub struct Task {
     pub vectors: [libc::iovec; VECTORS],
     /// The address of the vectors if they do not fit: a mapping of its own; 0 if they fit.
     pub mapping: usize,
-    /// The operations in the ring that have not come back, and the result so far: an error of a lane, or else the
-    /// opened lane's bytes or error.
+    /// The operations in the ring that have not come back, and the results of those that have.
     pub parts: u32,
-    pub result: i64,
+    pub outcome: Outcome,
+}
+
+/// The results of the operations of one request so far, in whatever order they come.
+#[derive(Clone, Copy, Default)]
+pub struct Outcome {
+    opened: i64,
+    /// The error of the first of the other lanes that has failed, and its place among them.
+    of_lane: Option<(u32, i64)>,
+}
+
+impl Outcome {
+    /// Notes the result of the opened lane: bytes or `-errno`.
+    pub fn opened(&mut self, result: i64) {
+        self.opened = result;
+    }
+
+    /// Notes the result of the other lane at this place of the request's list: bytes or `-errno`.
+    pub fn lane(&mut self, place: u32, result: i64) {
+        if result < 0 && self.of_lane.is_none_or(|(first, _)| place < first) {
+            self.of_lane = Some((place, result));
+        }
+    }
+
+    /// The result of the request. An error of the opened lane is the one that the program would have without the
+    /// library, so it comes first; then the error of the first other lane that has failed.
+    pub fn result(&self) -> i64 {
+        match self.of_lane {
+            Some((_, error)) if self.opened >= 0 => error,
+            _ => self.opened,
+        }
+    }
 }
 
 impl Task {
@@ -64,7 +94,7 @@ impl Task {
             vectors: [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; VECTORS],
             mapping: 0,
             parts: 0,
-            result: 0,
+            outcome: Outcome::default(),
         }
     }
 
@@ -193,5 +223,38 @@ impl Record {
     /// The file of the request.
     pub fn inode(&self) -> Inode {
         Inode { device: self.device.load(Relaxed), number: self.inode.load(Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+
+    /// The opened lane and two others end in every order, well or with errors of their own.
+    #[test]
+    fn the_outcome_does_not_depend_on_the_order_of_the_ends() {
+        for failing in 0..8 {
+            let results = [0, 1, 2].map(|part| if failing & 1 << part != 0 { -(10 + i64::from(part)) } else { 0 });
+            let expected = results.into_iter().find(|&result| result < 0).unwrap_or(0);
+            for order in ORDERS {
+                let mut outcome = Outcome::default();
+                for part in order {
+                    match part {
+                        0 => outcome.opened(results[part]),
+                        lane => outcome.lane(lane as u32 - 1, results[part]),
+                    }
+                }
+                assert_eq!(outcome.result(), expected, "{results:?} in the order {order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_transfer_are_its_outcome() {
+        let mut outcome = Outcome::default();
+        outcome.opened(4096);
+        assert_eq!(outcome.result(), 4096);
     }
 }

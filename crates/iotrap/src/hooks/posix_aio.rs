@@ -182,7 +182,7 @@ impl Found {
         let Request { group, fd, what } = self.request();
         let group = GroupRef::again(group);
         let result = match what {
-            What::Sync { lanes } if lanes != 0 => -i64::from(lanes),
+            What::Sync { lanes } if lanes != 0 && result >= 0 => -i64::from(lanes),
             What::Sync { .. } => result,
             What::Transfer { kind, choice } if result == -i64::from(libc::ECANCELED) => {
                 // Nothing has reached the kernel. (That it is no longer in flight has been said.)

@@ -1,4 +1,5 @@
-//! fsync and its kin: they sync every lane that was written, and the opened one; the first error is the program's.
+//! fsync and its kin: they sync every lane that was written, and the opened one. An error of the opened lane is the
+//! program's, which it would have without the library; else the error of the first lane that has failed.
 
 use core::ffi::{c_int, c_uint};
 
@@ -27,12 +28,17 @@ fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int
         let _errno = errno::kept();
         group.node().revalidate(fd);
     }
+    worst(result, lanes)
+}
+
+/// The result of the opened lane if it has failed, else that of the other lanes.
+fn worst(opened: c_int, lanes: raw::Result<()>) -> c_int {
     match lanes {
-        Err(error) => {
+        Err(error) if opened == 0 => {
             errno::set(error);
             -1
         }
-        Ok(()) => result,
+        _ => opened,
     }
 }
 
@@ -87,11 +93,5 @@ pub unsafe extern "C-unwind" fn sync_file_range(fd: c_int, offset: i64, count: i
     }
     // SAFETY: the program's contract.
     let result = unsafe { real::sync_file_range(fd, offset, count, flags) };
-    match lanes {
-        Err(error) if result == 0 => {
-            errno::set(error);
-            -1
-        }
-        _ => result,
-    }
+    worst(result, lanes)
 }
