@@ -1,4 +1,5 @@
-/* Random programs beside a model of what their files hold: model FIRST SECONDS WORKERS (seeds from FIRST on).
+/* Random programs beside a model of what their files hold: model FIRST SECONDS WORKERS (seeds from FIRST on), or
+ * model replay SEED TIMES [STEP...] for one program, or for some of its steps.
  *
  * The program of a seed is a list of steps: files are opened, duplicated and closed by every means, read and written by
  * every interface, mapped, cut, renamed, locked; in the program itself, in another thread, or in a forked child. Each step
@@ -45,8 +46,8 @@ static io_context_t context;
 static struct io_uring liburing;
 static uint64_t state;
 static int worker;
-/* A seed that fails is shown step by step. */
-static int tells;
+/* Where the program of a seed tells its steps: what it told is shown if it fails. */
+static int told = -1;
 /* glibc's aio does not work in a forked child. */
 static int in_a_child;
 
@@ -67,8 +68,7 @@ static int below(int limit)
 #define SAY(...)                                                                              \
 	do {                                                                                      \
 		snprintf(model->what, sizeof model->what, __VA_ARGS__);                                \
-		if (tells)                                                                             \
-			dprintf(2, "  %d %s\n", model->step, model->what);                                 \
+		dprintf(2, "  %d %s\n", model->step, model->what);                                     \
 	} while (0)
 #define FAIL(...)                                                                             \
 	do {                                                                                      \
@@ -529,9 +529,34 @@ static void step_thread(void)
 	HOLDS(pthread_join(thread, NULL), 0);
 }
 
+/* True if the kernel leaves memory of MADV_DONTFORK to a child, as user-mode Linux 6.1 does: the child's own memory at
+ * such a place is its parent's, and with it the ring of --async, which every ring's owner keeps out of children so. */
+static int children_write_rings(void)
+{
+	int status;
+	char *memory = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(memory != MAP_FAILED);
+	memory[0] = 1;
+	CHECK_IS(madvise(memory, BLOCK, MADV_DONTFORK), 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		memory = mmap(memory, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		_exit(memory[0]);
+	}
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK_IS(munmap(memory, BLOCK), 0);
+	return status != 0;
+}
+
+/* Children are drawn. */
+static int has_children = 1;
+
 /* A child uses the parent's descriptors and memory, and opens files of which the parent has nothing cached. */
 static void step_child(void)
 {
+	if (!has_children)
+		return;
 	pid_t child = fork();
 	int status;
 	CHECK(child >= 0);
@@ -632,15 +657,15 @@ static void whole_program(uint64_t seed, const char *keep)
 	}
 }
 
-/* In a process of its own; quiet: what goes wrong is not said. */
-static int holds_for(uint64_t seed, const char *keep, int quiet)
+/* Runs the steps in a process of its own, which tells them to `told`. Returns the process's status. */
+static int status_of(uint64_t seed, const char *keep)
 {
 	int status;
+	CHECK_IS(ftruncate(told, 0), 0);
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		if (quiet)
-			kernel(SYS_dup3, unseen_open("/dev/null", O_WRONLY), 2, 0, 0);
+		kernel(SYS_dup3, told, 2, 0, 0);
 		alarm(60); /* a program that hangs has failed */
 		buffer = aligned(MOST);
 		HOLDS(io_setup(4, &context), 0);
@@ -650,30 +675,39 @@ static int holds_for(uint64_t seed, const char *keep, int quiet)
 		_exit(0);
 	}
 	CHECK_IS(waitpid(child, &status, 0), child);
-	return status == 0;
+	return status;
 }
 
-static void shrink(uint64_t seed)
+static void show(uint64_t seed, const char *how, int status)
 {
-	char keep[STEPS];
+	char text[65536];
+	ssize_t length = pread(told, text, sizeof text - 1, 0);
+	CHECK(length >= 0);
+	text[length] = 0;
+	dprintf(2, "seed %llu, %s: status %x\n%s", (unsigned long long)seed, how, status, text);
+}
+
+/* A failure that does not come twice is shown as it came. */
+static void shrink(uint64_t seed, int status)
+{
+	char keep[STEPS], how[16 * STEPS];
 	memset(keep, 1, sizeof keep);
+	show(seed, "whole", status);
 	for (int some = STEPS / 4; some > 0; some /= 2) {
 		for (int from = 0; from < STEPS; from += some) {
 			char less[STEPS];
 			memcpy(less, keep, sizeof keep);
 			memset(less + from, 0, from + some > STEPS ? STEPS - from : some);
-			if (memcmp(less, keep, sizeof keep) != 0 && !holds_for(seed, less, 1))
+			if (memcmp(less, keep, sizeof keep) != 0 && status_of(seed, less) != 0)
 				memcpy(keep, less, sizeof keep);
 		}
 	}
-	dprintf(2, "seed %llu fails, shrunk to the steps", (unsigned long long)seed);
+	int length = snprintf(how, sizeof how, "shrunk to the steps");
 	for (int number = 0; number < STEPS; number++)
 		if (keep[number])
-			dprintf(2, " %d", number);
-	dprintf(2, ":\n");
-	tells = 1;
-	holds_for(seed, keep, 0);
-	tells = 0;
+			length += snprintf(how + length, sizeof how - length, " %d", number);
+	status = status_of(seed, keep);
+	show(seed, how, status);
 }
 
 static double now(void)
@@ -688,25 +722,53 @@ static struct total {
 	_Atomic long programs, failed;
 } *total;
 
+static void prepare(void)
+{
+	model = mmap(NULL, sizeof *model, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(model != MAP_FAILED);
+	CHECK((told = (int)kernel(SYS_memfd_create, (long)"told", MFD_CLOEXEC, 0, 0)) >= 0);
+	CHECK_IS(kernel(SYS_fcntl, told, F_SETFL, O_APPEND, 0), 0);
+}
+
 static void works(uint64_t seed, uint64_t every, double seconds)
 {
 	double begun = now();
 	char all[STEPS];
 	memset(all, 1, sizeof all);
-	model = mmap(NULL, sizeof *model, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(model != MAP_FAILED);
+	prepare();
 	do {
-		if (!holds_for(seed, all, 1)) {
+		int status = status_of(seed, all);
+		if (status != 0) {
 			total->failed++;
-			shrink(seed);
+			shrink(seed, status);
 		}
 		total->programs++;
 		seed += every;
 	} while (now() - begun < seconds && total->failed < 3);
 }
 
+/* Some steps of one seed, again and again. */
+static int replay(uint64_t seed, int times, int count, char **steps)
+{
+	char keep[STEPS];
+	int failed = 0;
+	prepare();
+	memset(keep, count == 0, sizeof keep);
+	for (int at = 0; at < count; at++)
+		keep[atoi(steps[at]) % STEPS] = 1;
+	for (int turn = 0; turn < times; turn++) {
+		int status = status_of(seed, keep);
+		if (status != 0 && failed++ == 0)
+			show(seed, "replayed", status);
+	}
+	printf("%d of %d failed\n", failed, times);
+	return failed != 0;
+}
+
 int main(int count, char **arguments)
 {
+	if (count > 3 && strcmp(arguments[1], "replay") == 0)
+		return replay(strtoull(arguments[2], NULL, 10), atoi(arguments[3]), count - 4, arguments + 4);
 	if (count != 4)
 		return 2;
 	uint64_t seed = strtoull(arguments[1], NULL, 10);
@@ -714,6 +776,11 @@ int main(int count, char **arguments)
 	int workers = atoi(arguments[3]);
 	total = mmap(NULL, sizeof *total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(total != MAP_FAILED);
+	const char *asynchronous = getenv("IOTRAP_ASYNC");
+	if (asynchronous != NULL && *asynchronous && children_write_rings()) {
+		has_children = 0;
+		dprintf(1, "this kernel gives children the ring of --async: none are forked\n");
+	}
 	for (worker = 0; worker < workers; worker++) {
 		pid_t child = fork();
 		CHECK(child >= 0);
