@@ -143,7 +143,7 @@ mod tests {
         #[test]
         fn completions_are_never_mistaken(steps in proptest::collection::vec((0u64..4, 0u64..3, 0usize..64), 1..200)) {
             let mut tagged = Tagged::<usize>::new();
-            // What is in flight: the tag and, if it is recorded, the request's number.
+            // The requests in flight: the tag of each, and the number of each recorded one.
             let mut in_flight: Vec<(u64, Option<usize>)> = Vec::new();
             let mut alive = std::collections::BTreeSet::new();
             let mut next = 0;
