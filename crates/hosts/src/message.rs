@@ -90,16 +90,17 @@ pub struct Moment {
 impl Moment {
     /// Adds the moment of other ranks.
     pub fn add(&mut self, other: &Moment) {
-        self.phase = if self.ranks == 0 { other.phase } else { self.phase.min(other.phase) };
-        self.clones = (self.clones.0 + other.clones.0, self.clones.1 + other.clones.1);
-        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
-        self.done += other.done;
-        self.ranks += other.ranks;
+        let &Moment { phase, clones, elapsed_ns, done, ranks, ops, bytes, lat_sum_ns } = other;
+        self.phase = if self.ranks == 0 { phase } else { self.phase.min(phase) };
+        self.clones = (self.clones.0 + clones.0, self.clones.1 + clones.1);
+        self.elapsed_ns = self.elapsed_ns.max(elapsed_ns);
+        self.done += done;
+        self.ranks += ranks;
         for direction in 0..3 {
-            self.ops[direction] += other.ops[direction];
-            self.bytes[direction] += other.bytes[direction];
+            self.ops[direction] += ops[direction];
+            self.bytes[direction] += bytes[direction];
         }
-        self.lat_sum_ns += other.lat_sum_ns;
+        self.lat_sum_ns += lat_sum_ns;
     }
 }
 

@@ -93,23 +93,23 @@ impl Part {
 
     /// Adds the measurements of other ranks.
     pub fn merge(&mut self, other: Part) {
-        self.ranks += other.ranks;
-        merge_jobs(&mut self.jobs, &other.jobs);
-        merge_phases(&mut self.phases, &other.phases);
-        for host in other.hosts {
+        let Part { provenance, global_options, first_rank, ranks, jobs, phases, hosts, failures, ended } = other;
+        self.ranks += ranks;
+        merge_jobs(&mut self.jobs, &jobs);
+        merge_phases(&mut self.phases, &phases);
+        for host in hosts {
             match self.hosts.iter_mut().find(|known| known.host == host.host) {
                 Some(known) => known.merge(&host),
                 None => self.hosts.push(host),
             }
         }
-        self.failures.extend(other.failures);
-        self.ended = self.ended.worse(other.ended);
+        self.failures.extend(failures);
+        self.ended = self.ended.worse(ended);
         // A rank that failed at once knows less of the run than the next one.
         let knows = |schema: u32| schema != 0;
-        let (mine, theirs) = (knows(self.provenance.schema), knows(other.provenance.schema));
-        if (theirs && !mine) || (mine == theirs && other.first_rank < self.first_rank) {
-            (self.provenance, self.global_options, self.first_rank) =
-                (other.provenance, other.global_options, other.first_rank);
+        let (mine, theirs) = (knows(self.provenance.schema), knows(provenance.schema));
+        if (theirs && !mine) || (mine == theirs && first_rank < self.first_rank) {
+            (self.provenance, self.global_options, self.first_rank) = (provenance, global_options, first_rank);
         }
     }
 

@@ -119,11 +119,12 @@ impl OpCounts {
 
 impl OpCounts {
     fn absorb(&mut self, other: &OpCounts) {
-        self.ops = self.ops.saturating_add(other.ops);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.lat_sum_ns = self.lat_sum_ns.saturating_add(other.lat_sum_ns);
-        self.errors = self.errors.saturating_add(other.errors);
-        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+        let OpCounts { ops, bytes, lat_sum_ns, errors, buckets } = other;
+        self.ops = self.ops.saturating_add(*ops);
+        self.bytes = self.bytes.saturating_add(*bytes);
+        self.lat_sum_ns = self.lat_sum_ns.saturating_add(*lat_sum_ns);
+        self.errors = self.errors.saturating_add(*errors);
+        for (mine, theirs) in self.buckets.iter_mut().zip(buckets) {
             *mine = mine.saturating_add(*theirs);
         }
     }
@@ -156,12 +157,13 @@ impl RowCounts {
     fn absorb(&mut self, other: &RowCounts) {
         const SUMS: [Gauge; 5] =
             [Gauge::OutstandingOps, Gauge::OutstandingBytes, Gauge::HeldOps, Gauge::HeldBytes, Gauge::Losses];
+        let RowCounts { kind: _, group: _, name: _, identity: _, gauges, ops } = other;
         let before = self.gauges;
-        self.gauges = other.gauges;
+        self.gauges = *gauges;
         for gauge in SUMS.map(|gauge| gauge as usize) {
-            self.gauges[gauge] = before[gauge].wrapping_add(other.gauges[gauge]);
+            self.gauges[gauge] = before[gauge].wrapping_add(gauges[gauge]);
         }
-        self.ops.iter_mut().zip(&other.ops).for_each(|(mine, theirs)| mine.absorb(theirs));
+        self.ops.iter_mut().zip(ops).for_each(|(mine, theirs)| mine.absorb(theirs));
     }
 
     /// A value that goes up and down. Outstanding and held amounts that are below 0 for a moment, between two

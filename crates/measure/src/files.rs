@@ -192,11 +192,12 @@ pub struct CallErrors {
 impl Work {
     /// Adds other work.
     pub fn add(&mut self, other: &Work) {
-        self.files += other.files;
-        self.records += other.records;
-        self.bytes += other.bytes;
-        self.failed += other.failed;
-        self.directories += other.directories;
+        let Work { files, records, bytes, failed, directories } = other;
+        self.files += files;
+        self.records += records;
+        self.bytes += bytes;
+        self.failed += failed;
+        self.directories += directories;
     }
 
     /// Files per second over `ns` nanoseconds; 0 if `ns` is 0.
@@ -226,37 +227,89 @@ fn per_second(count: u64, ns: u64) -> f64 {
 
 impl PhaseResult {
     /// Adds what other threads did in the same phase: counts and distributions add up, times are the longest of both,
-    /// that of the stonewall the shortest. Exact also over processes and hosts.
+    /// that of the stonewall the shortest. Exact also over processes and hosts, but for the course between two beats.
     pub fn merge(&mut self, other: &PhaseResult) {
-        self.start_unix_ms = self.start_unix_ms.min(other.start_unix_ms);
-        self.runtime_ns = self.runtime_ns.max(other.runtime_ns);
-        self.stonewall_ns = self.stonewall_ns.min(other.stonewall_ns);
-        self.total.add(&other.total);
-        self.at_stonewall.add(&other.at_stonewall);
-        self.threads.extend(other.threads.iter().cloned());
-        self.cpu.merge(&other.cpu);
-        self.reads_own_writes |= other.reads_own_writes;
-        for theirs in &other.operations {
+        let PhaseResult {
+            name: _,
+            start_unix_ms,
+            runtime_ns,
+            total,
+            stonewall_ns,
+            at_stonewall,
+            threads,
+            operations,
+            calls,
+            cpu,
+            errors,
+            intervals: _, // with the course of `self`, below
+            verified,
+            reads_own_writes,
+            verdicts: _,
+            checks: _,
+        } = other;
+        self.intervals = self.course_with(other);
+        self.start_unix_ms = self.start_unix_ms.min(*start_unix_ms);
+        self.runtime_ns = self.runtime_ns.max(*runtime_ns);
+        self.stonewall_ns = self.stonewall_ns.min(*stonewall_ns);
+        self.total.add(total);
+        self.at_stonewall.add(at_stonewall);
+        self.threads.extend(threads.iter().cloned());
+        self.cpu.merge(cpu);
+        self.reads_own_writes |= reads_own_writes;
+        for theirs in operations {
             match self.operations.iter_mut().find(|mine| mine.operation == theirs.operation) {
                 Some(mine) => mine.lat_ns.merge(&theirs.lat_ns),
                 None => self.operations.push(theirs.clone()),
             }
         }
-        for theirs in &other.calls {
+        for theirs in calls {
             match self.calls.iter_mut().find(|mine| mine.call == theirs.call) {
                 Some(mine) => mine.lat_ns.merge(&theirs.lat_ns),
                 None => self.calls.push(theirs.clone()),
             }
         }
-        for theirs in &other.errors {
+        for theirs in errors {
             match self.errors.iter_mut().find(|mine| (&mine.call, mine.errno) == (&theirs.call, theirs.errno)) {
                 Some(mine) => mine.count += theirs.count,
                 None => self.errors.push(theirs.clone()),
             }
         }
-        if let Some(theirs) = &other.verified {
+        if let Some(theirs) = verified {
             self.verified.get_or_insert_default().add(theirs);
         }
+    }
+
+    /// The course of both phases together, at the moments of the course that lasts longer.
+    fn course_with(&self, other: &PhaseResult) -> Vec<PhaseInterval> {
+        let last_ns = |phase: &PhaseResult| phase.intervals.last().map_or(0, |beat| beat.end_ns);
+        let longer = if last_ns(other) > last_ns(self) { other } else { self };
+        let at = |end_ns: u64| {
+            let (mine, theirs) = (self.done_by(end_ns), other.done_by(end_ns));
+            PhaseInterval { end_ns, files: mine.files + theirs.files, bytes: mine.bytes + theirs.bytes }
+        };
+        longer.intervals.iter().map(|beat| at(beat.end_ns)).collect()
+    }
+
+    /// The work done by a moment of the phase. Work between two beats counts as done at an even pace.
+    fn done_by(&self, at_ns: u64) -> PhaseInterval {
+        let end = PhaseInterval { end_ns: self.runtime_ns, files: self.total.files, bytes: self.total.bytes };
+        let mut before = PhaseInterval::default();
+        for beat in self.intervals.iter().chain([&end]) {
+            if beat.end_ns >= at_ns {
+                let (part_ns, whole_ns) = (at_ns - before.end_ns, (beat.end_ns - before.end_ns).max(1));
+                let share = |from: u64, to: u64| {
+                    let grown = u128::from(to.saturating_sub(from)) * u128::from(part_ns) / u128::from(whole_ns);
+                    from + grown as u64
+                };
+                return PhaseInterval {
+                    end_ns: at_ns,
+                    files: share(before.files, beat.files),
+                    bytes: share(before.bytes, beat.bytes),
+                };
+            }
+            before = *beat;
+        }
+        end
     }
 
     /// True if the phase does nothing but list directories: `Work::files` then counts entries.
@@ -319,5 +372,18 @@ mod tests {
         assert_eq!(processes.len(), 2);
         assert_eq!((processes[0].1, processes[0].2.files), (3000, 30));
         assert_eq!(processes[1].2.files_per_second(processes[1].1), 15_000_000.0);
+    }
+
+    #[test]
+    fn merged_courses_are_the_sum_of_both_at_every_beat() {
+        let beat = |end_ns, files| PhaseInterval { end_ns, files, bytes: files * 10 };
+        let long = PhaseResult { intervals: vec![beat(100, 10), beat(200, 30), beat(300, 60)], ..one(0, 0, 70, 350) };
+        let short = PhaseResult { intervals: vec![beat(50, 5), beat(150, 7)], ..one(1, 1, 8, 160) };
+        let at_once = one(2, 2, 4, 10); // over before the first beat
+        for order in [[&long, &short, &at_once], [&at_once, &short, &long], [&short, &long, &at_once]] {
+            let mut all = PhaseResult::default();
+            order.into_iter().for_each(|phase| all.merge(phase));
+            assert_eq!(all.intervals, [beat(100, 10 + 6 + 4), beat(200, 30 + 8 + 4), beat(300, 60 + 8 + 4)]);
+        }
     }
 }

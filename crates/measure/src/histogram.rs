@@ -115,18 +115,19 @@ impl Histogram {
 
     /// Adds all samples of `other`. The result is that of recording both sample sets into one histogram.
     pub fn merge(&mut self, other: &Histogram) {
-        if other.count == 0 {
+        let Histogram { counts, count, sum, sum_of_squares, min, max } = other;
+        if *count == 0 {
             return;
         }
-        self.grow(other.counts.len());
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+        self.grow(counts.len());
+        for (mine, theirs) in self.counts.iter_mut().zip(counts) {
             *mine += theirs;
         }
-        self.count += other.count;
-        self.sum += other.sum;
-        self.sum_of_squares += other.sum_of_squares;
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
+        self.count += count;
+        self.sum += sum;
+        self.sum_of_squares += sum_of_squares;
+        self.min = self.min.min(*min);
+        self.max = self.max.max(*max);
     }
 
     /// Forgets all samples.

@@ -169,23 +169,36 @@ impl JobResult {
 impl HostResult {
     /// Adds another rank of the same host. The disks and the network, which the host has once, are not added up.
     pub fn merge(&mut self, other: &HostResult) {
-        self.first_rank = self.first_rank.min(other.first_rank);
-        self.ranks += other.ranks;
-        merge_jobs(&mut self.jobs, &other.jobs);
-        merge_phases(&mut self.phases, &other.phases);
-        for disk in &other.disks {
+        let HostResult {
+            host: _,
+            first_rank,
+            ranks,
+            machine: _,
+            jobs,
+            phases,
+            disks,
+            wire,
+            started_ns,
+            clock: _,
+            ended,
+        } = other;
+        self.first_rank = self.first_rank.min(*first_rank);
+        self.ranks += ranks;
+        merge_jobs(&mut self.jobs, jobs);
+        merge_phases(&mut self.phases, phases);
+        for disk in disks {
             if !self.disks.iter().any(|known| known.name == disk.name) {
                 self.disks.push(disk.clone());
             }
         }
-        if other.wire.length_ns > self.wire.length_ns {
-            self.wire = other.wire;
+        if wire.length_ns > self.wire.length_ns {
+            self.wire = *wire;
         }
-        self.started_ns = match (self.started_ns, other.started_ns) {
+        self.started_ns = match (self.started_ns, *started_ns) {
             (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
             (one, None) | (None, one) => one,
         };
-        self.ended = self.ended.worse(other.ended);
+        self.ended = self.ended.worse(*ended);
     }
 
     /// The windows of the host's jobs: jobs that ran side by side (in one group) add up, groups follow one after the

@@ -429,9 +429,10 @@ pub struct Verified {
 impl Verified {
     /// Adds the checks of others.
     pub fn add(&mut self, other: &Verified) {
-        self.blocks += other.blocks;
-        self.entries += other.entries;
-        self.mismatches += other.mismatches;
+        let Verified { blocks, entries, mismatches } = other;
+        self.blocks += blocks;
+        self.entries += entries;
+        self.mismatches += mismatches;
     }
 }
 

@@ -168,32 +168,60 @@ pub(super) struct ReactorReport {
 
 impl DeviceStats {
     pub(super) fn add(&mut self, other: &DeviceStats) {
-        self.reads += other.reads;
-        self.read_bytes += other.read_bytes;
-        self.writes += other.writes;
-        self.write_bytes += other.write_bytes;
-        self.flushes += other.flushes;
-        self.deallocates += other.deallocates;
-        self.deallocate_bytes += other.deallocate_bytes;
-        self.errors += other.errors;
-        self.read_ns += other.read_ns;
-        self.write_ns += other.write_ns;
-        self.read_ns_max = self.read_ns_max.max(other.read_ns_max);
-        self.write_ns_max = self.write_ns_max.max(other.write_ns_max);
-        self.in_device += other.in_device;
+        let DeviceStats {
+            name: _,
+            reads,
+            read_bytes,
+            writes,
+            write_bytes,
+            flushes,
+            deallocates,
+            deallocate_bytes,
+            errors,
+            read_ns,
+            write_ns,
+            read_ns_max,
+            write_ns_max,
+            in_device,
+        } = other;
+        self.reads += reads;
+        self.read_bytes += read_bytes;
+        self.writes += writes;
+        self.write_bytes += write_bytes;
+        self.flushes += flushes;
+        self.deallocates += deallocates;
+        self.deallocate_bytes += deallocate_bytes;
+        self.errors += errors;
+        self.read_ns += read_ns;
+        self.write_ns += write_ns;
+        self.read_ns_max = self.read_ns_max.max(*read_ns_max);
+        self.write_ns_max = self.write_ns_max.max(*write_ns_max);
+        self.in_device += in_device;
     }
 }
 
 impl HostStats {
     pub(super) fn add(&mut self, other: &HostStats) {
-        self.reads += other.reads;
-        self.read_bytes += other.read_bytes;
-        self.writes += other.writes;
-        self.write_bytes += other.write_bytes;
-        self.errors += other.errors;
-        self.latency_ns += other.latency_ns;
-        self.in_flight_bytes += other.in_flight_bytes;
-        self.held_now += other.held_now;
+        let HostStats {
+            nqn: _,
+            connections: _, // counted by the target, for all reactors
+            reads,
+            read_bytes,
+            writes,
+            write_bytes,
+            errors,
+            latency_ns,
+            in_flight_bytes,
+            held_now,
+        } = other;
+        self.reads += reads;
+        self.read_bytes += read_bytes;
+        self.writes += writes;
+        self.write_bytes += write_bytes;
+        self.errors += errors;
+        self.latency_ns += latency_ns;
+        self.in_flight_bytes += in_flight_bytes;
+        self.held_now += held_now;
     }
 }
 
