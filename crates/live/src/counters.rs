@@ -123,14 +123,6 @@ impl<'a> Counters<'a> {
         self.count(op, moved, latency_ns);
     }
 
-    /// Counts an op that ends with an error: `bytes` as at its beginning.
-    #[inline]
-    pub fn end_in_error(self, op: Op, bytes: u64) {
-        self.subtract(Gauge::OutstandingOps, 1);
-        self.subtract(Gauge::OutstandingBytes, bytes);
-        self.error(op);
-    }
-
     /// Counts an op that was never counted as outstanding.
     #[inline]
     pub fn count(self, op: Op, bytes: u64, latency_ns: u64) {

@@ -16,8 +16,6 @@ use rustix::io::{Errno, Result};
 
 /// The directory to keep boards in when the program has ended: see [`Keep`].
 pub const KEEP_VARIABLE: &str = "PLIMSOLL_KEEP_BOARDS";
-/// The directory for boards instead of the usual ones.
-pub const RUNTIME_VARIABLE: &str = "PLIMSOLL_RUNTIME_DIR";
 /// How the name of a board ends.
 pub const EXTENSION: &str = "board";
 

@@ -34,4 +34,4 @@ pub use admission::Admission;
 pub use auto::{AutoPacer, Tuning};
 pub use config::{Config, Error, Limits, Method, SYNTAX};
 pub use op::{Admit, Op, OpId, Purge, Refusal, Released};
-pub use stats::{Counters, Stats, WindowSample};
+pub use stats::{Counters, Stats};

@@ -1,9 +1,6 @@
-//! The counters of a pacer: totals, per drive, per tenant, and its window over time.
+//! The counters of a pacer: totals, per drive and per tenant.
 
 use measure::Histogram;
-
-/// How many of the latest window samples are kept.
-const HISTORY: usize = 4096;
 
 /// Counters of one drive, one tenant, or all.
 #[derive(Clone, Debug, Default)]
@@ -30,17 +27,6 @@ pub struct Counters {
     pub hold_ns: Histogram,
 }
 
-/// One point of the window over time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WindowSample {
-    /// The time of the sample on the caller's clock, in nanoseconds.
-    pub at_ns: u64,
-    /// The window from then on.
-    pub window_bytes: u64,
-    /// The delivered rate that was measured until then, bytes/s.
-    pub rate_bytes_per_s: f64,
-}
-
 /// All counters of a pacer.
 #[derive(Clone, Debug)]
 pub struct Stats {
@@ -50,8 +36,6 @@ pub struct Stats {
     pub drives: Box<[Counters]>,
     /// The counters of each tenant, by tenant id.
     pub tenants: Box<[Counters]>,
-    history: Box<[WindowSample]>,
-    history_len: usize,
 }
 
 impl Stats {
@@ -60,23 +44,7 @@ impl Stats {
             total: Counters::default(),
             drives: (0..drives).map(|_| Counters::default()).collect(),
             tenants: (0..tenants).map(|_| Counters::default()).collect(),
-            history: vec![WindowSample { at_ns: 0, window_bytes: 0, rate_bytes_per_s: 0.0 }; HISTORY].into(),
-            history_len: 0,
         }
-    }
-
-    /// The latest 4096 window samples, oldest first.
-    pub fn window_history(&self) -> impl Iterator<Item = &WindowSample> {
-        let (start, kept) = match self.history_len.checked_sub(HISTORY) {
-            Some(dropped) => (dropped, HISTORY),
-            None => (0, self.history_len),
-        };
-        (start..start + kept).map(|i| &self.history[i % HISTORY])
-    }
-
-    pub(crate) fn sample_window(&mut self, sample: WindowSample) {
-        self.history[self.history_len % HISTORY] = sample;
-        self.history_len += 1;
     }
 
     #[inline]

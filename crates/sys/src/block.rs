@@ -48,17 +48,6 @@ pub fn logical_block_bytes(file: &File) -> Option<u32> {
     (status == 0).then_some(bytes as u32)
 }
 
-/// Writes back and drops all cached pages of a block device (BLKFLSBUF).
-///
-/// # Errors
-/// EACCES without CAP_SYS_ADMIN, ENOTTY on a file that is not a block device.
-pub fn flush_and_drop_cache(file: &File) -> io::Result<()> {
-    const BLKFLSBUF: libc::Ioctl = libc::BLKSSZGET - 0x68 + 0x61; // _IO(0x12, 97)
-    // SAFETY: BLKFLSBUF takes no memory.
-    let status = unsafe { libc::ioctl(file.as_raw_fd(), BLKFLSBUF, 0) };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// The users of a device (or of one of its partitions), each a phrase: `mounted on /srv`, `in use by dm-0`, `swap`.
 /// Empty when no user is found.
 pub fn users(path: &Path) -> Vec<String> {

@@ -95,11 +95,6 @@ pub fn local_seconds(unix_seconds: u64) -> u64 {
     unix_seconds.saturating_add_signed(offset.into())
 }
 
-/// CPU nanoseconds that the calling thread has used, user and system (`CLOCK_THREAD_CPUTIME_ID`).
-pub fn thread_cpu_ns() -> u64 {
-    gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
 /// Sleeps until `CLOCK_MONOTONIC` reads `deadline_ns`, or a signal arrives (clock_nanosleep(2), absolute: late
 /// wake-ups do not add up).
 pub fn sleep_until_ns(deadline_ns: u64) {

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -406,21 +406,6 @@ pub fn raise_descriptor_limit(wanted: u64) -> u64 {
         }
     }
     limit.rlim_cur
-}
-
-/// O_DIRECT turned on or off for an open file (fcntl(2), F_SETFL).
-///
-/// # Errors
-/// EINVAL where the file system does not support it.
-pub fn set_direct(fd: RawFd, direct: bool) -> io::Result<()> {
-    // SAFETY: F_GETFL takes no memory.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let flags = if direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
-    // SAFETY: F_SETFL takes no memory.
-    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags) })
 }
 
 /// Closes a descriptor and says what close(2) said: dropping it would not. The descriptor is gone in any case.

@@ -13,7 +13,6 @@ mod window;
 
 use crate::methods::Core;
 use crate::slab::State;
-use crate::stats::WindowSample;
 use crate::{Admission, Admit, Limits, Op, OpId, Purge, Released, Stats};
 use fair::{FairQueues, SizeClass};
 use share::Shares;
@@ -186,8 +185,6 @@ impl AutoPacer {
             && part.released_ops as f64 >= self.tuning.limited_fraction * part.admitted_ops as f64;
         let largest_op_bytes = self.shares.largest_op_bytes();
         let ended = self.window.part(&self.tuning, Seen { rate_bytes_per_s, limited, largest_op_bytes });
-        let window_bytes = self.window.bytes();
-        self.core.stats.sample_window(WindowSample { at_ns: now_ns, window_bytes, rate_bytes_per_s });
         // The ops in flight were admitted under the previous window: let a few residences pass before measuring.
         let mut begins_ns = now_ns;
         if ended {
