@@ -1,7 +1,12 @@
 //! Tests with one result for each verdict, and one result without any verdict.
 
 use super::*;
-use crate::schema::{Interval, LoadLine, LoopDevice, Point, Verified, Visit};
+use crate::Histogram;
+use crate::hosts::{HostResult, HostsResult};
+use crate::schema::{
+    Curve, Estimate, FilesFacts, FilesResult, Interval, JobResult, LoadLine, LoopDevice, PhaseResult, Point, RunResult,
+    Verified, Visit,
+};
 
 /// A job that nothing is wrong with: direct random reads at depth 8 for ten seconds.
 fn sound() -> JobResult {
@@ -263,7 +268,7 @@ fn each_check_that_applies_says_how_it_came_out() {
     assert!(matches!(outcome(&job, "memory-filesystem"), Some(Outcome::NotCheckable { .. })));
     job.intervals.clear();
     assert!(matches!(outcome(&job, "not-steady"), Some(Outcome::NotCheckable { .. })));
-    for rule in &JOB_RULES {
+    for rule in &job::JOB_RULES {
         assert!(CODES.contains(&rule.code), "{}", rule.code);
     }
 }

@@ -1,0 +1,92 @@
+//! Statements about the course of a job: its steadiness, and the length of time and the number of ops it rests on.
+
+use super::{FEW, SHORT_NS, Severity, VERY_FEW, Verdict, verdict};
+use crate::Direction;
+use crate::figures::{self, nanoseconds, percent};
+use crate::schema::{Interval, JobResult};
+use crate::stats;
+
+/// Change of the mean without the warm-up from which on the warm-up matters.
+const WARM_UP_MATTERS: f64 = 0.05;
+/// Change from start to end, as a part of the mean, from which on a drift matters.
+const DRIFT_MATTERS: f64 = 0.1;
+/// Standard deviation between intervals, as a part of the mean, from which on the mean describes no interval.
+const WILD: f64 = 0.5;
+
+/// Ops per second of each interval that is at least half as long as the others.
+pub(super) fn rates_over_time(job: &JobResult) -> Vec<f64> {
+    let interval_ns = job.interval_ns;
+    let whole = job.intervals.iter().filter(|interval| interval.length_ns > 0 && interval.length_ns * 2 >= interval_ns);
+    let rate = |interval: &Interval| {
+        Direction::ALL.iter().map(|&d| interval.ops[d]).sum::<u64>() as f64 * 1e9 / interval.length_ns as f64
+    };
+    whole.map(rate).collect()
+}
+
+pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
+    let found = stats::steadiness(&rates_over_time(job));
+    let what = if found.warm_up_effect.abs() > WARM_UP_MATTERS {
+        let warm_up_ns = job.intervals.get(found.warm_up.saturating_sub(1)).map_or(0, |interval| interval.end_ns);
+        let than = if found.warm_up_effect < 0.0 { "faster" } else { "slower" };
+        format!(
+            "the first {} were {than}: without them the mean changes by {}",
+            nanoseconds(warm_up_ns as f64),
+            figures::change(found.warm_up_effect)
+        )
+    } else if found.drift_is_significant && found.drift.abs() > DRIFT_MATTERS {
+        format!("IOPS changed by {} from start to end", figures::change(found.drift))
+    } else if found.variation > WILD {
+        format!("IOPS varied by {} (standard deviation) from interval to interval", percent(found.variation))
+    } else {
+        return None;
+    };
+    Some(verdict(
+        "not-steady",
+        Severity::Warning,
+        what,
+        "The mean depends on when the measurement began and ended: caches filling, flash being tidied, another user.",
+        "Use ramp_time to leave the start out, a longer runtime, or preconditioning; look at the chart over time.",
+    ))
+}
+
+pub(super) fn steadiness_unknown(job: &JobResult) -> Option<Verdict> {
+    let intervals = rates_over_time(job).len();
+    (!job.intervals.is_empty() && intervals < stats::FEWEST_TO_JUDGE).then(|| {
+        verdict(
+            "steadiness-unknown",
+            Severity::Note,
+            format!(
+                "the job has {intervals} intervals of {}, too few to tell whether throughput was steady",
+                nanoseconds(job.interval_ns as f64)
+            ),
+            "A warm-up, a drift or another user of the storage would not have been noticed.",
+            "Use time_based with a longer runtime: eight intervals at least.",
+        )
+    })
+}
+
+pub(super) fn interval_too_short(job: &JobResult) -> Option<Verdict> {
+    (job.runtime_ns < SHORT_NS).then(|| {
+        verdict(
+            "interval-too-short",
+            Severity::Note,
+            format!("the job ran for {}", nanoseconds(job.runtime_ns as f64)),
+            "Start-up, caches and a few slow requests weigh heavily in so short a time.",
+            "Use time_based with runtime=10s or more, or a larger size.",
+        )
+    })
+}
+
+pub(super) fn too_few_samples(job: &JobResult) -> Option<Verdict> {
+    let ops = job.total_ops();
+    (ops < FEW).then(|| {
+        let severity = if ops < VERY_FEW { Severity::Warning } else { Severity::Note };
+        verdict(
+            "too-few-samples",
+            severity,
+            format!("{ops} ops were measured"),
+            "A percentile needs ten samples beyond it: with 1,000 ops that is the 99th, with 100 the 90th.",
+            "Run longer before quoting high percentiles.",
+        )
+    })
+}

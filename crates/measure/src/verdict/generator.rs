@@ -1,0 +1,185 @@
+//! Statements about the generator: whether it offered the load that the job asked for, and had the CPU time for it.
+
+use super::check::{Basis, Judgement};
+use super::job::{clones, has_rate, is_null, seconds};
+use super::{LEAST_ACCOUNTED_NS, Severity, Verdict, verdict};
+use crate::figures::{self, count, nanoseconds, percent, plain};
+use crate::schema::{JobResult, RunResult};
+use crate::{Direction, Histogram};
+
+/// Part of the latency spent in submission from which on requests hardly overlap.
+const BLOCKED: f64 = 0.5;
+/// Part of the depth that counts as reached: batches as large as the depth fill the queue from empty each time, which
+/// is (depth + 1) / 2 in the mean.
+const DEPTH_REACHED: f64 = 0.5;
+/// Ops for each request of the depth below which the mean depth is that of filling and draining the queue.
+const ROUNDS_TO_SETTLE: u64 = 10;
+/// Part of a CPU from which on a clone has none left; the rest is the accounting's error.
+const BUSY_CLONE: f64 = 0.95;
+/// Part of all CPUs from which on clones wait for one.
+const BUSY_MACHINE: f64 = 0.9;
+/// Part of an asked rate that counts as met: a rate limiter's burst and the last interval are a few percent.
+pub(super) const RATE_MET: f64 = 0.95;
+/// Nanoseconds that a timer may wake its sleeper late: that is not a queue.
+const LATE_NS: f64 = 100_000.0;
+
+pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
+    let facts = &job.facts;
+    if facts.iodepth <= 1 {
+        return None;
+    }
+    let asked = f64::from(facts.iodepth);
+    let found = |what: String, means: &str, advice: &str| {
+        Some(verdict("depth-not-achieved", Severity::Warning, what, means, advice))
+    };
+    if facts.synchronous {
+        return found(
+            format!("iodepth={} with {}, which has one request in flight a clone", facts.iodepth, facts.engine),
+            "The engine is synchronous: iodepth has no effect, and the numbers are those of depth 1 a clone.",
+            "Use ioengine=io_uring, or as many clones (numjobs) as requests are wanted.",
+        );
+    }
+    if facts.engine == "libaio" && !facts.direct {
+        return found(
+            format!("iodepth={} with libaio on buffered files", facts.iodepth),
+            "Linux carries out buffered libaio requests one by one inside io_submit: the depth is 1 in truth.",
+            "Use direct=1, or ioengine=io_uring, which is asynchronous on buffered files too.",
+        );
+    }
+    let (submission, total) = job.directions.iter().fold((0.0, 0.0), |(submission, total), (_, result)| {
+        (submission + result.slat_ns.sum() as f64, total + result.lat_ns.sum() as f64)
+    });
+    if total > 0.0 && submission > total * BLOCKED && !is_null(job) {
+        return found(
+            format!("{} of the latency was spent submitting", percent(submission / total)),
+            "Submission blocks (a full device queue, or a file system that cannot go on without waiting), so requests do not overlap.",
+            "Use direct=1 on a preallocated and written file; look at slat; raise the device's nr_requests.",
+        );
+    }
+    let limited = job.latency_target.is_some() || has_rate(job);
+    let ops: u64 = job.depth.in_flight.iter().sum();
+    let mean = job.depth.mean();
+    // Batches as large as the depth fill the queue from empty each time: (depth + 1) / 2 on average is as asked.
+    if limited || is_null(job) || ops < ROUNDS_TO_SETTLE * u64::from(facts.iodepth) || mean >= asked * DEPTH_REACHED {
+        return None;
+    }
+    found(
+        format!("iodepth={}, but {} requests were in flight on average", facts.iodepth, plain(mean)),
+        "The numbers are those of the depth that was reached, not of the depth that was asked for.",
+        "Look for what held it back: thinktime, a short job, iodepth_batch_complete, or a generator short of CPU.",
+    )
+}
+
+pub(super) fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
+    let available = job.runtime_ns as f64 * clones(job);
+    let used = (job.cpu.user_ns + job.cpu.system_ns) as f64;
+    if is_null(job) || job.runtime_ns < LEAST_ACCOUNTED_NS || used < available * BUSY_CLONE {
+        return None;
+    }
+    let user = job.cpu.user_ns as f64 / used;
+    Some(verdict(
+        "generator-cpu-bound",
+        Severity::Warning,
+        format!(
+            "the job used {} of its CPU ({} of that in the kernel)",
+            percent((used / available).min(1.0)),
+            percent(1.0 - user)
+        ),
+        "One CPU a clone was busy all the time: a faster storage would not have shown.",
+        "Raise numjobs, use io_uring with batches, registered files and fixed buffers, or larger blocks. Polling (hipri) is busy by design.",
+    ))
+}
+
+pub(super) fn rate_not_met(job: &JobResult) -> Option<Verdict> {
+    let time = seconds(job);
+    let short = Direction::ALL.into_iter().find_map(|direction| {
+        let result = &job.directions[direction];
+        let behind = |asked: Option<f64>, done: u64| {
+            let asked = asked? * clones(job);
+            let got = done as f64 / time;
+            (time > 0.0 && got < asked * RATE_MET).then_some((asked, got))
+        };
+        behind(job.facts.rate_iops[direction], result.ops)
+            .map(|(asked, got)| (direction, format!("{} IOPS", count(asked)), format!("{} IOPS", count(got))))
+            .or_else(|| {
+                behind(job.facts.rate_bytes[direction], result.bytes)
+                    .map(|(asked, got)| (direction, figures::bytes_per_second(asked), figures::bytes_per_second(got)))
+            })
+    });
+    let (direction, asked, got) = short?;
+    Some(verdict(
+        "rate-not-met",
+        Severity::Warning,
+        format!("{}s were to come at {asked} and came at {got}", direction.name()),
+        "The storage (or the generator) cannot keep up with the arrivals: latencies grow as long as the job runs.",
+        "Lower the rate, raise iodepth or numjobs; latencies of an overloaded system depend on the run's length.",
+    ))
+}
+
+pub(super) fn queued_before_issue(job: &JobResult) -> Option<Verdict> {
+    let (mut intended, mut issued) = (Histogram::new(), Histogram::new());
+    for (_, result) in job.directions.iter() {
+        if let Some(from_start) = &result.lat_intended_ns {
+            intended.merge(from_start);
+            issued.merge(&result.lat_ns);
+        }
+    }
+    let waited_ns = intended.mean() - issued.mean();
+    if intended.is_empty() || issued.is_empty() || waited_ns < issued.mean().max(LATE_NS) {
+        return None;
+    }
+    Some(verdict(
+        "queued-before-issue",
+        Severity::Note,
+        format!(
+            "requests took {} from their intended start, {} from when they were issued",
+            nanoseconds(intended.mean()),
+            nanoseconds(issued.mean())
+        ),
+        "Most of the time passed before a request could be issued: the depth limit held it back. Users wait for both.",
+        "Believe lat_intended; raise iodepth if the storage can take more.",
+    ))
+}
+
+/// The judgement on a run as a whole ([`for_job`] judges each job).
+pub fn for_run(run: &RunResult) -> Judgement {
+    let mut judged = Judgement::default();
+    let ran = run.jobs.iter().any(|job| job.total_ops() > 0);
+    let basis = Basis::applies(ran && several_clones(run))
+        .needs(run.provenance.machine.cpus > 0, "nothing tells how many CPUs the machine has");
+    judged.enter("machine-cpu-bound", basis, machine_cpu_bound(run));
+    judged
+}
+
+fn machine_cpu_bound(run: &RunResult) -> Option<Verdict> {
+    let start = run.jobs.iter().map(|job| job.start_unix_ms).min()?;
+    let end = run.jobs.iter().map(|job| job.start_unix_ms + job.elapsed_ns / 1_000_000).max()?;
+    let cpus = run.provenance.machine.cpus;
+    let available = (end - start) as f64 * 1e6 * f64::from(cpus);
+    let used: f64 = run.jobs.iter().map(|job| (job.cpu.user_ns + job.cpu.system_ns) as f64).sum();
+    // On one CPU, or with a single clone, the job's own verdict says it.
+    if cpus > 1 && several_clones(run) && end - start >= LEAST_ACCOUNTED_NS / 1_000_000 {
+        machine_busy(cpus, available, used)
+    } else {
+        None
+    }
+}
+
+fn several_clones(run: &RunResult) -> bool {
+    run.jobs.iter().map(|job| job.clones.max(1)).sum::<u32>() > 1
+}
+
+pub(super) fn machine_busy(cpus: u32, available: f64, used: f64) -> Option<Verdict> {
+    (used >= available * BUSY_MACHINE).then(|| {
+        verdict(
+            "machine-cpu-bound",
+            Severity::Warning,
+            format!(
+                "all {cpus} CPUs were busy ({} of their time) with generating load",
+                percent((used / available).min(1.0))
+            ),
+            "Clones wait for CPUs: latencies contain that wait, and throughput is that of the machine.",
+            "Use fewer clones, larger blocks, or more machines.",
+        )
+    })
+}

@@ -1,0 +1,184 @@
+//! The judgement on one job: the table of the statements that are tried, and those about its data and errors.
+
+use super::check::{Basis, Judgement, Rule};
+use super::course::*;
+use super::generator::*;
+use super::storage::*;
+use super::{LEAST_ACCOUNTED_NS, Severity, Verdict, verdict};
+use crate::figures::percent;
+use crate::schema::JobResult;
+use crate::stats;
+
+/// The statements that are tried on each job. To add one: a function below, a row here, its code in [`CODES`], a
+/// section in docs/verdicts.md, and a real run that gives it in tests/verdicts.rs.
+pub(super) const JOB_RULES: [Rule<JobResult>; 17] = [
+    Rule { code: "verify-mismatch", basis: |job| Basis::applies(job.verified.is_some()), find: verify_mismatch },
+    Rule {
+        code: "memory-filesystem",
+        basis: |job| Basis::applies(!is_null(job) && !job.facts.elsewhere).needs(is_local(job), UNTOLD),
+        find: memory_filesystem,
+    },
+    Rule {
+        code: "loop-page-cache",
+        basis: |job| Basis::applies(!is_null(job) && !job.facts.elsewhere).needs(is_local(job), UNTOLD),
+        find: loop_page_cache,
+    },
+    Rule {
+        code: "page-cache-read",
+        basis: |job| {
+            let facts = &job.facts;
+            let reads = job.directions.read.ops > 0 && !facts.elsewhere && !is_null(job);
+            let known = facts.direct || facts.cached_fraction.is_some();
+            Basis::applies(reads).needs(known, "nothing tells how much of the data was in the page cache")
+        },
+        find: page_cache_read,
+    },
+    Rule {
+        code: "unwritten-read",
+        basis: |job| {
+            let reads = job.directions.read.ops > 0 && !job.facts.elsewhere && !is_null(job);
+            let known = job.facts.unwritten_fraction.is_some();
+            Basis::applies(reads).needs(known, "nothing tells which extents of the file were written")
+        },
+        find: unwritten_read,
+    },
+    Rule {
+        code: "depth-not-achieved",
+        basis: |job| {
+            let known = job.depth.in_flight.iter().any(|ops| *ops > 0) || job.facts.synchronous;
+            Basis::applies(job.facts.iodepth > 1 && !is_null(job)).needs(known, "nothing tells how deep the queue was")
+        },
+        find: depth_not_achieved,
+    },
+    Rule {
+        code: "generator-cpu-bound",
+        basis: |job| {
+            let long = job.runtime_ns >= LEAST_ACCOUNTED_NS;
+            Basis::applies(!is_null(job)).needs(long, "the job is too short for the kernel's accounting of CPU time")
+        },
+        find: generator_cpu_bound,
+    },
+    Rule { code: "rate-not-met", basis: |job| Basis::applies(has_rate(job)), find: rate_not_met },
+    Rule {
+        code: "queued-before-issue",
+        basis: |job| Basis::applies(job.directions.iter().any(|(_, result)| result.lat_intended_ns.is_some())),
+        find: queued_before_issue,
+    },
+    Rule {
+        code: "not-steady",
+        basis: |job| {
+            Basis::Known.needs(
+                rates_over_time(job).len() >= stats::FEWEST_TO_JUDGE,
+                "steadiness needs eight intervals, and the result has fewer",
+            )
+        },
+        find: not_steady,
+    },
+    Rule {
+        code: "steadiness-unknown",
+        basis: |job| Basis::applies(!job.intervals.is_empty()),
+        find: steadiness_unknown,
+    },
+    Rule {
+        code: "clones-on-same-blocks",
+        basis: |job| {
+            let applies = job.facts.numjobs > 1 && !is_null(job);
+            Basis::applies(applies).needs(is_local(job), "nothing tells which blocks the clones went through")
+        },
+        find: clones_on_same_blocks,
+    },
+    Rule {
+        code: "writes-not-synced",
+        basis: |job| {
+            let applies = job.directions.write.ops > 0 && !job.facts.direct && !is_null(job);
+            Basis::applies(applies).needs(job.facts.writes_synced.is_some(), "nothing tells whether writes were synced")
+        },
+        find: writes_not_synced,
+    },
+    Rule {
+        code: "allocating-writes",
+        basis: |job| {
+            let applies = job.directions.write.ops > 0 && job.directions.read.ops == 0;
+            let known = job.facts.unwritten_fraction.is_some();
+            Basis::applies(applies && !job.facts.elsewhere && !is_null(job))
+                .needs(known, "nothing tells which extents of the file were written")
+        },
+        find: allocating_writes,
+    },
+    Rule { code: "errors-tolerated", basis: |job| Basis::applies(job.continue_on_error), find: errors_tolerated },
+    Rule { code: "interval-too-short", basis: |_| Basis::Known, find: interval_too_short },
+    Rule { code: "too-few-samples", basis: |_| Basis::Known, find: too_few_samples },
+];
+
+/// The reason why a statement on the kind of storage cannot be tried.
+const UNTOLD: &str = "nothing tells what kind of storage the files are on";
+
+/// The judgement on one job's numbers. It uses the job's result and nothing else.
+pub fn for_job(job: &JobResult) -> Judgement {
+    let mut judged = Judgement::default();
+    // A job that moved nothing has no numbers to doubt; its error says why.
+    if job.total_ops() == 0 && job.verified.is_none_or(|verified| verified.mismatches == 0) {
+        return judged;
+    }
+    for rule in &JOB_RULES {
+        judged.enter(rule.code, (rule.basis)(job), (rule.find)(job));
+    }
+    judged
+}
+
+impl JobResult {
+    /// Judges the job anew.
+    pub fn judge(&mut self) {
+        let Judgement { verdicts, checks } = for_job(self);
+        (self.verdicts, self.checks) = (verdicts, checks);
+    }
+}
+
+/// True if the result comes from a run that looked at its files, not from fio's JSON.
+fn is_local(job: &JobResult) -> bool {
+    job.facts.examined
+}
+
+pub(super) fn has_rate(job: &JobResult) -> bool {
+    job.facts.rate_iops.iter().any(|(_, rate)| rate.is_some())
+        || job.facts.rate_bytes.iter().any(|(_, rate)| rate.is_some())
+}
+
+pub(super) fn seconds(job: &JobResult) -> f64 {
+    job.runtime_ns as f64 / 1e9
+}
+
+/// The number of clones of this entry.
+pub(super) fn clones(job: &JobResult) -> f64 {
+    f64::from(job.clones.max(1))
+}
+
+/// An engine that touches no storage has nothing to misrepresent.
+pub(super) fn is_null(job: &JobResult) -> bool {
+    job.facts.engine == "null"
+}
+
+fn verify_mismatch(job: &JobResult) -> Option<Verdict> {
+    let verified = job.verified.filter(|verified| verified.mismatches > 0)?;
+    Some(verdict(
+        "verify-mismatch",
+        Severity::Invalid,
+        format!("{} of {} verified blocks hold other data than was written", verified.mismatches, verified.blocks),
+        "The storage, or something on the way to it, returned wrong data.",
+        "Look at the job's error for file, offset, expected and got; do not trust this storage with data.",
+    ))
+}
+
+fn errors_tolerated(job: &JobResult) -> Option<Verdict> {
+    let failed: u64 = job.directions.iter().map(|(_, result)| result.failed_ops).sum();
+    (failed > 0).then(|| {
+        let all = failed + job.total_ops();
+        verdict(
+            "errors-tolerated",
+            Severity::Warning,
+            format!("{failed} of {all} ops failed ({})", percent(failed as f64 / all as f64)),
+            "Failed ops count in no other figure: what is reported is what succeeded.",
+            "Look at the job's error and the kernel's log; leave out continue_on_error to stop at the first.",
+        )
+    })
+}
