@@ -104,7 +104,7 @@ wire_bytes() { # wire_bytes HOST ADDRESS: received and sent by the interface tow
   on "$1" cat "/sys/class/net/$device/statistics/rx_bytes" "/sys/class/net/$device/statistics/tx_bytes" 2> /dev/null |
     tr '\n' ' ' | sed "s/^/$device /"
 }
-# What carried data of a whole load, ramp included, in its direction; on lo all is sent and received.
+# The network throughput of a whole load, ramp included, in the load's direction. On lo each byte is sent and received.
 wire_gbps() { # wire_gbps BEFORE AFTER
   awk -v before="$1" -v after="$2" -v seconds=$((FIO_RAMP_TIME + TEST_TIME)) -v rw="$RW" 'BEGIN {
     if (split(before, a, " ") < 3 || split(after, b, " ") < 3) { print "-"; exit }
@@ -124,7 +124,7 @@ watch_l3() { # watch_l3 SECONDS
   loads+=($!)
 }
 l3_hit_rate() {
-  # Processors with several kinds of cores have a line for each; "<not supported>" and "<not counted>" are no numbers.
+  # Processors with several kinds of cores have a line for each; "<not supported>" and "<not counted>" are not numbers.
   awk -F, '$1 !~ /^[0-9]+$/ { next } $3 ~ /LLC-loads/ { loads += $1 } $3 ~ /LLC-load-misses/ { misses += $1; counted = 1 }
     END { if (counted && loads > 0) printf "%.1f", 100 * (1 - misses / loads); else printf "-" }' "$out/perf"
 }
@@ -139,8 +139,8 @@ pacer_period() { # the mean of the reactors' periods, where the method has one
     END { if (sum) printf "%.2f", sum / n / 1000; else printf "-" }' "$out/stats"
 }
 
-# What the target has carried out. A load is looked at once it has begun, which may take as long as it likes: its own time is
-# counted from there. A target that cannot be asked is not waited for.
+# The number of I/O commands that the target has carried out. The script waits until a load has begun, however long that
+# takes, and counts the load's time from there. It does not wait for a target that does not answer.
 completed() {
   rpc nvmf_get_stats 2>> "$out/rpc.log" |
     awk '/"completed_nvme_io"/ { gsub(/[^0-9]/, ""); sum += $0 } END { print sum + 0 }'

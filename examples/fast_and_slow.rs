@@ -1,7 +1,8 @@
 //! Pacing in practice: a fast namespace beside one whose drive takes 10 ms, over the memory that the target may use.
 //!
-//! `bench/fast_and_slow` builds and runs it. It starts `plimsoll serve` for each setting, loads both namespaces at depth
-//! 128 with `plimsoll run`, prints a table and writes docs/fast_and_slow.svg. docs/pacing-in-practice.md tells what is to be seen.
+//! `bench/fast_and_slow` builds and runs this example. It starts `plimsoll serve` for each setting, loads both
+//! namespaces at depth 128 with `plimsoll run`, prints a table and writes docs/fast_and_slow.svg.
+//! docs/pacing-in-practice.md explains the table and the picture.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ const MIB: f64 = 1_048_576.0;
 /// Memory budgets in MiB: 24 to 384 buffers of 128 KiB.
 const BUDGETS: [u32; 5] = [3, 6, 12, 24, 48];
 
-/// What one load came to.
+/// The figures of one load.
 struct Figures {
     fast_mib_per_s: f64,
     slow_mib_per_s: f64,
@@ -58,7 +59,7 @@ fn main() -> anyhow::Result<()> {
         .series(Series::line("shared buffers", buffers))
         .series(Series::line("unlimited memory", BUDGETS.map(|mib| (f64::from(mib), unlimited)).to_vec()).dashed())
         .svg();
-    // A file of its own needs the style sheet that a page has once.
+    // A separate file needs the style sheet that a page has once.
     let start = drawn.find('>').context("a chart")? + 1;
     let (head, rest) = drawn.split_at(start);
     let head = if head.contains("xmlns") {

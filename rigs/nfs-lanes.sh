@@ -143,7 +143,7 @@ boot() {
   echo $? > "$RIG_WORK/status"
   power_off
 }
-# What is mounted and what lies there, prepared outside, where that is quick.
+# Prepares the mounted directories and their files outside the user-mode kernel, where that is quick.
 prepare() {
   mkdir -p "$work"/{bin,share,lib/modules} "$work"/files/{dev,mnt,run/{tmp,rpcbind,lock,export},var/lib/nfs/{sm,v4recovery,rpc_pipefs}}
   ln -s "$modules" "$work/lib/modules/"

@@ -2,7 +2,7 @@
  *
  * The kernel keeps 2696 bytes of the registers beyond the integer ones (arch/x86/um/user-offsets.c), as many as AVX-512 and
  * PKRU take. AMX makes them 11 KiB, and Linux takes all of them or none (EFAULT), which ends the user-mode kernel at its
- * first process. What it does not know of stays as it is here.
+ * first process. This library keeps the registers that the kernel does not know.
  */
 #define _GNU_SOURCE
 #include <elf.h>

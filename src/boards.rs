@@ -6,7 +6,7 @@ use report::text::Style;
 use report::text::table::Table;
 use serde_json::{Map, Value, json};
 
-/// A row, with rates over `seconds` if it is given: then `row` is what has happened in that time.
+/// A row as JSON. If `seconds` is given, `row` holds the growth over that time, and the row has rates.
 pub fn row_json(row: &RowCounts, rates: Option<(&[OpCounts; 3], f64)>) -> Value {
     let mut object = Map::new();
     object.insert("kind".into(), row.kind.name().into());

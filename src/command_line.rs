@@ -41,12 +41,12 @@ pub fn program(subcommands: &[Subcommand]) -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Find, create, spread and hold concurrency in storage I/O")
         .long_about(
-            "Finds the load line of storage: the depth at which it is loaded, and past which it only gets slower. \
-             Runs fio's job files, compares results, and says when a number cannot be believed.",
+            "Finds the load line of storage: the smallest depth that reaches 97 % of the best throughput. \
+             Runs fio's job files, compares results, and says which numbers are not reliable.",
         )
         .after_help(
             "plimsoll help SUBCOMMAND explains a subcommand; plimsoll man SUBCOMMAND prints its manual page.\n\
-             plimsoll version names the commit, the features and the optional libraries that were found.",
+             plimsoll version names the commit, the features and the optional libraries of this build.",
         )
         .subcommand_required(true)
         .disable_help_subcommand(true)

@@ -27,9 +27,9 @@ fn command() -> Command {
     Command::new("compare")
         .about("Compare two job files, two engines or two results")
         .long_about(
-            "Runs two job files, or one job with two engines, in turns A B A B, or takes two results (of run, sweep or files); says how much B \
-             differs from A with a 95 % confidence interval, and ends with status 3 if it is slower than allowed, with \
-             status 4 if a run is invalid or nothing can be told.",
+            "Runs two job files, or one job with two engines, in turns A B A B; or reads two results of run, sweep or \
+             files. Prints the difference of B from A with its 95 % confidence interval. Exit status 3: B is slower \
+             than allowed. Exit status 4: a run is invalid, or the runs allow no conclusion.",
         )
         .override_usage(
             "plimsoll compare [ARGUMENTS] A.fio B.fio [--JOB-OPTION=VALUE]...\n       \
@@ -48,17 +48,15 @@ fn command() -> Command {
                 .long("fail-if-slower")
                 .value_name("PERCENT")
                 .value_parser(values::percent)
-                .help("End with status 3 if B is worse by more than this, and its interval excludes no change"),
+                .help("End with status 3 if B is worse by more than this, and the interval excludes zero change"),
         )
-        .arg(
-            Arg::new("figure").long("figure").value_name("NAME").default_value("iops").help(
-                "The figure that the sentence, --bound and --fail-if-slower rest on: iops, bw, lat_mean, lat_p99, cpu_per_op; \
-                 of sweeps plateau_iops, load_line; of files PHASE:files_per_s, PHASE:lat_p99. iops of sweeps is their \
-                 plateau, of files the rate of every phase",
-            ),
-        )
+        .arg(Arg::new("figure").long("figure").value_name("NAME").default_value("iops").help(
+            "The figure that decides: iops, bw, lat_mean, lat_p99, cpu_per_op; for sweeps plateau_iops, \
+                 load_line; for files PHASE:files_per_s, PHASE:lat_p99. For sweeps iops means the plateau, for files \
+                 the rate of every phase",
+        ))
         .arg(Arg::new("pairs").long("pairs").value_name("N").value_parser(value_parser!(u32).range(2..=1000)).help(
-            format!("Run so many pairs [default: {} to {}, until --bound is met]", defaults.fewest, defaults.most),
+            format!("Number of pairs to run [default: {} to {}, until --bound is met]", defaults.fewest, defaults.most),
         ))
         .arg(
             Arg::new("bound")
@@ -66,7 +64,7 @@ fn command() -> Command {
                 .value_name("PERCENT")
                 .value_parser(values::percent)
                 .default_value("2%")
-                .help("Run pairs until the interval of the change in the figure is within this, up and down"),
+                .help("Run pairs until half the 95 % interval of the change is below this percentage"),
         )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the result as JSON"))
         .args(output::arguments("", ""))

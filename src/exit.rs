@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The exit statuses of a program that did what it was asked, or refused to.
+/// The exit statuses of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The program did everything that was asked.
@@ -58,7 +58,7 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
     if is_broken_pipe(&error) {
         return ExitCode::from(Exit::Ok as u8); // `plimsoll report ... | head`: the reader has enough
     }
-    // Standard error may be closed: the status tells the caller all the same.
+    // Standard error may be closed: the status tells the caller anyway.
     let _ = writeln!(std::io::stderr(), "plimsoll: {error:#}");
     ExitCode::from(if is_internal(&error) { INTERNAL } else { Exit::BadInput as u8 })
 }

@@ -38,66 +38,70 @@ fn command() -> Command {
     Command::new("files")
         .about("Measure operations on many small files: create, read, stat, rename, unlink, ...")
         .long_about(
-            "Carries out operations on many small files, from many threads, one phase after the other, on a mounted \
-             file system or straight on a Gluster volume through libgfapi. Prints files/s, IOPS and MB/s together, by \
-             process and by thread, over the whole time and up to the stonewall (the moment at which the first thread \
-             is through), and the latency of every operation and of every call it consists of.",
+            "Carries out operations on many small files from many threads, one phase after the other. The files are \
+             on a mounted file system, or on a Gluster volume that libgfapi reaches. Prints files/s, IOPS and MB/s in \
+             total, by process and by thread, over the whole time and up to the stonewall (the moment at which the \
+             first thread ends). Prints also the latency of every operation and of its system calls.",
         )
-        .after_help("A mix has its operations joined by +, with weights: --op create,read:70+stat:20+append:10,unlink")
+        .after_help("The sign + joins operations to a mix, with weights: --op create,read:70+stat:20+append:10,unlink")
         .after_long_help(operations_help())
         .arg(
-            value("op", "OPERATION[,...]", "Phases, in order; operations joined by + are a mix (see below)")
+            value("op", "OPERATION[,...]", "Phases in their order; + joins operations to a mix (see below)")
                 .required(true),
         )
-        .arg(value("dir", "DIRECTORY", "Where; it must exist").default_value("."))
+        .arg(value("dir", "DIRECTORY", "Existing directory for the files").default_value("."))
+        .arg(
+            value("fs", "posix|gluster://HOST[:PORT]/VOLUME[/PATH]", "Way to the files: system calls, or libgfapi")
+                .value_parser(|text: &str| text.parse::<Target>())
+                .default_value("posix"),
+        )
+        .arg(count("files", "N", "1000", "Files of each thread"))
         .arg(
             value(
-                "fs",
-                "posix|gluster://HOST[:PORT]/VOLUME[/PATH]",
-                "How the files are reached: by system calls, or through libgfapi",
+                "size",
+                "SIZES",
+                "Sizes of files: 4k; exp:64k (exponential with mean 64k); 4k:70,64k:30 (a list with weights)",
             )
-            .value_parser(|text: &str| text.parse::<Target>())
-            .default_value("posix"),
-        )
-        .arg(count("files", "N", "1000", "Files a thread"))
-        .arg(
-            value("size", "SIZES", "Sizes: 4k; exp:64k, exponential with that mean; 4k:70,64k:30, a list with weights")
-                .value_parser(|text: &str| text.parse::<Sizes>())
-                .default_value("4k"),
+            .value_parser(|text: &str| text.parse::<Sizes>())
+            .default_value("4k"),
         )
         .arg(
-            value("record", "BYTES", "Bytes of a read or write [default: the file's size, at most 1m]")
+            value("record", "BYTES", "Bytes of each read and write [default: the file's size, at most 1m]")
                 .value_parser(bytes),
         )
-        .arg(count("threads", "N", "1", "Threads, of each process"))
-        .arg(count("processes", "N", "1", "Processes"))
-        .arg(count("files-per-dir", "N", "1000", "Files a directory"))
+        .arg(count("threads", "N", "1", "Threads of each process"))
+        .arg(count("processes", "N", "1", "Number of processes"))
+        .arg(count("files-per-dir", "N", "1000", "Files in each directory"))
         .arg(
-            value("dirs-per-dir", "N", "Make a tree with so many subdirectories a directory [default: side by side]")
-                .value_parser(number),
+            value(
+                "dirs-per-dir",
+                "N",
+                "Make a tree with this many subdirectories in each directory [default: no tree]",
+            )
+            .value_parser(number),
         )
-        .arg(flag("shared", "All threads use the same directories [default: each its own]"))
-        .arg(flag("hash-into-dirs", "Draw each file's directory instead of filling one after the other"))
-        .arg(value("prefix", "TEXT", "What file names begin with").default_value("f"))
+        .arg(flag("shared", "Let all threads use the same directories [default: separate directories]"))
+        .arg(flag("hash-into-dirs", "Choose each file's directory at random [default: fill one after the other]"))
+        .arg(value("prefix", "TEXT", "Beginning of the names of files").default_value("f"))
         .arg(flag("random", "Read and overwrite the records of a file in random order"))
-        .arg(value("records", "N", "Read and overwrite so many records of each file only").value_parser(number))
-        .arg(flag("direct", "O_DIRECT"))
-        .arg(flag("fsync", "fsync before closing what was written"))
-        .arg(flag("verify", "Compare contents, sizes and attributes with what was written"))
+        .arg(value("records", "N", "Read and overwrite only this number of records of each file").value_parser(number))
+        .arg(flag("direct", "Open files with O_DIRECT"))
+        .arg(flag("fsync", "Call fsync(2) before closing a file that was written"))
+        .arg(flag("verify", "Compare contents, sizes and attributes with the values written"))
         .arg(value("xattr-size", "BYTES", "Bytes of an extended attribute").value_parser(bytes).default_value("256"))
-        .arg(count("xattr-count", "N", "1", "Extended attributes a file"))
+        .arg(count("xattr-count", "N", "1", "Extended attributes of each file"))
         .arg(value("pause", "TIME", "Pause after each file (us unless a unit is given)").value_parser(pause))
         .arg(
-            value("runtime", "TIME", "End each phase after this time, whatever is left of it")
+            value("runtime", "TIME", "End each phase after this time, even if work is left")
                 .value_parser(values::duration),
         )
-        .arg(flag("continue-on-error", "Count failed operations and go on; the exit status is 1 all the same"))
+        .arg(flag("continue-on-error", "Count failed operations and go on; the exit status is still 1"))
         .arg(
-            value("start-when", "FILE", "Begin when this file appears: to start several runs with one gun")
+            value("start-when", "FILE", "Begin when this file appears, so that several runs start together")
                 .value_parser(clap::value_parser!(PathBuf)),
         )
-        .arg(flag("cleanup", "Remove what this run made when it ends, however it ends"))
-        .arg(value("seed", "N", "Seed of sizes, contents and random choices").value_parser(number).default_value("1"))
+        .arg(flag("cleanup", "Remove the files of this run at the end, also after a failure or a signal"))
+        .arg(value("seed", "N", "Seed of random sizes, contents and choices").value_parser(number).default_value("1"))
         .arg(flag("no-latency", "Record no latencies"))
         .arg(flag("json", "Print the result as JSON"))
         .args(output::arguments("", ""))
@@ -109,13 +113,13 @@ fn operations_help() -> String {
         let names = [&[row.name], row.aliases].concat().join(", ");
         text += &format!("  {names:<22} {}\n", row.help);
     }
-    text + "\nA mix has its operations joined by +, with weights: --op create,read:70+stat:20+append:10,unlink. It does as \
-            many operations as there are --files; a rename in it goes there and back. Later phases know what earlier \
-            ones left: which files there are, their names, sizes and contents."
+    text + "\nThe sign + joins operations to a mix, with weights: --op create,read:70+stat:20+append:10,unlink. A mix \
+            does as many operations as --files says; it renames files there and back. Later phases know the files \
+            that earlier phases left: their names, sizes and contents."
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text:?} is no number: give one as 1000"))
+    text.parse().map_err(|_| format!("{text:?} is not a number: give a whole number, as 1000"))
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -218,7 +222,7 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
     Ok(crew.part(hosts::said(status)))
 }
 
-/// The plan of one of many ranks: files of its own, in a directory of its own: one that `--dir` names with `$rank` or
+/// The plan of one of many ranks, with separate files in a separate directory: one that `--dir` names with `$rank` or
 /// `$host`, or one below it.
 fn of_rank(mut plan: Plan, rank: &Rank) -> anyhow::Result<Plan> {
     let base = plan.layout.base.to_str().context("--dir is not UTF-8")?;
@@ -280,7 +284,7 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
     said.map(|()| status)
 }
 
-/// Says what was measured, and leaves it behind.
+/// Prints the result, and writes it to the files of the options.
 fn report(matches: &ArgMatches, result: FilesResult) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
     if let Some(error) = &result.error {

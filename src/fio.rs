@@ -17,7 +17,7 @@ pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::J
 
 fn command() -> Command {
     Command::new(NAME)
-        .about("The same with fio's habits, for scripts that call fio")
+        .about("Run fio job files with fio's defaults and exit statuses, for scripts that call fio")
         .long_about(
             "Does what `plimsoll run` does, and keeps fio's habits where scripts rely on them: the version begins with \
              fio-3., notes stand in the report and not on standard error, several reports come in fio's order, the \

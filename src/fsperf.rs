@@ -29,27 +29,35 @@ fn command() -> Command {
     };
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
     Command::new(NAME)
-        .about("SAP HANA's fsperf as it is typed: one file, O_DIRECT, libaio")
+        .about("Measure one file as SAP HANA's fsperf does: O_DIRECT, libaio, the same output")
         .long_about(
-            "Does what fsperf of SAP HANA's hardware check does: writes, overwrites and reads one file with O_DIRECT \
-             through libaio, many blocks at a time (throughput) or one (latency), and prints what fsperf prints. A link \
-             of that name to this program does the same.",
+            "Measures as fsperf of SAP HANA's hardware check does: writes, overwrites and reads one file with \
+             O_DIRECT through libaio, with many blocks in flight (throughput) or one (latency). Prints what fsperf \
+             prints. The program does the same when its name is fsperf.",
         )
-        .arg(choice('t', "test", &["write", "overwrite", "read"], "What to do to the file [default: all three]"))
-        .arg(choice('m', "mode", &["throughput", "latency"], "Blocks in flight: many, or one [default: both]"))
+        .arg(choice('t', "test", &["write", "overwrite", "read"], "Test to run on the file [default: all three]"))
+        .arg(choice(
+            'm',
+            "mode",
+            &["throughput", "latency"],
+            "Many blocks in flight (throughput) or one (latency) [default: both]",
+        ))
         .arg(size('f', "filesize", "5g", "Size of the file"))
-        .arg(size('b', "blocksize", "64k", "Bytes of a request"))
-        .arg(choice('o', "output", &["short", "long"], "A line a test, or fsperf's blocks").default_value("long"))
-        .arg(flag("noinit", "Take the file that is there instead of writing it first; it stays"))
-        .arg(flag("noclean", "Leave the file"))
+        .arg(size('b', "blocksize", "64k", "Bytes of each request"))
+        .arg(
+            choice('o', "output", &["short", "long"], "A line for each test, or the long form of fsperf")
+                .default_value("long"),
+        )
+        .arg(flag("noinit", "Use the existing file without writing it first, and keep it"))
+        .arg(flag("noclean", "Keep the file at the end"))
         .arg(
             Arg::new("depth")
                 .long("depth")
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..=65536))
-                .help(format!("Requests in flight, of the throughput mode [default: {DEPTH}]")),
+                .help(format!("Requests in flight in the mode throughput [default: {DEPTH}]")),
         )
-        .arg(Arg::new("DIR").required(true).value_parser(value_parser!(PathBuf)).help("Where the file is"))
+        .arg(Arg::new("DIR").required(true).value_parser(value_parser!(PathBuf)).help("Directory for the file"))
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

@@ -21,7 +21,7 @@ pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::J
 
 fn command() -> Command {
     Command::new(NAME)
-        .about("gfapi_perf_tool as it is typed: GFAPI_... variables, its output")
+        .about("Run small files as gfapi_perf_tool does: GFAPI_... variables, the same output")
         .long_about(
             "Does what gfapi_perf_tool does, from the same environment variables, on the same files, with the same \
              output. A link of that name to this program does the same. Everything it can do, and more, `plimsoll files` \

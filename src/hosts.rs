@@ -1,4 +1,4 @@
-//! Runs on many hosts as the program sees them: one of many ranks, and what it does together with the others.
+//! Runs on many hosts, seen from one rank: its work together with the other ranks.
 //!
 //! ```text
 //! join ─► agree (everyone can take part) ─► load, through the gates of all ─► conclude ─► the leader reports ─► part
@@ -118,7 +118,7 @@ impl Crew {
     }
 
     /// How this rank shows progress: one does, for all. mpirun hands on what is written, not what it is written to: on
-    /// its terminal the line does not move, it is written anew.
+    /// its terminal the line does not move, it is written again.
     pub fn show(&self) -> Show {
         let terminal = |link: PathBuf| link.starts_with("/dev/pts") || link.starts_with("/dev/tty");
         let mpirun = format!("/proc/{}/fd/2", std::os::unix::process::parent_id());
@@ -170,7 +170,8 @@ impl Crew {
         self.team.report(what);
     }
 
-    /// Tells the others what this rank is doing, and what all are doing as far as this one knows.
+    /// Sends the activity of this rank to the others, and returns the activity of all ranks as far as this rank knows
+    /// it.
     pub fn share(&self, now: &Progress) -> Progress {
         let three = |values: &PerDirection<u64>| [values.read, values.write, values.trim];
         self.team.tell(hosts::Moment {
@@ -198,7 +199,7 @@ impl Crew {
         }
     }
 
-    /// Tells the others what this rank has measured so far (`--status-interval`).
+    /// Sends the measurements of this rank so far to the others (`--status-interval`).
     pub fn state(&self, result: RunResult) {
         self.stated.set(self.stated.get() + 1);
         let part = Part::of_run(self.rank.rank, result, self.so_far());
@@ -304,7 +305,7 @@ impl Crew {
         }
     }
 
-    /// The order of the leader, or at the leader itself what it orders.
+    /// The leader's order; the leader passes its order in.
     ///
     /// # Errors
     /// An error if everyone was told to stop.

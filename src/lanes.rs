@@ -31,13 +31,18 @@ fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
     let [pool, pool_file] = trap::pool_arguments();
     Command::new("lanes")
-        .about("Say whether the lanes of a pool are one volume, independent and fast, and whether a program can use them")
+        .about("Test the lanes of a pool: one volume, separate connections, speed, use by a program")
         .long_about(
-            "Looks at every lane of a pool: is it mounted, is it the same volume as the others, does it have a superblock \
-             and a connection of its own, is it mounted alike, how fast is it, alone and together? Nothing is written \
-             unless --write-probe is given. Exit status 0 if all is well, 1 if something was found, 2 for bad input.",
+            "Tests every lane of a pool: is the lane mounted, is it the same volume as the others, does it have a \
+             separate superblock and connection, does it have the same mount options, how fast is it alone and \
+             together with the others? Only --write-probe writes. Exit status 0: no fault. 1: a fault. 2: bad input.",
         )
-        .arg(Arg::new("name").value_name("POOL").num_args(0..).help("Pools of the file or the environment [default: all]"))
+        .arg(
+            Arg::new("name")
+                .value_name("POOL")
+                .num_args(0..)
+                .help("Names of pools in the file or the environment [default: all]"),
+        )
         .arg(pool)
         .arg(pool_file)
         .arg(
@@ -45,7 +50,7 @@ fn command() -> Command {
                 .long("program")
                 .value_name("PROGRAM")
                 .value_parser(value_parser!(PathBuf))
-                .help("Say whether this program can be intercepted, too"),
+                .help("Test also whether libiotrap.so can intercept this program"),
         )
         .arg(
             Arg::new("seconds")
@@ -53,17 +58,17 @@ fn command() -> Command {
                 .value_name("TIME")
                 .default_value("2s")
                 .value_parser(values::duration)
-                .help("How long each lane is read, and all together"),
+                .help("Time of the read test for each lane, and for all lanes together"),
         )
-        .arg(flag("no-rate", "Do not read: only look"))
+        .arg(flag("no-rate", "Skip the read test"))
         .arg(path(
             Arg::new("file")
                 .long("file")
                 .value_name("FILE")
-                .help("The file to compare and to read, below the lanes [default: the largest in their directory]"),
+                .help("File to compare and read, relative to the lanes [default: the largest file there]"),
         ))
         .arg(flag("write-probe", "Write a small file through the first lane, look for it on the others, and remove it"))
-        .arg(flag("json", "JSON instead of text"))
+        .arg(flag("json", "Print JSON instead of text"))
 }
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
@@ -92,7 +97,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     Ok(if well { Exit::Ok } else { Exit::JobFailed })
 }
 
-/// The pools that were asked for.
+/// The requested pools.
 fn chosen(matches: &ArgMatches) -> anyhow::Result<Vec<Pool>> {
     let mut pools = trap::pools(matches)?.map(Pools::into_vec).unwrap_or_default();
     let names: Vec<&String> = matches.get_many::<String>("name").into_iter().flatten().collect();
@@ -193,7 +198,7 @@ fn text_of(look: &Look) -> String {
         out += &format!("  {}: {}\n", finding.severity.name(), finding.text);
     }
     if look.findings.is_empty() {
-        out += "  all is well: the lanes are one volume, and independent\n";
+        out += "  no fault: the lanes are one volume, and independent\n";
     }
     out
 }

@@ -156,7 +156,7 @@ pub fn arguments(default_json: &str, default_html: &str) -> [Arg; 2] {
     };
     [
         argument("save", "Write the whole result as JSON, for `report` and `compare`", default_json),
-        argument("html", "Write a report that needs no network to be read", default_html),
+        argument("html", "Write the report to FILE as one HTML page", default_html),
     ]
 }
 
@@ -178,8 +178,9 @@ impl DefaultName {
     /// # Errors
     /// The current directory cannot be written to.
     pub fn try_to_write(self) -> anyhow::Result<()> {
-        try_to_write(Path::new(&format!("plimsoll-{}-0.json", self.0)))
-            .context("results are left here by default (--no-files leaves none, --save and --html name other places)")
+        try_to_write(Path::new(&format!("plimsoll-{}-0.json", self.0))).context(
+            "sweep writes its results here by default (--no-files writes none, --save and --html name other files)",
+        )
     }
 
     /// The first name that is free, as `plimsoll-sweep-3`: its `.json` exists from now on, so that no other process
@@ -204,13 +205,13 @@ impl DefaultName {
 /// measured is not written.
 ///
 /// # Errors
-/// The error of writing; the other file is written all the same.
+/// The error of writing; the other file is written anyway.
 pub fn save(data: Option<&Path>, web: Option<&Path>, document: Document) -> anyhow::Result<()> {
     if data.is_none() && web.is_none() {
         return Ok(());
     }
     if is_empty(&document) {
-        let _ = writeln!(io::stderr(), "plimsoll: nothing was measured, so no result is written");
+        let _ = writeln!(io::stderr(), "plimsoll: the run measured nothing, so it writes no result");
         return Ok(());
     }
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! One line on a terminal's standard error while load runs: how far, and what it does at this moment.
+//! One line on a terminal's standard error while load runs: progress, and the present throughput.
 
 use std::io::{IsTerminal, Write};
 
@@ -27,7 +27,7 @@ pub enum Show {
 /// How often `Always` prints a line where there is no terminal.
 const LINE_NS: u64 = 1_000_000_000;
 
-/// The line. It is gone when this value is dropped.
+/// The line of progress. Dropping this value erases the line.
 pub struct Bar {
     bar: ProgressBar,
     meter: Meter,
@@ -106,7 +106,7 @@ struct Meter {
     /// The moment that rates are counted from, and the last one before the next such moment.
     from: Progress,
     next: Progress,
-    /// The last moment at which the counters had moved, and what was said of it.
+    /// The last moment at which the counters had moved, and the text for it.
     moved: Progress,
     said: String,
 }

@@ -17,10 +17,10 @@ pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::O
 
 fn command() -> Command {
     Command::new("report")
-        .about("Make a report of results, one or many side by side")
+        .about("Make a page of results, one or many side by side")
         .long_about(
-            "Makes a page of results: our own (`--save`) or fio's JSON, one or many side by side. The page needs \
-             neither network nor script.",
+            "Makes a page of results, one or many side by side. It reads Plimsoll's results (`--save`) and fio's \
+             JSON. The page needs neither network nor script.",
         )
         .arg(
             Arg::new("results")
@@ -35,14 +35,14 @@ fn command() -> Command {
                 .long("output")
                 .short('o')
                 .value_name("FILE")
-                .help("Where to write; - is standard output [default: plimsoll-report.html, others: -]"),
+                .help("File to write; - is standard output [default for html: plimsoll-report.html, for others: -]"),
         )
         .arg(
             Arg::new("format")
                 .long("format")
                 .value_parser(["html", "text", "json", "ndjson"])
                 .default_value("html")
-                .help("html; text; json: fio's schema, and ndjson: intervals, both of runs only"),
+                .help("Format; json (fio's schema) and ndjson (intervals) are for results of run only"),
         )
 }
 

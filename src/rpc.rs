@@ -23,16 +23,16 @@ fn command() -> Command {
     Command::new("rpc")
         .about("Call a method of a running target")
         .long_about(
-            "Calls a method of a running `plimsoll serve` (or SPDK target) through its control socket and prints the \
-             answer as SPDK's rpc.py does: a text as it is, anything else as JSON.",
+            "Calls a method of a running `plimsoll serve` or SPDK target through its control socket. Prints the \
+             answer as SPDK's rpc.py does: a string as text, any other value as JSON.",
         )
         .after_help(
-            "plimsoll rpc                                    lists the methods\n\
-             plimsoll rpc bdev_null_create --help            explains one\n\
+            "plimsoll rpc                                    list the methods\n\
+             plimsoll rpc bdev_null_create --help            explain one method\n\
              plimsoll rpc bdev_null_create name=Null1 num_blocks=2097152 block_size=4096\n\
              plimsoll rpc nvmf_subsystem_add_ns nqn=nqn.2016-06.io.spdk:cnode1 namespace.bdev_name=Null1\n\
              plimsoll rpc save_config > target.json          the configuration, for serve -c\n\
-             plimsoll rpc load_config < target.json          into a target that has nothing yet",
+             plimsoll rpc load_config < target.json          restore it into an empty target",
         )
         .arg(
             Arg::new("socket")
@@ -41,7 +41,7 @@ fn command() -> Command {
                 .value_name("PATH")
                 .value_parser(value_parser!(PathBuf))
                 .default_value(DEFAULT_PATH)
-                .help("The control socket"),
+                .help("Path of the control socket"),
         )
         .arg(
             Arg::new("timeout")
@@ -50,14 +50,14 @@ fn command() -> Command {
                 .value_name("TIME")
                 .value_parser(values::duration)
                 .default_value("60s")
-                .help("How long to wait for the answer"),
+                .help("Time to wait for the answer"),
         )
         .arg(
             Arg::new("markdown")
                 .long("markdown")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("method")
-                .help("Print all methods as Markdown instead"),
+                .help("Print the reference of all methods as Markdown"),
         )
         .disable_help_flag(true)
         .arg(
@@ -65,16 +65,16 @@ fn command() -> Command {
                 .short('h')
                 .long("help")
                 .action(ArgAction::SetTrue)
-                .help("Print help: of METHOD if one is given"),
+                .help("Print help, or the help of METHOD"),
         )
-        .arg(Arg::new("method").value_name("METHOD").help("The method to call"))
+        .arg(Arg::new("method").value_name("METHOD").help("Method to call"))
         .arg(
             Arg::new("params")
                 .value_name("NAME=VALUE")
                 .num_args(0..)
                 .allow_hyphen_values(true)
                 .trailing_var_arg(true)
-                .help("Its parameters: values are JSON or text; NAME.MEMBER=VALUE sets a member of an object"),
+                .help("Parameters of the method: VALUE is JSON or text; NAME.MEMBER=VALUE sets a member of an object"),
         )
 }
 

@@ -29,11 +29,13 @@ fn command() -> Command {
     Command::new("run")
         .about("Run fio job files, or a job given as options")
         .long_about(
-            "Runs fio job files, or a job given as options (--name=test --rw=randread --bs=4k ...), and prints what \
-             the storage did and whether the numbers can be believed.",
+            "Runs fio job files, or a job given as options (--name=test --rw=randread --bs=4k ...), and prints the \
+             results, and which numbers are not reliable.",
         )
         .override_usage("plimsoll run [FLAG]... [JOBFILE]... [--name=JOB] [--JOB-OPTION=VALUE]...")
-        .after_help("Job options are fio's: `plimsoll run --cmdhelp` lists them, `--cmdhelp=OPTION` explains one.")
+        .after_help(
+            "`run` takes fio's job options: `plimsoll run --cmdhelp` lists them, `--cmdhelp=OPTION` explains one.",
+        )
 }
 
 /// The flags of `run` as clap knows arguments.
@@ -140,7 +142,7 @@ impl Asked {
         paths.into_iter().flatten().try_for_each(|path| output::try_to_write(path))
     }
 
-    /// Prints what was asked for, where that is not a load.
+    /// Prints help, versions and the like, for a command line that runs no load.
     fn say(self) -> anyhow::Result<Exit> {
         match self {
             Asked::Text(text) => output::print(&text)?,

@@ -45,9 +45,9 @@ fn command() -> Command {
     Command::new("serve")
         .about("Serve devices over NVMe/TCP, with pacing")
         .long_about(
-            "An NVMe/TCP target in user space: any NVMe/TCP initiator (Linux, SPDK, `plimsoll run --ioengine=nvme_tcp`) \
-             connects to it. Configured in one line, by a configuration file of SPDK, or through its control socket with \
-             `plimsoll rpc` or SPDK's own scripts. docs/serve.md tells it all.",
+            "Runs an NVMe/TCP target in user space for any NVMe/TCP initiator (Linux, SPDK, `plimsoll run \
+             --ioengine=nvme_tcp`). Options, a configuration file of SPDK, or calls to the control socket (`plimsoll \
+             rpc`, SPDK's scripts) configure the target. docs/serve.md is the manual.",
         )
         .after_help(
             "plimsoll serve --null 8g\n\
@@ -61,84 +61,90 @@ fn command() -> Command {
                 .long("config")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
-                .help("A configuration in SPDK's JSON"),
+                .help("Configuration file in SPDK's JSON"),
         )
-        .arg(many("null", "SIZE", format!("A namespace whose reads are zeros and whose writes are forgotten: {sizes}")))
-        .arg(many("mem", "SIZE", format!("A namespace of memory: {sizes}")))
-        .arg(many("file", "PATH", "A namespace on a regular file or block device".into()))
-        .arg(one("create", "SIZE").requires("file").help("Create files that do not exist, with this size"))
+        .arg(many(
+            "null",
+            "SIZE",
+            format!("Serve a namespace of this size that reads as zeros and forgets writes: {sizes}"),
+        ))
+        .arg(many("mem", "SIZE", format!("Serve a namespace of this size in memory: {sizes}")))
+        .arg(many("file", "PATH", "Serve a regular file or a block device as a namespace".into()))
+        .arg(one("create", "SIZE").requires("file").help("Create files that do not exist with this size"))
         .arg(
             one("block-size", "BYTES")
                 .conflicts_with("config")
-                .help("Bytes of a block [default: 4096; of files their own]"),
+                .help("Bytes of a block [default: 4096; for block devices their block size]"),
         )
         .arg(many(
             "listen",
             "ADDRESS[:PORT]",
-            format!("Where hosts connect to; several times for several [default: 127.0.0.1:{PORT}]"),
+            format!("Address to listen on; repeat the option for more [default: 127.0.0.1:{PORT}]"),
         ))
         .arg(one("nqn", "NQN").conflicts_with("config").help(format!("Name of the subsystem [default: {NQN}]")))
-        .arg(many("allow-host", "NQN", "Let this host in, and only those that are named".into()))
+        .arg(many("allow-host", "NQN", "Let this host connect; hosts that no --allow-host names are refused".into()))
         .arg(
             one("dhchap-key", "FILE")
                 .requires("allow-host")
-                .help("The hosts of --allow-host must prove that they have this key (nvme gen-dhchap-key makes one)"),
+                .help("Key that the hosts of --allow-host must prove to know (nvme gen-dhchap-key makes one)"),
         )
         .arg(
             one("dhchap-ctrlr-key", "FILE")
                 .requires("dhchap-key")
-                .help("Prove to hosts that ask for it that this target has this key"),
+                .help("Key that this target proves to know when a host asks for a proof"),
         )
         .arg(
-            flag("allow-any-host", "Let every host in; the default where only this machine can connect")
+            flag("allow-any-host", "Let every host connect [default if only this machine can reach the target]")
                 .conflicts_with_all(["config", "allow-host"]),
         )
         .arg(
             one("reactors", "N")
                 .value_parser(value_parser!(u16).range(1..=256))
                 .conflicts_with("cores")
-                .help("Threads that serve, each with a pacer [default: 1]"),
+                .help("Number of serving threads, each with a pacer [default: 1]"),
         )
-        .arg(one("cores", "LIST").help("Pin a reactor to each of these processors: 0-3,8"))
+        .arg(one("cores", "LIST").help("Run one reactor on each of these processors: 0-3,8"))
         .arg(one("pacing", "METHOD").help(format!("Method of pacing, one of {} [default: auto]", pace::SYNTAX)))
-        .arg(one("memory", "SIZE").help("Bytes of data in flight, at most [default: what pacing finds best]"))
-        .arg(flag("busy-poll", "Reactors never sleep: less latency for a whole processor each"))
+        .arg(one("memory", "SIZE").help("Most bytes of data in flight [default: pacing decides]"))
+        .arg(flag("busy-poll", "Never let reactors sleep: lower latency, but each reactor takes a whole processor"))
         .arg(
             one("rpc-socket", "PATH")
-                .help(format!("The control socket; none for none [default: {DEFAULT_PATH}, as SPDK's]")),
+                .help(format!("Path of the control socket; none: no socket [default: {DEFAULT_PATH}, as SPDK]")),
         )
         .arg(
             one("metrics", "[ADDRESS:]PORT")
-                .help("Answer Prometheus at http://ADDRESS:PORT/metrics [address: 127.0.0.1]"),
+                .help("Serve metrics for Prometheus at http://ADDRESS:PORT/metrics [default ADDRESS: 127.0.0.1]"),
         )
-        .arg(flag("wait-for-rpc", "Configure nothing until framework_start_init is called").conflicts_with("config"))
-        .arg(flag("allow-mounted-write", "Serve devices and files that this system uses itself"))
+        .arg(flag("wait-for-rpc", "Wait for the call framework_start_init before configuring").conflicts_with("config"))
+        .arg(flag("allow-mounted-write", "Serve devices and files even if this system uses them"))
         .arg(
             one("connections", "N")
                 .value_parser(value_parser!(u32).range(1..))
-                .help("TCP connections at most [default: 16384]"),
+                .help("Most TCP connections [default: 16384]"),
         )
         .arg(
             one("connections-per-host", "N")
                 .value_parser(value_parser!(u32).range(1..))
-                .help("TCP connections of one host at most [default: 16384]"),
+                .help("Most TCP connections of one host [default: 16384]"),
         )
         .arg(
             one("queues", "N")
                 .value_parser(value_parser!(u16).range(1..=64))
-                .help("I/O queues of a controller at most [default: 64]"),
+                .help("Most I/O queues of a controller [default: 64]"),
         )
         .arg(
             one("memory-per-host", "SIZE")
-                .help("Bytes of data in flight of one host on each reactor at most [default: pacing decides]"),
+                .help("Most bytes of data in flight of one host on each reactor [default: pacing decides]"),
         )
-        .arg(one("send-buffer", "SIZE|system").help(
-            "Bytes in the kernel's send buffer of each connection, or as many as the system likes [default: 256k]",
-        ))
+        .arg(
+            one("send-buffer", "SIZE|system").help(
+                "Size of the kernel's send buffer of each connection; system: the kernel decides [default: 256k]",
+            ),
+        )
         .arg(
             one("drain", "TIME")
                 .value_parser(values::duration)
-                .help("How long I/O in progress may take at the end [default: 10s]"),
+                .help("Time that I/O in progress has when the target ends [default: 10s]"),
         )
 }
 
@@ -246,7 +252,7 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<Settings> {
 
 /// `0-3,8` as processors.
 fn cores(list: &str) -> anyhow::Result<Vec<u32>> {
-    let there = sys::process::affinity().context("cannot see which processors there are")?;
+    let there = sys::process::affinity().context("cannot read the list of processors")?;
     let mut cpus = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -316,8 +322,8 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
     let nqn = matches.get_one::<String>("nqn").map_or(NQN, String::as_str);
     if let Some(outside) = outside.filter(|_| !matches.contains_id("nqn")) {
         output::warn(&[format!(
-            "other machines can reach {outside} under the NQN that every such target has by default ({NQN}): a host that uses \
-             two of them needs --nqn for each"
+            "other machines can reach {outside} under the default NQN ({NQN}): a host that uses two such targets \
+             needs a different --nqn for each"
         )]);
     }
     let most = namespaces.len().max(32);

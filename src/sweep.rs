@@ -26,19 +26,20 @@ fn command() -> Command {
     Command::new("sweep")
         .about("Sweep the depth and find the load line")
         .long_about(
-            "Sweeps the depth over a file, a block device or, in a directory, a scratch file that is removed again. \
-             Prints throughput and latency at each depth, the plateau, the load line (the smallest depth that reaches \
-             97 % of the plateau) and where overload begins, with 95 % confidence intervals.",
+            "Measures a file or a block device at many depths. In a directory, sweep makes a scratch file, and \
+             removes it at the end. It prints throughput and latency at each depth, the plateau, the load line (the \
+             smallest depth that reaches 97 % of the plateau) and the depth at which overload begins, with 95 % \
+             confidence intervals.",
         )
         .override_usage("plimsoll sweep [ARGUMENTS] [TARGET] [--JOB-OPTION=VALUE]...")
-        .after_help("Job options are fio's, as for `plimsoll run`: --rw=randread --bs=4k are the defaults.")
+        .after_help("Sweep takes the job options of `plimsoll run`. Defaults: --rw=randread --bs=4k.")
         .arg(
             Arg::new("depths")
                 .long("iodepth")
                 .value_name("FIRST..LAST|LIST")
                 .value_parser(|text: &str| text.parse::<Depths>())
                 .default_value("1..1024")
-                .help("Depths: a range, searched for its knee, or a list as 1,8,32"),
+                .help("Depths to measure: a range, in which sweep searches the knee, or a list such as 1,8,32"),
         )
         .arg(
             Arg::new("total-depths")
@@ -46,14 +47,14 @@ fn command() -> Command {
                 .value_name("FIRST..LAST|LIST")
                 .value_parser(|text: &str| text.parse::<Depths>())
                 .conflicts_with("depths")
-                .help("The same, of all ranks together, in a sweep from many hosts"),
+                .help("Depths of all ranks together, in a sweep from many hosts"),
         )
         .arg(
             Arg::new("engines")
                 .long("engine")
                 .value_name("ENGINE[,ENGINE]")
                 .value_delimiter(',')
-                .help("Engines, a curve each, in turns [default: the best that works here]"),
+                .help("Engines to measure in turns, a curve for each [default: the best that works here]"),
         )
         .arg(
             Arg::new("bound")
@@ -61,7 +62,7 @@ fn command() -> Command {
                 .value_name("PERCENT")
                 .value_parser(values::percent)
                 .default_value("0.5%")
-                .help("End early once the depths that decide are known within this part, half a 95 % interval"),
+                .help("End early when half the 95 % interval of every deciding depth is below this percentage"),
         )
         .arg(
             Arg::new("point-time")
@@ -69,7 +70,7 @@ fn command() -> Command {
                 .value_name("TIME")
                 .value_parser(values::duration)
                 .default_value("4s")
-                .help("The longest a depth is measured, all visits together"),
+                .help("Longest time that sweep spends on one depth"),
         )
         .arg(
             Arg::new("time")
@@ -77,13 +78,13 @@ fn command() -> Command {
                 .value_name("TIME")
                 .value_parser(values::duration)
                 .default_value("40s")
-                .help("Time for everything; every depth is visited once in any case"),
+                .help("Time for the whole sweep; sweep visits every depth once in any case"),
         )
         .arg(
             Arg::new("allow-writes")
                 .long("allow-writes")
                 .action(ArgAction::SetTrue)
-                .help("Let a workload that writes destroy what is in TARGET (never needed for a directory)"),
+                .help("Let a workload that writes destroy the content of TARGET (not needed for a directory)"),
         )
         .arg(
             Arg::new("json")
@@ -96,7 +97,7 @@ fn command() -> Command {
             Arg::new("no-files")
                 .long("no-files")
                 .action(ArgAction::SetTrue)
-                .help("Write neither results nor report unless --save or --html names one"),
+                .help("Write no files, except those that --save and --html name"),
         )
 }
 
@@ -157,7 +158,7 @@ fn sweep(
     };
     let mut removed = |path: &Path, bytes: u64| {
         let bytes = measure::figures::bytes(bytes as f64);
-        output::warn(&[format!("removed {} ({bytes}), which a sweep that was killed left behind", path.display())]);
+        output::warn(&[format!("removed {} ({bytes}), the scratch file of a sweep that was killed", path.display())]);
     };
     let mut watch = Watch {
         stop: interrupt.stop,
@@ -203,7 +204,7 @@ fn together(
     said.map(|()| status)
 }
 
-/// Says what was found, and leaves it behind.
+/// Prints the result, and writes it to the files of the options.
 fn report(matches: &ArgMatches, result: SweepResult) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
     if !json {

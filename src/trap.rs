@@ -35,10 +35,10 @@ fn command() -> Command {
     Command::new("trap")
         .about("Run a program and spread its I/O over the lanes of a pool")
         .long_about(
-            "Runs an unmodified program with libiotrap.so: its reads and writes of files below one lane of a pool go \
-             over all of them, where that is provably safe. docs/trap.md says what is spread and what is not; \
-             `plimsoll lanes` says whether the lanes are worth it, `plimsoll top` shows them while the program runs. \
-             The exit status is the program's.",
+            "Runs an unmodified program with libiotrap.so. When the program reads or writes files below one lane of a \
+             pool, the library spreads the requests over all lanes, where that is provably safe. docs/trap.md lists \
+             the requests that it spreads. `plimsoll lanes` tests the lanes, and `plimsoll top` shows them while the \
+             program runs. The exit status is that of the program.",
         )
         .override_usage("plimsoll trap --pool NAME=PATH,PATH... [OPTION]... [--] PROGRAM [ARGUMENT]...")
         .arg(pool)
@@ -48,20 +48,20 @@ fn command() -> Command {
                 .long("policy")
                 .value_name("POLICY")
                 .value_parser(|text: &str| text.parse::<Policy>())
-                .help("How a lane is chosen: least-loaded, by measured service rate, or round-robin [default: the pool's]"),
+                .help("Rule that chooses the lane: least-loaded (by measured service rate) or round-robin [default: from the pool]"),
         )
-        .arg(flag("async", "Carry out libaio requests that would block asynchronously"))
-        .arg(flag("stats", "Print what went over which lane when the program has ended, on standard error"))
-        .arg(path(Arg::new("stats-json").long("stats-json").value_name("FILE").help("Write the same as JSON")))
+        .arg(flag("async", "Let io_submit return at once where requests would block"))
+        .arg(flag("stats", "When the program has ended, print the traffic of each lane on standard error"))
+        .arg(path(Arg::new("stats-json").long("stats-json").value_name("FILE").help("Write the traffic of each lane as JSON")))
         .arg(path(
             Arg::new("trace")
                 .long("trace")
                 .value_name("FILE")
                 .help("Write the program's I/O as a fio iolog, which `plimsoll run --read_iolog` and fio replay"),
         ))
-        .arg(flag("verbose", "A line on standard error for each call that is taken over (IOTRAP_TRACE=1)"))
+        .arg(flag("verbose", "Print each call that the library takes over on standard error (IOTRAP_TRACE=1)"))
         .arg(path(
-            Arg::new("library").long("library").value_name("FILE").help("libiotrap.so [default: the one beside plimsoll]"),
+            Arg::new("library").long("library").value_name("FILE").help("Path of libiotrap.so [default: beside plimsoll]"),
         ))
         .arg(
             Arg::new("program")
@@ -71,7 +71,7 @@ fn command() -> Command {
                 .trailing_var_arg(true)
                 .allow_hyphen_values(true)
                 .value_parser(value_parser!(OsString))
-                .help("The program and its arguments"),
+                .help("Program to run, with its arguments"),
         )
 }
 
@@ -82,7 +82,7 @@ pub fn pool_arguments() -> [Arg; 2] {
             .long("pool")
             .value_name("NAME=PATH,PATH")
             .action(ArgAction::Append)
-            .help("The lanes of a volume; several times for several volumes"),
+            .help("Lanes of a volume; repeat the option for more volumes"),
         Arg::new("pool-file")
             .long("pool-file")
             .value_name("FILE")
@@ -165,27 +165,27 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     end_as(status)
 }
 
-/// One line for each thing that keeps I/O from being spread; the program runs all the same.
+/// One line for each thing that keeps I/O from being spread; the program runs anyway.
 fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>) {
     let mut warnings = Vec::new();
     let path = std::env::var("PATH").unwrap_or_default();
     if let Some(found) = program::find(Path::new(name), &path) {
         let examined = program::examine(&found);
         if !examined.works() && examined != Interception::Unreadable {
-            warnings.push(format!("nothing is spread: {} {examined}", found.display()));
+            warnings.push(format!("trap spreads nothing: {} {examined}", found.display()));
         }
     }
     for pool in pools.into_iter().flat_map(Pools::all) {
         for (lane, there) in pool.lanes.iter().zip(are_directories(pool)) {
             let what = match there {
                 Some(true) => continue,
-                Some(false) => "is no directory: it is left out",
-                None => "gives no answer: it is left out until it does",
+                Some(false) => "is not a directory: trap leaves it out",
+                None => "does not answer: trap leaves it out until it does",
             };
             warnings.push(format!("pool {}: {} {what}", pool.name, lane.path.display()));
         }
         if pool.lanes.len() < 2 {
-            warnings.push(format!("pool {} has one lane: nothing is spread, all is counted", pool.name));
+            warnings.push(format!("pool {} has one lane: trap counts the requests, and spreads none", pool.name));
         }
     }
     output::warn(&warnings);
@@ -214,7 +214,7 @@ pub fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(path) = given {
         return absolute(path);
     }
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let program = std::fs::canonicalize(&program).unwrap_or(program);
     let beside = program.parent().unwrap_or(Path::new("/"));
     let places = ["", "deps", "../lib/plimsoll", "../lib"].map(|place| beside.join(place).join(NAME));
@@ -227,7 +227,7 @@ pub fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The library first, then what was to be loaded anyway, once.
+/// The value of LD_PRELOAD: the library first, then the earlier entries, each once.
 fn preload(library: &Path, before: Option<&OsStr>) -> OsString {
     let mut list = library.as_os_str().to_owned();
     let before = before.and_then(OsStr::to_str).unwrap_or_default();
@@ -238,7 +238,8 @@ fn preload(library: &Path, before: Option<&OsStr>) -> OsString {
     list
 }
 
-/// The trace file as the program will find it, wherever it goes; empty, so that what is in it is of this run.
+/// The absolute path of the trace file, so that the program finds it from any directory. The file is made empty, so
+/// that it holds this run only.
 fn trace_file(file: &Path) -> anyhow::Result<PathBuf> {
     std::fs::write(file, "").with_context(|| format!("cannot write the trace {}", file.display()))?;
     std::fs::canonicalize(file).with_context(|| format!("cannot find the trace {}", file.display()))

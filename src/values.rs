@@ -11,7 +11,7 @@ use measure::units::{self, TimeUnit};
 pub fn percent(text: &str) -> Result<f64, String> {
     match units::parse_percent(text) {
         Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(fraction),
-        _ => Err(format!("{text:?} is no percentage: give one above 0 and up to 100, as 3%")),
+        _ => Err(format!("{text:?} is not a percentage: give one above 0 and up to 100, as 3%")),
     }
 }
 
@@ -21,7 +21,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// The expected form of the value.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match units::parse_time_ns(text, TimeUnit::Seconds) {
-        Ok(0) => Err(format!("{text:?} is no time to measure in: give at least a millisecond")),
+        Ok(0) => Err(format!("{text:?} is too short to measure in: give at least a millisecond")),
         Ok(ns) => Ok(Duration::from_nanos(ns)),
         Err(error) => Err(error.to_string()),
     }

@@ -243,7 +243,8 @@ fn command(line: &str) -> Option<String> {
     let line = line.strip_prefix("cargo run --release --").map_or(line.to_string(), |rest| format!("plimsoll{rest}"));
     // Other programs (make, cargo, mpirun, nvme) compile, need other hosts or change the machine: no test runs those.
     let synopsis = line.contains("...") || line.contains(" [");
-    (line.starts_with("plimsoll ") && !synopsis && !line.contains(" serve: ")).then_some(line)
+    let runs = line.starts_with("jq ") || (line.starts_with("plimsoll ") && !synopsis && !line.contains(" serve: "));
+    runs.then_some(line)
 }
 
 /// The blocks of a page: lines that are indented by four, or fenced.
@@ -371,7 +372,7 @@ fn read_whole(mut file: std::fs::File) -> String {
 /// Every block of commands runs, scaled down, or says why it does not.
 #[test]
 fn every_block_of_commands_runs_or_says_why_not() {
-    if !has_program("bash") {
+    if !has_program("bash") || !has_program("jq") {
         return;
     }
     let place = directory();
@@ -396,7 +397,7 @@ fn every_block_of_commands_runs_or_says_why_not() {
             let command = scaled(command);
             let errors = tempfile::tempfile().unwrap();
             let mut bash = Command::new("timeout");
-            bash.args(["120", "bash", "-euc", &command]).current_dir(place.path());
+            bash.args(["900", "bash", "-euc", &command]).current_dir(place.path());
             // Files, not pipes: a program that a command leaves behind would keep a pipe open, and this test waiting.
             bash.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone().unwrap());
             let mut bash = bash.env("PATH", std::env::join_paths(&path).unwrap()).spawn().unwrap();

@@ -26,7 +26,7 @@ fn the_experiment_of_iotrap_runs_as_it_was_printed() {
     assert!(output.status.success(), "{}", stderr(&output));
     let file = place.path().join("fsperf.dat");
     let said = stderr(&output);
-    assert!(said.contains("is not there: it is written first, in spite of --noinit"), "{said}");
+    assert!(said.contains("is not there: fsperf writes it first, in spite of --noinit"), "{said}");
     let line = stdout(&output);
     assert!(line.starts_with("read      throughput   64k ") && line.contains(" MB/s  trigger ratio "), "{line}");
     let ratio: f64 = line.trim_end().rsplit(' ').next().unwrap().parse().unwrap();

@@ -189,7 +189,7 @@ fn inside_a_gluster_volume_from_four_hosts() {
     let place = place.path();
     let variable = |name: &str| std::env::var(name).unwrap();
     let (server, brick) = (variable("GLUSTER_SERVER"), Path::new(&variable("GLUSTER_BRICKS")).join("1"));
-    // Blocks, through libgfapi: each rank a file of its own in the volume.
+    // Blocks through libgfapi: each rank has a separate file in the volume.
     let url = format!("--filename=gluster://{server}/gv0/blocks.$rank");
     let job = ["run", "--name=j", "--rw=randwrite", "--bs=64k", "--size=2m", "--ioengine=gfapi", "--verify=crc32c"];
     let output = succeed(place, 4, &[&job[..], &[&url, "--output-format=json", "--thread"]].concat());

@@ -193,7 +193,7 @@ fn a_run_that_is_interrupted_before_it_measured_saves_no_empty_result() {
     signal(&child, "TERM");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert!(stderr(&output).contains("nothing was measured"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the run measured nothing"), "{}", stderr(&output));
     assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
 }
 

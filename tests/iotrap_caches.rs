@@ -1,4 +1,4 @@
-//! The interposer on clients with caches of their own: four FUSE mounts of a GlusterFS volume, whose write-behind
+//! The interposer on clients with separate caches: four FUSE mounts of a GlusterFS volume, whose write-behind
 //! acknowledges what the brick does not have and whose quick-read answers from memory, O_DIRECT or not. As it is
 //! installed, and with the volume and the pool set to direct I/O that is direct.
 

@@ -18,7 +18,7 @@ fn create_only_makes_the_files_and_moves_nothing() {
     assert_eq!(result["jobs"][0]["read"]["total_ios"], 0);
     let made = sizes(directory.path());
     assert_eq!(made, [("a.0.0".to_string(), 512 << 10), ("a.0.1".to_string(), 512 << 10)].into());
-    // A file that is there is taken as it is: the content is not written anew.
+    // A file that is there is taken as it is: the content is not written again.
     let before = std::fs::read(directory.path().join("a.0.0")).unwrap();
     let without = [&job[..5], &["--output-format=json"]].concat();
     assert_eq!(json(&succeed(directory.path(), &without))["jobs"][0]["read"]["total_ios"], 256);

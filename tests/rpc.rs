@@ -108,9 +108,12 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
             &["bdev_set_qos_limit", "name=N", "rw_ios_per_sec=1000"],
             "rw_ios_per_sec must be 0, not 1000: a device has no",
         ),
-        (&["nvmf_set_crdt", "crdt1=1"], "crdt1 must be 0, not 1: hosts may send a command again at once"),
+        (&["nvmf_set_crdt", "crdt1=1"], "crdt1 must be 0, not 1: hosts may send a command again without a delay"),
         (&["framework_set_scheduler", "name=dynamic"], "name must be \"static\""),
-        (&["bdev_reset_iostat"], "Method not found: bdev_reset_iostat: counters are not reset: take differences"),
+        (
+            &["bdev_reset_iostat"],
+            "Method not found: bdev_reset_iostat: the target does not reset counters: take differences",
+        ),
         (&["bdev_get_iostat", "names=[\"M\"]"], "No such device: M"),
         (&["nvmf_set_config", "admin_cmd_passthru={\"identify_ctrlr\": true}"], "identify_ctrlr must be false"),
         (

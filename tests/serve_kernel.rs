@@ -292,7 +292,7 @@ echo "all of it"
 
 /// Random reads, writes, discards, zeroings and flushes of several threads through Linux, held against a map of what
 /// each block may hold: with digests, and with a device that is late, falls short, fails, or never answers so that
-/// Linux gives up and connects anew.
+/// Linux gives up and connects again.
 #[test]
 fn what_linux_reads_is_what_it_wrote_whatever_the_device_does() {
     if !has_rig() || !has_program("cc") {
@@ -398,7 +398,7 @@ fn a_kernel_with_authentication_and_the_target_prove_themselves() {
 join() { nvme connect $AT -n $SUBSYSTEM -q $HOST "$@" > /tmp/said 2>&1; }
 leave() { wait_for [ -b /dev/nvme0n1 ]; dd if=/dev/nvme0n1 of=/dev/null bs=64k count=16 2> /dev/null || failed read; disconnect; }
 refused() { join "$@" && failed "connected: $*"; dmesg -c > /tmp/log; }
-# The kernel tells of the admin queue; that the others authenticate too is seen from their use, which is refused without.
+# The kernel reports the admin queue only. The use of the other queues shows that they authenticate too.
 met() { dmesg -c > /tmp/log; for line in "$@"; do grep -qF "$line" /tmp/log || { cat /tmp/log; failed "not said: $line"; }; done; }
 BOTH='qid 0: controller authenticated'
 how() { echo "authenticated with hash hmac($1) dhgroup $2"; }

@@ -84,7 +84,7 @@ fn a_program_that_has_become_another_counts_no_more() {
     assert!(lines.any(|line| line.unwrap().ends_with("there")));
     assert_eq!(names(place.path()).len(), 1);
     let text = stdout(&top(place.path(), &["--once", "--interval", "10ms"]));
-    assert!(text.contains("No program of ours is running"), "{text}");
+    assert!(text.contains("No program is running"), "{text}");
     assert!(names(place.path()).is_empty());
     drop(child.stdin.take());
     child.wait().unwrap();
@@ -146,7 +146,7 @@ fn a_killed_program_is_not_shown_and_what_it_left_is_removed() {
     killed.0.wait().unwrap();
     assert_eq!(names(place.path()).len(), 1, "it had no time to clean up");
     let text = stdout(&top(place.path(), &["--once", "--interval", "10ms"]));
-    assert!(text.contains("No program of ours is running"), "{text}");
+    assert!(text.contains("No program is running"), "{text}");
     assert!(names(place.path()).is_empty());
 }
 
@@ -199,7 +199,7 @@ fn in_a_pipe_one_table_follows_the_other_until_the_reader_has_enough() {
         .unwrap();
     let lines: Vec<String> =
         BufReader::new(child.stdout.take().unwrap()).lines().take(5).map_while(Result::ok).collect();
-    assert_eq!(lines.iter().filter(|line| line.contains("No program of ours")).count(), 3, "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line.contains("No program is running")).count(), 3, "{lines:?}");
     assert_eq!(child.wait().unwrap().code(), Some(0), "a closed pipe is the end");
 }
 

@@ -229,7 +229,7 @@ fn what_keeps_a_program_from_being_spread_is_one_line_and_it_runs_all_the_same()
     let missing = format!("p={0}/one,{0}/none", lanes.place.path().display());
     let output = run(lanes.place.path(), &["trap", "--pool", &missing, "--", "echo", "done"]);
     assert_eq!(stdout(&output), "done\n");
-    assert!(stderr(&output).contains("none is no directory"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("none is not a directory"), "{}", stderr(&output));
     if has_program("cc") {
         file(lanes.place.path(), "static.c", "int main(void) { return 3; }");
         tool("cc", &["-static", "-o", "static", "static.c"], lanes.place.path());

@@ -1,6 +1,6 @@
 /*
- * What a call costs that does nothing: one thread keeps `depth` of them in flight, fetching what is there and submitting
- * as many again. Argument: guasi or naive.
+ * Measures the cost of a call that does nothing: one thread keeps `depth` calls in flight. It fetches the calls that
+ * have ended and submits as many again. Argument: guasi or naive.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* What one call costs: overhead aio|psync FILE DIRECT BATCH MILLISECONDS prints nanoseconds per request.
+/* Measures the cost of one call: overhead aio|psync FILE DIRECT BATCH MILLISECONDS prints nanoseconds per request.
  *
- * 4 KiB reads, one after another, of a file that is in memory: the cheaper the I/O, the more of it is the hook. The
- * median of rounds of 32 requests: one in which something else ran is not in it. */
+ * The program reads 4 KiB after 4 KiB of a file that is in memory, so that the hook is a large part of the cost. It
+ * takes the median of rounds of 32 requests, so that a round in which another process ran does not count. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <libaio.h>

@@ -1,4 +1,4 @@
-//! What must hold for any bytes on the control socket, in a configuration, and in an authentication.
+//! Promises that hold for any bytes on the control socket, in a configuration, and in an authentication.
 
 use nvmf::auth::{Credentials, Entropy, Host, Keys, Policy, Secret};
 use nvmf::control::jsonrpc::{self, RpcError};
@@ -26,7 +26,8 @@ pub fn rpc_stream(data: &[u8]) {
     let mut rest = data;
     for piece in &whole {
         let Piece::Value(value) = piece else { break };
-        let start = rest.windows(value.len()).position(|window| window == value).expect("what comes out went in");
+        let start =
+            rest.windows(value.len()).position(|window| window == value).expect("every value that comes out went in");
         assert!(rest[..start].iter().all(|byte| byte.is_ascii_whitespace() || *byte == 0), "only blanks are left out");
         rest = &rest[start..];
         let mut parser = serde_json::Deserializer::from_slice(rest).into_iter::<serde_json::Value>();

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that are given to the crate `job` and to the unit parser.
+//! Promises of the crate `job` and of the unit parser that hold for any bytes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -56,7 +56,7 @@ fn check(result: Result<Plan, Error>) {
     }
 }
 
-/// What every other crate may rely on.
+/// Checks the promises on which every other crate relies.
 fn makes_sense(job: &Job) {
     let queue = &job.queue;
     assert!(queue.depth >= 1 && (1..=queue.depth).contains(&queue.batch) && (1..=queue.depth).contains(&queue.low));

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that are given to the readers of the crates `lanes` and `live`.
+//! Promises of the readers of the crates `lanes` and `live` that hold for any bytes.
 
 use lanes::Pools;
 use lanes::doctor::{connections, mounts, program};

@@ -1,4 +1,4 @@
-//! What must hold for any bytes that a peer sends.
+//! Promises that hold for any bytes that a peer sends.
 
 use nvmf::pdu::{Agreement, COMMON_BYTES, End, FatalStatus, Limits, MAX_HEADER_BYTES, Next, Pdu, Receiver};
 use nvmf::spec::fabrics::{Authentication, Connect, ConnectData, PropertyAccess};

@@ -1,4 +1,4 @@
-//! What must hold for any log that is replayed, and for the op stream of any job that the parser lets through.
+//! Promises that hold for any log that is replayed, and for the op stream of any job that the parser accepts.
 
 use std::path::Path;
 

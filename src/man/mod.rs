@@ -23,7 +23,7 @@ fn command() -> Command {
         .arg(
             Arg::new("page")
                 .value_name("PAGE")
-                .help("The page of this subcommand, or of libiotrap [default: the program's page]"),
+                .help("Page of a subcommand, or libiotrap [default: the page of the program]"),
         )
         .arg(
             Arg::new("dir")
@@ -38,7 +38,7 @@ fn command() -> Command {
                 .long("options")
                 .action(ArgAction::SetTrue)
                 .conflicts_with_all(["page", "dir"])
-                .help("Print the job options as Markdown instead"),
+                .help("Print the job options as Markdown"),
         )
 }
 

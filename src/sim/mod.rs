@@ -21,26 +21,24 @@ pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::O
 fn command() -> Command {
     let path = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
     Command::new("sim")
-        .about("Simulate pacing: initiators, links, caches and drives around the pacer that ships")
+        .about("Simulate initiators, links, caches and drives around the real pacer")
         .long_about(
-            "Runs the scenarios of TOML files (configs/sim/ has many) in simulated time, with the pacer code that \
-             the target and the load generator use. The same scenario and seed give the same result, to the byte. \
-             docs/sim.md explains the scenario file, docs/pacing.md the model and how close it is to measurements.",
+            "Runs scenarios of TOML files in simulated time, with the pacer code of the target and the load \
+             generator. configs/sim/ has examples. The same scenario and seed give the same result, byte for byte. \
+             docs/sim.md explains the scenario file; docs/pacing.md explains the model and compares it with \
+             measurements.",
         )
         .arg(path(Arg::new("scenario").value_name("SCENARIO.toml").num_args(0..).help("Scenario files")))
-        .arg(
-            Arg::new("pacing")
-                .long("pacing")
-                .value_name("METHOD")
-                .action(ArgAction::Append)
-                .help(format!("Instead of the scenario's method, one of {}; several times to compare", pace::SYNTAX)),
-        )
+        .arg(Arg::new("pacing").long("pacing").value_name("METHOD").action(ArgAction::Append).help(format!(
+            "Method of pacing that replaces the scenario's, one of {}; repeat the option to compare methods",
+            pace::SYNTAX
+        )))
         .arg(
             Arg::new("set")
                 .long("set")
                 .value_name("PARAM=VALUE[,VALUE...]")
                 .action(ArgAction::Append)
-                .help("Set a parameter of the scenario, or sweep it: jobs.*.depth=32,256, machine.cores=8, seconds=10"),
+                .help("Set a parameter of the scenario; several values make a sweep: jobs.*.depth=32,256, seconds=10"),
         )
         .arg(Arg::new("seed").long("seed").value_name("N").value_parser(value_parser!(u64)).help("The first seed"))
         .arg(
@@ -55,7 +53,7 @@ fn command() -> Command {
                 .long("threads")
                 .value_name("N")
                 .value_parser(value_parser!(u64).range(1..=4096))
-                .help("Runs at a time [default: all cores]"),
+                .help("Simulations at the same time [default: one for each core]"),
         )
         .arg(path(
             Arg::new("json").long("json").value_name("FILE").help("Write the results as JSON; - for standard output"),
@@ -63,18 +61,16 @@ fn command() -> Command {
         .arg(path(
             Arg::new("html").long("html").value_name("FILE").help("Write the results as one HTML page with curves"),
         ))
-        .arg(
-            Arg::new("published").long("published").action(ArgAction::SetTrue).conflicts_with("scenario").help(
-                "Compare the model with every published row of tests 3, 5, 10, 11, 12, 14, 15 and 18, as Markdown",
-            ),
-        )
+        .arg(Arg::new("published").long("published").action(ArgAction::SetTrue).conflicts_with("scenario").help(
+            "Compare the model with the published measurements (tests 3, 5, 10, 11, 12, 14, 15, 18), as Markdown",
+        ))
         .arg(
             Arg::new("calibrate")
                 .long("calibrate")
                 .value_name("ROUNDS")
                 .value_parser(value_parser!(u32).range(1..=20))
                 .conflicts_with_all(["scenario", "published"])
-                .help("Calibrate the intel-16 profile anew on half of the published rows, and print it as TOML"),
+                .help("Calibrate the profile intel-16 on half of the published rows, and print it as TOML"),
         )
 }
 

@@ -49,7 +49,9 @@ pub fn remarks(results: &[(Run, Outcome)]) -> Vec<String> {
     let mut remarks = Vec::new();
     let refused: u64 = results.iter().map(|(_, o)| o.refused).sum();
     if refused > 0 {
-        remarks.push(format!("{refused} commands were refused and sent again: the pacer remembers only so many."));
+        remarks.push(format!(
+            "The pacer refused {refused} commands because its table was full; the hosts sent them again."
+        ));
     }
     let gbps: Vec<f64> = results.iter().map(|(_, o)| o.gbps).collect();
     let one_point = results.windows(2).all(|pair| without_seed(&pair[0].0) == without_seed(&pair[1].0));
@@ -66,7 +68,7 @@ fn without_seed(run: &Run) -> (&str, Vec<&(String, toml::Value)>) {
     (&run.scenario.name, run.set.iter().filter(|(param, _)| param != "seed").collect())
 }
 
-/// The scenario's name and what was varied.
+/// The scenario's name and the parameters that vary.
 pub fn label(run: &Run) -> String {
     let set = run.set.iter().map(|(param, value)| format!(" {}={}", param, short(value))).collect::<String>();
     format!("{}{set}", run.scenario.name)

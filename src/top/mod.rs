@@ -23,20 +23,21 @@ pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::O
 fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
     Command::new("top")
-        .about("Show what running programs do: lanes, namespaces, hosts, reactors")
+        .about("Watch running programs: lanes, namespaces, hosts, reactors")
         .long_about(
-            "Shows, once a second, what every program under `plimsoll trap` (or libiotrap.so) and every `plimsoll serve` \
-             on this machine does. On a terminal q ends it; elsewhere it prints one table after another.",
+            "Shows every second the work of each program under `plimsoll trap` (or libiotrap.so) and of each \
+             `plimsoll serve` on this machine. On a terminal the key q ends top. Elsewhere top prints one table after \
+             another.",
         )
-        .arg(flag("once", "One look, over one interval, and no more"))
-        .arg(flag("json", "JSON, one object a look"))
+        .arg(flag("once", "Print one table, and end"))
+        .arg(flag("json", "Print JSON, one object for each interval"))
         .arg(
             Arg::new("interval")
                 .long("interval")
                 .value_name("TIME")
                 .default_value("1s")
                 .value_parser(values::duration)
-                .help("Time between looks, over which rates are counted"),
+                .help("Length of the interval over which top counts rates"),
         )
 }
 

@@ -113,7 +113,7 @@ fn key(within: Duration) -> Option<u8> {
         return None;
     }
     let mut key = [0];
-    // A terminal that is gone is the end of what can be shown.
+    // A closed terminal ends the program.
     Some(rustix::io::read(&input, &mut key).ok().filter(|&read| read == 1).map_or(b'q', |_| key[0]))
 }
 

@@ -119,7 +119,7 @@ fn errors(row: &RowCounts) -> u64 {
 /// The whole text of a look.
 pub fn draw(programs: &[Program], style: Style) -> String {
     if programs.is_empty() {
-        return "No program of ours is running (plimsoll trap, libiotrap.so, plimsoll serve).\n".into();
+        return "No program is running that top can watch (plimsoll trap, libiotrap.so, plimsoll serve).\n".into();
     }
     programs.iter().map(|program| draw_program(program, style)).collect::<Vec<_>>().join("\n")
 }

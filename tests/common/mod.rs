@@ -1,4 +1,4 @@
-//! The parts that the end-to-end tests share: the built program, a directory of its own each, and reasons to skip.
+//! The parts that the end-to-end tests share: the built program, a separate directory each, and reasons to skip.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod hosts;

@@ -30,7 +30,7 @@ for turn in range(1000):
         offset = number * 5 % 16 * BLOCK
         data = block(number)
         if way == "aio":
-            # A process of its own for each batch, which syncs nothing; the sync is ours.
+            # Each batch has a process that syncs nothing; this program syncs.
             if part == 0:
                 subprocess.run(
                     [

@@ -3,8 +3,8 @@
  *   block_model DEVICE THREADS OPS SEED
  *
  * Each thread has a part of the device, and does OPS reads, writes (some with FUA), discards, zeroings and flushes there, past
- * the page cache. What an op that failed was to write may have come to each of its blocks or not: both are allowed until the
- * block is read or written again. Before, everything is zeroed; at the end everything is read. It says "ready" and "done"
+ * the page cache. A write that fails may have changed each of its blocks or not: both are allowed until the block is read
+ * or written again. Before, everything is zeroed; at the end everything is read. It says "ready" and "done"
  * before and after the random ops, with how many failed, and waits for a line each time, so that trouble can be made and
  * ended. Status 1 and the block if it has what it may not have, 2 if the program itself cannot go on.
  */
@@ -25,7 +25,7 @@
 #define MOST_BLOCKS 48u   /* of an op */
 #define MOST_ALLOWED 64u  /* contents that a block may have at once */
 
-/* What a block may hold: the stamps of writes, 0 for zeros. */
+/* The possible contents of a block: the stamps of writes, 0 for zeros. */
 struct block {
 	uint32_t count;
 	uint32_t allowed[MOST_ALLOWED];
@@ -76,7 +76,7 @@ static uint64_t below(struct worker *w, uint64_t bound)
 	return (w->random = mix(w->random)) % bound;
 }
 
-/* What a block holds after the write of that stamp. */
+/* Fills a block as the write of that stamp does. */
 static void fill(unsigned char *block, uint32_t stamp, uint64_t number)
 {
 	uint64_t seed = mix((uint64_t)stamp << 32 ^ number);

@@ -85,7 +85,7 @@ impl Address {
     /// # Errors
     /// The text has no host, or a port that is not a number from 1 to 65535.
     pub fn parse_server(text: &str) -> Result<(String, u16), Error> {
-        let bad = |why: &str| Error::Address(format!("'{text}' is no server: {why}"));
+        let bad = |why: &str| Error::Address(format!("'{text}' is not a server: {why}"));
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (host, rest) = rest.split_once(']').ok_or_else(|| bad("a ] is missing"))?;
@@ -125,7 +125,7 @@ impl Address {
     /// The part of the text that is wrong, and the expected form.
     pub fn parse_url(text: &str) -> Result<(Address, String), Error> {
         const FORM: &str = "write gluster://HOST[:PORT]/VOLUME[/PATH]";
-        let bad = |why: &str| Error::Address(format!("'{text}' is no volume: {why}; {FORM}"));
+        let bad = |why: &str| Error::Address(format!("'{text}' is not a volume: {why}; {FORM}"));
         let rest = text.strip_prefix("gluster").ok_or_else(|| bad("it does not begin with gluster"))?;
         let (transport, rest) = rest.split_once("://").ok_or_else(|| bad(":// is missing"))?;
         let transport = match transport.strip_prefix('+') {
@@ -154,7 +154,7 @@ impl Address {
                 }
                 _ => {
                     return Err(bad(&format!(
-                        "what follows the question mark may be socket=, log-level=, log-file=, not {part}"
+                        "after the question mark, socket=, log-level= and log-file= are possible, not {part}"
                     )));
                 }
             }

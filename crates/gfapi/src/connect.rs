@@ -34,7 +34,7 @@ pub(crate) fn connect(
     let stopped = || Error::Stopped { volume: address.volume.clone() };
     let texts = Texts::of(address)?;
 
-    // Everything that may block happens in threads of its own, which are left alone when they take too long.
+    // Everything that may block happens in separate threads, which are left alone when they take too long.
     let (reached, reaching) = mpsc::channel();
     let (host, port, transport) = (address.host.clone(), address.port, address.transport);
     start(move || drop(reached.send(reach(&host, port, transport))), address)?;

@@ -54,7 +54,7 @@ pub struct Finished<B> {
 
 /// Requests in flight of one thread, and the queue of those that have ended.
 ///
-/// Dropping it waits for those in flight, at most 15 s: what has not ended by then (a server that is silent) is
+/// Dropping it waits up to 15 s for the requests in flight: a request that has not ended by then (a silent server) is
 /// left to the library with its buffers, files and connection, which are never freed.
 pub struct Requests<B: Buffer> {
     shared: Arc<Shared<B>>,

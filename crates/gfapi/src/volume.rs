@@ -13,7 +13,7 @@ use crate::{Address, Error};
 
 /// Kept for the next user in this process by the last of its [`Volume`] and [`File`]s.
 ///
-/// glfs_fini takes up to ten seconds (it waits for a timer of its own) and would be the larger part of a short run:
+/// glfs_fini takes up to ten seconds (it waits for a separate timer) and would be the larger part of a short run:
 /// a connection ends with its process, which servers take as well.
 pub(crate) struct Connection {
     pub library: &'static Library,
@@ -75,7 +75,7 @@ fn count(returned: isize) -> io::Result<usize> {
 }
 
 impl Volume {
-    /// A connection of its own, made within `timeout` or not at all; setting `stop` ends the attempt earlier.
+    /// A separate connection, made within `timeout` or not at all; setting `stop` ends the attempt earlier.
     ///
     /// # Errors
     /// Everything that [`Error`] knows, each in one line. After [`Error::TimedOut`] and [`Error::Stopped`] a thread
@@ -112,7 +112,7 @@ impl Volume {
         if fd.is_null() { Err(last_error()) } else { Ok(File::new(Arc::clone(&self.connection), fd)) }
     }
 
-    /// The attributes of what the path leads to.
+    /// The attributes of the file at the path.
     ///
     /// # Errors
     /// As stat(2).
@@ -143,7 +143,7 @@ impl Volume {
         check(unsafe { (self.library().unlink)(self.fs(), path.as_ptr()) })
     }
 
-    /// Gives a file another name, in place of what has it.
+    /// Gives a file another name, and replaces a file that has this name.
     ///
     /// # Errors
     /// As rename(2).

@@ -1,8 +1,8 @@
 /*
  * guasi(3): the calls of POSIX and Linux, made asynchronous.
  *
- * Every one takes the context, priv, asid and prio, then the call's own parameters. What they point to belongs to
- * the library until the request has been fetched.
+ * Every function takes the context, priv, asid and prio, then the parameters of the call. Memory to which the parameters
+ * point belongs to the library until the request has been fetched.
  */
 #ifndef _GUASI_SYSCALLS_H
 #define _GUASI_SYSCALLS_H

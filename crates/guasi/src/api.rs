@@ -30,7 +30,7 @@ pub struct Config {
     pub priorities: usize,
     /// Workers that are kept when they have nothing to do.
     pub min_threads: usize,
-    /// Workers at the most; 0 for as many as are needed.
+    /// Workers at most; 0 for as many as are needed.
     pub max_threads: usize,
     /// The thread that drives the ring.
     pub drive: Drive,
@@ -112,7 +112,8 @@ struct Pointer(*mut Request);
 // SAFETY: a request may be handed to any thread; the table only keeps the address.
 unsafe impl Send for Pointer {}
 
-/// A request together with what it owns. The request comes first: a pointer to one is a pointer to the other.
+/// A request together with the memory that it owns. The request comes first: a pointer to one is a pointer to the
+/// other.
 #[repr(C)]
 struct Parcel<B, F> {
     request: Request,

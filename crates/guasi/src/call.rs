@@ -408,7 +408,7 @@ impl SocketCall {
     }
 
     /// The result of the call if it need not wait, else None. Without this, poll(2) would let a call that fails at once
-    /// wait for ever.
+    /// wait forever.
     ///
     /// # Safety
     /// The submitter's promise holds: all pointers are valid.

@@ -182,7 +182,7 @@ impl Core {
         if local.gathered >= GATHER { self.flush() } else { Ok(()) }
     }
 
-    /// With [`Drive::Caller`]: gives the kernel what has gathered.
+    /// With [`Drive::Caller`]: submits the gathered requests to the kernel.
     ///
     /// # Errors
     /// The errors of [`Core::check`]; otherwise the error that makes the ring useless.
@@ -268,7 +268,8 @@ impl Core {
             };
             self.queue.woke();
             if let Err(error) = went {
-                // Requests in the kernel would be lost without a word. The ring works unless its descriptor is gone.
+                // Requests in the kernel would be lost without a word. The ring works unless its descriptor no longer
+                // exists.
                 eprintln!("guasi: io_uring_enter: {error} (has the program closed descriptors that are not its own?)");
                 std::process::abort();
             }
@@ -584,7 +585,7 @@ impl Core {
 }
 
 /// True if valgrind runs the program; the function says so once on standard error. Valgrind does not know what an
-/// io_uring reads and writes, and would let the program wait for ever.
+/// io_uring reads and writes, and would let the program wait forever.
 fn under_valgrind() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {

@@ -18,7 +18,7 @@ use crate::handover;
 use crate::list::Lists;
 use crate::request::{Outcome, Request, Status};
 
-/// Requests in the kernel at the most: the deepest queues of disks and network cards hold as many.
+/// Requests in the kernel at most: the deepest queues of disks and network cards hold as many.
 const WINDOW: usize = 256;
 
 /// The user data of completions that do not belong to a request: the bell, and entries that need no answer (time
@@ -334,7 +334,7 @@ impl Driver {
         forgive(self.ring.submit().map(drop))
     }
 
-    /// Lets the kernel finish what is due, without waiting.
+    /// Lets the kernel finish the requests that are due, without waiting.
     ///
     /// # Errors
     /// The error that makes the ring useless.

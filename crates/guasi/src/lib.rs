@@ -1,4 +1,4 @@
-//! Asynchronous calls: io_uring for what the kernel does asynchronously, a thread pool for the rest.
+//! Asynchronous calls: io_uring carries out the calls that the kernel does asynchronously, a thread pool the others.
 //!
 //! ```text
 //!                        ┌─► ring queue ─► driver (io_uring) ─┐

@@ -9,7 +9,7 @@ use crate::list::Lists;
 use crate::request::{Request, Status};
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, lock, wait};
 
-/// A worker that takes requests and can sleep: `T` is what the pool knows about it.
+/// A worker that takes requests and can sleep. `T` is the pool's knowledge of the worker.
 pub(crate) struct Sleeper<T> {
     pub about: T,
     woken: Mutex<bool>,

@@ -78,7 +78,7 @@ fn main() {
     let children = tree.children(0);
     let mut parts = vec![part(0).written()];
     parts.extend(children.iter().map(|child| std::fs::read(directory.join(child.to_string())).expect("a part")));
-    std::fs::remove_dir_all(&directory).expect("it was ours");
+    std::fs::remove_dir_all(&directory).expect("this program made the directory");
     let bytes: usize = parts.iter().map(Vec::len).sum();
     let began = Instant::now();
     let whole = Part::merge_written(parts);

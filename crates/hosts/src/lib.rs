@@ -1,7 +1,8 @@
 //! Runs on many hosts: each rank a worker, one aligned start, results merged by reduction.
 //!
 //! ```text
-//! program ─► team (one handle a rank) ─► courier thread ─► member (pure: what is said to whom, when) ─► link: MPI
+//! program ─► team (one handle a rank) ─► courier thread ─► member (pure: decides which message goes to whom, when) ─►
+//! link: MPI
 //! ```
 //!
 //! [`member`] decides, [`link`] carries, [`clock`] compares clocks, [`part`] is what ranks hand over and how it is

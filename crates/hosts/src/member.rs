@@ -1,4 +1,5 @@
-//! One rank's share of the conversation: what it says to whom, and when. Pure: time and messages are passed in.
+//! One rank's part in the conversation: the messages that the rank sends, to whom, and when. This module is pure: the
+//! caller passes time and messages in.
 //!
 //! - **Gates.** Every rank says how far it has come; the lowest of all travels up the tree. The root opens a gate when
 //!   nobody is before it any more, for a moment that is still to come on its own clock.
@@ -201,7 +202,7 @@ impl Member {
         self.stopped
     }
 
-    /// True if the launcher will kill the ranks soon: there is time left only to hand over what is measured.
+    /// True if the launcher will kill the ranks soon, so that time is left only to hand over the measurements.
     pub fn is_urgent(&self) -> bool {
         self.urgent_ns.is_some()
     }
@@ -386,12 +387,12 @@ impl Member {
 
     // ---- progress ----
 
-    /// Sets what this rank is doing, for the progress of all.
+    /// Sets the activity of this rank, for the progress of all ranks.
     pub fn tell(&mut self, moment: Moment) {
         self.moment = Moment { ranks: 1, ..moment };
     }
 
-    /// The sum of what this rank and all ranks below it are doing.
+    /// The sum of the activities of this rank and of all ranks below it.
     pub fn moment(&self) -> Moment {
         let mut all = self.moment;
         self.moments.values().for_each(|moment| all.add(moment));
@@ -400,7 +401,7 @@ impl Member {
 
     // ---- statements ----
 
-    /// States what this rank has measured so far, as its statement `number` (from 1); [`LAST`] when it has measured
+    /// Records the measurements of this rank so far, as statement `number` (from 1); [`LAST`] when it has measured
     /// everything.
     pub fn state(&mut self, number: u64, bytes: Vec<u8>, merge: Merge) {
         self.statements.insert(self.me, (number, bytes));
@@ -564,7 +565,7 @@ impl Member {
 
     // ---- urgency ----
 
-    /// Sends what this rank has to those who may still be able to make something of it.
+    /// Sends the measurements of this rank to the ranks that may still be able to use them.
     pub fn send_partial(&mut self, bytes: &[u8]) {
         if std::mem::replace(&mut self.partial_sent, true) {
             return;

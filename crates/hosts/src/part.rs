@@ -13,7 +13,7 @@ const INTERVALS_A_HOST: usize = 240;
 /// The measurements of one rank or of many.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
-    /// The provenance of the lowest rank: who measured, and what was asked for.
+    /// The provenance of the lowest rank: its machine, program and command line.
     pub provenance: Provenance,
     /// The options of the global sections of `run`.
     pub global_options: Vec<(String, String)>,

@@ -48,7 +48,7 @@ pub enum Conclusion {
 pub struct Identity {
     /// The host's name.
     pub host: String,
-    /// A number that tells hosts with clocks of their own apart: see [`machine`].
+    /// A number that tells hosts with separate clocks apart: see [`machine`].
     pub machine: u64,
     /// The program's version: all ranks must have the same.
     pub version: String,
@@ -207,7 +207,7 @@ impl Team {
         self.member().report(what.to_owned(), now_ns);
     }
 
-    /// Tells the others what this rank is doing.
+    /// Sends the activity of this rank to the other ranks.
     pub fn tell(&self, moment: Moment) {
         self.member().tell(moment);
     }
@@ -217,7 +217,7 @@ impl Team {
         self.member().moment()
     }
 
-    /// Tells the others what this rank has measured so far: its statement `number`, from 1, or
+    /// Sends the measurements of this rank so far to the other ranks: statement `number`, from 1, or
     /// [`LAST`](crate::member::LAST).
     pub fn state(&self, number: u64, bytes: Vec<u8>, merge: impl Fn(Vec<Vec<u8>>) -> Vec<u8> + Send + 'static) {
         self.member().state(number, bytes, Box::new(merge));
@@ -312,7 +312,7 @@ impl Team {
         postcard::from_bytes(&bytes).map_err(|_| Stopped)
     }
 
-    /// The leader's word, to everyone: `mine` is what it says, and None elsewhere.
+    /// Sends the leader's word to all ranks. `mine` is this word at the leader, and None at the other ranks.
     ///
     /// # Errors
     /// `Stopped` if everyone was told to stop.
@@ -347,8 +347,8 @@ impl Team {
         self.epoch.get() << 32
     }
 
-    /// The end: all hand over what they have, whatever happened, and the one that speaks for all gets it merged. It
-    /// then calls [`Team::farewell`].
+    /// Ends the run: every rank hands over its measurements, also after a failure, and the rank that speaks for all
+    /// gets them merged. It then calls [`Team::farewell`].
     pub fn conclude(
         &self,
         bytes: Vec<u8>,

@@ -83,7 +83,7 @@ pub fn prepare(trusted: bool) {
 
 fn single_threaded() -> bool {
     let flag = SINGLE_THREADED.load(Acquire);
-    // SAFETY: null, or a char of libc that is there for ever; it is written only as threads are created.
+    // SAFETY: null, or a char of libc that always exists; it is written only as threads are created.
     unsafe { flag.as_ref() }.is_some_and(|flag| flag.load(Relaxed))
 }
 
@@ -159,7 +159,7 @@ fn ring_at(id: u64) -> Option<&'static Ring> {
 }
 
 impl Context {
-    /// The result of `look` at the ring; None if the context is gone.
+    /// The result of `look` at the ring; None if the context no longer exists.
     fn with_ring<T>(&self, look: impl FnOnce(&'static Ring) -> T) -> Option<T> {
         self.pins.fetch_add(1, SeqCst);
         let id = self.id.load(SeqCst);

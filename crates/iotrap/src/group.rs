@@ -194,8 +194,8 @@ impl GroupRef {
         }
         let mut result = self.unwatch();
         for (lane, file) in group.files.iter().enumerate() {
-            // Another descriptor of the file may be synced later, when the file's name is gone and it cannot be opened
-            // on the lane.
+            // Another descriptor of the file may be synced later, when the file's name no longer exists and it cannot
+            // be opened on the lane.
             if group.node_ref().is_shared()
                 && let Some(fd) = group.file(lane)
                 && proof::is_file_of_lane(self.name, lane, fd)
@@ -232,7 +232,7 @@ impl GroupRef {
 impl GroupRef {
     /// Keeps a private duplicate of the program's descriptor, by which [`crate::proof`] recognises its numbers.
     ///
-    /// The duplicate shares the program's open file description. So what the kernel does at the last close (flock(2)
+    /// The duplicate shares the program's open file description. So the kernel's work at the last close (flock(2)
     /// locks, leases, the space of a removed file) happens when the program's close is seen, or, after a close that no
     /// hook sees, when the number is used again. A lock on the file gives the duplicate up first.
     ///
@@ -484,7 +484,7 @@ impl GroupRef {
 }
 
 /// True if the table's entry of a private descriptor is out of date: the program has closed the descriptor where no
-/// hook saw it, and opened a file of its own under that number. Such an entry is removed.
+/// hook saw it, and opened another file under that number. Such an entry is removed.
 pub fn private_entry_is_stale(fd: c_int) -> bool {
     let Entry::Lane(name) = table::get(fd) else { return false };
     let Some(group) = GroupRef::acquire(name) else { return false };

@@ -1,8 +1,8 @@
 //! libaio requests of spread files that the kernel has and whose events the program has not fetched: the lane of each,
 //! and the data that it takes to carry a read out again on another lane when its own lane fails.
 //!
-//! A request is found by context and iocb address, which is what an event carries. The table is fixed, of open
-//! addressing: a request that finds no room goes to the opened lane, unrecorded.
+//! The table finds a request by its context and the address of its iocb, because an event carries these. The table is
+//! fixed, of open addressing: a request that finds no room goes to the opened lane, unrecorded.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -157,7 +157,7 @@ fn node_of(word: u64) -> Option<NodeRef> {
     number.checked_sub(1).map(NodeRef::of_number)
 }
 
-/// Takes out every request of a context that is gone.
+/// Takes out every request of a context that no longer exists.
 pub fn take_all_of(context: usize, mut each: impl FnMut(Taken)) {
     for found in &KEYS.0 {
         let key = found.load(Acquire);

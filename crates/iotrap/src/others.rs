@@ -128,7 +128,7 @@ pub fn goes_out_of_sight(fd: c_int) {
 /// is spread any more.
 ///
 /// # Safety
-/// `path` is what the program gives openat(2).
+/// `path` is the path that the program gives openat(2).
 pub unsafe fn is_opened_out_of_sight(at: c_int, path: *const libc::c_char) {
     if !lane::active() || !process::is_own() {
         return;

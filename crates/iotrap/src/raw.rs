@@ -73,7 +73,7 @@ pub struct Identity {
     pub mode: u32,
 }
 
-/// Device, inode number and type of an open file, from what the kernel knows without asking a server (statx(2)).
+/// Device, inode number and type of an open file, as the kernel knows them without asking a server (statx(2)).
 pub fn identity(fd: c_int) -> Result<Identity> {
     let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
     let flags = arg(libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC);
@@ -142,7 +142,7 @@ pub fn path_of(fd: c_int, room: &mut [u8]) -> Option<&[u8]> {
 /// pread(2) or pwrite(2) (`number`).
 ///
 /// # Safety
-/// `buffer` is what the program gave for such a call of `count` bytes.
+/// `buffer` points to `count` bytes that the program gave for such a call.
 pub unsafe fn transfer(number: c_long, fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize {
     // SAFETY: the caller promises what this system call needs.
     unsafe { call(number, arg(fd), buffer as usize, count, offset as usize, 0, 0) }
@@ -151,7 +151,7 @@ pub unsafe fn transfer(number: c_long, fd: c_int, buffer: *mut c_void, count: us
 /// preadv2(2) or pwritev2(2) (`number`); the offset is passed in halves, of which 64-bit kernels use the first.
 ///
 /// # Safety
-/// `vectors` is what the program gave for such a call of `count` vectors.
+/// `vectors` points to `count` vectors that the program gave for such a call.
 pub unsafe fn transfer_vectors(
     number: c_long,
     fd: c_int,

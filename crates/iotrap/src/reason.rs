@@ -25,7 +25,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Each lane would have a page cache of its own.
+    /// Each lane would have a separate page cache.
     Buffered = "buffered I/O: opened without O_DIRECT",
     /// Only one lane can tell where the file ends.
     Append = "opened with O_APPEND",

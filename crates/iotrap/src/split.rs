@@ -63,7 +63,7 @@ impl Drop for Context {
     }
 }
 
-/// Forgets the contexts in a forked child, where they are gone.
+/// Forgets the contexts in a forked child, where they no longer exist.
 pub fn forget_all() {
     IDS.iter().for_each(|id| id.store(0, Relaxed));
     TAKEN.store(0, Relaxed);

@@ -1,4 +1,4 @@
-//! The lane that a request goes to: the rules of what is provably safe to spread, and the pool's choice among the
+//! The lane of a request: the rules for requests that are provably safe to spread, and the pool's choice among the
 //! lanes.
 //!
 //! | request | spread |

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 pub const LIMIT: usize = 1 << 20;
 
 static TABLE: [AtomicU64; LIMIT] = [const { AtomicU64::new(0) }; LIMIT];
-/// One more than the highest number that was ever entered: what a sweep has to look at.
+/// One more than the highest number that was ever entered: a sweep looks at the numbers below it.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The meaning of a descriptor number.

@@ -102,7 +102,7 @@ fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
 
 /// Removes the entry of a number that the program has been given for a new file.
 pub fn take_of_program(fd: c_int) -> Entry {
-    // A private descriptor of that number is gone: otherwise the kernel would not have given the number.
+    // No private descriptor has that number any more: otherwise the kernel would not have given the number.
     if let Entry::Lane(name) = table::get(fd)
         && let Some(group) = GroupRef::acquire(name)
     {
@@ -340,7 +340,7 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     high
 }
 
-/// The identity of the program's file, asked anew. The function asks through the path, because the program may close
+/// The identity of the program's file, asked again. The function asks through the path, because the program may close
 /// its descriptor, and without opening the file, because closing it would drop the program's locks.
 fn own_again(errand: &Errand) -> Result<Facts, Difference> {
     let unreadable = |_| Difference::Unreadable;

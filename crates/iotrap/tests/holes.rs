@@ -1,6 +1,6 @@
 //! Programs that use their files where no hook sees it, on bind mounts of one directory: each program without the
 //! library and with it, with and without asynchronous libaio, and where buffered reads are spread. (On real NFS, where
-//! the lanes have page caches of their own: tests/iotrap_holes.rs of the root package.)
+//! the lanes have separate page caches: tests/iotrap_holes.rs of the root package.)
 
 mod common;
 use common::{Counted, Volume, compile, skipped, succeed};

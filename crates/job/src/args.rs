@@ -176,29 +176,27 @@ fn seconds(value: &str) -> Result<u64, String> {
 
 const NOT_TERSE_3: &str = "only version 3 is supported: use --output-format=json, where every field has a name";
 const USE_MPI: &str =
-    "there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
+    "Plimsoll has no server: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
 const NO_TRIGGER: &str = "triggers are not supported: stop the run with a signal, it reports what was measured";
 
 /// Every flag: those of fio, and those that only Plimsoll has.
 pub static FLAGS: &[Flag] = &[
     flag("help", Takes::Nothing, "", "Print the help", |i, _| act(i, Action::Help)),
     flag("version", Takes::Nothing, "", "Print the version", |i, _| act(i, Action::Version)),
-    flag("cmdhelp", Takes::Maybe, "OPTION", "Describe an option, or list all", |i, v| {
+    flag("cmdhelp", Takes::Maybe, "OPTION", "Describe an option of jobs, or list all options", |i, v| {
         act(i, Action::OptionHelp(named(v)))
     }),
-    flag("enghelp", Takes::Maybe, "ENGINE", "Describe an engine, or list all", |i, v| {
+    flag("enghelp", Takes::Maybe, "ENGINE", "Describe an engine, or list all engines", |i, v| {
         act(i, Action::EngineHelp(named(v)))
     }),
     flag("showcmd", Takes::Nothing, "", "Print the job files as a command line", |i, _| act(i, Action::ShowCommand)),
-    flag("parse-only", Takes::Nothing, "", "Read the jobs, run nothing", |i, _| act(i, Action::ParseOnly)),
-    flag("check", Takes::Nothing, "", "Print what is doubtful about the jobs, run nothing", |i, _| {
-        act(i, Action::Check)
-    }),
-    flag("output", Takes::Value, "FILE", "Write the report to a file", |i, v| {
+    flag("parse-only", Takes::Nothing, "", "Read the jobs, but do not run them", |i, _| act(i, Action::ParseOnly)),
+    flag("check", Takes::Nothing, "", "Print doubts about the jobs, but do not run them", |i, _| act(i, Action::Check)),
+    flag("output", Takes::Value, "FILE", "Write the report to FILE", |i, v| {
         i.run.output = Some(v.into());
         Ok(())
     }),
-    flag("output-format", Takes::Value, "normal|json|json+|ndjson|terse[,...]", "Form of the report", |i, v| {
+    flag("output-format", Takes::Value, "normal|json|json+|ndjson|terse[,...]", "Format of the report", |i, v| {
         i.run.formats = v
             .split(',')
             .map(|word| match word.trim() {
@@ -221,15 +219,15 @@ pub static FLAGS: &[Flag] = &[
         };
         Ok(())
     }),
-    flag("eta-interval", Takes::Value, "TIME", "How often to show progress", |i, v| {
+    flag("eta-interval", Takes::Value, "TIME", "Time between two updates of progress", |i, v| {
         i.run.eta_interval_ns = Some(seconds(v)?);
         Ok(())
     }),
-    flag("eta-newline", Takes::Value, "TIME", "Begin a new line of progress so often", |i, v| {
+    flag("eta-newline", Takes::Value, "TIME", "Time after which progress begins a new line", |i, v| {
         i.run.eta_newline_ns = Some(seconds(v)?);
         Ok(())
     }),
-    flag("status-interval", Takes::Value, "TIME", "Report so often while running", |i, v| {
+    flag("status-interval", Takes::Value, "TIME", "Time between two reports while the jobs run", |i, v| {
         let ns = seconds(v)?;
         if ns < 1_000_000 {
             return Err("it is at least a millisecond".into());
@@ -247,7 +245,7 @@ pub static FLAGS: &[Flag] = &[
     }),
     flag("section", Takes::Value, "NAME", "Run this section only; may be repeated", |i, v| {
         if v == "global" {
-            return Err("global is no job".into());
+            return Err("global is not a job: give the name of a job section".into());
         }
         i.run.sections.push(v.into());
         Ok(())
@@ -260,16 +258,16 @@ pub static FLAGS: &[Flag] = &[
         i.run.warnings = Warnings::Nowhere;
         Ok(())
     }),
-    flag("save", Takes::Value, "FILE", "Keep the whole result for report and compare", |i, v| {
+    flag("save", Takes::Value, "FILE", "Write the whole result to FILE, for report and compare", |i, v| {
         i.run.save = Some(v.into());
         Ok(())
     }),
-    flag("html", Takes::Value, "FILE", "Write a report that needs no network to be read", |i, v| {
+    flag("html", Takes::Value, "FILE", "Write the report to FILE as one HTML page", |i, v| {
         i.run.html = Some(v.into());
         Ok(())
     }),
     flag("total-iodepth", Takes::Value, "N", "Divide this depth over all ranks and clones of each job", |i, v| {
-        i.run.total_iodepth = Some(v.parse().ok().filter(|depth| *depth > 0).ok_or("it is a number from 1")?);
+        i.run.total_iodepth = Some(v.parse().ok().filter(|depth| *depth > 0).ok_or("give a number from 1")?);
         Ok(())
     }),
     flag(
@@ -279,15 +277,20 @@ pub static FLAGS: &[Flag] = &[
         "Divide this rate each way over all ranks and clones of each job",
         |i, v| {
             let bytes = units::parse_bytes(v, 1024).map_err(|error| error.to_string())?;
-            i.run.total_rate =
-                Some(Some(bytes).filter(|bytes| *bytes > 0).ok_or("it is at least one byte per second")?);
+            i.run.total_rate = Some(Some(bytes).filter(|bytes| *bytes > 0).ok_or("give at least one byte per second")?);
             Ok(())
         },
     ),
-    flag("total-rate-iops", Takes::Value, "N", "The same in ops per second", |i, v| {
-        i.run.total_rate_iops = Some(v.parse().ok().filter(|rate| *rate > 0).ok_or("it is a number from 1")?);
-        Ok(())
-    }),
+    flag(
+        "total-rate-iops",
+        Takes::Value,
+        "N",
+        "Divide this rate in requests per second over all ranks and clones of each job",
+        |i, v| {
+            i.run.total_rate_iops = Some(v.parse().ok().filter(|rate| *rate > 0).ok_or("give a number from 1")?);
+            Ok(())
+        },
+    ),
     flag("allow-mounted-write", Takes::Nothing, "", "Write to devices that are mounted", |i, _| {
         i.run.allow.mounted_write = true;
         Ok(())
@@ -296,18 +299,24 @@ pub static FLAGS: &[Flag] = &[
         i.run.allow.signature_write = true;
         Ok(())
     }),
-    flag("max-jobs", Takes::Value, "N", "Accepted: there is no limit of jobs", |_, v| {
+    flag("max-jobs", Takes::Value, "N", "Accepted without effect: the number of jobs has no limit", |_, v| {
         v.parse::<u32>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
     }),
-    flag("alloc-size", Takes::Value, "KB", "Accepted: memory grows as needed", |_, v| {
+    flag("alloc-size", Takes::Value, "KB", "Accepted without effect: memory grows as needed", |_, v| {
         v.parse::<u64>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
     }),
-    flag("aux-path", Takes::Value, "DIR", "Accepted: no state files are written", |_, _| Ok(())),
-    flag("debug", Takes::Value, "TYPE[,...]", "Accepted: --check explains what is doubtful about the jobs", |i, _| {
-        i.notes.push("--debug has no effect: --check explains what is doubtful about the jobs".into());
-        Ok(())
-    }),
-    flag("minimal", Takes::Nothing, "", "As --output-format=terse", |i, _| {
+    flag("aux-path", Takes::Value, "DIR", "Accepted without effect: Plimsoll writes no state files", |_, _| Ok(())),
+    flag(
+        "debug",
+        Takes::Value,
+        "TYPE[,...]",
+        "Accepted without effect: --check prints doubts about the jobs",
+        |i, _| {
+            i.notes.push("--debug has no effect: --check prints doubts about the jobs".into());
+            Ok(())
+        },
+    ),
+    flag("minimal", Takes::Nothing, "", "Print terse output only, as --output-format=terse", |i, _| {
         i.run.formats = vec![Format::Terse];
         Ok(())
     }),
@@ -328,28 +337,30 @@ pub static FLAGS: &[Flag] = &[
     refused("latency-log", Takes::Value, "Latency log", |_, _| {
         Err("fio has removed it: use the option write_lat_log of a job".into())
     }),
-    refused("profile", Takes::Value, "Built-in profile of fio's", |_, _| {
+    refused("profile", Takes::Value, "Profile that fio has built in", |_, _| {
         Err("profiles are not supported: describe the load in a job file".into())
     }),
     refused("idle-prof", Takes::Value, "Idle time of processors", |_, _| {
         Err("idle profiling is not supported: the report has the processor time of each job".into())
     }),
-    refused(
-        "merge-blktrace-only",
-        Takes::Nothing,
-        "Merge block traces",
-        |_, _| Err("block traces are not read".into()),
-    ),
+    refused("merge-blktrace-only", Takes::Nothing, "Merge block traces", |_, _| {
+        Err("Plimsoll does not read block traces".into())
+    }),
     refused("inflate-log", Takes::Value, "Unpack a compressed log", |_, _| {
-        Err("logs are not compressed here: use fio for fio's compressed logs".into())
+        Err("Plimsoll does not compress logs: unpack fio's compressed logs with fio".into())
     }),
     refused("cpuclock-test", Takes::Nothing, "Test of the processor's clock", |_, _| {
-        Err("the clock is checked in every run, and a verdict tells when it is not to be trusted".into())
+        Err("every run checks the clock, and a verdict names a clock that is not reliable".into())
     }),
     refused("crctest", Takes::Maybe, "Speed of checksums", |_, _| {
-        Err("this test of fio's is not here: run verify= with the null engine".into())
+        Err("Plimsoll does not have this test of fio: run verify= with the null engine".into())
     }),
-    refused("memcpytest", Takes::Maybe, "Speed of memcpy", |_, _| Err("this test of fio's is not here".into())),
+    refused(
+        "memcpytest",
+        Takes::Maybe,
+        "Speed of memcpy",
+        |_, _| Err("Plimsoll does not have this test of fio".into()),
+    ),
     refused("trigger-file", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
     refused("trigger-timeout", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
     refused("trigger", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
@@ -565,7 +576,7 @@ fn help() -> String {
         };
         text.push_str(&format!("  --{:<40} {}\n", format!("{}{value}", flag.name), flag.help));
     }
-    text + "\nOptions of jobs, in job files and as --OPTION=VALUE, are fio's: --cmdhelp lists them.\n"
+    text + "\nJobs take fio's options, in job files and as --OPTION=VALUE: --cmdhelp lists the options.\n"
 }
 
 /// An argument as a shell takes it.

@@ -192,7 +192,7 @@ fn variables(line: &str, place: &Place, surroundings: &Surroundings, warnings: &
     text + rest
 }
 
-/// Puts the machine's figures in for `$ncpus`, `$pagesize` and `$mb_memory`, and computes what is made of them.
+/// Puts the machine's figures in for `$ncpus`, `$pagesize` and `$mb_memory`, and computes the expressions.
 pub(crate) fn keywords(value: &str) -> String {
     if !value.contains('$') {
         return value.to_string();

@@ -142,7 +142,7 @@ impl<R: BufRead> Reader<R> {
             "" => return Err(reader.wrong("the log is empty; its first line must be 'fio version 3 iolog' (or 2)")),
             other => {
                 return Err(reader.wrong(format!(
-                    "'{other:.60}' is no first line of a log; it must be 'fio version 3 iolog' (or 2)"
+                    "'{other:.60}' is not the first line of a log: expected 'fio version 3 iolog' (or 2)"
                 )));
             }
         };
@@ -470,7 +470,7 @@ impl<W: Write> Writer<W> {
         writeln!(self.output, "{} {name} {} {} {}", at_ns / 1000, Action::Op(op.kind).name(), op.offset, op.len)
     }
 
-    /// Writes out what is buffered and gives the writer back.
+    /// Writes out the buffered lines and returns the writer.
     ///
     /// # Errors
     /// The error of the writer.
@@ -591,7 +591,7 @@ mod tests {
         assert_eq!(error(""), "log:1: the log is empty; its first line must be 'fio version 3 iolog' (or 2)");
         assert_eq!(
             error("0, 4096, 1\n"),
-            "log:1: '0, 4096, 1' is no first line of a log; it must be 'fio version 3 iolog' (or 2)"
+            "log:1: '0, 4096, 1' is not the first line of a log: expected 'fio version 3 iolog' (or 2)"
         );
         assert_eq!(
             error("\x07taexxx"),

@@ -27,11 +27,11 @@ pub fn plan(plan: &mut Plan, command_line: &Source, files: &[Source]) {
             && source.sections.iter().any(|section| !section.is_global())
             && !last.settings.is_empty()
         {
-            plan.warnings.push(format!("{}: nothing follows this [{}], so it has no effect: a global section is for later sections only; move it up", last.place, last.name));
+            plan.warnings.push(format!("{}: this [{}] has no effect: a global section applies to later sections only, and none follows; move it up", last.place, last.name));
         }
         for section in source.sections.iter().filter(|section| section.is_global() && section.name != "global") {
             plan.warnings.push(format!(
-                "{}: [{}] is no job: a name that starts with global makes a global section, as in fio; rename it if it was meant as a job",
+                "{}: [{}] is not a job: a name that starts with global makes a global section, as in fio; rename it if it is meant as a job",
                 section.place, section.name
             ));
         }
@@ -41,7 +41,7 @@ pub fn plan(plan: &mut Plan, command_line: &Source, files: &[Source]) {
             && !plan.jobs.iter().any(|other| other.name == *awaited)
         {
             plan.warnings.push(format!(
-                "job {}: wait_for={awaited}: there is no job of that name, so it starts at once",
+                "job {}: wait_for={awaited}: no job has that name, so this job starts at once",
                 job.name
             ));
         }
@@ -60,7 +60,7 @@ fn depth(draft: &mut Draft) {
             format!("iodepth={depth} has no effect: the engine {engine}{default} has one request in flight per clone; use ioengine=io_uring, or numjobs={depth}"),
         );
     } else if engine == "libaio" && !draft.job.files.direct {
-        draft.warn_at("iodepth", format!("iodepth={depth} has hardly an effect: libaio blocks in io_submit on buffered files; add direct=1, or use ioengine=io_uring"));
+        draft.warn_at("iodepth", format!("iodepth={depth} has hardly any effect: libaio blocks in io_submit on buffered files; add direct=1, or use ioengine=io_uring"));
     }
 }
 
@@ -76,7 +76,7 @@ fn clones(draft: &mut Draft) {
         draft.warn_at(
             "numjobs",
             format!(
-                "{clones} clones go through the same blocks of the same file in sequence: all but the first find them in a cache; add offset_increment={:.0}%, or a file for each",
+                "{clones} clones go through the same blocks of the same file in sequence: all but the first find the blocks in a cache; add offset_increment={:.0}%, or a file for each",
                 100 / clones.max(1)
             ),
         );
@@ -120,7 +120,7 @@ fn mixes(draft: &mut Draft) {
                 draft.written(name),
                 draft.setting("rw").map_or_else(|| "rw=read".to_string(), |setting| setting.written()),
             );
-            draft.warn_at(name, format!("{written} has no effect with {rw}: it is for rw=rw and rw=randrw"));
+            draft.warn_at(name, format!("{written} has no effect with {rw}: it applies to rw=rw and rw=randrw"));
         }
     }
     let percent = |name: &str| {
@@ -144,7 +144,7 @@ fn times(draft: &mut Draft) {
     }
     let time = &draft.job.time;
     if time.ramp_ns > 0 && time.runtime_ns.is_none() {
-        draft.warn_at("ramp_time", "ramp_time without runtime: if the job is done before the ramp ends, nothing is measured; add runtime and time_based");
+        draft.warn_at("ramp_time", "ramp_time without runtime: a job that ends before the ramp ends measures nothing; add runtime and time_based");
     }
 }
 
@@ -192,12 +192,12 @@ fn verification(draft: &mut Draft) {
         draft.warn_at("verify", "clones write to the same blocks: one overwrites what another will verify; add offset_increment, or a file for each");
     }
     if never_reached {
-        draft.warn_at("verify", "nothing will be verified: writing goes on until runtime is up (time_based); add verify_backlog, or remove time_based");
+        draft.warn_at("verify", "the job verifies nothing: it writes until runtime is over (time_based); add verify_backlog, or remove time_based");
     }
     if overwrites {
         draft.warn_at(
             "norandommap",
-            "norandommap with blocks of several sizes: blocks overlap, and only what was written last is verified",
+            "norandommap with blocks of several sizes: blocks overlap, and the job verifies only the last write of each block",
         );
     }
 }

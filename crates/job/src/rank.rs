@@ -98,7 +98,7 @@ impl Rank {
         }
     }
 
-    /// This rank's part of a total: the shares of all ranks differ by one at the most, and add up to the total.
+    /// This rank's part of a total: the shares of all ranks differ by one at most, and add up to the total.
     pub fn share_of(&self, total: u64) -> u64 {
         total / u64::from(self.ranks) + u64::from(u64::from(self.rank) < total % u64::from(self.ranks))
     }

@@ -107,7 +107,10 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "--name=x --zonemode=zbd",
             "command line: unsupported option zonemode=zbd (zoned block devices are not supported)",
         ),
-        ("--name=x --rbdname=y", "command line: unsupported option rbdname=y (the engine it belongs to is not here)"),
+        (
+            "--name=x --rbdname=y",
+            "command line: unsupported option rbdname=y (Plimsoll does not have the engine of this option)",
+        ),
         (
             "--name=x --fixedbufs",
             "command line: fixedbufs is not an option of the engine psync (it belongs to io_uring)",
@@ -126,7 +129,7 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
         ),
         (
             "--client=host",
-            "command line: --client: there is no server of our own: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio",
+            "command line: --client: Plimsoll has no server: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio",
         ),
         ("--section=b --name=a", "command line: --section=b: there is no such section (sections: a)"),
         (
@@ -160,7 +163,7 @@ fn the_job_file_wins_over_the_command_line_and_that_is_said() {
 fn help_comes_from_the_table() {
     let text = |line: &str| invocation(line).unwrap().help_text();
     assert!(text("--cmdhelp").unwrap().unwrap().contains("  iodepth "));
-    assert!(text("--cmdhelp=blocksize").unwrap().unwrap().starts_with("bs: Block size\n"));
+    assert!(text("--cmdhelp=blocksize").unwrap().unwrap().starts_with("bs: Size of each request\n"));
     assert!(text("--enghelp=io_uring").unwrap().unwrap().contains("fixedbufs"));
     assert!(text("--help").unwrap().unwrap().contains("--output-format="));
     assert_eq!(

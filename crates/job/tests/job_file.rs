@@ -51,8 +51,8 @@ fn global_sections_are_for_later_sections_only() {
     assert_eq!(
         plan.warnings,
         [
-            "job.fio:8: nothing follows this [global], so it has no effect: a global section is for later sections only; move it up",
-            "job.fio:5: [global again] is no job: a name that starts with global makes a global section, as in fio; rename it if it was meant as a job",
+            "job.fio:8: this [global] has no effect: a global section applies to later sections only, and none follows; move it up",
+            "job.fio:5: [global again] is not a job: a name that starts with global makes a global section, as in fio; rename it if it is meant as a job",
         ]
     );
 }
@@ -245,11 +245,11 @@ fn each_trap_is_said_once_with_what_to_do() {
         ),
         (
             "iodepth=32\nioengine=libaio\n",
-            "3: iodepth=32 has hardly an effect: libaio blocks in io_submit on buffered files; add direct=1, or use ioengine=io_uring",
+            "3: iodepth=32 has hardly any effect: libaio blocks in io_submit on buffered files; add direct=1, or use ioengine=io_uring",
         ),
         (
             "numjobs=4\nfilename=/tmp/x\n",
-            "3: 4 clones go through the same blocks of the same file in sequence: all but the first find them in a cache; add offset_increment=25%, or a file for each",
+            "3: 4 clones go through the same blocks of the same file in sequence: all but the first find the blocks in a cache; add offset_increment=25%, or a file for each",
         ),
         (
             "filename=/tmp/x\nnrfiles=4\n",
@@ -265,7 +265,7 @@ fn each_trap_is_said_once_with_what_to_do() {
         ),
         (
             "rwmixread=70\nrw=randread\n",
-            "3: rwmixread=70 has no effect with rw=randread: it is for rw=rw and rw=randrw",
+            "3: rwmixread=70 has no effect with rw=randread: it applies to rw=rw and rw=randrw",
         ),
         (
             "rw=rw\nrwmixread=70\nrwmixwrite=40\n",
@@ -288,14 +288,14 @@ fn each_trap_is_said_once_with_what_to_do() {
         ),
         (
             "rw=write\nverify=crc32c\ntime_based\nruntime=5\n",
-            "4: nothing will be verified: writing goes on until runtime is up (time_based); add verify_backlog, or remove time_based",
+            "4: the job verifies nothing: it writes until runtime is over (time_based); add verify_backlog, or remove time_based",
         ),
         ("ioengine=io_uring\nhipri\n", "4: hipri polls devices, and buffered files cannot be polled: add direct=1"),
-        ("verifysort_nr=5\n", "3: verifysort_nr=5 has no effect: fio has ignored it since 2.1"),
+        ("verifysort_nr=5\n", "3: verifysort_nr=5 has no effect: fio ignores it since 2.1"),
         ("rw=randread\nba=8k\n", "4: blockalign turns the random map off, as in fio: blocks may repeat and be missed"),
         (
             "ramp_time=1\n",
-            "3: ramp_time without runtime: if the job is done before the ramp ends, nothing is measured; add runtime and time_based",
+            "3: ramp_time without runtime: a job that ends before the ramp ends measures nothing; add runtime and time_based",
         ),
         ("ss=iops:1%\n", "3: steadystate has no effect without steadystate_duration: add steadystate_duration=30s"),
     ] {

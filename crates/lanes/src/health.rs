@@ -90,7 +90,8 @@ impl Health {
         }
     }
 
-    /// The state of the lane, by what was seen so far. Unlike [`Health::look`], it does not take the time into account.
+    /// The state of the lane, by the observations so far. Unlike [`Health::look`], it does not take the time into
+    /// account.
     pub fn state(&self) -> State {
         state(self.state.load(Acquire))
     }

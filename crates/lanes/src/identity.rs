@@ -10,7 +10,7 @@
 //! | anything else | none: the pool may say `trust-inode` |
 //!
 //! A server of NFS 4 identifies a file by FSID and inode number (RFC 7530, 5.8.1.9); size and times are asked of the
-//! server anew.
+//! server again.
 //!
 //! A FUSE handle is an address inside one client process, and the handles of two disks that were copied from one
 //! image are equal: neither proves anything. Nor does an inode number on two superblocks: it takes the administrator's
@@ -158,7 +158,7 @@ impl Facts {
     }
 
     /// True for a file of a FUSE file system: a program answers for it. That program may hold writes back and answer
-    /// reads from a cache of its own, O_DIRECT or not.
+    /// reads from a separate cache, O_DIRECT or not.
     pub fn is_fuse(&self) -> bool {
         self.file_system == FUSE
     }
@@ -192,7 +192,7 @@ pub fn compare(a: &Facts, b: &Facts, trust_inode: bool) -> Result<Proof, Differe
 }
 
 /// Proves that two files are one while the file may be written to: the attributes of one lane are old when the other
-/// lane has answered. `one` and `other` are asked in turns, `turns` times at the most, until two answers in a row
+/// lane has answered. `one` and `other` are asked in turns, `turns` times at most, until two answers in a row
 /// agree. The function never compares less than [`compare`] compares.
 ///
 /// # Errors

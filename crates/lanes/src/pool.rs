@@ -62,7 +62,7 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Policy, String> {
         let known = Policy::ALL.into_iter().find(|policy| policy.name() == text);
-        known.ok_or_else(|| format!("{text:?} is no policy: least-loaded or round-robin"))
+        known.ok_or_else(|| format!("{text:?} is not a policy: give least-loaded or round-robin"))
     }
 }
 
@@ -75,7 +75,7 @@ pub struct LaneConfig {
     pub weight: u32,
 }
 
-/// The lanes of one volume and what may be done with them.
+/// The lanes of one volume, and the rules for their use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// The name of the pool.
@@ -155,7 +155,7 @@ impl Pools {
                 if !paths.insert(lane.path.clone()) {
                     return error(
                         format!("pool {}, lane {}", pool.name, lane.path.display()),
-                        "is there twice: each lane is a mount of its own",
+                        "is there twice: give each lane a separate mount",
                     );
                 }
                 if !(1..=100).contains(&lane.weight) {
@@ -166,7 +166,7 @@ impl Pools {
             if pool.depth == Some(0) || pool.window_bytes == Some(0) {
                 return error(
                     format!("pool {}", pool.name),
-                    "a window of 0 lets nothing through: leave it out for none",
+                    "a window of 0 lets no request through: leave it out for no window",
                 );
             }
             if pool.split_bytes.is_some_and(|bytes| bytes == 0 || bytes % 4096 != 0) {
@@ -275,7 +275,7 @@ fn normal(path: &Path) -> Result<PathBuf, String> {
     }
     let normal: PathBuf = path.components().filter(|component| *component != Component::CurDir).collect();
     if normal == Path::new("/") {
-        return Err("is the root of everything: a lane is a mount of one volume".into());
+        return Err("is the root directory: a lane is a mount of one volume".into());
     }
     Ok(normal)
 }

@@ -245,7 +245,7 @@ impl Traffic {
         }
     }
 
-    /// Takes a lane out of service that cannot be used for a reason other than an op's: its mount is gone.
+    /// Takes a lane out of service that cannot be used for a reason other than an op's: its mount no longer exists.
     pub fn lost(&self, lane: usize, now_ns: u64) {
         if let Some(lane) = self.lanes.get(lane) {
             lane.health.ended(Outcome::LaneFault, 0, now_ns);

@@ -27,7 +27,7 @@ pub struct Reason(u32);
 /// The fate of a board's file when the board is dropped, or when its program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// The file is removed: by its owner, or by the next reader who finds that the owner is gone.
+    /// The file is removed: by its owner, or by the next reader who finds that the owner no longer exists.
     UntilTheEnd,
     /// The file stays for the user who set `$PLIMSOLL_KEEP_BOARDS`.
     Afterwards,
@@ -56,7 +56,7 @@ impl Board {
     ///
     /// # Errors
     /// No directory to keep it in (see [`directories`]), no room there, ENOMEM. [`Board::private`] is then what
-    /// lets the program count all the same.
+    /// lets the program count anyway.
     pub fn create(kind: BoardKind, title: &str, capacity: usize) -> io::Result<Board> {
         let mut made = None;
         directories::candidates(|directory, kept| {
@@ -288,8 +288,8 @@ fn remove_those_of_earlier_images(directory: &directories::Path, kind: BoardKind
 /// Names that a new board looks at: enough that those of the dead do not grow in number, few enough to take no time.
 const SWEPT: usize = 64;
 
-/// Removes boards of processes that are gone: programs that end by a signal or by _exit(2) leave their boards behind,
-/// and nobody may come to look. Boards that need more than their name to decide are left to readers.
+/// Removes boards of processes that no longer exist: programs that end by a signal or by _exit(2) leave their boards
+/// behind, and nobody may come to look. Boards that need more than their name to decide are left to readers.
 fn sweep(directory: &directories::Path, pid_namespace: u64) {
     let Ok(path) = directory.c_str() else { return };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -175,7 +175,7 @@ impl<'a> Counters<'a> {
         }
     }
 
-    /// Says what the row is doing.
+    /// Sets the state that the row shows.
     #[inline]
     pub fn set_state(self, state: State) {
         self.set(Gauge::State, state as u64);

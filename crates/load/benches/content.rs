@@ -1,6 +1,6 @@
-//! What the content of a 4 KiB block costs: filling, stamping, checking. `cargo bench -p load --bench content`.
+//! Measures the cost of filling, stamping and checking a 4 KiB block. `cargo bench -p load --bench content`.
 //!
-//! A copy of the block stands beside it: what touching every byte costs at the least.
+//! A copy of the block stands beside them: it is the least cost of touching every byte.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -86,8 +86,8 @@ pub fn interleaved(
         effects,
         figure: figure.into(),
         estimator:
-            "The values of A and B are geometric means of their runs; the change is the ratio of the two, and its \
-                    interval that of the ratios of the pairs."
+            "The values of A and B are geometric means of their runs. The change is the ratio of the two means, with \
+                    the interval of the ratios of the pairs."
                 .into(),
         differences: differences(&a, &b),
         verdicts,
@@ -247,7 +247,7 @@ fn succeeded(result: RunResult) -> Result<RunResult, Error> {
             kind: ErrorKind::System,
             what: error.message.clone(),
             place: String::new(),
-            hint: "nothing can be concluded from a run with a failed job".into(),
+            hint: "a run with a failed job allows no conclusion".into(),
             source: None,
         }),
     }
@@ -272,14 +272,14 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2], figure: &str) -
             let over_time = effects.iter().any(|effect| effect.cannot_tell != Some(CannotTell::NoInterval));
             let estimator = match over_time {
                 true => {
-                    "The values of A and B are means over the intervals of one run each, that of the 99th percentile \
-                     too (the report of a run has the percentile of all its ops). The runs were made apart: whatever \
-                     changed between them is in the change."
+                    "The values of A and B are means over the intervals of one run each, also for the 99th percentile \
+                     (the report of a run has the percentile of all its ops). The change includes every change of the \
+                     machine between the two runs."
                 }
                 false => {
-                    "The values of A and B are those of one run each. A result of fio keeps no course over time, so \
-                     nothing tells a difference from noise: run both job files in turns (`plimsoll compare A.fio \
-                     B.fio`), or keep results of some seconds with `plimsoll run --save`."
+                    "The values of A and B come from one run each. A result of fio has no samples over time, so that \
+                     a difference may be noise: run both job files in turns (`plimsoll compare A.fio B.fio`), or keep \
+                     results of some seconds with `plimsoll run --save`."
                 }
             };
             (effects, estimator)
@@ -298,7 +298,7 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2], figure: &str) -
             (of_sweeps(a, b), "The values of A and B are plateau and load line of one sweep each.")
         }
         [Document::Files(a), Document::Files(b)] => {
-            (effect::of_files(a, b), "The values of A and B are those of one run each, phase by phase.")
+            (effect::of_files(a, b), "The values of A and B come from one run each, phase by phase.")
         }
         _ => {
             let hint = "give two results of `run --save`, two of `sweep`, or two of `files`";

@@ -123,7 +123,7 @@ impl Filler {
         }
     }
 
-    /// Gives every sector a number of its own, in a cache line that differs from write to write.
+    /// Gives every sector a separate number, in a cache line that differs from write to write.
     #[inline]
     fn scramble(&mut self, buffer: &mut [u8]) {
         self.serial = self.serial.wrapping_add(0x9e37_79b9_7f4a_7c15);

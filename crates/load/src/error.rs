@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Refused,
     /// The system failed: no space, an I/O error: exit status 2 before the run, 1 within a job.
     System,
-    /// Read data differ from what was written: exit status 1.
+    /// Data that was read differ from the data that was written: exit status 1.
     Verify,
     /// A defect of this program: exit status 101.
     Internal,

@@ -13,7 +13,8 @@ use crate::peers::Peers;
 /// Controls that the caller keeps in hand while a plan runs.
 #[derive(Default)]
 pub struct Control<'a> {
-    /// Set (by a signal handler) to end the run early: jobs stop issuing, wait for what is in flight, clean up.
+    /// Set (by a signal handler) to end the run early: jobs stop issuing, wait for the requests in flight, and clean
+    /// up.
     pub stop: Arc<AtomicBool>,
     /// Called a few times a second from the thread that called [`run`].
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
@@ -23,7 +24,7 @@ pub struct Control<'a> {
     pub interval_ns: Option<u64>,
     /// True if each interval carries its latency distribution.
     pub interval_histograms: bool,
-    /// Clones are threads whatever the job says: for callers that have threads of their own.
+    /// Clones are threads whatever the job says: for callers that have separate threads.
     pub threads_only: bool,
     /// The peers that carry out the same plan elsewhere, and begin together with this run.
     pub peers: Option<&'a mut dyn Peers>,

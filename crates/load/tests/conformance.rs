@@ -758,7 +758,7 @@ mod refusals {
         );
     }
 
-    /// Run by the test below in a process of its own, in which the system call is forbidden.
+    /// Run by the test below in a separate process, in which the system call is forbidden.
     #[test]
     #[ignore = "needs the seccomp filter that forbidden_io_uring_is_said_to_be_forbidden sets up"]
     fn inside_the_filter() {

@@ -75,7 +75,7 @@ impl JobResult {
         for (direction, mine) in runtimes {
             self.directions[direction].runtime_ns = mine + later.directions[direction].runtime_ns;
         }
-        // The verdicts are on the state before; the caller judges anew.
+        // The verdicts are on the state before; the caller judges again.
         self.verdicts.clear();
     }
 }

@@ -87,7 +87,7 @@ pub enum Done {
 const FEWEST_ROUNDS: u32 = 4;
 /// Rounds that must be left for a new depth: a depth that was visited once or twice cannot be told from an accident.
 const ROUNDS_TO_CONFIRM: f64 = 2.5;
-/// Depths that a round visits at the most: more of them would make rounds long, and visits to a depth few.
+/// Depths that a round visits at most: more of them would make rounds long, and visits to a depth few.
 const LONGEST_ROUND: usize = 8;
 /// The error of a visit that is expected before there are two rounds to tell it.
 const EXPECTED_ERROR: f64 = 0.015;
@@ -96,7 +96,7 @@ const PEAKED: f64 = 0.01;
 /// Standard errors within which a depth is not sure to lie above or below a level.
 const UNSURE: f64 = 2.0;
 
-/// The next step, given the depths that were asked for, the points so far, and the nanoseconds spent on this curve.
+/// The next step, given the requested depths, the points so far, and the nanoseconds spent on this curve.
 ///
 /// Depths that were asked for come first, ascending as given. Depths are whole numbers where those asked for are.
 pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> Step {
@@ -111,7 +111,7 @@ pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> 
     let out_of_time = left_ns < limits.first_ns / 10 || left_ns == 0;
     let missing: Vec<f64> = asked.iter().copied().filter(|&x| !points.iter().any(|point| point.x == x)).collect();
     if let Some(&x) = missing.first() {
-        // Every depth that was asked for gets its share, so that a slow start does not cost the last ones.
+        // Every requested depth gets its share, so that a slow start does not cost the last ones.
         let share = left_ns / missing.len() as u64;
         return if out_of_time {
             Step::Done(Done::OutOfTime)

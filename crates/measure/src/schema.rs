@@ -66,7 +66,7 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ended {
-    /// All jobs did what they were asked.
+    /// All jobs succeeded.
     #[default]
     Complete,
     /// A signal ended the run early: its figures are valid but partial.
@@ -542,7 +542,7 @@ pub struct Visit {
 
 /// The load line of a curve: see the vocabulary in docs/sweep.md.
 ///
-/// [`LoadLine::answer`] is what tables, sentences, tiles and titles show.
+/// Tables, sentences, tiles and titles show [`LoadLine::answer`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadLine {
     /// The highest throughput, ops per second.

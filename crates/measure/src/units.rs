@@ -66,7 +66,7 @@ impl TimeUnit {
 
 /// Bytes, percent (`20%`) or zones (`3z`).
 ///
-/// `kb_base` is what `k` and `kb` multiply by, 1024 or 1000; `KiB`, `Ki` are 1024 always.
+/// `kb_base` is the value of `k` and `kb`, 1024 or 1000; `KiB` and `Ki` are always 1024.
 ///
 /// # Errors
 /// The fault in the text, in words for its writer.

@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(of("b"), first);
         fs::copy(at("b"), at("c")).expect("copied");
         assert_ne!(of("c"), first);
-        // A file that takes the place and maybe the number of one that is gone is another one.
+        // A file is a new one even if it takes the place, and maybe the number, of a removed file.
         fs::remove_file(at("b")).expect("removed");
         fs::write(at("b"), "content").expect("written");
         assert_ne!(of("b"), first);

@@ -1,6 +1,7 @@
 //! Random hosts against a live target, from seeds: legal and illegal units in any order, while devices fail and
 //! namespaces come and go. The target speaks the protocol to such a host in any case, serves the next host, and has
-//! nothing left of a host that is gone. `PLIMSOLL_FUZZ_SEEDS=N` runs more seeds, `PLIMSOLL_FUZZ_SEED=N` that one.
+//! nothing left of a host that no longer exists. `PLIMSOLL_FUZZ_SEEDS=N` runs more seeds, `PLIMSOLL_FUZZ_SEED=N` that
+//! one.
 
 mod raw;
 

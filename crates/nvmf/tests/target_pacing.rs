@@ -126,7 +126,7 @@ fn bytes_in_flight_and_buffers_stay_within_the_budget() {
                 let data = vec![cid as u8; if command.opcode == 1 { 4096 } else { 0 }];
                 bytes.extend_from_slice(&queue.capsule(&Command { cid, ..command }, &data));
             }
-            // The target may stop reading: send from a thread of its own.
+            // The target may stop reading: send from a separate thread.
             let mut stream = queue.stream.try_clone().unwrap();
             std::thread::spawn(move || std::io::Write::write_all(&mut stream, &bytes));
         }

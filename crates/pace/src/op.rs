@@ -88,9 +88,9 @@ pub struct Released {
 pub struct Purge {
     /// Only this drive's (a namespace is removed).
     pub drive: Option<u32>,
-    /// Only this tenant's (a host is gone).
+    /// Only this tenant's (a host no longer exists).
     pub tenant: Option<u32>,
-    /// Only this queue's (a connection is gone).
+    /// Only this queue's (a connection no longer exists).
     pub queue: Option<u32>,
 }
 

@@ -6,7 +6,8 @@ use measure::schema::{Answer, Curve, Estimate, LoadLine, Point};
 /// Curves whose plateaus differ by less than this are equally fast; the one with the lower latency is then better.
 const EQUAL: f64 = 0.03;
 
-/// Which engine, which depth, what it gives, and what deeper does: one sentence. Empty without a curve that was judged.
+/// One sentence: the engine, the depth, its throughput, and the effect of larger depths. Empty without a curve that was
+/// judged.
 ///
 /// The depth is the load line that tables and tiles show ([`LoadLine::answer`]). Where the sweep cannot name one, the
 /// sentence says why.
@@ -45,7 +46,7 @@ pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> S
             count(point.iops.mean),
             nanoseconds(point.job.lat_ns().mean())
         ),
-        (Answer::Unnamed(reason), _) => format!("{label}: no load line can be named: {reason}."),
+        (Answer::Unnamed(reason), _) => format!("{label}: the sweep cannot name a load line: {reason}."),
         (Answer::At(_) | Answer::Beyond, None) => String::new(),
     }
 }
@@ -108,7 +109,7 @@ mod tests {
         (line.load_line, line.unnamed) = (None, Some("the machine changed".into()));
         assert_eq!(
             advice("iodepth", &[one.clone()], None),
-            "io_uring: no load line can be named: the machine changed."
+            "io_uring: the sweep cannot name a load line: the machine changed."
         );
         let line = one.line.as_mut().unwrap();
         (line.unnamed, line.still_rising) = (None, true);

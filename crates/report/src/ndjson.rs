@@ -3,8 +3,8 @@
 //! ```json
 //! {"job":"a","end_ns":1000000000,"length_ns":500000000,"read":{"ops":61234,"bytes":250814464,"iops":122468.0,"bw_bytes":501628928.0,"lat_mean_ns":261302.5}}
 //! ```
-//! A direction appears when the interval has ops in it. With histograms, `lat_ns` is the distribution in the form of the
-//! result schema: exact to add up over intervals, jobs and hosts.
+//! A direction appears when the interval has ops in it. With histograms, `lat_ns` is the distribution in the form of
+//! the result schema: sums over intervals, jobs and hosts are exact.
 
 use measure::schema::{Interval, RunResult};
 use serde_json::{Map, Value, json};

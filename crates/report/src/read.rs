@@ -21,7 +21,7 @@ const LARGEST: u64 = 1 << 56;
 /// before fio's JSON (its warnings) are skipped.
 ///
 /// # Errors
-/// Anything else, with what it seems to be and what to do.
+/// Any other input, with its probable kind and a remedy.
 pub fn document(bytes: &[u8]) -> Result<Document, Error> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Error("not a result: it is not text; expected JSON of plimsoll or fio".into()))?;

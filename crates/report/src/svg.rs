@@ -322,7 +322,7 @@ impl Chart {
         let legend = self.legend_rows();
         let marker_rows = self.rules.iter().filter(|rule| rule.vertical).count() as f64;
         let top = 34.0 + legend.len() as f64 * ROW + marker_rows * ROW;
-        // Rows of text come on top of the height that was asked for, so that the plot itself keeps its size.
+        // Rows of text come on top of the requested height, so that the plot itself keeps its size.
         let height = self.height + top - 34.0;
         // The horizontal axis ends with the data: a run of 3 s has nothing to show at 3.5 s.
         let mut across = self.x.clone();
@@ -452,7 +452,7 @@ impl Chart {
             }
             let label = escape(&rule.label);
             if rule.vertical {
-                // The label stands above the plot in a row of its own, so that labels of near markers never collide.
+                // The label stands above the plot in a separate row, so that labels of near markers never collide.
                 let anchor = if at > (left + right) / 2.0 { "end" } else { "start" };
                 let text_x = if anchor == "end" { at - 5.0 } else { at + 5.0 };
                 let _ = write!(

@@ -1,4 +1,4 @@
-//! Block devices: how large they are, who uses them, and what is written on them.
+//! Block devices: their size, their users, and the signatures on them.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};

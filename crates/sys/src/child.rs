@@ -65,7 +65,7 @@ pub fn memory_file() -> io::Result<File> {
 }
 
 fn die_with_parent() {
-    // SAFETY: changes only this process: it is sent SIGKILL when its parent is gone.
+    // SAFETY: changes only this process: the kernel sends it SIGKILL when its parent ends.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     // A terminal, timeout(1) and a closing session signal the whole group: how to end is the parent's decision.
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {

@@ -63,7 +63,7 @@ impl Clock {
         }
     }
 
-    /// The name of what is read: `tsc` or `clock_gettime`.
+    /// The name of the clock's source: `tsc` or `clock_gettime`.
     pub fn name(&self) -> &'static str {
         match self.source {
             Source::Tsc { .. } => "tsc",

@@ -39,7 +39,7 @@ impl Counters {
 }
 
 /// The whole disks that serve a path: the disk of its file system or the device itself, then the members of stacked
-/// devices (device mapper, md), each by the kernel's name. Empty for what is on no disk of this host.
+/// devices (device mapper, md), each by the kernel's name. Empty for a file that is not on a disk of this host.
 pub fn below(path: &Path) -> Vec<String> {
     let Some(device) = device_of(path) else { return Vec::new() };
     let mut names = Vec::new();

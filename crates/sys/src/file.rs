@@ -117,7 +117,7 @@ pub fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
 
 /// Releases a flock(2).
 pub fn unlock(file: &File) {
-    // SAFETY: flock takes no memory; unlocking a file of our own cannot fail.
+    // SAFETY: flock takes no memory; unlocking an open file of this process cannot fail.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
 }
 
@@ -408,7 +408,7 @@ pub fn raise_descriptor_limit(wanted: u64) -> u64 {
     limit.rlim_cur
 }
 
-/// Closes a descriptor and says what close(2) said: dropping it would not. The descriptor is gone in any case.
+/// Closes a descriptor and says what close(2) said: dropping it would not. The descriptor is closed in any case.
 ///
 /// # Errors
 /// EIO, ENOSPC, EDQUOT: what became of earlier writes, on network file systems.
@@ -480,7 +480,7 @@ mod tests {
                 continue;
             };
             assert_eq!(share.fraction(), Some(1.0));
-            // A page that somebody else holds for a moment stays: again, until all are gone.
+            // A page that somebody else holds for a moment stays: again, until all are dropped.
             let limit = Instant::now() + Duration::from_secs(60);
             advise(&file, Advice::DontNeed, 0, 0).unwrap();
             while look(&file, 0, 4 * MIB).unwrap().bytes > 0 {

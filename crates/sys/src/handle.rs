@@ -1,4 +1,4 @@
-//! File handles: what a file system calls a file by, across renames and mounts (name_to_handle_at(2)).
+//! File handles: a file system's name for a file, the same across renames and mounts (name_to_handle_at(2)).
 
 use std::fmt;
 use std::io;

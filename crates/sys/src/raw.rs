@@ -6,7 +6,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 /// The bare system call: its result, or `-errno`.
 ///
 /// # Safety
-/// The arguments are what the call `number` demands.
+/// The arguments are valid for the system call `number`.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
@@ -27,7 +27,7 @@ pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: us
 /// The bare system call: its result, or `-errno`.
 ///
 /// # Safety
-/// The arguments are what the call `number` demands.
+/// The arguments are valid for the system call `number`.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
@@ -49,7 +49,7 @@ pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: us
 /// The system call by libc's syscall(2): its result, or `-errno`. On other processors than x86-64 and AArch64.
 ///
 /// # Safety
-/// The arguments are what the call `number` demands.
+/// The arguments are valid for the system call `number`.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     // SAFETY: the caller upholds what the call demands.

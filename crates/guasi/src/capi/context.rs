@@ -127,7 +127,7 @@ unsafe extern "C" fn guasi_free(handle: *const Core) {
     // SAFETY: guasi(3): nobody uses the context any more.
     unsafe { core.close() };
     if core.check() == Err(libc::ECHILD) {
-        // The parent's locks may be held for ever in this copy: the memory stays as it is.
+        // The parent's locks may be held forever in this copy: the memory stays as it is.
         std::mem::forget(core);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * What only C can express: a variable number of arguments, and weak references to a sanitizer.
+ * The parts that only C can express: a variable number of arguments, and weak references to a sanitizer.
  */
 #include <errno.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* What the C tests share: C and C++. */
+/* The checks that all tests in C and C++ share. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -296,7 +296,7 @@ static void cancelling(unsigned flags)
 		;
 	CHECK(guasi_fetch(h, fetched, 2, 3, -1) == 2 && fetched[0] == urgent && fetched[1] == pending);
 	guasi_req_free(urgent);
-	/* What has been fetched may outlive its context. */
+	/* A request that has been fetched may outlive its context. */
 	guasi_free(h);
 	CHECK(guasi_req_cancel(pending) == GUASI_STATUS_COMPLETE);
 	guasi_req_free(pending);

@@ -252,7 +252,7 @@ static guasi_param_t forks(void *priv, guasi_param_t const *params)
 	return child;
 }
 
-/* What a function starts has the signal mask of the thread that submitted it: SIGTERM ends it. */
+/* A process that a function starts has the signal mask of the submitting thread: SIGTERM ends the process. */
 static void children_are_ended_by_signals(guasi_t h)
 {
 	pid_t child = (pid_t) result_of(h, guasi_submit(h, P, forks, NULL, 0));

@@ -215,8 +215,8 @@ int main(int argc, char **argv)
 	CHECK(data_fd >= 0 && ftruncate(data_fd, 256 * 512) == 0);
 
 	if (!(flags & GUASI_ONE_THREAD)) {
-		/* The second and third round may not need more memory than the first: nothing leaks. What threads keep
-		 * in their caches depends on who ran when; a leak of every request would be tens of megabytes. */
+		/* The second and third round may not need more memory than the first: nothing leaks. The
+		 * size of the threads' caches depends on the scheduler; a leak of every request would be tens of megabytes. */
 		one_round(flags);
 		before = mallinfo2().uordblks;
 		one_round(flags);

@@ -54,7 +54,7 @@ static void forking(unsigned flags)
 		guasi_t own;
 		guasi_req_t fetched;
 
-		/* The parent's context is refused, and may be freed; an own one works. */
+		/* Calls with the parent's context fail, and freeing it works; a context of this process works. */
 		CHECK(guasi_submit(h, NULL, NULL, 0, nothing, NULL, 0) == NULL && errno == ECHILD);
 		CHECK(guasi_fetch(h, &fetched, 1, 1, -1) == -1 && errno == ECHILD);
 		CHECK(guasi_req_cancel(active) == -1 && errno == ECHILD);

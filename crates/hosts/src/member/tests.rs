@@ -1,6 +1,6 @@
 use super::*;
 
-/// Ranks whose messages take some time, on clocks of their own; time is what the test says it is.
+/// Ranks whose messages take some time, on separate clocks; time is what the test says it is.
 struct World {
     members: Vec<Option<Member>>,
     now_ns: u64,

@@ -16,9 +16,9 @@ static int silence(const char *file, const char *topic, bool header, ...)
 int plimsoll_mpi_init(int *rank, int *size)
 {
   int provided, error;
-  /* What ranks say fits into TCP and shared memory. Left to itself Open MPI looks at every network first, which takes most of
-   * the start of many ranks on few processors, and may keep one busy that is to be measured; and it is over TCP that a lost
-   * rank was seen to be survived. Whoever asks for another way (mpirun --mca pml ucx) gets it. */
+  /* TCP and shared memory suffice for the messages of ranks. By default Open MPI looks at every network first. That takes
+   * most of the start of many ranks on few processors, and may keep a network busy that is to be measured. The tests show
+   * that ranks on TCP survive the loss of a rank. A user may choose another way: mpirun --mca pml ucx. */
   setenv("OMPI_MCA_pml", "ob1", 0);
   setenv("OMPI_MCA_btl", "^openib,uct,usnic,ofi", 0);
   if ((error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided)) != MPI_SUCCESS) return error;
@@ -45,7 +45,7 @@ void *plimsoll_mpi_send(int to, const void *bytes, int length)
   return request;
 }
 
-/* Whether a message has left, or never will: its handle is then gone. */
+/* True if a message has left, or can never leave. The call has then freed the handle. */
 int plimsoll_mpi_sent(void *handle)
 {
   MPI_Request *request = handle;

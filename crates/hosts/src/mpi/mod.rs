@@ -60,7 +60,8 @@ impl Mpi {
     }
 
     fn let_go(&mut self) {
-        // SAFETY: each handle came from plimsoll_mpi_send, and is forgotten as soon as this has said that it is gone.
+        // SAFETY: each handle came from plimsoll_mpi_send, and is forgotten as soon as this has said that it no longer
+        // exists.
         self.sending.retain(|sending| unsafe { plimsoll_mpi_sent(sending.handle) } == 0);
     }
 

@@ -392,8 +392,8 @@ impl Driver {
 
 impl Engine {
     /// Puts the events of records of one context into its queue, in their order. Returns how many are dealt with: told,
-    /// or given back because the context is gone. The others have to wait: the queue is full, or the file of a shadow
-    /// was closed.
+    /// or given back because the context no longer exists. The others have to wait: the queue is full, or the file of a
+    /// shadow was closed.
     pub fn queue_up(&self, batch: &[u32]) -> usize {
         let mut shadows = [core::ptr::null_mut::<Iocb>(); BATCH];
         let mut done = 0;
@@ -415,7 +415,7 @@ impl Engine {
                 _ if result == -libc::EAGAIN as isize || result == -libc::EBADF as isize => return done,
                 // Another thread has put another file in the place of the eventfd: the event comes without a signal.
                 _ if self.forget_eventfd(first) => continue,
-                // The context is gone.
+                // The context no longer exists.
                 _ => {
                     self.free.give_back(first);
                     1

@@ -6,7 +6,7 @@
 //! does it. From then on the request has its file, whatever becomes of the number, and whatever table the thread has.
 //!
 //! The engine has three descriptors, with high numbers that the program does not know: the ring, the bell and the place
-//! of its shadows. A program can close them all the same. So each use of a number is preceded by a look at the file
+//! of its shadows. A program can close them anyway. So each use of a number is preceded by a look at the file
 //! that the number means ([`Own::is_there`]). A thread that does not find the ring and the bell leaves its requests to
 //! the kernel.
 
@@ -58,7 +58,7 @@ impl Own {
         Ok(())
     }
 
-    /// The number, if it still means the same file: every ring, pipe and memory file has an inode of its own.
+    /// The number, if it still means the same file: every ring, pipe and memory file has a separate inode.
     pub fn is_there(&self) -> Option<c_int> {
         let number = self.number.load(Acquire);
         let stat = raw::fstat(number).ok()?;
@@ -209,7 +209,7 @@ extern "C" fn live(engine: usize) {
     driver::drive(engine, ring)
 }
 
-/// `Ok` if the kernel gives each ring an inode of its own (Linux 5.12), so that [`Own::is_there`] is a proof.
+/// `Ok` if the kernel gives each ring a separate inode (Linux 5.12), so that [`Own::is_there`] is a proof.
 fn tell_apart(ring: c_int) -> raw::Result<()> {
     // SAFETY: integers only.
     let other = raw::check(unsafe { raw::call(libc::SYS_eventfd2, 0, libc::O_CLOEXEC as usize, 0, 0, 0, 0) })? as c_int;
@@ -279,7 +279,7 @@ impl Engine {
         self.ring.is_there()
     }
 
-    /// The number of a file for shadows; made anew if the program has taken the number.
+    /// The number of a file for shadows; made again if the program has taken the number.
     pub fn shadow_file(&self) -> raw::Result<c_int> {
         match self.shadows.is_there() {
             Some(number) => Ok(number),

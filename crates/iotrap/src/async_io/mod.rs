@@ -19,7 +19,7 @@
 //! | io_uring by system calls | [`ring`] |
 //! | a request; numbers that are taken and given back | [`record`], [`numbers`] |
 //!
-//! Reads of what is in the page cache are carried out on the spot (RWF_NOWAIT), and only their events take that way.
+//! The library carries out reads of data in the page cache on the spot (RWF_NOWAIT); only their events take that way.
 //!
 //! The library reads the program's iocb at submission and never again, as the kernel does, and looks the file up at
 //! submission and never again ([`engine`]). Everybody who reads the ring from memory sees the contents of the kernel's
@@ -127,7 +127,7 @@ fn engine_or_make() -> Option<&'static Engine> {
                 }
                 libc::EOPNOTSUPP => b"io_uring of this kernel is too old (it takes Linux 5.12)",
                 libc::EMFILE | libc::ENFILE => b"no descriptors are left for it (raise ulimit -n)",
-                _ => b"no memory or no thread is to be had for it",
+                _ => b"no memory or no thread is left for it",
             });
             line.push(b"\n");
             crate::said::line(line.as_bytes());
@@ -204,7 +204,7 @@ pub struct Ending {
 }
 
 impl Drop for Ending {
-    /// The program has not ended: execve(2) has failed. (A child of daemon(3) has forgotten what was counted.)
+    /// The program has not ended: execve(2) has failed. (A child of daemon(3) has forgotten the counted requests.)
     fn drop(&mut self) {
         if self.process != 0 && self.process == raw::pid() {
             ENDING.fetch_sub(1, SeqCst);

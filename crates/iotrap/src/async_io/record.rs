@@ -42,7 +42,7 @@ pub struct Task {
     /// The vectors: their number, and those that fit.
     pub vector_count: u32,
     pub vectors: [libc::iovec; VECTORS],
-    /// The address of the vectors if they do not fit: a mapping of its own; 0 if they fit.
+    /// The address of the vectors if they do not fit: a separate mapping; 0 if they fit.
     pub mapping: usize,
     /// The operations in the ring that have not come back, and the results of those that have.
     pub parts: u32,

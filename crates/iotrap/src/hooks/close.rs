@@ -149,7 +149,7 @@ pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
         } else if flags & CLOEXEC == 0 {
             drop(GroupRef::proven(fd)); // a number that means another file is forgotten
             let entry = table::take(fd);
-            // The descriptor is closed here and now, so that nobody gets the number while the entry is gone and the
+            // The descriptor is closed here and now, so that nobody gets the number while the entry is removed and the
             // lanes still open.
             let _ = raw::close(fd);
             let _ = tracking::closed(entry);

@@ -126,7 +126,7 @@ unsafe extern "C" fn list_execvp(file: Text, arguments: List) -> c_int {
     unsafe { execvp(file, arguments) }
 }
 
-/// The environment is what comes after the null that ends the list.
+/// The environment follows the null that ends the list.
 unsafe extern "C" fn list_execve(path: Text, arguments: List) -> c_int {
     let mut end = arguments;
     // SAFETY: exec(3): the list ends with null.

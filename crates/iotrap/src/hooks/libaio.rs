@@ -516,7 +516,7 @@ fn undo(taken: Taken, refused: bool, now_ns: u64) {
     }
 }
 
-/// Undoes a request of a context that is gone.
+/// Undoes a request of a context that no longer exists.
 fn forget(taken: Taken) {
     undo(taken, false, raw::now_ns());
 }

@@ -48,7 +48,7 @@ fn after(fd: c_int, flags: c_int) -> c_int {
     fd
 }
 
-/// The functions of one file: what they are called with, where their path begins, and their flags.
+/// The functions of one file: their arguments, the place where their path begins, and their flags.
 macro_rules! opens {
     ($($name:ident($($argument:ident: $type:ty),*) at $at:expr, of $path:ident, with $flags:expr;)*) => {
         $(

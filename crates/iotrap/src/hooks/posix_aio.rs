@@ -1,6 +1,6 @@
 //! POSIX aio: aio_read, aio_write, aio_fsync, lio_listio and what goes with them.
 //!
-//! glibc carries these out in threads of its own, by calls that nobody can intercept, on the descriptor in the aiocb;
+//! glibc carries these out in separate threads, by calls that nobody can intercept, on the descriptor in the aiocb;
 //! and it never changes the program's idea of an aiocb but through its own functions. So a request for a file on a pool
 //! is given to glibc as a shadow of the program's aiocb with a lane's descriptor in it, and every function that takes
 //! an aiocb is asked about the shadow instead. The program's aiocb is read at submission and not touched.

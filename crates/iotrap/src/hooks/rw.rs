@@ -162,7 +162,7 @@ fortified! { __pread_chk __pread64_chk }
 /// The bytes of all vectors; None if the kernel will refuse them.
 ///
 /// # Safety
-/// `vectors` is what the program gave with `count`.
+/// `vectors` points to the `count` vectors of the program.
 unsafe fn total(vectors: *const libc::iovec, count: c_int) -> Option<u64> {
     let count = usize::try_from(count).ok().filter(|&count| count <= 1024 && !vectors.is_null())?;
     let mut bytes = 0u64;

@@ -266,7 +266,7 @@ unsafe fn held(uring: *const Uring) -> Option<Held<'static>> {
 }
 
 impl Held<'_> {
-    #[allow(clippy::mut_from_ref, reason = "whoever has taken the ring is alone with its requests")]
+    #[allow(clippy::mut_from_ref, reason = "the thread that has taken the ring is alone with its requests")]
     fn known(&self) -> &mut Known {
         // SAFETY: this thread has taken the ring, so `known` is its alone; no two of these references are used at a
         // time.
@@ -705,7 +705,7 @@ pub unsafe extern "C" fn io_uring_queue_exit(uring: *mut Uring) {
     if let Some(held) = known(uring).and_then(|ring| ring.hold(true)) {
         let _errno = errno::kept();
         held.catch_up();
-        // The kernel may come to requests after the ring is gone, so no lane is closed while they are in flight.
+        // The kernel may carry out requests after the ring has ended, so no lane is closed while they are in flight.
         while held.ring.in_flight.load(Acquire) != 0 {
             raw::sleep_us(50);
             held.catch_up();

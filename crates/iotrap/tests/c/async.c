@@ -11,7 +11,7 @@ static io_context_t context(int events)
 {
 	io_context_t made = 0;
 	CHECK_IS(io_setup(events, &made), 0);
-	/* Who has fetched events by the function goes on doing so. */
+	/* A program that has fetched events by the function goes on doing so. */
 	struct io_event none[1];
 	struct timespec now = {0, 0};
 	CHECK_IS(io_getevents(made, 0, 1, none, &now), 0);
@@ -213,7 +213,7 @@ static void eventfds_are_signalled(void)
 		uint64_t some = 0;
 		CHECK_IS(poll(&(struct pollfd){event, POLLIN, 0}, 1, -1), 1);
 		CHECK_IS(read(event, &some, sizeof some), sizeof some);
-		/* What was signalled is there to be fetched. */
+		/* The events that were signalled can be fetched. */
 		CHECK_IS(io_getevents(aio, some, some, events, &(struct timespec){0, 0}), some);
 		total += some;
 	}
@@ -382,7 +382,7 @@ static void rings_are_readable(void)
 	CHECK_IS(io_destroy(aio), 0);
 }
 
-/* What is wrong is told as the kernel does. */
+/* Wrong requests fail with the kernel's errors. */
 static void errors_are_the_kernels(void)
 {
 	io_context_t aio = context(DEPTH);
@@ -765,7 +765,7 @@ static void every_end_writes(void)
 	}
 }
 
-/* The process ends with its last thread, and a signal ends it: nobody of ours keeps it alive. */
+/* The process ends with its last thread, and a signal ends it: the library's threads do not keep it alive. */
 static void nobody_stays_behind(void)
 {
 	for (int how = 0; how < 2; how++) {

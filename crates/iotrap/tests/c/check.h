@@ -1,4 +1,4 @@
-/* What the test programs share: checks that say where, calls that libiotrap.so does not see, and the lanes' descriptors. */
+/* Shared by the test programs: checks that name their place, calls that libiotrap.so does not see, the lanes' descriptors. */
 #ifndef CHECK_H
 #define CHECK_H
 #define _GNU_SOURCE
@@ -65,7 +65,7 @@ static inline long kernel(long number, long a, long b, long c, long d)
 	return result;
 }
 
-/* Whether a descriptor is open, asked of the kernel. */
+/* True if the kernel says that a descriptor is open. */
 static inline int is_open(int fd)
 {
 	return kernel(SYS_fcntl, fd, F_GETFD, 0, 0) >= 0;

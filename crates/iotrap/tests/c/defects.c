@@ -103,7 +103,7 @@ static void aio_fsync_of_lanes_comes_back(void)
 	expect_blocks(at(1, "file"), 'c', 64);
 }
 
-/* What was written through one descriptor is synced through another one of the same file. */
+/* fsync(2) through one descriptor stores data that was written through another one of the same file. */
 static void fsync_of_another_descriptor(void)
 {
 	make_file(at(0, "file"), 'a', 64);
@@ -163,7 +163,7 @@ static void batches_over_several_files(void)
 	CHECK_IS(io_destroy(ctx), 0);
 }
 
-/* 3. Whatever closes a descriptor: the number, used for another file, is that file's. */
+/* 3. However a descriptor was closed: when its number is used for another file, requests go to that file. */
 static void expect_reused(int fd, const char *how)
 {
 	char *block = aligned(BLOCK);
@@ -403,7 +403,7 @@ static void paths_as_the_kernel_resolves_them(void)
 	CHECK_IS(close(fd), 0);
 }
 
-/* 6. What is not O_DIRECT, or appends, is on no other lane. */
+/* 6. Requests without O_DIRECT, and appends, stay on the opened lane. */
 static void buffered_and_append_stay(void)
 {
 	int found[8];
@@ -598,7 +598,7 @@ static void limit_is_the_programs(void)
 	CHECK(holds(block, 'f', 1));
 }
 
-/* What a vfork child does to its descriptors is not the parent's. */
+/* A vfork child changes its descriptors; those of the parent stay. */
 static void vfork_children(void)
 {
 	make_file(at(0, "file"), 'f', 64);
@@ -651,7 +651,7 @@ static void errors_as_libaio_returns_them(void)
 	CHECK_IS(io_getevents(ctx, 2, 16, events, NULL), 2);
 	for (int at = 0; at < 2; at++)
 		CHECK_IS(events[at].res, BLOCK);
-	/* A request that is no multiple of a block fails as it would on its own lane. */
+	/* A request that is not a multiple of a block fails as it would on the opened lane. */
 	io_prep_pread(&iocbs[0], fd, buffers + 1, BLOCK, 0);
 	int submitted = io_submit(ctx, 1, list);
 	if (submitted == 1) {
@@ -735,7 +735,7 @@ static void lanes_are_out_of_the_way(void)
 		CHECK(holds(block, 'f', number));
 	}
 	CHECK_IS(lane_files("file", fd, found, 8), 3);
-	/* A number that the program takes although it is one of ours: the file stays on its own lane. */
+	/* The program takes a number that the library uses for a lane: the file stays on the opened lane. */
 	int null = open("/dev/null", O_RDONLY);
 	CHECK_IS(dup2(null, found[1]), found[1]);
 	for (int number = 0; number < 16; number++) {
@@ -745,7 +745,7 @@ static void lanes_are_out_of_the_way(void)
 	CHECK_IS(close(fd), 0);
 	CHECK(is_open(found[1]));
 	CHECK_IS(close(found[1]), 0);
-	/* Nothing of ours is left after exec. */
+	/* No descriptor of the library is left after exec. */
 	fd = open_direct(at(0, "file"), O_RDONLY);
 	execl("/bin/sh", "sh", "-c", "[ $(ls -l /proc/self/fd | grep -c '/file$') = 1 ]", NULL);
 }

@@ -1,5 +1,5 @@
-/* What a program can do to a file where no hook sees it: holes NAME. Each test says of contents only what holds without the
- * library, too; what it says of data that went wrong, it says by block. */
+/* Ways to change a file that no hook sees: holes NAME. Each test expects only contents that hold without the library,
+ * too. Where data differs, the test names the block. */
 #include "unseen.h"
 #include <aio.h>
 #include <linux/filter.h>
@@ -231,7 +231,7 @@ static void stale_in_a_batch(void)
 	expect("third", 'T');
 }
 
-/* What is not a file, or not a file of a pool, under a number that meant one. */
+/* A number that meant a file of a pool now means something else. */
 static void stale_for_others(void)
 {
 	make_file(at(0, "old"), 'o', BLOCKS);
@@ -268,7 +268,7 @@ static void stale_for_others(void)
 	expect("old", 'o');
 }
 
-/* What is done to the new file is not taken down for the old one. */
+/* The library does not record operations on the new file for the old one. */
 static void stale_bookkeeping(void)
 {
 	struct stat status;
@@ -307,7 +307,7 @@ static void stale_bookkeeping(void)
 	}
 }
 
-/* What the kernel does at the last close, it does. */
+/* The kernel's work at the last close happens. */
 static void locks_end_with_the_file(void)
 {
 	make_file(at(0, "old"), 'o', BLOCKS);

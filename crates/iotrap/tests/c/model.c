@@ -1,4 +1,4 @@
-/* Random programs beside a model of what their files hold: model FIRST SECONDS WORKERS (seeds from FIRST on), or
+/* Random programs beside a model of the contents of their files: model FIRST SECONDS WORKERS (seeds from FIRST on), or
  * model replay SEED TIMES [STEP...] for one program, or for some of its steps.
  *
  * The program of a seed is a list of steps: files are opened, duplicated and closed by every means, read and written by
@@ -7,8 +7,8 @@
  * the seed and its own place, so that the list can be shortened: a seed that fails is shrunk, and printed with the steps
  * that are left. Exit status 1 if one failed.
  *
- * What the library does not promise (docs/trap.md) is not drawn: two processes that use one file through page cache and
- * lanes at the same time, and truncations that no hook sees. */
+ * The steps leave out two cases in which the library promises nothing (docs/trap.md): two processes that use one file
+ * through page cache and lanes at the same time, and truncations that no hook sees. */
 #include "unseen.h"
 #include <aio.h>
 #include <time.h>
@@ -333,7 +333,7 @@ static ssize_t transfer(int way, int fd, int write_it, long bytes, long offset)
 	}
 }
 
-/* What was written is there for every other way that the program has to the file. */
+/* Every way that the program has to the file finds the data that was written. */
 static void met_by_all(int wrote, long offset, long bytes)
 {
 	struct file *file = &model->files[slots[wrote].file];
@@ -717,7 +717,7 @@ static double now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* What all workers have done. */
+/* Counts of the programs of all workers. */
 static struct total {
 	_Atomic long programs, failed;
 } *total;

@@ -1,4 +1,5 @@
-/* What is spread and what is not, row by row: rows NAME. The test that starts it looks at what each lane has done. */
+/* Requests that the library spreads, and requests that stay, row by row: rows NAME. The test that starts this program
+ * looks at the requests of each lane. */
 #include "check.h"
 
 enum { BLOCKS = 256 };
@@ -646,7 +647,7 @@ static void rings_read_by_the_program(void)
 	CHECK_IS(io_destroy(ctx), 0);
 }
 
-/* Larger than the pool's split: in parts, over all lanes, with an end that is no multiple of anything. */
+/* The library cuts a request that is larger than the pool's split into parts on all lanes; the end is odd. */
 static void large_transfers(void)
 {
 	enum { LARGE = 1024 };

@@ -8,7 +8,7 @@ enum { FILES = 4, BLOCKS = 64, THREADS = 6 };
 
 static atomic_int stop;
 
-/* What each thread has done. */
+/* Rounds that each thread has done. */
 static atomic_int rounds[THREADS];
 
 static int goes_on(void *argument)
@@ -323,7 +323,7 @@ int main(int argc, char **argv)
 	} else {
 		return 2;
 	}
-	/* Nothing of ours is left open. */
+	/* No descriptor of this program is left open. */
 	for (int slot = 0; slot < 8; slot++)
 		close(100 + slot);
 	if (strcmp(argv[1], "reapers") == 0)

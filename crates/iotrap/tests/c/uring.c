@@ -81,7 +81,8 @@ static void reads_and_writes(void)
 	CHECK_IS(close(fd), 0);
 }
 
-/* What may not be told apart or moved goes through: links, drains, fixed files and buffers, twins. */
+/* The library passes on requests that it may not move: links, drains, fixed files and buffers, requests with the same
+ * user_data. */
 static void what_is_not_plain(void)
 {
 	make_file(at(0, "file"), 'a', BLOCKS);

@@ -69,7 +69,7 @@ pub fn skipped() -> bool {
     reason.is_some()
 }
 
-/// A volume with four lanes, in a directory of its own.
+/// A volume with four lanes, in a separate directory.
 pub struct Volume {
     place: TempDir,
     /// Additional lines of the pool file.

@@ -52,10 +52,10 @@ pub enum Status {
     Unsupported(&'static str),
 }
 
-/// A value for each direction; None keeps what was there.
+/// A value for each direction; None keeps the earlier value.
 pub type Each<T> = PerDirection<Option<T>>;
 
-/// The kind of value an option takes, with what is done with it.
+/// The kind of value that an option takes, with the function that stores the value.
 pub enum Kind {
     /// 0 or 1.
     Bool(fn(&mut Draft, bool)),
@@ -91,7 +91,7 @@ pub enum Kind {
     Text(fn(&mut Draft, &str)),
     /// Any text or no value.
     OptionalText(fn(&mut Draft, &str)),
-    /// A value with a notation of its own: how it is written, the words it starts with, and its parser.
+    /// A value with a special notation: the form of the notation, the words it starts with, and its parser.
     Custom(
         &'static str,
         &'static [(&'static str, &'static str)],

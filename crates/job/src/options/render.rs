@@ -56,9 +56,7 @@ fn words(option: &OptionSpec) -> &'static [(&'static str, &'static str)] {
 /// The reference of all options as Markdown.
 pub fn markdown() -> String {
     let mut text = String::from(
-        "# Options of a job\n\nMade from the table in `crates/job/src/options/table.rs` by `make docs`; do not edit. What the job files around these \
-         options look like is in [jobfile.md](jobfile.md). `plimsoll run --cmdhelp=NAME` prints one entry.\n\nAn option that is listed as refused stops \
-         the run with an error that names it, unless it is given its default value. Everything else that fio 3.33 does not know either is an error too.\n",
+        "# Options of a job\n\n`make docs` makes this page from the table in `crates/job/src/options/table.rs`; do not edit it. [jobfile.md](jobfile.md)\nexplains job files. `plimsoll run --cmdhelp=NAME` prints one entry.\n\nA refused option stops the run with an error that names it, unless its value is the default. An option that neither\nPlimsoll nor fio 3.33 knows is an error too.\n",
     );
     for group in TABLE {
         let _ = write!(text, "\n## {}\n\n| option | value | default | |\n| --- | --- | --- | --- |\n", group.title);

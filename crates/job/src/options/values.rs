@@ -7,7 +7,7 @@ use measure::PerDirection;
 use super::{Each, Reader};
 use crate::job::*;
 
-/// Splits `reads,writes,trims`. Two parts: trims are as writes. An empty part keeps what was there.
+/// Splits `reads,writes,trims`. With two parts, trims take the value of writes. An empty part keeps the earlier value.
 pub fn each<T: Copy>(text: &str, mut parse: impl FnMut(&str) -> Result<T, String>) -> Result<Each<T>, String> {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     if parts.len() > 3 {
@@ -120,7 +120,7 @@ fn percent(text: &str) -> Result<f64, String> {
     measure::units::parse_percent(text).map(|fraction| fraction * 100.0).map_err(|error| error.to_string())
 }
 
-/// Gives each missing share an equal part of what is left of 100, and sees to it that the sum is 100.
+/// Divides the rest of 100 equally among the missing shares, and checks that the sum is 100.
 fn complete(shares: Vec<Option<f64>>, of: &str) -> Result<Vec<f64>, String> {
     let given: f64 = shares.iter().flatten().sum();
     let missing = shares.iter().filter(|share| share.is_none()).count();

@@ -38,7 +38,7 @@ pub enum OpKind {
     Sync,
     /// fdatasync(2).
     DataSync,
-    /// sync_file_range(2) over what was written since the last one.
+    /// sync_file_range(2) over the bytes written since the last such call.
     SyncRange,
 }
 
@@ -82,7 +82,7 @@ pub struct Workload {
     streams: Streams,
     limits: Limits,
     syncs: Syncs,
-    /// trimwrite: what is still to be written of the block just trimmed.
+    /// trimwrite: the rest of the trimmed block that is not written yet.
     write_after_trim: Option<Op>,
     /// Ops until the next new random offset (`rw=randread:8`).
     until_new: u32,
@@ -166,10 +166,10 @@ struct Limits {
     bytes_most: u64,
     ops: u64,
     ops_most: u64,
-    /// Bytes since all files were begun, and when they are begun anew.
+    /// Bytes since all files were begun, and when they are begun again.
     lap_bytes: u64,
     lap_most: u64,
-    /// True if files that are used up are begun anew until `bytes_most` is reached (`io_size`).
+    /// True if files that are used up are begun again until `bytes_most` is reached (`io_size`).
     goes_on: bool,
 }
 
@@ -291,7 +291,7 @@ impl Workload {
     }
 
     /// The next op, of that direction if the job mixes reads and writes: for rates that decide the mix
-    /// ([`Arrivals::first`](arrivals::Arrivals::first)). A sync that is due goes first all the same.
+    /// ([`Arrivals::first`](arrivals::Arrivals::first)). A sync that is due goes first anyway.
     #[inline]
     pub fn next_of(&mut self, direction: Direction) -> Option<Op> {
         self.next_in(Some(direction))
@@ -323,7 +323,7 @@ impl Workload {
 
     fn finds_writes_once(&self, job: &Job) -> bool {
         let (rules, limits) = (&self.rules, &self.limits);
-        // A pass that goes on where the last one stopped may begin the files anew in its midst.
+        // A pass that goes on where the last one stopped may begin the files again in its midst.
         let one_lap = limits.bytes_most >= limits.lap_most && limits.ops_most == u64::MAX;
         let each_offset_once = if rules.is_random {
             let rule = rules.rule_of[WRITE];
@@ -349,7 +349,7 @@ impl Workload {
     /// Begins the next pass: of `loops`, or of a `time_based` run.
     ///
     /// As in fio, a pass of less than the whole files (`io_size`, `number_ios`) is followed by one that goes on where
-    /// it stopped; only when the files are used up do positions and maps begin anew. The offsets are then the same
+    /// it stopped; only when the files are used up do positions and maps begin again. The offsets are then the same
     /// again, unless `randrepeat=0` or the run is time based and not verified: those go on with new ones.
     pub fn restart(&mut self) {
         self.limits.bytes = 0;
@@ -377,7 +377,7 @@ impl Workload {
         self.exhausted = false;
     }
 
-    /// Begins one file anew, from the start of its zone.
+    /// Begins one file again, from the start of its zone.
     #[cold]
     fn rewind_file(&mut self, index: usize) {
         let file = &mut self.files[index];
@@ -422,7 +422,7 @@ impl Workload {
         }
     }
 
-    /// Called when all files are used up. True if they may be begun anew within this pass.
+    /// Called when all files are used up. True if they may be begun again within this pass.
     #[cold]
     fn begin_anew(&mut self) -> bool {
         // A lap without a single op would not end.

@@ -1,6 +1,6 @@
 //! The generator behind everything random: xoshiro256++, seeded by SplitMix64.
 //!
-//! Written out here, and not a dependency, because recorded workloads must stay the same for ever: a seed in a job
+//! Written out here, and not a dependency, because recorded workloads must stay the same forever: a seed in a job
 //! file is a promise, and the generator is 15 lines. Source: Blackman and Vigna, "Scrambled linear pseudorandom
 //! number generators", ACM TOMS 47(4), 2021; reference code in the public domain.
 

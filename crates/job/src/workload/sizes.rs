@@ -93,7 +93,7 @@ impl Sizes {
                         return Some(bytes);
                     }
                 }
-                // The sizes that fit have next to no share: do not search for one for ever.
+                // The sizes that fit have next to no share: do not search for one forever.
                 self.smallest()
             }
         })

@@ -417,7 +417,7 @@ fn what_has_no_room_is_refused() {
     assert!(refused(&job(|_| {}), &[]).contains("no file has room"));
     let zipf = job(|job| job.files.service = FileService::Distributed(Distribution::Zipf(1.0, None)));
     assert!(refused(&zipf, &[8192, 100]).contains("file 1 has no room"));
-    // One small file among others is left out; io_size does not make it loop for ever.
+    // One small file among others is left out; io_size does not make it loop forever.
     let ops = ops(&job(|job| job.extent.io_size = Some(Amount::Bytes(64 * KIB))), &[8192, 100]);
     assert_eq!(ops.len(), 16);
     assert!(ops.iter().all(|op| op.file == 0));

@@ -128,7 +128,7 @@ fn there(lane: &LaneFacts, lanes: &[LaneFacts], findings: &mut Findings) {
     }
 }
 
-/// Reports lanes that have no connections of their own.
+/// Reports lanes that have no separate connections.
 fn independent(lanes: &[&LaneFacts], findings: &mut Findings) {
     let mut superblocks: BTreeMap<(u32, u32), Vec<&LaneFacts>> = BTreeMap::new();
     for lane in lanes {
@@ -153,8 +153,8 @@ fn independent(lanes: &[&LaneFacts], findings: &mut Findings) {
             Some(mount) if mount.is_nfs() => findings.bad(
                 "same-superblock",
                 format!(
-                    "{} are one mount of {} to the client: they share one connection; mount each from an address of \
-                     its own, or with nosharecache",
+                    "{} are one mount of {} to the client: they share one connection; mount each from a separate \
+                     address, or with nosharecache",
                     list(&names),
                     mount.source
                 ),

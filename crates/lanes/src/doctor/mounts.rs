@@ -1,4 +1,4 @@
-//! /proc/self/mountinfo: what is mounted where, with which options (proc(5)).
+//! Reader of /proc/self/mountinfo: mounts, their places and their options (proc(5)).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -61,7 +61,7 @@ impl fmt::Display for Interception {
                 );
             }
             Interception::NoProgram => "is neither an ELF program nor a script",
-            Interception::Unreadable => "cannot be read: nothing is known of it",
+            Interception::Unreadable => "cannot be read: lanes cannot judge it",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The facts that the kernel tells about the lanes. Each lane is asked by a thread of its own: a mount whose server is
+//! The facts that the kernel reports about the lanes. A separate thread asks about each lane: a mount whose server is
 //! gone may not answer for minutes, and must not keep the others from being heard.
 
 use std::fs::{self, File};
@@ -129,8 +129,8 @@ fn compare_files(survey: &mut Survey, options: &Options) {
         for (&lane, found) in there.iter().zip(found) {
             survey.lanes[lane].file = Some(found.unwrap_or_else(|| Err("no answer".into())));
         }
-        // The file that was written for the comparison is gone when this function returns: it cannot serve to measure
-        // with.
+        // The file that was written for the comparison is removed when this function returns: it cannot serve to
+        // measure with.
         survey.file = Some(name).filter(|name| written.as_ref().is_none_or(|written| written.name != *name));
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
     Ok(Box::new(Uring::new(setup)?))
 }
 
-/// Entries of the submission queue at the most: a batch larger than this is submitted in parts.
+/// Entries of the submission queue at most: a batch larger than this is submitted in parts.
 const SUBMISSION_LIMIT: u32 = 4096;
 /// The kernel registers no larger buffer (io_uring_register(2)).
 const REGISTERED_BYTES: usize = 1 << 30;
@@ -248,7 +248,7 @@ impl Uring {
         Some(entry.user_data(slot | PLAIN << 32))
     }
 
-    /// Takes completions from shared memory, `max` at the most, and returns how many.
+    /// Takes completions from shared memory, `max` at most, and returns how many.
     #[inline]
     fn take(&mut self, max: usize, done: &mut Vec<Completion>) -> usize {
         let before = done.len();
@@ -327,7 +327,7 @@ impl Uring {
     }
 }
 
-/// Refuses a job whose disks have no queues for polling: the kernel would retry polled requests on them for ever.
+/// Refuses a job whose disks have no queues for polling: the kernel would retry polled requests on them forever.
 fn can_be_polled(setup: &Setup) -> Result<(), Error> {
     let names = setup.names.iter().filter(|name| !name.is_empty()); // a trial has no names yet
     let disks = names.flat_map(|name| sys::disk::below(std::path::Path::new(name)));

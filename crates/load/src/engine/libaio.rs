@@ -152,7 +152,9 @@ impl Libaio {
         let depth = setup.depth.max(1);
         let context = Context::new(depth).map_err(|error| {
             let hint = match error.raw_os_error() {
-                Some(libc::EAGAIN) => "too many events in all: raise sysctl fs.aio-max-nr, or lower iodepth or numjobs",
+                Some(libc::EAGAIN) => {
+                    "too many events in total: raise sysctl fs.aio-max-nr, or lower iodepth or numjobs"
+                }
                 Some(libc::ENOSYS) => "this kernel has no asynchronous I/O: use ioengine=io_uring or psync",
                 Some(libc::EINVAL | libc::ENOMEM) => "lower iodepth",
                 _ => "",

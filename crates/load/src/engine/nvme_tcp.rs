@@ -36,7 +36,7 @@ const QUEUE_DEPTH: u32 = 128;
 const SPIN_NS: u64 = 20_000;
 /// The longest single wait for a controller that is lost.
 const RENEWAL_WAIT: Duration = Duration::from_millis(5);
-/// Commands that leave together at the most: the controller works on them while more are made.
+/// Commands that leave together at most: the controller works on them while more are made.
 const BATCH: usize = 8;
 /// Time after which the engine notices a lost controller at the latest, while nothing comes from its queues.
 const NOTICE_NS: u64 = 100_000_000;
@@ -382,7 +382,7 @@ impl NvmeTcp {
         }
     }
 
-    /// Sleeps until there is something to do, for `timeout_ns` at the most; false if a signal interrupted the sleep.
+    /// Sleeps until there is something to do, for `timeout_ns` at most; false if a signal interrupted the sleep.
     fn wait(&mut self, timeout_ns: Option<u64>) -> bool {
         if let Some(remote) = self.remotes.iter_mut().find(|remote| remote.queues.is_empty() && remote.lost.is_none()) {
             let patience = timeout_ns.map_or(RENEWAL_WAIT, Duration::from_nanos).min(RENEWAL_WAIT);

@@ -73,10 +73,10 @@ pub fn prepare(job: &Job, clone: u32, context: &mut Context) -> Result<Found, Er
     )
 }
 
-/// Removes files. A file that is gone already does not count as a failure.
+/// Removes files. A file that is already removed does not count as a failure.
 ///
 /// # Errors
-/// The error of connecting or removing; the other files are removed all the same.
+/// The error of connecting or removing; the other files are removed anyway.
 pub fn remove(job: &Job, paths: &[String]) -> Result<(), Error> {
     in_process(|| false, |_| (), |words| Worker::new(job, paths, words)?.remove(0..paths.len() as u32))
 }

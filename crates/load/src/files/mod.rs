@@ -220,7 +220,7 @@ impl Target {
     /// Closes a file; syncs it first with `fsync_on_close`. The caller has told the engine to forget the file before.
     ///
     /// # Errors
-    /// fsync(2) failed; the file is closed all the same.
+    /// fsync(2) failed; the file is closed anyway.
     pub fn close(&mut self, file: u32) -> Result<(), Error> {
         let entry = &mut self.entries[file as usize];
         match entry.file.take() {
@@ -300,7 +300,7 @@ impl Target {
     /// Ends the clone's use of the files: closes them, syncs them with `fsync_on_close`, removes them with `unlink`.
     ///
     /// # Errors
-    /// fsync(2) or unlink(2) failed; the other files are dealt with all the same.
+    /// fsync(2) or unlink(2) failed; the other files are dealt with anyway.
     pub fn finish(mut self) -> Result<(), Error> {
         self.finished = true;
         let mut result = Ok(());

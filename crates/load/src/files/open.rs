@@ -77,8 +77,8 @@ pub(super) fn explained(error: io::Error, path: &str, job: &Job, writes: bool) -
         Some(libc::EMFILE | libc::ENFILE) => "too many open files: raise ulimit -n or set openfiles=".to_string(),
         Some(libc::EISDIR) => "it is a directory: use directory= for files in it".to_string(),
         Some(libc::ENOSPC | libc::EDQUOT) => "no room for another file".to_string(),
-        Some(libc::EBUSY) => "something else has it open exclusively".to_string(),
-        Some(libc::ETXTBSY) => "it is a program that is running".to_string(),
+        Some(libc::EBUSY) => "another program has it open exclusively".to_string(),
+        Some(libc::ETXTBSY) => "it is a running program".to_string(),
         _ => String::new(),
     };
     Error::system("cannot open", path, error).hint(hint)

@@ -80,7 +80,8 @@ fn check_device(path: &str, job: &Job) -> Result<(), Error> {
     })
 }
 
-/// Checks that the job may write over a device of this host or of another; `signatures` looks up what it carries.
+/// Checks that the job may write over a device of this host or of another host; `signatures` reads the signatures on
+/// the device.
 ///
 /// # Errors
 /// [`ErrorKind::Refused`]: the device carries something, or nobody can tell because it cannot be read.
@@ -95,7 +96,9 @@ pub(super) fn check_content(
     match signatures() {
         Ok(found) if found.is_empty() => Ok(()),
         Ok(found) => Err(refused(place, format!("it carries {}; --allow-signature insists", found.join(", ")))),
-        Err(error) => Err(refused(place, format!("what is on it cannot be read: {error}; --allow-signature insists"))),
+        Err(error) => {
+            Err(refused(place, format!("Plimsoll cannot read its first blocks: {error}; --allow-signature insists")))
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existin
         existing.iter().map(|file| if file.bytes == u64::MAX { 0 } else { file.bytes }).fold(0, u64::saturating_add);
     if wanted.unwrap_or(0) == 0 && there == 0 && !extent.fill && extent.file_size.is_none() {
         let name = names.first().map_or("", String::as_str);
-        let empty = if wanted == Some(0) { "size=0" } else { "no size=, and the file has no bytes" };
+        let empty = if wanted == Some(0) { "size=0" } else { "the job has no size=, and the file is empty" };
         return Err(Error::usage("nothing to do on", name, format!("job {}: {empty}: give size=", job.name)));
     }
     // fio gives the first files one block more when the size does not divide.

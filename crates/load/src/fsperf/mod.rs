@@ -2,7 +2,7 @@
 //! through libaio, deep (throughput) or one block at a time (latency).
 //!
 //! The program itself is not public. Only its command line and its output are known, as people have published them.
-//! docs/fsperf.md says what is known and what is not.
+//! docs/fsperf.md lists the known and the unknown facts about fsperf.
 
 pub mod output;
 
@@ -104,7 +104,7 @@ pub struct Figures {
     pub io_ns: u64,
     /// The part of `io_ns` in which the program was handing requests to the kernel: [`Mode::Throughput`] only.
     pub trigger_ns: u64,
-    /// Reasons why the figures may not mean what they seem to.
+    /// Reasons why the figures may mislead.
     pub warnings: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ impl Experiment {
             remove(file)?;
         } else if length(file) < self.file_bytes {
             let short = if file.exists() { "is too short" } else { "is not there" };
-            say(Said::Note(format!("{} {short}: it is written first, in spite of --noinit", file.display())));
+            say(Said::Note(format!("{} {short}: fsperf writes it first, in spite of --noinit", file.display())));
         }
         for &test in &self.tests {
             for &mode in &self.modes {
@@ -209,7 +209,7 @@ impl Experiment {
         }
         if !self.directory.is_dir() {
             let place = self.directory.display().to_string();
-            return Err(Error::usage("not a directory:", place, "the last argument is where the file is to be"));
+            return Err(Error::usage("not a directory:", place, "the last argument is the directory for the file"));
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ pub(super) struct Orders<'a> {
     pub board: &'a Board,
     /// The clock of the run.
     pub clock: Clock,
-    /// The place at which the runner asks the clone for what it has measured so far. None: the runner never asks.
+    /// The place at which the runner asks the clone for its measurements so far. None: the runner never asks.
     pub statement: Option<Statement<'a>>,
     /// Length of intervals; None: the job's.
     pub interval_ns: Option<u64>,
@@ -115,7 +115,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let setup = Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names };
     if maker.spec.opens_files && (job.queue.offload || job.files.lock != FileLock::None) {
         let option = if job.queue.offload { "io_submit_mode=offload" } else { "lockfile=" };
-        let hint = format!("ioengine={} opens its files itself: leave the option away", maker.spec.name);
+        let hint = format!("ioengine={} opens its files itself: leave the option out", maker.spec.name);
         return Err(Error::usage(format!("{option} is not possible"), format!("in job {}", job.name), hint));
     }
     let mut engine = if job.queue.offload { Offload::make(maker, &setup)? } else { maker.make(&setup)? };
@@ -270,7 +270,7 @@ pub(super) fn buffers(job: &Job, depth: u32, slot_bytes: usize) -> Result<(Arc<S
     Slots::new(depth, slot_bytes, job.buffers.align as usize % 4096, &memory).map_err(|error| {
         let hint = match memory {
             Memory::Huge => "there are not enough huge pages: sysctl vm.nr_hugepages",
-            _ => "iodepth times bs is more than the memory there is",
+            _ => "iodepth times bs is more than the free memory",
         };
         Error::system("cannot allocate the I/O buffers", format!("of job {}", job.name), error).hint(hint)
     })

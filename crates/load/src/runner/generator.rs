@@ -520,7 +520,7 @@ impl<T: Traffic> Generator<'_, T> {
             OpKind::SyncRange => "sync_file_range",
         };
         let hint = match errno {
-            _ if result == 0 => "nothing was transferred: the file or device ends before this offset",
+            _ if result == 0 => "no byte was transferred: the file or device ends before this offset",
             libc::EINVAL if self.job.files.direct => {
                 "with direct=1 the block size, the offset and the buffers must be multiples of the logical block size"
             }

@@ -36,7 +36,7 @@ use crate::files::{Backing, Context, Target};
 enum Fault {
     /// One bit of a write is stored inverted.
     BitFlip,
-    /// A write is acknowledged, and what was there before stays.
+    /// A write is acknowledged, and the earlier content stays.
     LostWrite,
     /// A write lands elsewhere in the file.
     Misdirected,

@@ -162,8 +162,7 @@ impl<'a> Opened<'a> {
                 let synced = if self.fsync_on_close { storage.sync(file) } else { Ok(()) };
                 let closed = synced.and(storage.close(file));
                 closed.map_err(|error| {
-                    Error::system("cannot close", self.name(file), error)
-                        .hint("what was written before is not all stored")
+                    Error::system("cannot close", self.name(file), error).hint("some earlier writes are not stored")
                 })
             }
             Access::Nothing => Ok(()),

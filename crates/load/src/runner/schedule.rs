@@ -77,7 +77,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     }
     let clones = match prepare(plan, &logs, &makers, control) {
         Ok(clones) => clones,
-        // The run was stopped while files were made: the files are gone, and the result says that nothing ran.
+        // The run was stopped while files were made: the files are removed, and the result says that nothing ran.
         Err(_) if stopped.load(Relaxed) => Vec::new(),
         Err(error) => return Err(error),
     };

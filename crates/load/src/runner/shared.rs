@@ -1,7 +1,7 @@
 //! The search for clones that would write the blocks that another clone verifies.
 //!
-//! A clone knows what it wrote itself, and nothing of the others. Where two of them write the same bytes at the same
-//! time, no data that it reads back proves that the storage is wrong.
+//! A clone knows the data that it wrote, and nothing about the writes of other clones. Where two of them write the same
+//! bytes at the same time, no data that it reads back proves that the storage is wrong.
 
 use std::collections::HashMap;
 use std::fs;
@@ -43,7 +43,7 @@ impl Identity {
 /// clone's number, and the names and extents of its files.
 ///
 /// # Errors
-/// Two clones of one stage share bytes, one of them reads back what it writes there, and the other writes there, too.
+/// Two clones of one stage share bytes: one clone writes them and reads them back, and the other clone writes them too.
 pub(super) fn refuse_shared_writes<'a>(
     plan: &Plan,
     clones: impl Iterator<Item = (usize, u32, Vec<(&'a str, FileExtent)>)>,
@@ -106,7 +106,7 @@ fn refusal(plan: &Plan, one: &Use, other: &Use) -> Error {
     Error::usage(
         format!("{who} the same blocks at the same time, and verify= cannot tell whose data must be there:"),
         other.name,
-        "give each its own file or offset (offset_increment=), separate jobs by stonewall, or set do_verify=0",
+        "give each clone a separate file or offset (offset_increment=), separate jobs by stonewall, or set do_verify=0",
     )
 }
 

@@ -89,17 +89,17 @@ impl Board {
         }
     }
 
-    /// Notes that a worker has come to a gate, or has left ([`LEFT`]).
+    /// Notes that a worker has reached a gate, or has left ([`LEFT`]).
     pub fn reach(&self, worker: usize, gate: u64) {
         self.seat(worker)[REACHED].store(gate, Release);
     }
 
-    /// True if every worker has come to that gate or left.
+    /// True if every worker has reached that gate or left.
     pub fn have_reached(&self, gate: u64) -> bool {
         (0..self.workers).all(|worker| self.seat(worker)[REACHED].load(Acquire) >= gate)
     }
 
-    /// Number of workers that have not come to that gate.
+    /// Number of workers that have not reached that gate.
     pub fn behind(&self, gate: u64) -> usize {
         (0..self.workers).filter(|&worker| self.seat(worker)[REACHED].load(Acquire) < gate).count()
     }

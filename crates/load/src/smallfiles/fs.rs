@@ -11,7 +11,7 @@ use std::io;
 
 /// A mounted file system or a connection to a volume, shared by all threads of one process.
 ///
-/// Every process opens it anew (connections do not survive fork(2)) and lets it go by dropping it, after all of its
+/// Every process opens it again (connections do not survive fork(2)) and lets it go by dropping it, after all of its
 /// handles.
 pub trait FileSystem: Send + Sync {
     /// The name of the way of access, as results show it: `posix`, `gfapi`.
@@ -182,7 +182,7 @@ pub trait Handle: Send {
     fn fstat(&mut self) -> io::Result<Stat>;
 
     /// Closes the file and returns the result of close(2): on network file systems, errors of earlier writes. The
-    /// handle is gone in any case. Dropping a handle closes it too, but reports no error.
+    /// handle is closed in any case. Dropping a handle closes it too, but reports no error.
     ///
     /// # Errors
     /// As close(2).

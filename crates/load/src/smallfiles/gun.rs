@@ -73,7 +73,8 @@ impl Gun {
             }
             if Instant::now() >= until {
                 let what = format!("timed out after {} sec waiting for starting gun file", self.timeout.as_secs());
-                let hint = "whoever counts the ready files must make it; GFAPI_STARTING_GUN_TIMEOUT sets the time";
+                let hint =
+                    "the program that counts the ready files must make it; GFAPI_STARTING_GUN_TIMEOUT sets the time";
                 return Err(Error::system(what, self.file.clone(), ErrorKind::TimedOut.into()).hint(hint));
             }
             std::thread::sleep(POLL);

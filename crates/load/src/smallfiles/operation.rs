@@ -100,44 +100,41 @@ impl Row {
 
 /// Every operation.
 pub const OPERATIONS: &[Row] = &[
-    row(Create, "create", Walk::Makes(Files), "make files that must not exist, write them: open, write, close")
+    row(Create, "create", Walk::Makes(Files), "make new files and write them: open, write, close").writing(),
+    row(Append, "append", Walk::Uses(Files), "append as many bytes as the file had at first: open, write, close")
         .writing(),
-    row(Append, "append", Walk::Uses(Files), "write as much again at the end: open, write, close").writing(),
-    row(Overwrite, "overwrite", Walk::Uses(Files), "write anew in place: open, write, close")
+    row(Overwrite, "overwrite", Walk::Uses(Files), "write the whole file again in place: open, write, close")
         .also(&["write"])
         .writing(),
-    row(TruncateOverwrite, "truncate-overwrite", Walk::Uses(Files), "as overwrite, but O_TRUNC first").writing(),
+    row(TruncateOverwrite, "truncate-overwrite", Walk::Uses(Files), "overwrite after truncating with O_TRUNC")
+        .writing(),
     row(Read, "read", Walk::Uses(Files), "read whole files: open, read, close").reading(),
     row(Stat, "stat", Walk::Uses(Files), "stat by path"),
-    row(Chmod, "chmod", Walk::Uses(Files), "change the permission bits, there and back in turns"),
+    row(Chmod, "chmod", Walk::Uses(Files), "change the permission bits, and change them back the next time"),
     row(Truncate, "truncate", Walk::Uses(Files), "cut files to half of their size"),
     row(Setxattr, "setxattr", Walk::Uses(Files), "set --xattr-count extended attributes of --xattr-size bytes"),
-    row(Getxattr, "getxattr", Walk::Uses(Files), "get them"),
+    row(Getxattr, "getxattr", Walk::Uses(Files), "get these extended attributes"),
     row(
         SwiftPut,
         "swift-put",
         Walk::Makes(Files),
-        "as an object store puts: write under another name, fsync, setxattr, rename",
+        "store an object: write under another name, fsync, setxattr, rename",
     )
     .writing(),
-    row(SwiftGet, "swift-get", Walk::Uses(Files), "as an object store gets: read, getxattr").reading(),
-    row(
-        AwaitCreate,
-        "await-create",
-        Walk::Uses(Files),
-        "wait until files appear that others make: stat again and again",
-    ),
+    row(SwiftGet, "swift-get", Walk::Uses(Files), "fetch an object: read, getxattr").reading(),
+    row(AwaitCreate, "await-create", Walk::Uses(Files), "wait with stat until other processes have made the files"),
     row(Rename, "rename", Walk::Uses(Files), "rename to NAME.renamed, or back; later phases use the new names"),
     row(Unlink, "unlink", Walk::Takes(Files), "remove files").also(&["delete"]),
     row(DeleteRenamed, "delete-renamed", Walk::Takes(Files), "remove files under the names that rename gave them"),
     row(Symlink, "symlink", Walk::Makes(Symlinks), "make symbolic links to the files"),
-    row(Readlink, "readlink", Walk::Uses(Symlinks), "read them"),
+    row(Readlink, "readlink", Walk::Uses(Symlinks), "read these links"),
     row(Link, "link", Walk::Makes(Links), "give files a second name"),
     row(Mkdir, "mkdir", Walk::Makes(Directories), "make directories, as many as files"),
-    row(Rmdir, "rmdir", Walk::Takes(Directories), "remove them"),
-    row(Readdir, "readdir", Walk::Directories, "list the directories that the files are in"),
-    row(LsL, "ls-l", Walk::Directories, "list them with the attributes of every entry").also(&["readdirplus"]),
-    row(Cleanup, "cleanup", Walk::All, "remove all that any of these may have left, and the directories"),
+    row(Rmdir, "rmdir", Walk::Takes(Directories), "remove these directories"),
+    row(Readdir, "readdir", Walk::Directories, "list the directories of the files"),
+    row(LsL, "ls-l", Walk::Directories, "list these directories with the attributes of every entry")
+        .also(&["readdirplus"]),
+    row(Cleanup, "cleanup", Walk::All, "remove the files that any operation may have left, and the directories"),
 ];
 
 impl Operation {

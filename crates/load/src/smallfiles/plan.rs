@@ -110,7 +110,7 @@ impl Phase {
             })?;
             let weight: u32 =
                 weight.trim().parse().ok().filter(|&weight| weight > 0 && weight <= 1_000_000).ok_or_else(|| {
-                    bad(format!("'{weight}' is no weight: give a number from 1 to 1000000, as read:70+stat:30"))
+                    bad(format!("'{weight}' is not a weight: give a number from 1 to 1000000, as read:70+stat:30"))
                 })?;
             if operations.iter().any(|(known, _)| *known == operation) {
                 return Err(bad(format!("{} is twice in one mix", operation.row().name)));

@@ -90,7 +90,7 @@ impl FromStr for Sizes {
         let size = |text: &str| units::parse_bytes(text, 1024).map_err(|error| bad(error.to_string()));
         if let Some(mean) = text.strip_prefix("exp:") {
             return match size(mean)? {
-                0 => Err(bad("a mean of 0 is no distribution".into())),
+                0 => Err(bad("a distribution with a mean of 0 does not exist: give a mean from 1".into())),
                 mean => Ok(Sizes::Exponential(mean)),
             };
         }
@@ -100,7 +100,8 @@ impl FromStr for Sizes {
         let mut list = Vec::new();
         for part in text.split(',') {
             let (bytes, weight) = part.split_once(':').unwrap_or((part, "1"));
-            let weight: u32 = weight.parse().map_err(|_| bad(format!("'{weight}' is no weight")))?;
+            let weight: u32 =
+                weight.parse().map_err(|_| bad(format!("'{weight}' is not a weight: give a whole number")))?;
             list.push((size(bytes)?, weight));
         }
         match list.iter().any(|(_, weight)| *weight > 0) {

@@ -360,7 +360,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Notes how an operation changes the population, before the operation is tried: a file that could not be written
-    /// whole is there all the same.
+    /// whole is there anyway.
     fn moves(&mut self, walk: Walk, number: u64) {
         match walk {
             Walk::Makes(kind) => self.files.population(kind).end = number + 1,

@@ -50,7 +50,7 @@ impl FromStr for Depths {
     fn from_str(text: &str) -> Result<Depths, String> {
         let depth = |word: &str| match word.trim().parse::<u32>() {
             Ok(depth) if (1..=DEEPEST).contains(&depth) => Ok(depth),
-            _ => Err(format!("{word:?} is no depth: give 1..1024, or a list as 1,8,32, within 1..{DEEPEST}")),
+            _ => Err(format!("{word:?} is not a depth: give 1..1024, or a list as 1,8,32, within 1..{DEEPEST}")),
         };
         if let Some((first, last)) = text.split_once("..") {
             let (first, last) = (depth(first)?, depth(last.trim_start_matches('='))?);

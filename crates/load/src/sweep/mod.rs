@@ -35,7 +35,7 @@ pub use workload::{Request, best_engine};
 /// Length of the intervals that are the samples of a point: a few ops of a slow disk, and a dozen in the shortest
 /// point.
 const INTERVAL_NS: u64 = 50_000_000;
-/// Each depth that was asked for gets so much, ramp included, even if the sweep then takes longer than it should.
+/// Each requested depth gets so much, ramp included, even if the sweep then takes longer than it should.
 const LEAST_NS: u64 = 700_000_000;
 /// The time for which the null engine runs, in nanoseconds.
 const CEILING_NS: u64 = 1_000_000_000;
@@ -84,7 +84,7 @@ pub enum Doing<'a> {
 pub struct Moment<'a> {
     /// The activity of the sweep at this moment.
     pub doing: Doing<'a>,
-    /// Part of the time that is gone, 0..=1.
+    /// The part of the time that has passed, 0..=1.
     pub done: f64,
     /// The run at this moment.
     pub run: &'a Progress,

@@ -10,7 +10,7 @@ use crate::Error;
 /// Files that must not outlive the program: whoever ends it early removes them first.
 pub type Doomed = Arc<Mutex<Vec<PathBuf>>>;
 
-/// The size that is aimed at: beyond what the caches of drives and controllers of the common kind hold.
+/// The wanted size: larger than the caches of common drives and controllers.
 const WANTED_BYTES: u64 = 1 << 30;
 /// Part of the free space that a scratch file may take.
 const FREE_SHARE: u64 = 4;

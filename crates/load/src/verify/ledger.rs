@@ -22,7 +22,7 @@
 //!    it covers when it is issued ([`Ledger::changing`]), not when it ends: a superseded read-back is never issued.
 //! 2. A write or trim is not issued while a write, a trim or a read-back that overlaps it is in flight: nobody knows in
 //!    which order the storage carries them out. [`Ledger::may_overlap`] says whether that can happen.
-//! 3. A block that a later op covers in part loses that part. The rest stays only if it has headers of its own.
+//! 3. A block that a later op covers in part loses that part. The rest stays only if it has separate headers.
 //!
 //! Where no block is written twice, a queue of 20 bytes a block is all it takes. Where blocks may overlap, an ordered
 //! map takes about twice that.
@@ -94,7 +94,7 @@ impl Ledger {
         let blocks = if writes_once {
             Blocks::Queue(VecDeque::new())
         } else {
-            // A part of an overwritten block can be checked only if it has a header of its own, and no pattern whose
+            // A part of an overwritten block can be checked only if it has a separate header, and no pattern whose
             // phase depends on the rest.
             let apart = |kind| !matches!(kind, VerifyKind::PatternHeader | VerifyKind::PatternOnly);
             let interval = verify
@@ -200,7 +200,7 @@ impl Ledger {
 }
 
 /// Removes the bytes `from .. from + len` of a file. If the bytes cover only a part of a block, the parts of that block
-/// with headers of their own remain.
+/// with separate headers remain.
 fn remove(map: &mut BTreeMap<(u32, u64), (u32, u32)>, interval: u64, file: u32, from: u64, len: u64) {
     let to = from.saturating_add(len);
     // The only block that begins before and may reach into this one is the last that does: none overlap.

@@ -5,7 +5,7 @@
 //! read:  Ledger::next_read ─► engine ─► check(block, expected) ─► Ok, or a Mismatch that names the byte
 //! ```
 //!
-//! Headers and checksums are laid out as fio 3.33 lays them out, so that either program can check what the other wrote.
+//! Headers and checksums are laid out as fio 3.33 lays them out, so that each program can check blocks of the other.
 
 mod digest;
 mod header;

@@ -44,8 +44,8 @@ pub(super) fn not_steady(job: &JobResult) -> Option<Verdict> {
         "not-steady",
         Severity::Warning,
         what,
-        "The mean depends on when the measurement began and ended: caches filling, flash being tidied, another user.",
-        "Use ramp_time to leave the start out, a longer runtime, or preconditioning; look at the chart over time.",
+        "The mean depends on the moment of the measurement. Possible causes: filling caches, garbage collection in flash, another user.",
+        "Use ramp_time to leave the start out, a longer runtime, or preconditioning; see the chart over time.",
     ))
 }
 
@@ -59,8 +59,8 @@ pub(super) fn steadiness_unknown(job: &JobResult) -> Option<Verdict> {
                 "the job has {intervals} intervals of {}, too few to tell whether throughput was steady",
                 nanoseconds(job.interval_ns as f64)
             ),
-            "A warm-up, a drift or another user of the storage would not have been noticed.",
-            "Use time_based with a longer runtime: eight intervals at least.",
+            "Eight intervals would show a warm-up, a drift or another user of the storage.",
+            "Use time_based with a longer runtime, for at least eight intervals.",
         )
     })
 }
@@ -71,7 +71,7 @@ pub(super) fn interval_too_short(job: &JobResult) -> Option<Verdict> {
             "interval-too-short",
             Severity::Note,
             format!("the job ran for {}", nanoseconds(job.runtime_ns as f64)),
-            "Start-up, caches and a few slow requests weigh heavily in so short a time.",
+            "In a short time, start-up, caches and a few slow requests have a large effect.",
             "Use time_based with runtime=10s or more, or a larger size.",
         )
     })
@@ -84,7 +84,7 @@ pub(super) fn too_few_samples(job: &JobResult) -> Option<Verdict> {
         verdict(
             "too-few-samples",
             severity,
-            format!("{ops} ops were measured"),
+            format!("the job has {ops} ops"),
             "A percentile needs ten samples beyond it: with 1,000 ops that is the 99th, with 100 the 90th.",
             "Run longer before quoting high percentiles.",
         )

@@ -45,7 +45,7 @@ fn too_few_points(curve: &Curve) -> Option<Verdict> {
         verdict(
             "too-few-points",
             Severity::Warning,
-            format!("{}: {} depths were measured", curve.label, curve.points.len()),
+            format!("{}: the sweep has {} depths", curve.label, curve.points.len()),
             "A load line needs at least three depths.",
             "Give a wider --iodepth, or more time.",
         )
@@ -57,8 +57,8 @@ fn no_load_line(curve: &Curve) -> Option<Verdict> {
     Some(verdict(
         "no-load-line",
         Severity::Warning,
-        format!("{}: no load line can be named: {reason}", curve.label),
-        "The rows were measured, but nothing tells which differences between them are the storage's.",
+        format!("{}: the sweep cannot name a load line: {reason}", curve.label),
+        "The rows are real, but the storage may not be the cause of the differences between them.",
         "Quiet the machine, or give the sweep more --time, and sweep again.",
     ))
 }
@@ -78,8 +78,8 @@ fn lone_peak(curve: &Curve) -> Option<Verdict> {
         "lone-peak",
         Severity::Note,
         format!("{}: one visit to {} gave {} IOPS, the others {others}", curve.label, plain(x), count(highest)),
-        "The machine was faster for that moment, or answered from a cache: plateau and load line rest on the other visits.",
-        "Look for a cache below the target, or for what ran beside; give the sweep more --time.",
+        "The machine was faster at that moment, or answered from a cache: plateau and load line come from the other visits.",
+        "Look for a cache below the target, or for another program; give the sweep more --time.",
     ))
 }
 
@@ -97,8 +97,8 @@ fn rate_limited(curve: &Curve) -> Option<Verdict> {
     Some(verdict(
         "rate-limited",
         Severity::Warning,
-        format!("{}: from depth {} on, the rate that the job asks for is the limit", curve.label, plain(point.x)),
-        "The plateau is the rate, and the load line the depth that carries it: the storage may do more.",
+        format!("{}: from depth {} on, the job's rate is the limit", curve.label, plain(point.x)),
+        "The plateau is the rate, and the load line is the smallest depth that reaches it: the storage may do more.",
         "Leave out rate and rate_iops to find the storage's own load line.",
     ))
 }
@@ -110,7 +110,7 @@ fn still_rising(curve: &Curve) -> Option<Verdict> {
         "still-rising",
         Severity::Warning,
         format!("{}: throughput still rises at {}, the deepest measured", curve.label, plain(deepest)),
-        "The plateau lies beyond: plateau and load line are lower bounds.",
+        "The real plateau lies beyond this depth: plateau and load line are lower bounds.",
         if line.load_line.is_some_and(|line| line.mean >= deepest * NEAR_DEEPEST) {
             "Sweep deeper: --iodepth 1..4096, or raise numjobs."
         } else {
@@ -127,13 +127,13 @@ fn generator_ceiling(curve: &Curve, ceiling_iops: Option<Estimate>) -> Option<Ve
             "generator-ceiling",
             Severity::Warning,
             format!(
-                "{}: the plateau of {} IOPS is {} of what the generator alone reaches ({})",
+                "{}: the plateau of {} IOPS is {} of the generator's throughput without storage ({})",
                 curve.label,
                 count(plateau),
                 percent(plateau / ceiling),
                 count(ceiling)
             ),
-            "The curve may be the generator's, not the storage's.",
+            "The curve may describe the generator, not the storage.",
             "Raise numjobs, use larger blocks, or a machine with more CPUs.",
         )
     })
@@ -150,8 +150,8 @@ fn uncertain(curve: &Curve) -> Option<Verdict> {
         verdict(
             "uncertain",
             Severity::Note,
-            format!("{}: IOPS are known to no better than 5 % at {}", curve.label, wide.join(", ")),
-            "Differences between neighbouring depths may be noise there; the intervals of plateau and load line account for it.",
+            format!("{}: IOPS are uncertain by more than 5 % at {}", curve.label, wide.join(", ")),
+            "Differences between neighbouring depths may be noise there; the intervals of plateau and load line include it.",
             "Give the sweep more time, or quiet the machine.",
         )
     })
@@ -162,8 +162,8 @@ pub fn engine_replaced(wanted: &str, taken: &str, reason: &str) -> Verdict {
     verdict(
         "engine-replaced",
         Severity::Warning,
-        format!("{wanted} cannot be used here ({reason}), so {taken} took its place"),
-        "The curve is that of another engine than on other machines.",
+        format!("{wanted} does not work here ({reason}), so {taken} replaces it"),
+        "On machines where the preferred engine works, the curve belongs to that engine.",
         "Remove the limit (ulimit -l, sysctl kernel.io_uring_disabled, a container's seccomp filter), or name the engine.",
     )
 }
@@ -197,7 +197,7 @@ pub fn depth_not_possible(label: &str, depth: f64, reason: &str) -> Verdict {
         "depth-not-possible",
         Severity::Note,
         format!("{label} ends below {}: {reason}", plain(depth)),
-        "The curve is right as far as it goes.",
+        "The measured part of the curve is right.",
         "Remove the limit, or give --iodepth a smaller range.",
     )
 }

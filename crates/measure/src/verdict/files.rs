@@ -68,8 +68,8 @@ fn processes_lost(facts: &FilesFacts) -> Option<Verdict> {
             true => format!("process {first} of {} ended before it could report", facts.processes),
             false => format!("processes {} of {} ended before they could report", lost.join(", "), facts.processes),
         },
-        "The figures are partial: what these processes did is in none of them, while they shared the load until they ended.",
-        "Find out what ended them (dmesg tells of the kernel's out-of-memory killer), and run again.",
+        "The figures are partial: they lack the work of these processes, which shared the load until they ended.",
+        "Find the reason (dmesg shows the kernel's out-of-memory killer), and run again.",
     ))
 }
 
@@ -82,8 +82,8 @@ fn files_differ(phase: &PhaseResult) -> Option<Verdict> {
             "{} differences were found in {} verified blocks of files and {} entries of directories",
             verified.mismatches, verified.blocks, verified.entries
         ),
-        "The storage, or something on the way to it, returned wrong data; or the files were made by another plan.",
-        "Look at the error for file, offset and what was found; --seed, --size and --threads must be those of the writer.",
+        "The storage, or a part on the way to it, returned wrong data; or another plan made the files.",
+        "The error names the file, the offset and the data; --seed, --size and --threads must be those of the writer.",
     ))
 }
 
@@ -92,7 +92,7 @@ fn read_own_writes(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
         verdict(
             "page-cache-read",
             Severity::Warning,
-            "files were read that this run had written just before".into(),
+            "the run read files that it had just written".into(),
             "Data in the page cache came from memory, not from the storage.",
             "Use --direct; or read in a run of its own, after dropping the caches or remounting, or more than fits memory.",
         )
@@ -106,7 +106,7 @@ fn files_failed(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
             "errors-tolerated",
             Severity::Warning,
             format!("{failed} of {all} operations failed ({})", percent(failed as f64 / all as f64)),
-            "Failed operations count in no rate: what is reported is what succeeded.",
+            "The rates count successful operations only.",
             "Look at the errors and the kernel's log; leave out --continue-on-error to stop at the first.",
         )
     })
@@ -118,9 +118,9 @@ fn threads_uneven(phase: &PhaseResult) -> Option<Verdict> {
         verdict(
             "threads-uneven",
             Severity::Warning,
-            format!("the first thread was through after {}, the last after {}", nanoseconds(wall), nanoseconds(end)),
-            "For the rest of the time not all threads were at work: the rate over the whole time is that of fewer threads.",
-            "Believe the rate up to the stonewall; use more --files, or --runtime to end all threads together.",
+            format!("the first thread ended after {}, the last after {}", nanoseconds(wall), nanoseconds(end)),
+            "After the first thread had ended, fewer threads were at work: the rate over the whole time is too low for all threads.",
+            "Use the rate up to the stonewall; use more --files, or --runtime to end all threads together.",
         )
     })
 }
@@ -139,7 +139,7 @@ fn files_cpu_bound(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
             "the threads spent {} of their time in this program, not in the file system",
             percent(user / available)
         ),
-        "Making and comparing contents took as long as storing them: a faster storage would not have shown.",
+        "Making and comparing contents took as long as storing them: faster storage would give the same figures.",
         "Leave out --verify, or raise --threads.",
     ))
 }
@@ -155,8 +155,8 @@ fn files_not_synced(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> 
             "writes-not-synced",
             Severity::Note,
             "files were written without fsync".into(),
-            "The data may be in memory only: the rate is that of making files, not of storing them.",
-            "Use --fsync for what a database or a mail server does.",
+            "The data may be in memory only: the rate shows how fast files are made, not how fast they are stored.",
+            "Use --fsync to measure as a database or a mail server writes.",
         )
     })
 }
@@ -167,7 +167,7 @@ fn phase_too_short(phase: &PhaseResult) -> Option<Verdict> {
             "interval-too-short",
             Severity::Note,
             format!("the phase took {}", nanoseconds(phase.runtime_ns as f64)),
-            "Start-up, caches and a few slow calls weigh heavily in so short a time.",
+            "In a short time, start-up, caches and a few slow calls have a large effect.",
             "Use more --files.",
         )
     })
@@ -180,7 +180,7 @@ fn too_few_files(phase: &PhaseResult) -> Option<Verdict> {
         verdict(
             "too-few-samples",
             severity,
-            format!("{files} operations were measured"),
+            format!("the phase has {files} operations"),
             "A percentile needs ten samples beyond it: with 1,000 operations that is the 99th, with 100 the 90th.",
             "Use more --files before quoting high percentiles.",
         )

@@ -34,15 +34,15 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
     };
     if facts.synchronous {
         return found(
-            format!("iodepth={} with {}, which has one request in flight a clone", facts.iodepth, facts.engine),
-            "The engine is synchronous: iodepth has no effect, and the numbers are those of depth 1 a clone.",
-            "Use ioengine=io_uring, or as many clones (numjobs) as requests are wanted.",
+            format!("iodepth={} with {}, which has one request in flight for each clone", facts.iodepth, facts.engine),
+            "The engine is synchronous: iodepth has no effect, and the numbers describe depth 1 for each clone.",
+            "Use ioengine=io_uring, or one clone (numjobs) for each request in flight.",
         );
     }
     if facts.engine == "libaio" && !facts.direct {
         return found(
             format!("iodepth={} with libaio on buffered files", facts.iodepth),
-            "Linux carries out buffered libaio requests one by one inside io_submit: the depth is 1 in truth.",
+            "Linux carries out buffered libaio requests one by one inside io_submit: the real depth is 1.",
             "Use direct=1, or ioengine=io_uring, which is asynchronous on buffered files too.",
         );
     }
@@ -51,7 +51,7 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
     });
     if total > 0.0 && submission > total * BLOCKED && !is_null(job) {
         return found(
-            format!("{} of the latency was spent submitting", percent(submission / total)),
+            format!("submission took {} of the latency", percent(submission / total)),
             "Submission blocks (a full device queue, or a file system that cannot go on without waiting), so requests do not overlap.",
             "Use direct=1 on a preallocated and written file; look at slat; raise the device's nr_requests.",
         );
@@ -65,8 +65,8 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
     }
     found(
         format!("iodepth={}, but {} requests were in flight on average", facts.iodepth, plain(mean)),
-        "The numbers are those of the depth that was reached, not of the depth that was asked for.",
-        "Look for what held it back: thinktime, a short job, iodepth_batch_complete, or a generator short of CPU.",
+        "The numbers describe the depth that the job reached, not its iodepth.",
+        "Possible causes: thinktime, a short job, iodepth_batch_complete, or too little CPU for the generator.",
     )
 }
 
@@ -85,7 +85,7 @@ pub(super) fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
             percent((used / available).min(1.0)),
             percent(1.0 - user)
         ),
-        "One CPU a clone was busy all the time: a faster storage would not have shown.",
+        "Each clone kept a CPU busy all the time: faster storage would give the same figures.",
         "Raise numjobs, use io_uring with batches, registered files and fixed buffers, or larger blocks. Polling (hipri) is busy by design.",
     ))
 }
@@ -110,7 +110,7 @@ pub(super) fn rate_not_met(job: &JobResult) -> Option<Verdict> {
     Some(verdict(
         "rate-not-met",
         Severity::Warning,
-        format!("{}s were to come at {asked} and came at {got}", direction.name()),
+        format!("the intended rate of {}s is {asked}, the real rate {got}", direction.name()),
         "The storage (or the generator) cannot keep up with the arrivals: latencies grow as long as the job runs.",
         "Lower the rate, raise iodepth or numjobs; latencies of an overloaded system depend on the run's length.",
     ))
@@ -132,12 +132,12 @@ pub(super) fn queued_before_issue(job: &JobResult) -> Option<Verdict> {
         "queued-before-issue",
         Severity::Note,
         format!(
-            "requests took {} from their intended start, {} from when they were issued",
+            "requests took {} from their intended start, {} from their issue",
             nanoseconds(intended.mean()),
             nanoseconds(issued.mean())
         ),
-        "Most of the time passed before a request could be issued: the depth limit held it back. Users wait for both.",
-        "Believe lat_intended; raise iodepth if the storage can take more.",
+        "Requests waited most of the time before the job issued them, because of the depth limit. Users see both waits.",
+        "Use lat_intended; raise iodepth if the storage can take more.",
     ))
 }
 
@@ -146,7 +146,7 @@ pub fn for_run(run: &RunResult) -> Judgement {
     let mut judged = Judgement::default();
     let ran = run.jobs.iter().any(|job| job.total_ops() > 0);
     let basis = Basis::applies(ran && several_clones(run))
-        .needs(run.provenance.machine.cpus > 0, "nothing tells how many CPUs the machine has");
+        .needs(run.provenance.machine.cpus > 0, "the result does not record the number of CPUs");
     judged.enter("machine-cpu-bound", basis, machine_cpu_bound(run));
     judged
 }
@@ -175,10 +175,10 @@ pub(super) fn machine_busy(cpus: u32, available: f64, used: f64) -> Option<Verdi
             "machine-cpu-bound",
             Severity::Warning,
             format!(
-                "all {cpus} CPUs were busy ({} of their time) with generating load",
+                "all {cpus} CPUs were busy generating load for {} of the time",
                 percent((used / available).min(1.0))
             ),
-            "Clones wait for CPUs: latencies contain that wait, and throughput is that of the machine.",
+            "Clones wait for CPUs: the latencies include this wait, and the machine limits the throughput.",
             "Use fewer clones, larger blocks, or more machines.",
         )
     })

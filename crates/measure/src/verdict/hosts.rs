@@ -47,9 +47,9 @@ fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
         "host-slow",
         Severity::Warning,
         format!("{what} a second and rank: {slow}{more}; the median of all hosts is {}", count(median)),
-        "The total is less than as many hosts like the others would reach, and its latencies are a mixture.",
-        "Compare the row of this host: Wire BW for its link, AVG_LAT for its way to the storage; look at its mount and its CPUs, \
-         and run on it alone (mpirun --host).",
+        "Without this host's slowness the total would be higher; the latencies of all hosts are mixed.",
+        "Compare the row of this host with the others: Wire BW shows its link, AVG_LAT its path to the storage. Check \
+         its mount and its CPUs, and run on this host alone (mpirun --host).",
     ))
 }
 
@@ -60,9 +60,9 @@ fn start_skew(hosts: &HostsResult) -> Option<Verdict> {
             "start-skew",
             Severity::Note,
             format!("the last clone of all hosts began {} after the first", nanoseconds(skew_ns as f64)),
-            "For so long not all were at work: it matters where the run is short, or its beginning is what was measured.",
-            "A host far from 0 in the column start skew has fewer free CPUs than clones; a wide +- there means that the network \
-             was too busy for its clock to be compared.",
+            "During this time some clones did not work yet. That matters for short runs, and for figures of the beginning.",
+            "A host far from 0 in the column start skew has fewer free CPUs than clones. A wide +- there means that \
+             the network was too busy to compare the clocks.",
         )
     })
 }

@@ -29,7 +29,7 @@ pub(super) const JOB_RULES: [Rule<JobResult>; 17] = [
             let facts = &job.facts;
             let reads = job.directions.read.ops > 0 && !facts.elsewhere && !is_null(job);
             let known = facts.direct || facts.cached_fraction.is_some();
-            Basis::applies(reads).needs(known, "nothing tells how much of the data was in the page cache")
+            Basis::applies(reads).needs(known, "the result does not record how much of the data was in the page cache")
         },
         find: page_cache_read,
     },
@@ -38,7 +38,7 @@ pub(super) const JOB_RULES: [Rule<JobResult>; 17] = [
         basis: |job| {
             let reads = job.directions.read.ops > 0 && !job.facts.elsewhere && !is_null(job);
             let known = job.facts.unwritten_fraction.is_some();
-            Basis::applies(reads).needs(known, "nothing tells which extents of the file were written")
+            Basis::applies(reads).needs(known, "the result does not record which extents of the file were written")
         },
         find: unwritten_read,
     },
@@ -46,7 +46,8 @@ pub(super) const JOB_RULES: [Rule<JobResult>; 17] = [
         code: "depth-not-achieved",
         basis: |job| {
             let known = job.depth.in_flight.iter().any(|ops| *ops > 0) || job.facts.synchronous;
-            Basis::applies(job.facts.iodepth > 1 && !is_null(job)).needs(known, "nothing tells how deep the queue was")
+            Basis::applies(job.facts.iodepth > 1 && !is_null(job))
+                .needs(known, "the result does not record the depth of the queue")
         },
         find: depth_not_achieved,
     },
@@ -83,7 +84,8 @@ pub(super) const JOB_RULES: [Rule<JobResult>; 17] = [
         code: "clones-on-same-blocks",
         basis: |job| {
             let applies = job.facts.numjobs > 1 && !is_null(job);
-            Basis::applies(applies).needs(is_local(job), "nothing tells which blocks the clones went through")
+            Basis::applies(applies)
+                .needs(is_local(job), "the result does not record which blocks the clones went through")
         },
         find: clones_on_same_blocks,
     },
@@ -91,7 +93,10 @@ pub(super) const JOB_RULES: [Rule<JobResult>; 17] = [
         code: "writes-not-synced",
         basis: |job| {
             let applies = job.directions.write.ops > 0 && !job.facts.direct && !is_null(job);
-            Basis::applies(applies).needs(job.facts.writes_synced.is_some(), "nothing tells whether writes were synced")
+            Basis::applies(applies).needs(
+                job.facts.writes_synced.is_some(),
+                "the result does not record whether the job synced its writes",
+            )
         },
         find: writes_not_synced,
     },
@@ -101,7 +106,7 @@ pub(super) const JOB_RULES: [Rule<JobResult>; 17] = [
             let applies = job.directions.write.ops > 0 && job.directions.read.ops == 0;
             let known = job.facts.unwritten_fraction.is_some();
             Basis::applies(applies && !job.facts.elsewhere && !is_null(job))
-                .needs(known, "nothing tells which extents of the file were written")
+                .needs(known, "the result does not record which extents of the file were written")
         },
         find: allocating_writes,
     },
@@ -111,7 +116,7 @@ pub(super) const JOB_RULES: [Rule<JobResult>; 17] = [
 ];
 
 /// The reason why a statement on the kind of storage cannot be tried.
-const UNTOLD: &str = "nothing tells what kind of storage the files are on";
+const UNTOLD: &str = "the result does not record the kind of storage";
 
 /// The judgement on one job's numbers. It uses the job's result and nothing else.
 pub fn for_job(job: &JobResult) -> Judgement {
@@ -163,9 +168,9 @@ fn verify_mismatch(job: &JobResult) -> Option<Verdict> {
     Some(verdict(
         "verify-mismatch",
         Severity::Invalid,
-        format!("{} of {} verified blocks hold other data than was written", verified.mismatches, verified.blocks),
-        "The storage, or something on the way to it, returned wrong data.",
-        "Look at the job's error for file, offset, expected and got; do not trust this storage with data.",
+        format!("{} of {} verified blocks differ from the data that was written", verified.mismatches, verified.blocks),
+        "The storage, or a part on the way to it, returned wrong data.",
+        "The job's error names the file, the offset, the expected and the actual value; do not trust this storage with data.",
     ))
 }
 
@@ -177,7 +182,7 @@ fn errors_tolerated(job: &JobResult) -> Option<Verdict> {
             "errors-tolerated",
             Severity::Warning,
             format!("{failed} of {all} ops failed ({})", percent(failed as f64 / all as f64)),
-            "Failed ops count in no other figure: what is reported is what succeeded.",
+            "The other figures count successful ops only.",
             "Look at the job's error and the kernel's log; leave out continue_on_error to stop at the first.",
         )
     })

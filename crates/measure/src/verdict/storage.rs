@@ -22,8 +22,7 @@ pub(super) fn page_cache_read(job: &JobResult) -> Option<Verdict> {
     if reads.ops == 0 || facts.direct || facts.elsewhere || is_null(job) {
         return None;
     }
-    let means =
-        "These reads came from memory, wholly or partly: the numbers are those of the page cache, not of the storage.";
+    let means = "Memory answered some or all of these reads: the numbers describe the page cache, not the storage.";
     let advice = "Use direct=1; or leave invalidate=1 and read files larger than memory, once.";
     let cached = facts.cached_fraction.unwrap_or(0.0);
     if cached >= CACHE_MATTERS {
@@ -36,7 +35,7 @@ pub(super) fn page_cache_read(job: &JobResult) -> Option<Verdict> {
     let rounds = reads.bytes as f64 / clones(job) / target as f64;
     (rounds >= READ_AGAIN).then(|| {
         let what = format!(
-            "the same {} were read {} times through the page cache",
+            "the job read the same {} {} times through the page cache",
             figures::bytes(target as f64),
             plain(rounds)
         );
@@ -50,8 +49,8 @@ pub(super) fn memory_filesystem(job: &JobResult) -> Option<Verdict> {
         "memory-filesystem",
         Severity::Invalid,
         format!("the files are on {memory}, which keeps them in memory"),
-        "The numbers are those of this machine's memory and CPUs: no storage took part.",
-        "Give a file or a directory on the storage that is to be measured.",
+        "The numbers describe this machine's memory and CPUs, not storage.",
+        "Give a file or a directory on the storage to measure.",
     ))
 }
 
@@ -64,7 +63,7 @@ pub(super) fn loop_page_cache(job: &JobResult) -> Option<Verdict> {
         (true, _) => {
             format!("{} of the file behind {} was in the page cache when the job began", percent(cached), device.name)
         }
-        (false, true) => format!("{} keeps what is written in the page cache of the file behind it", device.name),
+        (false, true) => format!("{} keeps written data in the page cache of the file behind it", device.name),
         (false, false) => return None,
     };
     let severity = if !writes && cached < CACHE_DECIDES { Severity::Warning } else { Severity::Invalid };
@@ -72,7 +71,7 @@ pub(super) fn loop_page_cache(job: &JobResult) -> Option<Verdict> {
         "loop-page-cache",
         severity,
         what,
-        "direct=1 ends at the loop device: the numbers are those of the page cache, wholly or partly.",
+        "direct=1 ends at the loop device: some or all of the numbers describe the page cache.",
         "Attach the file with losetup --direct-io=on, or measure the storage below it.",
     ))
 }
@@ -86,7 +85,7 @@ pub(super) fn unwritten_read(job: &JobResult) -> Option<Verdict> {
     Some(verdict(
         "unwritten-read",
         severity,
-        format!("{} of what was read had never been written", percent(unwritten)),
+        format!("{} of the data that the job read had never been written", percent(unwritten)),
         "The file system answers reads of holes and unwritten extents with zeros, without asking the storage.",
         "Write the file first: rw=write over its whole size, or overwrite=1; fallocate alone does not write.",
     ))
@@ -98,8 +97,8 @@ pub(super) fn clones_on_same_blocks(job: &JobResult) -> Option<Verdict> {
             "clones-on-same-blocks",
             Severity::Warning,
             format!("{} sequential clones went through the same blocks", job.facts.numjobs.max(job.clones)),
-            "All but the first find the data in a cache, or write what was just written: the sum is not the storage's.",
-            "Set offset_increment and size so that each clone has its own part, or give each its own file (no filename).",
+            "All clones but the first find the data in a cache, or write it once more: the sum does not describe the storage.",
+            "Set offset_increment and size so that each clone has a separate part, or leave filename out so that each clone has a file.",
         )
     })
 }
@@ -111,10 +110,10 @@ pub(super) fn writes_not_synced(job: &JobResult) -> Option<Verdict> {
             "writes-not-synced",
             Severity::Warning,
             format!(
-                "{} were written to the page cache and not synced",
+                "the job wrote {} to the page cache and did not sync them",
                 figures::bytes(job.directions.write.bytes as f64)
             ),
-            "A buffered write is done when memory holds the data: these are the speeds of memory until it is full.",
+            "A buffered write ends when memory holds the data: the numbers describe memory until it is full.",
             "Use direct=1, end_fsync=1 with the time it takes, or fsync=N.",
         )
     })
@@ -127,7 +126,7 @@ pub(super) fn allocating_writes(job: &JobResult) -> Option<Verdict> {
             "allocating-writes",
             Severity::Note,
             format!("{} of the file was a hole or unwritten when writing began", percent(unwritten)),
-            "First writes make the file system allocate or convert extents; overwriting is another figure.",
+            "At first writes the file system allocates or converts extents; overwriting gives other figures.",
             "Use overwrite=1 (lay the file out first), or run the job twice and use the second run.",
         )
     })

@@ -10,7 +10,7 @@ use super::message::{Failure, Message};
 use super::response::Transcript;
 use crate::target::{Exchange, ExchangeState};
 
-/// One queue's exchange: takes what the host sends, makes what is sent to it.
+/// The exchange of one queue: takes messages of the host, and makes the answers.
 pub struct Controller {
     host_nqn: String,
     subsystem_nqn: String,

@@ -34,7 +34,7 @@ impl RpcError {
         RpcError { code, message: message.into() }
     }
 
-    /// A parameter that cannot be what it is.
+    /// A parameter with a value that is not possible.
     pub fn params(message: impl Into<String>) -> RpcError {
         RpcError::new(code::INVALID_PARAMS, message)
     }

@@ -15,10 +15,10 @@ const DEVICES: &[Row<DeviceStats>] = &[
     ("device_flushes_total", "counter", "Flushes completed.", |d| d.flushes as f64),
     ("device_deallocated_bytes_total", "counter", "Bytes deallocated.", |d| d.deallocate_bytes as f64),
     ("device_errors_total", "counter", "Operations that failed.", |d| d.errors as f64),
-    ("device_read_seconds_total", "counter", "Time that reads were in the device, added up.", |d| {
+    ("device_read_seconds_total", "counter", "Sum of the times that reads spent in the device.", |d| {
         d.read_ns as f64 / 1e9
     }),
-    ("device_write_seconds_total", "counter", "Time that writes were in the device, added up.", |d| {
+    ("device_write_seconds_total", "counter", "Sum of the times that writes spent in the device.", |d| {
         d.write_ns as f64 / 1e9
     }),
     ("device_in_flight", "gauge", "Operations in the device.", |d| d.in_device as f64),
@@ -31,7 +31,7 @@ const HOSTS: &[Row<HostStats>] = &[
     ("host_writes_total", "counter", "Writes and write zeroes completed.", |h| h.writes as f64),
     ("host_written_bytes_total", "counter", "Bytes written.", |h| h.write_bytes as f64),
     ("host_errors_total", "counter", "I/O commands that ended with an error.", |h| h.errors as f64),
-    ("host_latency_seconds_total", "counter", "Time from command to response, added up.", |h| {
+    ("host_latency_seconds_total", "counter", "Sum of the times from command to response.", |h| {
         h.latency_ns as f64 / 1e9
     }),
     ("host_in_flight_bytes", "gauge", "Bytes in flight.", |h| h.in_flight_bytes as f64),
@@ -44,12 +44,12 @@ const REACTORS: &[Row<ReactorStats>] = &[
     ("reactor_pending", "gauge", "I/O commands in progress.", |r| r.pending_io as f64),
     ("reactor_admin_queues", "gauge", "Connected admin queues.", |r| f64::from(r.admin_qpairs)),
     ("reactor_io_queues", "gauge", "Connected I/O queues.", |r| f64::from(r.io_qpairs)),
-    ("reactor_busy_seconds_total", "counter", "Time not spent asleep.", |r| r.busy_ns as f64 / 1e9),
+    ("reactor_busy_seconds_total", "counter", "Time that reactors were not asleep.", |r| r.busy_ns as f64 / 1e9),
     ("reactor_buffer_bytes", "gauge", "Bytes of data buffers in use and kept for reuse.", |r| r.buffer_bytes as f64),
     ("reactor_protocol_errors_total", "counter", "Connections closed for an error of protocol.", |r| {
         r.protocol_errors as f64
     }),
-    ("pacer_window_bytes", "gauge", "Bytes in flight that are admitted at most; +Inf without a bound.", |r| {
+    ("pacer_window_bytes", "gauge", "Limit of the bytes in flight; +Inf without a limit.", |r| {
         bound(r.pacer.window_bytes)
     }),
     ("pacer_budget_bytes", "gauge", "This reactor's share of the memory budget; +Inf without one.", |r| {

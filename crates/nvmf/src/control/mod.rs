@@ -5,8 +5,8 @@
 //!  configuration file ─► config (calls in order) ────────────────────────┴─► METHODS ─► State ─► Target
 //! ```
 //!
-//! [`METHODS`] is the one table: dispatch, `rpc_get_methods`, the help of `plimsoll rpc` and docs/rpc.md are made
-//! from it. The configuration is kept as the calls that would make it ([`State`]), which is what is saved.
+//! [`METHODS`] is the one table: dispatch, `rpc_get_methods`, the help of `plimsoll rpc` and docs/rpc.md are made from
+//! it. [`State`] keeps the configuration as the calls that make it; save_config saves these calls.
 
 pub mod client;
 mod config;

@@ -1,7 +1,7 @@
 //! The parameters of the I/O pacing prototype's transport (`io_pacer_*`, `num_shared_buffers`), as methods of [`pace`].
 //!
 //! The prototype has one pacer a core (poll group), whose period is therefore the core's: `cores x credit / period` is
-//! the total rate. Its scripts divide by the number of cores themselves, and so get here what they got there.
+//! the total rate. Its scripts divide by the number of cores themselves, so they get the same rate here.
 
 use pace::{Config, Method};
 
@@ -18,32 +18,37 @@ pub const PARAMS: &[Param] = &[
     Param::optional(
         "num_shared_buffers",
         U32,
-        "4095, which limits nothing",
-        "buffers of io_unit_size in all; fewer than 4095 are a limit on what is in flight",
+        "4095, which is not a limit",
+        "number of buffers of io_unit_size; fewer than 4095 limit the data in flight",
     ),
     Param::optional("num_buffers", U32, "num_shared_buffers", "another name of num_shared_buffers"),
-    Param::optional("buf_cache_size", U32, "0", "buffers that each reactor keeps to itself"),
+    Param::optional("buf_cache_size", U32, "0", "number of buffers that only one reactor uses, for each reactor"),
     Param::optional("io_unit_size", U32, "131072", "bytes of a buffer"),
     Param::optional("io_pacer_period", U32, "0: no rate", "nanoseconds per credit on each reactor"),
-    Param::optional("io_pacer_credit", U32, "131072", "bytes let through in each period"),
-    Param::optional("io_pacer_threshold", U32, "0", "I/O of at most this many bytes is not paced"),
-    Param::optional("io_pacer_disk_credit", U32, "0: no limit", "I/O of one namespace in flight on a reactor at most"),
+    Param::optional("io_pacer_credit", U32, "131072", "bytes that pass in each period"),
+    Param::optional("io_pacer_threshold", U32, "0", "largest I/O in bytes that the pacer lets pass at once"),
+    Param::optional("io_pacer_disk_credit", U32, "0: no limit", "most I/O of one namespace in flight on a reactor"),
     Param::optional("io_pacer_tuner_period", U32, "0: a fixed rate", "microseconds between adjustments of the period"),
-    Param::optional("io_pacer_tuner_step", U32, "1000", "nanoseconds that the period moves at once"),
+    Param::optional("io_pacer_tuner_step", U32, "1000", "nanoseconds of one adjustment of the period"),
     Param::optional(
         "io_pacer_tuner_type",
         Kind::Number(1),
         "0",
         "the period follows: 0 delivered bytes, 1 bytes in flight",
     ),
-    Param::optional("io_pacer_tuner_threshold", U32, "0", "type 1: bytes in flight up to which the period is as given"),
+    Param::optional(
+        "io_pacer_tuner_threshold",
+        U32,
+        "0",
+        "type 1: bytes in flight from which the tuner lengthens the period",
+    ),
     Param::optional("io_pacer_tuner_factor", U32, "1000", "type 1: nanoseconds of period per MiB beyond the threshold"),
 ];
 
 /// The pacing that these parameters ask for; None where they ask for none in particular.
 ///
 /// A period makes a rate (followed by its tuner, if that has a period), else fewer than 4095 buffers make a limit in
-/// buffers. Both at once is what the prototype does too, but no method here.
+/// buffers. The prototype does both at once; no method here does.
 ///
 /// # Errors
 /// Buffers and a rate together; a parameter of a rate without a period.

@@ -1,4 +1,4 @@
-//! Parameters of a method: what it takes is a table, and what it is given is held against it before it runs.
+//! Parameters of a method: a table lists them, and a call is checked against the table before the method runs.
 
 use serde_json::{Map, Value, json};
 
@@ -93,7 +93,7 @@ impl Params {
     /// The parameters, each known, of its type and in its range, and none missing that is required.
     ///
     /// # Errors
-    /// [`super::jsonrpc::code::INVALID_PARAMS`], naming the parameter and what it takes.
+    /// [`super::jsonrpc::code::INVALID_PARAMS`], naming the parameter and its possible values.
     pub fn check(method: &str, table: &'static [Param], given: Option<&Value>) -> Result<Params, RpcError> {
         let refuse = |what: String| RpcError::params(format!("Invalid parameters: {method}: {what}"));
         let given = match given {
@@ -273,7 +273,7 @@ fn put(object: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), 
     };
     match object.entry(name).or_insert_with(|| json!({})) {
         Value::Object(member) => put(member, rest, value),
-        _ => Err(format!("{path}: {name} is already set and no object")),
+        _ => Err(format!("{path}: {name} is already set, and is not an object")),
     }
 }
 

@@ -64,14 +64,14 @@ fn list(out: &mut String, params: &[Param], inside: &str) {
 /// All methods as a page of Markdown.
 pub fn markdown() -> String {
     let mut out = String::from(
-        "# Methods of the control socket\n\nMade from the table of the program by `plimsoll rpc --markdown`. Names, \
-         parameters and results are SPDK's; what is not says so.\n",
+        "# Methods of the control socket\n\n`plimsoll rpc --markdown` makes this page from the table of the program. Names, parameters \
+         and results are those of SPDK; the page marks the exceptions.\n",
     );
     overview(&mut out);
     for (subject, methods) in SUBJECTS.iter().zip(METHODS) {
         let _ = writeln!(out, "\n## {subject}\n");
         if methods.iter().all(|method| matches!(method.run, Run::WithoutEffect(_))) {
-            out.push_str("These take any parameters and answer true, so that configurations saved by SPDK load.\n\n| method | why nothing is to be done |\n| --- | --- |\n");
+            out.push_str("These methods take any parameters and answer true, so that `plimsoll serve` loads configurations that SPDK has saved.\n\n| method | why the method has no effect |\n| --- | --- |\n");
             for method in *methods {
                 let _ = writeln!(out, "| {} | {} |", method.name, short(method));
             }
@@ -89,7 +89,8 @@ pub fn markdown() -> String {
     out.trim_end().to_string() + "\n"
 }
 
-/// Every method of SPDK that scripts for its target call: whether it works, what is different, and what is not here.
+/// Every method of SPDK that scripts for its target call: methods that work, methods that differ, and methods that are
+/// missing.
 fn overview(out: &mut String) {
     out.push_str("\n## In short\n\n| method | here | |\n| --- | --- | --- |\n");
     let mut rows: Vec<(&str, &str, String)> = Vec::new();
@@ -108,8 +109,8 @@ fn overview(out: &mut String) {
         let _ = writeln!(out, "| {name} | {here} | {more} |");
     }
     out.push_str(
-        "\nA parameter that must have one value is accepted with it, because it asks for what happens anyway; any other \
-         value is an error. Methods that are not here answer \"Method not found\" and the reason.\n",
+        "\nSome parameters can have only one value. The target accepts that value, because the target behaves so anyway, and \
+         answers an error to any other value. The target answers \"Method not found\" and the reason to a method that is not here.\n",
     );
 }
 

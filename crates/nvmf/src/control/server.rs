@@ -24,7 +24,7 @@ const IDLE_MAX: Duration = Duration::from_secs(600);
 /// A client that does not take its answers for so long is closed.
 const SEND_STALL: Duration = Duration::from_secs(10);
 
-/// Carries out one call. Shared by all clients: it locks what it needs.
+/// Carries out one call. All clients share it, so it locks the state that it needs.
 pub type Call = dyn Fn(&str, Option<&Value>) -> Outcome + Send + Sync;
 
 /// A listening socket; removed, and its clients closed, when dropped.

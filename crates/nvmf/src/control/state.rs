@@ -1,4 +1,4 @@
-//! The state of the control plane: the target, and the calls that made it what it is.
+//! The state of the control plane: the target, and the calls that configured it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -205,8 +205,8 @@ impl State {
         self.made.iter().any(|step| step.method == method)
     }
 
-    /// Starts the target anew with other options, and makes it what it was. Only before it listens: nobody can be
-    /// connected, and no memory device can have been written.
+    /// Starts the target again with other options, and repeats the calls that configured it. Only before it listens:
+    /// nobody can be connected, and no memory device can have been written.
     pub(super) fn restart(&mut self, options: Options) -> Result<(), RpcError> {
         let made = std::mem::take(&mut self.made);
         // The old target holds the locks of its files: it goes first.

@@ -30,7 +30,7 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// Adds what was read. Nothing is kept once the stream is lost.
+    /// Adds bytes that were read. After the loss of the stream, it keeps no bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if !self.lost {
             self.buffer.extend_from_slice(bytes);

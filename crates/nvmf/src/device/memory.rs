@@ -1,7 +1,7 @@
 //! Memory as a device, taken chunk by chunk where it is written. Shared by all reactors: a lock per chunk.
 //!
-//! Tables of chunks are taken where they are needed, too: a device costs what is written to it, whatever its capacity.
-//! Memory that the machine does not have is an error of the write.
+//! The device allocates tables of chunks on demand too: it takes memory for the written data only, whatever its
+//! capacity. Memory that the machine does not have is an error of the write.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -13,7 +13,7 @@ const CHUNK: u64 = 256 << 10;
 /// Chunks of one table: 1 GiB.
 const TABLE_CHUNKS: u64 = 4096;
 const TABLE: u64 = CHUNK * TABLE_CHUNKS;
-/// After so many new chunks (64 MiB) the machine is asked what it has left.
+/// After this number of new chunks (64 MiB) the device asks the machine for its free memory.
 const CHUNKS_PER_LOOK: u64 = 256;
 /// Memory that a device leaves to the machine.
 const RESERVE: u64 = 128 << 20;
@@ -58,10 +58,10 @@ impl Device for Memory {
     }
 
     fn resize(&self, bytes: Option<u64>) -> Result<(), Error> {
-        let bytes = bytes.ok_or_else(|| Error::invalid("a memory device has no size of its own: give one"))?;
+        let bytes = bytes.ok_or_else(|| Error::invalid("a memory device needs a size: give one"))?;
         let before = self.store.bytes.swap(bytes, Ordering::Relaxed);
         if bytes < before {
-            // Data beyond the new end are gone: if the device grows again, that range reads as zeros.
+            // The device discards data beyond the new end: if the device grows again, that range reads as zeros.
             self.store.zero_within(before, bytes, before - bytes);
         }
         Ok(())

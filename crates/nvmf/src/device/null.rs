@@ -29,7 +29,7 @@ impl Device for Null {
     }
 
     fn resize(&self, bytes: Option<u64>) -> Result<(), Error> {
-        let bytes = bytes.ok_or_else(|| Error::invalid("a null device has no size of its own: give one"))?;
+        let bytes = bytes.ok_or_else(|| Error::invalid("a null device needs a size: give one"))?;
         self.bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }

@@ -216,7 +216,7 @@ impl Uring {
             (IoKind::Deallocate, _, result) if matches!(-result, EOPNOTSUPP | EINVAL | ENODEV) => Ok(slot.io.len),
             (_, _, error @ ..0) => Err(-error),
             (IoKind::Read | IoKind::Write, _, moved) => Ok(moved as u64),
-            // Without progress the op would go on for ever.
+            // Without progress the op would go on forever.
             (_, Way::Zeros(_), 0) => Err(super::EIO),
             _ => Ok(slot.io.len),
         };

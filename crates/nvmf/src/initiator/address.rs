@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use crate::spec::Nqn;
 
-/// A transport address, and what is wanted there.
+/// A transport address, with the subsystem and the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Host name or address.

@@ -91,7 +91,7 @@ impl Connection {
             } else if options.controller_secret.is_some() && !subsystem.is_discovery() {
                 // A peer that stands in for the controller would not offer it either. Discovery services have no keys.
                 let what = format!("cannot authenticate {subsystem} at {}", self.place);
-                let why = "it shall prove that it has its key, and does not offer to";
+                let why = "it does not offer to prove that it knows its key";
                 return Err(Error::new(what, why, "has the target a key for this host's NQN?", 13)); // EACCES
             }
             return Ok(Welcome { cntlid });

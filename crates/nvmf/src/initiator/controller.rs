@@ -1,4 +1,4 @@
-//! A controller: its admin queue on a thread of its own, and I/O queues that are handed out.
+//! A controller: its admin queue on a separate thread, and I/O queues that are handed out.
 //!
 //! The thread keeps the controller alive, hears of events, and when the connection is lost makes a new association. An
 //! association has a number; I/O queues belong to one. A thread that sees that a queue is broken, or that the number
@@ -282,7 +282,7 @@ fn located(address: &Address, options: &Options) -> Result<Address, Error> {
     }
 }
 
-/// The error with what there is, where the subsystem that was asked for is not.
+/// The error with the names of the existing subsystems, if the requested one does not exist.
 fn explained(error: Error, address: &Address, options: &Options) -> Error {
     let Some(subnqn) = address.subnqn.as_ref().filter(|_| error.hint == Error::NO_SUBSYSTEM) else { return error };
     let place = format!("{}:{}", address.traddr, address.port);
@@ -323,7 +323,7 @@ pub(super) fn enable(
     }
 }
 
-/// A new association: the admin queue, what the controller says of itself, and the I/O queues.
+/// A new association: the admin queue, the controller's identity, and the I/O queues.
 fn associate(
     address: &Address,
     subsystem: &Nqn,
@@ -348,7 +348,7 @@ fn associate(
         cdw11: identify.oaes & feature::EVENT_NAMESPACE,
         ..Command::new(admin::SET_FEATURES, 0)
     };
-    // A controller without the events is used all the same.
+    // A controller without the events is used anyway.
     admin.wait_for(events, Move::None)?;
     // With SQ flow control off as many commands may be outstanding as the queue has entries.
     let most = if identify.maxcmd == 0 { u32::MAX } else { identify.maxcmd.into() };
@@ -442,7 +442,7 @@ impl Worker {
             if let Some(period) = period
                 && alive_at.elapsed() >= period
             {
-                // One that was not answered within the whole time: the controller is gone, whatever TCP believes.
+                // A request without an answer within the whole time: the controller is lost, whatever TCP believes.
                 if alive.is_some() && alive_at.elapsed() >= 2 * period {
                     return End::Lost;
                 }
@@ -461,7 +461,8 @@ impl Worker {
         }
     }
 
-    /// Waits for the connection, an order, or the time; takes in what has come. False if the connection is broken.
+    /// Waits for the connection, an order, or the time; takes the bytes that have arrived. False if the connection is
+    /// broken.
     fn sleep(&self, connection: &mut Connection, wait: Option<Duration>) -> bool {
         let timeout = wait
             .map(|wait| rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });

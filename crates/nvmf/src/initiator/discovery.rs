@@ -50,7 +50,7 @@ pub fn discover(address: &Address, options: &Options) -> Result<Vec<Subsystem>, 
             return Ok(found);
         }
     }
-    let why = "its log changes faster than it can be read";
+    let why = "its log changes faster than this host can read it";
     Err(Error::new(format!("discovery at {}:{}", address.traddr, address.port), why, "", 16))
 }
 

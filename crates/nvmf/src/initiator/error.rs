@@ -5,7 +5,7 @@ use std::io;
 use super::Broken;
 use crate::spec::Status;
 
-/// A failure: what was attempted, with whom, what came of it, what to do.
+/// A failure: the attempt, the peer, the result, and a remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}{}", if .hint.is_empty() { String::new() } else { format!(" ({hint})") })]
 pub struct Error {
@@ -20,7 +20,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// The hint where the subsystem that was asked for is not there.
+    /// The hint if the requested subsystem does not exist.
     pub(super) const NO_SUBSYSTEM: &str = "there is no such subsystem";
 
     pub(super) fn new(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>, errno: i32) -> Error {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The protocol is in [`Queue`], which knows no socket: it writes to any `Write`, reads from any `Read`, and moves data
-//! between those and the memory that [`Buffers`] lends, without copying what is large. The thread that drives I/O
-//! queues never blocks; work that takes time (connecting, and connecting again) is done by the controller's own thread.
+//! between those and the memory that [`Buffers`] lends, without copying large data. The thread that drives I/O queues
+//! never blocks; work that takes time (connecting, and connecting again) is done by the controller's own thread.
 
 mod address;
 mod connection;

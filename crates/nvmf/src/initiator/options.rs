@@ -1,4 +1,4 @@
-//! The options of a host: how it presents itself, and what it asks for.
+//! The options of a host: its identity, and the limits that it requests.
 
 use std::fs;
 use std::time::Duration;

@@ -53,7 +53,7 @@ impl Outgoing {
         self.pieces.push_back(Piece::Data { tag, at, len });
     }
 
-    /// The op has ended: what is still to be sent of its data is kept here.
+    /// The op has ended: this copy holds the rest of its data that is not sent yet.
     pub fn keep(&mut self, tag: u32, buffers: &impl Buffers) {
         for piece in &mut self.pieces {
             if let Piece::Data { tag: its, at, len } = *piece
@@ -90,7 +90,7 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// A sink that is never empty must not make the headers grow for ever.
+    /// A sink that is never empty must not make the headers grow forever.
     fn forget_sent(&mut self) {
         if self.sent >= KEPT_BYTES {
             self.bytes.drain(..self.sent);

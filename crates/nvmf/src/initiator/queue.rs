@@ -8,7 +8,7 @@ use crate::pdu::{
 };
 use crate::spec::{Command, Completion, Sgl, Status};
 
-/// Bytes that one read takes at the most, beside data that go straight to their place.
+/// Bytes that one read takes at most, beside data that go straight to their place.
 const INPUT_BYTES: usize = 256 << 10;
 /// Data of this many bytes go straight to their place, and no more than a header is read behind them.
 const LARGE_BYTES: usize = 16 << 10;
@@ -68,7 +68,10 @@ pub enum Broken {
     #[error("the controller violates the protocol: {0}")]
     Fault(#[from] Fault),
     /// The controller says that the host violated the protocol.
-    #[error("the controller ended the connection: {} (FES {status:#x}, FEI {info:#x})", pdu::FatalStatus::name(*.status))]
+    #[error(
+        "the controller ended the connection: {} (FES {status:#x}, FEI {info:#x})",
+        pdu::FatalStatus::name(*.status)
+    )]
     Terminated {
         /// FES.
         status: u16,
@@ -308,7 +311,7 @@ impl Queue {
         Ok(read == wanted)
     }
 
-    /// Goes through what has been received.
+    /// Handles the bytes that have been received.
     fn take_in(&mut self, buffers: &mut impl Buffers, done: &mut Vec<Done>) -> Result<(), Broken> {
         loop {
             if let Some(mut arriving) = self.arriving {

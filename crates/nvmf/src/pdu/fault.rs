@@ -50,7 +50,7 @@ pub struct Fault {
     pub field: &'static str,
     /// The value of the field.
     pub value: u64,
-    /// The reason: what the field should be, or why the unit is wrong.
+    /// The reason: the right value of the field, or the fault of the unit.
     pub why: &'static str,
 }
 
@@ -109,7 +109,7 @@ pub struct TermReq<'a> {
 }
 
 impl TermReq<'_> {
-    /// Bytes of the unit at the most.
+    /// Bytes of the unit at most.
     pub const MAX_BYTES: usize = 24 + 128;
 
     /// The unit, and how many of its bytes count.

@@ -1,10 +1,10 @@
-//! The handshake that opens a connection: ICReq and ICResp, and what they agree on.
+//! The handshake that opens a connection: ICReq and ICResp, and their agreement.
 
 use super::{End, FatalStatus, Fault, Kind};
 
 /// PFV of this protocol.
 const FORMAT: u16 = 0;
-/// HPDA and CPDA at the most: data begin at multiples of 4 * (31 + 1) bytes.
+/// HPDA and CPDA at most: data begin at multiples of 4 * (31 + 1) bytes.
 const MAX_ALIGNMENT: u8 = 31;
 /// Bits of DGST, which ask for digests.
 const DGST_HEADER: u8 = 1;
@@ -33,7 +33,7 @@ layout! {
         cpda: u8 = 10,
         /// Digests that are used: bit 0 header, bit 1 data.
         dgst: u8 = 11,
-        /// Data bytes of one H2CData at the most: at least 4096, a multiple of 4.
+        /// Data bytes of one H2CData at most: at least 4096, a multiple of 4.
         maxh2cdata: u32 = 12,
     }
 }

@@ -6,7 +6,7 @@ use crate::layout::Field;
 layout! {
     /// A completion queue entry (Base specification 2.0, figure 90).
     pub struct Completion: 16 {
-        /// Dwords 0 and 1: what the command gives back.
+        /// Dwords 0 and 1: the result of the command.
         result: u64 = 0,
         /// SQ head pointer: how far the controller has come; 0 where flow control is off.
         sqhd: u16 = 8,

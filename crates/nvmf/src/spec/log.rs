@@ -129,7 +129,7 @@ layout! {
         portid: u16 = 4,
         /// FFFFh: controllers are allocated as hosts connect.
         cntlid: u16 = 6,
-        /// Entries of an admin queue at the most.
+        /// Entries of an admin queue at most.
         asqsz: u16 = 8,
         /// Flags.
         eflags: u16 = 10,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
-/// Bytes of a name at the most, the NUL that ends it in structures not counted.
+/// Bytes of a name at most, the NUL that ends it in structures not counted.
 const MAX_BYTES: usize = 223;
 
 /// The name of a host or subsystem.
@@ -113,7 +113,7 @@ fn fault(name: &str) -> Option<&'static str> {
         let groups: Vec<&str> = uuid.split('-').collect();
         let hex = |text: &&str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
-        return (lengths != [8, 4, 4, 4, 12] || !groups.iter().all(hex)).then_some("its UUID is none");
+        return (lengths != [8, 4, 4, 4, 12] || !groups.iter().all(hex)).then_some("its UUID is not valid");
     }
     let Some(rest) = name.strip_prefix("nqn.") else { return Some("it must begin with nqn.") };
     let date = rest.as_bytes();
@@ -122,7 +122,7 @@ fn fault(name: &str) -> Option<&'static str> {
         return Some("after nqn. a year and a month must come: YYYY-MM.");
     }
     if !(1..=12).contains(&((date[5] - b'0') * 10 + date[6] - b'0')) {
-        return Some("its month is none");
+        return Some("its month is not 01 to 12");
     }
     let Some((domain, own)) = rest.get(8..).and_then(|rest| rest.split_once(':')) else {
         return Some("a colon must follow the domain");
@@ -133,7 +133,7 @@ fn fault(name: &str) -> Option<&'static str> {
         (1..=63).contains(&bytes.len()) && inner && bytes[0] != b'-' && bytes[bytes.len() - 1] != b'-'
     };
     if !domain.split('.').all(label) {
-        return Some("its domain is none");
+        return Some("its domain is not valid");
     }
     own.is_empty().then_some("nothing follows the colon")
 }

@@ -19,7 +19,7 @@ pub const VERSION_1_4: u32 = 0x0001_0400;
 /// The value of CAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Entries of a queue at the most, 2 to 65536.
+    /// Entries of a queue at most, 2 to 65536.
     pub queue_entries: u32,
     /// How long CSTS.RDY may take to follow CC.EN, in milliseconds: multiples of 500, up to 127500.
     pub timeout_ms: u32,

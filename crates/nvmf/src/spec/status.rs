@@ -1,4 +1,4 @@
-//! Status of commands: one table of codes, with what they are called and the error number that they mean.
+//! Status of commands: one table of codes, with their names and the error numbers that they mean.
 
 use std::fmt;
 

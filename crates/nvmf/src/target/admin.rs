@@ -17,7 +17,7 @@ use crate::spec::{Command, Data, GetLogPage, Status, fabrics, feature};
 
 /// Abort commands that a host may have outstanding, less one: ACL.
 pub(super) const ABORTS_LESS_ONE: u8 = 3;
-/// A log page is followed by zeros up to the length that was asked for, as long as that is not more than this: the
+/// A log page is followed by zeros up to the requested length, as long as that is not more than this: the
 /// bytes beyond a log page are undefined (Base specification 2.0, section 5.16.1).
 const ZEROS_AFTER_LOG_PAGE: usize = 16 << 10;
 /// Log pages of more bytes are in memory once, however many hosts are reading them.

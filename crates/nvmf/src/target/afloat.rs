@@ -12,7 +12,7 @@
 //! Where nothing has moved for a while the connection is stuck: its data afloat are not part of the load, and the pacer
 //! sets them aside from the window, until they end.
 //!
-//! A connection whose next command does not fit into what is left of the memory waits before it gets a buffer. If
+//! A connection waits before it gets a buffer if its next command does not fit into the rest of the memory. If
 //! connections have been stuck for long meanwhile, the reactor closes the one that has been stuck longest: memory goes
 //! to hosts that use it.
 

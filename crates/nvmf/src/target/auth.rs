@@ -44,7 +44,7 @@ pub enum ExchangeState {
     Failed,
 }
 
-/// A message from a host on its way through its exchange, and what has become of it.
+/// A message from a host on its way through its exchange, and its result.
 pub(super) struct Examination {
     pub queue: Token,
     /// The identifier of the Authentication Send that brought the message.
@@ -80,7 +80,7 @@ impl Examiner {
             let (queue, taken) = mpsc::channel::<Examination>();
             let shared = Arc::downgrade(shared);
             let work = move || taken.into_iter().for_each(|examination| examination.carry_out(&shared));
-            // Without a thread the other end of the queue is gone: then this thread examines the message.
+            // If the thread has ended, the queue has no other end: then this thread examines the message.
             let _ = std::thread::Builder::new().name("nvmf-auth".into()).spawn(work);
             queue
         });

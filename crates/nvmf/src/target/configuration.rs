@@ -78,7 +78,7 @@ impl NamespaceSpec {
 /// Namespaces of all subsystems together: ids of drives in the pacers.
 pub(super) const MAX_DRIVES: u32 = 512;
 const MAX_NAMESPACES: u32 = 1024;
-/// Devices at the most: namespaces, what they are stacked on, and more.
+/// The largest number of devices: for namespaces and for the devices below them.
 const MAX_DEVICES: usize = 4096;
 
 /// A device under its name.
@@ -224,7 +224,7 @@ impl Configuration {
         Ok(self.device_info(&entry))
     }
 
-    /// Refuses memory that the machine does not have, beside what the memory devices there may still take.
+    /// Refuses a memory device if the machine lacks memory for it and for the existing memory devices.
     pub fn check_memory(&self, name: &str, more_bytes: u64) -> Result<(), Error> {
         let Some(available) = sys::memory::available_bytes() else { return Ok(()) };
         let promised: u64 = self.devices.iter().map(|entry| entry.device.memory_bytes()).sum();

@@ -1,4 +1,4 @@
-//! A connection: what arrives is cut into units and acted on, what is answered is queued to be sent.
+//! A connection: it cuts the bytes that arrive into units, acts on each unit, and queues the answers.
 //!
 //! Bytes come through the reactor's one receive buffer; a connection keeps only the beginning of a header that is cut
 //! off. Data of writes go straight into their buffers, past the receive buffer, as far as they have not arrived
@@ -406,7 +406,7 @@ impl Connection {
         self.take_in_backlog(core)
     }
 
-    /// Goes on once the peer has taken enough of what is sent to it.
+    /// Goes on when the peer has taken enough of the queued bytes.
     ///
     /// # Errors
     /// The units that had been received already end the connection.
@@ -437,7 +437,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what has arrived and acts on it.
+    /// Reads the bytes that have arrived, and acts on them.
     ///
     /// # Errors
     /// The peer has gone, or has broken the protocol.
@@ -853,7 +853,7 @@ impl Connection {
         self.zeros_digest.1
     }
 
-    /// Sends what is queued, as far as the socket takes it.
+    /// Sends the queued bytes, as far as the socket takes them.
     ///
     /// # Errors
     /// The connection is broken.

@@ -165,7 +165,7 @@ impl Core {
         self.now_ns = self.clock.now_ns();
     }
 
-    /// Takes up a new configuration: opens channels to new devices, retires those of devices that are gone.
+    /// Takes up a new configuration: opens channels to new devices, retires those of devices that no longer exist.
     ///
     /// # Errors
     /// A device cannot be reached from this reactor, for want of descriptors or locked memory; the other devices can be
@@ -274,7 +274,7 @@ impl Core {
     }
 
     /// Takes the op that has ended out of its device and counts it. The channel is dropped if the op was the last one
-    /// of a device that is gone.
+    /// of a device that no longer exists.
     #[inline]
     pub fn landed(&mut self, done: &Done) -> Flight {
         let flight = self.flights.remove(done.tag as usize);

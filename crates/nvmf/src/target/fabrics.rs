@@ -14,7 +14,7 @@ use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_C
 use crate::spec::property::{self, Capabilities, Configuration};
 use crate::spec::{Command, Status};
 
-/// Entries of an admin queue that a host may ask for at the most.
+/// Entries of an admin queue that a host may ask for at most.
 const ADMIN_ENTRIES: u32 = 4096;
 /// How long CSTS.RDY may take to follow CC.EN. RDY follows at once.
 const READY_TIMEOUT_MS: u32 = 15_000;

@@ -1,6 +1,6 @@
 //! The board that `plimsoll top` shows of a target while it runs: a row per reactor, namespace and host.
 //!
-//! Each reactor writes rows of its own, so that counting takes no locked instruction and no other processor's memory;
+//! Each reactor writes separate rows, so that counting takes no locked instruction and no other processor's memory;
 //! with several reactors a namespace has a row on each, marked `@` and the reactor's number.
 
 use ::live::{Board, BoardKind, Gauge, Op, Row, RowKind};

@@ -29,7 +29,7 @@ pub(super) enum Message {
     Unlisten(SocketAddr, mpsc::Sender<()>),
     /// Serve this connection, which came in on that address.
     Serve(TcpStream, SocketAddr),
-    /// Close the connection: its controller is gone.
+    /// Close the connection, because its controller no longer exists.
     Close(Token),
     /// The controller of this connection has events for the host.
     Events(Token),
@@ -41,7 +41,7 @@ pub(super) enum Message {
     Examined(Examination),
     /// Report the reactor's counters.
     Report(mpsc::Sender<ReactorReport>),
-    /// Take no new commands, end what is under way, close; then answer.
+    /// Take no new commands, end the commands under way, close the connections; then answer.
     Drain(mpsc::Sender<()>),
     /// End the reactor now.
     Stop,

@@ -380,7 +380,7 @@ impl Target {
         let configuration = self.shared.configuration();
         match configuration.device(name)?.device.set_latency(latency) {
             true => Ok(()),
-            false => Err(Error::invalid(format!("device {name} is no delay device"))),
+            false => Err(Error::invalid(format!("device {name} is not a delay device"))),
         }
     }
 

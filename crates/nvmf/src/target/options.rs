@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The settings that a [`Target`](super::Target) is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads that serve connections, each with an event loop and a pacer of its own; 1 to 256.
+    /// Threads that serve connections, each with an event loop and a separate pacer; 1 to 256.
     pub reactors: usize,
     /// The processor of each reactor, in order; empty leaves them to the scheduler.
     pub cpus: Vec<u32>,
@@ -13,7 +13,7 @@ pub struct Options {
     pub busy_poll: bool,
     /// The admission method and the one memory budget of all reactors together.
     pub pacing: pace::Config,
-    /// The largest read or write in bytes: a power of two, 8 KiB to 8 MiB. Reduced to what the budget holds twice.
+    /// The largest read or write in bytes: a power of two, 8 KiB to 8 MiB. At most half of the budget.
     pub max_io_bytes: u32,
     /// Bytes of data that an I/O command may carry in its capsule; 0 to 64 KiB, a multiple of 16.
     pub in_capsule_bytes: u32,
@@ -33,9 +33,9 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// TCP connections of all hosts together. One more takes the place of a guest, or is closed at once if there is
-    /// none. Hosts that are let in without being listed have three quarters of them at the most.
+    /// none. Hosts that are let in without being listed have three quarters of them at most.
     pub connections: u32,
-    /// Guests at the most: connections that are not connected to a subsystem yet, have not authenticated yet, or ask
+    /// Guests at most: connections that are not connected to a subsystem yet, have not authenticated yet, or ask
     /// the discovery service. One more takes the place of the oldest from the address that most of them come from.
     pub guests: u32,
     /// TCP connections per host NQN.
@@ -58,7 +58,7 @@ pub struct Limits {
     /// How long the pacer may hold a command: then the host is told to send it again, long before it loses patience
     /// (Linux waits for 30 s and then resets the controller).
     pub hold: Duration,
-    /// The period in which a peer must take some of what is sent to it: at least `bytes_per_s` on average.
+    /// The period over which a peer must take at least `bytes_per_s` of the bytes for it on average.
     pub send_stall: Duration,
     /// The least rate of a peer that is awaited, in each direction. Any network is faster by orders of magnitude; a
     /// peer that lets single bytes drip is not.

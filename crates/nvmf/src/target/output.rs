@@ -158,7 +158,7 @@ impl Output {
     /// and commands that have ended are appended.
     ///
     /// # Errors
-    /// The connection is broken, or there was no memory for what is to be sent.
+    /// The connection is broken, or memory for the bytes to send is missing.
     pub fn send(
         &mut self,
         to: &TcpStream,

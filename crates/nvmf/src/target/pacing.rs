@@ -1,6 +1,6 @@
 //! Pacing: makes the pacer of each reactor from the one configuration.
 //!
-//! Every reactor has a pacer of its own and an equal part of the budget: admission takes no lock and touches no other
+//! Every reactor has a separate pacer and an equal part of the budget: admission takes no lock and touches no other
 //! processor's memory, and the parts never add up to more than the whole (docs/decisions/budget-per-reactor.md).
 
 use pace::{Admission, Config, Limits, Method};

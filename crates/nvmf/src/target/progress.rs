@@ -2,12 +2,12 @@
 //! least rate.
 //!
 //! A pause is not held against a peer, nor a slow network: the bytes that have moved in a whole period count. A peer
-//! that lets single bytes drip, to hold the memory of its transfer for ever, moves less than any network that works.
+//! that lets single bytes drip, to hold the memory of its transfer forever, moves less than any network that works.
 
 /// Bytes that move in one direction of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The time since which bytes have been awaited, counted anew after each period; `None` while nothing is awaited.
+    /// The time since which bytes have been awaited, counted again after each period; `None` while nothing is awaited.
     since_ns: Option<u64>,
     /// Bytes that have moved since then.
     bytes: u64,
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(too_slow_at(|_| 520, always), None);
         // 64 KiB every 29 seconds.
         assert_eq!(too_slow_at(|half| if half % 58 == 0 { 65_536 } else { 0 }, always), None);
-        // A burst is not credited for ever.
+        // A burst is not credited forever.
         assert_eq!(too_slow_at(|half| if half == 3 { 1 << 30 } else { 0 }, always), Some(120));
     }
 

@@ -13,9 +13,9 @@ use super::core::Core;
 const TARGET_BYTES: u64 = 16 << 20;
 /// The least bytes that one reactor may hold for peers.
 const LEAST_BYTES: u64 = 1 << 20;
-/// Bytes that an I/O queue has queued at the most: the headers of 1000 reads.
+/// Bytes that an I/O queue has queued at most: the headers of 1000 reads.
 const IO_QUEUE_BYTES: u64 = 64 << 10;
-/// Bytes that any other connection has queued at the most, plus one answer.
+/// Bytes that any other connection has queued at most, plus one answer.
 const OTHER_BYTES: u64 = 4 << 10;
 /// Bytes that are received in one call: this many where memory is short, up to the whole receive buffer.
 const LEAST_RECEIVE: usize = 4 << 10;
@@ -104,7 +104,7 @@ impl PartialEq for Account {
     }
 }
 
-/// Counts what the connection has queued now.
+/// Counts the bytes that the connection has queued now.
 pub(super) fn count(conn: &mut Connection, core: &mut Core) {
     let bytes = conn.queued_bytes();
     let holder = holder_of(conn);

@@ -260,7 +260,7 @@ impl Reactor {
         }
     }
 
-    /// Ends the connection if `outcome` says so; otherwise watches it for what it needs next.
+    /// Ends the connection if `outcome` says so; otherwise watches its socket for the events that it needs next.
     fn judge(&mut self, index: usize, outcome: Result<(), Ended>) {
         self.count_guest(index);
         match outcome {

@@ -1,10 +1,9 @@
 //! The self-tuning pacer: the smallest window on the plateau, shared by buffer-time, queued fairly.
 //!
-//! What is scarce is buffer-time, bytes x seconds. Three parts, one file each:
-//! [`window`] finds how many bytes in flight the machine needs and no more, from the delivered rate alone;
-//! [`share`] divides that window between drives by what each occupies, so that a slow one cannot hold it all;
-//! [`fair`] orders the ops that wait: drive, then tenant, then queue, by bytes.
-//! This file joins them behind [`Admission`].
+//! The scarce resource is buffer-time: bytes x seconds. Three parts, one file each: [`window`] finds how many bytes in
+//! flight the machine needs and no more, from the delivered rate alone; [`share`] divides that window between drives by
+//! what each occupies, so that a slow one cannot hold it all; [`fair`] orders the ops that wait: drive, then tenant,
+//! then queue, by bytes. This file joins them behind [`Admission`].
 
 mod fair;
 mod share;

@@ -180,7 +180,7 @@ impl Shares {
         class.samples += 1;
     }
 
-    /// True if the op keeps its drive within what it is entitled to.
+    /// True if the op keeps its drive within the drive's share.
     #[inline]
     pub fn eligible(&mut self, now_ns: u64, op: &Op, class: SizeClass) -> bool {
         if !self.contended {
@@ -207,7 +207,7 @@ impl Shares {
         !self.contended || drive.in_flight == 0 || drive.in_flight < drive.cap
     }
 
-    /// Divides `window` anew.
+    /// Divides `window` again.
     pub fn recompute(&mut self, now_ns: u64, window: u64, tuning: &Tuning) {
         self.hurried = self.due_ns == 0;
         self.due_ns = now_ns + tuning.share_us * 1000;

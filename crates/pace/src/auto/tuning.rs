@@ -50,7 +50,7 @@ pub struct Tuning {
     pub share_us: u64,
     /// Milliseconds over which a drive's recent demand counts as its claim.
     pub demand_ms: u64,
-    /// A drive's latency may be this many times its floor before what is lent to it shrinks.
+    /// A drive's latency may be this many times its floor before the pacer lends less to the drive.
     pub latency_tolerance: f64,
 }
 

@@ -104,7 +104,7 @@ impl Admission for BufferPool {
     fn poll(&mut self, now_ns: u64) -> Option<Released> {
         for _ in 0..self.cores.len() {
             let core = self.next_core;
-            // A core without a buffer gets no completion of its own; without this look it would wait for ever.
+            // A core without a buffer gets no completion of its own; without this look it would wait forever.
             let starving = self.cores[core].held_buffers == 0;
             if !self.cores[core].waiting.is_empty() && (self.cores[core].kicked || starving) {
                 let index = self.cores[core].waiting.head;

@@ -297,7 +297,8 @@ impl<'a> Engine<'a> {
         Ok(self.outcome())
     }
 
-    /// A uniform integer below `n`, by multiplication (Lemire): the bias of 2^-32 is far below what is measured.
+    /// A uniform integer below `n`, by multiplication (Lemire): the bias of 2^-32 is far below the precision of the
+    /// results.
     #[inline]
     fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(n)) >> 64) as u64

@@ -8,7 +8,7 @@ use crate::config::Error;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// One line: what it stands for.
+    /// One line: the machine that the profile stands for.
     pub about: String,
     /// Network ports of the target.
     pub ports: u32,
@@ -22,7 +22,7 @@ pub struct Machine {
     pub wire_op_bytes: f64,
     /// Microseconds from an initiator's completion of an op to the arrival of its next command at the target.
     pub turnaround_us: f64,
-    /// Microseconds of an initiator's core per op; each copy of a job has a core of its own.
+    /// Microseconds of an initiator's core per op; each copy of a job has a separate core.
     pub initiator_op_us: f64,
     /// Cores that process commands; a connection belongs to one of them.
     pub cores: u32,

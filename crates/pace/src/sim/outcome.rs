@@ -45,7 +45,7 @@ pub struct Outcome {
     pub refused: u64,
     /// The course over time, warm-up included.
     pub curve: Vec<Point>,
-    /// Discrete events processed: what a second of simulation costs.
+    /// The number of discrete events that the simulation processed.
     pub events: u64,
 }
 

@@ -164,7 +164,7 @@ impl Scenario {
     /// The scenario of a TOML text.
     ///
     /// # Errors
-    /// The line and what is wrong with it.
+    /// The line and its fault.
     pub fn parse(text: &str) -> Result<Scenario, Error> {
         toml::from_str(text).map_err(|e| {
             let at = e.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
@@ -173,7 +173,7 @@ impl Scenario {
         })
     }
 
-    /// The machine: the named profile with what the scenario overrides.
+    /// The machine: the named profile with the values that the scenario overrides.
     ///
     /// # Errors
     /// No such profile, or a value that is none.

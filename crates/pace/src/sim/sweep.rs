@@ -19,7 +19,7 @@ pub struct Sweep {
     pub values: Vec<toml::Value>,
 }
 
-/// One combination of a sweep: what was set, and the scenario that results.
+/// One combination of a sweep: its parameters, and the resulting scenario.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The parameters that were set: paths and values.

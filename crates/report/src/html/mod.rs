@@ -1,4 +1,4 @@
-//! Results as one self-contained HTML page: what a stranger opens first.
+//! Results as one self-contained HTML page.
 //!
 //! ```text
 //! verdicts of everything ─► all results side by side (if many) ─► each result: key figures, charts, tables

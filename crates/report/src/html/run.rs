@@ -351,7 +351,7 @@ pub(super) fn iops_over_time(job: &JobResult) -> Vec<(f64, f64)> {
     whole(job).map(|interval| (interval.end_ns as f64 / 1e9, rate(interval))).collect()
 }
 
-/// IOPS and mean latency over time, for any number of jobs; a direction has a line of its own where there are several.
+/// IOPS and mean latency over time, for any number of jobs; a direction has a separate line where there are several.
 fn course(jobs: &[(String, &JobResult)]) -> Vec<Chart> {
     let time = || Axis::linear("time since the job began").format(Format::Seconds);
     let mut iops = Chart::new("IOPS over time").x(time()).y(Axis::linear("IOPS").format(Format::Count));

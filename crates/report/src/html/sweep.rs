@@ -85,7 +85,7 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
     out + "</div>"
 }
 
-/// The load line in a few words, and what is to be said of it beside.
+/// The load line in a few words, and a remark on it.
 fn answered(line: &LoadLine, axis: &str, deepest: f64) -> (String, String) {
     let at = |depth: f64| format!("{axis} {}", plain(depth)).trim_start().to_string();
     match line.answer() {

@@ -47,7 +47,7 @@ impl Passes {
     /// break), or the announcement of the next of several `loops`.
     #[cold]
     pub fn after_pass(&mut self) -> Next {
-        // A pass without an op would repeat for ever.
+        // A pass without an op would repeat forever.
         match self.left {
             _ if self.issued_in_pass == 0 => Next::End,
             Some(0) => Next::End,

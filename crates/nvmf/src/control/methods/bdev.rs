@@ -12,23 +12,32 @@ use crate::device::{DeviceSpec, Effect, Fault, FaultOn, Kind as DeviceKind, Late
 use crate::target::{DeviceInfo, DeviceStats};
 
 const NAME: Param = Param::required("name", Kind::Text, "name of the device");
-const UUID: Param = Param::optional("uuid", Kind::Text, "random; save_config keeps it", "UUID of namespaces on it");
+const UUID: Param =
+    Param::optional("uuid", Kind::Text, "random; save_config keeps it", "UUID of namespaces on the device");
 const FILE_UUID: Param =
-    Param::optional("uuid", Kind::Text, "follows from the machine and the file", "UUID of namespaces on it");
-const STACKED_UUID: Param =
-    Param::optional("uuid", Kind::Text, "follows from that of the device below", "UUID of namespaces on it");
+    Param::optional("uuid", Kind::Text, "derived from the machine and the file", "UUID of namespaces on the device");
+const STACKED_UUID: Param = Param::optional(
+    "uuid",
+    Kind::Text,
+    "derived from the UUID of the device below",
+    "UUID of namespaces on the device",
+);
 const BLOCKS: Param = Param::required("num_blocks", U64, "capacity in blocks");
 const BLOCK_SIZE: Param = Param::required("block_size", U32, "bytes of a block: a power of two, 512 to 65536");
 const FILENAME: Param = Param::required("filename", Kind::Text, "path of a regular file or block device");
-const FILE_BLOCK_SIZE: Param =
-    Param::optional("block_size", U32, "the file's own, or 512", "bytes of a block: a power of two, 512 to 65536");
+const FILE_BLOCK_SIZE: Param = Param::optional(
+    "block_size",
+    U32,
+    "the block size of the file, or 512",
+    "bytes of a block: a power of two, 512 to 65536",
+);
 const CREATE_SIZE: Param = Param::optional(
     "create_size",
     U64,
     "the file must exist",
-    "bytes to create the file with if it does not exist (not SPDK's)",
+    "size in bytes of a file to create if none exists (SPDK lacks this)",
 );
-const BASE: Param = Param::required("base_bdev_name", Kind::Text, "the device below");
+const BASE: Param = Param::required("base_bdev_name", Kind::Text, "name of the device to build on");
 const NO_METADATA: [Param; 5] = [
     Param::only("md_size", U32, "0", "there is no metadata"),
     Param::only("dif_type", Kind::Number(3), "0", "there is no protection information"),
@@ -36,7 +45,7 @@ const NO_METADATA: [Param; 5] = [
     Param::ignored("dif_pi_format", Kind::Number(2), "there is no metadata"),
     Param::optional("physical_block_size", U32, "the block size", "must be the block size"),
 ];
-const NO_LIMITS: &str = "a device has no limit; `plimsoll serve --pacing iops:N` or bw:BYTES limits each host";
+const NO_LIMITS: &str = "a device cannot have a limit; `plimsoll serve --pacing iops:N` or bw:BYTES limits each host";
 const FILE_BLOCK_KINDS: [&str; 2] = ["bdev_aio_create", "bdev_uring_create"];
 
 /// The methods of this module.
@@ -45,7 +54,7 @@ pub static METHODS: &[Method] = &[
         "bdev_get_bdevs",
         "List devices",
         &[
-            Param::optional("name", Kind::Text, "all", "only this one"),
+            Param::optional("name", Kind::Text, "all", "name of one to list"),
             Param::ignored("timeout", U32, "devices are there once their creation is answered"),
         ],
         "an array of devices with block_size, num_blocks, uuid",
@@ -53,19 +62,24 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "bdev_get_iostat",
-        "Tell what each device has done",
+        "Show the counters of each device",
         &[
-            Param::optional("name", Kind::Text, "all", "only this one"),
-            Param::optional("names", Kind::Texts, "all", "only these"),
-            Param::only("per_channel", Kind::Bool, "false", "reactors are added up; nvmf_get_stats has them apart"),
-            Param::only("reset_mode", Kind::Text, "\"none\"", "counters are not reset: take differences"),
+            Param::optional("name", Kind::Text, "all", "name of one to list"),
+            Param::optional("names", Kind::Texts, "all", "devices to list"),
+            Param::only(
+                "per_channel",
+                Kind::Bool,
+                "false",
+                "counters are sums over reactors; nvmf_get_stats lists each reactor",
+            ),
+            Param::only("reset_mode", Kind::Text, "\"none\"", "the target does not reset counters: take differences"),
         ],
         "tick_rate (1/s), ticks, bdevs with bytes, operations and latencies in ticks",
         get_iostat,
     ),
     method(
         "bdev_null_create",
-        "Create a device whose reads are zeros and whose writes are forgotten",
+        "Create a device that reads as zeros and forgets writes",
         &[
             NAME,
             BLOCKS,
@@ -80,21 +94,21 @@ pub static METHODS: &[Method] = &[
         "its name",
         null_create,
     ),
-    method("bdev_null_delete", "Delete a null device, and namespaces on it", &[NAME], "true", |s, p| {
+    method("bdev_null_delete", "Delete a null device and its namespaces", &[NAME], "true", |s, p| {
         delete(s, p, &["bdev_null_create"])
     }),
     method(
         "bdev_null_resize",
-        "Change a null device's capacity; hosts are told",
+        "Change the capacity of a null device, and notify hosts",
         &[NAME, Param::required("new_size", U64, "capacity in MiB")],
         "true",
         null_resize,
     ),
     method(
         "bdev_malloc_create",
-        "Create a device of this process's memory, taken where it is written",
+        "Create a device in memory; the target allocates the blocks that hosts write",
         &[
-            Param::optional("name", Kind::Text, "Malloc0, the first number that is free", "name of the device"),
+            Param::optional("name", Kind::Text, "Malloc and the first free number", "name of the device"),
             BLOCKS,
             BLOCK_SIZE,
             UUID,
@@ -104,22 +118,23 @@ pub static METHODS: &[Method] = &[
             NO_METADATA[3],
             NO_METADATA[4],
             Param::only("optimal_io_boundary", U32, "0", "there is no boundary"),
-            Param::only("numa_id", Kind::Integer, "-1", "memory is taken on the node of the thread that writes first"),
+            Param::only(
+                "numa_id",
+                Kind::Integer,
+                "-1",
+                "the thread that writes first allocates memory on its NUMA node",
+            ),
             Param::ignored("md_interleave", Kind::Bool, "there is no metadata"),
         ],
         "its name",
         malloc_create,
     ),
-    method(
-        "bdev_malloc_delete",
-        "Delete a memory device, its content, and namespaces on it",
-        &[NAME],
-        "true",
-        |s, p| delete(s, p, &["bdev_malloc_create"]),
-    ),
+    method("bdev_malloc_delete", "Delete a memory device with its content and namespaces", &[NAME], "true", |s, p| {
+        delete(s, p, &["bdev_malloc_create"])
+    }),
     method(
         "bdev_aio_create",
-        "Create a device on a file or block device; through io_uring, as bdev_uring_create",
+        "Create a device on a file or block device; uses io_uring, as bdev_uring_create does",
         &[
             NAME,
             FILENAME,
@@ -127,14 +142,14 @@ pub static METHODS: &[Method] = &[
             FILE_UUID,
             CREATE_SIZE,
             Param::optional("readonly", Kind::Bool, "false", "refuse writes"),
-            Param::only("nowait", Kind::Bool, "false", "the answer comes when the device is there"),
+            Param::only("nowait", Kind::Bool, "false", "the answer comes when the device is ready"),
             Param::ignored("fallocate", Kind::Bool, "deallocation punches holes where the file system can"),
         ],
         "its name",
         |s, p| file_create(s, p, "bdev_aio_create"),
     ),
-    method("bdev_aio_rescan", "Take up the present size of the file; hosts are told", &[NAME], "true", rescan),
-    method("bdev_aio_delete", "Delete the device, and namespaces on it; the file stays", &[NAME], "true", |s, p| {
+    method("bdev_aio_rescan", "Adopt the present size of the file, and notify hosts", &[NAME], "true", rescan),
+    method("bdev_aio_delete", "Delete the device and its namespaces, and keep the file", &[NAME], "true", |s, p| {
         delete(s, p, &FILE_BLOCK_KINDS)
     }),
     method(
@@ -144,13 +159,13 @@ pub static METHODS: &[Method] = &[
         "its name",
         |s, p| file_create(s, p, "bdev_uring_create"),
     ),
-    method("bdev_uring_rescan", "Take up the present size of the file; hosts are told", &[NAME], "true", rescan),
-    method("bdev_uring_delete", "Delete the device, and namespaces on it; the file stays", &[NAME], "true", |s, p| {
+    method("bdev_uring_rescan", "Adopt the present size of the file, and notify hosts", &[NAME], "true", rescan),
+    method("bdev_uring_delete", "Delete the device and its namespaces, and keep the file", &[NAME], "true", |s, p| {
         delete(s, p, &FILE_BLOCK_KINDS)
     }),
     method(
         "bdev_delay_create",
-        "Create a device that holds another one's completions back",
+        "Create a device that delays the completions of another device",
         &[
             NAME,
             BASE,
@@ -165,10 +180,10 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "bdev_delay_update_latency",
-        "Change one latency of a delay device, for I/O that arrives from now on",
+        "Change one latency of a delay device, for later I/O",
         &[
             Param::required("delay_bdev_name", Kind::Text, "name of the delay device"),
-            Param::required("latency_type", Kind::OneOf(&LATENCIES), "which latency"),
+            Param::required("latency_type", Kind::OneOf(&LATENCIES), "the latency to change"),
             Param::required("latency_us", U64, "microseconds"),
         ],
         "true",
@@ -176,39 +191,39 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "bdev_delay_delete",
-        "Delete a delay device, and namespaces on it; the one below stays",
+        "Delete a delay device and its namespaces, and keep the device below",
         &[NAME],
         "true",
         |s, p| delete(s, p, &["bdev_delay_create"]),
     ),
     method(
         "bdev_split_create",
-        "Divide a device into equal parts, named after it with p0, p1, ...",
+        "Divide a device NAME into equal parts NAMEp0, NAMEp1 and so on",
         &[
-            Param::required("base_bdev", Kind::Text, "the device below"),
-            Param::required("split_count", U32, "how many parts"),
-            Param::optional("split_size_mb", U64, "0: equal parts of all of it", "MiB of each part"),
+            Param::required("base_bdev", Kind::Text, "name of the device to build on"),
+            Param::required("split_count", U32, "number of parts"),
+            Param::optional("split_size_mb", U64, "0: divide the whole device", "MiB of each part"),
         ],
         "the names of the parts",
         split_create,
     ),
     method(
         "bdev_split_delete",
-        "Delete the parts of a device, and namespaces on them; the one below stays",
-        &[Param::required("base_bdev", Kind::Text, "the device below")],
+        "Delete the parts of a device and their namespaces, and keep the device",
+        &[Param::required("base_bdev", Kind::Text, "name of the device to build on")],
         "true",
         split_delete,
     ),
     method(
         "bdev_error_create",
-        "Create a device named EE_ and the one below, to inject errors into",
-        &[Param::required("base_name", Kind::Text, "the device below"), STACKED_UUID],
+        "Create a device EE_NAME on a device NAME, for injected errors",
+        &[Param::required("base_name", Kind::Text, "name of the device to build on"), STACKED_UUID],
         "true",
         error_create,
     ),
     method(
         "bdev_error_delete",
-        "Delete an error device, and namespaces on it; the one below stays",
+        "Delete an error device and its namespaces, and keep the device below",
         &[NAME],
         "true",
         |s, p| delete(s, p, &["bdev_error_create"]),
@@ -217,7 +232,7 @@ pub static METHODS: &[Method] = &[
         when: When::Always,
         ..method(
             "bdev_set_qos_limit",
-            "Limit what one device does: not possible here, so only 0 (no limit) is accepted",
+            "Limit one device; only 0 (no limit) is possible",
             &[
                 NAME,
                 Param::only("rw_ios_per_sec", U64, "0", NO_LIMITS),
@@ -233,22 +248,22 @@ pub static METHODS: &[Method] = &[
     },
     method(
         "bdev_error_inject_error",
-        "Let I/O of an error device fail, hang, be cut short or be late",
+        "Make I/O of an error device fail, hang, end short or end late",
         &[
             NAME,
             Param::required(
                 "io_type",
                 Kind::OneOf(&["read", "write", "flush", "unmap", "all", "clear"]),
-                "which I/O; clear ends all errors, and I/O that hangs",
+                "kind of I/O; clear ends all errors, and ends I/O that hangs",
             ),
             Param::required(
                 "error_type",
                 Kind::OneOf(&["failure", "pending", "short", "slow"]),
-                "fail, never end, transfer half (not SPDK's), end late (not SPDK's)",
+                "fail, never end, transfer half (SPDK lacks this), end late (SPDK lacks this)",
             ),
-            Param::optional("num", U32, "1", "how many; 0 until cleared. A later call ends what is left of a number"),
-            Param::optional("one_in", U32, "1: all", "one I/O in so many (not SPDK's)"),
-            Param::optional("slow_us", U64, "1000000", "microseconds for slow (not SPDK's)"),
+            Param::optional("num", U32, "1", "number of errors; 0: until clear. A later call replaces the rest"),
+            Param::optional("one_in", U32, "1: all", "one I/O in N has the error (SPDK lacks this)"),
+            Param::optional("slow_us", U64, "1000000", "delay of slow in microseconds (SPDK lacks this)"),
         ],
         "true",
         inject_error,
@@ -409,7 +424,7 @@ fn delete(state: &mut State, params: &Params, methods: &[&str]) -> Outcome {
     Ok(Value::Bool(true))
 }
 
-/// The target has removed the namespaces of a device that is gone.
+/// The target has removed the namespaces of a device that no longer exists.
 fn forget_namespaces(state: &mut State, device: &str) {
     state.forget(|method, given| method == "nvmf_subsystem_add_ns" && given["namespace"]["bdev_name"] == device);
 }
@@ -514,7 +529,7 @@ fn inject_error(state: &mut State, params: &Params) -> Outcome {
     match on {
         None => faults.clear(),
         Some(on) => {
-            // The target counts down a fault's number and does not tell how far: given once more it would begin anew.
+            // The target counts down a fault's number and does not tell how far: given once more it would begin again.
             faults.retain(|fault| fault.count.is_none() && fault.on != on);
             let count = Some(u64::from(params.u32_if("num").unwrap_or(1))).filter(|count| *count > 0);
             faults.push(Fault { on, effect, one_in: params.u32_if("one_in").unwrap_or(1).max(1), count });

@@ -1,4 +1,4 @@
-//! Methods about the target as a program: what it can do, what it is configured to, its end.
+//! Methods about the target as a program: its methods, its configuration, its end.
 
 use serde_json::{Value, json};
 
@@ -19,9 +19,9 @@ const SIGNALS: [&str; 12] =
 pub static METHODS: &[Method] = &[
     Method {
         name: "rpc_get_methods",
-        about: "List the methods that there are",
+        about: "List the methods",
         params: &[
-            Param::optional("current", Kind::Bool, "false", "only those that may be called now"),
+            Param::optional("current", Kind::Bool, "false", "list only methods that may be called now"),
             Param::ignored("include_aliases", Kind::Bool, "there are no aliases"),
         ],
         result: "their names",
@@ -30,7 +30,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "spdk_get_version",
-        about: "Tell the version of this program",
+        about: "Show the version of this program",
         params: &[],
         result: "version and its fields",
         when: When::Always,
@@ -38,7 +38,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "framework_start_init",
-        about: "End the wait of `plimsoll serve --wait-for-rpc`; true also if nothing waits (SPDK answers an error then)",
+        about: "Start a target that `plimsoll serve --wait-for-rpc` holds; without such a target answer true too, where SPDK answers an error",
         params: &[],
         result: "true",
         when: When::Startup,
@@ -46,7 +46,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "framework_wait_init",
-        about: "Answer once the target is initialized",
+        about: "Wait until the target is initialized",
         params: &[],
         result: "true",
         when: When::Always,
@@ -56,24 +56,24 @@ pub static METHODS: &[Method] = &[
         name: "framework_get_subsystems",
         about: "List the parts of the configuration in the order of their loading",
         params: &[],
-        result: "their names and what they depend on",
+        result: "their names and dependencies",
         when: When::Always,
         run: Run::Do(get_subsystems),
     },
     Method {
         name: "framework_get_config",
-        about: "Tell the calls that would make one part of the configuration",
+        about: "List the calls that make one part of the configuration",
         params: &[
             Param::required("name", Kind::Text, "keyring, bdev or nvmf"),
             Param::ignored("with_batches", Kind::Bool, "calls stand one by one: none of them needs a batch"),
         ],
-        result: "calls, as a configuration file has them under \"config\"",
+        result: "the calls in the form of \"config\" in a configuration file",
         when: When::Always,
         run: Run::Do(get_config),
     },
     Method {
         name: "framework_set_scheduler",
-        about: "Choose a scheduler: reactors sleep when there is nothing to do, so only static is accepted",
+        about: "Choose a scheduler; only static is possible, because idle reactors sleep",
         params: &[
             Param {
                 need: Need::Only("\"static\""),
@@ -87,7 +87,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "framework_get_reactors",
-        about: "Tell how busy each reactor is",
+        about: "Show how busy each reactor is",
         params: &[],
         result: "tick_rate (1/s), reactors with busy and idle ticks",
         when: When::Initialized,
@@ -95,7 +95,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "thread_get_stats",
-        about: "Tell how busy each thread that serves is",
+        about: "Show how busy each serving thread is",
         params: &[],
         result: "tick_rate (1/s), threads with busy and idle ticks",
         when: When::Initialized,
@@ -103,7 +103,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "spdk_kill_instance",
-        about: "End the target as the signal would: in good order, SIGKILL at once",
+        about: "Send a signal to the target: SIGKILL ends it at once, the others in good order",
         params: &[Param::required("sig_name", Kind::OneOf(&SIGNALS), "the signal")],
         result: "true, before it ends",
         when: When::Always,

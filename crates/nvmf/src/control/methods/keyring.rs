@@ -17,7 +17,7 @@ const NAME: Param = Param::required("name", Kind::Text, "name of the key");
 pub static METHODS: &[Method] = &[
     Method {
         name: "keyring_file_add_key",
-        about: "Name a key that stands in a file, which only its owner may read",
+        about: "Give a name to the key in a file; only its owner may have the right to read the file",
         params: &[
             NAME,
             Param::required("path", Kind::Text, "the file: DHHC-1:hh:base64:, as nvme gen-dhchap-key makes it"),
@@ -28,7 +28,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "keyring_file_remove_key",
-        about: "Forget a key that no host authenticates with",
+        about: "Remove a key that no host uses",
         params: &[NAME],
         result: "true",
         when: When::Always,
@@ -36,7 +36,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "keyring_get_keys",
-        about: "List the keys by name; their content is not told",
+        about: "List the names of the keys, without their content",
         params: &[],
         result: "an array with names and paths",
         when: When::Always,

@@ -1,4 +1,4 @@
-//! Methods about the transport, subsystems, namespaces, listeners, hosts and what they do.
+//! Methods about the transport, subsystems, namespaces, listeners, hosts and their statistics.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use crate::target::{
 };
 
 /// The help of `pacing` of a transport, as [`pace::SYNTAX`] has it; a test holds the two together.
-const PACING_HELP: &str = "method of pacing (not SPDK's), one of auto, auto:MEMORY, none, buffers:COUNT, \
+const PACING_HELP: &str = "method of pacing (SPDK lacks this), one of auto, auto:MEMORY, none, buffers:COUNT, \
                            rate:MICROSECONDS, iops:COUNT, bw:BYTES";
 /// SPDK's name of the one target that there is.
 const TARGET_NAME: &str = "nvmf_tgt";
@@ -26,39 +26,44 @@ const BUFFER_BYTES: u64 = 131_072;
 /// Subsystems that do not say how many namespaces they may have.
 const MAX_NAMESPACES: u32 = 32;
 
-const TGT_NAME: Param =
-    Param::optional("tgt_name", Kind::OneOf(&[TARGET_NAME]), "nvmf_tgt", "the target: there is one");
+const TGT_NAME: Param = Param::optional(
+    "tgt_name",
+    Kind::OneOf(&[TARGET_NAME]),
+    "nvmf_tgt",
+    "name of the target; nvmf_tgt is the only one",
+);
 const NQN: Param = Param::required("nqn", Kind::Text, "NQN of the subsystem");
 const HOST: Param = Param::required("host", Kind::Text, "NQN of the host");
 const DHCHAP_KEY: Param = Param::optional(
     "dhchap_key",
     Kind::Text,
     "none",
-    "name of the key that the host must prove to have (DH-HMAC-CHAP)",
+    "name of the key that the host must prove to know (DH-HMAC-CHAP)",
 );
 const DHCHAP_CTRLR_KEY: Param = Param::optional(
     "dhchap_ctrlr_key",
     Kind::Text,
     "none",
-    "name of the key that this target proves to have, to hosts that ask for it",
+    "name of the key that this target proves to know, when a host asks for a proof",
 );
 const SECURE_CHANNEL: Param = Param::only("secure_channel", Kind::Bool, "false", "there is no TLS");
 const REFERRAL_NQN: Param =
-    Param::optional("subnqn", Kind::Text, "nqn.2014-08.org.nvmexpress.discovery", "NQN of the discovery service there");
-const REFERRED_ADDRESS: Param = Param::required("address", Kind::Object(ADDRESS), "where another discovery service is");
-const LISTEN_ADDRESS: Param = Param::required("listen_address", Kind::Object(ADDRESS), "where it is reachable");
+    Param::optional("subnqn", Kind::Text, "nqn.2014-08.org.nvmexpress.discovery", "NQN of the other discovery service");
+const REFERRED_ADDRESS: Param =
+    Param::required("address", Kind::Object(ADDRESS), "address of the other discovery service");
+const LISTEN_ADDRESS: Param = Param::required("listen_address", Kind::Object(ADDRESS), "address to listen on");
 const ADDRESS: &[Param] = &[
-    Param::required("traddr", Kind::Text, "IP address; 0.0.0.0 or :: for all of this machine's"),
-    Param::optional("trsvcid", Kind::Text, "4420", "TCP port; 0 for any that is free"),
+    Param::required("traddr", Kind::Text, "IP address; 0.0.0.0 or :: for all addresses of this machine"),
+    Param::optional("trsvcid", Kind::Text, "4420", "TCP port; 0 for any free port"),
     Param::optional("trtype", Kind::OneOf(&["TCP", "tcp"]), "TCP", "transport"),
     Param::optional("transport", Kind::OneOf(&["TCP", "tcp"]), "TCP", "another name of trtype"),
-    Param::optional("adrfam", Kind::OneOf(&["IPv4", "ipv4", "IPv6", "ipv6"]), "that of traddr", "address family"),
+    Param::optional("adrfam", Kind::OneOf(&["IPv4", "ipv4", "IPv6", "ipv6"]), "the family of traddr", "address family"),
 ];
 const NAMESPACE: &[Param] = &[
     Param::required("bdev_name", Kind::Text, "name of the device"),
-    Param::optional("nsid", U32, "the lowest that is free", "number of the namespace"),
-    Param::optional("nguid", Kind::Text, "follows from the UUID", "NGUID, 32 hexadecimal digits"),
-    Param::optional("eui64", Kind::Text, "follows from the UUID", "EUI-64, 16 hexadecimal digits"),
+    Param::optional("nsid", U32, "the lowest free number", "number of the namespace"),
+    Param::optional("nguid", Kind::Text, "derived from the UUID", "NGUID, 32 hexadecimal digits"),
+    Param::optional("eui64", Kind::Text, "derived from the UUID", "EUI-64, 16 hexadecimal digits"),
     Param::optional("uuid", Kind::Text, "the device's", "UUID"),
     Param::ignored("anagrpid", U32, "there is one ANA group"),
     Param::only("no_auto_visible", Kind::Bool, "false", "every host of a subsystem sees every namespace"),
@@ -70,24 +75,29 @@ const CHECKED_REFERRAL: &[Param] = &[REFERRED_ADDRESS, REFERRAL_NQN, SECURE_CHAN
 
 /// Rows of `nvmf_create_transport` beside those that decide on pacing.
 const TRANSPORT: &[Param] = &[
-    Param::required("trtype", Kind::Text, "TCP, in any case of letters"),
+    Param::required("trtype", Kind::Text, "TCP, in small or large letters"),
     TGT_NAME,
     Param::optional("max_queue_depth", Kind::Number(4096), "1024", "entries of an I/O queue"),
     Param::optional("max_io_qpairs_per_ctrlr", U16, "64", "I/O queues of a controller"),
-    Param::optional("max_qpairs_per_ctrlr", U16, "65", "the same with the admin queue counted"),
-    Param::optional("in_capsule_data_size", U32, "4096", "bytes of data that an I/O command may bring along"),
+    Param::optional("max_qpairs_per_ctrlr", U16, "65", "queues of a controller, the admin queue included"),
+    Param::optional("in_capsule_data_size", U32, "4096", "bytes of data that an I/O command may carry"),
     Param::optional("max_io_size", U32, "1048576", "bytes of the largest read or write"),
-    Param::optional("pacing", Kind::Text, "that of `plimsoll serve`", PACING_HELP),
-    Param::optional("memory_budget", U64, "that of `plimsoll serve`", "bytes of data in flight at most (not SPDK's)"),
+    Param::optional("pacing", Kind::Text, "as `plimsoll serve` sets it", PACING_HELP),
+    Param::optional(
+        "memory_budget",
+        U64,
+        "as `plimsoll serve` sets it",
+        "most bytes of data in flight (SPDK lacks this)",
+    ),
     Param::optional(
         "c2h_success",
         Kind::Bool,
         "true",
-        "no completion after the data of a read, for hosts that have disabled SQ flow control",
+        "send no completion after the data of a read to hosts that have disabled SQ flow control",
     ),
     Param::only("dif_insert_or_strip", Kind::Bool, "false", "there is no protection information"),
     Param::only("sock_priority", U32, "0", "packets have no priority"),
-    Param::only("masked_oncs", Kind::Any, "[]", "no command can be hidden"),
+    Param::only("masked_oncs", Kind::Any, "[]", "the target cannot hide a command"),
     Param::ignored("masked_fuses", Kind::Any, "there are no fused commands"),
     Param::ignored("iobuf_small_cache_size", U32, "there are no pools of buffers"),
     Param::ignored("iobuf_large_cache_size", U32, "there are no pools of buffers"),
@@ -99,9 +109,9 @@ const TRANSPORT: &[Param] = &[
     Param::ignored("abort_timeout_sec", U32, "aborts are answered at once"),
     Param::ignored("no_wr_batching", Kind::Bool, "RDMA's"),
     Param::ignored("control_msg_num", U32, "responses have buffers of their own"),
-    Param::ignored("disable_mappable_bar0", Kind::Bool, "vfio-user's"),
-    Param::ignored("disable_adaptive_irq", Kind::Bool, "vfio-user's"),
-    Param::ignored("disable_shadow_doorbells", Kind::Bool, "vfio-user's"),
+    Param::ignored("disable_mappable_bar0", Kind::Bool, "only vfio-user has it"),
+    Param::ignored("disable_adaptive_irq", Kind::Bool, "only vfio-user has it"),
+    Param::ignored("disable_shadow_doorbells", Kind::Bool, "only vfio-user has it"),
     Param::ignored("disable_command_passthru", Kind::Bool, "commands are never passed through"),
     Param::ignored("acceptor_poll_rate", U32, "connections are not polled for"),
     Param::ignored("acceptor_backlog", U32, "the system's limit holds"),
@@ -130,10 +140,10 @@ pub static METHODS: &[Method] = &[
         when: When::Always,
         ..method(
             "nvmf_set_config",
-            "Say with what hosts may authenticate; what is left out has its default again",
+            "Set how hosts may authenticate; a parameter that is left out returns to its default",
             &[
-                Param::optional("dhchap_digests", DIGESTS, "all", "hash functions of DH-HMAC-CHAP that may be used"),
-                Param::optional("dhchap_dhgroups", DHGROUPS, "all", "groups of DH-HMAC-CHAP that may be used"),
+                Param::optional("dhchap_digests", DIGESTS, "all", "hash functions that DH-HMAC-CHAP may use"),
+                Param::optional("dhchap_dhgroups", DHGROUPS, "all", "groups that DH-HMAC-CHAP may use"),
                 Param::ignored("acceptor_poll_rate", U32, "connections are not polled for"),
                 Param::ignored("conn_sched", Kind::Text, "connections go to the least loaded reactor"),
                 Param::ignored("poll_groups_mask", Kind::Text, "`plimsoll serve --cores` says where reactors run"),
@@ -141,22 +151,22 @@ pub static METHODS: &[Method] = &[
                     "discovery_filter",
                     Kind::Text,
                     "\"match_any\"",
-                    "a host is told of all listeners of its subsystems",
+                    "discovery names all listeners of the subsystems of a host",
                 ),
                 Param::only(
                     "discovery_filters",
                     Kind::Any,
                     "[\"match_any\"]",
-                    "a host is told of all listeners of its subsystems",
+                    "discovery names all listeners of the subsystems of a host",
                 ),
-                Param::only("dup_host_policy", Kind::Text, "\"allow\"", "a host may connect as often as it likes"),
+                Param::only("dup_host_policy", Kind::Text, "\"allow\"", "a host may connect any number of times"),
                 Param::optional(
                     "admin_cmd_passthru",
                     Kind::Any,
                     "none",
-                    "members must be false: nothing is passed through",
+                    "all members must be false: the target passes no command through",
                 ),
-                Param::only("passthru_identify_ctrlr", Kind::Bool, "false", "nothing is passed through"),
+                Param::only("passthru_identify_ctrlr", Kind::Bool, "false", "the target passes no command through"),
             ],
             "true",
             set_config,
@@ -164,15 +174,15 @@ pub static METHODS: &[Method] = &[
     },
     method(
         "nvmf_create_transport",
-        "Set the transport up: limits and pacing; once, before any listener",
+        "Set the limits and the pacing of the transport; possible once, before any listener exists",
         &CREATE_TRANSPORT,
         "true",
         create_transport,
     ),
     method(
         "nvmf_get_transports",
-        "Tell the transport's limits and pacing",
-        &[Param::optional("trtype", Kind::Text, "all", "only this one"), TGT_NAME],
+        "Show the limits and the pacing of the transport",
+        &[Param::optional("trtype", Kind::Text, "all", "name of one to list"), TGT_NAME],
         "an array of transports",
         get_transports,
     ),
@@ -185,7 +195,7 @@ pub static METHODS: &[Method] = &[
             Param::optional(
                 "serial_number",
                 Kind::Text,
-                "follows from this machine and the NQN",
+                "derived from this machine and the NQN",
                 "at most 20 printable ASCII characters",
             ),
             Param::optional("model_number", Kind::Text, "Plimsoll", "at most 40 printable ASCII characters"),
@@ -195,7 +205,7 @@ pub static METHODS: &[Method] = &[
                 "32",
                 "the highest number of a namespace, up to 1024; 0 for the default",
             ),
-            Param::optional("allow_any_host", Kind::Bool, "false", "let hosts in that are not listed"),
+            Param::optional("allow_any_host", Kind::Bool, "false", "let any host connect, listed or not"),
             Param::only("ana_reporting", Kind::Bool, "false", "every path is optimized"),
             Param::optional("min_cntlid", U16, "1", "the lowest identifier of a controller"),
             Param::optional("max_cntlid", U16, "65519", "the highest identifier of a controller"),
@@ -203,15 +213,15 @@ pub static METHODS: &[Method] = &[
             Param::only("max_write_zeroes_size_kib", U64, "0", "ranges are as long as the command says"),
             Param::only("dmrsl", U64, "0", "ranges are as long as the command says"),
             Param::only("wzsl", U64, "0", "ranges are as long as the command says"),
-            Param::only("passthrough", Kind::Bool, "false", "commands are carried out here"),
-            Param::only("enable_nssr", Kind::Bool, "false", "there is no subsystem reset"),
+            Param::only("passthrough", Kind::Bool, "false", "the target carries commands out itself"),
+            Param::only("enable_nssr", Kind::Bool, "false", "the target has no subsystem reset"),
         ],
         "true",
         create_subsystem,
     ),
     method(
         "nvmf_delete_subsystem",
-        "Delete a subsystem; its hosts are disconnected",
+        "Delete a subsystem, and disconnect its hosts",
         &[NQN, TGT_NAME],
         "true",
         delete_subsystem,
@@ -219,62 +229,62 @@ pub static METHODS: &[Method] = &[
     method(
         "nvmf_get_subsystems",
         "List the subsystems with their listeners, hosts and namespaces",
-        &[Param::optional("nqn", Kind::Text, "all", "only this one"), TGT_NAME],
+        &[Param::optional("nqn", Kind::Text, "all", "name of one to list"), TGT_NAME],
         "an array, the discovery service first",
         get_subsystems,
     ),
     method(
         "nvmf_subsystem_add_ns",
-        "Add a device to a subsystem; hosts are told",
+        "Add a device to a subsystem as a namespace, and notify hosts",
         &[NQN, Param::required("namespace", Kind::Object(NAMESPACE), "the namespace"), TGT_NAME],
         "the number of the namespace",
         add_ns,
     ),
     method(
         "nvmf_subsystem_remove_ns",
-        "Remove a namespace; hosts are told",
+        "Remove a namespace, and notify hosts",
         &[NQN, Param::required("nsid", U32, "number of the namespace"), TGT_NAME],
         "true",
         remove_ns,
     ),
     method(
         "nvmf_subsystem_add_listener",
-        "Make a subsystem reachable, or the discovery service by its own NQN",
+        "Let a subsystem listen on an address; the NQN of discovery names the discovery service",
         &[
             NQN,
             LISTEN_ADDRESS,
             TGT_NAME,
             SECURE_CHANNEL,
             Param::only("ana_state", Kind::Text, "\"optimized\"", "every path is optimized"),
-            Param::only("numa_id", Kind::Integer, "-1", "vfio-user's"),
-            Param::ignored("sock_impl", Kind::Text, "sockets are the kernel's"),
+            Param::only("numa_id", Kind::Integer, "-1", "only vfio-user has it"),
+            Param::ignored("sock_impl", Kind::Text, "the kernel's sockets are the only ones"),
         ],
         "true",
         add_listener,
     ),
     method(
         "nvmf_subsystem_remove_listener",
-        "Make a subsystem unreachable there; connections stay",
+        "Stop listening on an address; connections stay",
         &[NQN, LISTEN_ADDRESS, TGT_NAME],
         "true",
         remove_listener,
     ),
     method(
         "nvmf_subsystem_get_listeners",
-        "List where a subsystem is reachable",
+        "List the addresses on which a subsystem listens",
         &[NQN, TGT_NAME],
         "an array of addresses",
         get_listeners,
     ),
     method(
         "nvmf_subsystem_add_host",
-        "Let a host in",
+        "Let a host connect to a subsystem",
         &[
             NQN,
             HOST,
             DHCHAP_KEY,
             DHCHAP_CTRLR_KEY,
-            Param::optional("psk", Kind::OneOf(&[]), "none", "must be left out: there is no TLS"),
+            Param::optional("psk", Kind::OneOf(&[]), "none", "must be left out: the target has no TLS"),
             TGT_NAME,
         ],
         "true",
@@ -282,22 +292,22 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_subsystem_set_keys",
-        "Change the keys of a host that is let in, for its connections from now on",
+        "Change the keys of a listed host, for its later connections",
         &[NQN, HOST, DHCHAP_KEY, DHCHAP_CTRLR_KEY, TGT_NAME],
         "true",
         set_keys,
     ),
     method(
         "nvmf_subsystem_remove_host",
-        "Let a host in no longer; it is disconnected",
+        "Remove a host from the list of a subsystem, and disconnect the host",
         &[NQN, HOST, TGT_NAME],
         "true",
         remove_host,
     ),
     method(
         "nvmf_subsystem_allow_any_host",
-        "Let every host in, or only those listed from now on",
-        &[NQN, Param::required("allow_any_host", Kind::Bool, "let hosts connect that are not listed"), TGT_NAME],
+        "Let every host connect, or from now on only listed hosts",
+        &[NQN, Param::required("allow_any_host", Kind::Bool, "let any host connect, listed or not"), TGT_NAME],
         "true",
         allow_any_host,
     ),
@@ -317,28 +327,28 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_get_stats",
-        "Tell what each reactor and its pacer have done",
+        "Show the counters of each reactor and of its pacer",
         &[TGT_NAME],
         "tick_rate (1/s), poll_groups",
         get_stats,
     ),
     method(
         "nvmf_discovery_add_referral",
-        "Name another discovery service to hosts that ask this one",
+        "Refer hosts that ask for discovery to another discovery service as well",
         CHECKED_REFERRAL,
         "true",
         add_referral,
     ),
     method(
         "nvmf_discovery_remove_referral",
-        "Name another discovery service no longer",
+        "Remove a referral to another discovery service",
         &[REFERRED_ADDRESS, REFERRAL_NQN, TGT_NAME],
         "true",
         remove_referral,
     ),
     method(
         "nvmf_discovery_get_referrals",
-        "List the discovery services that this one names",
+        "List the referrals to other discovery services",
         &[TGT_NAME],
         "an array of addresses with subnqn",
         get_referrals,
@@ -347,12 +357,12 @@ pub static METHODS: &[Method] = &[
         when: When::Always,
         ..method(
             "nvmf_set_max_subsystems",
-            "Limit the number of subsystems; those that there are stay",
+            "Limit the number of subsystems; existing ones stay",
             &[
                 Param::required(
                     "max_subsystems",
                     U32,
-                    "how many there may be, the discovery service counted; 0 for any",
+                    "highest number of subsystems, discovery included; 0 for any number",
                 ),
                 TGT_NAME,
             ],
@@ -364,24 +374,26 @@ pub static METHODS: &[Method] = &[
         when: When::Always,
         ..method(
             "nvmf_set_crdt",
-            "Set command retry delays: there are none, so only 0 is accepted",
+            "Set command retry delays; only 0 (no delay) is possible",
             &[
-                Param::only("crdt1", U16, "0", "hosts may send a command again at once"),
-                Param::only("crdt2", U16, "0", "hosts may send a command again at once"),
-                Param::only("crdt3", U16, "0", "hosts may send a command again at once"),
+                Param::only("crdt1", U16, "0", "hosts may send a command again without a delay"),
+                Param::only("crdt2", U16, "0", "hosts may send a command again without a delay"),
+                Param::only("crdt3", U16, "0", "hosts may send a command again without a delay"),
                 TGT_NAME,
             ],
             "true",
             |_, _| Ok(Value::Bool(true)),
         )
     },
-    method("nvmf_get_targets", "List the targets", &[], "an array with the one name", |_, _| Ok(json!([TARGET_NAME]))),
+    method("nvmf_get_targets", "List the targets", &[], "an array with one name", |_, _| Ok(json!([TARGET_NAME]))),
 ];
 
 fn set_config(state: &mut State, params: &Params) -> Outcome {
     let passed = params.as_given().get("admin_cmd_passthru").and_then(Value::as_object);
     if let Some((command, _)) = passed.into_iter().flatten().find(|(_, value)| **value != json!(false)) {
-        return Err(RpcError::params(format!("admin_cmd_passthru.{command} must be false: nothing is passed through")));
+        return Err(RpcError::params(format!(
+            "admin_cmd_passthru.{command} must be false: the target passes no command through"
+        )));
     }
     let mut policy = Policy::default();
     if let Some(names) = params.list_if("dhchap_digests") {
@@ -429,7 +441,7 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
     Ok(Value::Bool(true))
 }
 
-/// The pacing of the transport: what it asks for itself, unless the command line has decided.
+/// The pacing of the transport: its own parameters, unless the command line has decided.
 fn pacing_of(state: &mut State, params: &Params) -> Result<pace::Config, RpcError> {
     let settings = &state.settings;
     let mut asked = pacer::config(params, settings.options.reactors as u32)?;
