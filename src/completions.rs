@@ -25,6 +25,26 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let shell: Shell = *matches.get_one("shell").expect("required");
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut documented(), "plimsoll", &mut script);
+    if shell == Shell::Fish {
+        script.extend(fish_positionals(&documented()).into_bytes());
+    }
     std::io::Write::write_all(&mut std::io::stdout(), &script)?;
     Ok(Exit::Ok)
+}
+
+/// Lines of fish for the values of positional arguments, such as the methods of `rpc`: clap_complete's script for fish
+/// completes options only.
+fn fish_positionals(program: &Command) -> String {
+    let mut lines = String::new();
+    for subcommand in program.get_subcommands() {
+        for argument in subcommand.get_positionals() {
+            let values = argument.get_possible_values();
+            let names: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
+            if !names.is_empty() {
+                let condition = format!("__fish_plimsoll_using_subcommand {}", subcommand.get_name());
+                lines += &format!("complete -c plimsoll -n \"{condition}\" -f -a \"{}\"\n", names.join(" "));
+            }
+        }
+    }
+    lines
 }

@@ -20,7 +20,7 @@ struct Sections {
 
 const BOARDS: Row = (
     "/run/plimsoll, $XDG_RUNTIME_DIR/plimsoll, /tmp/plimsoll-UID",
-    "The directory of the boards: the counters of running programs, which plimsoll top reads. The first one is root's.",
+    "The directory of the boards, which hold the counters of running programs for plimsoll top. Root uses the first one.",
 );
 const DOCUMENTS: Row = ("/usr/share/doc/plimsoll", "Documents, configurations and example job files of the package.");
 const SCRATCH: Row = (
@@ -28,9 +28,10 @@ const SCRATCH: Row = (
     "The scratch file of a sweep over a directory. The program removes it when it ends.",
 );
 const SOCKET: Row = ("/var/tmp/spdk.sock", "The control socket of plimsoll serve, unless --rpc-socket names another.");
-const RUNTIME: Row = ("PLIMSOLL_RUNTIME_DIR", "The directory of the boards, instead of the usual one.");
+const RUNTIME: Row = ("PLIMSOLL_RUNTIME_DIR", "The directory of the boards; it replaces the usual one.");
 const NO_COLOR: Row = ("NO_COLOR", "Any value turns colours off.");
-const LIBGFAPI: Row = ("PLIMSOLL_LIBGFAPI", "The path of libgfapi, instead of libgfapi.so.0 as the loader finds it.");
+const LIBGFAPI: Row =
+    ("PLIMSOLL_LIBGFAPI", "The path of libgfapi; without this variable the loader searches for libgfapi.so.0.");
 const MPI: Row = (
     "OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID",
     "The rank of this process: mpirun and srun set it. A build without the feature mpi refuses to run then.",
@@ -41,9 +42,9 @@ const PAGES: &[Sections] = &[
         name: "plimsoll",
         examples: &[
             ("plimsoll sweep", "Find the load line of the file system of this directory."),
-            ("plimsoll run nightly.fio", "Run a job file of fio's."),
+            ("plimsoll run nightly.fio", "Run a job file of fio."),
             ("plimsoll help serve", "Explain a subcommand."),
-            ("plimsoll version", "Name the commit, the features and the optional libraries that were found."),
+            ("plimsoll version", "Print the commit, the features and the optional libraries of this build."),
         ],
         files: &[BOARDS],
         environment: &[RUNTIME, NO_COLOR, LIBGFAPI],
@@ -56,7 +57,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll run --check nightly.fio", "List doubts about a job file, without running it."),
             (
                 "plimsoll run --name=a --rw=randread --size=1g --runtime=10s --time_based",
-                "Run a job of the command line.",
+                "Run a job that the command line describes.",
             ),
             ("plimsoll run --output-format=json --output=result.json nightly.fio", "Write fio's JSON to a file."),
             ("mpirun --host a,b plimsoll run nightly.fio", "Run on two hosts, with one start and one result."),
@@ -68,7 +69,7 @@ const PAGES: &[Sections] = &[
     Sections {
         name: "fio",
         examples: &[
-            ("plimsoll fio nightly.fio", "Run a job file with the habits of fio."),
+            ("plimsoll fio nightly.fio", "Run a job file with the defaults and the exit statuses of fio."),
             ("ln -s /usr/bin/plimsoll ~/bin/fio", "Let scripts that call fio find Plimsoll."),
         ],
         files: &[BOARDS],
@@ -79,14 +80,17 @@ const PAGES: &[Sections] = &[
         name: "sweep",
         examples: &[
             ("plimsoll sweep", "Sweep the depth over a scratch file in this directory."),
-            ("plimsoll sweep /dev/nvme0n1 --engine io_uring,libaio", "Sweep a device with two engines: reads only."),
+            (
+                "plimsoll sweep /dev/nvme0n1 --engine io_uring,libaio",
+                "Sweep a device with two engines. The sweep only reads.",
+            ),
             ("plimsoll sweep --iodepth 1,8,64 --point-time 2s", "Measure three depths for two seconds each."),
         ],
         files: &[
             SCRATCH,
             (
                 "plimsoll-sweep-N.json, plimsoll-sweep-N.html",
-                "The result, in this directory unless --no-files is given.",
+                "The result. The files are in the current directory; --no-files leaves them out.",
             ),
         ],
         environment: &[NO_COLOR, LIBGFAPI, MPI],
@@ -106,7 +110,7 @@ const PAGES: &[Sections] = &[
     Sections {
         name: "files",
         examples: &[
-            ("plimsoll files --op create,stat,unlink --files 1000 --dir D", "Make, look at and remove 1000 files."),
+            ("plimsoll files --op create,stat,unlink --files 1000 --dir D", "Create, stat and remove 1000 files."),
             ("plimsoll files --op create,read:70+stat:30 --threads 4", "Make files, then mix reads with stats."),
             ("plimsoll files --fs gluster://host/volume --op create,read --dir /", "Work on a volume without FUSE."),
         ],
@@ -140,7 +144,7 @@ const PAGES: &[Sections] = &[
             ("fsperf /mnt/data", "Write, overwrite and read one file, with many blocks in flight and with one."),
             ("fsperf --test read --mode latency --filesize 1g /mnt/data", "Read one block at a time."),
         ],
-        files: &[("DIR/fsperf.dat", "The file of the test. The program removes it unless --noclean is given.")],
+        files: &[("DIR/fsperf.dat", "The file of the test. The program removes it; --noclean keeps it.")],
         environment: &[NO_COLOR],
         see_also: &["plimsoll-files(1)", "plimsoll-run(1)"],
     },
@@ -159,7 +163,7 @@ const PAGES: &[Sections] = &[
         examples: &[
             ("plimsoll serve --null 8g", "Serve a device without storage behind it, on this machine only."),
             ("plimsoll serve --file disk.img --create 8g --memory 64m", "Serve a file, with 64 MiB of buffers."),
-            ("plimsoll serve -c configs/null_16.json", "Serve the devices of a configuration file of SPDK's."),
+            ("plimsoll serve -c configs/null_16.json", "Serve the devices of an SPDK configuration file."),
         ],
         files: &[SOCKET, DOCUMENTS, BOARDS],
         environment: &[RUNTIME],
@@ -169,8 +173,8 @@ const PAGES: &[Sections] = &[
         name: "rpc",
         examples: &[
             ("plimsoll rpc rpc_get_methods", "List the methods of a running target."),
-            ("plimsoll rpc nvmf_get_subsystems", "Show what the target serves."),
-            ("plimsoll rpc --help bdev_null_create", "Explain a method. No target needs to run."),
+            ("plimsoll rpc nvmf_get_subsystems", "Show the subsystems of the target."),
+            ("plimsoll rpc --help bdev_null_create", "Explain a method. This call works without a target."),
         ],
         files: &[SOCKET],
         environment: &[NO_COLOR],
@@ -180,7 +184,10 @@ const PAGES: &[Sections] = &[
         name: "trap",
         examples: &[
             ("plimsoll trap --pool v=/mnt/a,/mnt/b -- cp /mnt/a/big /tmp", "Read one file over two mounts."),
-            ("plimsoll trap --pool v=/mnt/a,/mnt/b --stats -- PROGRAM", "Print the share of each mount afterwards."),
+            (
+                "plimsoll trap --pool v=/mnt/a,/mnt/b --stats -- PROGRAM",
+                "Print the share of each mount when the program has ended.",
+            ),
         ],
         files: &[BOARDS],
         environment: &[
@@ -192,8 +199,11 @@ const PAGES: &[Sections] = &[
     Sections {
         name: "lanes",
         examples: &[
-            ("plimsoll lanes --pool v=/mnt/a,/mnt/b", "Say if the two mounts are two connections to one volume."),
-            ("plimsoll lanes --pool v=/mnt/a,/mnt/b --program ./db", "Say if a program can be spread over them."),
+            ("plimsoll lanes --pool v=/mnt/a,/mnt/b", "Test whether the two mounts are two connections to one volume."),
+            (
+                "plimsoll lanes --pool v=/mnt/a,/mnt/b --program ./db",
+                "Test whether the library can spread a program's I/O.",
+            ),
         ],
         files: &[("/proc/self/mountinfo, /proc/fs/nfsfs", "The mounts and the connections of NFS.")],
         environment: &[(TEXT_VARIABLE, "The pools, unless --pool or --pool-file gives them.")],
@@ -203,7 +213,7 @@ const PAGES: &[Sections] = &[
         name: "top",
         examples: &[
             ("plimsoll top", "Show all running programs, once a second."),
-            ("plimsoll top --once --json", "Print one look as JSON."),
+            ("plimsoll top --once --json", "Print one table as JSON."),
         ],
         files: &[BOARDS],
         environment: &[RUNTIME, NO_COLOR, ("TERM", "dumb prints lines instead of a screen.")],
@@ -252,7 +262,7 @@ pub fn of(name: &str) -> String {
     }
     text += ".SH EXIT STATUS\n";
     if name == "trap" {
-        text += "The status of the program; 126 if it cannot be started, 127 if it is not found. Otherwise:\n";
+        text += "The status of the program; 126 if the program cannot start, 127 if it does not exist. Otherwise:\n";
     }
     for (status, meaning) in STATUSES {
         text += &format!(".TP\n\\fB{status}\\fR\n{}\n", escaped(meaning));
@@ -270,11 +280,11 @@ pub fn libiotrap() -> String {
         (TEXT_VARIABLE, "Pools as the text of a pool file. plimsoll trap --pool sets it."),
         (FILE_VARIABLE, "A TOML file of pools, with weights, policy and windows. plimsoll trap --pool-file sets it."),
         (POOLS_VARIABLE, "Pools as the original iotrap takes them: name:/mnt/a/,/mnt/b/, several separated by spaces."),
-        (ASYNC_VARIABLE, "1 carries out libaio requests that would block asynchronously, by guasi(3)."),
+        (ASYNC_VARIABLE, "1 makes libaio requests that would block asynchronous, as plimsoll trap --async does."),
         ("IOTRAP_RING", "same-thread promises that the thread that reads a completion ring also submits."),
         (STATS_VARIABLE, "1 prints a summary on standard error when the program ends."),
         (TRACE_VARIABLE, "1 prints a line on standard error for each call that the library takes over."),
-        (IOLOG_VARIABLE, "A file that receives the program's I/O as an iolog of fio's, version 3."),
+        (IOLOG_VARIABLE, "A file that receives the program's I/O as a fio iolog, version 3."),
         RUNTIME,
     ];
     let head = format!(
@@ -284,12 +294,12 @@ pub fn libiotrap() -> String {
          \\-\\- \\fIprogram\\fR ...\n.SH DESCRIPTION\nThe library replaces the file calls of the C library in an \
          unmodified program. A read or write of a file below one mount (a lane) of a pool may go over any lane of that \
          pool, after the library has proved that the lanes lead to the same file. Every other call goes to the C \
-         library as it is.\n.PP\nThe library reads its variables once, before main. An error is one line on standard \
-         error, and nothing is spread then.\n",
+         library as it is.\n.PP\nThe library reads its variables once, before main. After an error the library \
+         prints one line on standard error, and spreads nothing.\n",
         env!("CARGO_PKG_VERSION"),
     );
     let examples = ".SH EXAMPLES\n.EX\nIOTRAP_MOUNT_POOLS=v:/mnt/a/,/mnt/b/ LD_PRELOAD=libiotrap.so cp /mnt/a/big /tmp\n.EE\n\
-                    .SH EXIT STATUS\nThe program's.\n";
+                    .SH EXIT STATUS\nThe exit status is that of the program.\n";
     head + &list("ENVIRONMENT", variables)
         + examples
         + &list("FILES", &[BOARDS])
