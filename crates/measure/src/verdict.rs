@@ -1,8 +1,8 @@
 //! Verdicts: statements on how far a result can be believed.
 //!
-//! Each statement is a function from a result to `Option<Verdict>`, in the file of what it is about. `check` tries them,
-//! and keeps which of them passed, failed or could not be checked. Tests check that each fires and that each keeps
-//! silent. docs/verdicts.md lists them for readers; a test holds the two together.
+//! Each statement is a function from a result to `Option<Verdict>`, in the file of its subject. `check` tries all
+//! statements, and records which of them passed, failed or could not be checked. Tests check that each statement fires
+//! and that each keeps silent. docs/verdicts.md lists them for readers; a test holds the two together.
 
 use serde::{Deserialize, Serialize};
 
