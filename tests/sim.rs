@@ -62,9 +62,12 @@ fn sweeps_methods_and_pages() {
     assert_eq!(stdout(&out).lines().count(), 5, "{}", stdout(&out));
     let page = std::fs::read_to_string(directory.path().join("o.html")).expect("a page");
     assert!(page.matches("<svg").count() >= 9 && page.ends_with("</html>\n"));
-    for part in
-        ["<th scope=\"col\">p99 us</th>", "Latency</title>", "<details class=\"part\"><summary>", "pacing=buffers:16"]
-    {
+    for part in [
+        "<th scope=\"col\">p99 us</th>",
+        "Mean latency</title>",
+        "<details class=\"part\"><summary>",
+        "pacing=buffers:16",
+    ] {
         assert!(page.contains(part), "{part}");
     }
     browser::look_at(&[("simulation", page)]);

@@ -12,6 +12,8 @@ const TIMELINES_MAX: usize = 24;
 /// The page: no script, nothing from the network.
 pub fn page(results: &[(Run, Outcome)]) -> String {
     let varied = table::varied(results);
+    let several = table::several_scenarios(results);
+    let label = |run: &Run, params: &[String]| table::label_of(run, params, several);
     let mut body = format!("<h2>Results</h2>{}", summary(results, &varied));
     for remark in table::remarks(results) {
         body.push_str(&format!("<p class=\"about\">{remark}</p>"));
@@ -23,7 +25,8 @@ pub fn page(results: &[(Run, Outcome)]) -> String {
     }
     body.push_str("<h2>Over time</h2>");
     for (index, (run, outcome)) in results.iter().take(TIMELINES_MAX).enumerate() {
-        body.push_str(&folded(&table::label_of(run, &varied), index == 0, &cards(timelines(outcome))));
+        let label = format!("Run {} {}", index + 1, label(run, &varied));
+        body.push_str(&folded(label.trim_end(), index == 0, &cards(timelines(outcome))));
     }
     if results.len() > TIMELINES_MAX {
         body.push_str(&format!("<p>{} more runs are in the JSON result.</p>", results.len() - TIMELINES_MAX));
@@ -35,14 +38,18 @@ pub fn page(results: &[(Run, Outcome)]) -> String {
     Frame { title: "simulation", kind: "simulation", headline: &abouts.join("; "), about }.around(&body)
 }
 
-/// A row for each run: the parameters that differ between runs, then the figures.
+/// A row for each run: its number, the scenario if there are several, the parameters that differ between runs, then the
+/// figures.
 fn summary(results: &[(Run, Outcome)], varied: &[String]) -> String {
-    let mut header = vec!["scenario"];
+    let several = table::several_scenarios(results);
+    let mut header = vec!["run"];
+    header.extend(several.then_some("scenario"));
     header.extend(varied.iter().map(String::as_str));
     header.extend(FIGURES);
     let mut summary = Table::new("Results", &header);
-    for (run, outcome) in results {
-        let mut cells = vec![("", run.scenario.name.clone())];
+    for (index, (run, outcome)) in results.iter().enumerate() {
+        let mut cells = vec![("", (index + 1).to_string())];
+        cells.extend(several.then(|| ("", run.scenario.name.clone())));
         cells.extend(varied.iter().map(|param| ("", table::value_of(run, param).unwrap_or_else(|| "-".into()))));
         cells.extend(table::figures(outcome).map(|figure| ("", figure)));
         summary.row("", &cells);
@@ -66,27 +73,30 @@ fn sweep_charts(results: &[(Run, Outcome)], varied: &[String]) -> Vec<Chart> {
     let mut lines: Vec<Line> = Vec::new();
     for (run, outcome) in results {
         let Some(x) = number(run, axis) else { continue };
-        let name = table::label_of(run, &others);
+        let name = table::label_of(run, &others, table::several_scenarios(results));
         match lines.iter_mut().find(|(known, _)| *known == name) {
             Some((_, points)) => points.push((x, outcome)),
             None => lines.push((name, vec![(x, outcome)])),
         }
     }
     let positive = lines.iter().flat_map(|(_, points)| points).all(|(x, _)| *x > 0.0);
-    let x = || if positive { Axis::log2(axis) } else { Axis::linear(axis) };
-    let mut throughput = Chart::new("Throughput").x(x()).y(Axis::linear("Gb/s"));
-    let mut latency = Chart::new("Latency").x(x()).y(Axis::log10("latency").format(Format::Nanoseconds));
-    let several = lines.len() > 1;
+    let mut values: Vec<f64> = lines.iter().flat_map(|(_, points)| points).map(|(x, _)| *x).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let x = || if positive { Axis::log2(axis) } else { Axis::linear(axis) }.ticks(values.clone());
+    let over = |title: &str| Chart::new(title).x(x());
+    let of_latency = || Axis::log10("latency").format(Format::Nanoseconds);
+    let mut throughput = over("Throughput").y(Axis::linear("Gb/s"));
+    let mut mean = over("Mean latency").y(of_latency());
+    let mut p99 = over("99th percentile of latency").y(of_latency());
     for (colour, (name, mut points)) in lines.into_iter().enumerate() {
         points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let of = |value: fn(&Outcome) -> f64| points.iter().map(|(x, outcome)| (*x, value(outcome))).collect();
-        let called = |figure: &str| if several { format!("{name} {figure}") } else { figure.to_string() };
         throughput = throughput.series(Series::line(&name, of(|outcome| outcome.gbps)).colour(colour));
-        latency = latency
-            .series(Series::line(called("mean"), of(|outcome| outcome.all.lat_us * 1e3)).colour(colour))
-            .series(Series::line(called("p99"), of(|outcome| outcome.all.p99_us * 1e3)).colour(colour).dashed());
+        mean = mean.series(Series::line(&name, of(|outcome| outcome.all.lat_us * 1e3)).colour(colour));
+        p99 = p99.series(Series::line(&name, of(|outcome| outcome.all.p99_us * 1e3)).colour(colour));
     }
-    vec![throughput, latency]
+    vec![throughput, mean, p99]
 }
 
 /// Throughput and bytes in flight of one run; the pacer's period where the method has one.

@@ -87,10 +87,16 @@ pub fn varied(results: &[(Run, Outcome)]) -> Vec<String> {
     params
 }
 
-/// The scenario's name and the run's values of these parameters.
-pub fn label_of(run: &Run, params: &[String]) -> String {
-    let set = |param: &String| Some(format!(" {param}={}", value_of(run, param)?));
-    format!("{}{}", run.scenario.name, params.iter().filter_map(set).collect::<String>())
+/// True if the runs are of more than one scenario.
+pub fn several_scenarios(results: &[(Run, Outcome)]) -> bool {
+    results.windows(2).any(|pair| pair[0].0.scenario.name != pair[1].0.scenario.name)
+}
+
+/// The run's values of these parameters, after the scenario's name where that is wanted.
+pub fn label_of(run: &Run, params: &[String], with_scenario: bool) -> String {
+    let name = with_scenario.then(|| run.scenario.name.clone());
+    let set = |param: &String| Some(format!("{param}={}", value_of(run, param)?));
+    name.into_iter().chain(params.iter().filter_map(set)).collect::<Vec<_>>().join(" ")
 }
 
 /// The run's value of a parameter as written; None if the run does not set it.

@@ -84,12 +84,22 @@ pub struct Axis {
     high: Option<f64>,
     from_zero: bool,
     whole: bool,
+    ticks: Option<Vec<f64>>,
 }
 
 impl Axis {
     /// An axis of the given scale.
     pub fn new(label: impl Into<String>, scale: Scale) -> Axis {
-        Axis { label: label.into(), scale, format: Format::Plain, low: None, high: None, from_zero: true, whole: false }
+        Axis {
+            label: label.into(),
+            scale,
+            format: Format::Plain,
+            low: None,
+            high: None,
+            from_zero: true,
+            whole: false,
+            ticks: None,
+        }
     }
 
     /// A linear axis.
@@ -122,6 +132,12 @@ impl Axis {
     /// Puts the ticks of a linear axis at whole numbers only: numbers of runs, of threads.
     pub fn whole(mut self) -> Axis {
         self.whole = true;
+        self
+    }
+
+    /// Puts the ticks at these values, ascending: of a parameter that was set to a few values.
+    pub fn ticks(mut self, values: Vec<f64>) -> Axis {
+        self.ticks = Some(values);
         self
     }
 
@@ -210,7 +226,7 @@ pub struct Chart {
     height: f64,
 }
 
-const LEFT: f64 = 84.0;
+const LEFT: f64 = 92.0;
 const RIGHT: f64 = 18.0;
 const BOTTOM: f64 = 46.0;
 const ROW: f64 = 17.0;
@@ -550,6 +566,7 @@ impl Placed {
             Scale::Nines => vec![50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999],
         };
         (low, high) = (axis.low.unwrap_or(low), axis.high.unwrap_or(high));
+        let ticks = axis.ticks.clone().unwrap_or(ticks);
         let mut placed = Placed { scale: axis.scale, low, high, from, to, ticks: Vec::new() };
         placed.ticks = ticks.into_iter().filter(|&tick| placed.place(tick).is_some()).collect();
         placed

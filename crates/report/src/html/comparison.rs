@@ -26,7 +26,7 @@ pub(super) fn section(comparison: &ComparisonResult, with_sentence: bool) -> Str
         let _ = write!(out, "<p class=\"sentence\">{}</p>", escape(&comparison.sentence));
     }
     let mut drawings = Vec::new();
-    if !comparison.effects.is_empty() {
+    if comparison.effects.iter().any(shown) {
         let forest = forest(&comparison.effects);
         drawings.push(wide_and_narrow(|width| forest.svg(width)));
     }
@@ -118,9 +118,13 @@ fn class(effect: &Effect) -> &'static str {
     }
 }
 
+/// True if the change of the effect has a place on an axis.
+fn shown(effect: &Effect) -> bool {
+    effect.cannot_tell.is_none_or(|why| why == CannotTell::NoInterval)
+}
+
 /// Each effect's change and interval, coloured by whether B is better or worse.
 fn forest(effects: &[Effect]) -> Rows {
-    let shown = |effect: &Effect| effect.cannot_tell.is_none_or(|why| why == CannotTell::NoInterval);
     let rows = effects.iter().map(|effect| {
         let (change, _) = changed(effect);
         let Estimate { mean, low, high } = effect.change;

@@ -2,6 +2,31 @@
 const wrong = [];
 let dark = false;
 
+// The channels of a colour as the browser writes it, 0 to 255, and its opacity.
+function channels(colour) {
+  const parts = colour.match(/[\d.]+/g).map(Number);
+  // color-mix() gives color(srgb 0.1 0.2 0.3 / 0.5).
+  return colour.startsWith("color(") ? [...parts.slice(0, 3).map((part) => part * 255), parts[3] ?? 1] : [...parts.slice(0, 3), parts[3] ?? 1];
+}
+
+function luminance([red, green, blue]) {
+  const part = (value) => ((value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue);
+}
+
+// The contrast of text against what lies behind it; WCAG 2.2 asks for 4.5.
+function contrast(view, element, colour) {
+  const layers = [];
+  for (let behind = element; behind; behind = behind.parentElement) {
+    const paper = channels(view.getComputedStyle(behind).backgroundColor);
+    if (paper[3] > 0) layers.unshift(paper);
+    if (paper[3] === 1) break;
+  }
+  const paper = layers.reduce((below, [red, green, blue, part]) => [red, green, blue].map((value, i) => value * part + below[i] * (1 - part)), [255, 255, 255]);
+  const [light, dark] = [luminance(channels(colour)), luminance(paper)].sort((a, b) => b - a);
+  return (light + 0.05) / (dark + 0.05);
+}
+
 function shown(element) {
   const box = element.getBoundingClientRect();
   return box.width > 0 && box.height > 0;
@@ -46,6 +71,13 @@ function measure(frame, width) {
         }
       });
     });
+  }
+  for (const element of document_.querySelectorAll("body *")) {
+    const ownText = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!ownText || !shown(element) || ["STYLE", "title", "desc"].includes(element.tagName)) continue;
+    const style = view.getComputedStyle(element);
+    const found = contrast(view, element, element.closest("svg") ? style.fill : style.color);
+    if (found < 4.5) tell(`"${element.textContent.slice(0, 40)}" has a contrast of ${found.toFixed(1)}`);
   }
   // Text outside of charts ends where its box ends, or its box scrolls.
   for (const element of document_.querySelectorAll("h1, h2, h3, p, li, .tile *, .verdict *, header *")) {
