@@ -1,15 +1,10 @@
 //! The statements that were tried on a result, gathered over its parts: which hold, which could not be checked and why.
 //!
-//! A result says so itself (`checks`). For results that do not (of earlier versions, or of fio), the missing facts say
-//! which statements could not be checked.
-
-use std::collections::BTreeMap;
+//! The result says so itself (`checks`); this file derives nothing. A job without checks, which moved no data or was
+//! saved by an early version, adds nothing.
 
 use measure::schema::{Document, JobResult};
-use measure::verdict::{Check, Outcome};
-
-/// Fewer intervals than these say nothing of steadiness; see `not-steady` in docs/verdicts.md.
-const FEWEST_INTERVALS: usize = 8;
+use measure::verdict::{Check, Judgement, Outcome};
 
 /// How the statements on some results came out, each code once: a statement that fails anywhere has failed, one that
 /// cannot be checked anywhere is not checkable.
@@ -29,25 +24,15 @@ impl Checked {
 
     /// The statements on one job.
     pub fn of_job(job: &JobResult) -> Checked {
-        Checked::of(of_job(job).into_iter())
+        Checked::of(job.checks.iter().cloned())
     }
 
     fn of(checks: impl Iterator<Item = Check>) -> Checked {
-        let mut worst: BTreeMap<String, Outcome> = BTreeMap::new();
-        let rank = |outcome: &Outcome| match outcome {
-            Outcome::Passed => 0,
-            Outcome::NotCheckable { .. } => 1,
-            Outcome::Failed => 2,
-        };
-        for Check { code, outcome } in checks {
-            match worst.get_mut(&code) {
-                Some(known) if rank(known) >= rank(&outcome) => {}
-                Some(known) => *known = outcome,
-                None => drop(worst.insert(code, outcome)),
-            }
-        }
+        let mut all = Judgement::default();
+        checks.for_each(|check| all.add(Judgement { verdicts: Vec::new(), checks: vec![check] }));
+        all.checks.sort_by(|a, b| a.code.cmp(&b.code));
         let mut checked = Checked::default();
-        for (code, outcome) in worst {
+        for Check { code, outcome } in all.checks {
             match outcome {
                 Outcome::Passed => checked.passed.push(code),
                 Outcome::NotCheckable { reason } => checked.not_checkable.push((code, reason)),
@@ -60,17 +45,17 @@ impl Checked {
 
 fn of_document(document: &Document) -> Vec<Check> {
     match document {
-        Document::Run(run) => run.checks.iter().cloned().chain(run.jobs.iter().flat_map(of_job)).collect(),
+        Document::Run(run) => run.checks.iter().chain(of_jobs(&run.jobs)).cloned().collect(),
         Document::Sweep(sweep) => {
             let points = sweep.curves.iter().flat_map(|curve| &curve.points);
             // The points of a sweep are short on purpose, and its intervals say how steady they were.
             let of_points = points
-                .flat_map(|point| of_job(&point.job))
+                .flat_map(|point| &point.job.checks)
                 .filter(|check| !["interval-too-short", "not-steady"].contains(&check.code.as_str()));
-            sweep.checks.iter().cloned().chain(of_points).collect()
+            sweep.checks.iter().chain(of_points).cloned().collect()
         }
         Document::Comparison(comparison) => {
-            comparison.runs.iter().flat_map(|(a, b)| a.jobs.iter().chain(&b.jobs)).flat_map(of_job).collect()
+            comparison.runs.iter().flat_map(|(a, b)| of_jobs(&a.jobs).chain(of_jobs(&b.jobs))).cloned().collect()
         }
         Document::Files(files) => {
             files.checks.iter().chain(files.phases.iter().flat_map(|phase| &phase.checks)).cloned().collect()
@@ -78,42 +63,8 @@ fn of_document(document: &Document) -> Vec<Check> {
     }
 }
 
-fn of_job(job: &JobResult) -> Vec<Check> {
-    if !job.checks.is_empty() {
-        return job.checks.clone();
-    }
-    let found = |verdict: &measure::verdict::Verdict| Check { code: verdict.code.clone(), outcome: Outcome::Failed };
-    let mut checks: Vec<Check> = job.verdicts.iter().map(found).collect();
-    let mut add = |code: &str, known: bool, reason: &str| {
-        // A verdict stands for itself.
-        if !job.verdicts.iter().any(|verdict| verdict.code == code) {
-            let outcome = match known {
-                true => Outcome::Passed,
-                false => Outcome::NotCheckable { reason: reason.into() },
-            };
-            checks.push(Check { code: code.into(), outcome });
-        }
-    };
-    let facts = &job.facts;
-    if job.directions.read.ops > 0 {
-        let reason = "the result does not record how much of the data was in the page cache";
-        add("page-cache-read", facts.cached_fraction.is_some() || facts.elsewhere, reason);
-        let reason = "the result does not record how much of the data was holes or unwritten extents";
-        add("unwritten-read", facts.unwritten_fraction.is_some() || facts.elsewhere, reason);
-    }
-    if job.directions.write.ops > 0 {
-        let reason = "the result does not record whether writes were made durable";
-        add("writes-not-synced", facts.direct || facts.writes_synced.is_some(), reason);
-    }
-    let reason = format!("fewer than {FEWEST_INTERVALS} intervals were recorded");
-    add("not-steady", job.intervals.len() >= FEWEST_INTERVALS, &reason);
-    let reason = "the result does not record how deep the queue was";
-    add("depth-not-achieved", facts.iodepth <= 1 || !job.depth.in_flight.is_empty(), reason);
-    let reason = "the result does not record the use of processors";
-    add("generator-cpu-bound", job.cpu.user_ns + job.cpu.system_ns > 0, reason);
-    add("interval-too-short", true, "");
-    add("too-few-samples", true, "");
-    checks
+fn of_jobs(jobs: &[JobResult]) -> impl Iterator<Item = &Check> {
+    jobs.iter().flat_map(|job| &job.checks)
 }
 
 #[cfg(test)]
@@ -135,20 +86,22 @@ mod tests {
     }
 
     #[test]
-    fn facts_that_a_result_does_not_have_are_not_taken_for_good() {
+    fn a_statement_that_failed_on_one_job_does_not_pass_because_it_passes_on_another() {
+        let mut job = JobResult { runtime_ns: 1_000_000_000, ..JobResult::default() };
+        job.directions.read.ops = 1000;
+        job.facts.cached_fraction = Some(0.0);
+        let mut cached = job.clone();
+        cached.facts.cached_fraction = Some(1.0);
+        [&mut job, &mut cached].into_iter().for_each(JobResult::judge);
+        assert!(Checked::of_job(&job).passed.contains(&"page-cache-read".to_string()), "{job:?}");
+        let both = Checked::of(of_jobs(&[job, cached]).cloned());
+        assert!(!both.passed.contains(&"page-cache-read".to_string()), "{both:?}");
+    }
+
+    #[test]
+    fn a_result_that_says_nothing_of_its_checks_has_passed_none() {
         let mut job = JobResult::default();
         job.directions.read.ops = 1000;
-        let codes =
-            |job: &JobResult| Checked::of_job(job).not_checkable.into_iter().map(|(code, _)| code).collect::<Vec<_>>();
-        assert_eq!(codes(&job), ["generator-cpu-bound", "not-steady", "page-cache-read", "unwritten-read"]);
-        job.facts.cached_fraction = Some(0.0);
-        job.facts.unwritten_fraction = Some(0.0);
-        assert_eq!(codes(&job), ["generator-cpu-bound", "not-steady"]);
-        // A statement that failed on one job does not pass because it passes on another job.
-        let mut other = job.clone();
-        other.facts.cached_fraction = Some(1.0);
-        other.judge();
-        let both = Checked::of([job, other].iter().flat_map(of_job));
-        assert!(!both.passed.contains(&"page-cache-read".to_string()), "{both:?}");
+        assert_eq!(Checked::of_job(&job), Checked::default());
     }
 }
