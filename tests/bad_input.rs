@@ -1,8 +1,8 @@
 //! Bad input: one clear line, status 2, nothing left behind.
 
 mod common;
+use common::loop_device::LoopDevice;
 use common::*;
-use std::process::Command;
 
 #[test]
 fn what_is_wrong_is_said_in_one_line_and_nothing_is_left() {
@@ -58,41 +58,21 @@ fn direct_io_that_a_filesystem_does_not_do_is_one_line() {
     assert!(names(mount.path()).is_empty());
 }
 
-/// A loop device; gone when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn over(image: &std::path::Path) -> Option<Loop> {
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
-        if !output.status.success() {
-            skip(&format!("no loop device: {}", stderr(&output).trim()), false);
-            return None;
-        }
-        Some(Loop(stdout(&output).trim().to_string()))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status(); // what remains goes with the machine
-    }
-}
-
 #[test]
 fn a_device_with_a_filesystem_is_not_written_to() {
-    if !is_root("attach a loop device") || !has_program("losetup") || !has_program("mkfs.ext4") {
+    if !is_root("attach a loop device") || !has_program("mkfs.ext4") {
         return;
     }
     let directory = directory();
     let image = file(directory.path(), "image", vec![0; 16 << 20]);
     tool("mkfs.ext4", &["-q", "-F", "image"], directory.path());
     let before = std::fs::read(&image).unwrap();
-    let Some(device) = Loop::over(&image) else { return };
-    let filename = format!("--filename={}", device.0);
+    let Some(device) = LoopDevice::over(&image) else { return };
+    let filename = format!("--filename={}", device.path);
     let write = ["run", "--name=a", "--rw=write", "--size=1m", &filename];
     let line = refused(directory.path(), &write);
-    assert!(line.contains(&device.0) && line.contains("ext4") && line.contains("allow"), "{line}");
-    let line = refused(directory.path(), &["sweep", &device.0, "--rw=randwrite", "--allow-writes"]);
+    assert!(line.contains(&device.path) && line.contains("ext4") && line.contains("allow"), "{line}");
+    let line = refused(directory.path(), &["sweep", &device.path, "--rw=randwrite", "--allow-writes"]);
     assert!(line.contains("ext4"), "{line}");
     assert!(std::fs::read(&image).unwrap() == before, "nothing was written");
 

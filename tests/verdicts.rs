@@ -1,6 +1,7 @@
 //! Every verdict fires from a real run: of the program, on real files, not from a result that was made up.
 
 mod common;
+use common::loop_device::LoopDevice;
 use common::*;
 
 use std::collections::BTreeSet;
@@ -63,30 +64,6 @@ fn fires(code: &str, found: &BTreeSet<String>, seen: &mut BTreeSet<String>) {
     assert!(CODES.contains(&code), "{code} is not in the list of codes");
     assert!(found.contains(code), "{code} does not fire: {found:?}");
     seen.insert(code.into());
-}
-
-/// A loop device, detached when dropped.
-struct Loop(String);
-
-impl Loop {
-    /// None, with the reason printed, where loop devices cannot be made.
-    fn new(directory: &Path, file: &str) -> Option<Loop> {
-        if !is_root("attach a loop device") {
-            return None;
-        }
-        let output = Command::new("losetup").args(["--find", "--show", file]).current_dir(directory).output().ok()?;
-        if !output.status.success() {
-            skip(&format!("no loop device: {}", stderr(&output).trim()), false);
-            return None;
-        }
-        Some(Loop(stdout(&output).trim().to_string()))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
 }
 
 #[test]
@@ -153,9 +130,9 @@ fn every_verdict_fires_from_a_real_run_or_says_why_it_cannot() {
     }
     let mut fire = |code: &str, found: &BTreeSet<String>| fires(code, found, &mut seen);
     std::fs::write(here.join("disk"), vec![1; 4 << 20]).unwrap();
-    match Loop::new(here, "disk") {
+    match LoopDevice::over(&here.join("disk")) {
         Some(device) => {
-            let name = format!("--filename={}", device.0);
+            let name = format!("--filename={}", device.path);
             let direct = ["--ioengine=psync", "--direct=1", "--rw=read", "--size=4m", "--bs=64k", &name];
             fire("loop-page-cache", &of_run(here, &direct));
         }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod hosts;
+pub mod loop_device;
 pub mod served;
 
 use std::path::{Path, PathBuf};
