@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use ::hosts::part::Part;
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use hosts::part::Part;
 use job::Rank;
 use load::smallfiles::operation::OPERATIONS;
 use load::smallfiles::tree::Layout;
@@ -18,8 +18,8 @@ use measure::schema::{Document, FilesResult, Work};
 use measure::units::{self, TimeUnit};
 
 use crate::command_line::{Arguments, Subcommand};
+use crate::crew::{self, Crew, Joined};
 use crate::exit::Exit;
-use crate::hosts::{self, Crew, Joined};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::{Bar, Show};
@@ -185,7 +185,7 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
 
 fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
-    let crew = match hosts::join(&interrupt)? {
+    let crew = match crew::join(&interrupt)? {
         Joined::Alone => {
             let plan = plan(matches)?;
             output::try_asked(matches)?;
@@ -219,7 +219,7 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
         Ok(plan) => together(matches, &crew, &plan, interrupt),
         Err(status) => Ok(status),
     };
-    Ok(crew.part(hosts::said(status)))
+    Ok(crew.part(crew::said(status)))
 }
 
 /// The plan of one of many ranks, with separate files in a separate directory: one that `--dir` names with `$rank` or
@@ -273,9 +273,9 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
     let measured = whole.phases.iter().any(|phase| phase.total.files > 0);
     let mut result = whole.into_files(crew.rank.ranks, described);
     crew.enter(failures, &mut result.hosts, &mut result.ended);
-    let status = hosts::status(result.ended, result.hosts.as_deref(), measured);
+    let status = crew::status(result.ended, result.hosts.as_deref(), measured);
     let said = if status == Exit::BadInput {
-        hosts::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
+        crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
         Ok(())
     } else {
         report(matches, result)

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::lanes::doctor::findings::{Severity, examine_rates};
-use ::lanes::doctor::program::{self, Interception};
-use ::lanes::doctor::rate::{self, Rates};
-use ::lanes::doctor::survey::{Options, Trouble};
-use ::lanes::doctor::{Finding, LaneFacts, Survey, examine, survey};
-use ::lanes::{Pool, Pools};
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use lanes::doctor::findings::{Severity, examine_rates};
+use lanes::doctor::program::{self, Interception};
+use lanes::doctor::rate::{self, Rates};
+use lanes::doctor::survey::{Options, Trouble};
+use lanes::doctor::{Finding, LaneFacts, Survey, examine, survey};
+use lanes::{Pool, Pools};
 use report::figures;
 use report::text::table::Table;
 use serde_json::{Value, json};
@@ -216,7 +216,7 @@ fn device((major, minor): (u32, u32)) -> String {
 }
 
 fn connections(lane: &LaneFacts) -> String {
-    let one = |connection: &::lanes::doctor::connections::Connection| match connection.port {
+    let one = |connection: &lanes::doctor::connections::Connection| match connection.port {
         0 => connection.kind.clone(),
         port => format!("{} {port}", connection.kind),
     };

@@ -1,4 +1,5 @@
-//! The `plimsoll` program: one small file per subcommand, no logic.
+//! The `plimsoll` program: one file for each subcommand, and beside them the parts that several subcommands share, such
+//! as the progress line (`progress.rs`), or a run together with other hosts (`crew.rs`).
 //!
 //! ```text
 //! arguments ─► command line (SUBCOMMANDS, one table) ─► a crate does it ─► report ─► exit status
@@ -9,12 +10,12 @@ mod boards;
 mod command_line;
 mod compare;
 mod completions;
+mod crew;
 mod exit;
 mod files;
 mod fio;
 mod fsperf;
 mod gfapi_perf_tool;
-mod hosts;
 mod interrupt;
 mod lanes;
 mod man;

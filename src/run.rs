@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ::hosts::part::Part;
 use anyhow::bail;
 use clap::{Arg, ArgMatches, Command};
+use hosts::part::Part;
 use job::Invocation;
 use job::Rank;
 use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes, Warnings};
@@ -15,8 +15,8 @@ use load::Control;
 use measure::schema::{Document, RunResult};
 
 use crate::command_line::{Arguments, Subcommand};
+use crate::crew::{self, Crew, Joined};
 use crate::exit::Exit;
-use crate::hosts::{self, Crew, Joined};
 use crate::interrupt::Interrupt;
 use crate::progress::{Bar, Show, phase_name};
 use crate::{output, version};
@@ -71,7 +71,7 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
 /// The error in the arguments, before anything ran.
 pub fn run_as(manner: Manner, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
-    let crew = match hosts::join(&interrupt)? {
+    let crew = match crew::join(&interrupt)? {
         Joined::Alone => return alone(manner, words, interrupt),
         Joined::Among(crew) => crew,
         Joined::Mute(status) => return Ok(status),
@@ -84,11 +84,11 @@ pub fn run_as(manner: Manner, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Ok(_) => Ok(Exit::Ok),
         Err(status) => Ok(status),
     };
-    Ok(crew.part(hosts::said(status)))
+    Ok(crew.part(crew::said(status)))
 }
 
 fn alone(manner: Manner, words: Vec<OsString>, interrupt: Interrupt) -> anyhow::Result<Exit> {
-    let asked = Asked::read(manner, words, &hosts::alone())?;
+    let asked = Asked::read(manner, words, &crew::alone())?;
     asked.try_outputs()?;
     match asked {
         Asked::Load(invocation, plan) => measure(&invocation, &plan, interrupt),
@@ -253,9 +253,9 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
     let Some((whole, failures)) = crew.conclude(&part) else { return Ok(Exit::Ok) };
     let mut result = whole.into_run(crew.rank.ranks);
     crew.enter(failures, &mut result.hosts, &mut result.ended);
-    let status = hosts::status(result.ended, result.hosts.as_deref(), hosts::measured(&result.jobs));
+    let status = crew::status(result.ended, result.hosts.as_deref(), crew::measured(&result.jobs));
     let said = if status == Exit::BadInput {
-        hosts::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
+        crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
         Ok(())
     } else {
         out.add(&result);
@@ -274,7 +274,7 @@ fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
     }
     if !run.formats.is_empty() && !run.formats.contains(&Format::Normal) {
         output::complain(&result); // fio's schema has room for a number only
-        hosts::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
+        crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
     }
     output::save(run.save.as_deref(), run.html.as_deref(), Document::Run(result))
 }

@@ -4,16 +4,16 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use ::hosts::part::Part;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use hosts::part::Part;
 use job::Rank;
 use load::sweep::{Depths, Doing, Effort, Moment, Request, Watch};
 use measure::refine::Why;
 use measure::schema::{Document, Ended, SweepResult};
 
 use crate::command_line::{self, Arguments, Subcommand};
+use crate::crew::{self, Crew, Joined, Sweepers};
 use crate::exit::Exit;
-use crate::hosts::{self, Crew, Joined, Sweepers};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::{Bar, Show};
@@ -103,9 +103,9 @@ fn command() -> Command {
 
 fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
-    let crew = match hosts::join(&interrupt)? {
+    let crew = match crew::join(&interrupt)? {
         Joined::Alone => {
-            let (request, effort) = asked(matches, words, &hosts::alone())?;
+            let (request, effort) = asked(matches, words, &crew::alone())?;
             try_outputs(matches)?;
             let result = sweep(&request, &effort, interrupt, None)?;
             let ended = result.ended;
@@ -121,7 +121,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Ok((request, effort)) => together(matches, &crew, &request, &effort, interrupt),
         Err(status) => Ok(status),
     };
-    Ok(crew.part(hosts::said(status)))
+    Ok(crew.part(crew::said(status)))
 }
 
 /// The request that the arguments make to this rank.
@@ -190,7 +190,7 @@ fn together(
         Err(error) => (None, crew.failed(&error.to_string())),
     };
     let Some((_, failures)) = crew.conclude(&part) else { return Ok(Exit::Ok) };
-    hosts::complain(&failures);
+    crew::complain(&failures);
     let mut status = if failures.is_empty() { Exit::Ok } else { Exit::BadInput };
     let mut said = Ok(());
     if let Some(mut result) = result.filter(|result| !result.curves.is_empty()) {

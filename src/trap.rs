@@ -8,10 +8,10 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use ::lanes::doctor::program::{self, Interception};
-use ::lanes::{Policy, Pools, environment, pool};
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use lanes::doctor::program::{self, Interception};
+use lanes::{Policy, Pools, environment, pool};
 use rustix::process::{Pid, Signal, WaitIdOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -193,7 +193,7 @@ fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>) {
 
 /// For each lane, true if it is a directory; None for a lane that gives no answer within `suspect-after`. Threads ask
 /// the lanes; those without an answer are left behind.
-fn are_directories(pool: &::lanes::Pool) -> Vec<Option<bool>> {
+fn are_directories(pool: &lanes::Pool) -> Vec<Option<bool>> {
     let asked: Vec<mpsc::Receiver<bool>> = (pool.lanes.iter())
         .map(|lane| {
             let (answer, asked) = mpsc::channel();
