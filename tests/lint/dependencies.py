@@ -29,9 +29,6 @@ LICENCES = {
 DUPLICATES = {
     # postcard offers both to those who ask for an embedded-io; nothing here asks, so neither is compiled.
     "embedded-io",
-    # measure draws its bootstrap samples from 0.7: other samples move every interval. 2026-11-22
-    "rand_core",
-    "rand_xoshiro",
 }
 
 

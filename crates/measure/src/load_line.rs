@@ -22,7 +22,7 @@
 //!   be told from the plateau, no load line is named, and [`LoadLine::unnamed`] says why.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::figures::percent;
 use crate::schema::{Answer, Curve, Estimate, LoadLine, Point};

@@ -246,7 +246,7 @@ pub fn sorted_quantile(sorted: &[f64], q: f64) -> f64 {
 #[cfg(test)]
 pub(crate) mod test_noise {
     use rand_xoshiro::Xoshiro256PlusPlus;
-    use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
     /// Normal deviates for tests (Box and Muller, 1958).
     pub struct Noise(Xoshiro256PlusPlus);

@@ -11,7 +11,7 @@ use measure::load_line::{self, LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
 use measure::refine::{self, Limits, Step};
 use measure::schema::{Interval, JobResult, LoadLine, Point};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 const MS: u64 = 1_000_000;
 /// The length of a sample, as in a real sweep.
