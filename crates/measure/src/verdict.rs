@@ -61,7 +61,7 @@ pub struct Verdict {
 }
 
 /// The codes of all verdicts.
-pub const CODES: [&str; 33] = [
+pub const CODES: &[&str] = &[
     "verify-mismatch",
     "page-cache-read",
     "memory-filesystem",

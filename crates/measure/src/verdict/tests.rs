@@ -268,7 +268,7 @@ fn each_check_that_applies_says_how_it_came_out() {
     assert!(matches!(outcome(&job, "memory-filesystem"), Some(Outcome::NotCheckable { .. })));
     job.intervals.clear();
     assert!(matches!(outcome(&job, "not-steady"), Some(Outcome::NotCheckable { .. })));
-    for rule in &job::JOB_RULES {
+    for rule in job::JOB_RULES {
         assert!(CODES.contains(&rule.code), "{}", rule.code);
     }
 }
