@@ -124,7 +124,7 @@ impl File {
     fn sync(&self, function: Sync) -> io::Result<()> {
         let none = std::ptr::null_mut();
         check(match function {
-            // SAFETY: the file is open.
+            // SAFETY: `self` keeps the file open until it is dropped.
             Sync::Old(call) => unsafe { call(self.fd) },
             // SAFETY: the file is open; no attributes are wanted.
             Sync::New(call) => unsafe { call(self.fd, none, none) },
@@ -138,7 +138,7 @@ impl File {
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         let (none, len) = (std::ptr::null_mut(), signed(len)?);
         check(match self.connection.library.ftruncate {
-            // SAFETY: the file is open.
+            // SAFETY: `self` keeps the file open until it is dropped.
             Truncate::Old(call) => unsafe { call(self.fd, len) },
             // SAFETY: the file is open; no attributes are wanted.
             Truncate::New(call) => unsafe { call(self.fd, len, none, none) },
@@ -151,7 +151,7 @@ impl File {
     /// As fallocate(2) with FALLOC_FL_PUNCH_HOLE.
     pub fn discard(&self, offset: u64, len: usize) -> io::Result<()> {
         let offset = signed(offset)?;
-        // SAFETY: the file is open.
+        // SAFETY: `self` keeps the file open until it is dropped.
         check(unsafe { (self.connection.library.discard)(self.fd, offset, len) })
     }
 

@@ -96,7 +96,8 @@ macro_rules! functions {
                     // SAFETY: as declared, with the callback of the era.
                     discard_async: unsafe { cast(versioned.of_era(era, c"glfs_discard_async", c"GFAPI_3.5.0")?) },
                     $(
-                        // SAFETY: as declared.
+                        // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds
+                        // that.
                         $field: unsafe { cast(versioned.need($name, $version)?) },
                     )*
                 })
@@ -187,9 +188,9 @@ impl Versioned {
     fn sync(&self, era: Era, name: &CStr) -> Result<Sync, Error> {
         let symbol = self.of_era(era, name, c"GFAPI_3.4.0")?;
         Ok(match era {
-            // SAFETY: as declared.
+            // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds that.
             Era::New => Sync::New(unsafe { cast(symbol) }),
-            // SAFETY: as declared.
+            // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds that.
             Era::Old => Sync::Old(unsafe { cast(symbol) }),
         })
     }
@@ -197,9 +198,9 @@ impl Versioned {
     fn ftruncate(&self, era: Era) -> Result<Truncate, Error> {
         let symbol = self.of_era(era, c"glfs_ftruncate", c"GFAPI_3.4.0")?;
         Ok(match era {
-            // SAFETY: as declared.
+            // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds that.
             Era::New => Truncate::New(unsafe { cast(symbol) }),
-            // SAFETY: as declared.
+            // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds that.
             Era::Old => Truncate::Old(unsafe { cast(symbol) }),
         })
     }

@@ -103,10 +103,10 @@ impl Volume {
     /// As open(2).
     pub fn open(&self, path: &CStr, flags: c_int, mode: u32) -> io::Result<File> {
         let fd = if flags & CREATE != 0 {
-            // SAFETY: the connection is alive, the path NUL-terminated.
+            // SAFETY: `self` keeps the connection alive, and the CStr ends with a NUL.
             unsafe { (self.library().creat)(self.fs(), path.as_ptr(), flags, mode) }
         } else {
-            // SAFETY: the connection is alive, the path NUL-terminated.
+            // SAFETY: `self` keeps the connection alive, and the CStr ends with a NUL.
             unsafe { (self.library().open)(self.fs(), path.as_ptr(), flags) }
         };
         if fd.is_null() { Err(last_error()) } else { Ok(File::new(Arc::clone(&self.connection), fd)) }
@@ -139,7 +139,7 @@ impl Volume {
     /// # Errors
     /// As unlink(2).
     pub fn unlink(&self, path: &CStr) -> io::Result<()> {
-        // SAFETY: the connection is alive, the path NUL-terminated.
+        // SAFETY: `self` keeps the connection alive, and the CStr ends with a NUL.
         check(unsafe { (self.library().unlink)(self.fs(), path.as_ptr()) })
     }
 
@@ -148,7 +148,7 @@ impl Volume {
     /// # Errors
     /// As rename(2).
     pub fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
-        // SAFETY: the connection is alive, the paths NUL-terminated.
+        // SAFETY: `self` keeps the connection alive, and each CStr ends with a NUL.
         check(unsafe { (self.library().rename)(self.fs(), from.as_ptr(), to.as_ptr()) })
     }
 
@@ -157,7 +157,7 @@ impl Volume {
     /// # Errors
     /// As link(2).
     pub fn link(&self, existing: &CStr, new: &CStr) -> io::Result<()> {
-        // SAFETY: the connection is alive, the paths NUL-terminated.
+        // SAFETY: `self` keeps the connection alive, and each CStr ends with a NUL.
         check(unsafe { (self.library().link)(self.fs(), existing.as_ptr(), new.as_ptr()) })
     }
 
@@ -166,7 +166,7 @@ impl Volume {
     /// # Errors
     /// As symlink(2).
     pub fn symlink(&self, content: &CStr, new: &CStr) -> io::Result<()> {
-        // SAFETY: the connection is alive, the paths NUL-terminated.
+        // SAFETY: `self` keeps the connection alive, and each CStr ends with a NUL.
         check(unsafe { (self.library().symlink)(self.fs(), content.as_ptr(), new.as_ptr()) })
     }
 
@@ -185,7 +185,7 @@ impl Volume {
     /// # Errors
     /// As chmod(2).
     pub fn chmod(&self, path: &CStr, mode: u32) -> io::Result<()> {
-        // SAFETY: the connection is alive, the path NUL-terminated.
+        // SAFETY: `self` keeps the connection alive, and the CStr ends with a NUL.
         check(unsafe { (self.library().chmod)(self.fs(), path.as_ptr(), mode) })
     }
 
@@ -194,7 +194,7 @@ impl Volume {
     /// # Errors
     /// As mkdir(2).
     pub fn mkdir(&self, path: &CStr, mode: u32) -> io::Result<()> {
-        // SAFETY: the connection is alive, the path NUL-terminated.
+        // SAFETY: `self` keeps the connection alive, and the CStr ends with a NUL.
         check(unsafe { (self.library().mkdir)(self.fs(), path.as_ptr(), mode) })
     }
 
@@ -203,7 +203,7 @@ impl Volume {
     /// # Errors
     /// As rmdir(2).
     pub fn rmdir(&self, path: &CStr) -> io::Result<()> {
-        // SAFETY: the connection is alive, the path NUL-terminated.
+        // SAFETY: `self` keeps the connection alive, and the CStr ends with a NUL.
         check(unsafe { (self.library().rmdir)(self.fs(), path.as_ptr()) })
     }
 
@@ -306,7 +306,7 @@ struct Directory<'a> {
 
 impl Directory<'_> {
     fn open<'a>(volume: &'a Volume, path: &CStr) -> io::Result<Directory<'a>> {
-        // SAFETY: the connection is alive, the path NUL-terminated.
+        // SAFETY: `self` keeps the connection alive, and the CStr ends with a NUL.
         let fd = unsafe { (volume.library().opendir)(volume.fs(), path.as_ptr()) };
         if fd.is_null() { Err(last_error()) } else { Ok(Directory { volume, fd }) }
     }

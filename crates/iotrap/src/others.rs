@@ -287,7 +287,7 @@ mod tests {
             is_mapped(known, b"/no such path") == Ok(true)
                 || is_mapped(known, file.path().as_os_str().as_encoded_bytes()) == Ok(true)
         );
-        // SAFETY: the mapping made above.
+        // SAFETY: this function has made the mapping above, and nobody else unmaps it.
         assert_eq!(unsafe { libc::munmap(memory, 4096) }, 0);
         assert_eq!(is_mapped(known, b"/no such path"), Ok(false));
     }

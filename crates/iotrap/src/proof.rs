@@ -140,7 +140,7 @@ fn is_one_description(fd: c_int, witness: c_int) -> bool {
     }
     if way <= BY_KCMP {
         let thread = raw::thread() as usize;
-        // SAFETY: integers only.
+        // SAFETY: the system call takes integers only, so it accesses no memory of this process.
         let answer =
             unsafe { raw::call(libc::SYS_kcmp, thread, thread, KCMP_FILE, raw::arg(fd), raw::arg(witness), 0) };
         match raw::check(answer) {

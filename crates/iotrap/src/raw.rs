@@ -167,7 +167,7 @@ pub unsafe fn transfer_vectors(
 /// fsync(2) or fdatasync(2).
 pub fn sync(fd: c_int, data_only: bool) -> Result<()> {
     let number = if data_only { libc::SYS_fdatasync } else { libc::SYS_fsync };
-    // SAFETY: nothing is passed by address.
+    // SAFETY: the system call takes no address.
     check(unsafe { call(number, arg(fd), 0, 0, 0, 0, 0) }).map(drop)
 }
 
@@ -175,7 +175,7 @@ pub fn sync(fd: c_int, data_only: bool) -> Result<()> {
 /// data then (sync_file_range(2) over everything).
 pub fn write_out(fd: c_int) -> Result<()> {
     let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: nothing is passed by address.
+    // SAFETY: the system call takes no address.
     check(unsafe { call(libc::SYS_sync_file_range, arg(fd), 0, 0, all as usize, 0, 0) }).map(drop)
 }
 
@@ -214,13 +214,13 @@ fn mask_signals(new: u64, before: &mut u64) {
 
 /// The id of the process, as the kernel sees it at this moment: a vfork child is another process than its parent.
 pub fn pid() -> u32 {
-    // SAFETY: no arguments.
+    // SAFETY: the system call takes no arguments, so it accesses no memory of this process.
     unsafe { call(libc::SYS_getpid, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
 /// The id of the calling thread, as the kernel counts threads.
 pub fn thread() -> u32 {
-    // SAFETY: no arguments.
+    // SAFETY: the system call takes no arguments, so it accesses no memory of this process.
     unsafe { call(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as u32 }
 }
 
@@ -235,7 +235,7 @@ pub fn descriptor_limit() -> Result<u64> {
 
 /// Lets another thread run (sched_yield(2)).
 pub fn pause() {
-    // SAFETY: no arguments.
+    // SAFETY: the system call takes no arguments, so it accesses no memory of this process.
     let _ = unsafe { call(libc::SYS_sched_yield, 0, 0, 0, 0, 0, 0) };
 }
 

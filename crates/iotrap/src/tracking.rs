@@ -327,7 +327,7 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     let mut buffer = PathBuffer::default();
     let path = lane::path(errand.pool, errand.at, errand.rest.path(), &mut buffer).ok_or(Reason::NotOpened)?;
     let low = raw::open(path, flags).map_err(limit)?;
-    // SAFETY: just opened, closed below.
+    // SAFETY: this function has just opened the descriptor, and closes it only after this use.
     let file = unsafe { BorrowedFd::borrow_raw(low) };
     let mut known = Some(errand.own);
     let own = || known.take().map_or_else(|| own_again(errand), Ok);
@@ -348,7 +348,7 @@ fn own_again(errand: &Errand) -> Result<Facts, Difference> {
     let path = lane::path(errand.pool, errand.own_lane, errand.rest.path(), &mut buffer);
     let fd = raw::open(path.ok_or(Difference::Unreadable)?, libc::O_PATH | libc::O_NOFOLLOW).map_err(unreadable)?;
     let answers = raw::answers(fd);
-    // SAFETY: just opened, closed below.
+    // SAFETY: this function has just opened the descriptor, and closes it only after this use.
     let facts = Facts::of(unsafe { BorrowedFd::borrow_raw(fd) });
     let _ = raw::close(fd);
     let facts = facts.and_then(|facts| if answers { Ok(facts) } else { Err(Difference::Unreadable) })?;

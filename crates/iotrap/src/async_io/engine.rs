@@ -128,7 +128,7 @@ static MAKING: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub fn get() -> Option<&'static Engine> {
     let pointer = ENGINE.load(Acquire);
-    // SAFETY: null, or a mapping that stays.
+    // SAFETY: the pointer is null or points to the engine's mapping, which nobody unmaps.
     unsafe { pointer.as_ref() }
 }
 
@@ -202,7 +202,7 @@ const MEMORY_FILE: &core::ffi::CStr = c"iotrap-async";
 /// The life of the engine's thread.
 extern "C" fn live(engine: usize) {
     let place: *mut Engine = core::ptr::with_exposed_provenance_mut(engine);
-    // SAFETY: the engine's mapping stays.
+    // SAFETY: nobody unmaps the engine's mapping.
     let engine: &'static Engine = unsafe { &*place };
     // SAFETY: `start` has written the ring before it made this thread, and no other thread reads it.
     let ring = unsafe { engine.handed.as_ptr().read() };
@@ -211,7 +211,7 @@ extern "C" fn live(engine: usize) {
 
 /// `Ok` if the kernel gives each ring a separate inode (Linux 5.12), so that [`Own::is_there`] is a proof.
 fn tell_apart(ring: c_int) -> raw::Result<()> {
-    // SAFETY: integers only.
+    // SAFETY: the system call takes integers only, so it accesses no memory of this process.
     let other = raw::check(unsafe { raw::call(libc::SYS_eventfd2, 0, libc::O_CLOEXEC as usize, 0, 0, 0, 0) })? as c_int;
     let (one, two) = (raw::fstat(ring), raw::fstat(other));
     let _ = raw::close(other);

@@ -131,7 +131,7 @@ pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
     }
     if flags & UNSHARE != 0 {
         // The caller has a table of descriptors of its own from here on: closing in it closes for nobody else.
-        // SAFETY: integers only.
+        // SAFETY: the system call takes integers only, so it accesses no memory of this process.
         let alone = unsafe { raw::call(libc::SYS_unshare, libc::CLONE_FILES as usize, 0, 0, 0, 0, 0) };
         return if alone < 0 { alone } else { range(first, last, flags & !UNSHARE) };
     }

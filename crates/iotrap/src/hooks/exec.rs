@@ -45,7 +45,7 @@ executes! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daemon(keep_directory: c_int, keep_streams: c_int) -> c_int {
     let _ending = async_io::ending();
-    // SAFETY: integers only.
+    // SAFETY: the system call takes integers only, so it accesses no memory of this process.
     unsafe { real::daemon(keep_directory, keep_streams) }
 }
 

@@ -60,7 +60,7 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_openat2 => hook!(open::by_openat2(fd, b as *const c_char, c as *const c_void, d)),
         libc::SYS_open_by_handle_at => hook!(open::open_by_handle_at(fd, b as *mut c_void, c as c_int)),
         libc::SYS_pidfd_getfd => {
-            // SAFETY: integers only.
+            // SAFETY: the system call takes integers only, so it accesses no memory of this process.
             let taken = unsafe { raw::call(number, a, b, c, d, e, f) };
             others::came(taken as c_int);
             errno::libc_result(taken) as c_long
@@ -113,7 +113,7 @@ pub unsafe extern "C-unwind" fn syscall(
         }
         libc::SYS_execve => hook!(exec::execve(a as Text, b as List, c as List)),
         libc::SYS_execveat => hook!(exec::execveat(fd, b as Text, c as List, d as List, e as c_int)),
-        // SAFETY: an integer.
+        // SAFETY: the system call takes an integer only, so it accesses no memory of this process.
         libc::SYS_exit_group => unsafe { exit::_exit(fd) },
         libc::SYS_exit => {
             exit::of_thread(fd);

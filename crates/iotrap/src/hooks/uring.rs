@@ -58,7 +58,7 @@ struct SubmissionQueue {
 impl SubmissionQueue {
     /// The entries that have been written and not submitted, in a ring with these flags (IORING_SETUP_*).
     fn written(&self, flags: c_uint) -> impl Iterator<Item = *mut Request> {
-        // SAFETY: the ring is mapped.
+        // SAFETY: the program keeps the ring mapped until io_uring_queue_exit, which the hook sees first.
         let mask = unsafe { (*self.mask).load(Relaxed) };
         let stride = if flags & LARGE != 0 { 2 } else { 1 };
         let at = move |index: u32| (self.own_head.wrapping_add(index) & mask) as usize * stride;
@@ -248,7 +248,7 @@ unsafe fn held(uring: *const Uring) -> Option<Held<'static>> {
         if ring.id.load(Acquire) == 0 {
             // SAFETY: the program's contract.
             let tail = unsafe { (*uring).completion.tail };
-            // SAFETY: the ring is mapped.
+            // SAFETY: the program keeps the ring mapped until io_uring_queue_exit, which the hook sees first.
             let seen = unsafe { (*tail).load(Acquire) };
             ring.seen.store(seen, Relaxed);
             ring.in_flight.store(0, Relaxed);
@@ -280,13 +280,13 @@ impl Held<'_> {
         }
         // SAFETY: entered with a valid structure, and taken out before it ends (io_uring_queue_exit).
         let queue = unsafe { &(*self.uring).completion };
-        // SAFETY: the ring is mapped as long as it is entered.
+        // SAFETY: an entered ring is mapped: the hook of io_uring_queue_exit removes it before it is unmapped.
         let tail = unsafe { (*queue.tail).load(Acquire) };
-        // SAFETY: the ring is mapped as long as it is entered.
+        // SAFETY: an entered ring is mapped: the hook of io_uring_queue_exit removes it before it is unmapped.
         let mask = unsafe { (*queue.mask).load(Relaxed) };
         // SAFETY: entered with a valid structure, and taken out before it ends (io_uring_queue_exit).
         let submission = unsafe { &(*self.uring).submission };
-        // SAFETY: the ring is mapped as long as it is entered.
+        // SAFETY: an entered ring is mapped: the hook of io_uring_queue_exit removes it before it is unmapped.
         let flags = unsafe { (*submission.flags).load(Acquire) };
         let mut at = self.ring.seen.load(Relaxed);
         let now_ns = raw::now_ns();
