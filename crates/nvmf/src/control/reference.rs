@@ -64,7 +64,7 @@ fn list(out: &mut String, params: &[Param], inside: &str) {
 /// All methods as a page of Markdown.
 pub fn markdown() -> String {
     let mut out = String::from(
-        "# Methods of the control socket\n\n`plimsoll rpc --markdown` makes this page from the table of the program. Names, parameters \
+        "# Methods of the control socket\n\n`plimsoll rpc --markdown` makes this page from the table of the program.\nNames, parameters \
          and results are those of SPDK; the page marks the exceptions.\n",
     );
     overview(&mut out);
@@ -78,7 +78,7 @@ pub fn markdown() -> String {
             continue;
         }
         for method in *methods {
-            let _ = writeln!(out, "### {}\n\n{}. Answers {}.", method.name, method.about, method.result);
+            let _ = writeln!(out, "### {}\n\n{}.\nAnswers {}.", method.name, method.about, method.result);
             if !method.params.is_empty() {
                 out.push_str("\n| parameter | takes | default | |\n| --- | --- | --- | --- |\n");
                 rows(&mut out, method.params, "");
@@ -109,8 +109,8 @@ fn overview(out: &mut String) {
         let _ = writeln!(out, "| {name} | {here} | {more} |");
     }
     out.push_str(
-        "\nSome parameters can have only one value. The target accepts that value, because the target behaves so anyway, and \
-         answers an error to any other value. The target answers \"Method not found\" and the reason to a method that is not here.\n",
+        "\nSome parameters can have only one value. The target accepts that value, because the target behaves so anyway,\nand \
+         answers an error to any other value.\nThe target answers \"Method not found\" and the reason to a method that is not here.\n",
     );
 }
 

@@ -63,6 +63,8 @@ pub struct State {
     pub(super) keys: Arc<Keys>,
     /// Things that a user should know and that are not errors; the caller that prints them takes them.
     pub(super) warnings: Vec<String>,
+    /// True if warnings go to standard error (`log_set_print_level`).
+    pub(super) prints_warnings: bool,
     /// Methods that were called and have no effect in Plimsoll.
     pub(super) without_effect: Vec<&'static str>,
     pub(super) on_end: Box<dyn Fn(Ending) + Send>,
@@ -87,6 +89,7 @@ impl Control {
             keyring: BTreeMap::new(),
             keys,
             warnings: Vec::new(),
+            prints_warnings: true,
             without_effect: Vec::new(),
             on_end,
         };
@@ -143,6 +146,9 @@ impl Control {
         let idle = std::mem::take(&mut state.without_effect);
         if !idle.is_empty() {
             warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
+        }
+        if !state.prints_warnings {
+            warnings.clear();
         }
         warnings
     }

@@ -15,6 +15,8 @@ pub(super) enum Stage {
     Capsule,
     /// The pacer has no slot to remember the command: the reactor does not read from the connection.
     Unadmitted,
+    /// The limit of the device holds the command back (`limited.rs`).
+    Limited,
     /// The pacer holds the command.
     Held,
     /// The target has sent an R2T; it awaits the data, or they are arriving.
@@ -50,6 +52,8 @@ pub(super) struct Slot {
     pub received: u32,
     /// Bytes that the pacer counts.
     pub charged: u32,
+    /// True once the limit of the device has let the command go.
+    pub has_paid: bool,
     /// True while the pacer counts the command as in flight.
     pub admitted: bool,
     /// True for reads of zeros, which have no buffer.
@@ -88,6 +92,7 @@ impl Slot {
             data_len: 0,
             received: 0,
             charged: 0,
+            has_paid: false,
             admitted: false,
             zeros: false,
             op: OpId::UNTRACKED,

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::controller::LAST_ID;
+use super::limited::Limit;
 use super::{DeviceInfo, Error, ErrorKind};
 use crate::device::{self, Device, DeviceSpec};
 use crate::identity::{self, Machine};
@@ -88,6 +90,9 @@ pub(super) struct DeviceEntry {
     pub spec: DeviceSpec,
     pub device: Arc<dyn Device>,
     pub uuid: [u8; 16],
+    pub limit: Arc<Limit>,
+    /// True if the latencies of its ops are counted.
+    pub counts_latencies: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -215,11 +220,24 @@ impl Configuration {
                     format!("device {name:?} belongs to {by}: two users would clash"),
                 ));
             }
+            // A limit holds where hosts come in: below another device it would hold nothing.
+            if !entry.limit.rates().is_unlimited() {
+                let busy =
+                    format!("device {name:?} has a limit (bdev_set_qos_limit): end it, and limit the device on it");
+                return Err(Error::new(ErrorKind::Busy, busy));
+            }
             base = Some(entry);
         }
         let device = device::create(&spec, base.map(|entry| Arc::clone(&entry.device)))?;
         let uuid = self.uuid_of(&spec, &*device, base)?;
-        let entry = Arc::new(DeviceEntry { uid: self.uid(), spec, device, uuid });
+        let entry = Arc::new(DeviceEntry {
+            uid: self.uid(),
+            spec,
+            device,
+            uuid,
+            limit: Arc::default(),
+            counts_latencies: false.into(),
+        });
         self.devices.push(Arc::clone(&entry));
         Ok(self.device_info(&entry))
     }
@@ -321,6 +339,8 @@ impl Configuration {
             uuid: entry.uuid,
             read_only: device.read_only(),
             direct: device.direct(),
+            rates: entry.limit.rates(),
+            counts_latencies: entry.counts_latencies.load(Ordering::Relaxed),
             claimed_by: self.claims(&entry.spec.name),
         }
     }

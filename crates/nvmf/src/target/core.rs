@@ -1,9 +1,10 @@
 //! The core of a reactor, which its connections share: the pacer, data buffers, channels to devices, and the ops inside
 //! them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pace::{Admission, OpId};
 use slab::Slab;
@@ -12,6 +13,8 @@ use sys::clock::Clock;
 
 use super::configuration::{Configuration, DeviceEntry};
 use super::controller::Service;
+use super::latencies::Latencies;
+use super::limited::{Limit, Limited};
 use super::live::Rows;
 use super::mailbox::Token;
 use super::pacing::Share;
@@ -20,6 +23,9 @@ use super::queued::Queued;
 use super::stats::{DeviceStats, HostStats};
 use super::{Error, Shared};
 use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
+
+/// The time between looks at a command that the limit of its device holds back.
+const LEAST_WAIT_NS: u64 = 20_000;
 
 /// A channel to a device, counters of the ops that went through it, and the number of ops inside.
 pub(super) struct OpenChannel {
@@ -32,6 +38,9 @@ pub(super) struct OpenChannel {
     pub row: Option<::live::Row>,
     pub drive: u32,
     pub stats: DeviceStats,
+    pub limit: Arc<Limit>,
+    /// The commands that the limit holds back.
+    pub limited: VecDeque<Limited>,
 }
 
 /// A namespace as this reactor reaches it.
@@ -237,7 +246,12 @@ impl Core {
             retired: false,
             row: None,
             drive: 0,
-            stats: DeviceStats::default(),
+            stats: DeviceStats {
+                latencies: entry.counts_latencies.load(Ordering::Relaxed).then(Latencies::default),
+                ..DeviceStats::default()
+            },
+            limit: Arc::clone(&entry.limit),
+            limited: VecDeque::new(),
         });
         open.insert(entry.uid, index);
         Ok(index)
@@ -282,6 +296,9 @@ impl Core {
         open.inside -= 1;
         open.stats.errors += u64::from(done.result.is_err());
         let ns = self.now_ns.saturating_sub(flight.since_ns);
+        if let Some(latencies) = &mut open.stats.latencies {
+            latencies.count(ns);
+        }
         if flight.is_write {
             open.stats.write_ns += ns;
             open.stats.write_ns_max = open.stats.write_ns_max.max(ns);
@@ -313,7 +330,13 @@ impl Core {
     /// The latest time at which a device, or the pacer, wants to be asked.
     pub fn wake_ns(&self) -> Option<u64> {
         let busy = self.channels.iter().filter(|(_, open)| open.inside > 0);
-        busy.filter_map(|(_, open)| open.channel.wake_ns()).chain(self.pacer.wakeup_ns()).min()
+        let of_devices = busy.filter_map(|(_, open)| open.channel.wake_ns());
+        let of_limits = self.channels.iter().filter_map(|(_, open)| {
+            let first = open.limited.front()?;
+            // The command may wait for something else than its limit: the reactor looks again soon.
+            Some(self.now_ns + open.limit.wait_ns(self.now_ns, first).max(LEAST_WAIT_NS))
+        });
+        of_devices.chain(of_limits).chain(self.pacer.wakeup_ns()).min()
     }
 
     /// Bytes that may be in flight at this moment.

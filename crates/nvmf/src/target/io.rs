@@ -10,13 +10,13 @@
 
 use pace::{Admit, Op, Refusal};
 
-use super::afloat;
 use super::command::{Slot, Stage};
 use super::connection::{Connection, Sink};
 use super::core::{Core, Flight};
 use super::io_command::{Counter, Direction, IoCommand};
 use super::pacing::OPS;
 use super::stats::HostStats;
+use super::{afloat, limited};
 use crate::device::{Done, Io, IoKind, charged_bytes};
 use crate::pdu::{C2hData, Layout, MAX_HEADER_BYTES, R2t, digest};
 use crate::spec::{Command, Data, Range, Status};
@@ -186,6 +186,9 @@ pub(super) fn capsule_arrived(conn: &mut Connection, core: &mut Core, index: u16
 /// Asks the pacer; the command goes on at once, when it is released, or when the pacer can remember it.
 #[inline]
 pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
+    if limited::holds_back(conn, core, index) {
+        return true;
+    }
     let slot = &mut conn.slots[index];
     let op = Op {
         drive: slot.drive,
@@ -528,10 +531,9 @@ pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
     if stage == Stage::Device {
         return core.cancel(conn.token, index);
     }
-    if stage != Stage::Held {
+    if !forget_waiting(conn, core, index) {
         return false;
     }
-    forget_held(conn, core, index);
     conn.respond(core, cid, Status::ABORTED_BY_REQUEST, 0);
     true
 }
@@ -540,12 +542,13 @@ pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
 pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64) {
     let now_ns = core.now_ns;
     let late = |(index, slot): (u16, &mut Slot)| {
-        let is_late = slot.stage == Stage::Held && now_ns.saturating_sub(slot.arrived_ns) > longest_ns;
+        let waits = matches!(slot.stage, Stage::Held | Stage::Limited);
+        let is_late = waits && now_ns.saturating_sub(slot.arrived_ns) > longest_ns;
         is_late.then_some((index, slot.cid))
     };
     let late: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(late).collect();
     for (index, cid) in late {
-        forget_held(conn, core, index);
+        forget_waiting(conn, core, index);
         conn.respond(core, cid, Status::COMMAND_INTERRUPTED, 0);
     }
 }
@@ -553,13 +556,29 @@ pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64)
 /// Fails held commands whose namespace has changed or gone since they came: at once, not when their turn comes.
 pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
     let orphan = |(index, slot): (u16, &mut Slot)| {
-        (slot.stage == Stage::Held && !core.reaches(slot.channel, slot.device_uid)).then_some((index, slot.cid))
+        let waits = matches!(slot.stage, Stage::Held | Stage::Limited);
+        (waits && !core.reaches(slot.channel, slot.device_uid)).then_some((index, slot.cid))
     };
     let orphans: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(orphan).collect();
     for (index, cid) in orphans {
-        forget_held(conn, core, index);
+        forget_waiting(conn, core, index);
         conn.respond(core, cid, Status::INVALID_NAMESPACE.do_not_retry(), 0);
     }
+}
+
+/// Drops a command that a limit or the pacer holds; false if it is at another stage.
+fn forget_waiting(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
+    match conn.slots.stage(index) {
+        Stage::Held => forget_held(conn, core, index),
+        Stage::Limited => {
+            limited::forget(conn, core, index);
+            release(conn, core, index);
+        }
+        Stage::Free | Stage::Capsule | Stage::Unadmitted | Stage::Data | Stage::Device | Stage::Sending => {
+            return false;
+        }
+    }
+    true
 }
 
 /// Drops a held command: neither the pacer nor the connection remembers it.
@@ -578,6 +597,9 @@ pub(super) fn drop_all(conn: &mut Connection, core: &mut Core, but_what_is_being
         core.give_free();
     }
     let all: Vec<(u16, Stage)> = conn.slots.iter_mut().map(|(index, slot)| (index, slot.stage)).collect();
+    if all.iter().any(|(_, stage)| *stage == Stage::Limited) {
+        limited::forget_all(conn.token, core);
+    }
     for (index, stage) in all {
         if conn.slots[index].admin.is_some() {
             conn.slots[index].buffer = None;

@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::Error;
 use super::auth::Examination;
 use super::configuration::Configuration;
-use super::stats::ReactorReport;
+use super::stats::{ReactorReport, StatsChange};
 
 /// Names a connection of a reactor, also after it has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +39,8 @@ pub(super) enum Message {
     Aborted { asked_by: Token, asked_cid: u16, aborted: bool },
     /// A message of an authentication has been examined.
     Examined(Examination),
+    /// Change the counters of these devices, by uid; then answer.
+    ChangeStats(Arc<[u64]>, StatsChange, mpsc::Sender<()>),
     /// Report the reactor's counters.
     Report(mpsc::Sender<ReactorReport>),
     /// Take no new commands, end the commands under way, close the connections; then answer.

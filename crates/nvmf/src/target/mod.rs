@@ -24,6 +24,8 @@ mod fabrics;
 mod identify;
 mod io;
 mod io_command;
+mod latencies;
+mod limited;
 mod live;
 mod logs;
 mod mailbox;
@@ -46,9 +48,11 @@ pub use crate::device::{Error, ErrorKind};
 use auth::Examiner;
 pub use auth::{Authenticator, Closed, Exchange, ExchangeState};
 pub use configuration::{NamespaceSpec, Referral, SubsystemSpec};
+pub use latencies::{GRANULARITY, Latencies};
 pub use options::{Limits, Options};
 pub use stats::{
-    ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, ReactorStats, Stats, SubsystemInfo,
+    ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, ReactorStats, Stats, StatsChange,
+    SubsystemInfo,
 };
 
 use crate::device::{DeviceSpec, Fault, Latency};
@@ -395,6 +399,36 @@ impl Target {
         }
         // Reactors look at their devices when a message comes.
         self.shared.ask_all(|done| Message::Configure(Arc::clone(&configuration), done));
+        Ok(())
+    }
+
+    /// Limits what hosts do with a device, on all reactors together; rates without a limit end the limit.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn set_rates(&self, name: &str, rates: pace::Rates) -> Result<(), Error> {
+        let configuration = self.shared.configuration();
+        configuration.device(name)?.limit.set(rates);
+        // Reactors look at what they hold when a message comes.
+        self.shared.ask_all(|done| Message::Configure(Arc::clone(&configuration), done));
+        Ok(())
+    }
+
+    /// Changes the counters of a device, or of all devices.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn change_stats(&self, name: Option<&str>, change: StatsChange) -> Result<(), Error> {
+        let configuration = self.shared.configuration();
+        let devices: Arc<[u64]> = match name {
+            Some(name) => [configuration.device(name)?.uid].into(),
+            None => configuration.devices.iter().map(|entry| entry.uid).collect(),
+        };
+        if let StatsChange::CountLatencies(counts) = change {
+            let changed = configuration.devices.iter().filter(|entry| devices.contains(&entry.uid));
+            changed.for_each(|entry| entry.counts_latencies.store(counts, Ordering::Relaxed));
+        }
+        self.shared.ask_all(|done| Message::ChangeStats(Arc::clone(&devices), change, done));
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use super::core::Core;
 use super::mailbox::{Message, Token};
 use super::pacing::Share;
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
-use super::{Error, Shared, admin, afloat, fabrics, io, queued};
+use super::{Error, Shared, admin, afloat, fabrics, io, limited, queued};
 use crate::spec::Status;
 
 /// Bytes received in one call beyond those that go straight into a command's buffer.
@@ -335,6 +335,7 @@ impl Reactor {
             self.core.tick();
             self.core.poll_devices();
             let mut moved = self.land();
+            moved |= self.let_limited_go();
             moved |= self.release();
             moved |= self.land();
             moved |= self.send();
@@ -380,6 +381,29 @@ impl Reactor {
             }
             if self.core.done.is_empty() {
                 self.core.done = batch; // its memory
+            }
+        }
+        moved
+    }
+
+    /// Goes on with commands that the limits of their devices let go. Returns true if there were any.
+    fn let_limited_go(&mut self) -> bool {
+        let mut moved = false;
+        for channel in 0..self.core.channels.capacity() {
+            loop {
+                // A connection that is stalled waits for another command of its own.
+                let connections = &self.connections;
+                let can_go = |token: Token| match connections.get(token.index as usize) {
+                    Some(connection) if connection.token == token => !connection.is_stalled(),
+                    _ => true,
+                };
+                let Some((token, slot)) = limited::next(&mut self.core, channel, can_go) else { break };
+                moved = true;
+                if let Some(connection) = self.connections.get_mut(token.index as usize).filter(|it| it.token == token)
+                {
+                    limited::let_go(&mut connection.slots[slot]);
+                    io::admit(connection, &mut self.core, slot);
+                }
             }
         }
         moved
@@ -605,6 +629,14 @@ impl Reactor {
                 if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == queue) {
                     fabrics::examined(connection, &mut self.core, examination);
                 }
+            }
+            Message::ChangeStats(devices, change, done) => {
+                for (_, open) in &mut self.core.channels {
+                    if devices.contains(&open.uid) {
+                        open.stats.change(change);
+                    }
+                }
+                let _ = done.send(());
             }
             Message::Report(to) => {
                 let _ = to.send(self.report());

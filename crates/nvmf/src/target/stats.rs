@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use super::latencies::Latencies;
+
 /// All counters at one moment (each reactor's own are consistent, reactors are read one after another).
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
@@ -96,6 +98,17 @@ pub struct PacerDevice {
     pub in_flight_bytes: u64,
 }
 
+/// A change of the counters of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatsChange {
+    /// All counters but the latencies begin at 0 again.
+    Reset,
+    /// The longest read and write are forgotten.
+    ResetMaxima,
+    /// Latencies are counted from now on, from 0; or no longer.
+    CountLatencies(bool),
+}
+
 /// One device: `bdev_get_iostat`.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceStats {
@@ -127,6 +140,8 @@ pub struct DeviceStats {
     pub write_ns_max: u64,
     /// Ops in the device now.
     pub in_device: u64,
+    /// Latencies of ops in the device, if they are counted.
+    pub latencies: Option<Latencies>,
 }
 
 /// One host, by its NQN.
@@ -183,6 +198,7 @@ impl DeviceStats {
             read_ns_max,
             write_ns_max,
             in_device,
+            latencies,
         } = other;
         self.reads += reads;
         self.read_bytes += read_bytes;
@@ -197,6 +213,18 @@ impl DeviceStats {
         self.read_ns_max = self.read_ns_max.max(*read_ns_max);
         self.write_ns_max = self.write_ns_max.max(*write_ns_max);
         self.in_device += in_device;
+        if let Some(latencies) = latencies {
+            self.latencies.get_or_insert_default().add(latencies);
+        }
+    }
+
+    /// Begins to count anew, some of the counters or all of them.
+    pub(super) fn change(&mut self, change: StatsChange) {
+        match change {
+            StatsChange::Reset => *self = DeviceStats { latencies: self.latencies.take(), ..DeviceStats::default() },
+            StatsChange::ResetMaxima => (self.read_ns_max, self.write_ns_max) = (0, 0),
+            StatsChange::CountLatencies(counts) => self.latencies = counts.then(Latencies::default),
+        }
     }
 }
 
@@ -236,6 +264,10 @@ pub struct DeviceInfo {
     pub blocks: u64,
     /// The UUID of namespaces on it.
     pub uuid: [u8; 16],
+    /// Limits on what hosts do with it.
+    pub rates: pace::Rates,
+    /// True if [`DeviceStats::latencies`] are counted.
+    pub counts_latencies: bool,
     /// True if the device refuses writes.
     pub read_only: bool,
     /// True if I/O passes by the page cache (files opened with O_DIRECT; true for null and memory).

@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use pace::Rates;
 use serde_json::{Map, Value, json};
 
-use super::{Method, When, method, refusal, uuid, uuid_text};
+use super::{Method, method, refusal, uuid, uuid_text};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Kind, Param, Params, U32, U64};
 use crate::control::state::State;
 use crate::device::{DeviceSpec, Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
-use crate::target::{DeviceInfo, DeviceStats};
+use crate::target::{DeviceInfo, DeviceStats, GRANULARITY, StatsChange};
 
 const NAME: Param = Param::required("name", Kind::Text, "name of the device");
 const UUID: Param =
@@ -45,7 +48,8 @@ const NO_METADATA: [Param; 5] = [
     Param::ignored("dif_pi_format", Kind::Number(2), "there is no metadata"),
     Param::optional("physical_block_size", U32, "the block size", "must be the block size"),
 ];
-const NO_LIMITS: &str = "a device cannot have a limit; `plimsoll serve --pacing iops:N` or bw:BYTES limits each host";
+const UNCHANGED: &str = "as it is; at first any";
+const RESET_MODES: &str = "all counters, the longest latencies, or nothing";
 const FILE_BLOCK_KINDS: [&str; 2] = ["bdev_aio_create", "bdev_uring_create"];
 
 /// The methods of this module.
@@ -72,7 +76,7 @@ pub static METHODS: &[Method] = &[
                 "false",
                 "counters are sums over reactors; nvmf_get_stats lists each reactor",
             ),
-            Param::only("reset_mode", Kind::Text, "\"none\"", "the target does not reset counters: take differences"),
+            Param::optional("reset_mode", Kind::OneOf(&["all", "maxmin", "none"]), "none", RESET_MODES),
         ],
         "tick_rate (1/s), ticks, bdevs with bytes, operations and latencies in ticks",
         get_iostat,
@@ -228,24 +232,52 @@ pub static METHODS: &[Method] = &[
         "true",
         |s, p| delete(s, p, &["bdev_error_create"]),
     ),
-    Method {
-        when: When::Always,
-        ..method(
-            "bdev_set_qos_limit",
-            "Limit one device; only 0 (no limit) is possible",
-            &[
-                NAME,
-                Param::only("rw_ios_per_sec", U64, "0", NO_LIMITS),
-                Param::only("rw_mbytes_per_sec", U64, "0", NO_LIMITS),
-                Param::only("r_mbytes_per_sec", U64, "0", NO_LIMITS),
-                Param::only("w_mbytes_per_sec", U64, "0", NO_LIMITS),
-            ],
-            "true",
-            |state, params| {
-                picked(state, params, state.target.devices(), |device| &device.spec.name).map(|_| json!(true))
-            },
-        )
-    },
+    method(
+        "bdev_set_qos_limit",
+        "Limit what hosts do with a device, reads and writes alike on all reactors together",
+        &[
+            NAME,
+            Param::optional("rw_ios_per_sec", U64, UNCHANGED, "reads and writes per second; 0 for any"),
+            Param::optional("rw_mbytes_per_sec", U64, UNCHANGED, "MiB/s of reads and writes; 0 for any"),
+            Param::optional("r_mbytes_per_sec", U64, UNCHANGED, "MiB/s of reads; 0 for any"),
+            Param::optional("w_mbytes_per_sec", U64, UNCHANGED, "MiB/s of writes; 0 for any"),
+        ],
+        "true",
+        set_qos_limit,
+    ),
+    method(
+        "bdev_reset_iostat",
+        "Begin to count anew what devices do",
+        &[
+            Param::optional("name", Kind::Text, "all", "only this one"),
+            Param::optional("mode", Kind::OneOf(&["all", "maxmin", "none"]), "all", RESET_MODES),
+        ],
+        "true",
+        |state, params| {
+            reset_stats(state, params.text_if("name"), params.text_if("mode").unwrap_or("all"))?;
+            Ok(Value::Bool(true))
+        },
+    ),
+    method(
+        "bdev_enable_histogram",
+        "Count the latencies of a device from now on, or no longer",
+        &[
+            NAME,
+            Param::required("enable", Kind::Bool, "count them"),
+            Param::only("granularity", Kind::Number(64), "7", "a power of two has 128 buckets"),
+            Param::only("min_nsec", U64, "0", "all latencies are counted"),
+            Param::only("max_nsec", U64, "0", "all latencies are counted"),
+        ],
+        "true",
+        enable_histogram,
+    ),
+    method(
+        "bdev_get_histogram",
+        "Tell the latencies of a device since bdev_enable_histogram",
+        &[NAME],
+        "histogram (Base64 of 64-bit counts), granularity and bucket_shift, tsc_rate (1/s)",
+        get_histogram,
+    ),
     method(
         "bdev_error_inject_error",
         "Make I/O of an error device fail, hang, end short or end late",
@@ -402,7 +434,7 @@ fn device_of(method: &str, params: Option<&Value>) -> Option<String> {
     let params = params?;
     match method {
         "bdev_error_create" => Some(format!("EE_{}", params["base_name"].as_str()?)),
-        "bdev_split_create" => None,
+        "bdev_split_create" | "bdev_set_qos_limit" => None,
         _ if method.starts_with("bdev_") => params["name"].as_str().map(str::to_string),
         _ => None,
     }
@@ -420,13 +452,17 @@ fn delete(state: &mut State, params: &Params, methods: &[&str]) -> Outcome {
     state.target.delete_device(name).map_err(refusal)?;
     state.forget(|method, given| device_of(method, Some(given)).as_deref() == Some(name));
     state.faults.remove(name);
-    forget_namespaces(state, name);
+    forget_users(state, name);
     Ok(Value::Bool(true))
 }
 
-/// The target has removed the namespaces of a device that no longer exists.
-fn forget_namespaces(state: &mut State, device: &str) {
-    state.forget(|method, given| method == "nvmf_subsystem_add_ns" && given["namespace"]["bdev_name"] == device);
+/// The target has removed the namespaces and the limit of a device that no longer exists.
+fn forget_users(state: &mut State, device: &str) {
+    state.forget(|method, given| match method {
+        "nvmf_subsystem_add_ns" => given["namespace"]["bdev_name"] == device,
+        "bdev_set_qos_limit" => given["name"] == device,
+        _ => false,
+    });
 }
 
 fn null_resize(state: &mut State, params: &Params) -> Outcome {
@@ -494,7 +530,7 @@ fn split_delete(state: &mut State, params: &Params) -> Outcome {
     }
     for part in parts {
         state.target.delete_device(&part.spec.name).map_err(refusal)?;
-        forget_namespaces(state, &part.spec.name);
+        forget_users(state, &part.spec.name);
     }
     state.forget(|method, given| method == "bdev_split_create" && given["base_bdev"] == base);
     Ok(Value::Bool(true))
@@ -598,8 +634,12 @@ fn describe(device: &DeviceInfo, in_namespace: bool, aio: bool) -> Value {
         "block_size": device.block_bytes,
         "num_blocks": device.blocks,
         "uuid": uuid_text(&device.uuid),
-        "assigned_rate_limits":
-            { "rw_ios_per_sec": 0, "rw_mbytes_per_sec": 0, "r_mbytes_per_sec": 0, "w_mbytes_per_sec": 0 },
+        "assigned_rate_limits": {
+            "rw_ios_per_sec": device.rates.ops_per_s,
+            "rw_mbytes_per_sec": device.rates.bytes_per_s >> 20,
+            "r_mbytes_per_sec": device.rates.read_bytes_per_s >> 20,
+            "w_mbytes_per_sec": device.rates.write_bytes_per_s >> 20
+        },
         "claimed": in_namespace || !device.claimed_by.is_empty(),
         "zoned": false,
         "supported_io_types": {
@@ -610,6 +650,82 @@ fn describe(device: &DeviceInfo, in_namespace: bool, aio: bool) -> Value {
         },
         "driver_specific": specific
     })
+}
+
+/// The highest limit in MiB/s: more bytes do not fit into 64 bits.
+const MOST_MIB: u64 = u64::MAX >> 20;
+
+fn set_qos_limit(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("name");
+    let devices = state.target.devices();
+    let Some(device) = devices.iter().find(|device| device.spec.name == name) else { return Err(no_such(state, name)) };
+    if let Some(above) = device.claimed_by.first() {
+        return Err(RpcError::new(-16, format!("{name} is below {above}, which hosts use: limit that"))); // EBUSY
+    }
+    let limits = ["rw_ios_per_sec", "rw_mbytes_per_sec", "r_mbytes_per_sec", "w_mbytes_per_sec"];
+    if !limits.iter().any(|limit| params.has(limit)) {
+        return Err(RpcError::params(format!("give at least one of {}", limits.join(", "))));
+    }
+    let bytes = |limit: &str, now: u64| match params.number_if(limit) {
+        Some(mib) if mib > MOST_MIB => Err(RpcError::params(format!("{limit} {mib}: give at most {MOST_MIB} MiB/s"))),
+        mib => Ok(mib.map_or(now, |mib| mib << 20)),
+    };
+    let rates = Rates {
+        ops_per_s: params.number_if(limits[0]).unwrap_or(device.rates.ops_per_s),
+        bytes_per_s: bytes(limits[1], device.rates.bytes_per_s)?,
+        read_bytes_per_s: bytes(limits[2], device.rates.read_bytes_per_s)?,
+        write_bytes_per_s: bytes(limits[3], device.rates.write_bytes_per_s)?,
+    };
+    state.target.set_rates(name, rates).map_err(refusal)?;
+    state.forget(|method, given| method == "bdev_set_qos_limit" && given["name"] == name);
+    if !rates.is_unlimited() {
+        let in_force =
+            [rates.ops_per_s, rates.bytes_per_s >> 20, rates.read_bytes_per_s >> 20, rates.write_bytes_per_s >> 20];
+        let mut given = Map::from_iter([("name".to_string(), json!(name))]);
+        given.extend(limits.iter().zip(in_force).map(|(limit, number)| (limit.to_string(), json!(number))));
+        state.remember("bdev", "bdev_set_qos_limit", given);
+    }
+    Ok(Value::Bool(true))
+}
+
+fn reset_stats(state: &State, name: Option<&str>, mode: &str) -> Result<(), RpcError> {
+    if let Some(name) = name.filter(|name| state.target.devices().iter().all(|device| device.spec.name != *name)) {
+        return Err(no_such(state, name));
+    }
+    let change = match mode {
+        "all" => StatsChange::Reset,
+        "maxmin" => StatsChange::ResetMaxima,
+        _ => return Ok(()),
+    };
+    state.target.change_stats(name, change).map_err(refusal)
+}
+
+fn enable_histogram(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("name");
+    picked(state, params, state.target.devices(), |device| &device.spec.name)?;
+    let change = StatsChange::CountLatencies(params.bool_if("enable").unwrap_or(false));
+    state.target.change_stats(Some(name), change).map_err(refusal)?;
+    Ok(Value::Bool(true))
+}
+
+fn get_histogram(state: &mut State, params: &Params) -> Outcome {
+    let name = params.text("name");
+    let devices = picked(state, params, state.target.devices(), |device| &device.spec.name)?;
+    if !devices.iter().all(|device| device.counts_latencies) {
+        // EFAULT
+        return Err(RpcError::new(
+            -14,
+            format!("{name}: latencies are not counted: bdev_enable_histogram enable=true"),
+        ));
+    }
+    let stats = state.target.stats().devices.into_iter().find(|device| device.name == name);
+    let latencies = stats.and_then(|device| device.latencies).unwrap_or_default();
+    Ok(json!({
+        "histogram": STANDARD.encode(latencies.bytes()),
+        "granularity": GRANULARITY,
+        "bucket_shift": GRANULARITY,
+        "tsc_rate": 1_000_000_000u64
+    }))
 }
 
 fn get_iostat(state: &mut State, params: &Params) -> Outcome {
@@ -640,5 +756,8 @@ fn get_iostat(state: &mut State, params: &Params) -> Outcome {
         })
     };
     let bdevs: Vec<Value> = devices.iter().map(one).collect();
+    for device in &devices {
+        reset_stats(state, Some(&device.name), params.text_if("reset_mode").unwrap_or("none"))?;
+    }
     Ok(json!({ "tick_rate": 1_000_000_000u64, "ticks": stats.at_ns, "bdevs": bdevs }))
 }

@@ -102,6 +102,72 @@ pub static METHODS: &[Method] = &[
         run: Run::Do(get_threads),
     },
     Method {
+        name: "thread_get_pollers",
+        about: "Tell how often the event loop of each thread that serves has turned",
+        params: &[],
+        result: "tick_rate (1/s), threads, each with its event loop as the one active poller",
+        when: When::Initialized,
+        run: Run::Do(get_pollers),
+    },
+    Method {
+        name: "framework_get_scheduler",
+        about: "Tell the scheduler of threads: connections go to reactors, and reactors stay on their processors",
+        params: &[],
+        result: "scheduler_name, scheduler_period (us)",
+        when: When::Always,
+        run: Run::Do(|_, _| Ok(json!({ "scheduler_name": "static", "scheduler_period": 0 }))),
+    },
+    Method {
+        name: "log_get_flags",
+        about: "List the flags of the log: there are none",
+        params: &[],
+        result: "an object without members",
+        when: When::Always,
+        run: Run::Do(|_, _| Ok(json!({}))),
+    },
+    Method {
+        name: "log_get_level",
+        about: "Tell the level of the log, which goes to standard error alone",
+        params: &[],
+        result: "WARNING",
+        when: When::Always,
+        run: Run::Do(|_, _| Ok(json!("WARNING"))),
+    },
+    Method {
+        name: "log_get_print_level",
+        about: "Tell the lowest level of lines on standard error",
+        params: &[],
+        result: "WARNING or ERROR",
+        when: When::Always,
+        run: Run::Do(|state, _| Ok(json!(if state.prints_warnings { "WARNING" } else { "ERROR" }))),
+    },
+    Method {
+        name: "log_set_print_level",
+        about: "Choose the lowest level of lines on standard error",
+        params: &[Param::required(
+            "level",
+            Kind::OneOf(&["ERROR", "WARNING", "NOTICE"]),
+            "ERROR leaves warnings out; NOTICE is as WARNING, because there are no notices",
+        )],
+        result: "true",
+        when: When::Always,
+        run: Run::Do(|state, params| {
+            state.prints_warnings = params.text("level") != "ERROR";
+            Ok(Value::Bool(true))
+        }),
+    },
+    Method {
+        name: "log_set_level",
+        about: "Choose the level of the log beside standard error: there is none",
+        params: &[Param {
+            need: Need::Only("\"WARNING\""),
+            ..Param::required("level", Kind::Text, "log_set_print_level chooses what standard error shows")
+        }],
+        result: "true",
+        when: When::Always,
+        run: Run::Do(|_, _| Ok(Value::Bool(true))),
+    },
+    Method {
         name: "spdk_kill_instance",
         about: "Send a signal to the target: SIGKILL ends it at once, the others in good order",
         params: &[Param::required("sig_name", Kind::OneOf(&SIGNALS), "the signal")],
@@ -187,6 +253,24 @@ fn get_threads(state: &mut State, _: &Params) -> Outcome {
             })
         })
         .collect();
+    Ok(json!({ "tick_rate": 1_000_000_000u64, "threads": threads }))
+}
+
+fn get_pollers(state: &mut State, _: &Params) -> Outcome {
+    let stats = state.target.stats();
+    let thread = |(number, reactor): (usize, &crate::target::ReactorStats)| {
+        json!({
+            "name": reactor.name,
+            "id": number + 1,
+            "active_pollers": [{
+                "name": "event_loop", "id": 1, "state": "waiting",
+                "run_count": reactor.loops, "busy_count": reactor.completed_io
+            }],
+            "timed_pollers": [],
+            "paused_pollers": []
+        })
+    };
+    let threads: Vec<Value> = stats.reactors.iter().enumerate().map(thread).collect();
     Ok(json!({ "tick_rate": 1_000_000_000u64, "threads": threads }))
 }
 

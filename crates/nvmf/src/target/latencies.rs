@@ -1,0 +1,65 @@
+//! A histogram of latencies in the layout that SPDK's `bdev_get_histogram` has (include/spdk/histogram_data.h), so that
+//! its scripts read it.
+
+/// Each power of two has 2^7 buckets: SPDK's default granularity.
+pub const GRANULARITY: u32 = 7;
+const BUCKETS_PER_RANGE: usize = 1 << GRANULARITY;
+const RANGES: usize = 64 - GRANULARITY as usize + 1;
+
+/// Counts of ops by their latency in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latencies {
+    counts: Box<[u64]>,
+}
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies { counts: vec![0; RANGES * BUCKETS_PER_RANGE].into() }
+    }
+}
+
+impl Latencies {
+    /// Counts one op.
+    pub fn count(&mut self, ns: u64) {
+        self.counts[index(ns)] += 1;
+    }
+
+    /// Adds the counts of another histogram.
+    pub fn add(&mut self, other: &Latencies) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(to, from)| *to += from);
+    }
+
+    /// The counts as SPDK sends them: numbers of 64 bits, little-endian, bucket by bucket.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.counts.iter().flat_map(|count| count.to_le_bytes()).collect()
+    }
+}
+
+/// Below 2^7 a nanosecond has a bucket; above, the 7 bits after the highest one choose a bucket of its range.
+fn index(ns: u64) -> usize {
+    let bits = 64 - ns.leading_zeros();
+    let range = bits.saturating_sub(GRANULARITY) as usize;
+    let shift = range.saturating_sub(1);
+    range * BUCKETS_PER_RANGE + ((ns >> shift) as usize & (BUCKETS_PER_RANGE - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_in_the_order_of_latencies_and_none_is_beyond_the_table() {
+        let mut last = 0;
+        for ns in (0..1000).chain((10..64).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + (1 << (bit - 2))])) {
+            assert!(index(ns) >= last && index(ns) < RANGES * BUCKETS_PER_RANGE, "{ns}");
+            last = index(ns);
+        }
+        assert_eq!(index(u64::MAX), RANGES * BUCKETS_PER_RANGE - 1);
+        // As spdk_histogram_get_bucket_range and _index count: 128 is the first of the second range.
+        assert_eq!((index(127), index(128), index(255), index(256)), (127, 128, 255, 256));
+        let mut both = Latencies::default();
+        both.count(5);
+        both.add(&both.clone());
+        assert_eq!(both.bytes()[5 * 8..6 * 8], 2u64.to_le_bytes());
+    }
+}

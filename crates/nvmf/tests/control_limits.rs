@@ -1,0 +1,180 @@
+//! Limits of devices (`bdev_set_qos_limit`) and what is counted of them, through the calls and a host.
+
+mod raw;
+
+use std::time::Instant;
+
+use nvmf::control::{Control, Settings};
+use nvmf::pdu::Pdu;
+use nvmf::spec::opcode::admin;
+use nvmf::spec::{Command, Completion, Status};
+use nvmf::target::Options;
+use raw::{Host, NQN};
+use serde_json::{Value, json};
+
+/// A target of two reactors with memory devices as namespaces 1 and 2, and its address.
+fn served() -> (Control, std::net::SocketAddr) {
+    let options = Options { reactors: 2, ..Options::default() };
+    let settings = Settings { options, pacing_is_fixed: false, allow_in_use: false, wait_for_init: false };
+    let control = Control::start(settings, Box::new(|_| {})).expect("a target");
+    call(&control, "nvmf_create_transport", json!({ "trtype": "TCP" }));
+    call(&control, "nvmf_create_subsystem", json!({ "nqn": NQN, "allow_any_host": true }));
+    for (name, nsid) in [("Malloc0", 1), ("Malloc1", 2)] {
+        call(&control, "bdev_malloc_create", json!({ "name": name, "num_blocks": 65_536, "block_size": 512 }));
+        let namespace = json!({ "bdev_name": name, "nsid": nsid });
+        call(&control, "nvmf_subsystem_add_ns", json!({ "nqn": NQN, "namespace": namespace }));
+    }
+    let address = json!({ "traddr": "127.0.0.1", "trsvcid": "0" });
+    call(&control, "nvmf_subsystem_add_listener", json!({ "nqn": NQN, "listen_address": address }));
+    let address = control.target().subsystems()[0].listeners[0];
+    (control, address)
+}
+
+fn call(control: &Control, method: &str, params: Value) -> Value {
+    control.call(method, Some(&params)).unwrap_or_else(|error| panic!("{method} {params}: {error}"))
+}
+
+fn limit(control: &Control, name: &str, limits: Value) {
+    let mut params = limits;
+    params["name"] = json!(name);
+    call(control, "bdev_set_qos_limit", params);
+}
+
+/// The end of the next command, whose data are passed over.
+fn ended(queue: &mut Host) -> Completion {
+    loop {
+        match queue.unit().expect("a unit").pdu {
+            Pdu::CapsuleResp(completion) => return completion,
+            Pdu::C2hData(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Seconds that so many reads take which are sent at once on each queue.
+fn reads_take(queues: &mut [Host], reads: usize, nsid: u32, blocks: u32) -> f64 {
+    let began = Instant::now();
+    for queue in queues.iter_mut() {
+        for _ in 0..reads {
+            queue.send_command(Host::read_command(nsid, 0, blocks), &[]);
+        }
+    }
+    for queue in queues {
+        (0..reads).for_each(|_| assert!(ended(queue).status.is_ok()));
+    }
+    began.elapsed().as_secs_f64()
+}
+
+#[test]
+fn limits_hold_over_all_reactors_and_for_one_device_alone() {
+    let (control, address) = served();
+    let admin = Host::admin(address);
+    let mut queues: Vec<Host> = (1..=4).map(|qid| admin.queue(address, qid, false)).collect();
+    assert_eq!(queues[0].write(1, 0, &[9; 65_536]), Status::SUCCESS);
+    limit(&control, "Malloc0", json!({ "rw_ios_per_sec": 200 }));
+    // A hundred, of which a hundredth of a second's worth go at once.
+    let seconds = reads_take(&mut queues, 25, 1, 1);
+    assert!(seconds > 0.45, "100 reads at 200 a second take {seconds} s");
+    // A command of the other namespace passes those that wait.
+    let waiting: Vec<u16> = (0..20).map(|_| queues[0].send_command(Host::read_command(1, 0, 1), &[])).collect();
+    let other = queues[0].send_command(Host::read_command(2, 0, 1), &[]);
+    let order: Vec<u16> = (0..21).map(|_| ended(&mut queues[0]).cid).collect();
+    assert!(order.iter().position(|cid| *cid == other) < order.iter().position(|cid| *cid == waiting[19]));
+    assert_eq!(order.iter().filter(|cid| **cid != other).copied().collect::<Vec<_>>(), waiting, "in their order");
+
+    limit(&control, "Malloc0", json!({ "rw_ios_per_sec": 0, "r_mbytes_per_sec": 2 }));
+    let seconds = reads_take(&mut queues, 4, 1, 128);
+    assert!(seconds > 0.40, "1 MiB at 2 MiB/s takes {seconds} s");
+    let saved = control.call("framework_get_config", Some(&json!({ "name": "bdev" }))).expect("calls").to_string();
+    assert!(saved.contains("bdev_set_qos_limit") && saved.contains("\"r_mbytes_per_sec\":2"), "{saved}");
+    assert_eq!(queues[0].read(1, 0, 128).expect("data"), [9; 65_536]);
+    let shown = call(&control, "bdev_get_bdevs", json!({ "name": "Malloc0" }));
+    assert_eq!(shown[0]["assigned_rate_limits"]["r_mbytes_per_sec"], 2);
+}
+
+#[test]
+fn commands_that_wait_for_a_limit_can_be_aborted_and_end_with_what_they_wait_for() {
+    let (control, address) = served();
+    let (mut host, mut queue) = Host::pair(address);
+    let mut gone = host.queue(address, 2, false);
+    limit(&control, "Malloc0", json!({ "rw_ios_per_sec": 1 }));
+    assert_eq!(queue.read(1, 0, 1).expect("data"), [0; 512], "a full bucket lets one go");
+    let waiting: Vec<u16> = (0..3).map(|_| queue.send_command(Host::read_command(1, 0, 1), &[])).collect();
+    gone.send_command(Host::read_command(1, 0, 1), &[]);
+    let in_progress = || control.target().stats().reactors.iter().map(|reactor| reactor.pending_io).sum::<u64>();
+    raw::until(|| in_progress() >= 3);
+    // The newest: the first may go any moment.
+    let abort = Command { cdw10: 1 | u32::from(waiting[2]) << 16, ..Command::new(admin::ABORT, 0) };
+    assert_eq!(host.command(abort, &[]).result, 0, "it is aborted");
+    let (mut last, mut turns) = (ended(&mut queue), 0);
+    while last.cid != waiting[2] {
+        assert!(last.status.is_ok(), "it was its turn");
+        (last, turns) = (ended(&mut queue), turns + 1);
+    }
+    assert_eq!(last.status, Status::ABORTED_BY_REQUEST);
+    // A connection that goes takes what waits with it.
+    drop(gone);
+    // A limit that ends lets everything go.
+    limit(&control, "Malloc0", json!({ "rw_ios_per_sec": 0 }));
+    (turns..2).for_each(|_| assert!(ended(&mut queue).status.is_ok()));
+    raw::until(|| in_progress() == 0);
+}
+
+#[test]
+fn a_namespace_that_goes_ends_the_commands_that_wait_for_its_limit() {
+    let (control, address) = served();
+    let (_host, mut queue) = Host::pair(address);
+    limit(&control, "Malloc0", json!({ "rw_ios_per_sec": 1 }));
+    assert_eq!(queue.read(1, 0, 1).expect("data"), [0; 512]);
+    let waiting: Vec<u16> = (0..8).map(|_| queue.send_command(Host::read_command(1, 0, 1), &[])).collect();
+    let in_progress = || control.target().stats().reactors.iter().map(|reactor| reactor.pending_io).sum::<u64>();
+    raw::until(|| in_progress() >= 4);
+    call(&control, "nvmf_subsystem_remove_ns", json!({ "nqn": NQN, "nsid": 1 }));
+    let ends: Vec<Status> = waiting.iter().map(|_| ended(&mut queue).status).collect();
+    assert!(ends.contains(&Status::INVALID_NAMESPACE.do_not_retry()), "{ends:?}");
+    let busy = control.call(
+        "bdev_delay_create",
+        Some(&json!({ "name": "D", "base_bdev_name": "Malloc0",
+        "avg_read_latency": 0, "p99_read_latency": 0, "avg_write_latency": 0, "p99_write_latency": 0 })),
+    );
+    assert!(busy.expect_err("it is refused").message.contains("has a limit"));
+    call(&control, "bdev_malloc_delete", json!({ "name": "Malloc0" }));
+    let saved = control.call("framework_get_config", Some(&json!({ "name": "bdev" }))).expect("calls").to_string();
+    assert!(!saved.contains("bdev_set_qos_limit"), "{saved}");
+}
+
+/// The counts of a histogram by bucket.
+fn histogram(control: &Control) -> Vec<u64> {
+    use base64::Engine;
+    let answer = call(control, "bdev_get_histogram", json!({ "name": "Malloc0" }));
+    assert_eq!((&answer["bucket_shift"], &answer["tsc_rate"]), (&json!(7), &json!(1_000_000_000)));
+    let text = answer["histogram"].as_str().expect("text");
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text).expect("Base64");
+    bytes.chunks_exact(8).map(|count| u64::from_le_bytes(count.try_into().unwrap())).collect()
+}
+
+#[test]
+fn latencies_are_counted_when_asked_for_and_counters_begin_anew() {
+    let (control, address) = served();
+    let (_host, mut queue) = Host::pair(address);
+    let refused = control.call("bdev_get_histogram", Some(&json!({ "name": "Malloc0" })));
+    assert!(refused.expect_err("it is refused").message.contains("bdev_enable_histogram"));
+    call(&control, "bdev_enable_histogram", json!({ "name": "Malloc0", "enable": true }));
+    for _ in 0..5 {
+        queue.read(1, 0, 1).expect("data");
+        queue.read(2, 0, 1).expect("data");
+    }
+    let counts = histogram(&control);
+    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (58 * 128, 5));
+    let reads =
+        |name: &str| call(&control, "bdev_get_iostat", json!({ "name": name }))["bdevs"][0]["num_read_ops"].clone();
+    assert_eq!((reads("Malloc0"), reads("Malloc1")), (json!(5), json!(5)));
+    let both = call(&control, "bdev_get_iostat", json!({ "name": "Malloc0", "reset_mode": "all" }));
+    assert_eq!(both["bdevs"][0]["num_read_ops"], 5, "those before the reset");
+    assert_eq!((reads("Malloc0"), reads("Malloc1")), (json!(0), json!(5)));
+    call(&control, "bdev_reset_iostat", json!({}));
+    assert_eq!(reads("Malloc1"), 0);
+    assert_eq!(histogram(&control).iter().sum::<u64>(), 5, "a histogram of its own");
+    call(&control, "bdev_enable_histogram", json!({ "name": "Malloc0", "enable": true }));
+    assert_eq!(histogram(&control).iter().sum::<u64>(), 0, "enabled anew");
+}
