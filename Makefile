@@ -38,9 +38,13 @@ ci: ## lint and test; the last line counts both
 test-loom: ## every interleaving of the queues of guasi
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --locked -p guasi --release --lib
 
+.PHONY: test-guest
+test-guest: ## Debian 13's kernel as host and as target, authentication, two paths: half an hour of emulation
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test nvmet -- --ignored --test-threads 1
+
 .PHONY: test-auth
-test-auth: ## authentication against a Linux kernel that is compiled for it: 140 MB and some minutes the first time
-	RIG_KERNEL=$$(rigs/nvme-auth-kernel.sh) PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel authentication -- --ignored
+test-auth: ## authentication against the initiator of Debian 13's kernel
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel authentication -- --ignored
 
 .PHONY: test-slurm
 test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian's slurmctld slurmd slurm-client munge)

@@ -1,22 +1,28 @@
 #!/usr/bin/env bash
-# A stock Linux kernel as NVMe/TCP initiator: boots Debian's cloud kernel in QEMU (a few seconds, by software emulation)
-# and runs a script in it.
+# A stock Linux kernel as NVMe/TCP initiator, or as target: boots a kernel of Debian in QEMU (a few seconds, by software
+# emulation) and runs a script in it.
 #
 #   [RIG_MEM=768] ... rigs/nvme-kernel-client.sh SCRIPT [PROGRAM...]
 #
-#   SCRIPT      runs in the guest as root, by busybox's sh; PROGRAMs of this machine (and other files) are there under
-#   their paths, with their libraries. A target that listens on this machine's 127.0.0.1:PORT is at 10.0.2.2:PORT.
-#   RIG_MEM     megabytes of memory                       RIG_CPUS=2      processors RIG_MODULES more modules of the
-#   kernel: RIG_MODULES="ext4 dm-mod" RIG_KERNEL  a kernel (bzImage) with everything built in, in place of Debian's:
-#   rigs/nvme-auth-kernel.sh makes one RIG_ACCEL=tcg    software emulation, which works everywhere; or kvm
-#   RIG_TIMEOUT=1200  seconds, then the guest is ended and the status is 124 RIG_CACHE   where the kernel is kept, which
-#   is downloaded once: /var/cache/plimsoll-rigs, or ~/.cache/plimsoll-rigs
+#   SCRIPT       runs in the guest as root, by busybox's sh. PROGRAMs of this machine (and other files) are there under
+#                their paths, with their libraries. A target that listens on this machine's 127.0.0.1:PORT is at
+#                10.0.2.2:PORT.
+#   RIG_MEM      megabytes of memory: 768, and 1536 for Debian 13
+#   RIG_CPUS     processors: 2, and 1 for Debian 13, whose kernel QEMU 7.2 ends when it patches itself on two
+#   RIG_MODULES  more modules of the kernel: RIG_MODULES="ext4 dm-mod"
+#   RIG_DEBIAN   13 boots Linux 6.12 of Debian 13, which has what the cloud kernel of this machine's Debian lacks:
+#                authentication, and the kernel's own target (nvmet), with configfs mounted for it
+#   RIG_FORWARD  PORT: connections to 127.0.0.1:PORT of this machine go to port 4420 of the guest
+#   RIG_ACCEL    tcg, software emulation, which works everywhere; or kvm
+#   RIG_TIMEOUT  seconds, 1200: then the guest is ended and the status is 124
+#   RIG_CACHE    where kernels are kept, which are downloaded once: /var/cache/plimsoll-rigs, or ~/.cache/plimsoll-rigs
 #
 # Output is SCRIPT's, as it comes, and so is the exit status; 99 if the guest itself fails, with its last words. Bytes
 # written to the rig's standard input come to SCRIPT on /dev/ttyS0, so that it can wait for what happens outside.
 #
 # Nothing is installed or changed on this machine but the cache.
-# Needs of Debian: qemu-system-x86 busybox-static kmod cpio; downloads linux-image-cloud-amd64.
+# Needs of Debian: qemu-system-x86 busybox-static kmod cpio, and xz-utils for Debian 13; downloads
+# linux-image-cloud-amd64, or linux-image-amd64 of Debian 13 from the same archive as this machine's packages.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -35,36 +41,61 @@ trap 'rm -rf "$work"' EXIT; trap 'exit 130' INT; trap 'exit 143' TERM
 
 # ---- the kernel: downloaded once, by whoever comes first ----
 
+
+# Makes apt look at Debian 13 through the archive that this machine's packages come from. Nothing of this machine's own
+# package lists changes.
+look_at_debian_13() {
+  local archive here=$cache/apt
+  archive=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' | awk '$2 == "bookworm" || $2 == "trixie" {print $1; exit}')
+  [ -n "$archive" ] || refuse "apt knows no archive of Debian: run apt-get update on Debian"
+  mkdir -p "$here/lists/partial" "$here/archives/partial" "$here/etc"
+  cp -r /etc/apt/apt.conf.d "$here/etc/" # proxies
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive trixie main" > "$here/etc/sources.list"
+  : > "$here/status"
+  apt+=(-o "Dir::Etc=$here/etc" -o "Dir::State::lists=$here/lists" -o "Dir::Cache=$here" -o "Dir::State::status=$here/status"
+    -o APT::Sandbox::User=root)
+  apt-get "${apt[@]}" update -qq > "$work/apt" 2>&1 || refuse "apt-get update: $(tail -n 1 "$work/apt")"
+}
+
 fetch_kernel() {
-  local image
-  image=$(apt-cache depends linux-image-cloud-amd64 2> /dev/null | awk '/Depends:/ {print $2; exit}')
+  local image apt=()
+  [ "$debian" != 13 ] || look_at_debian_13
+  find_image() { apt-cache "${apt[@]}" depends "$package" 2> /dev/null | awk '/Depends:/ {print $2; exit}'; }
+  image=$(find_image)
   if [ -z "$image" ] && [ "$(id -u)" = 0 ]; then
-    apt-get update -qq > "$work/apt" 2>&1 || refuse "apt-get update: $(tail -n 1 "$work/apt")"
-    image=$(apt-cache depends linux-image-cloud-amd64 2> /dev/null | awk '/Depends:/ {print $2; exit}')
+    apt-get "${apt[@]}" update -qq > "$work/apt" 2>&1 || refuse "apt-get update: $(tail -n 1 "$work/apt")"
+    image=$(find_image)
   fi
-  [ -n "$image" ] || refuse "no package linux-image-cloud-amd64: run apt-get update on Debian"
+  [ -n "$image" ] || refuse "no package $package: run apt-get update on Debian"
   mkdir "$work/kernel"
   # Root's directories are not for apt's own user.
   chmod 755 "$work"; [ "$(id -u)" != 0 ] || chown _apt "$work/kernel" 2> /dev/null || true
-  (cd "$work/kernel" && apt-get download -qq "$image" > "$work/apt" 2>&1) ||
+  (cd "$work/kernel" && apt-get "${apt[@]}" download -qq "$image" > "$work/apt" 2>&1) ||
     refuse "cannot download $image: $(tail -n 1 "$work/apt")"
-  dpkg-deb --fsys-tarfile "$work"/kernel/*.deb | tar -C "$cache" -x ./boot ./lib/modules
+  dpkg-deb --fsys-tarfile "$work"/kernel/*.deb | tar -C "$cache" -x --wildcards './boot/vmlinuz*' './lib/modules*' './usr/lib/modules*' 2> "$work/tar" ||
+    grep -q 'Not found in archive' "$work/tar" || refuse "$(tail -n 1 "$work/tar")"
+  # Where modules are below /usr, modprobe -d looks for them below /lib.
+  [ -d "$cache/lib" ] || ln -s usr/lib "$cache/lib"
   rm -r "$work/kernel"
 }
 
-if [ -n "${RIG_KERNEL:-}" ]; then
-  kernel=$RIG_KERNEL; [ -f "$kernel" ] || refuse "RIG_KERNEL=$kernel: no such kernel"
-else
-  cache=${RIG_CACHE:-/var/cache/plimsoll-rigs}
-  if ! mkdir -p "$cache" 2> /dev/null || [ ! -w "$cache" ]; then cache=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll-rigs; fi
-  mkdir -p "$cache"
-  exec 9> "$cache/lock"; flock 9
-  newest() { find "$cache/boot" -name 'vmlinuz-*-cloud-amd64' 2> /dev/null | sort -V | tail -n 1; }
-  [ -n "$(newest)" ] || fetch_kernel
-  kernel=$(newest); release=${kernel##*/vmlinuz-}
-  [ -s "$cache/lib/modules/$release/modules.dep" ] || depmod -b "$cache" "$release"
-  exec 9>&-
+debian=${RIG_DEBIAN:-}
+cache=${RIG_CACHE:-/var/cache/plimsoll-rigs}
+case $debian in
+  '') package=linux-image-cloud-amd64 ;;
+  13) package=linux-image-amd64; cache=$cache/debian-13 ;;
+  *) refuse "RIG_DEBIAN=$debian: 13, or nothing for this machine's Debian" ;;
+esac
+if ! mkdir -p "$cache" 2> /dev/null || [ ! -w "$cache" ]; then
+  cache=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll-rigs${debian:+/debian-$debian}
 fi
+mkdir -p "$cache"
+exec 9> "$cache/lock"; flock 9
+newest() { find "$cache/boot" -name 'vmlinuz-*-amd64' 2> /dev/null | sort -V | tail -n 1; }
+[ -n "$(newest)" ] || fetch_kernel
+kernel=$(newest); release=${kernel##*/vmlinuz-}
+[ -s "$cache/lib/modules/$release/modules.dep" ] || depmod -b "$cache" "$release"
+exec 9>&-
 
 # ---- the guest: a root file system in memory ----
 
@@ -72,13 +103,21 @@ root=$work/root
 mkdir -p "$root"/{bin,dev,proc,sys,tmp,run,etc/nvme,mnt,modules}
 cp /bin/busybox "$root/bin/"
 cp "$1" "$root/script"
-modules=() # what is built in needs none
 # shellcheck disable=SC2206 # RIG_MODULES is a list of words
-[ -n "${RIG_KERNEL:-}" ] || modules=(virtio_pci virtio_net nvme-tcp crc32c-intel crc32c_generic ${RIG_MODULES:-})
+modules=(virtio_pci virtio_net nvme-tcp crc32c_generic ${RIG_MODULES:-})
+case $debian in
+  13) modules+=(nvmet-tcp null_blk loop hmac sha256_generic sha512_generic dh_generic) ;;
+  *) modules+=(crc32c-intel) ;;
+esac
 for module in "${modules[@]}"; do
-  modprobe -d "$cache" -S "$release" --show-depends "$module" | awk '/^insmod/ {print $2}'
+  # A module may be built into one kernel and not into the other.
+  { modprobe -d "$cache" -S "$release" --show-depends "$module" 2> /dev/null || true; } | awk '/^insmod/ {print $2}'
 done | awk '!seen[$0]++' > "$work/modules"
-while read -r module; do cp "$module" "$root/modules/"; echo "${module##*/}"; done < "$work/modules" > "$root/modules/order"
+while read -r module; do
+  name=${module##*/}; name=${name%.xz}
+  case $module in *.xz) xz -dc "$module" > "$root/modules/$name" ;; *) cp "$module" "$root/modules/" ;; esac
+  echo "$name"
+done < "$work/modules" > "$root/modules/order"
 for program in "${@:2}"; do
   install -D "$program" "$root$program"
   { ldd "$program" 2> /dev/null || true; } | sed -n 's|^[^/]*\(/[^ ]*\).*|\1|p' | while read -r library; do
@@ -93,6 +132,7 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev;
 mount -t tmpfs run /run; mkdir -p /dev/shm /var; mount -t tmpfs shm /dev/shm; ln -s /tmp /var/tmp; ln -s /proc/self/fd /dev/fd
 for module in $(cat /modules/order); do insmod "/modules/$module" 2> /tmp/insmod || echo "guest: $module: $(cat /tmp/insmod)"; done
 ip link set lo up; ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0; ip route add default via 10.0.2.2
+[ ! -d /sys/kernel/config ] || mount -t configfs configfs /sys/kernel/config
 stty -echo < /dev/ttyS0
 echo guest-begins
 sh /script < /dev/null
@@ -104,18 +144,24 @@ chmod +x "$root/init"
 (cd "$root" && find . | cpio -o -H newc --quiet) > "$work/initrd"
 
 case ${RIG_ACCEL:-tcg} in
-  tcg) accelerate=(-accel "tcg,thread=multi" -cpu max) ;;
+  tcg)
+    accelerate=(-accel "tcg,thread=multi" -cpu max)
+    # One thread: QEMU 7.2 loses this kernel when a processor patches code that another one runs.
+    [ "$debian" != 13 ] || accelerate=(-accel "tcg,thread=single" -cpu max)
+    ;;
   kvm) accelerate=(-accel kvm -cpu host) ;;
   *) refuse "RIG_ACCEL=$RIG_ACCEL: tcg or kvm" ;;
 esac
+if [ "$debian" = 13 ]; then cpus=${RIG_CPUS:-1} memory=${RIG_MEM:-1536}; else cpus=${RIG_CPUS:-2} memory=${RIG_MEM:-768}; fi
+forward=; [ -z "${RIG_FORWARD:-}" ] || forward=",hostfwd=tcp:127.0.0.1:$RIG_FORWARD-:4420"
 # An emulated processor that is held up at the wrong moment fails the check of its timer (no_timer_check).
 mkfifo "$work/console"
 status=99
 # The background takes no standard input of its own accord.
-timeout --foreground "${RIG_TIMEOUT:-1200}" qemu-system-x86_64 "${accelerate[@]}" -smp "${RIG_CPUS:-2}" -m "${RIG_MEM:-768}" \
+timeout --foreground "${RIG_TIMEOUT:-1200}" qemu-system-x86_64 "${accelerate[@]}" -smp "$cpus" -m "$memory" \
   -display none -monitor none -serial stdio -no-reboot -kernel "$kernel" -initrd "$work/initrd" \
   -append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check" \
-  -netdev user,id=n0 -device virtio-net-pci,netdev=n0,romfile= <&0 > "$work/console" 2>&1 &
+  -netdev "user,id=n0$forward" -device virtio-net-pci,netdev=n0,romfile= <&0 > "$work/console" 2>&1 &
 guest=$!
 while IFS= read -r line; do
   line=${line%$'\r'}

@@ -2,74 +2,9 @@
 //! QEMU (rigs/nvme-kernel-client.sh).
 
 mod common;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
-
+use common::guest::{MODEL, guest, guest_of, has_rig, key};
 use common::served::{NQN, Served};
 use common::*;
-
-/// Programs of this machine that the guests use.
-const PROGRAMS: [&str; 4] = ["fio", "nvme", "mkfs.ext4", "e2fsck"];
-
-/// A program of the tests' own, once it is compiled into a test's directory.
-const MODEL: &str = "block_model";
-
-/// The beginning of every script of a guest.
-const PRELUDE: &str = r#"
-failed() { echo "FAILED: $*"; dmesg | grep -iE 'nvme|I/O error|blk_' | tail -n 30; exit 1; }
-# Runs a command that must succeed.
-try() { "$@" > /tmp/said 2>&1 || { cat /tmp/said; failed "$*"; }; }
-# The same, and it must say something of this kind.
-says() { what=$1; shift; try "$@"; grep -qE -- "$what" /tmp/said || { cat /tmp/said; failed "$* does not say: $what"; }; }
-# Has this done outside of the guest.
-outside() { echo "outside: $*"; read -r answer < /dev/ttyS0; [ "$answer" = done ] || failed "outside: $*: $answer"; }
-# Waits until a command succeeds.
-wait_for() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 3000 ] || failed "waited for: $*"; usleep 100000; done; }
-# Emulated processors stand still for seconds at times: the keep-alive timeout allows for it.
-connect() { try nvme connect $AT -n $SUBSYSTEM -k 20 "$@"; wait_for [ -b /dev/nvme0n1 ]; }
-disconnect() { says 'disconnected 1' nvme disconnect -n $SUBSYSTEM; }
-# Writes and reads back; every block has its checksum.
-verified() { try fio --name=v --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --group_reporting "$@"; }
-"#;
-
-/// True if everything is there that the rig needs.
-fn has_rig() -> bool {
-    let needed = ["qemu-system-x86_64", "busybox", "cpio", "depmod"].iter().chain(&PROGRAMS);
-    needed.copied().all(|name| path_of(name).is_some() || has_program(name))
-}
-
-fn path_of(name: &str) -> Option<String> {
-    let places = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
-    places.iter().map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists())
-}
-
-/// Boots a guest that runs `script`; `outside` does what it asks for. Returns the output of the guest, if all went
-/// well.
-fn guest(directory: &Path, port: u16, script: &str, mut outside: impl FnMut(&str)) -> String {
-    let head = format!("PORT={port} AT='-t tcp -a 10.0.2.2 -s {port}' SUBSYSTEM={NQN}\n{PRELUDE}");
-    let script = file(directory, "guest.sh", format!("{head}{script}"));
-    let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/rigs/nvme-kernel-client.sh"));
-    rig.arg(script).args(PROGRAMS.iter().filter_map(|name| path_of(name)));
-    // Programs of the test's own are at the same place in the guest.
-    rig.args(Some(directory.join(MODEL)).filter(|path| path.exists()));
-    rig.env("RIG_MODULES", "ext4 crc32c_generic").env("TMPDIR", directory);
-    let mut child = rig.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
-    let mut orders = child.stdin.take().expect("piped");
-    let mut said = String::new();
-    for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
-        let line = line.expect("text");
-        if let Some(action) = line.strip_prefix("outside: ") {
-            outside(action);
-            orders.write_all(b"done\n").expect("the guest listens");
-        }
-        said.push_str(&line);
-        said.push('\n');
-    }
-    let output = child.wait_with_output().expect("its end");
-    assert!(output.status.success(), "the guest ends with {}:\n{said}\n{}", output.status, stderr(&output));
-    said
-}
 
 /// Every way to look at the target and to change it that nvme-cli has, data on the raw device and in a file system,
 /// with and without digests, over several queues, with namespaces that come, go and grow.
@@ -362,26 +297,15 @@ echo "all of it"
     target.end();
 }
 
-/// A key as nvme-cli makes it, for a hash function by its number (0: as it is) and so many bytes.
-fn key(directory: &Path, name: &str, hmac: u32, host: &str) -> (String, String) {
-    let (hmac, nqn) = (hmac.to_string(), format!("--nqn={host}"));
-    let made = tool("nvme", &["gen-dhchap-key", "/dev/nvme-fabrics", "--hmac", &hmac, &nqn], directory);
-    let made = made.trim().to_string();
-    let path = file(directory, name, &made);
-    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its owner");
-    (made, path.display().to_string())
-}
-
-/// Linux and the target prove to each other who they are, with every hash function, group and kind of key. Debian's
-/// kernels are built without it: `make test-auth` compiles one that has it.
+/// Linux and the target prove to each other who they are, with every hash function, group and kind of key. The kernel
+/// of Debian 13 has authentication.
 #[test]
-#[ignore = "needs a kernel with NVMe authentication: make test-auth"]
+#[ignore = "takes minutes: make test-guest"]
 fn a_kernel_with_authentication_and_the_target_prove_themselves() {
     const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:2cc3c3a1-7d5d-4d4c-8a5e-0c8f6a9b1d10";
     if !has_rig() {
         return;
     }
-    assert!(std::env::var_os("RIG_KERNEL").is_some(), "RIG_KERNEL is to be a kernel with CONFIG_NVME_AUTH");
     let directory = directory();
     let directory = directory.path();
     let target = Served::one_line(directory, &["--mem", "64m", "--allow-host", "nqn.2016-06.io.spdk:nobody"]);
@@ -436,7 +360,7 @@ done
 echo "all of it"
 "#;
     let script = format!("HOST={HOST}\n{keys}{script}");
-    let said = guest(directory, target.port(), &script, |action| {
+    let said = guest_of("13", directory, target.port(), &script, |action| {
         let words: Vec<&str> = action.split(' ').collect();
         match words[..] {
             ["keys", kind] => {
@@ -453,6 +377,89 @@ echo "all of it"
             _ => panic!("{action}"),
         }
     });
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
+/// The initiator of Debian 13's kernel writes and verifies while its controller is reset again and again, with and
+/// without digests; then it looks at the target with what nvme-cli has for any controller.
+#[test]
+#[ignore = "takes minutes: make test-guest"]
+fn linux_6_12_verifies_what_it_writes_while_it_is_reset() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let target = Served::one_line(directory, &["--mem", "32m"]);
+    let script = r#"
+for digests in '' -g -G '-g -G'; do
+  connect $digests -i 2
+  fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --rw=randwrite --bsrange=4k-64k --size=8m --iodepth=8 \
+    --rate_iops=200 --verify=crc32c --verify_fatal=1 > /tmp/fio 2>&1 &
+  fio=$!
+  for round in 1 2 3; do
+    sleep 1
+    try nvme reset /dev/nvme0
+    wait_for grep -q live /sys/class/nvme/nvme0/state
+  done
+  wait $fio || { cat /tmp/fio; failed "fio with digests: $digests"; }
+  disconnect
+done
+connect
+says 'cap +: ' nvme show-regs /dev/nvme0
+says 'csts +: 1' nvme show-regs /dev/nvme0
+says 'ACS|LBCC|CSUPP' nvme effects-log /dev/nvme0
+disconnect
+dmesg | grep -iE 'I/O error|digest error' && failed 'errors'
+echo "all of it"
+"#;
+    let said = guest_of("13", directory, target.port(), script, |action| panic!("{action}"));
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
+/// Two paths to one namespace, through relays that are killed in turn while fio writes and verifies: Linux goes on over
+/// the other path, no command fails, and a path that is back is used again.
+#[test]
+#[ignore = "takes minutes: make test-guest"]
+fn a_path_that_is_killed_costs_nothing_and_comes_back() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let target = Served::one_line(directory, &["--mem", "32m"]);
+    let script = r#"
+relay() { nc -ll -p $1 -e /bin/nc 10.0.2.2 $PORT & eval "relay$1=$!"; }
+# Kills the connections that a relay carries.
+kill_children() { eval "parent=\$relay$1"; for pid in $(cat /tmp/children$1 2> /dev/null); do kill $pid 2> /dev/null; done; }
+path() { nvme connect -t tcp -a 127.0.0.1 -s $1 -n $SUBSYSTEM -k 5 -c 1 -l 600 > /tmp/said 2>&1 || { cat /tmp/said; failed "path $1"; }
+  ps | awk '/nc 10.0.2.2/ && !/awk/ {print $1}' | grep -vxFf /tmp/known > /tmp/children$1; cat /tmp/children$1 >> /tmp/known; }
+: > /tmp/known; echo none >> /tmp/known
+relay 5001; relay 5002; sleep 1
+path 5001; path 5002
+wait_for [ -b /dev/nvme0n1 ]
+[ "$(ls -d /sys/class/nvme-subsystem/nvme-subsys0/nvme*/nvme*c*n1 | wc -l)" = 2 ] || failed 'not two paths'
+fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --rw=randwrite --bsrange=4k-64k --size=24m --iodepth=8 \
+  --rate_iops=60 --verify=crc32c --verify_fatal=1 --verify_backlog=64 > /tmp/fio 2>&1 &
+fio=$!
+for controller in 0 1; do
+  port=$((5001 + controller))
+  sleep 2
+  kill_children $port; eval "kill \$relay$port"
+  wait_for grep -q connecting /sys/class/nvme/nvme$controller/state
+  sleep 2
+  kill -0 $fio || { cat /tmp/fio; failed 'fio ended with its path'; }
+  relay $port
+  wait_for grep -q live /sys/class/nvme/nvme$controller/state
+done
+wait $fio || { cat /tmp/fio; failed fio; }
+dmesg | grep -iE 'I/O error' && failed 'errors'
+try nvme disconnect -n $SUBSYSTEM
+echo "all of it"
+"#;
+    let said = guest(directory, target.port(), script, |action| panic!("{action}"));
     assert!(said.contains("all of it"), "{said}");
     target.end();
 }

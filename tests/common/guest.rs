@@ -1,0 +1,102 @@
+//! Guests with a stock kernel that speaks NVMe/TCP, in QEMU (rigs/nvme-kernel-client.sh).
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::served::NQN;
+use super::{file, has_program, stderr, tool};
+
+/// Programs of this machine that the guests use.
+const PROGRAMS: [&str; 4] = ["fio", "nvme", "mkfs.ext4", "e2fsck"];
+
+/// A program of the tests' own, once it is compiled into a test's directory.
+pub const MODEL: &str = "block_model";
+
+/// The beginning of every script of a guest.
+const PRELUDE: &str = r#"
+failed() { echo "FAILED: $*"; dmesg | grep -iE 'nvme|I/O error|blk_' | tail -n 30; exit 1; }
+# Runs a command that must succeed.
+try() { "$@" > /tmp/said 2>&1 || { cat /tmp/said; failed "$*"; }; }
+# The same, and it must say something of this kind.
+says() { what=$1; shift; try "$@"; grep -qE -- "$what" /tmp/said || { cat /tmp/said; failed "$* does not say: $what"; }; }
+# Has this done outside of the guest.
+outside() { echo "outside: $*"; read -r answer < /dev/ttyS0; [ "$answer" = done ] || failed "outside: $*: $answer"; }
+# Waits until a command succeeds.
+wait_for() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 3000 ] || failed "waited for: $*"; usleep 100000; done; }
+# Emulated processors stand still for seconds at times: the keep-alive timeout allows for it.
+connect() { try nvme connect $AT -n $SUBSYSTEM -k 20 "$@"; wait_for [ -b /dev/nvme0n1 ]; }
+disconnect() { says 'disconnected 1' nvme disconnect -n $SUBSYSTEM; }
+# Writes and reads back; every block has its checksum.
+verified() { try fio --name=v --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --group_reporting "$@"; }
+"#;
+
+/// True if everything is there that the rig needs.
+pub fn has_rig() -> bool {
+    let needed = ["qemu-system-x86_64", "busybox", "cpio", "depmod"].iter().chain(&PROGRAMS);
+    needed.copied().all(|name| path_of(name).is_some() || has_program(name))
+}
+
+fn path_of(name: &str) -> Option<String> {
+    let places = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+    places.iter().map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists())
+}
+
+/// Boots a guest with the kernel of this machine's Debian that runs `script`; `outside` does what it asks for. Returns
+/// the output of the guest, if all went well.
+pub fn guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    guest_of("", directory, port, script, outside)
+}
+
+/// Boots a guest with the kernel of that release of Debian, as [`guest`] does.
+pub fn guest_of(debian: &str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    start(debian, directory, port, None, script, outside)
+}
+
+/// A guest of Debian 13 whose port 4420 is `port` of this machine's loopback: its kernel is the target.
+pub fn target_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    start("13", directory, port, Some(port), script, outside)
+}
+
+fn start(
+    debian: &str,
+    directory: &Path,
+    port: u16,
+    forward: Option<u16>,
+    script: &str,
+    mut outside: impl FnMut(&str),
+) -> String {
+    let head = format!("PORT={port} AT='-t tcp -a 10.0.2.2 -s {port}' SUBSYSTEM={NQN}\n{PRELUDE}");
+    let script = file(directory, "guest.sh", format!("{head}{script}"));
+    let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/rigs/nvme-kernel-client.sh"));
+    rig.arg(script).args(PROGRAMS.iter().filter_map(|name| path_of(name)));
+    // Programs of the test's own are at the same place in the guest.
+    rig.args(Some(directory.join(MODEL)).filter(|path| path.exists()));
+    rig.env("RIG_MODULES", "ext4 crc32c_generic").env("TMPDIR", directory).env("RIG_DEBIAN", debian);
+    rig.envs(forward.map(|port| ("RIG_FORWARD", port.to_string())));
+    let mut child = rig.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
+    let mut orders = child.stdin.take().expect("piped");
+    let mut said = String::new();
+    for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
+        let line = line.expect("text");
+        if let Some(action) = line.strip_prefix("outside: ") {
+            outside(action);
+            orders.write_all(b"done\n").expect("the guest listens");
+        }
+        said.push_str(&line);
+        said.push('\n');
+    }
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "the guest ends with {}:\n{said}\n{}", output.status, stderr(&output));
+    said
+}
+
+/// A key as nvme-cli makes it, for a hash function by its number (0: as it is) and so many bytes.
+pub fn key(directory: &Path, name: &str, hmac: u32, host: &str) -> (String, String) {
+    let (hmac, nqn) = (hmac.to_string(), format!("--nqn={host}"));
+    let made = tool("nvme", &["gen-dhchap-key", "/dev/nvme-fabrics", "--hmac", &hmac, &nqn], directory);
+    let made = made.trim().to_string();
+    let path = file(directory, name, &made);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its owner");
+    (made, path.display().to_string())
+}
