@@ -44,6 +44,10 @@ const LEAST_ERROR: f64 = 0.001;
 /// Visits whose error is larger than this (a standard deviation) cannot place a level 3 % below the plateau: a dozen of
 /// them would be needed for each depth.
 const LARGEST_ERROR: f64 = 0.04;
+/// Visits that were set aside show another state of the machine. Visits that were kept may lie between the two states,
+/// and their error is then too small, because the farthest are gone (Tukey and McLaughlin, 1963). The largest error
+/// shrinks by this many times the part that was set aside.
+const HIDDEN: f64 = 2.5;
 /// Part of the visits that may be set aside as accidents: the lucky second, a burst of another program.
 const RARE: f64 = 0.1;
 /// Part of the visits beyond which those that were set aside are a second state of the machine, and nothing tells which
@@ -80,6 +84,7 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
         quantile(drawn.iter().map(|(shape, _)| shape.load_line.0), 0.025),
         quantile(drawn.iter().map(|(shape, _)| shape.load_line.1), 0.975),
     );
+    let line = seen.without_any_round(line);
     let load_line = seen.estimate(measured.load_line, line);
     let overload = measured.overload.and_then(|bounds| {
         let falls = || drawn.iter().filter_map(|(shape, _)| shape.overload);
@@ -129,10 +134,10 @@ impl Curve {
 /// The reason why the visits cannot name a load line; None if they can.
 fn reason_against(effects: &Effects) -> Option<String> {
     let changed = |how: String| Some(format!("the machine changed during the sweep: {how}"));
-    if effects.error > LARGEST_ERROR {
+    let odd = effects.odd_part();
+    if effects.error > LARGEST_ERROR * (1.0 - HIDDEN * odd) {
         return changed(format!("visits to the same depths differ by {}", percent(effects.error)));
     }
-    let odd = effects.odd_part();
     if odd > OFTEN {
         return changed(format!("{} of the visits do not agree with the others at the same depths", percent(odd)));
     }
@@ -220,6 +225,19 @@ impl Seen {
         let x: Vec<f64> = points.iter().map(|point| point.x).collect();
         let all_seen = (0..x.len()).all(|depth| looks.iter().any(|look| look.depth == depth));
         (x.len() >= 3 && all_seen).then(|| Seen { ln_x: x.iter().map(|x| x.ln()).collect(), x, looks })
+    }
+
+    /// The bounds of the load line, widened by those that all rounds but one give, for each round in turn: no claim
+    /// rests on one moment of the machine (a jackknife over blocks: Kuensch, 1989).
+    fn without_any_round(&self, bounds: (f64, f64)) -> (f64, f64) {
+        let last = self.looks.iter().map(|look| look.round).max().unwrap_or(0);
+        (1..=last).fold(bounds, |bounds, round| {
+            let looks: Vec<Look> = self.looks.iter().copied().filter(|look| look.round != round).collect();
+            let Some(effects) = Effects::of(&looks) else { return bounds };
+            let levels = self.levels(&effects);
+            let (low, high) = Shape::of(&self.ln_x, &levels.ln_y, &levels.errors, &levels.confirmed).load_line;
+            (bounds.0.min(low), bounds.1.max(high))
+        })
     }
 
     /// The mean of all visits to each depth.

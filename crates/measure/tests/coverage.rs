@@ -2,7 +2,8 @@
 //! sweep says that it cannot tell.
 //!
 //! Every sweep runs through the code that ships (`refine::next`, `load_line::find`) on a machine with a known curve and
-//! a disturbance that goes on while the sweep moves from depth to depth. Seeds are fixed.
+//! a disturbance that goes on while the sweep moves from depth to depth. Seeds are fixed; `COVERAGE_FROM=100000` takes
+//! others, on which no threshold was tuned, and `COVERAGE_RUNS` more or fewer of them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -302,7 +303,7 @@ impl Tally {
     }
 }
 
-fn tally(kind: Kind, runs: u64) -> Tally {
+fn tally(kind: Kind, from: u64, runs: u64) -> Tally {
     let next = AtomicU64::new(0);
     let all = Mutex::new(Tally::default());
     std::thread::scope(|scope| {
@@ -310,11 +311,12 @@ fn tally(kind: Kind, runs: u64) -> Tally {
             scope.spawn(|| {
                 let mut mine = Tally::default();
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= runs {
+                    let run = next.fetch_add(1, Ordering::Relaxed);
+                    if run >= runs {
                         break;
                     }
-                    let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed * 1000 + kind as u64));
+                    let seed = (from + run) * 1000 + kind as u64;
+                    let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
                     let machine = Machine::any(&mut random);
                     let (line, spent_ns) = sweep(kind, &machine, &mut random);
                     mine.add(&line, &machine.truth(), spent_ns);
@@ -349,7 +351,7 @@ const PROMISES: [Promise; 11] = [
     promise(Kind::Slow, 3.0, 93.0, 93.0),
     promise(Kind::Drift, 3.0, 95.0, 93.0),
     promise(Kind::Bursts, 80.0, 93.0, 85.0),
-    promise(Kind::TwoStates, 85.0, 87.0, 80.0),
+    promise(Kind::TwoStates, 85.0, 93.0, 80.0),
     promise(Kind::Neighbour, 60.0, 93.0, 75.0),
     promise(Kind::Cap, 70.0, 93.0, 75.0),
     promise(Kind::HeavyTails, 3.0, 95.0, 93.0),
@@ -366,9 +368,11 @@ const QUIET_BEFORE: (f64, f64) = (0.0103, 1.213);
 
 #[test]
 fn intervals_hold_the_truth_or_the_sweep_says_that_it_cannot_tell() {
+    let set = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"));
+    let (from, runs) = (set("COVERAGE_FROM", 0), set("COVERAGE_RUNS", RUNS));
     let mut broken = Vec::new();
     for Promise { kind, cannot_tell, covered, overload } in PROMISES {
-        let tally = tally(kind, RUNS);
+        let tally = tally(kind, from, runs);
         let (plateau, line) = (tally.percent(tally.plateau), tally.percent(tally.load_line));
         let silent = 100.0 * tally.cannot_tell as f64 / tally.runs as f64;
         let over = 100.0 * tally.overload as f64 / tally.overloads.max(1) as f64;
