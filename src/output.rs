@@ -15,10 +15,18 @@ pub fn style() -> Style {
     let terminal = console::Term::stdout();
     // mpirun gives its ranks a terminal of its own making, whatever its own output is.
     if hosts::launch::launched(|name| std::env::var(name).ok()).is_some() {
-        return Style::default();
+        return Style { ascii: true, ..Style::default() };
     }
     let width = terminal.size_checked().map_or(Style::default().width, |(_rows, columns)| usize::from(columns));
-    Style { colour: terminal.is_term() && console::colors_enabled(), width }
+    Style { colour: terminal.is_term() && console::colors_enabled(), ascii: ascii_only(|name| std::env::var(name).ok()), width }
+}
+
+/// True if the environment asks for ASCII: a dumb terminal, or a locale that is not in UTF-8 (locale(7) gives the order
+/// of the variables; without any of them the locale is C).
+fn ascii_only(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(&variable).find(|value| !value.is_empty());
+    let locale = locale.unwrap_or_default().to_lowercase();
+    variable("TERM").as_deref() == Some("dumb") || !(locale.contains("utf-8") || locale.contains("utf8"))
 }
 
 /// Prints `text` to standard output as it is.
@@ -270,4 +278,28 @@ pub fn save_as_asked(matches: &ArgMatches, default: Option<DefaultName>, documen
         let _ = std::fs::remove_file(claimed);
     }
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_locale_in_utf8_gets_more_than_ascii() {
+        let asked = |set: &'static [(&str, &str)]| {
+            ascii_only(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+        };
+        for set in [&[("LANG", "en_US.UTF-8")][..], &[("LC_ALL", "C.utf8"), ("LANG", "C")], &[("LC_ALL", ""), ("LANG", "C.UTF-8")]] {
+            assert!(!asked(set), "{set:?}");
+        }
+        for set in [
+            &[][..],
+            &[("LANG", "C")],
+            &[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")],
+            &[("LC_CTYPE", "POSIX"), ("LANG", "en_US.UTF-8")],
+            &[("LANG", "en_US.UTF-8"), ("TERM", "dumb")],
+        ] {
+            assert!(asked(set), "{set:?}");
+        }
+    }
 }

@@ -18,9 +18,56 @@ fn a_sweep() {
 fn a_sweep_on_a_narrow_terminal_keeps_to_it() {
     let mut sweep = sample::sweep();
     sweep.curves.truncate(1);
-    let text = text::sweep(&sweep, Style { colour: false, width: 80 });
-    let charts = text.lines().filter(|line| line.contains('\u{2502}') || line.contains('\u{2514}'));
-    assert!(charts.map(|line| line.chars().count()).max().unwrap() <= 80);
+    let text = text::sweep(&sweep, Style { width: 80, ..Style::default() });
+    fits(&text);
+}
+
+/// No line is longer than 80 columns.
+fn fits(text: &str) {
+    let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+    assert!(longest.chars().count() <= 80, "{longest}");
+}
+
+#[test]
+fn reads_and_writes_stand_apart() {
+    let mut sweep = sample::sweep();
+    sweep.curves.truncate(1);
+    for point in &mut sweep.curves[0].points {
+        let reads = point.job.directions.read.clone();
+        let write = &mut point.job.directions.write;
+        *write = reads;
+        write.ops /= 4;
+        point.job.facts.block_bytes.write = (8192, 8192);
+    }
+    let text = text::sweep(&sweep, Style { width: 80, ..Style::default() });
+    let header = text.lines().find(|line| line.contains("iodepth")).unwrap();
+    let words: Vec<&str> = header.split_whitespace().collect();
+    assert_eq!(words, ["iodepth", "IOPS", "+-", "reads", "p99", "writes", "p99"]);
+    let heading = text.lines().next().unwrap();
+    assert!(heading.contains("read 4 KiB, write 8 KiB, 80 % reads"), "{heading}");
+    fits(&text);
+}
+
+#[test]
+fn several_engines_have_a_summary_and_a_legend() {
+    let text = text::sweep(&sample::sweep(), Style { width: 80, ..Style::default() });
+    let labels: Vec<String> = sample::sweep().curves.iter().map(|curve| curve.label.clone()).collect();
+    assert!(labels.len() > 1);
+    let row = |label: &str| text.lines().find(|line| line.starts_with(label) && line.contains(" to ")).is_some();
+    assert!(labels.iter().all(|label| row(label)), "{text}");
+    let legend = text.lines().find(|line| line.starts_with("a: ")).unwrap();
+    assert!(labels.iter().all(|label| legend.contains(label.as_str())), "{legend}");
+    fits(&text);
+}
+
+#[test]
+fn charts_are_ascii_where_the_terminal_wants_it() {
+    let ascii = Style { ascii: true, ..Style::default() };
+    let mut sweep = sample::sweep();
+    assert!(text::sweep(&sweep, ascii).is_ascii());
+    sweep.curves.truncate(1);
+    let text = text::sweep(&sweep, ascii);
+    assert!(text.is_ascii() && text.contains('*') && text.contains("+---"), "{text}");
 }
 
 #[test]
@@ -41,10 +88,9 @@ fn colour_adds_nothing_but_escapes() {
     };
     let coloured = Style { colour: true, ..Style::default() };
     let lines = |text: String| text.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>();
-    assert_eq!(
-        lines(strip(text::sweep(&sample::sweep(), coloured))),
-        lines(text::sweep(&sample::sweep(), Style::default()))
-    );
+    let mut sweep = sample::sweep();
+    sweep.curves.truncate(1); // without colours, several curves are told apart by letters
+    assert_eq!(lines(strip(text::sweep(&sweep, coloured))), lines(text::sweep(&sweep, Style::default())));
     assert_eq!(lines(strip(text::run(&sample::run(), coloured))), lines(text::run(&sample::run(), Style::default())));
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn skew(host: &HostResult) -> String {
     let ClockComparison { bound_ns, .. } = host.clock;
     let sign = if furthest < 0 { "-" } else { "+" };
     let text = format!("{sign}{}", nanoseconds(furthest.unsigned_abs() as f64));
-    if bound_ns == 0 { text } else { format!("{text} ± {}", nanoseconds(bound_ns as f64)) }
+    if bound_ns == 0 { text } else { format!("{text} +- {}", nanoseconds(bound_ns as f64)) }
 }
 
 /// Window and latencies of a host's work, whichever kind it is.

@@ -11,7 +11,7 @@ pub mod table;
 pub use comparison::comparison;
 pub use files::files;
 pub use run::run;
-pub use sweep::sweep;
+pub use sweep::{sweep, sweep_findings, sweep_rows};
 
 pub(crate) use comparison::{changed, named, value, word};
 pub(crate) use files::described as described_files;
@@ -29,13 +29,15 @@ use measure::verdict::{Severity, Verdict};
 pub struct Style {
     /// True if ANSI colours are used.
     pub colour: bool,
+    /// True if charts are drawn with ASCII characters only.
+    pub ascii: bool,
     /// Columns of the terminal.
     pub width: usize,
 }
 
 impl Default for Style {
     fn default() -> Style {
-        Style { colour: false, width: 100 }
+        Style { colour: false, ascii: false, width: 100 }
     }
 }
 

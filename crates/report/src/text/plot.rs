@@ -1,4 +1,5 @@
-//! A small chart for a terminal: braille dots, two by four a character.
+//! A small chart for a terminal: braille dots, two by four a character; letters where only ASCII is wanted, or where
+//! several curves have no colours to tell them apart.
 
 use super::{Style, Tone};
 
@@ -10,6 +11,9 @@ pub(super) struct Line {
 
 /// The plot without axes: `height` rows of `width` characters. `marks` are vertical lines at 0..=1 of the width.
 pub(super) fn rows(lines: &[Line], marks: &[f64], width: usize, height: usize, style: Style) -> Vec<String> {
+    if letters(lines.len(), style) {
+        return rows_of_letters(lines, marks, width, height);
+    }
     let (dots_x, dots_y) = (width * 2, height * 4);
     let mut cells = vec![(0u8, None::<usize>); width * height];
     let mut set = |x: usize, y: usize, colour: Option<usize>| {
@@ -19,24 +23,12 @@ pub(super) fn rows(lines: &[Line], marks: &[f64], width: usize, height: usize, s
         cell.0 |= BITS[y % 4][x % 2];
         cell.1 = cell.1.or(colour);
     };
-    let at = |part: f64, dots: usize| (part.clamp(0.0, 1.0) * (dots - 1) as f64).round() as usize;
     for line in lines {
-        for pair in line.points.windows(2) {
-            let (from, to) = (at(pair[0].0, dots_x), at(pair[1].0, dots_x));
-            let mut before = None;
-            for x in from..=to {
-                let part = if to > from { (x - from) as f64 / (to - from) as f64 } else { 1.0 };
-                let y = dots_y - 1 - at(pair[0].1 + part * (pair[1].1 - pair[0].1), dots_y);
-                // Steep lines get their dots between, too.
-                let previous: usize = before.unwrap_or(y);
-                (previous.min(y)..=previous.max(y)).for_each(|y| set(x, y, Some(line.colour)));
-                before = Some(y);
-            }
-        }
+        trace(line, dots_x, dots_y, |x, y| set(x, y, Some(line.colour)));
     }
     for &mark in marks {
         // Every other dot, so that curves show through.
-        (0..dots_y).step_by(2).for_each(|y| set(at(mark, dots_x), y, None));
+        (0..dots_y).step_by(2).for_each(|y| set(place(mark, dots_x), y, None));
     }
     cells
         .chunks(width)
@@ -53,18 +45,80 @@ pub(super) fn rows(lines: &[Line], marks: &[f64], width: usize, height: usize, s
         .collect()
 }
 
+/// True if so many curves are drawn as letters.
+pub(super) fn letters(curves: usize, style: Style) -> bool {
+    style.ascii || curves > 1 && !style.colour
+}
+
+/// The character of a curve among so many where curves are drawn as letters.
+pub(super) fn letter(curve: usize, curves: usize) -> char {
+    if curves == 1 { '*' } else { (b'a' + (curve % 26) as u8).into() }
+}
+
+/// The characters of a chart's axes: the vertical one, the corner, the horizontal one.
+pub(super) fn axes(style: Style) -> [char; 3] {
+    if style.ascii { ['|', '+', '-'] } else { ['\u{2502}', '\u{2514}', '\u{2500}'] }
+}
+
+fn rows_of_letters(lines: &[Line], marks: &[f64], width: usize, height: usize) -> Vec<String> {
+    let mut cells = vec![' '; width * height];
+    for &mark in marks {
+        (0..height).for_each(|y| cells[y * width + place(mark, width)] = ':');
+    }
+    for line in lines {
+        let letter = letter(line.colour, lines.len());
+        trace(line, width, height, |x, y| cells[y * width + x] = letter);
+    }
+    cells.chunks(width).map(|row| row.iter().collect()).collect()
+}
+
+/// Gives `set` the cells of a curve, column and row from the top, on a grid of so many columns and rows.
+fn trace(line: &Line, columns: usize, rows: usize, mut set: impl FnMut(usize, usize)) {
+    for pair in line.points.windows(2) {
+        let (from, to) = (place(pair[0].0, columns), place(pair[1].0, columns));
+        let mut before = None;
+        for x in from..=to {
+            let part = if to > from { (x - from) as f64 / (to - from) as f64 } else { 1.0 };
+            let y = rows - 1 - place(pair[0].1 + part * (pair[1].1 - pair[0].1), rows);
+            // Steep lines get their dots between, too.
+            let previous: usize = before.unwrap_or(y);
+            (previous.min(y)..=previous.max(y)).for_each(|y| set(x, y));
+            before = Some(y);
+        }
+    }
+}
+
+/// The cell, of so many, at a part of their length.
+fn place(part: f64, cells: usize) -> usize {
+    (part.clamp(0.0, 1.0) * (cells - 1) as f64).round() as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rising() -> Line {
+        Line { points: vec![(0.0, 0.0), (1.0, 1.0)], colour: 0 }
+    }
+
     #[test]
     fn a_rising_line_ends_in_the_corners() {
-        let line = Line { points: vec![(0.0, 0.0), (1.0, 1.0)], colour: 0 };
-        let rows = rows(&[line], &[], 10, 4, Style::default());
-        assert_eq!(rows.len(), 4);
-        assert!(rows.iter().all(|row| row.chars().count() == 10));
-        assert_ne!(rows[0].chars().last(), Some(' '));
-        assert_ne!(rows[3].chars().next(), Some(' '));
-        assert_eq!(rows[0].chars().next(), Some(' '));
+        for (ascii, curves) in [(false, 1), (true, 1), (false, 2)] {
+            let lines: Vec<Line> = (0..curves).map(|_| rising()).collect();
+            let rows = rows(&lines, &[], 10, 4, Style { ascii, ..Style::default() });
+            assert_eq!(rows.len(), 4);
+            assert!(rows.iter().all(|row| row.chars().count() == 10));
+            assert_ne!(rows[0].chars().last(), Some(' '));
+            assert_ne!(rows[3].chars().next(), Some(' '));
+            assert_eq!(rows[0].chars().next(), Some(' '));
+            assert_eq!(rows.concat().is_ascii(), ascii || curves > 1);
+        }
+    }
+
+    #[test]
+    fn curves_without_colours_are_told_apart_by_letters() {
+        let falling = Line { points: vec![(0.0, 1.0), (1.0, 0.0)], colour: 1 };
+        let rows = rows(&[rising(), falling], &[0.5], 9, 3, Style::default());
+        assert_eq!(rows, ["bbbb: aaa", "  abbbbb ", "aaa :  bb"]);
     }
 }

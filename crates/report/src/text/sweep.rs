@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use measure::Direction;
+use measure::{Direction, Histogram};
 use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
-use measure::schema::{Answer, Curve, Ended, Estimate, Point, SweepResult};
+use measure::schema::{Answer, Curve, DirectionResult, Ended, Estimate, Point, SweepResult};
 use measure::stats::relative_half_width;
 use measure::verdict::Verdict;
 
@@ -14,27 +14,40 @@ use super::{Style, Tone, machine, verdicts, wrap};
 
 /// A sweep: table, chart, plateau, load line, overload, ceiling, verdicts, advice.
 pub fn sweep(sweep: &SweepResult, style: Style) -> String {
+    sweep_rows(sweep, style) + &sweep_findings(sweep, style)
+}
+
+/// The rows of a sweep: a table a curve. A sweep that is not over has its rows so far.
+pub fn sweep_rows(sweep: &SweepResult, style: Style) -> String {
     let mut out = String::new();
     for (index, curve) in sweep.curves.iter().enumerate() {
         if !curve.label.is_empty() {
-            let _ = writeln!(out, "{}  {}", style.paint(Tone::Curve(index), &curve.label), described(sweep, curve));
+            let label = style.paint(Tone::Curve(index), &curve.label);
+            let room = style.width.saturating_sub(curve.label.chars().count());
+            let _ = writeln!(out, "{label}  {}", wrap(&described(sweep, curve), room, 2));
         }
         out.push_str(&table(sweep, curve, style));
         out.push('\n');
     }
-    out.push_str(&charts(sweep, style));
-    for curve in &sweep.curves {
-        out.push_str(&line(sweep, curve, style));
+    out
+}
+
+/// The findings of a sweep, which stand below its rows: chart, plateau, load line, overload, ceiling, verdicts, advice.
+pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
+    let mut out = charts(sweep, style);
+    match sweep.curves.as_slice() {
+        [only] => out.push_str(&line(sweep, only, style)),
+        several => out.push_str(&summary(sweep, several, style)),
     }
     if let Some(ceiling) = sweep.ceiling_iops {
         let plateau = sweep.curves.iter().filter_map(|curve| curve.line.as_ref()).map(|line| line.plateau_iops.mean);
         let part = plateau.fold(0.0, f64::max) / ceiling.mean;
-        let _ = write!(out, "generator  {} IOPS without storage (null engine, same job)", count(ceiling.mean));
+        let mut said = format!("{} IOPS without storage (null engine, same job)", count(ceiling.mean));
         if part > 0.0 && part.is_finite() {
             let verdict = if part > 0.8 { "the generator may be the limit" } else { "the storage is the limit" };
-            let _ = write!(out, ": the plateau is {} of that, so {verdict}", percent(part));
+            said += &format!(": the plateau is {} of that, so {verdict}", percent(part));
         }
-        out.push('\n');
+        let _ = writeln!(out, "generator  {}", wrap(&said, style.width, 11));
     }
     let mut all = sweep.verdicts.clone();
     all.extend(of_points(sweep));
@@ -51,7 +64,7 @@ pub fn sweep(sweep: &SweepResult, style: Style) -> String {
     }
     let on = machine(&sweep.provenance.machine);
     if !on.is_empty() {
-        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &format!("on {on}")));
+        let _ = writeln!(out, "{}", style.paint(Tone::Soft, &wrap(&format!("on {on}"), style.width, 3)));
     }
     out
 }
@@ -106,27 +119,99 @@ pub(crate) fn cpus(point: &Point) -> f64 {
     if point.job.runtime_ns == 0 { 0.0 } else { (cpu.user_ns + cpu.system_ns) as f64 / point.job.runtime_ns as f64 }
 }
 
+/// A column of the table: its title, the cell of a point, and true if cells start at the left.
+struct Column<'a> {
+    title: &'a str,
+    cell: Box<dyn Fn(&Point) -> String + 'a>,
+    left: bool,
+}
+
+/// The rows of a curve. Where they are too wide for the style, the columns that say least are left out.
 fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
+    const LEAST: [&str; 4] = ["p50", "CPU", "bw", "lat mean"];
+    let mut columns = columns(sweep, curve);
+    let draw = |columns: &[Column]| {
+        let header: Vec<&str> = columns.iter().map(|column| column.title).collect();
+        let left = columns.iter().enumerate().filter(|(_, column)| column.left).map(|(index, _)| index);
+        let mut table = left.fold(Table::of(&header), Table::left);
+        curve.points.iter().for_each(|point| table.row(columns.iter().map(|column| (column.cell)(point)).collect()));
+        table
+    };
+    for title in LEAST {
+        if draw(&columns).width() + 2 <= style.width {
+            break;
+        }
+        columns.retain(|column| column.title != title);
+    }
+    draw(&columns).cut(style.width.saturating_sub(2)).render(style, 2)
+}
+
+fn columns<'a>(sweep: &'a SweepResult, curve: &'a Curve) -> Vec<Column<'a>> {
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
-    let mut table =
-        Table::new([axis, "IOPS", "+-", "bw", "lat mean", "p50", "p99", "CPU", "", "verdicts"]).left(8).left(9);
-    for point in &curve.points {
-        let lat = point.job.lat_ns();
-        let quantile = |q: f64| if lat.is_empty() { "-".into() } else { nanoseconds(lat.quantile(q) as f64) };
-        table.row(vec![
-            plain(point.x),
-            count(point.iops.mean),
-            if point.samples.len() < 2 { "?".into() } else { percent(relative_half_width(&point.iops)) },
-            bytes_per_second(point.bytes_per_second.mean),
-            if lat.is_empty() { "-".into() } else { nanoseconds(lat.mean()) },
-            quantile(0.5),
-            quantile(0.99),
-            percent(cpus(point)),
-            place(curve, point).to_string(),
-            codes(point),
+    let right = |title: &'a str, cell: fn(&Point) -> String| Column { title, cell: Box::new(cell), left: false };
+    let of = |title: &'a str, direction: Direction, tell: fn(&DirectionResult) -> String| {
+        let cell = move |point: &Point| tell(&point.job.directions[direction]);
+        Column { title, cell: Box::new(cell) as _, left: false }
+    };
+    fn quantile(lat: &Histogram, q: f64) -> String {
+        if lat.is_empty() { "-".into() } else { nanoseconds(lat.quantile(q) as f64) }
+    }
+    let mut out = vec![
+        right(axis, |point| plain(point.x)),
+        right("IOPS", |point| count(point.iops.mean)),
+        right("+-", |point| match point.samples.len() {
+            0 | 1 => "?".into(),
+            _ => spread(relative_half_width(&point.iops)),
+        }),
+        right("bw", |point| bytes_per_second(point.bytes_per_second.mean)),
+    ];
+    if is_mixed(curve) {
+        fn rate(result: &DirectionResult) -> String {
+            count(result.ops as f64 / (result.runtime_ns as f64 / 1e9).max(1e-9))
+        }
+        fn p99(result: &DirectionResult) -> String {
+            quantile(&result.lat_ns, 0.99)
+        }
+        fn mean(result: &DirectionResult) -> String {
+            if result.lat_ns.is_empty() { "-".into() } else { nanoseconds(result.lat_ns.mean()) }
+        }
+        out.extend([
+            of("reads", Direction::Read, rate),
+            of("lat mean", Direction::Read, mean),
+            of("p99", Direction::Read, p99),
+            of("writes", Direction::Write, rate),
+            of("lat mean", Direction::Write, mean),
+            of("p99", Direction::Write, p99),
+        ]);
+    } else {
+        out.extend([
+            right("lat mean", |point| {
+                let lat = point.job.lat_ns();
+                if lat.is_empty() { "-".into() } else { nanoseconds(lat.mean()) }
+            }),
+            right("p50", |point| quantile(&point.job.lat_ns(), 0.5)),
+            right("p99", |point| quantile(&point.job.lat_ns(), 0.99)),
         ]);
     }
-    table.render(style, 2)
+    out.push(right("CPU", |point| percent(cpus(point))));
+    let left = |title: &'a str, cell: Box<dyn Fn(&Point) -> String + 'a>| Column { title, cell, left: true };
+    let place = |point: &Point| place(curve, point).to_string();
+    out.push(left("", Box::new(place)));
+    out.push(left("verdicts", Box::new(codes)));
+    // An empty column is not drawn.
+    out.retain(|column| !column.left || curve.points.iter().any(|point| !(column.cell)(point).is_empty()));
+    out
+}
+
+/// True if the curve's ops go both ways, so that reads and writes have figures of their own.
+fn is_mixed(curve: &Curve) -> bool {
+    let of = |direction| curve.points.iter().any(|point| point.job.directions[direction].ops > 0);
+    of(Direction::Read) && of(Direction::Write)
+}
+
+/// Half a 95 % interval as a part of the mean. An interval wider than the mean itself says no more than that.
+fn spread(part: f64) -> String {
+    if part > 1.0 { "> 100 %".into() } else { percent(part) }
 }
 
 /// A mark for the point at the load line or at overload; empty for any other point.
@@ -166,11 +251,26 @@ fn charts(sweep: &SweepResult, style: Style) -> String {
             let _ = writeln!(out, "{}", line.trim_end());
         });
     }
-    let marked = sweep.curves.iter().any(|curve| marks(curve).is_some());
-    if marked {
-        let _ = writeln!(out, "{}", style.paint(Tone::Soft, "dotted: load line, and overload if there is one"));
-    }
+    out.push_str(&legend(sweep, sweep.curves.iter().any(|curve| marks(curve).is_some()), style));
     out + "\n"
+}
+
+/// Which curve is which, and the meaning of the vertical lines; empty where the chart has one curve and no such line.
+fn legend(sweep: &SweepResult, marked: bool, style: Style) -> String {
+    let curves = sweep.curves.len();
+    let letters = plot::letters(curves, style);
+    let mut parts = Vec::new();
+    if curves > 1 {
+        parts.extend(sweep.curves.iter().enumerate().map(|(index, curve)| match letters {
+            true => format!("{}: {}", plot::letter(index, curves), curve.label),
+            false => style.paint(Tone::Curve(index), &format!("{} {}", "\u{2501}".repeat(2), curve.label)),
+        }));
+    }
+    if marked {
+        let dots = if letters { "':'" } else { "dotted" };
+        parts.push(style.paint(Tone::Soft, &format!("{dots}: load line, and overload if there is one")));
+    }
+    if parts.is_empty() { String::new() } else { parts.join("   ") + "\n" }
 }
 
 /// The lines of one chart, each with its width in columns; None with fewer than two points.
@@ -216,6 +316,7 @@ fn chart(
         .map(across)
         .filter(|at| (0.0..=1.0).contains(at))
         .collect();
+    let [upright, corner, flat] = plot::axes(style);
     let mut out = vec![(format!("{:>9} {}", "", style.paint(Tone::Bold, title)), 10 + title.len())];
     for (index, row) in plot::rows(&lines, &marked, width, height, style).into_iter().enumerate() {
         let label = match index {
@@ -224,13 +325,13 @@ fn chart(
             _ if index == height / 2 => write(top / 2.0),
             _ => String::new(),
         };
-        out.push((format!("{label:>9}\u{2502}{row}"), 10 + width));
+        out.push((format!("{label:>9}{upright}{row}"), 10 + width));
     }
     let (left, right) = (plain(low), plain(high));
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
     let axis = format!("{axis} (log)");
     let middle = width.saturating_sub(left.len() + right.len());
-    out.push((format!("{:>9}\u{2514}{}", "", "\u{2500}".repeat(width)), 10 + width));
+    out.push((format!("{:>9}{corner}{}", "", flat.to_string().repeat(width)), 10 + width));
     out.push((
         format!("{:>10}{left}{axis:^middle$}{right}", ""),
         10 + left.len() + right.len() + middle.max(axis.len()),
@@ -242,13 +343,12 @@ fn interval(estimate: &Estimate, write: fn(f64) -> String) -> String {
     format!("{}, 95 % interval {} to {}", write(estimate.mean), write(estimate.low), write(estimate.high))
 }
 
+/// Plateau, load line and overload of the only curve.
 fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     let Some(line) = &curve.line else { return String::new() };
-    let name = if sweep.curves.len() > 1 { format!("{}: ", curve.label) } else { String::new() };
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
     let mut out = String::new();
-    let _ =
-        writeln!(out, "{name}plateau    {}", interval(&line.plateau_iops, precise_count).replacen(',', " IOPS,", 1));
+    let _ = writeln!(out, "plateau    {}", interval(&line.plateau_iops, precise_count).replacen(',', " IOPS,", 1));
     let deepest = curve.points.last().map_or(0.0, |point| point.x);
     let said = match line.answer() {
         Answer::At(line) => format!("{axis} {} (97 % of the plateau)", interval(&line, plain)),
@@ -258,17 +358,52 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
         Answer::Beyond => format!("beyond {axis} {}: throughput still rises", plain(deepest)),
         Answer::Unnamed(reason) => format!("cannot be named: {reason}"),
     };
-    let _ = writeln!(out, "{name}{}  {said}", style.paint(Tone::Good, "load line"));
+    let _ = writeln!(out, "{}  {}", style.paint(Tone::Good, "load line"), wrap(&said, style.width, 11));
     match &line.overload {
         None if line.unnamed.is_some() => {}
         Some(overload) => {
-            let _ = writeln!(out, "{name}overload   {axis} {} (5 % below the plateau)", interval(overload, plain));
+            let _ = writeln!(out, "overload   {axis} {} (5 % below the plateau)", interval(overload, plain));
         }
         None => {
-            let _ = writeln!(out, "{name}overload   none up to {axis} {}", plain(deepest));
+            let _ = writeln!(out, "overload   none up to {axis} {}", plain(deepest));
         }
     }
     out
+}
+
+/// Plateau, load line and overload of several curves, a row each.
+fn summary(sweep: &SweepResult, curves: &[Curve], style: Style) -> String {
+    let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
+    let mut table = Table::new(["", "plateau", "interval", "load line", "interval", "lat mean", "overload"]);
+    let range = |low: f64, high: f64, write: fn(f64) -> String| format!("{} to {}", write(low), write(high));
+    for curve in curves {
+        let Some(line) = &curve.line else { continue };
+        let plateau = &line.plateau_iops;
+        let deepest = curve.points.last().map_or(0.0, |point| point.x);
+        let (at, within) = match line.answer() {
+            Answer::At(line) => (plain(line.mean), range(line.low, line.high, plain)),
+            Answer::Between(low, high) => ("?".into(), range(low, high, plain)),
+            Answer::Beyond => (format!("> {}", plain(deepest)), "-".into()),
+            Answer::Unnamed(_) => ("?".into(), "cannot tell".into()),
+        };
+        let latency = curve.at_load_line().map(|point| nanoseconds(point.job.lat_ns().mean()));
+        let overload = match &line.overload {
+            Some(overload) => plain(overload.mean),
+            None if line.unnamed.is_some() => "?".into(),
+            None => format!("> {}", plain(deepest)),
+        };
+        table.row(vec![
+            curve.label.clone(),
+            precise_count(plateau.mean),
+            range(plateau.low, plateau.high, precise_count),
+            at,
+            within,
+            latency.unwrap_or_else(|| "-".into()),
+            overload,
+        ]);
+    }
+    let note = format!("plateau in IOPS; load line (97 % of it) and overload (5 % below it) as {axis}; intervals are of 95 %");
+    table.cut(style.width).render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
 }
 
 /// Verdicts of the points, each code once with the depths it concerns.

@@ -33,23 +33,80 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table, each line behind `indent` spaces.
-    pub fn render(&self, style: Style, indent: usize) -> String {
+    /// The widths of the columns.
+    fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| &row[column]).chain([&self.header[column]]);
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
+        (0..self.header.len()).map(width).collect()
+    }
+
+    /// The columns of a terminal that the longest line takes.
+    pub fn width(&self) -> usize {
+        let widths = self.widths();
+        widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+    }
+
+    /// Cuts the cells of the widest column that starts at the left, names as a rule, so that no line is longer than
+    /// `width`, as far as that is possible: figures are never cut.
+    pub fn cut(mut self, width: usize) -> Table {
+        let over = self.width().saturating_sub(width);
+        let widths = self.widths();
+        let Some(&column) = self.left.iter().max_by_key(|column| widths[**column]) else { return self };
+        let room = widths[column].saturating_sub(over).max(SHORTEST);
+        if over > 0 {
+            self.rows.iter_mut().for_each(|row| row[column] = shortened(&row[column], room));
+        }
+        self
+    }
+
+    /// The table, each line behind `indent` spaces.
+    pub fn render(&self, style: Style, indent: usize) -> String {
+        let widths = self.widths();
         let line = |cells: &[String]| {
             let placed = cells.iter().enumerate().map(|(column, cell)| {
                 let padding = " ".repeat(widths[column] - cell.chars().count());
                 if self.left.contains(&column) { format!("{cell}{padding}") } else { format!("{padding}{cell}") }
             });
-            let joined = placed.collect::<Vec<_>>().join("  ");
+            let joined = placed.collect::<Vec<_>>().join(&" ".repeat(GAP));
             format!("{}{}", " ".repeat(indent), joined.trim_end())
         };
         let mut out = style.paint(Tone::Soft, &line(&self.header)) + "\n";
         self.rows.iter().for_each(|row| out.push_str(&(line(row) + "\n")));
         out
+    }
+}
+
+/// Spaces between columns.
+const GAP: usize = 2;
+/// Names are not cut to fewer characters.
+const SHORTEST: usize = 8;
+
+/// A text in at most so many characters: its beginning and its end, which tell paths apart, around two dots.
+fn shortened(text: &str, room: usize) -> String {
+    let length = text.chars().count();
+    if length <= room {
+        return text.to_string();
+    }
+    let kept = room.saturating_sub(2);
+    let head = kept / 3;
+    let tail = kept - head;
+    text.chars().take(head).chain("..".chars()).chain(text.chars().skip(length - tail)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_and_figures_are_not() {
+        let mut table = Table::new(["target", "IOPS"]);
+        table.row(vec!["/mnt/a/very/long/path/to/volume-1".into(), "1234567".into()]);
+        table.row(vec!["short".into(), "8".into()]);
+        assert_eq!(table.width(), 42);
+        let text = table.cut(28).render(Style::default(), 0);
+        assert_eq!(text.lines().map(str::len).max(), Some(28), "{text}");
+        assert!(text.contains("/mnt/../to/volume-1  1234567") && text.contains("short"), "{text}");
     }
 }
