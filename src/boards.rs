@@ -40,6 +40,8 @@ const GAUGES: &[(&str, Gauge)] = &[
     ("losses", Gauge::Losses),
     ("busy_ns", Gauge::BusyNs),
     ("connections", Gauge::Connections),
+    ("asked_depth", Gauge::AskedDepth),
+    ("load_line", Gauge::LoadLine),
 ];
 
 fn op_json(counts: &OpCounts) -> Value {

@@ -18,6 +18,7 @@ mod fsperf;
 mod gfapi_perf_tool;
 mod interrupt;
 mod lanes;
+mod live_load;
 mod man;
 mod output;
 mod progress;

@@ -203,6 +203,63 @@ fn in_a_pipe_one_table_follows_the_other_until_the_reader_has_enough() {
     assert_eq!(child.wait().unwrap().code(), Some(0), "a closed pipe is the end");
 }
 
+/// A program of ours at work in `directory`; killed when dropped.
+struct AtWork(Child);
+
+impl AtWork {
+    fn start(directory: &Path, arguments: &[&str]) -> AtWork {
+        let mut command = plimsoll(directory);
+        command.env("PLIMSOLL_RUNTIME_DIR", directory.join("boards")).args(arguments);
+        AtWork(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn runs_and_sweeps_are_shown_with_their_rates_and_their_depth() {
+    let place = directory();
+    let boards = place.path().join("boards");
+    std::fs::create_dir(&boards).unwrap();
+    file(place.path(), "data", vec![1; 8 << 20]);
+    let load = ["--rw=read", "--bs=1m", "--numjobs=2", "--time_based", "--runtime=60s", "--invalidate=0"];
+    let run = ["run", "--name=reader", "--filename=data", "--size=8m", "--ioengine=psync", "--group_reporting"];
+    let programs = [
+        AtWork::start(place.path(), &[&run[..], &load].concat()),
+        AtWork::start(
+            place.path(),
+            &["sweep", "data", "--engine=psync", "--iodepth=2", "--bs=1m", "--direct=0", "--no-files"],
+        ),
+    ];
+    let row = |seen: &Value, title: &str| -> Option<Value> {
+        let program = seen["programs"].as_array()?.iter().find(|program| program["program"] == title)?;
+        program["rows"].as_array()?.first().cloned()
+    };
+    let iops = |row: &Value| row["read"]["iops"].as_f64().unwrap();
+    let both = |seen: &Value| {
+        [("plimsoll run", "reader"), ("plimsoll sweep", "data")].iter().all(|(title, name)| {
+            row(seen, title).is_some_and(|row| {
+                assert_eq!((&row["kind"], &row["name"]), (&"load".into(), &(*name).into()));
+                // Rate times mean latency is the depth: both clones are in a read nearly all the time.
+                let depth = iops(&row) * row["read"]["lat_ns"]["mean"].as_f64().unwrap() / 1e9;
+                iops(&row) > 0.0 && row["asked_depth"] == 2 && depth > 0.5
+            })
+        })
+    };
+    let look = || json(&top(&boards, &["--once", "--json", "--interval", "1s"]));
+    eventually("both programs at work", look, both);
+    let text = stdout(&top(&boards, &["--once", "--interval", "1s"]));
+    assert!(text.contains("plimsoll run (process ") && text.contains("asked"), "{text}");
+    drop(programs);
+    let text = stdout(&top(&boards, &["--once", "--interval", "10ms"]));
+    assert!(text.contains("No program of ours is running"), "{text}");
+}
+
 #[test]
 fn a_bad_interval_is_refused() {
     let place = directory();

@@ -23,14 +23,15 @@ pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::O
 fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
     Command::new("top")
-        .about("Watch running programs: lanes, namespaces, hosts, reactors")
+        .about("Watch running programs: loads, lanes, namespaces, hosts, reactors")
         .long_about(
-            "Shows every second the work of each program under `plimsoll trap` (or libiotrap.so) and of each \
-             `plimsoll serve` on this machine. On a terminal the key q ends top. Elsewhere top prints one table after \
-             another.",
+            "Shows every second the work of each `plimsoll run` and `plimsoll sweep`, of each program under \
+             `plimsoll trap` (or libiotrap.so) and of each `plimsoll serve` on this machine. On a terminal the key q \
+             ends top. Elsewhere top prints one table after another.",
         )
         .arg(flag("once", "Print one table, and end"))
         .arg(flag("json", "Print JSON, one object for each interval"))
+        .arg(flag("csv", "Print comma-separated values, a line a row").conflicts_with("json"))
         .arg(
             Arg::new("interval")
                 .long("interval")
@@ -43,9 +44,10 @@ fn command() -> Command {
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let interval = *matches.get_one::<Duration>("interval").expect("it has a default");
-    let (once, as_json) = (matches.get_flag("once"), matches.get_flag("json"));
+    let [once, as_json, as_csv] = ["once", "json", "csv"].map(|name| matches.get_flag(name));
+    let mut header = true;
     let mut before = Look::now();
-    let screen = if once || as_json { screen::Screen::plain() } else { screen::Screen::new()? };
+    let screen = if once || as_json || as_csv { screen::Screen::plain() } else { screen::Screen::new()? };
     if screen.is_drawn() {
         screen.show(&table::draw(&[], screen.style()))?;
     }
@@ -57,6 +59,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         let programs = now.since(&before);
         if as_json {
             output::print(&format!("{}\n", as_value(&programs)))?;
+        } else if as_csv {
+            output::print(&table::csv(&programs, std::mem::take(&mut header)))?;
         } else {
             screen.show(&table::draw(&programs, screen.style()))?;
         }
@@ -82,9 +86,25 @@ struct Program {
 }
 
 /// The growth of a row's counts between two looks.
+#[derive(Clone)]
 struct Since {
     ops: [OpCounts; 3],
     busy_ns: u64,
+    /// The time in which the counts grew.
+    seconds: f64,
+}
+
+impl Since {
+    /// The growth of several rows together, over the time of the first of them.
+    fn sum<'a>(all: impl IntoIterator<Item = &'a Since>) -> Since {
+        let mut all = all.into_iter();
+        let mut sum = all.next().expect("a group has rows").clone();
+        for one in all {
+            sum.ops.iter_mut().zip(&one.ops).for_each(|(mine, theirs)| mine.absorb(theirs));
+            sum.busy_ns += one.busy_ns;
+        }
+        sum
+    }
 }
 
 impl Look {
@@ -103,7 +123,11 @@ impl Look {
         let program = |board: &Snapshot| {
             let since = |row: &RowCounts| {
                 let then = rows.get(&row_of(board, row));
+                // Counts that are brought up to date now and then grew from one such moment to another.
+                let as_of = |row: &RowCounts| Some(row.gauge(live::Gauge::AsOfNs)).filter(|&ns| ns > 0);
+                let grew = then.and_then(|then| as_of(row)?.checked_sub(as_of(then)?)).filter(|&ns| ns > 0);
                 Since {
+                    seconds: grew.map_or(seconds, |ns| ns as f64 / 1e9),
                     ops: Op::ALL
                         .map(|op| then.map_or_else(|| row.op(op).clone(), |then| row.op(op).since(then.op(op)))),
                     busy_ns: busy(row).saturating_sub(then.map_or(0, |then| busy(then))),
@@ -125,7 +149,7 @@ fn as_value(programs: &[Program]) -> Value {
         let rows = program.board.rows.iter().zip(&program.since);
         json!({
             "kind": program.board.kind.name(), "program": program.board.title, "pid": program.board.pid,
-            "rows": rows.map(|(row, since)| boards::row_json(row, Some((&since.ops, program.seconds)))).collect::<Value>(),
+            "rows": rows.map(|(row, since)| boards::row_json(row, Some((&since.ops, since.seconds)))).collect::<Value>(),
             "reasons": boards::reasons_json(&program.board.reasons),
         })
     };

@@ -55,6 +55,13 @@ pub enum Gauge {
     BusyNs = 9,
     /// Connections, of a host or a reactor.
     Connections = 10,
+    /// Of a load: the depth that was asked for.
+    AskedDepth = 11,
+    /// Of a load: the load line, as far as a sweep knows it.
+    LoadLine = 12,
+    /// When the row's counts were last brought up to date, in nanoseconds of `CLOCK_MONOTONIC`; 0 for rows whose counts
+    /// are always up to date.
+    AsOfNs = 13,
 }
 
 /// The state of a row. A row never takes a state that its kind does not have.
@@ -129,6 +136,15 @@ impl<'a> Counters<'a> {
         self.bump(op, op::BYTES, bytes);
         self.bump(op, op::LAT_SUM_NS, latency_ns);
         self.bump(op, op::HISTOGRAM + bucket_of(latency_ns), 1);
+    }
+
+    /// Counts ops whose latencies are known by their sum alone: all of them stand in the bucket of the mean. One thread
+    /// writes the row.
+    pub fn count_many(self, op: Op, ops: u64, bytes: u64, lat_sum_ns: u64) {
+        let Some(mean_ns) = lat_sum_ns.checked_div(ops) else { return };
+        self.bump_alone(op, op::BYTES, bytes);
+        self.bump_alone(op, op::LAT_SUM_NS, lat_sum_ns);
+        self.bump_alone(op, op::HISTOGRAM + bucket_of(mean_ns), ops);
     }
 
     /// Counts an error alone.

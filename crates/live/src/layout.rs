@@ -124,17 +124,20 @@ pub enum BoardKind {
     Trap = 1,
     /// An NVMe/TCP target: rows are namespaces, hosts and reactors.
     Target = 2,
+    /// A program that makes load (`run`, `sweep`): the one row is its load.
+    Load = 3,
 }
 
 impl BoardKind {
     /// All kinds.
-    pub const ALL: [BoardKind; 2] = [BoardKind::Trap, BoardKind::Target];
+    pub const ALL: [BoardKind; 3] = [BoardKind::Trap, BoardKind::Target, BoardKind::Load];
 
     /// The name of the kind of program, one lower-case word.
     pub const fn name(self) -> &'static str {
         match self {
             BoardKind::Trap => "trap",
             BoardKind::Target => "target",
+            BoardKind::Load => "load",
         }
     }
 }
@@ -151,11 +154,13 @@ pub enum RowKind {
     Host = 3,
     /// A reactor: one thread of the target and all that it carries.
     Reactor = 4,
+    /// The load of a program that makes load. Its latencies are known by their sum only.
+    Load = 5,
 }
 
 impl RowKind {
     /// All kinds.
-    pub const ALL: [RowKind; 4] = [RowKind::Lane, RowKind::Namespace, RowKind::Host, RowKind::Reactor];
+    pub const ALL: [RowKind; 5] = [RowKind::Lane, RowKind::Namespace, RowKind::Host, RowKind::Reactor, RowKind::Load];
 
     /// The name of the kind of row, one lower-case word.
     pub const fn name(self) -> &'static str {
@@ -164,6 +169,7 @@ impl RowKind {
             RowKind::Namespace => "namespace",
             RowKind::Host => "host",
             RowKind::Reactor => "reactor",
+            RowKind::Load => "load",
         }
     }
 }

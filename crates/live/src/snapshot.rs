@@ -118,7 +118,8 @@ impl OpCounts {
 }
 
 impl OpCounts {
-    fn absorb(&mut self, other: &OpCounts) {
+    /// Adds the counts of another row.
+    pub fn absorb(&mut self, other: &OpCounts) {
         let OpCounts { ops, bytes, lat_sum_ns, errors, buckets } = other;
         self.ops = self.ops.saturating_add(*ops);
         self.bytes = self.bytes.saturating_add(*bytes);
@@ -164,6 +165,19 @@ impl RowCounts {
             self.gauges[gauge] = before[gauge].wrapping_add(gauges[gauge]);
         }
         self.ops.iter_mut().zip(ops).for_each(|(mine, theirs)| mine.absorb(theirs));
+    }
+
+    /// The sum of several rows of one kind, under a name of its own: ops and every gauge that is an amount. The sum has
+    /// no state.
+    pub fn sum(rows: &[&RowCounts], name: &str) -> Option<RowCounts> {
+        let (first, rest) = rows.split_first()?;
+        let mut sum = RowCounts { name: name.to_string(), ..(*first).clone() };
+        for row in rest {
+            sum.gauges = std::array::from_fn(|gauge| sum.gauges[gauge].wrapping_add(row.gauges[gauge]));
+            sum.ops.iter_mut().zip(&row.ops).for_each(|(mine, theirs)| mine.absorb(theirs));
+        }
+        sum.gauges[Gauge::State as usize] = State::Unknown as u64;
+        Some(sum)
     }
 
     /// A value that goes up and down. Outstanding and held amounts that are below 0 for a moment, between two
