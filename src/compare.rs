@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use job::Invocation;
 use load::compare::{self, Repeats, Side};
 use load::engine::Maker;
@@ -15,7 +15,7 @@ use measure::verdict::Severity;
 use crate::command_line::{self, Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::{Bar, Show};
 use crate::values;
 
@@ -66,7 +66,7 @@ fn command() -> Command {
                 .default_value("2%")
                 .help("Run pairs until half the 95 % interval of the change is below this percentage"),
         )
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the result as JSON"))
+        .args(output::forms())
         .args(output::arguments("", ""))
 }
 
@@ -92,14 +92,12 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     };
     result.provenance.command = std::env::args().collect();
     let exit = exit(matches.get_one("fail-if-slower").copied(), &result);
-    let json = matches.get_flag("json");
-    if !json {
+    let form = Form::of(matches);
+    if form == Form::Text {
         output::print(&report::text::comparison(&result, output::style()))?;
     }
     let document = Document::Comparison(result);
-    if json {
-        output::print(&output::json(&document)?)?;
-    }
+    output::print_as(form, &document)?;
     output::save_as_asked(matches, None, document)?;
     exit
 }
@@ -118,7 +116,7 @@ fn interleaved(matches: &ArgMatches, figure: &str, a: Side, b: Side) -> anyhow::
         output::warn(std::slice::from_ref(warning));
     }
     let interrupt = Interrupt::listen()?;
-    let mut bar = Bar::new(Show::Auto);
+    let mut bar = Bar::new(if Form::of(matches) == Form::Nothing { Show::Never } else { Show::Auto });
     let sides = [&a, &b];
     let mut watch = |pair: u32, side: usize, now: &load::Progress| {
         bar.show(&format!("pair {} of {} at most, {}", pair + 1, repeats.most, sides[side].name), now.done, now);

@@ -21,7 +21,7 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::crew::{self, Crew, Joined};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Form};
 use crate::progress::{Bar, Show};
 use crate::values;
 
@@ -103,7 +103,7 @@ fn command() -> Command {
         .arg(flag("cleanup", "Remove the files of this run at the end, also after a failure or a signal"))
         .arg(value("seed", "N", "Seed of random sizes, contents and choices").value_parser(number).default_value("1"))
         .arg(flag("no-latency", "Record no latencies"))
-        .arg(flag("json", "Print the result as JSON"))
+        .args(output::forms())
         .args(output::arguments("", ""))
 }
 
@@ -194,7 +194,7 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
-            let mut bar = Bar::new(Show::Auto);
+            let mut bar = Bar::new(if Form::of(matches) == Form::Nothing { Show::Never } else { Show::Auto });
             let mut progress = |now: &Moment| bar.show(&doing(now), Some(now.done), &load::Progress::default());
             let mut control = Control { stop: interrupt.stop, progress: Some(&mut progress), ..Control::default() };
             let result = smallfiles::run(&plan, &mut control)?;
@@ -286,17 +286,15 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
 
 /// Prints the result, and writes it to the files of the options.
 fn report(matches: &ArgMatches, result: FilesResult) -> anyhow::Result<()> {
-    let json = matches.get_flag("json");
     if let Some(error) = &result.error {
         let _ = writeln!(std::io::stderr(), "plimsoll: {}", error.message); // the status tells it too
     }
-    if !json {
+    let form = Form::of(matches);
+    if form == Form::Text {
         output::print(&report::text::files(&result, output::style()))?;
     }
     let document = Document::Files(result);
-    if json {
-        output::print(&output::json(&document)?)?;
-    }
+    output::print_as(form, &document)?;
     output::save_as_asked(matches, None, document)
 }
 

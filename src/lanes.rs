@@ -69,6 +69,7 @@ fn command() -> Command {
         ))
         .arg(flag("write-probe", "Write a small file through the first lane, look for it on the others, and remove it"))
         .arg(flag("json", "Print JSON instead of text"))
+        .arg(flag("quiet", "Print nothing: the exit status tells").conflicts_with("json"))
 }
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
@@ -89,11 +90,11 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let looks = pools.iter().map(|pool| Look::at(pool, &options, Some(time).filter(|_| !matches.get_flag("no-rate"))));
     let looks: Vec<Look> = looks.collect();
     let well = looks.iter().all(Look::is_well) && program.as_ref().is_none_or(|(_, found)| found.works());
-    output::print(&if matches.get_flag("json") {
-        format!("{:#}\n", as_value(&looks, program.as_ref()))
-    } else {
-        as_text(&looks, program.as_ref())
-    })?;
+    if matches.get_flag("json") {
+        output::print(&format!("{:#}\n", as_value(&looks, program.as_ref())))?;
+    } else if !matches.get_flag("quiet") {
+        output::print(&as_text(&looks, program.as_ref()))?;
+    }
     Ok(if well { Exit::Ok } else { Exit::JobFailed })
 }
 

@@ -5,20 +5,28 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use measure::schema::{Document, Ended, RunResult};
 use report::html::{self, NamedDocument};
 use report::text::Style;
 
 /// The style of standard output: coloured and as wide as the terminal, plain where it is none or NO_COLOR is set.
 pub fn style() -> Style {
-    let terminal = console::Term::stdout();
+    style_of(&console::Term::stdout())
+}
+
+/// The style of a terminal, or of the pipe or file in its place.
+pub fn style_of(terminal: &console::Term) -> Style {
     // mpirun gives its ranks a terminal of its own making, whatever its own output is.
     if hosts::launch::launched(|name| std::env::var(name).ok()).is_some() {
         return Style { ascii: true, ..Style::default() };
     }
     let width = terminal.size_checked().map_or(Style::default().width, |(_rows, columns)| usize::from(columns));
-    Style { colour: terminal.is_term() && console::colors_enabled(), ascii: ascii_only(|name| std::env::var(name).ok()), width }
+    Style {
+        colour: terminal.is_term() && console::colors_enabled(),
+        ascii: ascii_only(|name| std::env::var(name).ok()),
+        width,
+    }
 }
 
 /// True if the environment asks for ASCII: a dumb terminal, or a locale that is not in UTF-8 (locale(7) gives the order
@@ -51,6 +59,51 @@ pub fn warn(warnings: &[String]) {
 pub fn complain(result: &RunResult) {
     for (job, error) in result.jobs.iter().filter_map(|job| Some((job, job.error.as_ref()?))) {
         let _ = writeln!(io::stderr(), "plimsoll: job {}: {}", job.name, error.message);
+    }
+}
+
+/// The form in which a result goes to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Text for people.
+    Text,
+    /// JSON of Plimsoll's own schema (`--json`).
+    Json,
+    /// Rows of comma-separated values (`--csv`).
+    Csv,
+    /// Nothing (`--quiet`).
+    Nothing,
+}
+
+impl Form {
+    /// The form that the arguments of [`forms`] ask for.
+    pub fn of(matches: &ArgMatches) -> Form {
+        let flags = [("json", Form::Json), ("csv", Form::Csv), ("quiet", Form::Nothing)];
+        flags.into_iter().find(|(name, _)| matches.get_flag(name)).map_or(Form::Text, |(_, form)| form)
+    }
+}
+
+/// The arguments `--json`, `--csv` and `--quiet`, of which one at most is given.
+pub fn forms() -> [Arg; 3] {
+    let flag = |name: &'static str, others: [&'static str; 2], help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).conflicts_with_all(others).help(help)
+    };
+    [
+        flag("json", ["csv", "quiet"], "Print the result as JSON, and write no files by default"),
+        flag("csv", ["json", "quiet"], "Print the rows of the result as comma-separated values, units in the header"),
+        flag("quiet", ["json", "csv"], "Print no result and no progress; files are written as ever"),
+    ]
+}
+
+/// Prints a document in a form that programs read; nothing in the form for people.
+///
+/// # Errors
+/// The error of write(2).
+pub fn print_as(form: Form, document: &Document) -> anyhow::Result<()> {
+    match form {
+        Form::Json => print(&json(document)?),
+        Form::Csv => print(&report::csv::render(document)),
+        Form::Text | Form::Nothing => Ok(()),
     }
 }
 
@@ -289,7 +342,11 @@ mod tests {
         let asked = |set: &'static [(&str, &str)]| {
             ascii_only(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
         };
-        for set in [&[("LANG", "en_US.UTF-8")][..], &[("LC_ALL", "C.utf8"), ("LANG", "C")], &[("LC_ALL", ""), ("LANG", "C.UTF-8")]] {
+        for set in [
+            &[("LANG", "en_US.UTF-8")][..],
+            &[("LC_ALL", "C.utf8"), ("LANG", "C")],
+            &[("LC_ALL", ""), ("LANG", "C.UTF-8")],
+        ] {
             assert!(!asked(set), "{set:?}");
         }
         for set in [

@@ -27,7 +27,7 @@ pub enum Show {
 /// How often `Always` prints a line where there is no terminal.
 const LINE_NS: u64 = 1_000_000_000;
 
-/// The line of progress. Dropping this value erases the line.
+/// The line of progress, and the text above it. Dropping this value erases both.
 pub struct Bar {
     bar: ProgressBar,
     meter: Meter,
@@ -46,8 +46,7 @@ impl Bar {
             _ => ProgressDrawTarget::hidden(),
         };
         let bar = ProgressBar::with_draw_target(Some(PARTS), target);
-        let style = ProgressStyle::with_template("{elapsed} [{bar:24.cyan/blue}] {percent:>3}%  {wide_msg}");
-        bar.set_style(style.expect("the template is well-formed").progress_chars("=> "));
+        bar.set_style(bar_style(LINE));
         let line_every_ns = (show == Show::Always && !terminal).then_some(LINE_NS);
         Bar { bar, meter: Meter::default(), every_ns: 0, line_every_ns, shown_ns: None, line_ns: 0 }
     }
@@ -60,6 +59,26 @@ impl Bar {
     /// Leaves a line behind every so many nanoseconds (`--eta-newline`).
     pub fn newline_every(&mut self, interval_ns: Option<u64>) {
         self.line_every_ns = interval_ns.or(self.line_every_ns);
+    }
+
+    /// True if the line is drawn on a terminal.
+    pub fn is_drawn(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Does what prints on the terminal while the line is out of the way.
+    pub fn aside(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
+    /// Shows a text above the line, in place of the one before: the last of its lines for which there is room.
+    pub fn above(&self, text: &str) {
+        let rows = console::Term::stderr().size_checked().map_or(24, |(rows, _)| usize::from(rows));
+        let lines: Vec<&str> = text.trim_end().lines().collect();
+        let shown = &lines[lines.len().saturating_sub(rows.saturating_sub(2))..];
+        self.bar.set_prefix(shown.join("\n"));
+        let above = if shown.is_empty() { "" } else { "{prefix}\n" };
+        self.bar.set_style(bar_style(&format!("{above}{LINE}")));
     }
 
     /// Shows a moment: what is being done, how far (0..=1, None if there is no known end), and the load.
@@ -88,6 +107,13 @@ impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// The template of the line.
+const LINE: &str = "{elapsed} [{bar:24.cyan/blue}] {percent:>3}%  {wide_msg}";
+
+fn bar_style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is well-formed").progress_chars("=> ")
 }
 
 /// The name of a phase in the line of progress.

@@ -40,7 +40,7 @@ fn command() -> Command {
         .arg(
             Arg::new("format")
                 .long("format")
-                .value_parser(["html", "text", "json", "ndjson"])
+                .value_parser(["html", "text", "csv", "json", "ndjson"])
                 .default_value("html")
                 .help("Format; json (fio's schema) and ndjson (intervals) are for results of run only"),
         )
@@ -70,6 +70,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
 fn render(named: &NamedDocument, format: &str) -> anyhow::Result<String> {
     let style = output::style();
     Ok(match (&named.document, format) {
+        (document, "csv") => report::csv::render(document),
         (Document::Run(run), "json") => report::fio_json::render(run, false),
         (Document::Run(run), "ndjson") => report::ndjson::render(run),
         (Document::Run(run), _) => report::text::run(run, style),

@@ -1,5 +1,6 @@
 //! `plimsoll run`: job files and job options, as fio takes them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use crate::command_line::{Arguments, Subcommand};
 use crate::crew::{self, Crew, Joined};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::live_load::LiveLoad;
 use crate::progress::{Bar, Show, phase_name};
 use crate::{output, version};
 
@@ -135,11 +137,17 @@ impl Asked {
 
     /// Tries every place that results are to be written to, before anything runs.
     fn try_outputs(&self) -> anyhow::Result<()> {
-        let Asked::Load(invocation, _) = self else { return Ok(()) };
+        let Asked::Load(invocation, plan) = self else { return Ok(()) };
         let run = &invocation.run;
         let logs = run.bandwidth_log.then(|| PathBuf::from("agg-read_bw.log"));
         let paths = [&run.output, &run.save, &run.html, &logs];
-        paths.into_iter().flatten().try_for_each(|path| output::try_to_write(path))
+        paths.into_iter().flatten().try_for_each(|path| output::try_to_write(path))?;
+        let logs = plan.jobs.iter().map(|job| &job.reporting.logs);
+        let prefixes = logs.flat_map(|logs| [&logs.bw, &logs.iops, &logs.lat, &logs.histogram]).flatten();
+        prefixes
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .try_for_each(|prefix| output::try_to_write(Path::new(&format!("{prefix}.log"))))
     }
 
     /// Prints help, versions and the like, for a command line that runs no load.
@@ -160,6 +168,7 @@ fn fios_habits(run: &mut RunOptions) {
         Format::Json | Format::JsonPlus => 1,
         Format::Normal => 2,
         Format::Ndjson => 3,
+        Format::Csv => 4,
     };
     run.formats.sort_by_key(place);
     run.formats.dedup();
@@ -188,6 +197,7 @@ fn planned(invocation: &Invocation, rank: &Rank) -> anyhow::Result<Plan> {
 /// The progress of a run, as the flags want it shown.
 fn bar(run: &RunOptions) -> Bar {
     let mut bar = Bar::new(match run.eta {
+        _ if run.quiet => Show::Never,
         Eta::Auto => Show::Auto,
         Eta::Always => Show::Always,
         Eta::Never => Show::Never,
@@ -197,6 +207,13 @@ fn bar(run: &RunOptions) -> Bar {
     bar
 }
 
+/// The load of a plan, for `plimsoll top`; and the depth that all its clones together ask for.
+fn live_load(plan: &Plan) -> (LiveLoad, u64) {
+    let names: Vec<&str> = plan.jobs.iter().map(|job| job.name.as_str()).collect();
+    let depth = plan.jobs.iter().map(|job| u64::from(job.queue.depth) * u64::from(job.process.clones)).sum();
+    (LiveLoad::new("run", &names.join(", ")), depth)
+}
+
 fn show(bar: &mut Bar, now: &load::Progress) {
     bar.show(&format!("{} {}/{}", phase_name(now.phase), now.running.0, now.running.1), now.done, now);
 }
@@ -204,7 +221,11 @@ fn show(bar: &mut Bar, now: &load::Progress) {
 fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
     warn(&invocation.run, plan);
     let mut bar = bar(&invocation.run);
-    let mut tick = |now: &load::Progress| show(&mut bar, now);
+    let (mut live, depth) = live_load(plan);
+    let mut tick = |now: &load::Progress| {
+        show(&mut bar, now);
+        live.tell(now, depth);
+    };
     let mut out = Reports::new(&invocation.run, plan);
     let mut status = |result: RunResult| out.add(&result);
     let status = invocation.run.status_interval_ns.map(|interval_ns| (interval_ns, &mut status as _));
@@ -232,7 +253,9 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
     };
     let mut bar = bar(&RunOptions { eta, ..invocation.run.clone() });
     let mut out = Reports::new(&invocation.run, plan);
+    let (mut live, depth) = live_load(plan);
     let mut tick = |now: &load::Progress| {
+        live.tell(now, depth);
         show(&mut bar, &crew.share(now));
         crew.take_statement().iter().for_each(|result| out.add(result));
     };
@@ -300,7 +323,7 @@ impl<'a> Reports<'a> {
         let text = std::mem::take(&mut self.notes) + &render(&self.run.formats, result);
         if self.run.output.is_some() {
             self.text += &text;
-        } else if self.outcome.is_ok() {
+        } else if self.outcome.is_ok() && !self.run.quiet {
             // A closed standard output does not end the load: its files are still to be cleaned up.
             self.outcome = output::print(&text);
         }
@@ -321,6 +344,7 @@ fn render(formats: &[Format], result: &RunResult) -> String {
         Format::JsonPlus => report::fio_json::render(result, true),
         Format::Ndjson => report::ndjson::render(result),
         Format::Terse => report::terse::render(result),
+        Format::Csv => report::csv::render(&Document::Run(result.clone())),
     };
     if formats.is_empty() { one(&Format::Normal) } else { formats.iter().map(one).collect() }
 }

@@ -1,5 +1,6 @@
 //! `plimsoll sweep`: throughput over depth, and the load line.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +10,14 @@ use hosts::part::Part;
 use job::Rank;
 use load::sweep::{Depths, Doing, Effort, Moment, Request, Watch};
 use measure::refine::Why;
-use measure::schema::{Document, Ended, SweepResult};
+use measure::schema::{Answer, Curve, Document, Ended, SweepResult};
 
 use crate::command_line::{self, Arguments, Subcommand};
 use crate::crew::{self, Crew, Joined, Sweepers};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::live_load::LiveLoad;
+use crate::output::{self, Form};
 use crate::progress::{Bar, Show};
 use crate::values;
 
@@ -86,12 +88,7 @@ fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Let a workload that writes destroy the content of TARGET (not needed for a directory)"),
         )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print the result as JSON, and write no files"),
-        )
+        .args(output::forms())
         .args(output::arguments("plimsoll-sweep-N.json", "plimsoll-sweep-N.html"))
         .arg(
             Arg::new("no-files")
@@ -107,7 +104,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Joined::Alone => {
             let (request, effort) = asked(matches, words, &crew::alone())?;
             try_outputs(matches)?;
-            let result = sweep(&request, &effort, interrupt, None)?;
+            let result = sweep(matches, &request, &effort, interrupt, None)?;
             let ended = result.ended;
             report(matches, result)?;
             return Ok(ended.into());
@@ -144,6 +141,7 @@ fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Res
 }
 
 fn sweep(
+    matches: &ArgMatches,
     request: &Request,
     effort: &Effort,
     interrupt: Interrupt,
@@ -151,10 +149,41 @@ fn sweep(
 ) -> Result<SweepResult, load::Error> {
     let crew = sweepers.as_ref().map(|sweepers| sweepers.crew);
     let leads = crew.is_none_or(Crew::is_leader);
-    let mut bar = Bar::new(crew.map_or(Show::Auto, Crew::show));
+    let form = Form::of(matches);
+    let bar = RefCell::new(Bar::new(match crew {
+        _ if form == Form::Nothing => Show::Never,
+        None => Show::Auto,
+        Some(crew) => crew.show(),
+    }));
+    let target = request.job.files.first().map_or_else(|| ".".into(), |path| path.display().to_string());
+    let live = RefCell::new(LiveLoad::new("sweep", &target));
     let mut progress = |now: &Moment| {
+        if let Doing::Point(_, depth, _) = now.doing {
+            live.borrow_mut().tell(now.run, depth.into());
+        }
         let all = crew.map(|crew| crew.share(now.run));
-        bar.show(&doing(&now.doing), Some(now.done), all.as_ref().unwrap_or(now.run));
+        bar.borrow_mut().show(&doing(&now.doing), Some(now.done), all.as_ref().unwrap_or(now.run));
+    };
+    // The rows so far stand on the terminal, and every row may change until the last visit. Then all are printed once.
+    let terminal = output::style_of(&console::Term::stderr());
+    let mut measured = |curves: &[Curve]| {
+        if let [only] = curves
+            && let Some(line) = measure::load_line::find(&only.points)
+            && let Answer::At(line) = line.answer()
+        {
+            live.borrow().tell_load_line(line.mean as u64);
+        }
+        if bar.borrow().is_drawn() {
+            let so_far = SweepResult { target: target.clone(), curves: curves.to_vec(), ..SweepResult::default() };
+            bar.borrow().above(&report::text::sweep_rows(&so_far, terminal));
+        }
+    };
+    let mut printed = Ok(());
+    let mut concluded = |rows: &SweepResult| {
+        if form == Form::Text {
+            bar.borrow().above("");
+            bar.borrow().aside(|| printed = output::print(&report::text::sweep_rows(rows, output::style())));
+        }
     };
     let mut removed = |path: &Path, bytes: u64| {
         let bytes = measure::figures::bytes(bytes as f64);
@@ -164,6 +193,8 @@ fn sweep(
         stop: interrupt.stop,
         doomed: interrupt.doomed,
         progress: &mut progress,
+        measured: &mut measured,
+        concluded: &mut concluded,
         removed: &mut removed,
         crew: sweepers.as_mut().map(|sweepers| &mut **sweepers as _),
     };
@@ -172,6 +203,8 @@ fn sweep(
     }
     let mut result = load::sweep::sweep(request, effort, &mut watch)?;
     result.advice = report::advice::advice(&result.axis, &result.curves, result.ceiling_iops);
+    // A reader that has gone does not cost the saved result.
+    drop(printed);
     Ok(result)
 }
 
@@ -184,7 +217,7 @@ fn together(
     interrupt: Interrupt,
 ) -> anyhow::Result<Exit> {
     let mut sweepers = Sweepers::new(crew, matches.contains_id("total-depths"));
-    let outcome = sweep(request, effort, interrupt, Some(&mut sweepers));
+    let outcome = sweep(matches, request, effort, interrupt, Some(&mut sweepers));
     let (result, part) = match outcome {
         Ok(result) => (Some(result), Part { first_rank: crew.rank.rank, ranks: 1, ..Part::default() }),
         Err(error) => (None, crew.failed(&error.to_string())),
@@ -204,16 +237,14 @@ fn together(
     said.map(|()| status)
 }
 
-/// Prints the result, and writes it to the files of the options.
+/// Prints the findings below the rows, which are printed already, and writes the result to the files of the options.
 fn report(matches: &ArgMatches, result: SweepResult) -> anyhow::Result<()> {
-    let json = matches.get_flag("json");
-    if !json {
-        output::print(&report::text::sweep(&result, output::style()))?;
+    let form = Form::of(matches);
+    if form == Form::Text {
+        output::print(&report::text::sweep_findings(&result, output::style()))?;
     }
     let document = Document::Sweep(result);
-    if json {
-        output::print(&output::json(&document)?)?;
-    }
+    output::print_as(form, &document)?;
     output::save_as_asked(matches, default_name(matches), document)
 }
 

@@ -61,6 +61,19 @@ fn command() -> Command {
         .arg(path(
             Arg::new("html").long("html").value_name("FILE").help("Write the results as one HTML page with curves"),
         ))
+        .arg(
+            Arg::new("csv")
+                .long("csv")
+                .action(ArgAction::SetTrue)
+                .help("Print the table as comma-separated values"),
+        )
+        .arg(
+            Arg::new("quiet")
+                .long("quiet")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("csv")
+                .help("Print no table and no progress; write the files all the same"),
+        )
         .arg(Arg::new("published").long("published").action(ArgAction::SetTrue).conflicts_with("scenario").help(
             "Compare the model with the published measurements (tests 3, 5, 10, 11, 12, 14, 15, 18), as Markdown",
         ))
@@ -102,7 +115,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     for file in files {
         runs.extend(runs_of(file, matches).with_context(|| file.display().to_string())?);
     }
-    let bar = progress_bar();
+    let bar = if matches.get_flag("quiet") { ProgressBar::hidden() } else { progress_bar() };
     let outcomes = sim::run_all(&runs, threads, &|done| show(&bar, done));
     bar.finish_and_clear();
     let results: Vec<(Run, Outcome)> = runs.into_iter().zip(outcomes?).collect();
@@ -114,8 +127,10 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     if let Some(path) = matches.get_one::<PathBuf>("html") {
         output::write(path, &page::page(&results))?;
     }
-    if !json_on_stdout {
-        output::print(&table::text(&results))?;
+    match (matches.get_flag("csv"), json_on_stdout || matches.get_flag("quiet")) {
+        (_, true) => {}
+        (true, false) => output::print(&table::csv(&results))?,
+        (false, false) => output::print(&table::text(&results, output::style()))?,
     }
     Ok(Exit::Ok)
 }

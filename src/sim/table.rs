@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use pace::sim::{Outcome, Run};
+use report::text::Style;
+use report::text::table::Table;
 
 /// The names of the figures of a run, as [`figures`] gives them.
 pub const FIGURES: [&str; 9] =
@@ -24,23 +26,42 @@ pub fn figures(outcome: &Outcome) -> [String; 9] {
     ]
 }
 
-/// One line per run, and the remarks.
-pub fn text(results: &[(Run, Outcome)]) -> String {
-    let header = ["scenario"].into_iter().chain(FIGURES).map(String::from).collect();
-    let mut rows: Vec<Vec<String>> = vec![header];
-    rows.extend(results.iter().map(|(run, outcome)| [label(run)].into_iter().chain(figures(outcome)).collect()));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..=FIGURES.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let _ = write!(text, "{:<1$}", row[0], widths[0]);
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            let _ = write!(text, "  {cell:>width$}");
-        }
-        text.push('\n');
+/// Columns that give way, the first of them first, where the table is wider than the terminal.
+const LEAST: [&str; 3] = ["window MiB", "cores %", "held %"];
+
+/// One line per run, and the remarks. A column in which no run has a value is left out.
+pub fn text(results: &[(Run, Outcome)], style: Style) -> String {
+    let header: Vec<&str> = ["scenario"].into_iter().chain(FIGURES).collect();
+    let rows: Vec<[String; 9]> = results.iter().map(|(_, outcome)| figures(outcome)).collect();
+    let empty: Vec<&str> =
+        (0..FIGURES.len()).filter(|&at| rows.iter().all(|row| row[at] == "-")).map(|at| FIGURES[at]).collect();
+    let mut table = Table::of(&header);
+    for ((run, _), figures) in results.iter().zip(rows) {
+        table.row([label(run)].into_iter().chain(figures).collect());
     }
+    let mut text = table.without(&empty, 0).without(&LEAST, style.width).cut(style.width).render(style, 0);
     remarks(results).into_iter().for_each(|remark| text.push_str(&format!("{remark}\n")));
     text
+}
+
+/// The runs as comma-separated values, a line a run; a value that a run does not have is empty.
+pub fn csv(results: &[(Run, Outcome)]) -> String {
+    const NAMES: [&str; 9] = [
+        "gbit_per_s",
+        "kiops",
+        "lat_us_mean",
+        "lat_us_p99",
+        "small_lat_us_mean",
+        "in_flight_mib",
+        "window_mib",
+        "held_percent",
+        "cores_percent",
+    ];
+    let header: Vec<&str> = ["scenario"].into_iter().chain(NAMES).collect();
+    let known = |figure: String| if figure == "-" { String::new() } else { figure };
+    let rows =
+        results.iter().map(|(run, outcome)| [label(run)].into_iter().chain(figures(outcome).map(known)).collect());
+    report::csv::table(&header, rows)
 }
 
 /// Sentences on all runs: commands that were refused; of a scenario that was run with several seeds, mean and

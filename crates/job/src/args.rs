@@ -62,6 +62,8 @@ pub enum Format {
     Ndjson,
     /// fio's terse lines, version 3.
     Terse,
+    /// The rows of the report as comma-separated values.
+    Csv,
 }
 
 /// `--eta=`: the cases in which progress is shown.
@@ -95,6 +97,8 @@ pub struct RunOptions {
     pub output: Option<PathBuf>,
     /// `--output-format`: forms of the report; empty: the report for people.
     pub formats: Vec<Format>,
+    /// `--quiet`: no report on standard output, and no progress.
+    pub quiet: bool,
     /// `--eta`: the cases in which progress is shown.
     pub eta: Eta,
     /// `--eta-interval`: time between two updates of the progress.
@@ -196,7 +200,7 @@ pub static FLAGS: &[Flag] = &[
         i.run.output = Some(v.into());
         Ok(())
     }),
-    flag("output-format", Takes::Value, "normal|json|json+|ndjson|terse[,...]", "Format of the report", |i, v| {
+    flag("output-format", Takes::Value, "normal|json|json+|ndjson|terse|csv[,...]", "Format of the report", |i, v| {
         i.run.formats = v
             .split(',')
             .map(|word| match word.trim() {
@@ -205,9 +209,14 @@ pub static FLAGS: &[Flag] = &[
                 "json+" => Ok(Format::JsonPlus),
                 "ndjson" => Ok(Format::Ndjson),
                 "terse" => Ok(Format::Terse),
-                word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson, terse")),
+                "csv" => Ok(Format::Csv),
+                word => Err(format!("\"{word}\" is not one of normal, json, json+, ndjson, terse, csv")),
             })
             .collect::<Result<_, _>>()?;
+        Ok(())
+    }),
+    flag("quiet", Takes::Nothing, "", "Print no report and no progress; files are written as ever", |i, _| {
+        (i.run.quiet, i.run.eta) = (true, Eta::Never);
         Ok(())
     }),
     flag("eta", Takes::Value, "auto|always|never", "When to show progress", |i, v| {

@@ -98,6 +98,11 @@ pub struct Watch<'a> {
     pub doomed: Doomed,
     /// Called a few times a second.
     pub progress: &'a mut dyn FnMut(&Moment),
+    /// Called after every visit with the curves so far, by the sweep that leads.
+    pub measured: &'a mut dyn FnMut(&[Curve]),
+    /// Called once, when the curves are final and before the generator's ceiling is measured: they and the target, the
+    /// rest is still empty.
+    pub concluded: &'a mut dyn FnMut(&SweepResult),
     /// Called for each scratch file of a killed sweep that was removed, with its path and its size in bytes.
     pub removed: &'a mut dyn FnMut(&Path, u64),
     /// The members that sweep together with this process, which leads them in [`sweep`]. None: this process sweeps
@@ -148,13 +153,14 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         }
         Ok(job)
     };
-    let (curves, mut verdicts) = curves(&workload.engines, effort, left, &watch.stop, &mut measure)?;
+    let (curves, mut verdicts) = curves(&workload.engines, effort, left, &watch.stop, &mut measure, watch.measured)?;
 
     let mut target = workload.name.clone();
     let ranks = crew.as_deref().map(Crew::hosts).unwrap_or_default();
     target.extend(crew.as_deref().map(|crew| format!(", {}", crew.described())));
     let mut result =
         SweepResult { provenance, target, axis: "iodepth".into(), curves, ranks, ..SweepResult::default() };
+    (watch.concluded)(&result);
     if !watch.stop.load(Ordering::Relaxed) {
         let crew = crew.as_mut().map(|crew| &mut **crew as &mut dyn Crew);
         result.ceiling_iops = ceiling(&workload, &result.curves, &watch.stop, crew, &mut |doing, now| {
@@ -282,6 +288,7 @@ fn curves(
     left: Duration,
     stop: &AtomicBool,
     measure: &mut Measure,
+    measured: &mut dyn FnMut(&[Curve]),
 ) -> Result<(Vec<Curve>, Vec<Verdict>), Error> {
     let asked: Vec<f64> = effort.depths.asked().into_iter().map(f64::from).collect();
     let limits = Limits {
@@ -334,6 +341,7 @@ fn curves(
         if let Some(error) = failure {
             return Err(error);
         }
+        measured(&curves);
     }
     for curve in &mut curves {
         for point in &mut curve.points {
@@ -440,7 +448,11 @@ mod tests {
         let effort = Effort { depths: Depths::Range(1, 64), ..Effort::default() };
         let stop = AtomicBool::new(false);
         let mut measure = |_: &str, depth, _, ns| Ok(ran(depth, ns));
-        let (curves, verdicts) = curves(&engines(&["io_uring"]), &effort, LEFT, &stop, &mut measure).unwrap();
+        let mut rows = Vec::new();
+        let mut measured = |curves: &[Curve]| rows.push(curves[0].points.len());
+        let (curves, verdicts) =
+            curves(&engines(&["io_uring"]), &effort, LEFT, &stop, &mut measure, &mut measured).unwrap();
+        assert_eq!(rows[..7], [1, 2, 3, 4, 5, 6, 7], "each row is told as soon as it is measured");
         let depths: Vec<f64> = curves[0].points.iter().map(|point| point.x).collect();
         assert!(
             depths.is_sorted() && [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0].iter().all(|x| depths.contains(x)),
@@ -479,7 +491,7 @@ mod tests {
             }
             Ok(ran(depth, ns))
         };
-        curves(&engines(&["a", "b"]), &effort, LEFT, &stop, &mut measure).unwrap();
+        curves(&engines(&["a", "b"]), &effort, LEFT, &stop, &mut measure, &mut |_| {}).unwrap();
         assert_eq!(order[..4], ["a 1", "b 1", "a 2", "b 2"]);
     }
 
@@ -491,7 +503,8 @@ mod tests {
             ("psync", 512) => Err(failure("cannot start a thread")),
             _ => Ok(ran(depth, ns)),
         };
-        let (curves, verdicts) = curves(&engines(&["io_uring", "psync"]), &effort, LEFT, &stop, &mut measure).unwrap();
+        let (curves, verdicts) =
+            curves(&engines(&["io_uring", "psync"]), &effort, LEFT, &stop, &mut measure, &mut |_| {}).unwrap();
         assert_eq!((curves[0].points.len(), curves[1].points.len()), (3, 2));
         assert_eq!(verdicts.len(), 1);
         assert!(verdicts[0].what.contains("psync ends below 512: cannot start a thread"), "{verdicts:?}");
@@ -501,7 +514,8 @@ mod tests {
     fn a_failure_before_the_first_point_is_an_error() {
         let stop = AtomicBool::new(false);
         let mut measure = |_: &str, _, _, _| Err(failure("no such device"));
-        let error = curves(&engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure).unwrap_err();
+        let error =
+            curves(&engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure, &mut |_| {}).unwrap_err();
         assert_eq!(error.to_string(), "no such device");
     }
 
@@ -512,7 +526,8 @@ mod tests {
             stop.store(depth == 4, Ordering::Relaxed);
             Ok(ran(depth, ns / if depth == 4 { 2 } else { 1 }))
         };
-        let (curves, _) = curves(&engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure).unwrap();
+        let (curves, _) =
+            curves(&engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure, &mut |_| {}).unwrap();
         assert_eq!(curves[0].points.iter().map(|point| point.x).collect::<Vec<_>>(), [1.0, 2.0]);
     }
 }

@@ -8,7 +8,7 @@ use measure::schema::{Ended, FilesResult, PhaseResult, Work};
 
 use super::run::grouped;
 use super::table::Table;
-use super::{Style, Tone, machine, verdicts};
+use super::{Style, Tone, machine, verdicts, wrap};
 
 /// Threads are listed one by one up to this many; beyond, the slowest and the fastest say enough.
 const LISTED: usize = 16;
@@ -133,7 +133,7 @@ fn one_phase(phase: &PhaseResult, style: Style) -> String {
             one.into_iter().for_each(|one| row(format!("{name}, {}", one.thread), &one.work, one.runtime_ns));
         }
     }
-    out.push_str(&table.render(style, 2));
+    out.push_str(&table.without(&["MB/s"], style.width.saturating_sub(2)).render(style, 2));
 
     let mut latencies = Table::new(["latency", "calls", "mean", "p50", "p90", "p99", "p99.9", "max", "time"]);
     let all_ns: u128 = phase.calls.iter().map(|call| call.lat_ns.sum()).sum();
@@ -159,19 +159,19 @@ fn one_phase(phase: &PhaseResult, style: Style) -> String {
     }
     phase.calls.iter().for_each(|call| row(format!("  {}", call.call), &call.lat_ns));
     if !phase.calls.is_empty() {
-        out.push_str(&latencies.render(style, 2));
+        out.push_str(&latencies.without(&["p99.9", "p90", "p50"], style.width.saturating_sub(2)).render(style, 2));
     }
     let available = (phase.runtime_ns as f64 * phase.threads.len() as f64).max(1.0);
     let used = phase.cpu.user_ns + phase.cpu.system_ns;
-    let _ = writeln!(
-        out,
-        "  cpu    user {}, system {} of each thread's CPU; {} {}; {} context switches",
+    let told = format!(
+        "user {}, system {} of each thread's CPU; {} {}; {} context switches",
         percent(phase.cpu.user_ns as f64 / available),
         percent(phase.cpu.system_ns as f64 / available),
         nanoseconds(used as f64 / total.files.max(1) as f64),
         if lists { "an entry" } else { "a file" },
         grouped(phase.cpu.context_switches),
     );
+    let _ = writeln!(out, "  cpu    {}", wrap(&told, style.width, 9));
     if let Some(verified) = phase.verified {
         let entries = match verified.entries {
             0 => String::new(),

@@ -143,10 +143,10 @@ fn one_job(called: &str, job: &JobResult, style: Style) -> String {
         let mut table = latency_table();
         table.row(latency_row("sync", &job.sync.lat_ns));
         let _ = writeln!(out, "  sync   {} calls", grouped(job.sync.lat_ns.count()));
-        out.push_str(&table.render(style, 4));
+        out.push_str(&fitted(table, style));
     }
     if job.total_ops() > 0 {
-        out.push_str(&cpu_and_depth(job));
+        out.push_str(&cpu_and_depth(job, style));
     }
     if let Some(verified) = job.verified {
         let _ = writeln!(out, "  verify {} blocks, {} differ", grouped(verified.blocks), grouped(verified.mismatches));
@@ -188,6 +188,11 @@ fn latency_table() -> Table {
     Table::new(["latency", "min", "mean", "stdev", "p50", "p90", "p99", "p99.9", "p99.99", "max"])
 }
 
+/// The table, without the columns that say least where the terminal is narrow.
+fn fitted(table: Table, style: Style) -> String {
+    table.without(&["stdev", "p99.99", "p90", "min"], style.width.saturating_sub(4)).render(style, 4)
+}
+
 fn latency_row(name: &str, histogram: &Histogram) -> Vec<String> {
     let known = histogram.has_shape();
     let quantile = |q: f64| if known { nanoseconds(histogram.quantile(q) as f64) } else { "-".into() };
@@ -218,7 +223,7 @@ fn latencies(job: &JobResult, result: &measure::schema::DirectionResult, style: 
         return String::new();
     }
     filled().for_each(|(name, histogram)| table.row(latency_row(name, histogram)));
-    let mut out = table.render(style, 4);
+    let mut out = fitted(table, style);
     // A list of one's own is given in full.
     if job.reporting.percentiles != measure::schema::Reporting::default().percentiles {
         let wanted = [
@@ -242,14 +247,13 @@ fn plain_percentile(p: f64) -> String {
     format!("{p:.6}").trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-fn cpu_and_depth(job: &JobResult) -> String {
+fn cpu_and_depth(job: &JobResult, style: Style) -> String {
     let mut out = String::new();
     let available = (job.runtime_ns as f64 * f64::from(job.clones.max(1))).max(1.0);
     let used = job.cpu.user_ns + job.cpu.system_ns;
     let each = if job.clones > 1 { " of each clone's CPU" } else { "" };
-    let _ = writeln!(
-        out,
-        "  cpu    user {}, system {}{each}; {} an op; {} context switches, {} + {} page faults (major + minor)",
+    let told = format!(
+        "user {}, system {}{each}; {} an op; {} context switches, {} + {} page faults (major + minor)",
         percent(job.cpu.user_ns as f64 / available),
         percent(job.cpu.system_ns as f64 / available),
         nanoseconds(used as f64 / job.total_ops().max(1) as f64),
@@ -257,25 +261,22 @@ fn cpu_and_depth(job: &JobResult) -> String {
         grouped(job.cpu.major_faults),
         grouped(job.cpu.minor_faults),
     );
+    let mut line = |name: &str, told: &str| {
+        let _ = writeln!(out, "  {name:<6} {}", wrap(told, style.width, 9));
+    };
+    line("cpu", &told);
     let shares = |shares: Vec<(&str, f64)>| {
         let seen = shares.into_iter().filter(|(_, share)| *share > 0.0);
         seen.map(|(name, share)| format!("{name}={} %", plain(share))).collect::<Vec<_>>().join(", ")
     };
     if !job.depth.in_flight.is_empty() {
-        let _ = writeln!(
-            out,
-            "  depth  {} on average of {} asked{}: {}",
-            plain(in_flight(job).0),
-            in_flight(job).1,
-            if job.clones > 1 { ", all clones together; of each" } else { "" },
-            shares(fio_json::depth_levels(job))
-        );
-        let _ = writeln!(
-            out,
-            "         ops a submission: {}; a completion: {}",
-            shares(fio_json::call_sizes(&job.depth.submitted)),
-            shares(fio_json::call_sizes(&job.depth.completed))
-        );
+        let together = if job.clones > 1 { ", all clones together; of each" } else { "" };
+        let (reached, asked) = in_flight(job);
+        let levels = shares(fio_json::depth_levels(job));
+        line("depth", &format!("{} on average of {asked} asked{together}: {levels}", plain(reached)));
+        let submitted = shares(fio_json::call_sizes(&job.depth.submitted));
+        let completed = shares(fio_json::call_sizes(&job.depth.completed));
+        line("", &format!("ops a submission: {submitted}; a completion: {completed}"));
     }
     out
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use measure::{Direction, Histogram};
 use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Answer, Curve, DirectionResult, Ended, Estimate, Point, SweepResult};
 use measure::stats::relative_half_width;
 use measure::verdict::Verdict;
+use measure::{Direction, Histogram};
 
 use super::plot::{self, Line};
 use super::table::Table;
@@ -129,21 +129,13 @@ struct Column<'a> {
 /// The rows of a curve. Where they are too wide for the style, the columns that say least are left out.
 fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     const LEAST: [&str; 4] = ["p50", "CPU", "bw", "lat mean"];
-    let mut columns = columns(sweep, curve);
-    let draw = |columns: &[Column]| {
-        let header: Vec<&str> = columns.iter().map(|column| column.title).collect();
-        let left = columns.iter().enumerate().filter(|(_, column)| column.left).map(|(index, _)| index);
-        let mut table = left.fold(Table::of(&header), Table::left);
-        curve.points.iter().for_each(|point| table.row(columns.iter().map(|column| (column.cell)(point)).collect()));
-        table
-    };
-    for title in LEAST {
-        if draw(&columns).width() + 2 <= style.width {
-            break;
-        }
-        columns.retain(|column| column.title != title);
-    }
-    draw(&columns).cut(style.width.saturating_sub(2)).render(style, 2)
+    let columns = columns(sweep, curve);
+    let header: Vec<&str> = columns.iter().map(|column| column.title).collect();
+    let left = columns.iter().enumerate().filter(|(_, column)| column.left).map(|(index, _)| index);
+    let mut table = left.fold(Table::of(&header), Table::left);
+    curve.points.iter().for_each(|point| table.row(columns.iter().map(|column| (column.cell)(point)).collect()));
+    let width = style.width.saturating_sub(2);
+    table.without(&LEAST, width).cut(width).render(style, 2)
 }
 
 fn columns<'a>(sweep: &'a SweepResult, curve: &'a Curve) -> Vec<Column<'a>> {
@@ -402,7 +394,8 @@ fn summary(sweep: &SweepResult, curves: &[Curve], style: Style) -> String {
             overload,
         ]);
     }
-    let note = format!("plateau in IOPS; load line (97 % of it) and overload (5 % below it) as {axis}; intervals are of 95 %");
+    let note =
+        format!("plateau in IOPS; load line (97 % of it) and overload (5 % below it) as {axis}; intervals: 95 %");
     table.cut(style.width).render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
 }
 

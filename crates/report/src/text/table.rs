@@ -48,6 +48,22 @@ impl Table {
         widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
     }
 
+    /// Leaves out the named columns, the first of them first, until no line is longer than `width`.
+    pub fn without(mut self, least: &[&str], width: usize) -> Table {
+        for title in least {
+            if self.width() <= width {
+                break;
+            }
+            while let Some(at) = self.header.iter().position(|other| other == title) {
+                self.header.remove(at);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+                self.left.retain(|column| *column != at);
+                self.left.iter_mut().filter(|column| **column > at).for_each(|column| *column -= 1);
+            }
+        }
+        self
+    }
+
     /// Cuts the cells of the widest column that starts at the left, names as a rule, so that no line is longer than
     /// `width`, as far as that is possible: figures are never cut.
     pub fn cut(mut self, width: usize) -> Table {
