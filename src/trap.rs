@@ -139,6 +139,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
         child.env(environment::IOLOG_VARIABLE, trace_file(file)?);
     }
     let json = matches.get_one::<PathBuf>("stats-json");
+    json.filter(|path| *path != Path::new("-")).map_or(Ok(()), |path| output::try_to_write(path))?;
     if !matches.get_flag("stats") && json.is_none() {
         not_started(name, &child.exec());
     }

@@ -62,6 +62,7 @@ fn inside_four_hosts_are_one_run() {
     let place = directory();
     let place = place.path();
     every_sample_is_in_the_merged_histogram(place);
+    more_clones_than_processors(place);
     files_and_variables(place);
     reports(place);
     totals(place);
@@ -107,6 +108,16 @@ fn every_sample_is_in_the_merged_histogram(place: &Path) {
         assert!(host["host"] == "a" || bound > 0, "the others' clocks were compared: {clock}");
         assert!(clock["drift_ns"].is_i64(), "and once more after the run: {clock}");
     }
+}
+
+/// Clones that never wait share a processor in turns of milliseconds: they cannot begin together, and `start-skew` says so.
+fn more_clones_than_processors(place: &Path) {
+    let clones = 8 * std::thread::available_parallelism().unwrap().get();
+    let job = ["run", "--name=j", "--ioengine=null", "--size=1g", "--thread", "--time_based", "--runtime=500ms"];
+    succeed(place, 4, &[&job[..], &[&format!("--numjobs={clones}"), "--save=skew.json"]].concat());
+    let run = saved(place, "skew.json");
+    let verdicts = run["verdicts"].as_array().unwrap();
+    assert!(verdicts.iter().any(|verdict| verdict["code"] == "start-skew"), "{}", run["hosts"]["start_skew_ns"]);
 }
 
 /// Files with made-up names are each rank's own; `$rank`, `$nranks` and `$host` are filled in; a file that is named is

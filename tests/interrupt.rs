@@ -250,19 +250,45 @@ fn a_full_disk_is_an_error_that_leaves_nothing_and_loses_nothing() {
 #[test]
 fn places_of_results_are_tried_before_anything_runs() {
     let directory = directory();
-    let wanted: [&[&str]; 7] = [
-        &["run", "--name=a", "--rw=write", "--size=64k", "--save=none/r.json"],
-        &["run", "--name=a", "--rw=write", "--size=64k", "--html=none/r.html"],
-        &["run", "--name=a", "--rw=write", "--size=64k", "--output=none/r.txt"],
-        &["files", "--op=create", "--save=none/r.json"],
-        &["sweep", "--size=64m", "--save=none/r.json"],
-        &["sweep", "--size=64m", "--html=none/r.html"],
-        &["sweep", "--size=64m", "--save=."],
-    ];
+    file(directory.path(), "r.json", "{}");
+    file(directory.path(), "depth.toml", "name = \"t\"\n");
+    let before = names(directory.path());
+    let null = "--name=a --ioengine=null --size=64k";
+    let wanted: Vec<Vec<&str>> = [
+        "run --name=a --rw=write --size=64k --save=none/r.json",
+        "run --name=a --rw=write --size=64k --html=none/r.html",
+        "run --name=a --rw=write --size=64k --output=none/r.txt",
+        "run --name=a --rw=write --size=64k --write_bw_log=none/a",
+        "run --name=a --rw=write --size=64k --write_lat_log=none/a",
+        "run --name=a --rw=write --size=64k --write_hist_log=none/a",
+        "files --op=create --save=none/r.json",
+        "files --op=create --html=none/r.html",
+        "sweep --size=64m --save=none/r.json",
+        "sweep --size=64m --html=none/r.html",
+        "sweep --size=64m --save=.",
+        "sweep --size=64m --save=/proc/r.json", // a directory in which not even root may write
+        "sim depth.toml --json none/r.json",
+        "sim depth.toml --html none/r.html",
+        "trap --async --stats-json none/r.json touch ran",
+    ]
+    .iter()
+    .map(|line| line.split(' ').collect())
+    .chain([
+        [&["compare", "--engine=null,psync", "--html=none/r.html"][..], &null.split(' ').collect::<Vec<_>>()].concat(),
+        [&["compare", "--engine=null,psync", "--save=none/r.json"][..], &null.split(' ').collect::<Vec<_>>()].concat(),
+    ])
+    .collect();
     for arguments in wanted {
-        let error = refused(directory.path(), arguments);
+        let error = refused(directory.path(), &arguments);
         assert!(error.contains("cannot write"), "{arguments:?}: {error}");
-        assert!(names(directory.path()).is_empty(), "{arguments:?}: {:?}", names(directory.path()));
+        assert_eq!(names(directory.path()), before, "{arguments:?}");
+    }
+    // The default names are tried as well, and the aggregated log.
+    let here = Path::new("/proc");
+    for arguments in
+        [&["sweep", "/etc/passwd"][..], &["run", "--bandwidth-log", "--name=a", "--ioengine=null", "--size=4k"]]
+    {
+        assert!(refused(here, arguments).contains("cannot write"), "{arguments:?}");
     }
 }
 

@@ -61,12 +61,7 @@ fn command() -> Command {
         .arg(path(
             Arg::new("html").long("html").value_name("FILE").help("Write the results as one HTML page with curves"),
         ))
-        .arg(
-            Arg::new("csv")
-                .long("csv")
-                .action(ArgAction::SetTrue)
-                .help("Print the table as comma-separated values"),
-        )
+        .arg(Arg::new("csv").long("csv").action(ArgAction::SetTrue).help("Print the table as comma-separated values"))
         .arg(
             Arg::new("quiet")
                 .long("quiet")
