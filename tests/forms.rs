@@ -111,7 +111,8 @@ fn on_a_terminal(directory: &Path, words: &str) -> String {
     stdout(&command.stdin(std::process::Stdio::null()).output().unwrap())
 }
 
-/// The lines of a terminal of 80 columns, one after another as they were drawn, without escape sequences (ECMA-48, 5.4).
+/// The lines of a terminal of 80 columns, one after another as they were drawn, without escape sequences (ECMA-48,
+/// 5.4).
 fn lines_on(terminal: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for line in terminal.split(['\n', '\r']) {
@@ -124,7 +125,7 @@ fn lines_on(terminal: &str) -> Vec<String> {
             rest = &sequence[end..];
         }
         let line: Vec<char> = (text + rest).chars().collect();
-        // What redraws fills lines to the edge instead of ending them.
+        // A redraw fills lines to the edge instead of ending them.
         lines.extend(line.chunks(80).map(|line| line.iter().collect::<String>()));
     }
     lines
@@ -137,7 +138,7 @@ fn no_command_writes_beyond_the_edge_of_a_terminal() {
     }
     let directory = prepared();
     for call in calls() {
-        // What redraws goes to standard error.
+        // Redraws go to standard error.
         let terminal = on_a_terminal(directory.path(), &format!("{} 2>/dev/null", call.join(" ")));
         let plain: Vec<String> = terminal.lines().flat_map(|line| lines_on(line).into_iter().skip(1)).collect();
         assert!(plain.is_empty(), "{call:?}: beyond the edge: {plain:#?}");

@@ -110,7 +110,8 @@ fn every_sample_is_in_the_merged_histogram(place: &Path) {
     }
 }
 
-/// Clones that never wait share a processor in turns of milliseconds: they cannot begin together, and `start-skew` says so.
+/// Clones that never wait share a processor in turns of milliseconds: they cannot begin together, and `start-skew` says
+/// so.
 fn more_clones_than_processors(place: &Path) {
     let clones = 8 * std::thread::available_parallelism().unwrap().get();
     let job = ["run", "--name=j", "--ioengine=null", "--size=1g", "--thread", "--time_based", "--runtime=500ms"];

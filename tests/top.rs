@@ -203,7 +203,7 @@ fn in_a_pipe_one_table_follows_the_other_until_the_reader_has_enough() {
     assert_eq!(child.wait().unwrap().code(), Some(0), "a closed pipe is the end");
 }
 
-/// A program of ours at work in `directory`; killed when dropped.
+/// A call of plimsoll at work in `directory`; killed when dropped.
 struct AtWork(Child);
 
 impl AtWork {
