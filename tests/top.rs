@@ -257,7 +257,7 @@ fn runs_and_sweeps_are_shown_with_their_rates_and_their_depth() {
     assert!(text.contains("plimsoll run (process ") && text.contains("asked"), "{text}");
     drop(programs);
     let text = stdout(&top(&boards, &["--once", "--interval", "10ms"]));
-    assert!(text.contains("No program of ours is running"), "{text}");
+    assert!(text.contains("No program is running"), "{text}");
 }
 
 #[test]
