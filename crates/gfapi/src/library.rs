@@ -188,9 +188,9 @@ impl Versioned {
     fn sync(&self, era: Era, name: &CStr) -> Result<Sync, Error> {
         let symbol = self.of_era(era, name, c"GFAPI_3.4.0")?;
         Ok(match era {
-            // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds that.
+            // SAFETY: the variant has the type that glfs.h gives this function in this era; this match upholds that.
             Era::New => Sync::New(unsafe { cast(symbol) }),
-            // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds that.
+            // SAFETY: the variant has the type that glfs.h gives this function in this era; this match upholds that.
             Era::Old => Sync::Old(unsafe { cast(symbol) }),
         })
     }
@@ -198,9 +198,9 @@ impl Versioned {
     fn ftruncate(&self, era: Era) -> Result<Truncate, Error> {
         let symbol = self.of_era(era, c"glfs_ftruncate", c"GFAPI_3.4.0")?;
         Ok(match era {
-            // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds that.
+            // SAFETY: the variant has the type that glfs.h gives this function in this era; this match upholds that.
             Era::New => Truncate::New(unsafe { cast(symbol) }),
-            // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds that.
+            // SAFETY: the variant has the type that glfs.h gives this function in this era; this match upholds that.
             Era::Old => Truncate::Old(unsafe { cast(symbol) }),
         })
     }
