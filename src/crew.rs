@@ -291,8 +291,12 @@ impl Crew {
         }
     }
 
-    /// At the one that speaks for all, when everything is said: the others may go.
-    pub fn farewell(&self) {
+    /// At the one that speaks for all, when everything is said: the others may go. A bad status of the run is the last
+    /// line, because mpirun may hide it: with --enable-recovery its own status is 0 when a rank is lost.
+    pub fn farewell(&self, status: Exit) {
+        if matches!(status, Exit::JobFailed | Exit::Interrupted) {
+            let _ = writeln!(std::io::stderr(), "plimsoll: all ranks: status {}", status as u8);
+        }
         self.team.farewell();
     }
 

@@ -2,16 +2,18 @@
 
 use std::ffi::{CString, OsString};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hosts::part::Part;
 use job::Rank;
 use load::smallfiles::operation::OPERATIONS;
-use load::smallfiles::tree::Layout;
+use load::smallfiles::plan::Abroad;
+use load::smallfiles::tree::{Branches, Layout};
 use load::smallfiles::{self, Control, Moment, Phase, Plan, Sizes, Target};
 use measure::figures;
 use measure::schema::{Document, FilesResult, Work};
@@ -20,6 +22,7 @@ use measure::units::{self, TimeUnit};
 use crate::command_line::{Arguments, Subcommand};
 use crate::crew::{self, Crew, Joined};
 use crate::exit::Exit;
+use crate::files_input;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Form};
 use crate::progress::{Bar, Show};
@@ -47,9 +50,17 @@ fn command() -> Command {
         .after_long_help(operations_help())
         .arg(
             value("op", "OPERATION[,...]", "Phases in their order; + joins operations to a mix (see below)")
-                .required(true),
+                .required_unless_present("input"),
         )
-        .arg(value("dir", "DIRECTORY", "Existing directory for the files").default_value("."))
+        .arg(
+            value("input", "FILE", "Read options from this file: smallfile's parameters, or these, as YAML or JSON")
+                .value_parser(clap::value_parser!(PathBuf)),
+        )
+        .arg(
+            value("dir", "DIRECTORY", "Existing directory for the files. Several: threads take them in turns")
+                .action(ArgAction::Append)
+                .default_value("."),
+        )
         .arg(
             value("fs", "posix|gluster://HOST[:PORT]/VOLUME[/PATH]", "Way to the files: system calls, or libgfapi")
                 .value_parser(|text: &str| text.parse::<Target>())
@@ -66,8 +77,12 @@ fn command() -> Command {
             .default_value("4k"),
         )
         .arg(
-            value("record", "BYTES", "Bytes of each read and write [default: the file's size, at most 1m]")
-                .value_parser(bytes),
+            value(
+                "record",
+                "BYTES|/N",
+                "Bytes of each read and write, or /N for the Nth part of each file [default: its size, at most 1m]",
+            )
+            .value_parser(record),
         )
         .arg(count("threads", "N", "1", "Threads of each process"))
         .arg(count("processes", "N", "1", "Number of processes"))
@@ -80,9 +95,34 @@ fn command() -> Command {
             )
             .value_parser(number),
         )
+        .arg(
+            value(
+                "depth",
+                "N",
+                "Make a tree of so many levels below its root, --files-per-dir files in each directory",
+            )
+            .value_parser(number),
+        )
+        .arg(
+            value("branching", "N", "Subdirectories of each directory of the tree [default: 1]")
+                .value_parser(number)
+                .requires("depth"),
+        )
+        .arg(flag("leaves-only", "Of the tree, only the last level has files").requires("depth"))
         .arg(flag("shared", "Let all threads use the same directories [default: separate directories]"))
         .arg(flag("hash-into-dirs", "Choose each file's directory at random [default: fill one after the other]"))
         .arg(value("prefix", "TEXT", "Beginning of the names of files").default_value("f"))
+        .arg(value("suffix", "TEXT", "End of the names of files").default_value(""))
+        .arg(
+            value(
+                "neighbour",
+                "N",
+                "read, stat, unlink, ... work on the files of the Nth thread on; on many hosts, of the Nth rank on",
+            )
+            .value_parser(number),
+        )
+        .arg(flag("random-order", "Use files (read, stat, ...) in random order"))
+        .arg(flag("incompressible", "Contents in which no two blocks have bytes in common"))
         .arg(flag("random", "Read and overwrite the records of a file in random order"))
         .arg(value("records", "N", "Read and overwrite only this number of records of each file").value_parser(number))
         .arg(flag("direct", "Open files with O_DIRECT"))
@@ -91,6 +131,28 @@ fn command() -> Command {
         .arg(value("xattr-size", "BYTES", "Bytes of an extended attribute").value_parser(bytes).default_value("256"))
         .arg(count("xattr-count", "N", "1", "Extended attributes of each file"))
         .arg(value("pause", "TIME", "Pause after each file (us unless a unit is given)").value_parser(pause))
+        .arg(
+            flag("auto-pause", "Pause after each file for a tenth of the mean response time, for each thread")
+                .conflicts_with("pause"),
+        )
+        .arg(
+            value("finish", "all|first", "End a phase when all threads are through, or as soon as the first one is")
+                .value_parser(["all", "first"])
+                .default_value("all"),
+        )
+        .arg(
+            value("iterations", "N", "Do all phases so many times; the report has mean and deviation")
+                .value_parser(number)
+                .default_value("1"),
+        )
+        .arg(
+            value(
+                "response-times",
+                "DIRECTORY",
+                "Write the response time of every operation there, as CSV, a file for each thread",
+            )
+            .value_parser(clap::value_parser!(PathBuf)),
+        )
         .arg(
             value("runtime", "TIME", "End each phase after this time, even if work is left")
                 .value_parser(values::duration),
@@ -126,6 +188,48 @@ fn bytes(text: &str) -> Result<u64, String> {
     units::parse_bytes(text, 1024).map_err(|error| error.to_string())
 }
 
+/// The size of a read or write: bytes, or a part of the file.
+#[derive(Clone, Copy, Debug)]
+enum Record {
+    Bytes(u64),
+    Part(u64),
+}
+
+fn record(text: &str) -> Result<Record, String> {
+    match text.strip_prefix('/') {
+        Some(parts) => number(parts).map(Record::Part),
+        None => bytes(text).map(Record::Bytes),
+    }
+}
+
+/// The shape of the tree of directories, if the user gave one.
+fn branches(matches: &ArgMatches) -> Option<Branches> {
+    let depth = *matches.get_one::<u64>("depth")?;
+    Some(Branches {
+        depth: u32::try_from(depth).unwrap_or(u32::MAX),
+        branching: matches.get_one("branching").copied().unwrap_or(1),
+        leaves_only: matches.get_flag("leaves-only"),
+    })
+}
+
+/// Files of each thread, and files a directory. A tree has a given number of directories: one of the two follows from
+/// the other.
+fn counts(matches: &ArgMatches, branches: Option<Branches>, threads: u64) -> anyhow::Result<(u64, u64)> {
+    let number = |name: &str| *matches.get_one::<u64>(name).expect("has a default");
+    let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let (files, per_dir) = (number("files"), number("files-per-dir"));
+    // A tree that is too large is refused by the plan.
+    let Some(directories) = branches.and_then(Branches::directories).filter(|directories| *directories > 0) else {
+        return Ok((files, per_dir));
+    };
+    let sharers = if matches.get_flag("shared") { threads.max(1) } else { 1 };
+    match (given("files"), given("files-per-dir")) {
+        (true, true) => bail!("--files and --files-per-dir with --depth: one follows from the other: give one of them"),
+        (false, true) => Ok((directories.saturating_mul(per_dir).div_ceil(sharers), per_dir)),
+        _ => Ok((files, files.saturating_mul(sharers).div_ceil(directories).max(1))),
+    }
+}
+
 fn pause(text: &str) -> Result<Duration, String> {
     units::parse_time_ns(text, TimeUnit::Microseconds).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
@@ -138,9 +242,19 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
     let duration_ns = |name: &str| matches.get_one::<Duration>(name).map(|time| time.as_nanos() as u64);
     let target = matches.get_one::<Target>("fs").expect("has a default").clone();
     let sizes = matches.get_one::<Sizes>("size").expect("has a default").clone();
-    let record = matches.get_one::<u64>("record").copied();
-    let options =
-        matches.ids().filter(|id| matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine));
+    let record = matches.get_one::<Record>("record").copied();
+    let branches = branches(matches);
+    let workers = u64::from(threads("threads")) * u64::from(threads("processes"));
+    let (files, files_per_dir) = counts(matches, branches, workers)?;
+    let mut bases = matches.get_many::<String>("dir").into_iter().flatten().map(|dir| target.directory(dir));
+    let base = bases.next().expect("has a default")?;
+    let others = bases.collect::<Result<Vec<_>, _>>()?;
+    let (record_bytes, record_parts) = match record {
+        Some(Record::Bytes(bytes)) => (bytes, None),
+        Some(Record::Part(parts)) => (sizes.largest().div_ceil(parts.max(1)).max(1), Some(parts)),
+        None => (sizes.largest().clamp(1, 1 << 20), None),
+    };
+    let options = matches.ids().filter(|id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine));
     let written = |id: &clap::Id| {
         let raw = matches.try_get_raw(id.as_str()).ok().flatten();
         let values: Vec<String> = raw.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect();
@@ -148,17 +262,20 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
     };
     Ok(Plan {
         layout: Layout {
-            base: target.directory(text("dir"))?,
+            base,
+            others,
             prefix: text("prefix").to_string(),
-            files_per_dir: number("files-per-dir"),
+            suffix: text("suffix").to_string(),
+            files_per_dir,
+            branches,
             dirs_per_dir: matches.get_one("dirs-per-dir").copied(),
             shared: flag("shared"),
             hashed: flag("hash-into-dirs"),
         },
         target,
-        phases: Phase::parse_all(text("op"))?,
-        files: number("files"),
-        record_bytes: record.unwrap_or_else(|| sizes.largest().clamp(1, 1 << 20)),
+        phases: iterated(Phase::parse_all(text("op"))?, number("iterations"))?,
+        files,
+        record_bytes,
         sizes,
         records: matches.get_one("records").copied(),
         random: flag("random"),
@@ -180,10 +297,75 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
         seed: number("seed"),
         options: options.map(written).collect(),
         makes_base: false,
+        finish_first: text("finish") == "first",
+        neighbour: matches.get_one::<u64>("neighbour").map_or(0, |places| (places % workers.max(1)) as u32),
+        abroad: None,
+        random_order: flag("random-order"),
+        incompressible: flag("incompressible"),
+        auto_pause: flag("auto-pause"),
+        record_parts,
+        response_times: matches.get_one("response-times").cloned(),
     })
 }
 
+/// All phases so many times. From the second time on their names have a number: `create #2`.
+fn iterated(phases: Vec<Phase>, times: u64) -> anyhow::Result<Vec<Phase>> {
+    if !(1..=1000).contains(&times) {
+        bail!("--iterations {times}: give 1 to 1000");
+    }
+    let named = |time: u64| {
+        let name = move |name: &str| if time == 1 { name.to_string() } else { format!("{name} #{time}") };
+        phases.iter().map(move |phase| Phase { name: name(&phase.name), ..phase.clone() })
+    };
+    Ok((1..=times).flat_map(named).collect())
+}
+
 fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
+    match matches.get_one::<PathBuf>("input") {
+        None => carry_out(matches),
+        Some(path) => carry_out(&with_input(path, matches)?),
+    }
+}
+
+/// The options of the command line as words again.
+fn words_of(command: &Command, matches: &ArgMatches) -> Vec<OsString> {
+    let given = |arg: &&Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let word = |arg: &Arg, value: &std::ffi::OsStr| {
+        let mut word = OsString::from(format!("--{}=", arg.get_id()));
+        word.push(value);
+        word
+    };
+    let words = |arg: &Arg| match matches.get_raw(arg.get_id().as_str()) {
+        Some(values) if arg.get_action().takes_values() => values.map(|value| word(arg, value)).collect(),
+        _ => vec![OsString::from(format!("--{}", arg.get_id()))],
+    };
+    command.get_arguments().filter(given).flat_map(words).collect()
+}
+
+/// The arguments of an input file and of the command line, which has the last word.
+fn with_input(path: &Path, typed: &ArgMatches) -> anyhow::Result<ArgMatches> {
+    let mut command = command().args_override_self(true);
+    command.build();
+    let words = words_of(&command, typed);
+    let options: Vec<String> = command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_string).collect();
+    let knows = |name: &str| options.iter().any(|option| option == name);
+    let given = files_input::words(path, knows)?.into_iter().map(OsString::from);
+    // Directories add up: those of the command line replace those of the file.
+    let replaced = words.iter().any(|word| word.to_string_lossy().starts_with("--dir="));
+    let given = given.filter(|word| !replaced || !word.to_string_lossy().starts_with("--dir="));
+    let all = std::iter::once(OsString::from("files")).chain(given).chain(words);
+    let matches = command.try_get_matches_from(all).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
+        anyhow::anyhow!("--input {}: {line}", path.display())
+    })?;
+    if matches.get_one::<String>("op").is_none() {
+        bail!("--input {}: it has no operation: give one there, or --op", path.display());
+    }
+    Ok(matches)
+}
+
+fn carry_out(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let crew = match crew::join(&interrupt)? {
         Joined::Alone => {
@@ -213,7 +395,7 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
         if crew.is_leader() {
             output::try_asked(matches)?;
         }
-        of_rank(plan, &crew.rank)
+        of_rank(plan, &crew.rank, matches.get_one::<u64>("neighbour").copied().unwrap_or(0))
     });
     let status = match crew.agree(plan) {
         Ok(plan) => together(matches, &crew, &plan, interrupt),
@@ -224,13 +406,31 @@ fn run(matches: &ArgMatches, _words: Vec<OsString>) -> anyhow::Result<Exit> {
 
 /// The plan of one of many ranks, with separate files in a separate directory: one that `--dir` names with `$rank` or
 /// `$host`, or one below it.
-fn of_rank(mut plan: Plan, rank: &Rank) -> anyhow::Result<Plan> {
-    let base = plan.layout.base.to_str().context("--dir is not UTF-8")?;
-    let own = rank.fill_in(base);
-    let own = if own == base { format!("{}/rank{}", base.trim_end_matches('/'), rank.rank) } else { own };
-    plan.layout.base = CString::new(own)?;
+fn of_rank(mut plan: Plan, rank: &Rank, neighbour: u64) -> anyhow::Result<Plan> {
+    let seed_of = |rank: u32| plan.seed.wrapping_add(u64::from(rank) << 32);
+    let base_of = |base: &CString, rank: &Rank| {
+        let base = base.to_str().context("--dir is not UTF-8")?;
+        let own = rank.fill_in(base);
+        let own = if own == base { format!("{}/rank{}", base.trim_end_matches('/'), rank.rank) } else { own };
+        anyhow::Ok(CString::new(own)?)
+    };
+    plan.neighbour = 0;
+    let places = (neighbour % u64::from(rank.ranks)) as u32;
+    if places > 0 {
+        if plan.layout.bases().any(|base| base.to_bytes().windows(5).any(|part| part == b"$host")) {
+            bail!("--neighbour with $host in --dir: a rank does not know the hosts of others: use $rank");
+        }
+        let other = Rank { rank: (rank.rank + places) % rank.ranks, ..rank.clone() };
+        let bases = plan.layout.bases().map(|base| base_of(base, &other)).collect::<Result<_, _>>()?;
+        plan.abroad = Some(Abroad { bases, seed: seed_of(other.rank) });
+    }
+    plan.seed = seed_of(rank.rank);
+    plan.layout.base = base_of(&plan.layout.base, rank)?;
+    for base in &mut plan.layout.others {
+        *base = base_of(base, rank)?;
+    }
+    plan.response_times = plan.response_times.map(|directory| directory.join(format!("rank{}", rank.rank)));
     plan.makes_base = true;
-    plan.seed = plan.seed.wrapping_add(u64::from(rank.rank) << 32);
     Ok(plan)
 }
 
@@ -267,9 +467,7 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
     };
     let Some((whole, failures)) = crew.conclude(&part) else { return Ok(Exit::Ok) };
     described.facts.processes *= crew.rank.ranks;
-    if let Some(above) = described.facts.directory.rfind("/rank") {
-        described.facts.directory.truncate(above);
-    }
+    described.facts.directory = described.facts.directory.replace(&format!("/rank{}", crew.rank.rank), "");
     let measured = whole.phases.iter().any(|phase| phase.total.files > 0);
     let mut result = whole.into_files(crew.rank.ranks, described);
     crew.enter(failures, &mut result.hosts, &mut result.ended);
@@ -280,7 +478,7 @@ fn together(matches: &ArgMatches, crew: &Crew, plan: &Plan, interrupt: Interrupt
     } else {
         report(matches, result)
     };
-    crew.farewell();
+    crew.farewell(status);
     said.map(|()| status)
 }
 

@@ -13,6 +13,7 @@ mod completions;
 mod crew;
 mod exit;
 mod files;
+mod files_input;
 mod fio;
 mod fsperf;
 mod gfapi_perf_tool;

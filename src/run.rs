@@ -284,7 +284,7 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
         out.add(&result);
         out.finish().and_then(|()| leave_behind(&invocation.run, result))
     };
-    crew.farewell();
+    crew.farewell(status);
     said.map(|()| status)
 }
 

@@ -233,7 +233,7 @@ fn together(
         status = result.ended.into();
         said = report(matches, result);
     }
-    crew.farewell();
+    crew.farewell(status);
     said.map(|()| status)
 }
 

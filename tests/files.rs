@@ -516,8 +516,8 @@ fn a_wait_for_files_that_never_come_ends_with_the_runtime_and_says_so() {
 
 #[test]
 fn every_operation_on_nothing_says_why_on_standard_error() {
-    let place = directory();
     for (operation, needed) in NEEDS {
+        let place = directory();
         // A symbolic link to nothing is one, too.
         if needed.is_empty() || ["await-create", "cleanup", "symlink"].contains(operation) {
             continue;
@@ -548,4 +548,265 @@ fn a_full_disk_is_named_by_every_operation_that_writes() {
         assert!(stderr(&output).contains("the file system is full"), "{line}: {}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1, "{line}");
     }
+}
+
+#[test]
+fn response_times_are_written_for_every_operation_and_shown_over_time() {
+    let place = directory();
+    let line = "--op create,stat --files 20 --threads 2 --response-times times";
+    let result = files(place.path(), line);
+    for thread in ["thrd000", "thrd001"] {
+        let text = std::fs::read_to_string(place.path().join(format!("times/{thread}.csv"))).unwrap();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("phase,operation,start_s,response_s"));
+        let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+        assert_eq!(rows.len(), 40);
+        assert!(rows[..20].iter().all(|row| row[..2] == ["create", "create"]));
+        assert!(rows[20..].iter().all(|row| row[..2] == ["stat", "stat"]));
+        let starts: Vec<f64> = rows[..20].iter().map(|row| row[2].parse().unwrap()).collect();
+        assert!(starts.is_sorted(), "{starts:?}");
+        assert!(rows.iter().all(|row| row[3].parse::<f64>().unwrap() > 0.0));
+    }
+    let slices = phase(&result, "create")["over_time"]["slices"].as_array().unwrap();
+    assert_eq!(slices.iter().map(|slice| slice["count"].as_u64().unwrap()).sum::<u64>(), 40);
+    let shown = stdout(&succeed(place.path(), &["files", "--op", "stat", "--files", "20", "--response-times", "more"]));
+    assert!(shown.contains("response times from"), "{shown}");
+}
+
+#[test]
+fn threads_take_several_directories_in_turns() {
+    let place = directory();
+    for name in ["a", "b", "c"] {
+        std::fs::create_dir(place.path().join(name)).unwrap();
+    }
+    let dirs = "--dir a --dir b --dir c --files 5 --threads 4 --verify";
+    files(place.path(), &format!("--op create,read,readdir,rename,ls-l {dirs} --suffix .x"));
+    for (thread, name) in ["a", "b", "c", "a"].into_iter().enumerate() {
+        let own = place.path().join(format!("{name}/thrd{thread:03}-d0000"));
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), 5, "{own:?}");
+        assert!(own.join("f.0000004.renamed.x").exists());
+    }
+    files(place.path(), &format!("--op cleanup {dirs} --suffix .x"));
+    assert!(tree(place.path()).is_empty());
+    let error = refused(place.path(), &["files", "--op", "create", "--dir", "a", "--dir", "no"]);
+    assert!(error.contains("no") && error.contains("must exist"), "{error}");
+    let error = refused(place.path(), &["files", "--op", "create", "--dir", "a", "--dir", "b", "--shared"]);
+    assert!(error.contains("give one --dir"), "{error}");
+}
+
+#[test]
+fn a_phase_can_end_with_its_first_thread() {
+    let place = directory();
+    // A thread whose directory holds a file already fails at once; here one thread has but one file to make.
+    let result = files(place.path(), "--op create,stat --files 2000 --threads 2 --finish first --size 0 --cleanup");
+    let create = phase(&result, "create");
+    let works: Vec<u64> =
+        create["threads"].as_array().unwrap().iter().map(|one| one["work"]["files"].as_u64().unwrap()).collect();
+    assert_eq!(works.iter().max(), Some(&2000), "the first is through");
+    assert_eq!(count(create, "files"), works.iter().sum::<u64>());
+    // The next phase goes over the files that there are: the slower thread has fewer.
+    assert!(count(phase(&result, "stat"), "files") <= count(create, "files"));
+    assert!(names(place.path()).is_empty());
+}
+
+#[test]
+fn neighbours_files_are_found_verified_and_removed() {
+    for layout in ["", "--shared", "--processes 2"] {
+        let place = directory();
+        let line = format!(
+            "--op create,read,setxattr,getxattr,overwrite,read,rename,stat,symlink,readlink,unlink --files 12 --threads 3 \
+             --size exp:5k --files-per-dir 5 --verify --neighbour 2 --cleanup {layout}"
+        );
+        let result = files(place.path(), &line);
+        for one in result["phases"].as_array().unwrap() {
+            let all = if layout.contains("processes") { 72 } else { 36 };
+            assert_eq!((count(one, "files"), count(one, "failed")), (all, 0), "{layout}: {}", one["name"]);
+        }
+        assert!(names(place.path()).is_empty(), "{layout}: {:?}", names(place.path()));
+    }
+    // The neighbour's files are really others: with one of them gone, another thread fails.
+    let place = directory();
+    files(place.path(), "--op create --files 3 --threads 2");
+    std::fs::remove_file(place.path().join("thrd001-d0000/f.0000000")).unwrap();
+    let arguments = "files --op read --files 3 --threads 2 --neighbour 1 --json --continue-on-error";
+    let result = json(&run(place.path(), &arguments.split(' ').collect::<Vec<_>>()));
+    let threads = phase(&result, "read")["threads"].as_array().unwrap().clone();
+    let failed: Vec<u64> = threads.iter().map(|one| one["work"]["failed"].as_u64().unwrap()).collect();
+    assert_eq!(failed, [1, 0], "thread 0 reads the files of thread 1");
+}
+
+#[test]
+fn trees_of_a_given_shape_hold_files_in_every_directory_or_in_the_leaves() {
+    let place = directory();
+    let shape = "--depth 2 --branching 3 --files-per-dir 4 --verify";
+    let operations = "create,read,readdir,rename,ls-l,stat";
+    let result = files(place.path(), &format!("--op {operations},cleanup {shape}"));
+    assert_eq!(count(phase(&result, "create"), "files"), 52, "13 directories of 4");
+    assert_eq!(count(phase(&result, "readdir"), "directories"), 13);
+    assert_eq!(count(phase(&result, "readdir"), "files"), 52 + 12, "files and subdirectories");
+    assert!(names(place.path()).is_empty(), "{:?}", names(place.path()));
+    let result = files(place.path(), &format!("--op {operations} {shape} --leaves-only --threads 2"));
+    assert_eq!(count(phase(&result, "create"), "files"), 72, "of each thread 9 leaves of 4");
+    assert_eq!(std::fs::read_dir(place.path().join("thrd001/d2/d8")).unwrap().count(), 4);
+    assert_eq!(std::fs::read_dir(place.path().join("thrd001/d2")).unwrap().count(), 3, "nothing but the leaves");
+    files(place.path(), &format!("--op cleanup {shape} --leaves-only --threads 2"));
+    assert!(names(place.path()).is_empty());
+    let error = refused(place.path(), &["files", "--op", "create", "--depth", "40", "--branching", "9"]);
+    assert!(error.contains("16777216"), "{error}");
+}
+
+#[test]
+fn files_are_used_in_random_order_each_once() {
+    let place = directory();
+    let line = "--op create,stat,read --files 300 --random-order --verify --response-times times";
+    let result = files(place.path(), line);
+    assert_eq!(count(phase(&result, "stat"), "files"), 300);
+    assert_eq!(phase(&result, "read")["verified"]["blocks"], 300);
+    // Files of another length are found out of order: the first that fails is not the first by number.
+    (0..300).filter(|number| number % 2 == 0).for_each(|number| {
+        std::fs::write(place.path().join(format!("thrd000-d0000/f.{number:07}")), "").unwrap();
+    });
+    let output = run(place.path(), &["files", "--op", "read", "--files", "300", "--random-order", "--seed", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!stderr(&output).contains("f.0000000 "), "{}", stderr(&output));
+}
+
+#[test]
+fn empty_files_are_made_without_an_open_and_can_be_filled() {
+    let place = directory();
+    let line = "--op mknod,read,stat,append,read,overwrite,read,unlink --files 9 --size 5k --verify";
+    let result = files(place.path(), line);
+    let bytes: Vec<u64> = result["phases"].as_array().unwrap().iter().map(|one| count(one, "bytes")).collect();
+    let all = 9 * 5120;
+    assert_eq!(bytes, [0, 0, 0, all, all, all, all, 0]);
+    assert_eq!((calls(phase(&result, "mknod"), "mknod"), calls(phase(&result, "mknod"), "open")), (9, 0));
+    assert!(tree(place.path()).is_empty());
+}
+
+#[test]
+fn iterations_have_a_mean_and_a_deviation() {
+    let place = directory();
+    let result = files(place.path(), "--op create,stat,unlink --files 10 --iterations 3");
+    let names: Vec<&str> =
+        result["phases"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    let expected =
+        ["create", "stat", "unlink", "create #2", "stat #2", "unlink #2", "create #3", "stat #3", "unlink #3"];
+    assert_eq!(names, expected);
+    let text = stdout(&succeed(place.path(), &["files", "--op", "create,stat,unlink", "--iterations", "3"]));
+    let table = &text[text.find("over all iterations").expect("a table")..];
+    let rows: Vec<&str> = table.lines().skip(1).take(3).collect();
+    assert!(rows[0].starts_with("create, files/s") && rows.iter().all(|row| row.contains(" 3 ")), "{table}");
+    let error = refused(place.path(), &["files", "--op", "create,stat", "--iterations", "0"]);
+    assert!(error.contains("--iterations 0"), "{error}");
+}
+
+#[test]
+fn records_can_be_a_part_of_each_file() {
+    let place = directory();
+    let result = files(place.path(), "--op create,read --files 10 --size 8k:1,40k:1 --record /4 --verify");
+    assert_eq!((count(phase(&result, "create"), "records"), count(phase(&result, "read"), "records")), (40, 40));
+}
+
+#[test]
+fn pauses_follow_the_response_time() {
+    let place = directory();
+    let result = files(place.path(), "--op create --files 50 --auto-pause --threads 2 --fsync");
+    assert_eq!(count(phase(&result, "create"), "files"), 100);
+    let error = refused(place.path(), &["files", "--op", "stat", "--auto-pause", "--no-latency"]);
+    assert!(error.contains("--no-latency"), "{error}");
+}
+
+#[test]
+fn an_input_file_has_smallfiles_parameters_and_the_command_line_the_last_word() {
+    let place = directory();
+    for name in ["a", "b"] {
+        std::fs::create_dir(place.path().join(name)).unwrap();
+    }
+    let yaml = "operation: create # and nothing else\ntop: a,b\nthreads: 2\nfiles: 7\nfile-size: 2\nprefix: 'p'\n\
+                incompressible: Y\nfsync: Y\n";
+    std::fs::write(place.path().join("in.yaml"), yaml).unwrap();
+    let result = files(place.path(), "--input in.yaml");
+    assert_eq!(tree(place.path()).len(), 15, "14 files and the input");
+    assert_eq!(place.path().join("b/thrd001-d0000/p.0000006").metadata().unwrap().len(), 2048);
+    assert_eq!(calls(phase(&result, "create"), "fsync"), 14);
+    std::fs::write(
+        place.path().join("in.json"),
+        r#"{"operation": "read", "top": ["a", "b"], "threads": 2, "files": 9,
+        "file-size": 2, "prefix": "p", "verify-read": true, "incompressible": true, "permute-host-dirs": true}"#,
+    )
+    .unwrap();
+    let result = files(place.path(), "--input in.json --files 7");
+    let read = phase(&result, "read");
+    assert_eq!((count(read, "files"), read["verified"]["mismatches"].as_u64()), (14, Some(0)));
+    std::fs::write(place.path().join("bad.yaml"), "operation: create\nnonsense: 3\n").unwrap();
+    let error = refused(place.path(), &["files", "--input", "bad.yaml"]);
+    assert!(error.contains("bad.yaml") && error.contains("nonsense"), "{error}");
+    std::fs::write(place.path().join("bad.yaml"), "operation: create\nfiles: many\n").unwrap();
+    let error = refused(place.path(), &["files", "--input", "bad.yaml"]);
+    assert!(error.contains("bad.yaml") && error.contains("many"), "{error}");
+}
+
+/// A script of `compat/` with the built program, in `place`.
+fn compat(place: &Path, script: &str, line: &str) -> std::process::Output {
+    let mut command = std::process::Command::new(format!("{}/compat/{script}", env!("CARGO_MANIFEST_DIR")));
+    command.current_dir(place).args(line.split_whitespace()).env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll"));
+    command.env("MDTEST_TASKS", "2").env("IOR_TASKS", "2").output().unwrap()
+}
+
+/// The lines are read as `io500_fixed.sh` reads them: `grep '^ *File creation' | awk '{print $4}'`, and of IOR
+/// `grep '^write' | awk '{print $2, $8}'`.
+#[test]
+fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
+    if !has_program("python3") {
+        return;
+    }
+    let place = directory();
+    let field = |output: &std::process::Output, start: &str, number: usize| {
+        let text = stdout(output);
+        assert!(output.status.success(), "{text}{}", stderr(output));
+        let line =
+            text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
+        line.split_whitespace().nth(number - 1).unwrap().parse::<f64>().unwrap()
+    };
+    let easy = "-F -d md -n 60 -u -I 20 -z 1 -b 2 -L";
+    for (letter, line) in
+        [("-C", "File creation"), ("-T -R7", "File stat"), ("-E -N 1", "File read"), ("-r", "File removal")]
+    {
+        assert!(field(&compat(place.path(), "mdtest", &format!("{letter} {easy}")), line, 4) > 0.0);
+    }
+    let hard = "-t -F -w 3901 -e 3901 -d hard -n 50 -X";
+    assert!(field(&compat(place.path(), "mdtest", &format!("-C {hard}")), "File creation", 4) > 0.0);
+    assert_eq!(tree(&place.path().join("hard")).len(), 100);
+    assert!(tree(&place.path().join("hard")).iter().all(|path| path.metadata().unwrap().len() == 3901));
+    assert!(field(&compat(place.path(), "mdtest", &format!("-E -r {hard}")), "File removal", 4) > 0.0);
+    let both = compat(place.path(), "mdtest", "-n 10 -u -d both -i 2");
+    assert!(field(&both, "Directory creation", 4) > 0.0 && field(&both, "File removal", 6) > 0.0);
+    for (line, part) in
+        [("-F -Q 3", "-Q is not known"), ("-F -d x", "-n or -I is missing"), ("-F -n 9 -w 2 -e 1", "-e 1")]
+    {
+        let output = compat(place.path(), "mdtest", line);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(part), "{line}: {}", stderr(&output));
+    }
+
+    // Two tasks write three segments in turns: task, task, task, task, task, task.
+    let shared = "-C -Q 1 -g -G 27 -k -e -t 47008 -b 47008 -s 3 -o ior";
+    let written = compat(place.path(), "ior", &format!("-w {shared}"));
+    assert!(field(&written, "write", 2) > 0.0 && field(&written, "write", 8) > 0.0);
+    assert_eq!(place.path().join("ior").metadata().unwrap().len(), 6 * 47008);
+    assert!(field(&compat(place.path(), "ior", &format!("-r {shared}")), "read", 2) > 0.0);
+    let own = compat(place.path(), "ior", "-w -r -F -e -t 64k -b 256k -o own");
+    assert!(field(&own, "write", 2) > 0.0 && field(&own, "read", 2) > 0.0);
+    assert!(!place.path().join("own.00000001").exists(), "without -k files are removed");
+
+    let scored = compat(place.path(), "io500", ". --easy-block 4m --easy-files 20 --hard-files 20 --hard-writes 4");
+    let text = stdout(&scored);
+    assert_eq!(text.lines().filter(|line| line.starts_with("[RESULT]")).count(), 12, "{text}{}", stderr(&scored));
+    let last = text.lines().last().unwrap();
+    assert!(last.contains("[UNOFFICIAL]") && last.contains("TOTAL"), "{last}");
+    let figure =
+        |name: &str| last.split(name).nth(1).unwrap().split_whitespace().next().unwrap().parse::<f64>().unwrap();
+    let product = figure("Bandwidth ") * figure("IOPS ");
+    assert!((figure("TOTAL ") / product.sqrt() - 1.0).abs() < 0.01, "{last}");
+    assert!(!place.path().join("io500").exists());
 }

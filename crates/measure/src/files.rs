@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Histogram;
 use crate::hosts::HostsResult;
+use crate::over_time::OverTime;
 use crate::schema::{CpuUsage, DiskUtil, Ended, JobError, Provenance, Verified};
 use crate::verdict::{Check, Verdict};
 
@@ -104,6 +105,9 @@ pub struct PhaseResult {
     /// empty for a phase that was over within the first interval.
     #[serde(default)]
     pub intervals: Vec<PhaseInterval>,
+    /// Of `--response-times`: the response times of operations over time.
+    #[serde(default)]
+    pub over_time: Option<OverTime>,
     /// Of `--verify`: blocks that were compared.
     pub verified: Option<Verified>,
     /// True if the phase read files that this very run had written: they may come from memory.
@@ -242,6 +246,7 @@ impl PhaseResult {
             cpu,
             errors,
             intervals: _, // with the course of `self`, below
+            over_time,
             verified,
             reads_own_writes,
             verdicts: _,
@@ -273,6 +278,9 @@ impl PhaseResult {
                 Some(mine) => mine.count += theirs.count,
                 None => self.errors.push(theirs.clone()),
             }
+        }
+        if let Some(theirs) = over_time {
+            self.over_time.get_or_insert_default().merge(theirs);
         }
         if let Some(theirs) = verified {
             self.verified.get_or_insert_default().add(theirs);

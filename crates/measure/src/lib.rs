@@ -11,6 +11,7 @@ pub mod histogram;
 pub mod hosts;
 pub mod load_line;
 pub mod merge;
+pub mod over_time;
 pub mod point;
 pub mod refine;
 pub mod schema;

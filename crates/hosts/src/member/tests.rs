@@ -10,6 +10,10 @@ struct World {
     ahead_ns: fn(u32) -> u64,
     /// These are cut off from the others, not from each other.
     cut_off: BTreeSet<u32>,
+    /// Nanoseconds between looks of the ranks at their clocks.
+    step_ns: u64,
+    /// How many messages each rank has sent, and how many it has heard.
+    spoken: Vec<(u64, u64)>,
 }
 
 const STEP_NS: u64 = 500_000;
@@ -23,7 +27,16 @@ impl World {
         let now_ns = 1_000_000_000;
         let member = |rank| Some(Member::new(rank, size, u64::from(rank) + 1, now_ns + ahead_ns(rank)));
         let members = (0..size).map(member).collect();
-        World { members, now_ns, under_way: Default::default(), sent: 0, ahead_ns, cut_off: BTreeSet::new() }
+        World {
+            members,
+            now_ns,
+            under_way: Default::default(),
+            sent: 0,
+            ahead_ns,
+            cut_off: BTreeSet::new(),
+            step_ns: STEP_NS,
+            spoken: vec![(0, 0); size as usize],
+        }
     }
 
     fn each(&mut self, mut act: impl FnMut(u32, &mut Member, u64)) {
@@ -35,30 +48,37 @@ impl World {
     }
 
     fn post(&mut self) {
-        for (from, member) in self.members.iter_mut().enumerate() {
+        (0..self.members.len()).for_each(|from| self.post_of(from));
+    }
+
+    /// Sends what one rank has to say.
+    fn post_of(&mut self, from: usize) {
+        if let Some(member) = &mut self.members[from] {
             let cut_off = |rank: u32| self.cut_off.contains(&rank);
             let there = |outgoing: &Outgoing| cut_off(outgoing.0) == cut_off(from as u32);
-            for outgoing in member.iter_mut().flat_map(Member::take_outgoing).filter(there) {
+            for outgoing in member.take_outgoing().into_iter().filter(there) {
                 // Ways are of different lengths, each way always the same: order is kept.
                 let way_ns = 30_000 + (from as u64 * 7919 + u64::from(outgoing.0) * 104_729) % 90_000;
                 self.sent += 1;
+                self.spoken[from].0 += 1;
                 self.under_way.insert((self.now_ns + way_ns, self.sent), (from as u32, outgoing));
             }
         }
     }
 
     fn step(&mut self) {
-        let end_ns = self.now_ns + STEP_NS;
+        let end_ns = self.now_ns + self.step_ns;
         while let Some(entry) = self.under_way.first_entry().filter(|entry| entry.key().0 <= end_ns) {
             let (at_ns, _) = *entry.key();
             let (from, (to, message, bytes)) = entry.remove();
             self.now_ns = self.now_ns.max(at_ns);
             let clock_ns = self.now_ns + (self.ahead_ns)(to);
             if let Some(member) = &mut self.members[to as usize] {
+                self.spoken[to as usize].1 += 1;
                 member.hear(from, message, &bytes, clock_ns);
                 member.tick(clock_ns);
             }
-            self.post();
+            self.post_of(to as usize);
         }
         self.now_ns = end_ns;
         self.each(|_, member, now_ns| member.tick(now_ns));
@@ -391,4 +411,93 @@ fn the_moment_of_all_ranks_reaches_the_root() {
     let told = |world: &World| world.members[0].as_ref().unwrap().moment().ranks == 10;
     assert!(world.until(told) < 2_000_000_000);
     assert_eq!(world.members[0].as_ref().unwrap().moment().ops[0], 45);
+}
+
+/// The most messages that one rank has sent or heard in a part of the run, and the messages of all ranks together.
+fn messages(world: &mut World, act: impl FnOnce(&mut World)) -> (u64, u64) {
+    let before = (world.spoken.clone(), world.sent);
+    act(world);
+    let of_one = world.spoken.iter().zip(&before.0).map(|(now, then)| (now.0 - then.0) + (now.1 - then.1));
+    (of_one.max().unwrap_or(0), world.sent - before.1)
+}
+
+fn sum(parts: Vec<Vec<u8>>) -> Vec<u8> {
+    let word = |part: &[u8], index: usize| u64::from_le_bytes(part[8 * index..][..8].try_into().unwrap());
+    let of = |index: usize| parts.iter().map(|part| word(part, index)).sum::<u64>().to_le_bytes();
+    [of(0), of(1)].concat()
+}
+
+/// A whole run of 4,096 ranks on as many hosts: clocks, layout, start, merge, and the loss of a rank on which eleven
+/// others hang. Nobody hears more than grows with the logarithm of the ranks, and all begin within the sum of the
+/// bounds along a path of the tree: twelve steps, each known to half of its round trip.
+#[test]
+fn four_thousand_ranks_begin_together_merge_and_lose_one() {
+    const RANKS: u32 = 4096;
+    const STEPS: u64 = 12;
+    /// The longest way of a message in this world.
+    const WAY_NS: u64 = 120_000;
+    let ahead = |rank: u32| u64::from(rank) * 1_234_567_891 % 40_000_000_000;
+    let mut world = World::with_clocks(RANKS, ahead);
+    world.step_ns = 5_000_000;
+
+    // Layout: the ranks come to a gate in no order.
+    let at_gate = |world: &mut World, gate: Round| {
+        world.each(|_, member, now_ns| member.come_to(gate, now_ns));
+        world.until(|world| world.all(|member| member.opened(gate).is_some()))
+    };
+    let (most, all) = messages(&mut world, |world| {
+        let took_ns = at_gate(world, 1);
+        assert!(took_ns < 100_000_000, "the news of a gate takes {took_ns} ns");
+    });
+    // For each of 13 neighbours: a signal of life, the way up in two messages, the way down in one.
+    assert!(most <= 5 * (STEPS + 1) && all <= 5 * u64::from(RANKS), "layout: {most}, {all}");
+
+    // Clocks: forty questions to the parent, and as many answers to each child.
+    let (most, all) = messages(&mut world, |world| {
+        world.each(|_, member, now_ns| member.compare_clocks(now_ns));
+        world.until(|world| world.all(|member| member.onward().is_some()));
+    });
+    assert!(most <= 2 * u64::from(ROUND_TRIPS + 6) * (STEPS + 1), "clocks: {most}");
+    assert!(all <= 2 * u64::from(ROUND_TRIPS + 6) * u64::from(RANKS), "clocks: {all}");
+
+    // Start: each rank begins when its own clock says so.
+    at_gate(&mut world, 2);
+    let moment_ns = world.members[0].as_ref().unwrap().opened(2).unwrap();
+    let mut worst_ns = 0;
+    for member in world.members.iter().flatten() {
+        assert_eq!(member.opened(2), Some(moment_ns));
+        let onward = member.onward().unwrap();
+        let begins_ns = onward.here(moment_ns) - ahead(member.me);
+        let skew_ns = begins_ns.abs_diff(moment_ns - ahead(0));
+        assert!(skew_ns <= onward.bound_ns + STEPS, "rank {}: {skew_ns}, {onward:?}", member.me);
+        assert!(onward.bound_ns <= STEPS * WAY_NS, "rank {}: {onward:?}", member.me);
+        assert!(begins_ns > world.now_ns, "rank {} hears of the start in time", member.me);
+        worst_ns = worst_ns.max(skew_ns);
+    }
+    assert!(worst_ns <= STEPS * WAY_NS, "{worst_ns}");
+
+    // Merge: one part of each rank, however many are below it.
+    let part = |rank: u32| [u64::from(rank).to_le_bytes(), 1u64.to_le_bytes()].concat();
+    let hand_over = |world: &mut World, round: Round| {
+        world.each(|rank, member, now_ns| member.hand_over(round, part(rank), Box::new(sum), now_ns));
+        world.until(|world| world.members[0].as_ref().unwrap().whole.is_some());
+        world.members[0].as_mut().unwrap().take_whole(round).unwrap()
+    };
+    let ranks = u64::from(RANKS);
+    let both = |sum: u64, count: u64| [sum.to_le_bytes(), count.to_le_bytes()].concat();
+    let (most, all) = messages(&mut world, |world| {
+        assert_eq!(hand_over(world, 10), both(ranks * (ranks - 1) / 2, ranks));
+    });
+    assert!(most <= 5 * (STEPS + 1) && all <= 5 * ranks, "merge: {most}, {all}");
+
+    // Loss: half of all ranks are below the lost one or its neighbours; all stop, and nobody else is blamed.
+    let lost = 2048;
+    world.members[lost] = None;
+    let took_ns = world.until(|world| world.all(Member::is_stopped));
+    assert!(took_ns < 5_500_000_000, "{took_ns}");
+    let left = both(ranks * (ranks - 1) / 2 - lost as u64, ranks - 1);
+    assert_eq!(hand_over(&mut world, FINAL), left);
+    let root = world.members[0].as_ref().unwrap();
+    let blamed: Vec<u32> = root.troubles().iter().filter(|trouble| trouble.lost).map(|trouble| trouble.rank).collect();
+    assert_eq!(blamed, [lost as u32]);
 }

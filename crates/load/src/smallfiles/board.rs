@@ -46,6 +46,8 @@ const BYTES: usize = 3;
 const FLAGS: usize = LINE;
 /// In a seat: the first of the words with the ranges of `Holdings`.
 const RANGES: usize = LINE + 1;
+/// In a seat: the first of the words with `ours_from` of `Holdings`.
+const OURS: usize = RANGES + 8;
 
 /// Why threads are to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,6 +166,7 @@ impl Board {
         for (index, (first, end)) in holdings.ranges.iter().enumerate() {
             seat[RANGES + 2 * index].store(*first, Relaxed);
             seat[RANGES + 2 * index + 1].store(*end, Relaxed);
+            seat[OURS + index].store(holdings.ours_from[index], Relaxed);
         }
     }
 
@@ -171,7 +174,8 @@ impl Board {
     pub fn holdings(&self, worker: usize) -> Holdings {
         let word = |index: usize| self.seat(worker)[index].load(Relaxed);
         let ranges = std::array::from_fn(|index| (word(RANGES + 2 * index), word(RANGES + 2 * index + 1)));
-        Holdings { ranges, renamed: word(FLAGS) & 1 != 0, certain: word(FLAGS) & 2 != 0 }
+        let ours_from = std::array::from_fn(|index| word(OURS + index));
+        Holdings { ranges, ours_from, renamed: word(FLAGS) & 1 != 0, certain: word(FLAGS) & 2 != 0 }
     }
 
     /// The sum of the work that all workers have published.

@@ -22,6 +22,8 @@ const POOL: usize = 256;
 pub struct Content {
     seed: u64,
     pool: Vec<u8>,
+    /// True if no byte is from the pool: every block has random bytes of its own.
+    incompressible: bool,
 }
 
 /// The identity of a file: the thread that made it, and its number among the files of that thread.
@@ -48,7 +50,12 @@ impl Content {
         let mut pool = vec![0; POOL * BLOCK];
         let buffers = Buffers { refill: true, ..Job::default().buffers };
         Filler::new(&buffers, seed).fill(&mut pool);
-        Content { seed, pool }
+        Content { seed, pool, incompressible: false }
+    }
+
+    /// The contents for a seed, of which no block has anything in common with another.
+    pub fn incompressible(seed: u64) -> Content {
+        Content { incompressible: true, ..Content::new(seed) }
     }
 
     /// Fills `buffer` with the bytes of the file from `offset` on, in a generation.
@@ -65,10 +72,27 @@ impl Content {
 
     /// Fills `buffer` with a part of one block, from byte `within` on.
     fn part(&self, buffer: &mut [u8], id: FileId, block: u64, within: usize, generation: u32) {
-        buffer.copy_from_slice(&self.body(id, block)[within..within + buffer.len()]);
+        match self.incompressible {
+            true => self.scatter(buffer, id, block, within),
+            false => buffer.copy_from_slice(&self.body(id, block)[within..within + buffer.len()]),
+        }
         if within < STAMP {
             let len = (STAMP - within).min(buffer.len());
             buffer[..len].copy_from_slice(&self.stamp(id, block, generation)[within..within + len]);
+        }
+    }
+
+    /// Random bytes of the block: word N is a function of the block and N, so that any part can be made alone.
+    fn scatter(&self, buffer: &mut [u8], id: FileId, block: u64, within: usize) {
+        let start = mix(mix(mix(self.seed) ^ id.file) ^ u64::from(id.thread) ^ block.rotate_left(32));
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = within + done;
+            let word = mix(start.wrapping_add((at / 8) as u64)).to_le_bytes();
+            let part = &word[at % 8..];
+            let len = part.len().min(buffer.len() - done);
+            buffer[done..done + len].copy_from_slice(&part[..len]);
+            done += len;
         }
     }
 
@@ -227,6 +251,29 @@ mod tests {
             bytes[len - 1] ^= 0x80;
             assert!(content.check(&bytes, ID, 0, 0..=5).is_err(), "{len}");
         }
+    }
+
+    #[test]
+    fn incompressible_contents_come_in_pieces_and_share_no_words() {
+        let content = Content::incompressible(9);
+        let mut whole = vec![0; 40_000];
+        content.fill(&mut whole, ID, 0, 3);
+        for size in [1, 7, 512, 5000] {
+            let mut pieces = vec![0; whole.len()];
+            for (index, piece) in pieces.chunks_mut(size).enumerate() {
+                content.fill(piece, ID, (index * size) as u64, 3);
+            }
+            assert_eq!(pieces, whole, "{size}");
+        }
+        content.check(&whole, ID, 0, 3..=3).unwrap();
+        let mut other = vec![0; 40_000];
+        content.fill(&mut other, FileId { file: 43, ..ID }, 0, 3);
+        // All but the stamps, whose words are the same in many blocks.
+        let words = |bytes: &[u8]| {
+            bytes.chunks(BLOCK).flat_map(|block| block[STAMP..].chunks(8)).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        let all = [words(&whole), words(&other)].concat();
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), all.len());
     }
 
     #[test]

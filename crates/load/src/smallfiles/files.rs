@@ -47,8 +47,8 @@ struct Written {
     newest: u32,
     /// The generation that the last overwrite of all files wrote: no file's first part is older.
     everywhere: u32,
-    /// How many complete append phases every file has seen.
-    appended: u64,
+    /// How many times its size each file is long: 1, 0 after `mknod`, one more after each complete append phase.
+    parts: u64,
     /// True if `truncate` may have cut some files to half of their size.
     truncated: bool,
 }
@@ -58,7 +58,10 @@ pub(super) struct Files<'a> {
     plan: &'a Plan,
     fs: &'a dyn FileSystem,
     content: &'a Content,
+    /// The thread whose objects this thread works on: itself, or a neighbour.
     thread: u32,
+    /// The seed of the sizes and values of these objects.
+    seed: u64,
     pub names: Names,
     other_names: Names,
     buffer: Buffer,
@@ -109,6 +112,7 @@ impl<'a> Files<'a> {
             fs,
             content,
             thread,
+            seed: plan.seed,
             other_names: names.clone(),
             names,
             buffer,
@@ -118,7 +122,7 @@ impl<'a> Files<'a> {
             symlinks: Range::default(),
             links: Range::default(),
             renamed: false,
-            written: Written { here: false, newest: u32::MAX, everywhere: 0, appended: 0, truncated: false },
+            written: Written { here: false, newest: u32::MAX, everywhere: 0, parts: 1, truncated: false },
             made,
             stopped,
             deadline_ns: None,
@@ -127,6 +131,26 @@ impl<'a> Files<'a> {
             listing: Listing::default(),
             others,
         })
+    }
+
+    /// Turns to the objects of another thread, below other directories and with another seed and contents. `holdings`
+    /// are the objects that the thread has; None if they are the same numbers as this thread's.
+    pub fn turn_to(&mut self, thread: u32, base: &CStr, seed: u64, content: &'a Content, holdings: Option<Holdings>) {
+        (self.thread, self.seed, self.content) = (thread, seed, content);
+        self.names.turn_to(thread, base);
+        self.other_names.turn_to(thread, base);
+        let Some(holdings) = holdings else { return };
+        let all = [&mut self.files, &mut self.directories, &mut self.symlinks, &mut self.links];
+        for (index, range) in all.into_iter().enumerate() {
+            let (first, end) = holdings.ranges[index];
+            *range = Range { first, end, ours_from: holdings.ours_from[index] };
+        }
+        (self.renamed, self.uncertain) = (holdings.renamed, !holdings.certain);
+    }
+
+    /// The thread whose objects this thread works on.
+    pub fn owner(&self) -> u32 {
+        self.thread
     }
 
     /// The objects of a kind that exist.
@@ -156,21 +180,25 @@ impl<'a> Files<'a> {
         if kind != Population::Files {
             return;
         }
-        self.written = Written { here: true, newest: 0, everywhere: 0, appended: 0, truncated: false };
+        self.written = Written { here: true, newest: 0, everywhere: 0, parts: 1, truncated: false };
         self.renamed = false;
     }
 
     /// Notes the effect of a whole phase on the files. `complete` is true if the phase went over every file.
     pub fn end_of(&mut self, operation: Operation, complete: bool) {
         match operation {
-            Operation::Append if complete => self.written.appended += 1,
+            Operation::Append if complete => self.written.parts += 1,
+            Operation::Mknod => self.written.parts = 0,
             Operation::Overwrite | Operation::TruncateOverwrite => {
                 let whole = self.plan.records.is_none();
                 if self.written.here && complete && whole {
                     self.written.everywhere = self.written.newest;
                 }
                 if operation == Operation::TruncateOverwrite {
-                    self.written.appended = 0;
+                    self.written.parts = self.written.parts.min(1);
+                }
+                if complete && whole {
+                    self.written.parts = self.written.parts.max(1);
                 }
             }
             Operation::Truncate => self.written.truncated = true,
@@ -236,7 +264,7 @@ impl<'a> Files<'a> {
     }
 
     fn size(&self, number: u64) -> u64 {
-        self.plan.sizes.of(self.plan.seed, self.thread, number)
+        self.plan.sizes.of(self.seed, self.thread, number)
     }
 
     fn object(&self) -> Object {
@@ -283,7 +311,8 @@ impl<'a> Files<'a> {
         placed: bool,
     ) -> Result<(), Failure> {
         let id = self.id(number);
-        for (index, (at, len)) in records(self.plan, number, len, placed).enumerate() {
+        let record = self.plan.record_of(self.size(number));
+        for (index, (at, len)) in records(self.plan, record, number, len, placed).enumerate() {
             if index > 0 {
                 self.go_on()?;
             }
@@ -314,7 +343,8 @@ impl<'a> Files<'a> {
         let id = self.id(number);
         let base = self.size(number);
         let everywhere = if self.written.here { self.written.everywhere } else { 0 };
-        for (index, (at, len)) in records(self.plan, number, len, true).enumerate() {
+        let record = self.plan.record_of(base);
+        for (index, (at, len)) in records(self.plan, record, number, len, true).enumerate() {
             if index > 0 {
                 self.go_on()?;
             }
@@ -369,7 +399,7 @@ impl<'a> Files<'a> {
                 let end = match mixed || self.written.truncated || !self.written.here {
                     true if !self.plan.checkable => 0,
                     true => self.tally.time(Call::Fstat, || handle.fstat())?.len,
-                    false => size * (1 + self.written.appended),
+                    false => size * self.written.parts,
                 };
                 self.write(&mut *handle, number, end, size, self.written.known_newest(), false)?;
                 self.close(handle, true)
@@ -384,6 +414,17 @@ impl<'a> Files<'a> {
                 let mut handle = self.open(object, number, libc::O_RDONLY)?;
                 self.read(&mut *handle, number, self.readable(number))?;
                 self.close(handle, false)
+            }
+            Operation::Mknod => {
+                let path = self.names.path(object, number);
+                match self.tally.time(Call::Mknod, || self.fs.mknod(path, FILE_MODE)) {
+                    Err(failure) if failure.error.raw_os_error() == Some(libc::ENOENT) => {
+                        self.make_directory(self.names.directory_of(number), true)?;
+                        let path = self.names.path(object, number);
+                        self.tally.time(Call::Mknod, || self.fs.mknod(path, FILE_MODE))
+                    }
+                    outcome => outcome,
+                }
             }
             Operation::Stat => {
                 let path = self.names.path(object, number);
@@ -488,7 +529,13 @@ impl<'a> Files<'a> {
     pub fn holdings(&self) -> Holdings {
         let of = |range: Range| (range.first, range.end);
         let ranges = [of(self.files), of(self.directories), of(self.symlinks), of(self.links)];
-        Holdings { ranges, renamed: self.renamed, certain: !self.uncertain }
+        let all = [self.files, self.directories, self.symlinks, self.links];
+        Holdings {
+            ranges,
+            ours_from: all.map(|range| range.ours_from),
+            renamed: self.renamed,
+            certain: !self.uncertain,
+        }
     }
 
     /// Compares the directory that was just listed with the objects that were made in it.
@@ -502,9 +549,9 @@ impl<'a> Files<'a> {
             true => (0..self.plan.workers()).map(|thread| (thread, (self.others)(thread))).collect(),
             false => vec![(self.thread, self.holdings())],
         };
-        let (own, written, plan) = (self.thread, self.written, self.plan);
+        let (own, written, plan, seed) = (self.thread, self.written, self.plan, self.seed);
         let least = |thread: u32, number: u64| match thread == own {
-            true => written.readable(plan.sizes.of(plan.seed, thread, number)),
+            true => written.readable(plan.sizes.of(seed, thread, number)),
             false => 0,
         };
         match self.listing.check(&mut self.names, directory, &threads, least) {
@@ -549,7 +596,7 @@ impl<'a> Files<'a> {
     fn xattr(&mut self, number: u64, index: u32) -> (CString, usize) {
         let name = CString::new(format!("user.plimsoll.{index}")).unwrap_or_default();
         let len = self.plan.xattr_bytes;
-        let mut random = Random::new(mix(number ^ (u64::from(index) << 40)) ^ self.plan.seed);
+        let mut random = Random::new(mix(number ^ (u64::from(index) << 40)) ^ self.seed);
         let room = &mut self.buffer.as_mut_slice()[..len];
         room.iter_mut().for_each(|byte| *byte = b' ' + (random.next() % 94) as u8);
         (name, len)
@@ -742,7 +789,7 @@ impl Written {
 
     /// The number of bytes that a file made with `size` bytes has at least.
     fn readable(&self, size: u64) -> u64 {
-        let whole = size * (1 + self.appended);
+        let whole = size * self.parts;
         if self.truncated { whole.min(size / 2) } else { whole }
     }
 }
@@ -776,10 +823,15 @@ impl std::fmt::Display for Bad {
 
 impl std::error::Error for Bad {}
 
-/// The records of `len` bytes: (offset, length), in order or at random, all of them or the first few. `placed`: each
-/// has its place in the file; otherwise they follow each other whatever the plan says.
-fn records(plan: &Plan, number: u64, len: u64, placed: bool) -> impl Iterator<Item = (u64, usize)> + use<> {
-    let record = plan.record_bytes;
+/// The records of `record` bytes that make up `len` bytes: (offset, length), in order or at random, all of them or the
+/// first few. `placed`: each has its place in the file; otherwise they follow each other whatever the plan says.
+fn records(
+    plan: &Plan,
+    record: u64,
+    number: u64,
+    len: u64,
+    placed: bool,
+) -> impl Iterator<Item = (u64, usize)> + use<> {
     let all = len.div_ceil(record);
     let order = (placed && plan.random && all > 1)
         .then(|| Permutation::new(all, &mut Random::new(mix(plan.seed ^ mix(number)))));

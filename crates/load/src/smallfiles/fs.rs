@@ -24,6 +24,15 @@ pub trait FileSystem: Send + Sync {
     /// As open(2).
     fn open(&self, path: &CStr, flags: i32, mode: u32) -> io::Result<Box<dyn Handle>>;
 
+    /// Makes an empty file without opening it. mknod(2) with S_IFREG.
+    ///
+    /// # Errors
+    /// As mknod(2).
+    fn mknod(&self, path: &CStr, mode: u32) -> io::Result<()> {
+        let _ = (path, mode);
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+
     /// Removes a file. unlink(2).
     ///
     /// # Errors

@@ -14,6 +14,8 @@ use super::tree::{Names, Object};
 pub(super) struct Holdings {
     /// Numbers `first..end` of each population, by its index.
     pub ranges: [(u64, u64); 4],
+    /// The first number of each population that this run made.
+    pub ours_from: [u64; 4],
     /// True if the files have the names that `rename` gives.
     pub renamed: bool,
     /// True if no operation failed: the ranges then say exactly which objects exist.
@@ -162,12 +164,12 @@ mod tests {
 
     fn names(shared: bool, hashed: bool) -> Names {
         let base = c"/b".into();
-        let layout = Layout { base, prefix: "f".into(), files_per_dir: 10, dirs_per_dir: None, shared, hashed };
+        let layout = Layout { files_per_dir: 10, shared, hashed, ..Layout::flat(base) };
         Names::new(&layout, 1, 3, 100)
     }
 
     fn holding(files: (u64, u64)) -> Holdings {
-        Holdings { ranges: [files, (0, 0), (0, 0), (0, 0)], renamed: false, certain: true }
+        Holdings { ranges: [files, (0, 0), (0, 0), (0, 0)], certain: true, ..Holdings::default() }
     }
 
     /// The listing of a directory with all that the threads hold.

@@ -20,6 +20,7 @@ pub mod run;
 pub mod sizes;
 mod tally;
 pub mod target;
+mod times;
 pub mod tree;
 mod worker;
 

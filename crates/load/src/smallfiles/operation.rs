@@ -14,6 +14,7 @@ pub enum Operation {
     Truncate,
     Setxattr,
     Getxattr,
+    Mknod,
     SwiftPut,
     SwiftGet,
     AwaitCreate,
@@ -109,6 +110,7 @@ pub const OPERATIONS: &[Row] = &[
     row(TruncateOverwrite, "truncate-overwrite", Walk::Uses(Files), "overwrite after truncating with O_TRUNC")
         .writing(),
     row(Read, "read", Walk::Uses(Files), "read whole files: open, read, close").reading(),
+    row(Mknod, "mknod", Walk::Makes(Files), "make empty files without opening them"),
     row(Stat, "stat", Walk::Uses(Files), "stat by path"),
     row(Chmod, "chmod", Walk::Uses(Files), "change the permission bits, and change them back the next time"),
     row(Truncate, "truncate", Walk::Uses(Files), "cut files to half of their size"),

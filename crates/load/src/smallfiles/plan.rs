@@ -1,5 +1,8 @@
 //! The plan of a run: the user's options, checked before the run touches anything.
 
+use std::ffi::CString;
+use std::path::PathBuf;
+
 use super::operation::{OPERATIONS, Operation, Population, Walk};
 use super::sizes::Sizes;
 use super::target::Target;
@@ -64,6 +67,31 @@ pub struct Plan {
     /// True if the run makes the base directory where it is missing, in a directory that must exist. With `cleanup` the
     /// run removes it again.
     pub makes_base: bool,
+    /// True if a phase ends for all threads as soon as one of them is through.
+    pub finish_first: bool,
+    /// Operations that make nothing work on the files of the thread so many places on; 0: on the thread's own.
+    pub neighbour: u32,
+    /// Of a run on many hosts: operations that make nothing work on the files of another rank.
+    pub abroad: Option<Abroad>,
+    /// True if files are used (read, stat, ...) in random order.
+    pub random_order: bool,
+    /// True if no two blocks have bytes in common.
+    pub incompressible: bool,
+    /// True if threads pause after each file, for a tenth of the mean response time times the number of threads.
+    pub auto_pause: bool,
+    /// A read or write is this part of its file: 4 is a quarter. None: `record_bytes`.
+    pub record_parts: Option<u64>,
+    /// The directory that gets a file of response times from each thread.
+    pub response_times: Option<PathBuf>,
+}
+
+/// The files of another rank.
+#[derive(Clone, Debug)]
+pub struct Abroad {
+    /// The directories that the rank works in: see [`Layout::bases`].
+    pub bases: Vec<CString>,
+    /// The rank's seed.
+    pub seed: u64,
 }
 
 /// One phase of a run: one operation on all files, or a mix of operations.
@@ -118,10 +146,10 @@ impl Phase {
             operations.push((operation, weight));
         }
         if operations.len() > 1 {
-            use Operation::{AwaitCreate, Cleanup, DeleteRenamed, Truncate};
+            use Operation::{AwaitCreate, Cleanup, DeleteRenamed, Mknod, Truncate};
             // These operations leave files in a state that the other operations of the mix cannot know.
             if let Some((operation, _)) =
-                operations.iter().find(|(op, _)| [AwaitCreate, Cleanup, DeleteRenamed, Truncate].contains(op))
+                operations.iter().find(|(op, _)| [AwaitCreate, Cleanup, DeleteRenamed, Mknod, Truncate].contains(op))
             {
                 return Err(bad(format!(
                     "{} cannot be part of a mix: give it a phase of its own",
@@ -140,6 +168,16 @@ impl Plan {
     /// Threads of all processes.
     pub fn workers(&self) -> u32 {
         self.threads * self.processes
+    }
+
+    /// Bytes of a read or write of a file of `size` bytes.
+    pub fn record_of(&self, size: u64) -> u64 {
+        self.record_parts.map_or(self.record_bytes, |parts| size.div_ceil(parts).max(1))
+    }
+
+    /// True if a phase may end before it has gone over all files.
+    pub fn may_end_early(&self) -> bool {
+        self.runtime_ns.is_some() || self.finish_first
     }
 
     /// True if an operation makes objects, so that their directories have to be made first.
@@ -195,13 +233,13 @@ impl Plan {
                 );
             }
         }
-        if self.runtime_ns.is_some() && self.phases.len() > 1 {
+        if self.may_end_early() && self.phases.len() > 1 {
             let all = |phase: &&Phase| {
                 matches!(phase.only(), Some(Operation::Rename | Operation::DeleteRenamed | Operation::Cleanup))
             };
             if let Some(phase) = self.phases.iter().find(all) {
                 return usage(
-                    "--runtime",
+                    if self.finish_first { "--finish first" } else { "--runtime" },
                     format!("with {}", phase.name),
                     "it has to go over all files, or those of the next phase would have unknown names: leave out one of the two",
                 );
@@ -220,7 +258,95 @@ impl Plan {
                 "values hold up to 64 KiB, and 1 to 1000 of them can be asked for",
             );
         }
+        self.check_neighbour()?;
+        self.check_tree()?;
         self.check_populations()
+    }
+
+    /// Checks that the files of the neighbour are known.
+    fn check_neighbour(&self) -> Result<(), Error> {
+        let bad = |with: &str, hint: &str| Err(Error::usage("--neighbour", format!("with {with}"), hint));
+        if self.neighbour == 0 && self.abroad.is_none() {
+            return Ok(());
+        }
+        if self.phases.iter().any(|phase| phase.only().is_none()) {
+            return bad("a mix", "give each operation a phase of its own");
+        }
+        if self.layout.shared
+            && self.phases.iter().any(|phase| phase.only().is_some_and(|op| op.row().walk == Walk::Directories))
+        {
+            return bad("--shared and a listing", "threads list the directories that all of them share already");
+        }
+        if self.may_end_early() {
+            return bad("--runtime or --finish first", "a thread must know how many files its neighbour has");
+        }
+        if self.cleanup && self.abroad.is_some() {
+            return bad(
+                "--cleanup on many hosts",
+                "a host may still use the files of another: run --op cleanup afterwards",
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks the shape of the tree, and options that only one directory allows.
+    fn check_tree(&self) -> Result<(), Error> {
+        let bad = |what: &str, place: String, hint: &str| Err(Error::usage(what, place, hint));
+        if let Some(branches) = self.layout.branches {
+            if branches.branching == 0 || branches.depth > 64 {
+                let place = format!("{}, {}", branches.depth, branches.branching);
+                return bad("--depth, --branching", place, "give a depth of at most 64 and a branching of at least 1");
+            }
+            match branches.directories() {
+                Some(directories) if directories <= 1 << 24 => {}
+                _ => {
+                    let place = format!("{}, {}", branches.depth, branches.branching);
+                    return bad("--depth, --branching", place, "the tree has more than 16777216 directories");
+                }
+            }
+            if self.layout.dirs_per_dir.is_some() {
+                return bad(
+                    "--dirs-per-dir",
+                    "with --depth".into(),
+                    "--depth and --branching give the shape: leave it out",
+                );
+            }
+        }
+        if self.layout.shared && !self.layout.others.is_empty() {
+            return bad(
+                "--shared",
+                "with several --dir".into(),
+                "threads share the directories of one: give one --dir",
+            );
+        }
+        if self.record_parts.is_some_and(|parts| parts == 0 || parts > 1_000_000) {
+            return bad("--record", "of a part of the file".into(), "give / and 1 to 1000000, as /4 for a quarter");
+        }
+        if self.direct && self.record_parts.is_some() {
+            return bad(
+                "--direct",
+                "with --record /N".into(),
+                "O_DIRECT needs multiples of the block size: give bytes",
+            );
+        }
+        if self.response_times.is_some() && !self.latency {
+            return bad("--response-times", "with --no-latency".into(), "leave out one of the two");
+        }
+        if self.auto_pause && !self.latency {
+            return bad(
+                "--auto-pause",
+                "with --no-latency".into(),
+                "the pause follows the latency: leave out one of them",
+            );
+        }
+        if self.suffix_is_wrong() {
+            return bad("--suffix", format!("'{}'", self.layout.suffix), "give at most 50 characters without a slash");
+        }
+        Ok(())
+    }
+
+    fn suffix_is_wrong(&self) -> bool {
+        self.layout.suffix.contains(['/', '\0']) || self.layout.suffix.len() > 50
     }
 
     /// Follows the existing objects from phase to phase: every operation must have something to work on.
@@ -241,7 +367,7 @@ impl Plan {
             for (_, walk) in walks() {
                 match walk {
                     Walk::Makes(kind) => removed.retain(|(gone, _)| *gone != kind),
-                    Walk::Takes(kind) if phase.only().is_some() && self.runtime_ns.is_none() => {
+                    Walk::Takes(kind) if phase.only().is_some() && !self.may_end_early() => {
                         removed.push((kind, phase.operations[0].0.row().name));
                     }
                     Walk::All => {
@@ -256,14 +382,15 @@ impl Plan {
     }
 
     /// Bytes and number of files that the first phase of one operation needs, if that operation makes objects;
-    /// otherwise None. None too where time ends the phases: nobody knows how far they come.
+    /// otherwise None. None too where phases may end early: nobody knows how far they come.
     pub fn needs(&self) -> Option<(f64, u64)> {
-        if self.runtime_ns.is_some() {
+        if self.may_end_early() {
             return None;
         }
         let first = self.phases.iter().find_map(Phase::only)?;
         let files = self.files.saturating_mul(u64::from(self.workers()));
         match first.row().walk {
+            Walk::Makes(Population::Files) if first == Operation::Mknod => Some((0.0, files)),
             Walk::Makes(Population::Files) => Some((files as f64 * self.sizes.mean(), files)),
             Walk::Makes(_) => Some((0.0, files)),
             _ => None,
@@ -279,14 +406,7 @@ pub(super) mod tests {
     pub(crate) fn plan(dir: &str, operations: &str) -> Plan {
         Plan {
             target: Target::Posix,
-            layout: Layout {
-                base: std::ffi::CString::new(dir).unwrap(),
-                prefix: "f".into(),
-                files_per_dir: 1000,
-                dirs_per_dir: None,
-                shared: false,
-                hashed: false,
-            },
+            layout: Layout::flat(CString::new(dir).unwrap()),
             phases: Phase::parse_all(operations).unwrap(),
             files: 10,
             sizes: Sizes::Fixed(4096),
@@ -311,6 +431,14 @@ pub(super) mod tests {
             seed: 1,
             options: Vec::new(),
             makes_base: false,
+            finish_first: false,
+            neighbour: 0,
+            abroad: None,
+            random_order: false,
+            incompressible: false,
+            auto_pause: false,
+            record_parts: None,
+            response_times: None,
         }
     }
 

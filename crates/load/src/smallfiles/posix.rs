@@ -24,6 +24,10 @@ impl FileSystem for Posix {
         Ok(Box::new(File(fd)))
     }
 
+    fn mknod(&self, path: &CStr, mode: u32) -> io::Result<()> {
+        Ok(fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(mode), 0)?)
+    }
+
     fn unlink(&self, path: &CStr) -> io::Result<()> {
         Ok(fs::unlink(path)?)
     }

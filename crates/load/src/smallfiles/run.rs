@@ -1,5 +1,6 @@
 //! From a plan to its result: processes, threads, gates, and the merging of their reports.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,7 +70,9 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     plan.check()?;
     let started_unix_ms = realtime_ns() / 1_000_000;
     let clock = Clock::calibrated();
-    let content = Content::new(plan.seed);
+    let content_of = |seed| if plan.incompressible { Content::incompressible(seed) } else { Content::new(seed) };
+    let content = content_of(plan.seed);
+    let content_abroad = plan.abroad.as_ref().map(|abroad| content_of(abroad.seed));
     let board = Board::new(plan.phases.len(), plan.workers() as usize)
         .map_err(|error| Error::system("cannot share memory", "", error))?;
     // A library that keeps threads, as libgfapi does, must not be opened on this side of a fork.
@@ -78,9 +81,21 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
         (true, Target::Gluster(_)) => in_child(|| look(plan, &*plan.target.open()?))?,
         _ => look(plan, &*plan.target.open()?)?,
     };
+    if let Some(directory) = &plan.response_times {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| Error::system("cannot make directory", directory.display().to_string(), error))?;
+    }
     let disks = DiskWatch::start(local_path(plan));
 
-    let orders = Orders { plan, board: &board, content: &content, clock, process: 0, thread: 0 };
+    let orders = Orders {
+        plan,
+        board: &board,
+        content: &content,
+        content_abroad: content_abroad.as_ref().unwrap_or(&content),
+        clock,
+        process: 0,
+        thread: 0,
+    };
     let mut pulse = Pulse::of(plan);
     let reports = match in_children {
         true => processes(orders, control, &mut pulse)?,
@@ -90,8 +105,8 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     if plan.makes_base && plan.cleanup {
         // The removal fails if objects are left in the directory: this run did not make them.
         let _ = match (in_children, &plan.target) {
-            (true, Target::Gluster(_)) => in_child(|| Ok(plan.target.open()?.rmdir(&plan.layout.base).is_ok())),
-            _ => plan.target.open().map(|fs| fs.rmdir(&plan.layout.base).is_ok()),
+            (true, Target::Gluster(_)) => in_child(|| Ok(remove_bases(plan, &*plan.target.open()?))),
+            _ => plan.target.open().map(|fs| remove_bases(plan, &*fs)),
         };
     }
 
@@ -101,7 +116,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     let facts = FilesFacts {
         access: seen.access,
         target: plan.target.to_string(),
-        directory: plan.layout.base.to_string_lossy().into_owned(),
+        directory: plan.layout.bases().map(|base| base.to_string_lossy()).collect::<Vec<_>>().join(", "),
         file_system: seen.file_system,
         threads: plan.threads,
         processes: plan.processes,
@@ -207,9 +222,19 @@ struct Seen {
     file_system: String,
 }
 
-/// Checks that the directory is there and has room; makes it if the plan asks for that.
+/// Removes the base directories; true if all were empty.
+fn remove_bases(plan: &Plan, fs: &dyn FileSystem) -> bool {
+    plan.layout.bases().all(|base| fs.rmdir(base).is_ok())
+}
+
+/// Checks that the directories are there and have room; makes them if the plan asks for that. Returns the facts about
+/// the first.
 fn look(plan: &Plan, fs: &dyn FileSystem) -> Result<Seen, Error> {
-    let base = &plan.layout.base;
+    let mut seen = plan.layout.bases().map(|base| look_at(plan, base, fs)).collect::<Result<Vec<_>, _>>()?;
+    Ok(seen.swap_remove(0))
+}
+
+fn look_at(plan: &Plan, base: &CStr, fs: &dyn FileSystem) -> Result<Seen, Error> {
     let place = base.to_string_lossy();
     if plan.makes_base {
         match fs.mkdir(base, 0o777) {
@@ -230,7 +255,9 @@ fn look(plan: &Plan, fs: &dyn FileSystem) -> Result<Seen, Error> {
     if found.kind != Kind::Directory {
         return Err(Error::usage("cannot use", place, "it is not a directory"));
     }
-    if let (Some((bytes, files)), Ok(space)) = (plan.needs(), fs.space(base)) {
+    let bases = 1 + plan.layout.others.len() as u64;
+    let share = plan.needs().map(|(bytes, files)| (bytes / bases as f64, files / bases));
+    if let (Some((bytes, files)), Ok(space)) = (share, fs.space(base)) {
         let too_little = |needed: String, left: String| {
             let hint = "use fewer --files, a smaller --size, or another directory";
             Err(Error::usage(format!("the files need {needed}, but only {left} left in"), place.clone(), hint))

@@ -12,6 +12,7 @@ use sys::clock::Clock;
 pub enum Call {
     Open,
     Create,
+    Mknod,
     Read,
     Write,
     Fsync,
@@ -41,6 +42,7 @@ impl Call {
         const NAMES: [&str; CALLS] = [
             "open",
             "create",
+            "mknod",
             "read",
             "write",
             "fsync",
@@ -145,6 +147,7 @@ impl Tally {
         const ORDER: [Call; CALLS] = [
             Call::Open,
             Call::Create,
+            Call::Mknod,
             Call::Read,
             Call::Write,
             Call::Fsync,

@@ -4,6 +4,7 @@
 //! flat      DIR/thrdTTT-dDDDD/f.NNNNNNN            as gfapi_perf_tool has it
 //! tree      DIR/thrdTTT/dDDD/dDDD/f.NNNNNNN        --dirs-per-dir
 //! shared    DIR/shared-dDDDD/f.TTT-NNNNNNN         --shared, or DIR/shared/dDDD/dDDD/...
+//! branches  DIR/thrdTTT/d1/d4/f.NNNNNNN            --depth, --branching: files in every directory, or in the leaves
 //! ```
 
 use std::ffi::{CStr, CString};
@@ -15,16 +16,86 @@ use job::workload::random::mix;
 pub struct Layout {
     /// The directory that all is in, as the file system takes it.
     pub base: CString,
+    /// Further such directories: thread T works in directory T modulo their number.
+    pub others: Vec<CString>,
     /// The beginning of file names; `f` by default.
     pub prefix: String,
+    /// The end of file names; empty by default.
+    pub suffix: String,
     /// Files a directory; at least 1.
     pub files_per_dir: u64,
     /// Subdirectories a directory; None: all directories side by side.
     pub dirs_per_dir: Option<u64>,
+    /// A tree of a given shape; None: one that grows with the files.
+    pub branches: Option<Branches>,
     /// True if all threads use the same directories.
     pub shared: bool,
     /// True if a file's directory is drawn by the file's number; otherwise directories are filled one after the other.
     pub hashed: bool,
+}
+
+/// The shape of a tree of directories. They are numbered level by level from the root, which is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branches {
+    /// Levels below the root.
+    pub depth: u32,
+    /// Subdirectories of each directory above the last level; at least 1.
+    pub branching: u64,
+    /// True if only the directories of the last level have files.
+    pub leaves_only: bool,
+}
+
+impl Branches {
+    /// Number of directories in the levels above `level`; None if there are more than 2^64.
+    fn above(self, level: u32) -> Option<u64> {
+        (0..level).try_fold(0u64, |sum, level| sum.checked_add(self.branching.checked_pow(level)?))
+    }
+
+    /// Number of directories that have files; None if there are more than 2^64.
+    pub fn directories(self) -> Option<u64> {
+        let all = self.above(self.depth.checked_add(1)?)?;
+        Some(if self.leaves_only { all - self.above(self.depth)? } else { all })
+    }
+
+    /// The number in the tree of the first directory that has files.
+    fn first(self) -> u64 {
+        if self.leaves_only { self.above(self.depth).unwrap_or(0) } else { 0 }
+    }
+
+    /// The directory that a directory is in; None for the root.
+    fn parent(self, node: u64) -> Option<u64> {
+        Some(node.checked_sub(1)? / self.branching.max(1))
+    }
+}
+
+impl Layout {
+    /// All files of a thread side by side in directories of a thousand.
+    pub fn flat(base: CString) -> Layout {
+        Layout {
+            base,
+            others: Vec::new(),
+            prefix: "f".into(),
+            suffix: String::new(),
+            files_per_dir: 1000,
+            dirs_per_dir: None,
+            branches: None,
+            shared: false,
+            hashed: false,
+        }
+    }
+
+    /// The directory that a thread works in.
+    pub fn base_of(&self, thread: u32) -> &CString {
+        match thread as usize % (1 + self.others.len()) {
+            0 => &self.base,
+            other => &self.others[other - 1],
+        }
+    }
+
+    /// Every directory that threads work in.
+    pub fn bases(&self) -> impl Iterator<Item = &CString> {
+        std::iter::once(&self.base).chain(&self.others)
+    }
 }
 
 /// The kind of object that a name stands for.
@@ -62,6 +133,8 @@ impl Object {
 #[derive(Clone, Debug)]
 pub struct Names {
     layout: Layout,
+    /// The directory that all of the thread's directories are in.
+    base: CString,
     thread: u32,
     threads: u32,
     /// Directories over which the files of this thread are spread (with `shared`: of all threads).
@@ -76,9 +149,13 @@ impl Names {
     /// The names for `files` files of thread `thread` of `threads`.
     pub fn new(layout: &Layout, thread: u32, threads: u32, files: u64) -> Names {
         let all = if layout.shared { files.saturating_mul(u64::from(threads)) } else { files };
-        let dirs = all.div_ceil(layout.files_per_dir).max(1);
+        let dirs = match layout.branches {
+            Some(branches) => branches.directories().unwrap_or(u64::MAX),
+            None => all.div_ceil(layout.files_per_dir).max(1),
+        };
         Names {
             layout: layout.clone(),
+            base: layout.base_of(thread).clone(),
             thread,
             threads,
             dirs,
@@ -86,6 +163,13 @@ impl Names {
             in_buffer: None,
             dir_len: 0,
         }
+    }
+
+    /// Turns to the names of another thread, below `base`.
+    pub fn turn_to(&mut self, thread: u32, base: &CStr) {
+        self.thread = thread;
+        self.base = base.to_owned();
+        self.in_buffer = None;
     }
 
     /// Directories that the files are spread over.
@@ -126,7 +210,8 @@ impl Names {
         let all = [Object::Renamed, Object::Temporary, Object::File, Object::Directory, Object::Symlink, Object::Link];
         all.into_iter().find_map(|object| {
             let (between, after) = object.marks();
-            let digits = rest.strip_prefix(between)?.strip_suffix(after)?;
+            let digits =
+                rest.strip_prefix(between)?.strip_suffix(self.layout.suffix.as_bytes())?.strip_suffix(after)?;
             let (thread, digits) = match self.layout.shared {
                 true => {
                     let dash = digits.iter().position(|&byte| byte == b'-')?;
@@ -159,6 +244,7 @@ impl Names {
         }
         push_number(&mut self.buffer, number, 7);
         self.buffer.extend_from_slice(after);
+        self.buffer.extend_from_slice(self.layout.suffix.as_bytes());
         self.finished()
     }
 
@@ -173,7 +259,7 @@ impl Names {
     /// The paths of the directories from the base down to that one, in the order in which they have to be made. The
     /// base is not among them.
     pub fn ancestry(&mut self, directory: u64) -> Vec<CString> {
-        let base = self.layout.base.as_bytes().len();
+        let base = self.base.as_bytes().len();
         let path = self.directory(directory).to_bytes().to_vec();
         let ends = (base + 1..=path.len()).filter(|&end| end == path.len() || path[end] == b'/');
         ends.map(|end| CString::new(&path[..end]).unwrap_or_default()).collect()
@@ -186,7 +272,7 @@ impl Names {
 
     fn write_directory(&mut self, directory: u64) {
         self.buffer.clear();
-        let base = self.layout.base.as_bytes();
+        let base = self.base.as_bytes();
         self.buffer.extend_from_slice(base.strip_suffix(b"/").unwrap_or(base));
         self.buffer.push(b'/');
         match self.layout.shared {
@@ -196,7 +282,18 @@ impl Names {
                 push_number(&mut self.buffer, u64::from(self.thread), 3);
             }
         }
+        if let Some(branches) = self.layout.branches {
+            let mut way = vec![branches.first().saturating_add(directory)];
+            while let Some(parent) = branches.parent(way[way.len() - 1]) {
+                way.push(parent);
+            }
+            for node in way.iter().rev().skip(1) {
+                self.buffer.extend_from_slice(b"/d");
+                push_number(&mut self.buffer, *node, 1);
+            }
+        }
         match self.layout.dirs_per_dir {
+            _ if self.layout.branches.is_some() => {}
             None => {
                 self.buffer.extend_from_slice(b"-d");
                 push_number(&mut self.buffer, directory, 4);
@@ -252,14 +349,7 @@ mod tests {
     use super::*;
 
     fn layout() -> Layout {
-        Layout {
-            base: c"/b".into(),
-            prefix: "f".into(),
-            files_per_dir: 10,
-            dirs_per_dir: None,
-            shared: false,
-            hashed: false,
-        }
+        Layout { files_per_dir: 10, ..Layout::flat(c"/b".into()) }
     }
 
     fn text(path: &CStr) -> &str {
@@ -278,6 +368,39 @@ mod tests {
         assert_eq!(names.directories(), 10);
         let many = Names::new(&layout(), 1234, 2000, 1).path(Object::File, 1).to_owned();
         assert_eq!(text(&many), "/b/thrd1234-d0000/f.0000001");
+    }
+
+    #[test]
+    fn branches_have_the_shape_that_was_asked_for() {
+        let branches = Branches { depth: 2, branching: 3, leaves_only: false };
+        assert_eq!(
+            (branches.directories(), Branches { leaves_only: true, ..branches }.directories()),
+            (Some(13), Some(9))
+        );
+        assert_eq!(Branches { branching: 1, ..branches }.directories(), Some(3), "a chain");
+        assert_eq!(Branches { depth: 64, branching: 2, leaves_only: false }.directories(), None);
+        let tree = Layout { branches: Some(branches), files_per_dir: 1, ..layout() };
+        let mut names = Names::new(&tree, 0, 1, 13);
+        let all: Vec<String> = (0..13).map(|directory| text(names.directory(directory)).to_string()).collect();
+        assert_eq!(all[0], "/b/thrd000");
+        assert_eq!(all[3], "/b/thrd000/d3");
+        assert_eq!(all[12], "/b/thrd000/d3/d12");
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), 13);
+        let leaves = Layout { branches: Some(Branches { leaves_only: true, ..branches }), ..tree };
+        let mut names = Names::new(&leaves, 0, 1, 9);
+        let leaves: Vec<String> = (0..9).map(|directory| text(names.directory(directory)).to_string()).collect();
+        assert_eq!(leaves, all[4..]);
+    }
+
+    #[test]
+    fn threads_take_the_directories_in_turns_and_suffixes_end_names() {
+        let two = Layout { others: vec![c"/c".into()], suffix: ".x".into(), ..layout() };
+        let mut names = Names::new(&two, 3, 4, 100);
+        assert_eq!(text(names.path(Object::Renamed, 57)), "/c/thrd003-d0005/f.0000057.renamed.x");
+        assert_eq!(names.parse(b"f.0000057.renamed.x"), Some((Object::Renamed, 3, 57)));
+        assert_eq!(names.parse(b"f.0000057.renamed"), None);
+        names.turn_to(0, c"/b");
+        assert_eq!(text(names.path(Object::File, 57)), "/b/thrd000-d0005/f.0000057.x");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! One thread's life: set-up, then phase after phase through the gates, then the clean-up.
 
+use job::workload::permutation::Permutation;
 use job::workload::random::{Random, mix};
 use measure::Histogram;
+use measure::over_time::OverTime;
 use measure::schema::{JobError, OperationResult, PhaseResult, ThreadResult, Verified, Work};
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 
@@ -12,6 +14,7 @@ use super::fs::FileSystem;
 use super::operation::{Operation, Population, Walk};
 use super::plan::{Phase, Plan};
 use super::tally::{Failure, Tally};
+use super::times::Times;
 use crate::machine::cpu_usage;
 
 /// The instructions of one thread.
@@ -20,6 +23,8 @@ pub(super) struct Orders<'a> {
     pub plan: &'a Plan,
     pub board: &'a Board,
     pub content: &'a Content,
+    /// The contents of the files of [`Plan::abroad`].
+    pub content_abroad: &'a Content,
     pub clock: Clock,
     pub process: u32,
     /// The thread's number among all threads of the run.
@@ -73,13 +78,16 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
         if worker.wait(index as u64, index).is_none() {
             break;
         }
+        worker.turn(phase);
         let (result, error) = worker.phase(index, phase);
         report.phases.push(result);
         report.error = report.error.or(error);
     }
     if orders.plan.cleanup {
+        worker.publish();
         // Others may still be measured, or list directories that are shared.
         worker.meet(orders.plan.phases.len() as u64 + 1);
+        worker.turn_back();
         let removed = worker.files.remove_made();
         // Others may still have files in directories that are shared.
         worker.meet(orders.plan.phases.len() as u64 + 2);
@@ -128,7 +136,49 @@ impl<'a> Worker<'a> {
             self.files.assume(Population::Files);
             self.sure[Population::Files as usize] = true;
         }
-        self.orders.board.publish_holdings(self.orders.thread as usize, &self.files.holdings());
+        self.publish();
+    }
+
+    /// Publishes the objects that the thread has whose objects this thread worked on.
+    fn publish(&self) {
+        self.orders.board.publish_holdings(self.files.owner() as usize, &self.files.holdings());
+    }
+
+    /// Turns to the objects that a phase works on: this thread's own, or those of its neighbour. All threads have
+    /// published what there is.
+    fn turn(&mut self, phase: &Phase) {
+        let Orders { plan, thread, content_abroad, .. } = self.orders;
+        let shifts = phase.only().is_some_and(|operation| {
+            matches!(operation.row().walk, Walk::Uses(_) | Walk::Takes(_) | Walk::Directories)
+        });
+        match &plan.abroad {
+            Some(abroad) if shifts => {
+                let base = &abroad.bases[thread as usize % abroad.bases.len()];
+                self.files.turn_to(thread, base, abroad.seed, content_abroad, None);
+            }
+            None if shifts && plan.neighbour > 0 => {
+                self.turn_to_thread(
+                    ((u64::from(thread) + u64::from(plan.neighbour)) % u64::from(plan.workers())) as u32,
+                );
+            }
+            _ => self.turn_back(),
+        }
+    }
+
+    fn turn_back(&mut self) {
+        let Orders { plan, thread, content, .. } = self.orders;
+        match &plan.abroad {
+            Some(_) => self.files.turn_to(thread, plan.layout.base_of(thread), plan.seed, content, None),
+            None => self.turn_to_thread(thread),
+        }
+    }
+
+    fn turn_to_thread(&mut self, owner: u32) {
+        let Orders { plan, board, content, .. } = self.orders;
+        if owner != self.files.owner() {
+            let holdings = board.holdings(owner as usize);
+            self.files.turn_to(owner, plan.layout.base_of(owner), plan.seed, content, Some(holdings));
+        }
     }
 
     /// Waits until all threads have come this far or left.
@@ -145,11 +195,11 @@ impl<'a> Worker<'a> {
         let Orders { board, thread, .. } = self.orders;
         board.reach(thread as usize, gate + 1);
         let at_ns = loop {
-            if board.stopped() != Stop::No {
-                return None;
-            }
+            // An open gate comes before the wish to stop: either all threads pass it, or none. Neighbours would
+            // disagree otherwise about whose files each of them has.
             match board.gate(phase) {
                 Some(at_ns) => break at_ns,
+                None if board.stopped() != Stop::No => return None,
                 None => std::thread::sleep(std::time::Duration::from_nanos(board.poll_ns())),
             }
         };
@@ -195,7 +245,8 @@ impl<'a> Worker<'a> {
         let Orders { plan, board, clock, process, thread, .. } = self.orders;
         self.settle(phase);
         self.files.tally = Tally::new(clock, plan.latency);
-        let reads_own_writes = phase.operations.iter().any(|(op, _)| op.row().reads)
+        let reads_own_writes = plan.abroad.is_none()
+            && phase.operations.iter().any(|(op, _)| op.row().reads)
             && self.files.files.ours_from == 0
             && self.files.files.len() > 0;
         for &(operation, _) in &phase.operations {
@@ -211,7 +262,12 @@ impl<'a> Worker<'a> {
             .collect();
         let deadline_ns = plan.runtime_ns.map(|runtime_ns| start_ns.saturating_add(runtime_ns));
         self.files.deadline_ns = deadline_ns;
-        let mut loop_state = Loop { index, deadline_ns, at_wall: None, error: None };
+        let times = plan.response_times.as_ref().map(|_| Times {
+            start_ns,
+            samples: Vec::new(),
+            over_time: OverTime::default(),
+        });
+        let mut loop_state = Loop { index, deadline_ns, at_wall: None, error: None, times, mean_ns: 0.0 };
         match phase.only() {
             Some(operation) => self.uniform(operation, &mut operations, &mut loop_state),
             None => self.mix(phase, &mut operations, &mut loop_state),
@@ -220,6 +276,13 @@ impl<'a> Worker<'a> {
         board.finish(index, end_ns);
         board.publish(thread as usize, &self.files.tally.work);
         let cpu = cpu_usage().since(&cpu_before);
+        let times = loop_state.times.take();
+        if let (Some(times), Some(directory)) = (&times, &plan.response_times)
+            && let Err(error) = times.write(directory, thread, index, phase)
+        {
+            board.stop(Stop::Failed);
+            loop_state.error.get_or_insert(JobError { errno: error.errno(), message: error.to_string() });
+        }
         let tally = &mut self.files.tally;
         if tally.missing > 0 {
             tally.note_missing();
@@ -247,6 +310,7 @@ impl<'a> Worker<'a> {
                 .collect(),
             calls: tally.take_calls(),
             intervals: Vec::new(),
+            over_time: times.map(|times| times.over_time),
             cpu,
             errors: std::mem::take(&mut tally.errors),
             verified,
@@ -275,10 +339,15 @@ impl<'a> Worker<'a> {
             Walk::Directories if plan.layout.shared => (u64::from(self.orders.thread), u64::from(plan.workers())),
             _ => (span.first, 1),
         };
+        let shuffled = (plan.random_order && matches!(walk, Walk::Uses(_))).then(|| {
+            let seed = mix(plan.seed ^ mix(u64::from(self.orders.thread))) ^ state.index as u64;
+            Permutation::new(span.end - span.first, &mut Random::new(mix(seed)))
+        });
         let mut number = first;
         while number < span.end && self.goes_on(state) {
             self.moves(walk, number);
-            self.one(operation, number, false, &mut operations[0], state);
+            let chosen = shuffled.as_ref().map_or(number, |order| span.first + order.at(number - span.first));
+            self.one(operation, chosen, false, &mut operations[0], state);
             number += step;
         }
         if walk == Walk::All {
@@ -379,7 +448,8 @@ impl<'a> Worker<'a> {
             state.at_wall = Some(self.files.tally.work);
         }
         let late = state.deadline_ns.is_some_and(|deadline| clock.now_ns() >= deadline);
-        !late && board.stopped() == Stop::No
+        let over = late || (self.orders.plan.finish_first && board.wall_ns(state.index) != 0);
+        !over && board.stopped() == Stop::No
     }
 
     #[inline]
@@ -387,6 +457,7 @@ impl<'a> Worker<'a> {
         let plan = self.orders.plan;
         self.files.tally.operation_ns = 0;
         let missing = self.files.tally.missing;
+        let began_ns = if state.times.is_some() { self.orders.clock.now_ns() } else { 0 };
         let outcome = self.files.carry_out(operation, number, mixed);
         match outcome {
             // Files that were not there are counted apart.
@@ -397,8 +468,14 @@ impl<'a> Worker<'a> {
                 work.directories += u64::from(lists);
                 work.files += if lists && !mixed { self.files.listed } else { 1 };
                 done.count += 1;
+                let took_ns = self.files.tally.operation_ns;
                 if plan.latency {
-                    done.lat_ns.record(self.files.tally.operation_ns);
+                    done.lat_ns.record(took_ns);
+                    // A mean in which the last fifty files count most.
+                    state.mean_ns += (took_ns as f64 - state.mean_ns) / (done.count.min(50) as f64);
+                }
+                if let Some(times) = &mut state.times {
+                    times.record(operation, began_ns, took_ns);
                 }
             }
             // The end of the run broke off a wait, or a file of many records.
@@ -415,8 +492,12 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        if plan.pause_ns > 0 {
-            self.pause(plan.pause_ns, state);
+        let pause_ns = match plan.auto_pause {
+            true => (state.mean_ns * AUTO_PAUSE * f64::from(plan.workers())) as u64,
+            false => plan.pause_ns,
+        };
+        if pause_ns > 0 {
+            self.pause(pause_ns, state);
         }
     }
 
@@ -431,6 +512,10 @@ impl<'a> Worker<'a> {
         }
     }
 }
+
+/// The part of the mean response time, for each thread of the run, that `--auto-pause` pauses after a file: all threads
+/// together then leave the storage alone for about a tenth of the time.
+const AUTO_PAUSE: f64 = 0.1;
 
 /// The longest sleep without a look at the board: nobody who presses Ctrl-C notices it.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
@@ -448,6 +533,9 @@ struct Loop {
     deadline_ns: Option<u64>,
     at_wall: Option<Work>,
     error: Option<JobError>,
+    times: Option<Times>,
+    /// The mean response time of the last files in nanoseconds.
+    mean_ns: f64,
 }
 
 fn draw(operations: &[(Operation, u32)], weights: u64, random: &mut Random) -> usize {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use measure::Histogram;
 use measure::figures::{bytes_per_second, count, nanoseconds, percent};
+use measure::over_time::OverTime;
 use measure::schema::{Document, FilesResult, OperationResult, PhaseResult, Work};
 
 use super::frame::wide_and_narrow;
@@ -168,6 +169,9 @@ fn one_phase(phase: &PhaseResult) -> String {
     }
     out.push_str(&table.end());
     out.push_str(&threads(phase));
+    if let Some(course) = &phase.over_time {
+        out.push_str(&over_time(course));
+    }
     for errors in &phase.errors {
         let text = format!("{} x {}: {}", grouped(errors.count), errors.call, errors.first);
         let _ = write!(out, "<p class=\"about\">failed: {}</p>", escape(&text));
@@ -206,6 +210,27 @@ fn threads(phase: &PhaseResult) -> String {
     }
     row("sum", "all threads to the stonewall".into(), &phase.at_stonewall, phase.stonewall_ns);
     row("sum", "all threads, whole time".into(), &phase.total, phase.runtime_ns);
+    table.end()
+}
+
+/// The response times of operations by the time at which they began.
+fn over_time(course: &OverTime) -> String {
+    let header = ["response times from", "operations", "mean", "p50", "p99", "max"];
+    let mut table = Table::new("Response times over time", &header);
+    for (index, lat_ns) in course.slices.iter().enumerate() {
+        let shown = |ns: f64| if lat_ns.is_empty() { "-".into() } else { nanoseconds(ns) };
+        table.row(
+            "",
+            &[
+                ("", nanoseconds((index as u64 * course.every_ns) as f64)),
+                ("", grouped(lat_ns.count())),
+                ("", shown(lat_ns.mean())),
+                ("", shown(lat_ns.quantile(0.5) as f64)),
+                ("", shown(lat_ns.quantile(0.99) as f64)),
+                ("", shown(lat_ns.max() as f64)),
+            ],
+        );
+    }
     table.end()
 }
 

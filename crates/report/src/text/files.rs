@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use measure::Histogram;
 use measure::figures::{bytes, bytes_per_second, count, nanoseconds, percent, plain};
+use measure::over_time::OverTime;
 use measure::schema::{Ended, FilesResult, PhaseResult, Work};
 
 use super::run::grouped;
@@ -43,6 +44,7 @@ pub fn files(result: &FilesResult, style: Style) -> String {
         out.push_str(&one_phase(phase, style));
         out.push('\n');
     }
+    out.push_str(&over_iterations(&result.phases, style));
     if let Some(error) = &result.error {
         let text = format!("error {}: {}", error.errno, error.message);
         let _ = writeln!(out, "{}", style.paint(Tone::Bad, &text));
@@ -66,6 +68,67 @@ pub fn files(result: &FilesResult, style: Style) -> String {
         let _ = writeln!(out, "{}", style.paint(Tone::Soft, &format!("on {on}")));
     }
     out
+}
+
+/// Response times over time, in at most so many rows.
+const ROWS: usize = 16;
+
+fn over_time(course: &OverTime, style: Style) -> String {
+    let mut table = Table::new(["response times from", "operations", "mean", "p50", "p99", "max"]);
+    let together = course.slices.len().div_ceil(ROWS).max(1);
+    for (row, slices) in course.slices.chunks(together).enumerate() {
+        let mut lat_ns = Histogram::new();
+        slices.iter().for_each(|slice| lat_ns.merge(slice));
+        let from_ns = (row * together) as u64 * course.every_ns;
+        let shown = |ns: f64| if lat_ns.is_empty() { "-".into() } else { nanoseconds(ns) };
+        table.row(vec![
+            nanoseconds(from_ns as f64),
+            grouped(lat_ns.count()),
+            shown(lat_ns.mean()),
+            shown(lat_ns.quantile(0.5) as f64),
+            shown(lat_ns.quantile(0.99) as f64),
+            shown(lat_ns.max() as f64),
+        ]);
+    }
+    table.render(style, 2)
+}
+
+/// The rates of phases that were done several times (`create`, `create #2`, ...): mean, deviation, extremes. Empty for
+/// a run without iterations.
+fn over_iterations(phases: &[PhaseResult], style: Style) -> String {
+    let first = |phase: &PhaseResult| phase.name.split(" #").next().unwrap_or_default().to_string();
+    if phases.iter().all(|phase| !phase.name.contains(" #")) {
+        return String::new();
+    }
+    let mut table = Table::new(["over all iterations", "times", "mean", "deviation", "min", "max"]);
+    for (index, phase) in phases.iter().enumerate().filter(|(_, phase)| !phase.name.contains(" #")) {
+        // A phase may be in one iteration twice: its place in the iteration tells the two apart.
+        let before = phases[..index].iter().filter(|other| other.name == phase.name).count();
+        let all: Vec<&PhaseResult> = phases.iter().filter(|other| first(other) == phase.name).collect();
+        let each = all.iter().filter(|other| other.name == phase.name).count();
+        let rates: Vec<f64> = all
+            .chunks(each)
+            .filter_map(|iteration| iteration.get(before))
+            .map(|one| one.total.files_per_second(one.runtime_ns))
+            .collect();
+        let times = rates.len() as f64;
+        let mean = rates.iter().sum::<f64>() / times;
+        let spread = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>();
+        let deviation = if rates.len() > 1 { count((spread / (times - 1.0)).sqrt()) } else { "-".into() };
+        let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        let what = if phase.only_lists() { "entries/s" } else { "files/s" };
+        let cells = [
+            format!("{}, {what}", phase.name),
+            grouped(rates.len() as u64),
+            count(mean),
+            deviation,
+            count(least),
+            count(most),
+        ];
+        table.row(cells.to_vec());
+    }
+    table.render(style, 0) + "\n"
 }
 
 fn rates(work: &Work, ns: u64, lists: bool) -> Vec<String> {
@@ -160,6 +223,9 @@ fn one_phase(phase: &PhaseResult, style: Style) -> String {
     phase.calls.iter().for_each(|call| row(format!("  {}", call.call), &call.lat_ns));
     if !phase.calls.is_empty() {
         out.push_str(&latencies.without(&["p99.9", "p90", "p50"], style.width.saturating_sub(2)).render(style, 2));
+    }
+    if let Some(course) = &phase.over_time {
+        out.push_str(&over_time(course, style));
     }
     let available = (phase.runtime_ns as f64 * phase.threads.len() as f64).max(1.0);
     let used = phase.cpu.user_ns + phase.cpu.system_ns;

@@ -247,12 +247,9 @@ impl Variables {
         let options = VARIABLES.iter().filter_map(|(name, ..)| Some((name.to_string(), std::env::var(name).ok()?)));
         Ok(Plan {
             layout: Layout {
-                base: target.directory(&self.base)?,
                 prefix: self.prefix.clone(),
                 files_per_dir: self.files_per_dir,
-                dirs_per_dir: None,
-                shared: false,
-                hashed: false,
+                ..Layout::flat(target.directory(&self.base)?)
             },
             target,
             phases: vec![phase],
@@ -279,6 +276,14 @@ impl Variables {
             seed: 1,
             options: options.collect(),
             makes_base: false,
+            finish_first: false,
+            neighbour: 0,
+            abroad: None,
+            random_order: false,
+            incompressible: false,
+            auto_pause: false,
+            record_parts: None,
+            response_times: None,
         })
     }
 }
