@@ -237,6 +237,12 @@ fn what_keeps_a_program_from_being_spread_is_one_line_and_it_runs_all_the_same()
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
         assert!(stderr(&output).contains("nothing is spread: ./static is linked statically"), "{}", stderr(&output));
+        // A program that the program executes is named once, and those that can be spread are not named.
+        let output = lanes.output(&["bash", "-c", "./static; ./static; ls > /dev/null; exec ./static"]);
+        assert_eq!(output.status.code(), Some(3));
+        let expected = "iotrap: nothing is spread in ./static, which the program executes: it is linked statically, and no \
+                        loader obeys LD_PRELOAD\n";
+        assert_eq!(stderr(&output), expected);
     }
 }
 

@@ -11,7 +11,7 @@ use lanes::Pools;
 use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
-use crate::{async_io, context, errno, lane, process, said, stats, trace};
+use crate::{async_io, context, errno, executed, lane, process, said, stats, trace};
 
 /// `same-thread`: the thread that reads a completion ring from memory is the thread that submits (see [`context`]).
 const RING_VARIABLE: &str = "IOTRAP_RING";
@@ -54,6 +54,7 @@ pub fn begin() {
     if variable(STATS_VARIABLE).is_some_and(|value| value != "0") {
         stats::want_summary();
     }
+    executed::prepare();
     lane::configure(pools);
 }
 

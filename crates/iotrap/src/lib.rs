@@ -20,6 +20,7 @@
 //! | libaio: iocbs changed and put back, requests in flight, rings | [`changed_iocbs`], [`inflight`], [`context`] |
 //! | libaio requests that would block, carried out by an io_uring | [`async_io`] |
 //! | io_uring: requests in flight, told apart by their `user_data` | [`tagged`] |
+//! | programs that are executed, and of which nothing can be seen | [`executed`] |
 //! | fork, vfork, descriptor numbers | [`process`] |
 //! | the time, and threads, without libc | [`clock`], [`raw_thread`] |
 //! | the reasons for staying, the counts, the records and the messages | [`reason`], [`stats`], [`trace`], [`said`] |
@@ -34,6 +35,7 @@ mod config;
 mod context;
 mod counted;
 mod errno;
+mod executed;
 mod group;
 mod hooks;
 mod inflight;

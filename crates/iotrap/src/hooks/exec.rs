@@ -1,5 +1,6 @@
 //! execve(2) and its family, and daemon(3): the program gives its process up to another one, or goes on as a child. The
-//! hooks wait for the program's writes first, as the kernel would have done them inside io_submit.
+//! hooks wait for the program's writes first, as the kernel would have done them inside io_submit. They name a program of
+//! which the library will see nothing ([`crate::executed`]).
 //!
 //! libc's functions call each other inside libc, where nobody can intervene, so each of them has a hook.
 //! posix_spawn(3), system(3) and popen(3) need none: the process goes on.
@@ -7,13 +8,15 @@
 use core::ffi::{c_char, c_int};
 
 use crate::async_io;
+use crate::errno;
+use crate::executed;
 use crate::real;
 
 type Text = *const c_char;
 type List = *const Text;
 
 macro_rules! executes {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+    ($($name:ident($($argument:ident: $type:ty),*) $(of $path:ident)?;)*) => {
         $(
             /// The function of that name in exec(3).
             ///
@@ -22,6 +25,11 @@ macro_rules! executes {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 let _ending = async_io::ending();
+                $({
+                    let _errno = errno::kept();
+                    // SAFETY: the caller's contract is that of exec(3).
+                    unsafe { executed::look($path) };
+                })?
                 // SAFETY: the caller's contract is that of the function of this name.
                 unsafe { real::$name($($argument),*) }
             }
@@ -30,8 +38,8 @@ macro_rules! executes {
 }
 
 executes! {
-    execve(path: Text, arguments: List, environment: List);
-    execv(path: Text, arguments: List);
+    execve(path: Text, arguments: List, environment: List) of path;
+    execv(path: Text, arguments: List) of path;
     execvp(file: Text, arguments: List);
     execvpe(file: Text, arguments: List, environment: List);
     fexecve(fd: c_int, arguments: List, environment: List);
