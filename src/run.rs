@@ -123,6 +123,7 @@ impl Asked {
                 Asked::Text(report::fio_json::version_of(env!("CARGO_PKG_VERSION")) + "\n")
             }
             Action::Version => Asked::Text(version::LINE.into()),
+            Action::InflateLog(path) => Asked::Text(load::inflate_log(&path)?),
             Action::ShowCommand => Asked::Text(invocation.show_command()?),
             Action::Check | Action::ParseOnly => {
                 let (plan, aloud) = (planned(&invocation, rank)?, invocation.action == Action::Check);

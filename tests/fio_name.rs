@@ -70,3 +70,38 @@ fn wrong_arguments_end_with_status_1() {
         assert!(stderr(&output).starts_with("fio: "), "{}", stderr(&output));
     }
 }
+
+/// Two jobs of one flow, one of them at a rate: the other follows it at the ratio of their weights.
+#[test]
+fn a_flow_shares_ops_by_weight() {
+    let directory = directory();
+    let flow = ["--ioengine=null", "--size=100g", "--flow_id=1", "--output-format=json"];
+    let slow = ["--name=slow", "--flow=1", "--rate_iops=1000", "--number_ios=1000"];
+    let output = fio(directory.path(), &[&flow[..], &["--exitall"], &slow[..], &["--name=fast", "--flow=8"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let result = json(&output);
+    let ios = |index: usize| result["jobs"][index]["read"]["total_ios"].as_u64().unwrap();
+    // Once the slow job has ended, the fast one is bound by nothing until exitall reaches it.
+    assert_eq!(ios(0), 1000);
+    assert!(ios(1) >= 7900, "{} ops beside {}", ios(1), ios(0));
+}
+
+#[test]
+fn values_are_read_as_fio_reads_them() {
+    let directory = directory();
+    let range = ["--name=j", "--ioengine=null", "--size=1m", "--rw=randtrimwrite", "--bsrange=512/25:1k:25:2k/50"];
+    let log = ["--write_bw_log=l", "--per_job_logs=0"];
+    let output = fio(directory.path(), &[&range[..], &log[..]].concat());
+    assert!(
+        output.status.success() && stdout(&output).contains("percentages belong to bssplit"),
+        "{}",
+        stdout(&output)
+    );
+    let text = std::fs::read_to_string(directory.path().join("l_bw.log")).unwrap();
+    let sizes: std::collections::BTreeSet<&str> = text.lines().map(|line| line.split(", ").nth(3).unwrap()).collect();
+    assert_eq!(sizes.into_iter().collect::<Vec<_>>(), ["1024", "512"]);
+    // A write is as long as the trim before it, however long `bs` lets writes be.
+    let trims = ["--name=j", "--ioengine=null", "--size=1m", "--rw=trimwrite", "--bs=4k,4k,8k", "--output-format=json"];
+    let result = json(&fio(directory.path(), &trims));
+    assert_eq!(result["jobs"][0]["write"]["total_ios"], result["jobs"][0]["trim"]["total_ios"]);
+}

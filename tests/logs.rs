@@ -60,3 +60,23 @@ fn files_and_columns_are_those_of_fio() {
         }
     });
 }
+
+#[test]
+fn a_compressed_log_holds_the_lines_of_all_clones() {
+    let directory = directory();
+    let job = ["--name=a", "--ioengine=null", "--size=4m", "--bs=4k", "--rw=write", "--numjobs=2", "--log_offset=1"];
+    let log = ["--write_bw_log=l", "--per_job_logs=0", "--log_store_compressed=1"];
+    succeed(directory.path(), &[&["run"], &job[..], &log[..]].concat());
+    assert_eq!(names(directory.path()), ["l_bw.log.fz"]);
+    let text = stdout(&succeed(directory.path(), &["run", "--inflate-log=l_bw.log.fz"]));
+    let mut offsets: Vec<u64> =
+        text.lines().map(|line| line.split(", ").nth(4).expect("an offset").parse().expect("a number")).collect();
+    offsets.sort_unstable();
+    let expected: Vec<u64> = (0..1024).flat_map(|block| [block * 4096; 2]).collect();
+    assert_eq!(offsets, expected);
+
+    std::fs::write(directory.path().join("none.fz"), "1, 2, 3").unwrap();
+    let refused = run(directory.path(), &["run", "--inflate-log=none.fz"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("none.fz") && stdout(&refused).is_empty(), "{}", stderr(&refused));
+}

@@ -121,3 +121,44 @@ fn verify_only_changes_nothing_and_reads_a_rewritten_block_once() {
     assert_eq!(result["jobs"][0]["trim"]["total_ios"], 0);
     assert_eq!(std::fs::read(directory.path().join("data")).unwrap(), before, "verify_only trimmed the data");
 }
+
+/// `%o` in a pattern is the offset of the interval that it stands in, behind a header and without one.
+#[test]
+fn a_pattern_that_begins_anew_in_each_interval_is_checked_in_each() {
+    for kind in ["pattern", "pattern_hdr"] {
+        let directory = directory();
+        let verify = format!("--verify={kind}");
+        let job = ["--name=a", "--rw=randwrite", "--size=64k", "--bs=4k", "--filename=data", &verify];
+        let pattern = ["--verify_pattern=%o", "--verify_pattern_interval=512"];
+        let job = [&job[..], &pattern[..]].concat();
+        succeed(directory.path(), &[&["run"], &job[..]].concat());
+        let path = directory.path().join("data");
+        let bytes = std::fs::read(&path).unwrap();
+        let at = |offset: usize| u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap());
+        assert_eq!((at(8192 + 1536), at(8192 + 1536 + 8)), (8192 + 1536, 8192 + 1536), "{kind}");
+        for only in ["--verify_only", "--rw=randread"] {
+            succeed(directory.path(), &[&["run"], &job[..], &[only]].concat());
+        }
+        // The block of another place: each of its intervals is wrong, and none differs from its neighbours.
+        let mut wrong = bytes.clone();
+        wrong.copy_within(0x800..0xa00, 0x3800);
+        std::fs::write(&path, &wrong).unwrap();
+        let output = run(directory.path(), &[&["run", "--verify_only"], &job[..]].concat());
+        assert_eq!(output.status.code(), Some(1), "{kind}: {}", stdout(&output));
+        assert!(stdout(&output).contains(&0x3801.to_string()), "{kind}: {}", stdout(&output));
+    }
+}
+
+/// SHA-2 leaves a part of its field unused: bytes that change there are found, even where the writer is not known.
+#[test]
+fn bytes_behind_a_short_checksum_are_checked() {
+    let directory = directory();
+    let job = ["--name=a", "--rw=write", "--size=64k", "--bs=4k", "--filename=data", "--verify=sha512"];
+    succeed(directory.path(), &[&["run"], &job[..]].concat());
+    let path = directory.path().join("data");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[3 * 4096 + 40 + 100] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let output = run(directory.path(), &[&["run", "--verify_only"], &job[..]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+}

@@ -47,6 +47,8 @@ pub enum Action {
     ParseOnly,
     /// `--check`: print the plan's warnings.
     Check,
+    /// `--inflate-log=FILE`: print the lines of a log that `log_store_compressed` wrote.
+    InflateLog(PathBuf),
 }
 
 /// A form of output.
@@ -196,6 +198,9 @@ pub static FLAGS: &[Flag] = &[
     flag("showcmd", Takes::Nothing, "", "Print the job files as a command line", |i, _| act(i, Action::ShowCommand)),
     flag("parse-only", Takes::Nothing, "", "Read the jobs, but do not run them", |i, _| act(i, Action::ParseOnly)),
     flag("check", Takes::Nothing, "", "Print doubts about the jobs, but do not run them", |i, _| act(i, Action::Check)),
+    flag("inflate-log", Takes::Value, "FILE", "Print a log that log_store_compressed wrote", |i, v| {
+        act(i, Action::InflateLog(v.into()))
+    }),
     flag("output", Takes::Value, "FILE", "Write the report to FILE", |i, v| {
         i.run.output = Some(v.into());
         Ok(())
@@ -354,9 +359,6 @@ pub static FLAGS: &[Flag] = &[
     }),
     refused("merge-blktrace-only", Takes::Nothing, "Merge block traces", |_, _| {
         Err("Plimsoll does not read block traces".into())
-    }),
-    refused("inflate-log", Takes::Value, "Unpack a compressed log", |_, _| {
-        Err("Plimsoll does not compress logs: unpack fio's compressed logs with fio".into())
     }),
     refused("cpuclock-test", Takes::Nothing, "Test of the processor's clock", |_, _| {
         Err("every run checks the clock, and a verdict names a clock that is not reliable".into())

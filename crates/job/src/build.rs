@@ -38,6 +38,7 @@ pub struct Draft {
     pub(crate) refill_given: bool,
     pub(crate) priority: (Option<u8>, Option<u8>),
     pub(crate) latency: LatencyGoal,
+    pub(crate) flow: Flow,
     pub(crate) verify: Verify,
     pub(crate) verify_kind: Option<VerifyKind>,
     pub(crate) verify_given: bool,
@@ -67,6 +68,7 @@ impl Default for Draft {
             refill_given: false,
             priority: (None, None),
             latency: LatencyGoal { target_ns: 0, window_ns: 0, percentile: 100.0, run: false },
+            flow: Flow { id: 0, weight: 0, sleep_ns: 0 },
             verify: Verify::default(),
             verify_kind: None,
             verify_given: false,
@@ -393,6 +395,7 @@ impl Draft {
         }
         let rate = &mut self.job.rate;
         rate.think_spin_ns = rate.think_spin_ns.min(rate.think_ns);
+        rate.flow = Some(self.flow).filter(|flow| flow.weight > 0);
         if self.latency.target_ns > 0 {
             let window_ns = if self.latency.window_ns == 0 { 1_000_000_000 } else { self.latency.window_ns };
             rate.latency_target = Some(LatencyGoal { window_ns, ..self.latency });
@@ -458,10 +461,11 @@ impl Draft {
             }
             return Ok(());
         };
-        if kind == VerifyKind::PatternOnly && self.verify.pattern.bytes.is_empty() {
+        let needs_pattern = matches!(kind, VerifyKind::PatternOnly | VerifyKind::PatternHeader);
+        if needs_pattern && self.verify.pattern.bytes.is_empty() {
             return self.fail(
                 "verify",
-                "verify=pattern needs verify_pattern",
+                format!("{} needs verify_pattern", self.written("verify")),
                 "write for example verify_pattern=0xdeadbeef",
             );
         }
@@ -585,6 +589,8 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
         Kind::EachCount(low, high, set) => set(draft, values::each(value, |part| reader.count(part, *low, *high))?),
         Kind::EachTime(unit, set) => set(draft, values::each(value, |part| reader.time(part, *unit))?),
         Kind::EachRange(set) => {
+            let plain = without_percentages(reader, value);
+            let value = plain.as_str();
             let parse = |part: &str| {
                 measure::units::parse_range(part, |end| measure::units::parse_bytes(end, reader.kb_base)).map_err(range)
             };
@@ -612,6 +618,20 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
         Kind::Opaque => {}
     }
     Ok(())
+}
+
+/// A range as `512/25:1k:25:2k/50`, which was meant as `bssplit`, without all that fio overlooks in it.
+fn without_percentages(reader: &mut Reader, value: &str) -> String {
+    let bare = |part: &str| {
+        let ends = part.split([':', '-']).map(|end| end.split('/').next().unwrap_or_default());
+        ends.take(2).collect::<Vec<_>>().join("-")
+    };
+    if value.contains('(') || !value.contains('/') {
+        return value.to_string();
+    }
+    let range = value.split(',').map(bare).collect::<Vec<_>>().join(",");
+    reader.differences.push(format!("\"{value}\" is the range {range}, as in fio: percentages belong to bssplit"));
+    range
 }
 
 fn boolean(value: &str) -> Result<bool, String> {

@@ -81,6 +81,7 @@ impl Default for Job {
                 batch_complete_max: u32::MAX,
                 low: 1,
                 offload: false,
+                serialize_overlap: false,
             },
             pattern: Pattern {
                 mix_read: 50,
@@ -110,6 +111,7 @@ impl Default for Job {
                 think_io_time_ns: 0,
                 pace: None,
                 latency_target: None,
+                flow: None,
             },
             time: Time {
                 runtime_ns: None,
@@ -188,9 +190,9 @@ impl Default for Verify {
             backlog: 0,
             backlog_batch: 0,
             interval: 0,
+            pattern_interval: 0,
             header_offset: 0,
             only: false,
-            threads: 0,
             sorted: true,
             write_sequence: true,
             regenerate: false,

@@ -270,6 +270,8 @@ pub struct Queue {
     pub low: u32,
     /// `io_submit_mode=offload`: a separate thread submits the ops.
     pub offload: bool,
+    /// `serialize_overlap`: an op that overlaps one in flight waits for it, unless both are reads.
+    pub serialize_overlap: bool,
 }
 
 /// The distribution of random offsets.
@@ -354,6 +356,19 @@ pub struct Rate {
     pub pace: Option<String>,
     /// `latency_target`, with its window, percentile and `latency_run`.
     pub latency_target: Option<LatencyGoal>,
+    /// `flow`, with its group and pause; None: no other job bounds the job's share.
+    pub flow: Option<Flow>,
+}
+
+/// `flow` and its companions: the job's share of the ops of all jobs with the same `flow_id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// `flow_id`: the group of jobs that share.
+    pub id: u32,
+    /// `flow`: the weight of each clone of the job.
+    pub weight: u32,
+    /// `flow_sleep`: pause of a clone that is ahead of its share, in nanoseconds; 0: it looks again at once.
+    pub sleep_ns: u64,
 }
 
 /// `latency_target` and its companions: the search for the depth that keeps a latency.
@@ -556,12 +571,13 @@ pub struct Verify {
     pub backlog_batch: u64,
     /// `verify_interval`: bytes covered by a header; 0: a whole block.
     pub interval: u64,
+    /// `verify_pattern_interval`: bytes after which the pattern begins anew, `%o` being the offset of that place; 0: a
+    /// whole block.
+    pub pattern_interval: u64,
     /// `verify_offset`: place of the header in the interval.
     pub header_offset: u64,
     /// `verify_only`: write nothing, check the blocks that an earlier run wrote.
     pub only: bool,
-    /// `verify_async`: threads that check; 0: inline.
-    pub threads: u32,
     /// `verifysort`: read back in order of offset.
     pub sorted: bool,
     /// `verify_write_sequence`: check the write's sequence number too.
@@ -704,6 +720,8 @@ pub struct Logs {
     pub histogram_ns: u64,
     /// `log_hist_coarseness`: 2 to this power bins of fio's make one, 0..=6.
     pub histogram_coarseness: u32,
+    /// `log_store_compressed`: the files are zlib streams with the suffix `.fz`.
+    pub compressed: bool,
     /// `log_max_value`: log the largest value instead of the mean.
     pub max_value: bool,
     /// `log_offset`: log the offsets, too.

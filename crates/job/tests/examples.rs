@@ -13,7 +13,6 @@ const FOLDER: &str = "/usr/share/doc/fio/examples";
 
 /// Examples that are refused, and the option or engine that their error names. All other examples are jobs in Plimsoll.
 const REFUSED: &[(&str, &str)] = &[
-    ("butterfly", "unsupported option flow=2"),
     ("cmdprio-bssplit", "unsupported option log_prio=1"),
     ("cmdprio-percentage", "unsupported option log_prio=1"),
     ("cpp_null", "unknown engine cpp_null"),
@@ -28,7 +27,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("filecreate-ioengine", "unsupported engine filecreate"),
     ("filedelete-ioengine", "unsupported engine filedelete"),
     ("filestat-ioengine", "unsupported engine filestat"),
-    ("flow", "unsupported option flow_sleep=1000"),
     ("ftruncate", "unsupported engine ftruncate"),
     ("gpudirect-rdmaio-client", "unsupported engine rdma"),
     ("gpudirect-rdmaio-server", "unsupported engine rdma"),

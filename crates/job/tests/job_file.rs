@@ -158,7 +158,10 @@ fn errors_name_the_line_and_what_to_do() {
         ("[job]\nsize=3z\n", "job.fio:2: size=3z: \"3z\" counts zones, and zoned block devices are not supported"),
         ("[job]\nfilename=:\n", "job.fio:2: filename has no name in it (write as filename=/path/to/file)"),
         ("[job]\ncpus_allowed=3-1\n", "job.fio:2: cpus_allowed=3-1: \"3-1\" runs backwards"),
-        ("[job]\nflow=3\n", "job.fio:2: unsupported option flow=3 (use rate or rwmixread to balance jobs)"),
+        (
+            "[job]\ncgroup=x\n",
+            "job.fio:2: unsupported option cgroup=x (start the run in a control group: systemd-run --scope -p IOWeight=)",
+        ),
         ("", "command line: no job is defined (give a job file, or begin a job with --name=NAME)"),
         ("[job]\nname=\n", "job.fio:2: name=: the value is empty"),
         ("[job]\n\u{1b}=\n", "job.fio:2: unknown option   (plimsoll run --cmdhelp lists all options)"),

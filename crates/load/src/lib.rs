@@ -20,3 +20,4 @@ pub mod verify;
 
 pub use error::{Error, ErrorKind};
 pub use run::{Control, Phase, Progress, run};
+pub use runner::inflate_log;

@@ -279,7 +279,7 @@ static QUEUE: &[OptionSpec] = &[
     option("iodepth_batch_complete_max", Count(0, U32, |d, v| d.job.queue.batch_complete_max = v as u32), "all there are", "Number of completions that the engine takes at once (fio's default: iodepth_batch_complete_min)"),
     option("iodepth_low", Count(0, U32, |d, v| d.low = Some(v as u32)), "iodepth", "When the queue is full, let it drain to this depth before filling it again"),
     option("io_submit_mode", Word(&[("inline", "the thread that prepares them"), ("offload", "a separate thread")], |d, v| d.job.queue.offload = v == "offload"), "inline", "Thread that submits the requests"),
-    refused("serialize_overlap", "0", "Hold a request back while another one in flight overlaps it", "Plimsoll does not hold back requests that overlap: use the random map (no norandommap), or iodepth=1"),
+    option("serialize_overlap", Bool(|d, v| d.job.queue.serialize_overlap = v), "0", "Hold a request back while the same clone has one in flight that overlaps it, unless both read"),
     option("rate", EachBytes(0, |d, v| values::update_nonzero(&mut d.job.rate.bytes, v)), "", "Limit of each clone in bytes per second"),
     option("rate_min", EachBytes(0, |d, v| values::update_nonzero(&mut d.job.rate.min_bytes, v)), "", "Fail below this number of bytes per second").aliases(&["ratemin"]),
     option("rate_iops", EachCount(0, U32, |d, v| values::update_nonzero(&mut d.job.rate.iops, v)), "", "Limit of each clone in requests per second"),
@@ -392,6 +392,7 @@ pub(super) const VERIFY_WORDS: &[(&str, &str)] = &[
     ("sha3-512", "header and SHA-3"),
     ("meta", "the header alone"),
     ("pattern", "verify_pattern without a header"),
+    ("pattern_hdr", "verify_pattern behind a header"),
     ("null", "no check; measures the cost of verification"),
 ];
 
@@ -402,12 +403,13 @@ static VERIFY: &[OptionSpec] = &[
     option("verify_fatal", Bool(|d, v| d.verify.fatal = v), "0", "Stop at the first mismatch"),
     option("verify_dump", Bool(|d, v| d.verify.dump = v), "0", "After a mismatch, write the expected block and the block that was read to files"),
     option("verify_pattern", Custom("0xHEX, \"text\", number, 'file' or %o for the offset, one after the other", &[], |d, _, v| values::pattern(v, true).map(|pattern| d.verify.pattern = pattern)), "", "Pattern that fills the blocks"),
+    option("verify_pattern_interval", Bytes(0, |d, v| d.verify.pattern_interval = v), "the block", "Bytes after which the pattern begins anew, with %o the offset of that place"),
     option("verify_interval", Bytes(80, |d, v| d.verify.interval = v), "the block", "Bytes that one header covers"),
     option("verify_offset", Bytes(40, |d, v| d.verify.header_offset = v), "0", "Offset of the header in its interval"),
     option("verify_backlog", Count(0, u64::MAX, |d, v| d.verify.backlog = v), "0", "Verify after each N writes"),
     option("verify_backlog_batch", Count(0, u64::MAX, |d, v| d.verify.backlog_batch = v), "verify_backlog", "Number of blocks to verify each time"),
-    option("verify_async", Count(0, U32, |d, v| d.verify.threads = v as u32), "0", "Number of threads that verify"),
-    refused("verify_async_cpus", "", "Processors for the threads of verify_async", "use cpus_allowed for the whole job"),
+    option("verify_async", Opaque, "0", "Number of threads that verify").no_effect("the clone itself checks the blocks that it reads back"),
+    option("verify_async_cpus", Opaque, "", "Processors for the threads of verify_async").no_effect("the clone itself checks the blocks that it reads back"),
     option("verifysort", Bool(|d, v| d.verify.sorted = v), "1", "Read back in the order of offsets"),
     option("verifysort_nr", Opaque, "1024", "Number of blocks to sort").no_effect("fio ignores it since 2.1"),
     option("verify_write_sequence", Bool(|d, v| d.verify.write_sequence = v), "1", "Check the sequence number in the header of each block"),
@@ -481,7 +483,7 @@ static REPORTING: &[OptionSpec] = &[
     refused("log_prio", "0", "Log the priority of each request", "all requests of a job have its priority here"),
     option("log_compression", Opaque, "0", "Compress logs in memory").no_effect("Plimsoll writes each line of a log at once"),
     option("log_compression_cpus", Opaque, "", "Processors that compress logs").no_effect("Plimsoll does not compress logs"),
-    refused("log_store_compressed", "0", "Write compressed logs", "compress the logs after the run"),
+    option("log_store_compressed", Bool(|d, v| d.job.reporting.logs.compressed = v), "0", "Write logs as zlib streams with the suffix .fz, which --inflate-log prints"),
     option("per_job_logs", Bool(|d, v| d.job.reporting.logs.per_job = v), "1", "Put the number of the clone into names of logs"),
     option("bwavgtime", Time(Milliseconds, |d, v| d.job.reporting.bw_interval_ns = v), "500", "Length of the intervals for which bandwidth is reported"),
     option("iopsavgtime", Opaque, "500", "Length of the intervals for which IOPS are reported").no_effect("bwavgtime sets the length for IOPS too"),
@@ -577,7 +579,6 @@ static ENGINES: &[OptionSpec] = &[
 ];
 
 const NO_ZONES: &str = "zoned block devices are not supported";
-const NO_FLOW: &str = "use rate or rwmixread to balance jobs";
 const NO_CGROUP: &str = "start the run in a control group: systemd-run --scope -p IOWeight=";
 
 static OTHER: &[OptionSpec] = &[
@@ -596,10 +597,10 @@ static OTHER: &[OptionSpec] = &[
     refused("cgroup_weight", "", "Weight of the control group", NO_CGROUP),
     refused("uid", "", "User that runs the job", "start the run as that user"),
     refused("gid", "", "Group that runs the job", "start the run as that group"),
-    refused("flow_id", "0", "Flow to which the job belongs", NO_FLOW),
-    refused("flow", "0", "Weight of the job in its flow", NO_FLOW),
-    refused("flow_watermark", "1024", "Largest difference between jobs of a flow", NO_FLOW),
-    refused("flow_sleep", "0", "Pause of a job that is ahead in its flow", NO_FLOW),
+    option("flow_id", Count(0, U32, |d, v| d.flow.id = v as u32), "0", "Flow to which the job belongs"),
+    option("flow", Count(0, U32, |d, v| d.flow.weight = v as u32), "0", "Weight of each clone of the job in its flow; with 0 the job belongs to no flow"),
+    option("flow_watermark", Opaque, "1024", "Largest difference between jobs of a flow").no_effect("fio has removed it"),
+    option("flow_sleep", Time(Microseconds, |d, v| d.flow.sleep_ns = v), "0", "Pause of a clone that is ahead of its share"),
     refused("rwmixcycle", "", "Number of requests before the direction may change", "fio has removed it"),
     refused("percentage_sequential", "", "Percent of the requests that are sequential, in a random job", "fio has removed it; use percentage_random"),
     // Options of engines that are not here: a job that uses them names such an engine, which is the error it gets

@@ -380,6 +380,7 @@ pub fn verify(text: &str) -> Result<Option<VerifyKind>, String> {
         "sha3-512" => VerifyKind::Sha3(512),
         "meta" => VerifyKind::HeaderOnly,
         "pattern" => VerifyKind::PatternOnly,
+        "pattern_hdr" => VerifyKind::PatternHeader,
         "null" => VerifyKind::Null,
         other => return Err(super::not_one_of(other, super::table::VERIFY_WORDS)),
     }))

@@ -82,7 +82,7 @@ pub struct Workload {
     streams: Streams,
     limits: Limits,
     syncs: Syncs,
-    /// trimwrite: the rest of the trimmed block that is not written yet.
+    /// trimwrite: the write of the block that was trimmed last, of the trim's size as in fio.
     write_after_trim: Option<Op>,
     /// Ops until the next new random offset (`rw=randread:8`).
     until_new: u32,
@@ -308,7 +308,7 @@ impl Workload {
             return Some(op);
         }
         let op = match self.write_after_trim.take() {
-            Some(rest) => self.write_trimmed(rest),
+            Some(write) => write,
             None => self.transfer(wanted)?,
         };
         self.account(&op);
@@ -488,14 +488,6 @@ impl Workload {
             self.write_after_trim = Some(Op { kind: OpKind::Io(Direction::Write), ..op });
         }
         Some(op)
-    }
-
-    /// The next write of a block that was trimmed: no longer than the longest that `bs` allows.
-    fn write_trimmed(&mut self, rest: Op) -> Op {
-        let len = rest.len.min(self.rules.sizes[WRITE].largest());
-        let after = Op { offset: rest.offset + len, len: rest.len - len, ..rest };
-        self.write_after_trim = (after.len > 0).then_some(after);
-        Op { len, ..rest }
     }
 
     #[inline(always)]

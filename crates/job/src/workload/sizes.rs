@@ -53,15 +53,6 @@ impl Sizes {
         }
     }
 
-    /// The largest size, in bytes.
-    pub fn largest(&self) -> u64 {
-        match self {
-            Sizes::Fixed(bytes) | Sizes::Bytes { high: bytes, .. } => *bytes,
-            Sizes::Multiples { unit, most } => unit * most,
-            Sizes::Split(shares) => shares.iter().map(|&(_, bytes)| bytes).max().unwrap_or(0),
-        }
-    }
-
     /// A size that fits into `room` bytes; None if not even the smallest does.
     ///
     /// Sizes that do not fit are left out and the others keep their proportions, as in fio, which draws again.

@@ -86,6 +86,8 @@ const BYTES: usize = 7;
 const LAT_SUM: usize = 10;
 const DONE: usize = 11;
 const STARTED: usize = 12;
+const ISSUED: usize = 13;
+const LEFT: usize = 14;
 
 impl Seat<'_> {
     /// The clone's side of the gate: ready to start.
@@ -116,6 +118,26 @@ impl Seat<'_> {
     /// When the clone began; None if it has not.
     pub fn began_at(&self) -> Option<u64> {
         Some(self.words[STARTED].load(Relaxed)).filter(|&at| at != 0)
+    }
+
+    /// The runner notes that the clone has ended, however it ended.
+    pub fn leave(&self) {
+        self.words[LEFT].store(1, Relaxed);
+    }
+
+    /// True if the clone has begun and not ended.
+    pub fn is_at_work(&self) -> bool {
+        self.began_at().is_some() && self.words[LEFT].load(Relaxed) == 0
+    }
+
+    /// Publishes the number of ops issued under `flow`.
+    pub fn publish_issued(&self, ops: u64) {
+        self.words[ISSUED].store(ops, Relaxed);
+    }
+
+    /// The ops issued under `flow`.
+    pub fn issued(&self) -> u64 {
+        self.words[ISSUED].load(Relaxed)
     }
 
     /// Tells this clone to end.

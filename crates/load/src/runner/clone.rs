@@ -15,6 +15,7 @@ use sys::process;
 
 use super::board::Board;
 use super::depth_goal::DepthGoal;
+use super::flow::Share;
 use super::generator::{End, Generator};
 use super::logs::OpLogs;
 use super::opened::{Access, Opened};
@@ -44,6 +45,8 @@ pub(super) struct Orders<'a> {
     pub clone: u32,
     /// Number among all clones of the run, from 0: the clone's seat on the board.
     pub seat: usize,
+    /// The seats and weights of the clones with which the clone shares (`flow`), itself included; empty: with none.
+    pub flow: &'a [(usize, u32)],
     /// The words that the clones and the runner share.
     pub board: &'a Board,
     /// The clock of the run.
@@ -170,6 +173,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         opened,
         traffic: (),
         timing: Timing::new(job, orders.clone),
+        share: job.rate.flow.map(|flow| Share::new(orders.board, orders.seat, flow.sleep_ns, orders.flow)),
         minimum: Minimum::new(job),
         recorder,
         goal,

@@ -23,6 +23,7 @@ use sys::clock::{Clock, sleep_until_ns};
 
 use super::board::Seat;
 use super::depth_goal::DepthGoal;
+use super::flow::Share;
 use super::logs::OpLogs;
 use super::opened::Opened;
 use super::recorder::{Recorded, Recorder, Times};
@@ -53,6 +54,7 @@ pub(super) struct Generator<'a, T> {
     pub opened: Opened<'a>,
     pub traffic: T,
     pub timing: Timing,
+    pub share: Option<Share<'a>>,
     pub minimum: Option<Minimum>,
     pub recorder: Recorder,
     pub goal: Option<DepthGoal>,
@@ -116,7 +118,7 @@ const PUBLISH_NS: u64 = 50_000_000;
 impl<'a, T> Generator<'a, T> {
     /// This generator with another source of ops.
     pub fn with<U>(self, traffic: U) -> Generator<'a, U> {
-        let Generator { job, engine, slots, free, opened, timing, minimum, recorder, goal, logs, .. } = self;
+        let Generator { job, engine, slots, free, opened, timing, share, minimum, recorder, goal, logs, .. } = self;
         let Generator { recording, clock, seat, stop_all, statement, on_asked, on_measured, .. } = self;
         Generator {
             job,
@@ -126,6 +128,7 @@ impl<'a, T> Generator<'a, T> {
             opened,
             traffic,
             timing,
+            share,
             minimum,
             recorder,
             goal,
@@ -251,6 +254,13 @@ impl<T: Traffic> Generator<'_, T> {
                     self.opened.next_pass(&mut *self.engine)?;
                     self.traffic.begin_pass();
                 }
+            }
+            if state.pending.is_none()
+                && !self.traffic.is_verifying()
+                && let Some(wait_ns) = self.share.as_mut().and_then(Share::take)
+            {
+                state.now = self.clock.now_ns();
+                return Ok(TopUp::Wait((state.now + wait_ns).min(state.ends_at)));
             }
             let (op, due) = match state.pending.take() {
                 Some(pending) => pending,

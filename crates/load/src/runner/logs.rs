@@ -5,7 +5,7 @@
 //! Values: KiB/s, iops, ns. One file a clone and figure: `PREFIX_clat.1.log`.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use job::Job;
 use job::workload::Op;
@@ -13,6 +13,11 @@ use measure::{Direction, Histogram, PerDirection};
 
 use super::recorder::Times;
 use crate::Error;
+
+mod out;
+
+use out::Out;
+pub use out::inflate;
 
 /// The logs of one clone.
 #[derive(Debug)]
@@ -39,7 +44,7 @@ pub struct OpLogs {
 #[derive(Debug)]
 struct Log {
     path: String,
-    out: BufWriter<File>,
+    out: Out,
     /// Sum or maximum, and number, of this window's values.
     window: PerDirection<(u64, u64)>,
 }
@@ -55,7 +60,7 @@ struct Window {
 #[derive(Debug)]
 struct HistogramLog {
     path: String,
-    out: BufWriter<File>,
+    out: Out,
     interval_ns: u64,
     end_ns: u64,
     current: PerDirection<Histogram>,
@@ -74,7 +79,9 @@ impl OpLogs {
             return Ok(None);
         }
         let name = |prefix: &String, figure: &str| {
-            if logs.per_job { format!("{prefix}_{figure}.{number}.log") } else { format!("{prefix}_{figure}.log") }
+            let number = if logs.per_job { format!(".{number}") } else { String::new() };
+            let suffix = if logs.compressed { ".fz" } else { "" };
+            format!("{prefix}_{figure}{number}.log{suffix}")
         };
         let create = |path: &String| {
             let mut options = File::options();
@@ -85,7 +92,10 @@ impl OpLogs {
             } else {
                 options.append(true)
             };
-            options.open(path).map(BufWriter::new).map_err(|error| Error::system("cannot create the log", path, error))
+            options
+                .open(path)
+                .map(|file| Out::new(file, logs.compressed))
+                .map_err(|error| Error::system("cannot create the log", path, error))
         };
         let log = |prefix: &Option<String>, figure: &str| match prefix {
             None => Ok(None),
@@ -244,11 +254,11 @@ impl OpLogs {
             let at_ms = self.epoch_ms + now_ns.saturating_sub(self.start_ns) / 1_000_000;
             let written = log.write(at_ms);
             note(&mut self.failure, &log.path, written);
-            note(&mut self.failure, &log.path, log.out.flush());
+            note(&mut self.failure, &log.path, log.out.finish());
         }
         let logs = [self.bw, self.iops, self.slat, self.clat, self.lat];
         for mut log in logs.into_iter().flatten() {
-            note(&mut self.failure, &log.path, log.out.flush());
+            note(&mut self.failure, &log.path, log.out.finish());
         }
         match self.failure {
             None => Ok(()),

@@ -4,6 +4,7 @@
 mod board;
 mod clone;
 mod depth_goal;
+mod flow;
 mod generator;
 mod logs;
 #[cfg(test)]
@@ -21,4 +22,5 @@ mod traffic;
 mod trial;
 mod workers;
 
+pub use logs::inflate as inflate_log;
 pub(crate) use schedule::run;

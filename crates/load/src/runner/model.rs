@@ -555,6 +555,7 @@ fn run(seed: u64, mood_of: impl Fn(&mut Random) -> Mood) -> Option<(Outcome, Moo
         largest_block: largest_block(&job),
         clone,
         seat: 0,
+        flow: &[],
         board: &board,
         clock: Clock::monotonic(),
         statement: None,

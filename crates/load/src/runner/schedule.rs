@@ -95,6 +95,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         .transpose()
         .map_err(|error| no_memory(error).hint("--status-interval takes a descriptor for each clone: ulimit -n"))?;
 
+    let flows = flows(plan, &clones);
     let disks = watch_disks(plan, &makers, &clones);
     let places = places(plan);
     let describe = |results: Vec<JobResult>, ended: Ended| {
@@ -125,6 +126,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             makers: &makers,
             clones: &clones,
             board: &board,
+            flows: &flows,
             statements: statements.as_ref(),
             describe: &describe,
             next_status_ns: None,
@@ -160,6 +162,18 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         };
     }
     Ok(describe(reports.into_iter().map(|report| report.result).collect(), ended))
+}
+
+/// For each job, the seats and weights of all clones with its `flow_id`; empty for jobs without `flow`.
+fn flows(plan: &Plan, clones: &[Clone]) -> Vec<Vec<(usize, u32)>> {
+    let of = |clone: &Clone| plan.jobs[clone.job].rate.flow;
+    let share = |id| {
+        clones
+            .iter()
+            .enumerate()
+            .filter_map(move |(seat, clone)| Some((seat, of(clone).filter(|flow| flow.id == id)?.weight)))
+    };
+    plan.jobs.iter().map(|job| job.rate.flow.map_or_else(Vec::new, |flow| share(flow.id).collect())).collect()
 }
 
 /// The disks below the files of all jobs that want to know of them.
@@ -296,6 +310,8 @@ struct Schedule<'scope, 'run> {
     makers: &'run [Maker],
     clones: &'run [Clone],
     board: &'run Board,
+    /// For each job, the seats and weights of the clones with which it shares (`flow`).
+    flows: &'run [Vec<(usize, u32)>],
     statements: Option<&'run Statements>,
     describe: &'run dyn Fn(Vec<JobResult>, Ended) -> RunResult,
     /// The time at which the runner asks for the next statements, and whether it has asked.
@@ -497,6 +513,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             largest_block: clone.largest_block,
             clone: clone.number,
             seat: index,
+            flow: self.flows[clone.job].as_slice(),
             board: self.board,
             clock: self.clock,
             statement: self.statements.map(|statements| statements.of(index)),
@@ -523,6 +540,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     }
 
     fn ended(&self, index: usize, report: Result<Report, Error>) -> Stand<'scope> {
+        self.board.seat(index).leave();
         let clone = &self.clones[index];
         let job = &self.plan.jobs[clone.job];
         Stand::Ended(Box::new(report.unwrap_or_else(|error| Report::failed(job, self.untouched(index).facts, &error))))

@@ -1,5 +1,6 @@
 //! The sources of traffic: the workload as it is, the workload with verification, and a recorded log.
 
+mod overlaps;
 mod passes;
 mod plain;
 mod replay;
@@ -42,13 +43,14 @@ impl Source {
 
 /// The largest block that a clone of this job has in flight, in bytes.
 pub(super) fn largest_block(job: &Job) -> u64 {
-    let data = [Direction::Read, Direction::Write].map(|d| {
+    // With trimwrite, a write is as long as the trim before it.
+    let data = Direction::ALL.into_iter().filter(|&d| d != Direction::Trim || job.rw.trim_then_write).map(|d| {
         let split = job.blocks.split[d].iter().map(|&(bytes, _)| bytes).max().unwrap_or(0);
         // With bs_is_seq_rand, both sizes serve every direction.
         let used = job.rw.directions[d] || job.verify.is_some() || job.blocks.is_seq_rand;
         if used { job.blocks.range[d].1.max(split) } else { 0 }
     });
-    data.into_iter().max().unwrap_or(0).max(1)
+    data.max().unwrap_or(0).max(1)
 }
 
 /// The seed of one clone.

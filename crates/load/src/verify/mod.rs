@@ -12,6 +12,7 @@ mod header;
 mod ledger;
 
 use std::fmt;
+use std::ops::Range;
 
 use job::Job;
 use job::job::{Verify, VerifyKind, VerifyPattern};
@@ -29,6 +30,8 @@ pub use ledger::{Ledger, ReadBack};
 pub struct Verifier {
     kind: VerifyKind,
     pattern: VerifyPattern,
+    /// Bytes after which the pattern begins anew; 0: the whole block.
+    pattern_interval: usize,
     body: Body,
     /// Bytes that a header speaks for; 0: the whole block.
     interval: usize,
@@ -139,6 +142,7 @@ impl Verifier {
         Ok(Some(Verifier {
             kind: verify.kind,
             pattern: verify.pattern.clone(),
+            pattern_interval: usize::try_from(verify.pattern_interval).unwrap_or(usize::MAX),
             body: Body::new(&job.buffers),
             interval: interval as usize,
             header_offset: header_offset as usize,
@@ -307,7 +311,9 @@ impl Verifier {
                 .unwrap_or_else(|| mismatch(digest::name(self.kind), hex(stored), hex(sum.bytes()))));
         }
         // fio leaves this space undefined; in a block of Plimsoll's it is zero.
-        if expected.seed.is_some() && slack.iter().any(|&byte| byte != 0) {
+        if slack.iter().any(|&byte| byte != 0)
+            && (expected.seed.is_some() || self.is_ours(block, at, end, &header, expected))
+        {
             return Err(mismatch("space behind the checksum", "zeros".into(), hex(slack)));
         }
         let pattern =
@@ -327,12 +333,19 @@ impl Verifier {
         part: usize,
         expected: &Expected,
     ) -> Result<(), Mismatch> {
-        let first_end = (from + self.pattern.bytes.len()).min(to);
-        // The first period byte by byte, the rest by its likeness to what lies a period before.
+        let mut differs = None;
+        let mut start = from;
+        while start < to && differs.is_none() {
+            // A period of the pattern byte by byte, the rest by its likeness to what lies a period before.
+            let end = self.pattern_run(start).end.min(to);
+            let first_end = (start + self.pattern.bytes.len()).min(end);
+            let is = |at: usize| self.pattern_byte(at, expected.offset);
+            let first = (start..first_end).find(|&at| block[at] != is(at));
+            let same = first.is_none() && block[first_end..end] == block[start..end - (first_end - start)];
+            differs = if same { None } else { first.or_else(|| (first_end..end).find(|&at| block[at] != is(at))) };
+            start = end;
+        }
         let is = |at: usize| self.pattern_byte(at, expected.offset);
-        let first = (from..first_end).find(|&at| block[at] != is(at));
-        let same = first.is_none() && block[first_end..to] == block[from..to - (first_end - from)];
-        let differs = if same { None } else { first.or_else(|| (first_end..to).find(|&at| block[at] != is(at))) };
         match differs {
             None => Ok(()),
             Some(at) => Err(Mismatch {
@@ -344,6 +357,14 @@ impl Verifier {
                 got: format!("{:#04x}", block[at]),
             }),
         }
+    }
+
+    /// True if block[at..end] has the content that this program makes from the header's seed.
+    fn is_ours(&self, block: &[u8], at: usize, end: usize, header: &Header, expected: &Expected) -> bool {
+        let mut content = vec![0; block.len()];
+        self.fill(&mut content, expected.offset, header.seed);
+        let from = at + self.header_bytes;
+        block[from..end] == content[from..end]
     }
 
     /// The first byte of block[at..end] that differs from the content of the header's seed. None if no byte differs,
@@ -392,22 +413,39 @@ impl Verifier {
             return self.body.fill(&mut Random::new(seed), block);
         }
         let period = self.pattern.bytes.len();
-        for (at, byte) in block.iter_mut().enumerate().take(period) {
-            *byte = self.pattern_byte(at, offset);
-        }
-        // Doubling what is there keeps whole periods.
-        let mut filled = period.min(block.len());
-        while filled < block.len() {
-            let more = filled.min(block.len() - filled);
-            block.copy_within(..more, filled);
-            filled += more;
+        let mut start = 0;
+        while start < block.len() {
+            let end = self.pattern_run(start).end.min(block.len());
+            let run = &mut block[start..end];
+            for (at, byte) in run.iter_mut().enumerate().take(period) {
+                *byte = self.pattern_byte(start + at, offset);
+            }
+            // Doubling what is there keeps whole periods.
+            let mut filled = period.min(run.len());
+            while filled < run.len() {
+                let more = filled.min(run.len() - filled);
+                run.copy_within(..more, filled);
+                filled += more;
+            }
+            start = end;
         }
     }
 
-    /// The byte of the pattern that belongs at `at` in a block that lies at `offset`, which stands where `%o` does.
+    /// The run of bytes around `at` in which the pattern repeats without a new beginning: places in the block.
+    fn pattern_run(&self, at: usize) -> Range<usize> {
+        match self.pattern_interval {
+            0 => 0..usize::MAX,
+            interval => at - at % interval..(at - at % interval).saturating_add(interval),
+        }
+    }
+
+    /// The byte of the pattern that belongs at `at` in a block that lies at `offset`. The offset of the run stands
+    /// where `%o` does.
     fn pattern_byte(&self, at: usize, offset: u64) -> u8 {
-        let within = at % self.pattern.bytes.len();
+        let run = self.pattern_run(at).start;
+        let within = (at - run) % self.pattern.bytes.len();
         let offset_byte = self.pattern.offset_at.iter().find(|&&start| (start..start + 8).contains(&within));
+        let offset = offset + run as u64;
         offset_byte.map_or(self.pattern.bytes[within], |start| offset.to_le_bytes()[within - start])
     }
 

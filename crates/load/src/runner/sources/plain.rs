@@ -4,6 +4,7 @@ use job::Job;
 use job::workload::{FileExtent, Op};
 use measure::Direction;
 
+use super::overlaps::Overlaps;
 use super::passes::Passes;
 use crate::Error;
 use crate::content::Filler;
@@ -16,6 +17,8 @@ pub(in crate::runner) struct Plain {
     filler: Filler,
     /// True if reads overwrite the content that the next write from the same buffer needs.
     renew: bool,
+    /// With `serialize_overlap`: the ops in flight.
+    overlaps: Option<Overlaps>,
 }
 
 impl Plain {
@@ -26,16 +29,22 @@ impl Plain {
     pub fn new(job: &Job, clone: u32, extents: &[FileExtent]) -> Result<Plain, Error> {
         let filler = Filler::for_job(job, super::clone_seed(job, clone));
         let renew = job.rw.directions.read && filler.spoiled_by_reads();
-        Ok(Plain { passes: Passes::new(job, clone, extents)?, filler, renew })
+        let overlaps = job.queue.serialize_overlap.then(Overlaps::default);
+        Ok(Plain { passes: Passes::new(job, clone, extents)?, filler, renew, overlaps })
     }
 }
 
 impl Traffic for Plain {
     #[inline]
     fn next(&mut self, wanted: Option<Direction>) -> Next {
-        match self.passes.next_in_pass(wanted) {
+        let held = self.overlaps.as_mut().and_then(Overlaps::take_held);
+        let next = match held.or_else(|| self.passes.next_in_pass(wanted)) {
             Some(op) => Next::Op(op),
             None => self.passes.after_pass(),
+        };
+        match (next, &mut self.overlaps) {
+            (Next::Op(op), Some(overlaps)) => overlaps.admit(op).map_or(Next::Wait, Next::Op),
+            (next, _) => next,
         }
     }
 
@@ -56,8 +65,23 @@ impl Traffic for Plain {
     }
 
     #[inline]
-    fn landed(&mut self, _op: &Op, _slot: u32, _bytes: &mut [u8]) -> Result<(), Mismatch> {
+    fn issued(&mut self, op: &Op, slot: u32) {
+        if let Some(overlaps) = &mut self.overlaps {
+            overlaps.issued(op, slot);
+        }
+    }
+
+    #[inline]
+    fn landed(&mut self, _op: &Op, slot: u32, _bytes: &mut [u8]) -> Result<(), Mismatch> {
+        self.lost(slot);
         Ok(())
+    }
+
+    #[inline]
+    fn lost(&mut self, slot: u32) {
+        if let Some(overlaps) = &mut self.overlaps {
+            overlaps.ended(slot);
+        }
     }
 
     fn done_millionths(&self) -> u64 {
