@@ -180,6 +180,7 @@ impl Draft {
         self.engine()?;
         self.blocks()?;
         self.extent()?;
+        self.names();
         self.zones()?;
         self.queue();
         self.pattern();
@@ -188,7 +189,9 @@ impl Draft {
         self.buffers();
         self.verify()?;
         self.reporting();
-        let writes = self.job.rw.directions.write || self.job.rw.directions.trim;
+        let changes_names = matches!(self.job.engine.as_str(), "filecreate" | "filedelete" | "dircreate" | "dirdelete");
+        let reserves = matches!(self.job.engine.as_str(), "falloc");
+        let writes = self.job.rw.directions.write || self.job.rw.directions.trim || changes_names || reserves;
         if imposed.read_only && writes {
             return self.fail(
                 "rw",
@@ -314,6 +317,22 @@ impl Draft {
             return self.fail("filename", "filename has no name in it", "write as filename=/path/to/file");
         }
         Ok(())
+    }
+
+    /// Engines whose ops are calls on names: one op for each file, whatever sizes the job gives.
+    fn names(&mut self) {
+        if engines::find(&self.job.engine).is_some_and(|engine| engine.on_names) {
+            let directions = self.job.rw.directions;
+            let used = Direction::ALL.into_iter().filter(|&direction| directions[direction]);
+            let block = used.map(|direction| self.job.blocks.range[direction].1).max().unwrap_or(1);
+            let used = Direction::ALL.map(|direction| (direction, block));
+            for (direction, block) in used {
+                self.job.blocks.range[direction] = (block, block);
+                self.job.blocks.split[direction].clear();
+            }
+            let extent = &mut self.job.extent;
+            (extent.size, extent.file_size, extent.io_size) = (None, Some((block, block)), None);
+        }
     }
 
     fn zones(&mut self) -> Result<(), Error> {

@@ -17,6 +17,8 @@ pub struct EngineSpec {
     pub opens_files: bool,
     /// True if the engine touches no file: sizes come from the job alone, nothing is laid out or opened.
     pub diskless: bool,
+    /// True if ops are calls on the files' names: each file has one op in a pass, and no content.
+    pub on_names: bool,
     /// Names of the options that only this engine and others that name them take.
     pub options: &'static [&'static str],
 }
@@ -24,7 +26,16 @@ pub struct EngineSpec {
 impl EngineSpec {
     /// An asynchronous engine on files of this host, without options of its own.
     pub const fn new(name: &'static str, help: &'static str) -> EngineSpec {
-        EngineSpec { name, aliases: &[], help, synchronous: false, opens_files: false, diskless: false, options: &[] }
+        EngineSpec {
+            name,
+            aliases: &[],
+            help,
+            synchronous: false,
+            opens_files: false,
+            diskless: false,
+            on_names: false,
+            options: &[],
+        }
     }
 
     const fn aliases(mut self, aliases: &'static [&'static str]) -> EngineSpec {
@@ -45,6 +56,12 @@ impl EngineSpec {
     /// Says that the engine touches no file.
     pub const fn diskless(mut self) -> EngineSpec {
         self.diskless = true;
+        self
+    }
+
+    /// A synchronous engine whose ops are calls on names. It makes what it needs itself.
+    const fn on_names(mut self, options: &'static [&'static str]) -> EngineSpec {
+        (self.synchronous, self.diskless, self.on_names, self.options) = (true, true, true, options);
         self
     }
 
@@ -74,6 +91,17 @@ pub static ENGINES: &[EngineSpec] = &[
     Engine::new("pvsync2", "preadv2(2) and pwritev2(2)").synchronous().options(&[
         "hipri", "hipri_percentage", "nowait", "uncached",
     ]),
+    Engine::new("mmap", "a mapping of the file, copied to and from").synchronous().options(&["thp"]),
+    Engine::new("posixaio", "aio_read(3) and aio_write(3), carried out by threads of the C library"),
+    Engine::new("splice", "splice(2) and vmsplice(2), through a pipe").synchronous(),
+    Engine::new("falloc", "fallocate(2): reads reserve, writes reserve and set the size, trims free").synchronous(),
+    Engine::new("ftruncate", "ftruncate(2): a write sets the size to its offset").synchronous(),
+    Engine::new("filecreate", "open(2) and close(2) of each file once, with O_CREAT").on_names(&[]),
+    Engine::new("filestat", "stat(2) of each file once").on_names(&["stat_type"]),
+    Engine::new("filedelete", "unlink(2) of each file once").on_names(&[]),
+    Engine::new("dircreate", "mkdir(2) of each name once").on_names(&[]),
+    Engine::new("dirstat", "stat(2) of each directory once").on_names(&["stat_type"]),
+    Engine::new("dirdelete", "rmdir(2) of each directory once").on_names(&[]),
     Engine::new("null", "transfers nothing: measures the generator").diskless(),
     Engine::new("gfapi", "a Gluster volume through libgfapi, asynchronous and without FUSE")
         .aliases(&["gfapi_async"]).opens_files().options(&["volume", "brick", "single-instance"]),
@@ -120,18 +148,13 @@ const fn word_count() -> usize {
 /// fio's engines that are not here, each with the options that only such engines take.
 #[rustfmt::skip]
 static NOT_HERE: &[(&str, &[&str])] = &[
-    ("posixaio", &[]),
     ("solarisaio", &[]),
     ("windowsaio", &["no_completion_thread"]),
-    ("mmap", &["thp"]),
-    ("splice", &[]),
     ("sg", &["readfua", "writefua", "sg_write_mode", "stream_id"]),
     ("net", &["protocol", "nodelay", "listen", "pingpong", "interface", "ttl", "window_size", "mss"]),
     ("netsplice", &["protocol", "nodelay", "listen", "pingpong", "interface", "ttl", "window_size", "mss"]),
     ("cpuio", &["cpuload", "cpumode", "cpuchunks", "exit_on_io_done"]),
     ("rdma", &["bindname", "verb"]),
-    ("falloc", &[]),
-    ("ftruncate", &[]),
     ("e4defrag", &["donorname", "inplace"]),
     ("rados", &["clustername", "pool", "clientname", "conf", "busy_poll", "touch_objects"]),
     ("rbd", &["clustername", "rbdname", "pool", "clientname", "busy_poll"]),
@@ -140,9 +163,6 @@ static NOT_HERE: &[(&str, &[&str])] = &[
         "http_s3_sse_customer_key", "http_s3_sse_customer_algorithm", "http_s3_storage_class", "http_swift_auth_token",
         "http_mode", "http_verbose",
     ]),
-    ("filecreate", &[]),
-    ("filestat", &["stat_type"]),
-    ("filedelete", &[]),
     ("exec", &["program", "arguments", "grace_time", "std_redirect"]),
     ("libpmem", &[]),
     ("pmemblk", &[]),

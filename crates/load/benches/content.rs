@@ -61,7 +61,7 @@ fn main() {
             interval: 0,
             header_offset: 0,
             only: false,
-            threads: 0,
+            pattern_interval: 0,
             sorted: true,
             write_sequence: true,
             regenerate: false,

@@ -671,7 +671,17 @@ macro_rules! suite {
 }
 
 /// Engines without a row below, each with the reason.
-const OUTSIDE: &[(&str, &str)] = &[("null", "moves no bytes: the last test of this file is about it")];
+const OUTSIDE: &[(&str, &str)] = &[
+    ("null", "moves no bytes: the last test of this file is about it"),
+    ("falloc", "moves no bytes: tests/space_and_names.rs is about it"),
+    ("ftruncate", "moves no bytes: tests/space_and_names.rs is about it"),
+    ("filecreate", "calls on names: tests/space_and_names.rs is about it"),
+    ("filestat", "calls on names: tests/space_and_names.rs is about it"),
+    ("filedelete", "calls on names: tests/space_and_names.rs is about it"),
+    ("dircreate", "calls on names: tests/space_and_names.rs is about it"),
+    ("dirstat", "calls on names: tests/space_and_names.rs is about it"),
+    ("dirdelete", "calls on names: tests/space_and_names.rs is about it"),
+];
 
 #[test]
 fn every_engine_has_a_row_or_a_reason() {
@@ -695,6 +705,11 @@ suite! {
     vsync: Subject { engine: "vsync", any_descriptor: false, ..BLOCKING };
     pvsync: Subject { engine: "pvsync", ..BLOCKING };
     pvsync2: Subject { engine: "pvsync2", ..BLOCKING };
+    mmap: Subject { engine: "mmap", any_descriptor: false, ..BLOCKING };
+    mmap_through: Subject { engine: "mmap", any_descriptor: false, options: |job| job.files.direct = true, ..BLOCKING };
+    splice: Subject { engine: "splice", any_descriptor: false, ..BLOCKING };
+    posixaio: Subject { engine: "posixaio", any_descriptor: false, ..ASYNCHRONOUS };
+    posixaio_direct: Subject { engine: "posixaio", any_descriptor: false, ..DIRECT };
     libaio: AIO;
     libaio_direct: DIRECT_AIO;
     libaio_userspace_reap: Subject { options: |job| job.ring.userspace_reap = true, ..DIRECT_AIO };

@@ -25,12 +25,17 @@ mod guasi;
 mod io_uring;
 mod libaio;
 mod locked;
+mod mapped;
+mod names;
 mod null;
 mod nvme_tcp;
 mod offload;
 mod paced;
+mod posixaio;
 mod psync;
 mod slots;
+mod space;
+mod splice;
 
 pub use locked::Locked;
 pub use offload::Offload;
@@ -205,6 +210,17 @@ static CONSTRUCTORS: &[(&str, Constructor)] = &[
     ("vsync", psync::make::<psync::SeekingVectored>),
     ("pvsync", psync::make::<psync::PositionedVectored>),
     ("pvsync2", psync::make::<psync::Flagged>),
+    ("mmap", mapped::make),
+    ("posixaio", posixaio::make),
+    ("splice", splice::make),
+    ("falloc", space::falloc),
+    ("ftruncate", space::ftruncate),
+    ("filecreate", names::make),
+    ("filestat", names::make),
+    ("filedelete", names::make),
+    ("dircreate", names::make),
+    ("dirstat", names::make),
+    ("dirdelete", names::make),
     ("null", null::make),
     ("gfapi", gfapi::make),
     ("nvme_tcp", nvme_tcp::make),
