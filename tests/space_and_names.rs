@@ -30,7 +30,7 @@ fn each_name_gets_one_call() {
         }
         assert_eq!(with(remove, &[]), (20, 20), "{remove}");
         assert!(names(place).is_empty(), "{remove}");
-        // What is missing is made before the clock starts, as fio lays files out.
+        // The engine makes missing names before the clock starts, as fio lays files out.
         assert_eq!(with(look, &[]), (20, 20), "{look}");
         assert_eq!(with(remove, &[]), (20, 20), "{remove}");
         assert!(names(place).is_empty(), "{remove}");

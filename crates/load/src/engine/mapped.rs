@@ -97,7 +97,7 @@ impl Map {
         if unsafe { libc::msync(start, offset + len - from, libc::MS_SYNC) } != 0 {
             return -i64::from(last_errno());
         }
-        // SAFETY: as above. The pages are clean, and the file has their content.
+        // SAFETY: the pages from `start` on are those of the mapping. They are clean: the file has their content.
         unsafe { libc::madvise(start, offset + len - from, libc::MADV_DONTNEED) };
         0
     }

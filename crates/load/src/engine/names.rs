@@ -71,7 +71,7 @@ pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
     Ok(Box::new(Names { call, paths }))
 }
 
-/// Makes a name, if it is needed and missing. What has the name must be of the right kind: a device is not removed.
+/// Makes a name, if it is needed and missing. A name of another kind is refused: the engine removes no device.
 fn prepare(name: &str, directory: bool, needed: bool, bytes: u64) -> Result<(), Error> {
     let failed =
         |error| Error::system(if directory { "cannot make the directory" } else { "cannot make" }, name, error);

@@ -172,7 +172,7 @@ impl Drop for PosixAio {
     /// Waits for the requests in flight: the library writes into their buffers until they have ended.
     fn drop(&mut self) {
         for fd in self.fds.iter().copied().filter(|&fd| fd >= 0) {
-            // SAFETY: a null block asks to cancel all requests on the descriptor; those that go on are waited for below.
+            // SAFETY: a null block asks to cancel all requests on the descriptor. The loop waits for those that go on.
             unsafe { libc::aio_cancel(fd, std::ptr::null_mut()) };
         }
         let mut ended = Vec::new();

@@ -116,7 +116,7 @@ impl Splice {
                 retried(|| unsafe { libc::splice(output, std::ptr::null_mut(), fd, &raw mut to, left, 0) })
             };
             if moved <= 0 {
-                // What is left in the pipe would be taken for the data of the next op.
+                // The next op would take the rest in the pipe for its own data.
                 let error = Pipe::new(self.slots.slot_bytes()).map(|pipe| self.pipe = pipe).err();
                 let errno = error.and_then(|error| error.raw_os_error());
                 return errno.map_or(if emptied > 0 { emptied } else { moved }, |errno| -i64::from(errno));
