@@ -46,7 +46,8 @@ fn a_name_of_another_kind_and_a_read_only_run_are_left_alone() {
     for (engine, name) in [("filedelete", "d"), ("filedelete", "/dev/null"), ("dirdelete", "f"), ("filestat", "d")] {
         let words = ["run", "--name=j", &format!("--ioengine={engine}"), &format!("--filename={name}")];
         let output = run(place, &words);
-        assert!(!output.status.success() && stderr(&output).contains("this engine takes no other name"), "{output:?}");
+        let said = stdout(&output) + &stderr(&output);
+        assert!(!output.status.success() && said.contains("this engine takes no other name"), "{said}");
     }
     let output = run(place, &["run", "--readonly", "--name=j", "--ioengine=filedelete", "--filename=f"]);
     assert_eq!(output.status.code(), Some(2));
