@@ -52,7 +52,8 @@ fn a_default_that_is_written_out_changes_nothing() {
         "nr_io_queues",
     ];
     // The values of these options of engines are kept as they were said.
-    const AS_SAID: &[&str] = &["uncached", "single-instance", "digest_enable", "keep_alive_tmo", "ctrl_loss_tmo"];
+    const AS_SAID: &[&str] =
+        &["uncached", "single-instance", "digest_enable", "keep_alive_tmo", "ctrl_loss_tmo", "stat_type"];
     for option in options::all().filter(|option| {
         let is_fixed = !IN_WORDS.contains(&option.name) && !AS_SAID.contains(&option.name);
         option.status == Status::Supported && !option.default.is_empty() && is_fixed
