@@ -42,6 +42,14 @@ fn recordings_go_both_ways() {
 }
 
 #[test]
+fn a_replay_that_is_to_be_verified_is_refused() {
+    let place = directory();
+    succeed(place.path(), &["run", "--name=a", "--ioengine=null", "--rw=write", "--size=64k", "--write_iolog=log"]);
+    let said = refused(place.path(), &["run", "--name=b", "--read_iolog=log", "--verify=crc32c"]);
+    assert!(said.contains("verify does not check the data of a replay"), "{said}");
+}
+
+#[test]
 fn randrepeat_0_draws_a_new_sequence_in_every_run() {
     let offsets = |options: &[&str]| {
         let directory = directory();

@@ -480,6 +480,13 @@ impl Draft {
             }
             return Ok(());
         };
+        if self.job.iolog.read.is_some() && kind != VerifyKind::Null {
+            return self.fail(
+                "verify",
+                "verify does not check the data of a replay: a log holds requests, and not their contents",
+                "remove verify, or run the job itself in place of its log",
+            );
+        }
         let needs_pattern = matches!(kind, VerifyKind::PatternOnly | VerifyKind::PatternHeader);
         if needs_pattern && self.verify.pattern.bytes.is_empty() {
             return self.fail(
