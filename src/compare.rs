@@ -74,6 +74,11 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let invocation = command_line::job_options(&words)?;
     let engines: Vec<String> = matches.get_many("engines").into_iter().flatten().cloned().collect();
     let figure = matches.get_one::<String>("figure").expect("has a default");
+    ensure!(
+        figure != "load_line" || !matches.contains_id("fail-if-slower"),
+        "--fail-if-slower cannot judge by load_line: a deeper load line is neither faster nor slower (give --figure \
+         plateau_iops)"
+    );
     output::try_asked(matches)?;
     let mut result = match (&engines[..], &invocation.files[..]) {
         ([a, b], _) => interleaved(matches, figure, with_engine(&invocation, a)?, with_engine(&invocation, b)?)?,

@@ -348,9 +348,9 @@ fn of_sweeps(a: &SweepResult, b: &SweepResult) -> Vec<Effect> {
         let Some((line, other)) = lines else { continue };
         let name = |figure: &str| if alone { figure.to_string() } else { format!("{figure} of {}", curve.label) };
         let bound = line.still_rising || other.still_rising;
-        effects.push(of_estimates(name("plateau_iops"), true, line.plateau_iops, other.plateau_iops, bound));
+        effects.push(of_estimates(name("plateau_iops"), Some(true), line.plateau_iops, other.plateau_iops, bound));
         if let (Some(line), Some(other)) = (line.load_line, other.load_line) {
-            effects.push(of_estimates(name("load_line"), false, line, other, bound));
+            effects.push(of_estimates(name("load_line"), None, line, other, bound));
         }
     }
     effects
@@ -358,7 +358,7 @@ fn of_sweeps(a: &SweepResult, b: &SweepResult) -> Vec<Effect> {
 
 /// The change between two independent estimates: relative errors add in quadrature. `bound`: one of them is a lower
 /// bound.
-fn of_estimates(figure: String, larger_is_better: bool, a: Estimate, b: Estimate, bound: bool) -> Effect {
+fn of_estimates(figure: String, larger_is_better: Option<bool>, a: Estimate, b: Estimate, bound: bool) -> Effect {
     let mean = if a.mean > 0.0 { b.mean / a.mean - 1.0 } else { 0.0 };
     let relative = |side: Estimate| (side.high - side.low) / 2.0 / side.mean.max(f64::MIN_POSITIVE);
     let half = relative(a).hypot(relative(b)) * (1.0 + mean);
@@ -370,8 +370,7 @@ fn of_estimates(figure: String, larger_is_better: bool, a: Estimate, b: Estimate
 /// True if B is worse than A in this figure by more than `tolerance` (0.03: three percent), with an interval that
 /// excludes that nothing has changed.
 pub fn is_slower(effect: &Effect, tolerance: f64) -> bool {
-    let by = if effect.larger_is_better { -effect.change.mean } else { effect.change.mean };
-    effect.outcome() == Outcome::Worse && by > tolerance
+    effect.outcome() == Outcome::Worse && effect.change.mean.abs() > tolerance
 }
 
 #[cfg(test)]
@@ -420,7 +419,7 @@ mod tests {
 
     fn changed(larger_is_better: bool, mean: f64, half: f64) -> Effect {
         let change = Estimate { mean, low: mean - half, high: mean + half };
-        Effect { larger_is_better, change, ..Effect::default() }
+        Effect { larger_is_better: Some(larger_is_better), change, ..Effect::default() }
     }
 
     #[test]
@@ -450,6 +449,24 @@ mod tests {
         assert_eq!(plateau.figure, "plateau_iops");
         assert!((plateau.change.mean + 0.1).abs() < 1e-9 && is_slower(plateau, 0.03), "{plateau:?}");
         assert!(!is_slower(&result.effects[1], 0.0), "the load line is the same");
+    }
+
+    #[test]
+    fn a_deeper_load_line_is_neither_better_nor_worse() {
+        let (shallow, mut deep) = (swept("io_uring", 1000.0), swept("io_uring", 1000.0));
+        let line = deep.curves[0].line.as_mut().unwrap();
+        line.load_line = Some(Estimate { mean: 64.0, low: 60.0, high: 70.0 });
+        let [shallow, deep] = [shallow, deep].map(Document::Sweep);
+        let result = of_documents(["a", "b"], [&shallow, &deep], "load_line").unwrap();
+        let deeper = &result.effects[1];
+        assert_eq!((deeper.outcome(), is_slower(deeper, 0.0)), (Outcome::Larger, false));
+        assert!(
+            !["better than", "worse than"].iter().any(|word| result.sentence.contains(word)),
+            "{}",
+            result.sentence
+        );
+        let back = of_documents(["b", "a"], [&deep, &shallow], "load_line").unwrap();
+        assert_eq!(back.effects[1].outcome(), Outcome::Smaller);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub fn paired(runs: &[(RunResult, RunResult)]) -> Vec<Effect> {
         let side = |of: fn(&(f64, f64)) -> f64| geometric(&pairs.iter().map(of).collect::<Vec<f64>>());
         Some(Effect {
             figure: figure.name.into(),
-            larger_is_better: figure.larger_is_better,
+            larger_is_better: Some(figure.larger_is_better),
             a: side(|pair| pair.0),
             b: side(|pair| pair.1),
             change,
@@ -96,7 +96,7 @@ pub fn unpaired(a: &RunResult, b: &RunResult) -> Vec<Effect> {
             let change = stats::unpaired_change(&a, &b)?;
             Some(Effect {
                 figure: figure.name.into(),
-                larger_is_better: figure.larger_is_better,
+                larger_is_better: Some(figure.larger_is_better),
                 a: stats::estimate(&a),
                 b: stats::estimate(&b),
                 change,
@@ -159,7 +159,7 @@ fn of_values(figure: String, larger_is_better: bool, a: f64, b: f64) -> Option<E
     let change = alone(positive(b)? / positive(a)? - 1.0);
     Some(Effect {
         figure,
-        larger_is_better,
+        larger_is_better: Some(larger_is_better),
         a: alone(a),
         b: alone(b),
         change,
@@ -185,21 +185,26 @@ pub enum Outcome {
     Better,
     /// The whole interval is on the worse side of zero.
     Worse,
+    /// The whole interval is above zero, and neither side is better for it.
+    Larger,
+    /// The whole interval is below zero, and neither side is better for it.
+    Smaller,
     /// The interval holds zero, or there is no interval.
     Undecided,
 }
 
 impl Effect {
-    /// Better or worse for the second side, as far as the interval tells.
+    /// The second side against the first, as far as the interval tells.
     pub fn outcome(&self) -> Outcome {
         if self.cannot_tell.is_some() {
             return Outcome::Undecided;
         }
-        match (self.change.low > 0.0, self.change.high < 0.0) {
-            (true, _) if self.larger_is_better => Outcome::Better,
-            (_, true) if !self.larger_is_better => Outcome::Better,
-            (true, _) | (_, true) => Outcome::Worse,
-            _ => Outcome::Undecided,
+        match (self.change.low > 0.0, self.change.high < 0.0, self.larger_is_better) {
+            (false, false, _) => Outcome::Undecided,
+            (true, _, Some(true)) | (_, true, Some(false)) => Outcome::Better,
+            (true, _, Some(false)) | (_, true, Some(true)) => Outcome::Worse,
+            (true, _, None) => Outcome::Larger,
+            (_, true, None) => Outcome::Smaller,
         }
     }
 }
@@ -263,10 +268,12 @@ fn told(a: &str, b: &str, effect: &Effect) -> String {
                 widest.trim_start_matches(['+', '-'])
             )
         }
-        (None, outcome) => {
-            let word = if outcome == Outcome::Better { "better" } else { "worse" };
-            format!("{b} is {word} than {a}: {name} {} ({range}).", figures::change(mean))
-        }
+        (None, Outcome::Better) => format!("{b} is better than {a}: {name} {} ({range}).", figures::change(mean)),
+        (None, Outcome::Worse) => format!("{b} is worse than {a}: {name} {} ({range}).", figures::change(mean)),
+        (None, Outcome::Larger | Outcome::Smaller) => format!(
+            "{b} has another {name} than {a}: {} ({range}); throughput and latency tell which is better.",
+            figures::change(mean)
+        ),
     }
 }
 

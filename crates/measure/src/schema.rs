@@ -632,8 +632,10 @@ pub enum CannotTell {
 pub struct Effect {
     /// `iops`, `bw`, `lat_mean`, `lat_p99`, `cpu_per_op`; of runs on files `PHASE:files_per_s`, `PHASE:lat_p99`.
     pub figure: String,
-    /// True if a larger value is better.
-    pub larger_is_better: bool,
+    /// True if a larger value is better, false if a smaller one is; None where neither is: a load line is a depth, and
+    /// only throughput and latency say if a deeper one pays.
+    #[serde(default)]
+    pub larger_is_better: Option<bool>,
     /// The first side's value and interval.
     pub a: Estimate,
     /// The second side's value and interval.

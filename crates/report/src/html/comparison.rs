@@ -114,7 +114,7 @@ fn class(effect: &Effect) -> &'static str {
     match effect.outcome() {
         Outcome::Better => "better",
         Outcome::Worse => "worse",
-        Outcome::Undecided => "undecided",
+        Outcome::Undecided | Outcome::Larger | Outcome::Smaller => "undecided",
     }
 }
 
@@ -128,11 +128,11 @@ fn forest(effects: &[Effect]) -> Rows {
     let rows = effects.iter().map(|effect| {
         let (change, _) = changed(effect);
         let Estimate { mean, low, high } = effect.change;
-        // The colours of series 2 (green) and 7 (red); undecided is that of text.
+        // The colours of series 2 (green) and 7 (red); all other words have the colour of text.
         let colour = match (effect.cannot_tell, effect.outcome()) {
             (None, Outcome::Better) => "s2",
             (None, Outcome::Worse) => "s7",
-            (None, Outcome::Undecided) | (Some(_), _) => "plain",
+            (None, Outcome::Undecided | Outcome::Larger | Outcome::Smaller) | (Some(_), _) => "plain",
         };
         Row {
             name: named(effect).0,
@@ -176,7 +176,7 @@ mod tests {
         let near = |mean| Estimate { mean, low: mean, high: mean };
         Effect {
             figure: "iops".into(),
-            larger_is_better: true,
+            larger_is_better: Some(true),
             a: near(100.0),
             b: near(100.0 * (1.0 + mean)),
             change: Estimate { mean, low, high },

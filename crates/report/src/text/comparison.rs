@@ -48,12 +48,14 @@ pub(crate) fn value(effect: &Effect, mean: f64) -> String {
     }
 }
 
-/// `better`, `worse`, `undecided` or `cannot tell`: side B against side A.
+/// `better`, `worse`, `undecided` or `cannot tell`, for a load line `deeper` or `shallower`: side B against side A.
 pub(crate) fn word(effect: &Effect) -> &'static str {
     match (effect.cannot_tell, effect.outcome()) {
         (Some(_), _) => "cannot tell",
         (None, Outcome::Better) => "better",
         (None, Outcome::Worse) => "worse",
+        (None, Outcome::Larger) => "deeper",
+        (None, Outcome::Smaller) => "shallower",
         (None, Outcome::Undecided) => "undecided",
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
-use measure::schema::{Answer, Curve, DirectionResult, Ended, Estimate, Point, SweepResult};
+use measure::schema::{Answer, Curve, DirectionResult, Ended, Estimate, LoadLine, Point, SweepResult};
 use measure::stats::relative_half_width;
 use measure::verdict::Verdict;
 use measure::{Direction, Histogram};
@@ -44,8 +44,14 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
         let part = plateau.fold(0.0, f64::max) / ceiling.mean;
         let mut said = format!("{} IOPS without storage (null engine, same job)", count(ceiling.mean));
         if part > 0.0 && part.is_finite() {
-            let verdict = if part > 0.8 { "the generator may be the limit" } else { "the storage is the limit" };
-            said += &format!(": the plateau is {} of that, so {verdict}", percent(part));
+            let is_known = |line: &LoadLine| line.load_line.is_some() && !line.still_rising;
+            let verdict = match sweep.curves.iter().all(|curve| curve.line.as_ref().is_some_and(is_known)) {
+                _ if part > 0.8 => ", so the generator may be the limit",
+                true => ", so the storage is the limit",
+                // A machine that changed, or a depth that was too small, may have been the limit.
+                false => "",
+            };
+            said += &format!(": the plateau is {} of that{verdict}", percent(part));
         }
         let _ = writeln!(out, "generator  {}", wrap(&said, style.width, 11));
     }
