@@ -36,8 +36,8 @@ fn pairs(text: &str) -> anyhow::Result<Vec<(String, String)>> {
         }
         let at = index + 1;
         let flat = !bare.starts_with([' ', '\t', '-']);
-        let Some((name, value)) = bare.split_once(':').filter(|(_, value)| flat && value.starts_with([' ', '\t']))
-        else {
+        let stands_apart = |value: &str| value.is_empty() || value.starts_with([' ', '\t']);
+        let Some((name, value)) = bare.split_once(':').filter(|(_, value)| flat && stands_apart(value)) else {
             bail!("line {at}: {:?} is not `name: value`: give one parameter a line, or JSON", line.trim());
         };
         let value = value.trim();

@@ -486,7 +486,7 @@ mod tests {
             (Pools::from_mount_pools(":/mnt/a"), "at least one character"),
             (Pools::from_mount_pools("a:mnt/v"), "not an absolute path"),
             (Pools::from_mount_pools("a:/mnt/../v"), "`..`"),
-            (Pools::from_mount_pools("a:/"), "root of everything"),
+            (Pools::from_mount_pools("a:/"), "is the root directory"),
             (Pools::from_mount_pools("a:/m,/m/"), "is there twice"),
             (Pools::from_mount_pools("a:/m b:/m"), "pool b, lane /m: is there twice"),
             (Pools::from_mount_pools("a:/m a:/n"), "pool a: is there twice"),

@@ -505,7 +505,7 @@ mod tests {
         let result = of_documents(["a", "b"], documents.each_ref(), "iops").unwrap();
         let iops = &result.effects[0];
         assert_eq!((iops.figure.as_str(), iops.cannot_tell), ("iops", Some(CannotTell::NoInterval)));
-        assert!((iops.change.mean - 1.0).abs() < 1e-9 && result.estimator.contains("no course over time"));
+        assert!((iops.change.mean - 1.0).abs() < 1e-9 && result.estimator.contains("no samples over time"));
     }
 
     #[test]

@@ -706,6 +706,12 @@ suite! {
     pvsync: Subject { engine: "pvsync", ..BLOCKING };
     pvsync2: Subject { engine: "pvsync2", ..BLOCKING };
     mmap: Subject { engine: "mmap", any_descriptor: false, ..BLOCKING };
+    mmap_huge: Subject {
+        engine: "mmap",
+        any_descriptor: false,
+        options: |job| job.ring.other.push(("thp".into(), "1".into())),
+        ..BLOCKING
+    };
     mmap_through: Subject { engine: "mmap", any_descriptor: false, options: |job| job.files.direct = true, ..BLOCKING };
     splice: Subject { engine: "splice", any_descriptor: false, ..BLOCKING };
     posixaio: Subject { engine: "posixaio", any_descriptor: false, ..ASYNCHRONOUS };

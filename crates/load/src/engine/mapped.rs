@@ -12,7 +12,7 @@ use std::sync::Arc;
 use job::workload::OpKind;
 use measure::Direction;
 
-use super::blocking::{self, Flags, last_errno};
+use super::blocking::{self, Flags, last_errno, option_is_set};
 use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
 
@@ -23,6 +23,7 @@ pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
         files: (0..setup.files).map(|_| None).collect(),
         flags: Flags::of(setup.job),
         writes_through: setup.job.files.direct,
+        huge_pages: option_is_set(setup.job, "thp"),
     }))
 }
 
@@ -32,6 +33,9 @@ struct Mapped {
     flags: Flags,
     /// With `direct=1`, each op writes its pages back and drops them, as in fio.
     writes_through: bool,
+    /// With `thp=1`, the mapping asks for huge pages (MADV_HUGEPAGE). It stays shared: fio's is private then, and its
+    /// writes never reach the file.
+    huge_pages: bool,
 }
 
 /// A file in memory, for as long as this value lives.
@@ -52,8 +56,8 @@ fn reopen(fd: RawFd) -> io::Result<File> {
 }
 
 impl Map {
-    /// The whole of a file, for writing too if the descriptor is.
-    fn new(fd: RawFd) -> io::Result<Map> {
+    /// The whole of a file, for writing too if the descriptor is; in huge pages, if the kernel has some for it.
+    fn new(fd: RawFd, huge_pages: bool) -> io::Result<Map> {
         // SAFETY: F_GETFL takes no memory; a bad descriptor is an error number.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
         if flags < 0 {
@@ -84,7 +88,13 @@ impl Map {
                 start => NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
             },
         };
-        Ok(Map { fd, start: mapped, len, readable: mode != libc::O_WRONLY })
+        let map = Map { fd, start: mapped, len, readable: mode != libc::O_WRONLY };
+        if huge_pages && len > 0 {
+            // Advice only, as in fio: a kernel or a file system without huge pages refuses it, and the mapping works.
+            // SAFETY: the pages are those of the new mapping; the advice changes no memory.
+            unsafe { libc::madvise(mapped.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        }
+        Ok(map)
     }
 
     /// Writes the pages around a range back, and drops them.
@@ -146,7 +156,7 @@ impl Mapped {
 
 impl Engine for Mapped {
     fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()> {
-        self.files[file as usize] = Some(Map::new(fd)?);
+        self.files[file as usize] = Some(Map::new(fd, self.huge_pages)?);
         Ok(())
     }
 

@@ -451,7 +451,7 @@ pub(super) mod tests {
         for (text, part) in [
             ("creat", "no operation is called 'creat'; there are: create"),
             ("", "no operation"),
-            ("read:0+stat", "no weight"),
+            ("read:0+stat", "'0' is not a weight"),
             ("read+read", "twice"),
             ("read+cleanup", "phase of its own"),
         ] {
