@@ -138,7 +138,7 @@ fn silent_lane() {
     let read = ["dd", "if=f", "of=/dev/null", "bs=64k", "count=1", "iflag=direct"];
     let output = trap.args(["--stats", "--"]).args(read).current_dir(&pool.lanes[0]).output().unwrap();
     let said = stderr(&output);
-    assert!(output.status.success() && said.contains("/mnt/v34 gives no answer"), "{said}");
+    assert!(output.status.success() && said.contains("/mnt/v34 does not answer"), "{said}");
     let mut load = Load::spawn(pool, READS);
     load.goes_on(pool, &[0, 1, 3]);
     rig("lane thaw 34");
