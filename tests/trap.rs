@@ -236,7 +236,7 @@ fn what_keeps_a_program_from_being_spread_is_one_line_and_it_runs_all_the_same()
         let output = lanes.output(&["./static"]);
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
-        assert!(stderr(&output).contains("nothing is spread: ./static is linked statically"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("trap spreads nothing: ./static is linked statically"), "{}", stderr(&output));
         // A program that the program executes is named once, and those that can be spread are not named.
         let output = lanes.output(&["bash", "-c", "./static; ./static; ls > /dev/null; exec ./static"]);
         assert_eq!(output.status.code(), Some(3));
