@@ -141,7 +141,7 @@ pub(super) fn queued_before_issue(job: &JobResult) -> Option<Verdict> {
     ))
 }
 
-/// The judgement on a run as a whole ([`for_job`] judges each job).
+/// The judgement on a run as a whole ([`super::for_job`] judges each job).
 pub fn for_run(run: &RunResult) -> Judgement {
     let mut judged = Judgement::default();
     let ran = run.jobs.iter().any(|job| job.total_ops() > 0);
