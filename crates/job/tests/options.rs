@@ -53,7 +53,7 @@ fn a_default_that_is_written_out_changes_nothing() {
     ];
     // The values of these options of engines are kept as they were said.
     const AS_SAID: &[&str] =
-        &["uncached", "single-instance", "digest_enable", "keep_alive_tmo", "ctrl_loss_tmo", "stat_type"];
+        &["uncached", "thp", "single-instance", "digest_enable", "keep_alive_tmo", "ctrl_loss_tmo", "stat_type"];
     for option in options::all().filter(|option| {
         let is_fixed = !IN_WORDS.contains(&option.name) && !AS_SAID.contains(&option.name);
         option.status == Status::Supported && !option.default.is_empty() && is_fixed
