@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// The reasons why there is no connection. Every message is one line.
+/// The reasons why connecting to a volume failed. Every message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The shared library is missing, or is none that is known.

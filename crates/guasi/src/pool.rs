@@ -132,7 +132,7 @@ impl Pool {
     /// Hands a request to the workers.
     ///
     /// # Errors
-    /// EAGAIN when there is no worker and none can be made: the pool does not take the request then.
+    /// EAGAIN when the pool has no worker and cannot start one: the request stays the caller's.
     ///
     /// # Safety
     /// The request is valid, pending and in no list; `core` is the one that this pool is part of.

@@ -107,8 +107,8 @@ impl Part {
         self.ended = self.ended.worse(ended);
         // A rank that failed at once knows less of the run than the next one.
         let knows = |schema: u32| schema != 0;
-        let (mine, theirs) = (knows(self.provenance.schema), knows(provenance.schema));
-        if (theirs && !mine) || (mine == theirs && first_rank < self.first_rank) {
+        let (known, other_known) = (knows(self.provenance.schema), knows(provenance.schema));
+        if (other_known && !known) || (known == other_known && first_rank < self.first_rank) {
             (self.provenance, self.global_options, self.first_rank) = (provenance, global_options, first_rank);
         }
     }

@@ -38,7 +38,7 @@ pub unsafe fn look(path: *const c_char) {
     if path.is_null() || !(lane::active() || async_io::active()) {
         return;
     }
-    // SAFETY: the caller's contract (`# Safety`): NUL-terminated.
+    // SAFETY: the path is not null, and the caller upholds that it is NUL-terminated.
     let path = unsafe { CStr::from_ptr(path) };
     // A named pipe would wait for its other end.
     let Ok(file) = raw::open(path, libc::O_RDONLY | libc::O_NONBLOCK) else { return };

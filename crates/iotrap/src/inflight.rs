@@ -77,7 +77,7 @@ fn places(key: u64) -> impl Iterator<Item = usize> {
     (0..PROBES).map(move |probe| line + probe)
 }
 
-/// Enters a request. False if there is no room, or a request with that key already.
+/// Enters a request. Returns false if the table is full, or already holds a request with this key.
 pub fn enter(key: u64, record: Record, counted_in: Option<NodeRef>) -> bool {
     if let Some(twin) = find(key) {
         if let Some(word) = DOUBTFUL.get(twin / 64) {

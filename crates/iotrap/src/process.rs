@@ -135,7 +135,7 @@ impl HighNumbers {
     /// Duplicates a descriptor to a high number, closed on exec.
     ///
     /// # Errors
-    /// EMFILE: there is no free number.
+    /// EMFILE: the process uses all its descriptor numbers.
     pub fn duplicate(&self, fd: c_int) -> raw::Result<c_int> {
         raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, self.from.max(0) as usize)
     }

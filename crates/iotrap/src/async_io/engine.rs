@@ -255,10 +255,10 @@ impl Engine {
     #[allow(clippy::mut_from_ref, reason = "the party that a record belongs to is the only one to call this")]
     pub unsafe fn task(&self, index: u32) -> &mut Task {
         let place = self.record(index).task.get();
-        // SAFETY: the caller's contract (`# Safety`): the record belongs to the calling party, and this is the only
-        // reference.
+        // SAFETY: the caller upholds that the record belongs to its party, and that no other reference to the task
+        // lives.
         let task = unsafe { &mut *place };
-        // SAFETY: the caller's contract (`# Safety`): the task was written.
+        // SAFETY: the caller upholds that the task was written since the record was taken.
         unsafe { task.assume_init_mut() }
     }
 

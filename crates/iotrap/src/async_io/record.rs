@@ -98,8 +98,8 @@ impl Task {
         }
     }
 
-    /// Copies the `count` vectors of a request at `given`, which the program may reuse after io_submit. False if there
-    /// is no memory for them.
+    /// Copies the `count` vectors of a request at `given`, which the program may reuse after io_submit. Returns
+    /// false if the kernel refuses the memory for the copy.
     ///
     /// # Safety
     /// `count` vectors are at `given`.
@@ -116,7 +116,7 @@ impl Task {
         }
         let place = self.place_of_vectors().cast_mut();
         for at in 0..count {
-            // SAFETY: the caller's contract (`# Safety`): `count` vectors are at `given`.
+            // SAFETY: the caller upholds that `count` readable vectors begin at `given`, and `at` is below `count`.
             let vector = unsafe { given.wrapping_add(at).read_unaligned() };
             // SAFETY: there is room for `count` vectors: inline, or in the mapping that was just made.
             unsafe { place.wrapping_add(at).write(vector) };

@@ -27,7 +27,7 @@ macro_rules! executes {
                 let _ending = async_io::ending();
                 $({
                     let _errno = errno::kept();
-                    // SAFETY: the caller's contract is that of exec(3).
+                    // SAFETY: the program upholds, by exec(3), that the path is NUL-terminated and stays in memory.
                     unsafe { executed::look($path) };
                 })?
                 // SAFETY: the caller's contract is that of the function of this name.

@@ -543,7 +543,7 @@ pub unsafe extern "C-unwind" fn io_getevents(
         // SAFETY: the program's contract, of the older convention: (context, count, events, timeout).
         return unsafe { get_events(context, 1, min_count, old_events, events.cast(), None) as c_int };
     }
-    // As in libaio, no system call is needed if nothing is in the ring and there is no time to wait.
+    // As libaio does, return without a system call if the ring is empty and the time to wait is zero.
     // SAFETY: the program's contract: null or a timespec.
     if let Some(timeout) = unsafe { timeout.as_ref() }
         && (timeout.tv_sec, timeout.tv_nsec) == (0, 0)
