@@ -11,7 +11,12 @@ use lanes::Pools;
 use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
-use crate::{async_io, context, errno, executed, lane, process, said, stats, trace};
+use crate::abi::{errno, said};
+use crate::aio::{self, async_io, context};
+use crate::fork;
+use crate::hooks::{executed, exit};
+use crate::policy::trace;
+use crate::state::{lane, node, process, stats};
 
 /// `same-thread`: the thread that reads a completion ring from memory is the thread that submits (see [`context`]).
 const RING_VARIABLE: &str = "IOTRAP_RING";
@@ -26,9 +31,10 @@ pub fn begin() {
     let asynchronous = variable(ASYNC_VARIABLE).is_some_and(|value| value != "0");
     if asynchronous {
         context::prepare(false);
-        process::watch();
+        process::watch(fork::forget_all);
         let asked = |name: &str| variable(name).is_some_and(|value| value != "0");
         async_io::prepare(asked(TRACE_VARIABLE) || asked(STATS_VARIABLE));
+        exit::prepare();
     }
     let pools = match Pools::from_environment(variable, read) {
         Ok(Some(pools)) => pools,
@@ -43,7 +49,7 @@ pub fn begin() {
     let trusted = variable(RING_VARIABLE).as_deref() == Some("same-thread");
     context::prepare(trusted);
     if !asynchronous {
-        process::watch();
+        process::watch(fork::forget_all);
     }
     let text = variable(TRACE_VARIABLE).is_some_and(|value| value != "0");
     let log = std::env::var_os(IOLOG_VARIABLE).and_then(|path| CString::new(path.as_bytes()).ok());
@@ -55,6 +61,7 @@ pub fn begin() {
         stats::want_summary();
     }
     executed::prepare();
+    node::prepare(aio::note_completed);
     lane::configure(pools);
 }
 

@@ -1,62 +1,50 @@
 //! The LD_PRELOAD library: an unmodified program's I/O over several lanes of one volume, never risking data.
 //!
+//! The library is a house of six floors. A floor calls itself and the floors below it, and nothing above (the test
+//! `floors` checks this):
+//!
+//! - [`hooks`]: the functions that programs call, under the names of libc, libaio and liburing; and programs that are
+//!   executed.
+//! - [`aio`]: requests in flight. libaio ([`aio::libaio`], [`aio::changed_iocbs`], [`aio::inflight`],
+//!   [`aio::context`]), POSIX aio ([`aio::posix`]), io_uring ([`aio::uring`], [`aio::tagged`]), and requests that the
+//!   library makes asynchronous ([`aio::async_io`]).
+//! - [`policy`]: which request may be spread, and where it goes ([`policy::spread`]); large transfers that are cut
+//!   ([`policy::split`]); the record of the requests ([`policy::trace`]).
+//! - [`open`]: the way from a path to the same file on all lanes ([`open::tracking`]), by threads that a silent lane
+//!   may hold up ([`open::opener`]); descriptors and mappings that no hook saw come ([`open::others`]).
+//! - [`state`]: a descriptor ([`state::table`]), an open file with its lanes ([`state::group`]), a file
+//!   ([`state::node`]), the pools ([`state::lane`]), the proof that a number still means its file ([`state::proof`]),
+//!   fork and high numbers ([`state::process`]), reasons and counts ([`state::reason`], [`state::stats`]).
+//! - [`abi`]: system calls, threads, the clock and errno without libc; the real functions; the structures of libaio and
+//!   liburing.
+//!
+//! Above the house, [`config`] sets everything up from the environment, and [`fork`] lists everything that a forked
+//! child forgets. Two calls lead upwards, through functions that `config` hands down: a file that waits for its lanes
+//! notes completed requests, and a forked child empties all tables.
+//!
+//! A request passes through the house like this:
+//!
 //! ```text
 //! hooks/*  ─►  table (fd ─► group)  ─►  spread (may it leave its lane? which one?)  ─►  raw (the lane's file)
 //!    │            tracking (open: path ─► lanes, one file? ─► group)                        │
 //!    └────────►  real (the program's own call, on the opened lane)      changed_iocbs, inflight (libaio)
 //! ```
 //!
-//! | what | where |
-//! | --- | --- |
-//! | the functions that programs call | [`hooks`] |
-//! | a descriptor: nothing, a file of a pool, a lane's file | [`table`] |
-//! | an open file with its lanes, shared by `dup`ed descriptors | [`group`] |
-//! | a file (inode), shared by everything in the process that has it open | [`node`] |
-//! | the proof that a descriptor number still means the file that it was tracked for | [`proof`] |
-//! | opening on other lanes, the proof that they are one file, retries, syncing lanes | [`tracking`] |
-//! | descriptors and mappings of a file that no hook saw come | [`others`] |
-//! | the threads that open files on lanes which may not answer | [`opener`] |
-//! | which request may be spread, and where it goes | [`spread`], [`lane`] |
-//! | libaio: iocbs changed and put back, requests in flight, rings | [`changed_iocbs`], [`inflight`], [`context`] |
-//! | libaio requests that would block, carried out by an io_uring | [`async_io`] |
-//! | io_uring: requests in flight, told apart by their `user_data` | [`tagged`] |
-//! | programs that are executed, and of which nothing can be seen | [`executed`] |
-//! | fork, vfork, descriptor numbers | [`process`] |
-//! | the time, and threads, without libc | [`clock`], [`raw_thread`] |
-//! | the reasons for staying, the counts, the records and the messages | [`reason`], [`stats`], [`trace`], [`said`] |
-//!
 //! Everything is static and atomic: hooks run in signal handlers, between vfork and exec, before constructors, after
 //! destructors, and in any number of threads. They take no lock, allocate nothing and cannot panic.
 
-mod async_io;
-mod changed_iocbs;
-mod clock;
+mod abi;
+mod aio;
 mod config;
-mod context;
-mod counted;
-mod errno;
-mod executed;
-mod group;
+mod fork;
 mod hooks;
-mod inflight;
-mod lane;
-mod node;
-mod opener;
-mod others;
-mod process;
-mod proof;
-mod raw;
-mod raw_thread;
-mod real;
-mod reason;
-mod said;
-mod split;
-mod spread;
-mod stats;
-mod table;
-mod tagged;
-mod trace;
-mod tracking;
+mod open;
+mod policy;
+mod state;
+
+use abi::{clock, real};
+use aio::async_io;
+use state::stats;
 
 /// Sets the library up when it has been loaded, before the program's `main`.
 extern "C" fn begin() {

@@ -3,15 +3,15 @@
 
 use core::ffi::{c_int, c_uint};
 
-use crate::async_io;
-use crate::errno;
-use crate::group::{self, GroupRef};
-use crate::process;
-use crate::raw;
-use crate::real;
-use crate::table::{self, Entry};
-use crate::trace;
-use crate::tracking;
+use crate::abi::errno;
+use crate::abi::raw;
+use crate::abi::real;
+use crate::aio::async_io;
+use crate::open::tracking;
+use crate::policy::trace;
+use crate::state::group::{self, GroupRef};
+use crate::state::process;
+use crate::state::table::{self, Entry};
 
 /// close(2).
 ///
@@ -63,7 +63,7 @@ fn merge(result: c_int, lanes: raw::Result<()>) -> c_int {
 /// # Safety
 /// The stream is the program's, or null.
 pub unsafe fn before_stream(file: *mut libc::FILE) -> Entry {
-    if file.is_null() || !(crate::lane::active() || async_io::active()) {
+    if file.is_null() || !(crate::state::lane::active() || async_io::active()) {
         return Entry::Nothing;
     }
     let _errno = errno::kept();

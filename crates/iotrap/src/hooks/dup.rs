@@ -3,15 +3,15 @@
 use core::ffi::c_int;
 
 use super::room;
-use crate::errno;
-use crate::group::{self, GroupRef};
-use crate::process;
-use crate::raw;
-use crate::real;
-use crate::reason::Reason;
-use crate::table::{self, Entry};
-use crate::trace;
-use crate::tracking;
+use crate::abi::errno;
+use crate::abi::raw;
+use crate::abi::real;
+use crate::open::tracking;
+use crate::policy::trace;
+use crate::state::group::{self, GroupRef};
+use crate::state::process;
+use crate::state::reason::Reason;
+use crate::state::table::{self, Entry};
 
 /// Enters `new` as one more descriptor of the open file of `old`.
 fn share(old: c_int, new: c_int) -> c_int {
@@ -69,13 +69,13 @@ pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_
 /// Closes `to` and makes it a descriptor of the open file of `from`.
 fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
     if from != to {
-        crate::async_io::settle(to);
+        crate::aio::async_io::settle(to);
     }
     let quiet = table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing;
     if quiet || from == to || !process::is_own() {
         return real();
     }
-    if crate::async_io::owns(to) {
+    if crate::aio::async_io::owns(to) {
         // The number belongs to the library's engine for libaio: a file there would not be the program's. (dup2(2)
         // knows EBUSY.)
         errno::set(libc::EBUSY);

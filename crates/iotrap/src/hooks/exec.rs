@@ -1,16 +1,16 @@
 //! execve(2) and its family, and daemon(3): the program gives its process up to another one, or goes on as a child. The
 //! hooks wait for the program's writes first, as the kernel would have done them inside io_submit. They name a program
-//! of which the library will see nothing ([`crate::executed`]).
+//! of which the library will see nothing ([`crate::hooks::executed`]).
 //!
 //! libc's functions call each other inside libc, where nobody can intervene, so each of them has a hook.
 //! posix_spawn(3), system(3) and popen(3) need none: the process goes on.
 
 use core::ffi::{c_char, c_int};
 
-use crate::async_io;
-use crate::errno;
-use crate::executed;
-use crate::real;
+use crate::abi::errno;
+use crate::abi::real;
+use crate::aio::async_io;
+use crate::hooks::executed;
 
 type Text = *const c_char;
 type List = *const Text;

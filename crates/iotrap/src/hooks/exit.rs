@@ -3,8 +3,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::async_io;
-use crate::raw;
+use crate::abi::raw;
+use crate::aio::async_io;
 
 macro_rules! exits {
     ($($name:ident)*) => {

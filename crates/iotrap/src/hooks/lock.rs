@@ -2,13 +2,13 @@
 
 use core::ffi::c_int;
 
-use crate::errno;
-use crate::group::{self, GroupRef};
-use crate::lane;
-use crate::node::NodeRef;
-use crate::real;
-use crate::reason::Reason;
-use crate::tracking;
+use crate::abi::errno;
+use crate::abi::real;
+use crate::open::tracking;
+use crate::state::group::{self, GroupRef};
+use crate::state::lane;
+use crate::state::node::NodeRef;
+use crate::state::reason::Reason;
 
 /// Ends the spreading of a file that is about to be locked through `fd`, which may be any descriptor of the file.
 pub fn before(fd: c_int) {

@@ -1,13 +1,13 @@
 //! mmap: memory that is the page cache of one lane. A file that is mapped is not spread. Mappings that live on when the
-//! file has been closed are found when it is opened again ([`crate::others`]).
+//! file has been closed are found when it is opened again ([`crate::open::others`]).
 
 use core::ffi::{c_int, c_void};
 
-use crate::errno;
-use crate::lane;
-use crate::real;
-use crate::reason::Reason;
-use crate::tracking;
+use crate::abi::errno;
+use crate::abi::real;
+use crate::open::tracking;
+use crate::state::lane;
+use crate::state::reason::Reason;
 
 /// Ends the spreading of a file that is about to be mapped, or has been, whatever descriptor it is mapped through.
 ///

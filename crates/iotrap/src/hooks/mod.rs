@@ -9,11 +9,12 @@
 //! A hook calls the real function with the program's own arguments unless there is a reason not to, never panics,
 //! allocates nothing, and leaves `errno` as the program expects it.
 //!
-//! Libaio requests that the kernel would carry out synchronously go to [`crate::async_io`] (`IOTRAP_ASYNC=1`).
+//! Libaio requests that the kernel would carry out synchronously go to [`crate::aio::async_io`] (`IOTRAP_ASYNC=1`).
 
 pub mod close;
 pub mod dup;
 pub mod exec;
+pub mod executed;
 pub mod exit;
 pub mod libaio;
 pub mod lock;

@@ -4,16 +4,16 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use super::room;
-use crate::errno;
-use crate::group::GroupRef;
-use crate::lane;
-use crate::node;
-use crate::others;
-use crate::raw;
-use crate::real;
-use crate::reason::Reason;
-use crate::trace;
-use crate::tracking;
+use crate::abi::errno;
+use crate::abi::raw;
+use crate::abi::real;
+use crate::open::others;
+use crate::open::tracking;
+use crate::policy::trace;
+use crate::state::group::GroupRef;
+use crate::state::lane;
+use crate::state::node;
+use crate::state::reason::Reason;
 
 type Path = *const c_char;
 type Mode = libc::mode_t;

@@ -1,345 +1,12 @@
-//! POSIX aio: aio_read, aio_write, aio_fsync, lio_listio and what goes with them.
-//!
-//! glibc carries these out in separate threads, by calls that nobody can intercept, on the descriptor in the aiocb;
-//! and it never changes the program's idea of an aiocb but through its own functions. So a request for a file on a pool
-//! is given to glibc as a shadow of the program's aiocb with a lane's descriptor in it, and every function that takes
-//! an aiocb is asked about the shadow instead. The program's aiocb is read at submission and not touched.
-//!
-//! (glibc queues the requests of one descriptor one after the other: over lanes they are carried out beside each
-//! other.)
+//! POSIX aio: aio_read, aio_write, aio_fsync, lio_listio and what goes with them. [`crate::aio::posix`] does the work.
 
-use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_void};
-use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64};
+use core::ffi::c_int;
 
 use libc::aiocb;
 
-use crate::errno;
-use crate::group::GroupRef;
-use crate::process;
-use crate::proof::{self, Proofs};
-use crate::raw;
-use crate::real;
-use crate::reason::Reason;
-use crate::spread::{self, Choice, Chosen, Kind};
-use crate::table::{self, Entry, Name};
-use crate::trace;
-use crate::tracking;
-
-/// The most requests at a time that are spread; others go to glibc as they are.
-const RECORDS: usize = 4096;
-const PROBES: usize = 16;
-/// The most entries of a list that are looked at without allocating; longer lists are not spread.
-const LIST: usize = 256;
-
-const FREE: u64 = 0;
-/// A place that a thread is filling or emptying.
-const BUSY: u64 = 1;
-
-/// The request is with glibc.
-const RUNNING: u8 = 0;
-/// A thread is settling the end of the request.
-const SETTLING: u8 = 1;
-/// The request has ended, and its result is there.
-const ENDED: u8 = 2;
-
-struct Record {
-    shadow: UnsafeCell<MaybeUninit<aiocb>>,
-    request: UnsafeCell<MaybeUninit<Request>>,
-    state: AtomicU8,
-    /// True while the request counts as in flight on another lane than the opened one.
-    counted: AtomicBool,
-    /// Bytes or `-errno`, once the request has ended.
-    result: AtomicI64,
-}
-
-// SAFETY: shadow and request are written by the thread that moved the key to BUSY, before it publishes the key, and not
-// changed while it is there.
-unsafe impl Sync for Record {}
-
-#[derive(Clone, Copy)]
-struct Request {
-    /// The open file of the request; the record holds a reference.
-    group: Name,
-    fd: c_int,
-    what: What,
-}
-
-#[derive(Clone, Copy)]
-enum What {
-    Transfer {
-        kind: Kind,
-        choice: Choice,
-    },
-    /// A sync: `lanes` is the errno of syncing the lanes, before glibc was asked to sync the opened one; 0 if all went
-    /// well.
-    Sync {
-        lanes: c_int,
-    },
-}
-
-static KEYS: [AtomicU64; RECORDS] = [const { AtomicU64::new(FREE) }; RECORDS];
-static ALL: [Record; RECORDS] = [const {
-    Record {
-        shadow: UnsafeCell::new(MaybeUninit::uninit()),
-        request: UnsafeCell::new(MaybeUninit::uninit()),
-        state: AtomicU8::new(RUNNING),
-        counted: AtomicBool::new(false),
-        result: AtomicI64::new(0),
-    }
-}; RECORDS];
-
-fn places(key: u64) -> impl Iterator<Item = usize> {
-    let hash = (key >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    (0..PROBES).map(move |probe| (hash as usize + probe) % RECORDS)
-}
-
-/// A record with its place.
-#[derive(Clone, Copy)]
-struct Found {
-    place: usize,
-    record: &'static Record,
-}
-
-fn find(of: *const aiocb) -> Option<Found> {
-    let key = of.expose_provenance() as u64;
-    if key <= BUSY || !crate::lane::active() {
-        return None;
-    }
-    let place = places(key).find(|&place| KEYS.get(place).is_some_and(|found| found.load(Acquire) == key))?;
-    Some(Found { place, record: ALL.get(place)? })
-}
-
-/// Forgets all requests in a forked child, where glibc has neither threads nor requests.
-pub fn forget_all() {
-    KEYS.iter().filter(|key| key.load(Relaxed) != FREE).for_each(|key| key.store(FREE, Relaxed));
-}
-
-/// Takes requests out of the count that have ended and that nobody has asked about yet: the thread that waits for lanes
-/// to be drained may be the one that would ask.
-pub fn look_at_all() {
-    for (place, record) in ALL.iter().enumerate() {
-        let running = KEYS.get(place).is_some_and(|key| key.load(Acquire) > BUSY);
-        if running && record.counted.load(Acquire) && (Found { place, record }).real_error() != libc::EINPROGRESS {
-            Found { place, record }.not_counted();
-        }
-    }
-}
-
-impl Found {
-    fn shadow(self) -> *mut aiocb {
-        self.record.shadow.get().cast()
-    }
-
-    fn request(self) -> Request {
-        // SAFETY: written before the key was published; see Record.
-        let request = unsafe { &*self.record.request.get() };
-        // SAFETY: written before the key was published; see Record.
-        unsafe { request.assume_init_read() }
-    }
-
-    fn real_error(self) -> c_int {
-        // SAFETY: the shadow was given to glibc.
-        unsafe { real::aio_error(self.shadow()) }
-    }
-
-    fn not_counted(self) {
-        if self.record.counted.swap(false, SeqCst) {
-            let group = GroupRef::again(self.request().group);
-            group.node().lane_ends();
-            core::mem::forget(group); // the record's
-        }
-    }
-
-    /// Bytes or `-errno`; None while the request is in progress.
-    fn ended(self) -> Option<i64> {
-        loop {
-            match self.record.state.load(Acquire) {
-                ENDED => return Some(self.record.result.load(Acquire)),
-                SETTLING => return None,
-                _ => {}
-            }
-            let error = self.real_error();
-            if error == libc::EINPROGRESS {
-                return None;
-            }
-            if self.record.state.compare_exchange(RUNNING, SETTLING, AcqRel, Acquire).is_ok() {
-                // SAFETY: the request has ended, and only the thread that has set SETTLING asks for its result, once.
-                let value = unsafe { real::aio_return(self.shadow()) };
-                let result = if error == 0 { value as i64 } else { -i64::from(error) };
-                self.not_counted();
-                self.record.result.store(self.settle(result), Release);
-                self.record.state.store(ENDED, Release);
-            }
-        }
-    }
-
-    /// The result that the program gets: a read that failed because of its lane is done again elsewhere.
-    fn settle(self, result: i64) -> i64 {
-        let _errno = errno::kept();
-        let Request { group, fd, what } = self.request();
-        let group = GroupRef::again(group);
-        let result = match what {
-            What::Sync { lanes } if lanes != 0 && result >= 0 => -i64::from(lanes),
-            What::Sync { .. } => result,
-            What::Transfer { kind, choice } if result == -i64::from(libc::ECANCELED) => {
-                // Nothing has reached the kernel. (That it is no longer in flight has been said.)
-                let choice = Choice { file: None, ..choice };
-                let _ = kind;
-                spread::cancel(&group, &choice, raw::now_ns());
-                result
-            }
-            What::Transfer { kind, choice } => {
-                // SAFETY: `enter` has filled the shadow, and it stays as it is while the record is in use.
-                let cb = unsafe { &*self.shadow() };
-                let number = if kind == Kind::Read { libc::SYS_pread64 } else { libc::SYS_pwrite64 };
-                let (buffer, count, offset) = (cb.aio_buf, cb.aio_nbytes, cb.aio_offset);
-                // SAFETY: the buffer is the request's until the program has been told of its end.
-                let carry = |file: c_int| unsafe { raw::transfer(number, file, buffer, count, offset) };
-                // The program may have closed its descriptor; the number may be another file's by now.
-                let own = if proof::means(&group, fd) { fd } else { -1 };
-                spread::settle(&group, own, kind, offset, count as u64, &choice, result as isize, carry) as i64
-            }
-        };
-        core::mem::forget(group); // the record's, until it is freed
-        result
-    }
-
-    /// Frees the record for others, and gives its reference back.
-    fn free(self) {
-        let group = GroupRef::again(self.request().group);
-        if let Some(key) = KEYS.get(self.place) {
-            key.store(FREE, Release);
-        }
-        drop(group);
-    }
-}
-
-/// A record for a request that others do not find yet: the shadow is filled, and [`Begun::publish`] publishes `key`.
-struct Begun {
-    found: Found,
-    key: u64,
-}
-
-impl Begun {
-    fn publish(&self) {
-        if let Some(key) = KEYS.get(self.found.place) {
-            key.store(self.key, Release);
-        }
-    }
-
-    /// Frees the record of a request that glibc has not taken.
-    fn undo(self) {
-        let Request { group, what, .. } = self.found.request();
-        let group = GroupRef::again(group);
-        self.found.record.counted.store(false, Relaxed);
-        if let What::Transfer { choice, .. } = what {
-            spread::cancel(&group, &choice, raw::now_ns());
-        }
-        core::mem::forget(group);
-        self.found.free();
-    }
-}
-
-/// Chooses a lane for a request of a file on a pool. None if the request goes to glibc as it is.
-///
-/// # Safety
-/// The aiocb is the program's, valid.
-unsafe fn begin(of: *mut aiocb, kind: Kind) -> Option<Begun> {
-    // SAFETY: the program's contract: null or valid.
-    let cb = unsafe { of.as_ref() }?;
-    let fd = cb.aio_fildes;
-    let group = GroupRef::of(fd)?;
-    process::notice_fork();
-    // The file was not opened for that: the kernel answers EBADF, which is not a lane's fault.
-    let unfit = if kind == Kind::Read { libc::O_WRONLY } else { libc::O_RDONLY };
-    if group.flags() & libc::O_ACCMODE == unfit {
-        return None;
-    }
-    let (bytes, offset) = (cb.aio_nbytes as u64, cb.aio_offset);
-    trace::transfers(fd, &group, kind, offset, bytes);
-    if kind == Kind::Write && !group.is_direct() {
-        // The page cache is written at a moment that nobody sees.
-        group.node().end(Reason::Buffered);
-        return None;
-    }
-    if matches!(table::get(fd), Entry::Quiet(_)) {
-        return None;
-    }
-    let now_ns = raw::now_ns();
-    let choice = match spread::choose(&group, fd, kind, offset, bytes, now_ns, &mut Proofs::none()) {
-        Chosen::To(choice) => choice,
-        Chosen::Full => spread::own(&group, group.pool()?, bytes, now_ns),
-        Chosen::Stale => return None,
-    };
-    // SAFETY: the program's contract: a valid aiocb.
-    let begun = unsafe { enter(of, &group, fd, choice.file.unwrap_or(fd), What::Transfer { kind, choice }) };
-    if begun.is_none() {
-        Reason::Busy.count();
-        spread::cancel(&group, &choice, now_ns);
-        return None;
-    }
-    core::mem::forget(group); // the record's
-    begun
-}
-
-/// # Safety
-/// The aiocb is valid.
-unsafe fn enter(of: *mut aiocb, group: &GroupRef, fd: c_int, file: c_int, what: What) -> Option<Begun> {
-    let key = of.expose_provenance() as u64;
-    if let Some(before) = find(of) {
-        // The aiocb is used again though nobody has asked about its last request: that one is over, or the program
-        // breaks the rules.
-        before.ended()?;
-        before.free();
-    }
-    let place = places(key).find(|&place| {
-        let found = KEYS.get(place);
-        found.is_some_and(|found| found.compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok())
-    })?;
-    let record = ALL.get(place)?;
-    // SAFETY: the program's contract: a valid aiocb, of which the shadow is a copy.
-    let mut shadow = unsafe { of.read() };
-    shadow.aio_fildes = file;
-    let room: *mut aiocb = record.shadow.get().cast();
-    // SAFETY: the key is BUSY, so this thread alone uses the record; see `Record`.
-    unsafe { room.write(shadow) };
-    let room: *mut Request = record.request.get().cast();
-    // SAFETY: the key is BUSY, so this thread alone uses the record; see `Record`.
-    unsafe { room.write(Request { group: group.name(), fd, what }) };
-    record.state.store(RUNNING, Relaxed);
-    record.counted.store(matches!(what, What::Transfer { choice, .. } if choice.file.is_some()), Relaxed);
-    Some(Begun { found: Found { place, record }, key })
-}
-
-/// Gives a request to glibc, by a shadow or as it is.
-///
-/// # Safety
-/// The aiocb is the program's.
-unsafe fn submit(of: *mut aiocb, kind: Kind, real: impl Fn(*mut aiocb) -> c_int) -> c_int {
-    let errno_before = errno::get();
-    // SAFETY: the program's contract.
-    let Some(begun) = (unsafe { begin(of, kind) }) else {
-        errno::set(errno_before);
-        return real(of);
-    };
-    hand_over(begun, errno_before, real)
-}
-
-/// Gives the shadow of a request to glibc, by `real`, and takes the request back if glibc will not have it.
-fn hand_over(begun: Begun, errno_before: c_int, real: impl Fn(*mut aiocb) -> c_int) -> c_int {
-    begun.publish();
-    let result = real(begun.found.shadow());
-    if result != 0 {
-        let _errno = errno::kept();
-        begun.undo();
-    } else {
-        errno::set(errno_before);
-    }
-    result
-}
+use crate::abi::real;
+use crate::aio::posix;
+use crate::policy::spread::Kind;
 
 macro_rules! both {
     ($(#[$doc:meta])* fn $name:ident, $name64:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block) => {
@@ -363,7 +30,7 @@ both! {
         // SAFETY: the program's contract, or a shadow of it.
         let real = |of: *mut aiocb| unsafe { real::aio_read(of) };
         // SAFETY: the program's contract.
-        unsafe { submit(of, Kind::Read, real) }
+        unsafe { posix::submit(of, Kind::Read, real) }
     }
 }
 
@@ -373,53 +40,23 @@ both! {
         // SAFETY: the program's contract, or a shadow of it.
         let real = |of: *mut aiocb| unsafe { real::aio_write(of) };
         // SAFETY: the program's contract.
-        unsafe { submit(of, Kind::Write, real) }
+        unsafe { posix::submit(of, Kind::Write, real) }
     }
 }
 
 both! {
-    /// aio_fsync(3): what other lanes have been given is waited for and synced here; the opened lane is glibc's.
+    /// aio_fsync(3).
     fn aio_fsync, aio_fsync64(operation: c_int, of: *mut aiocb) -> c_int {
         // SAFETY: the program's contract.
-        let sync = |of: *mut aiocb| unsafe { real::aio_fsync(operation, of) };
-        // SAFETY: the program's contract: null or valid.
-        let Some(fd) = (unsafe { of.as_ref() }).map(|cb| cb.aio_fildes) else { return sync(of) };
-        let valid = operation == libc::O_SYNC || operation == libc::O_DSYNC;
-        if !valid {
-            return sync(of);
-        }
-        let Some(group) = GroupRef::proven(fd) else { return sync(of) };
-        let errno_before = errno::get();
-        process::notice_fork();
-        trace::synced(fd, operation == libc::O_DSYNC);
-        group.node().drain();
-        let lanes = tracking::sync_lanes(&group, fd, operation == libc::O_DSYNC).err().unwrap_or(0);
-        if lanes == 0 {
-            errno::set(errno_before);
-            return sync(of);
-        }
-        // The error is told when the request is asked about, as any other.
-        // SAFETY: the program's contract.
-        let Some(begun) = (unsafe { enter(of, &group, fd, fd, What::Sync { lanes }) }) else {
-            errno::set(lanes);
-            return -1;
-        };
-        core::mem::forget(group);
-        hand_over(begun, errno_before, sync)
+        unsafe { posix::fsync(operation, of) }
     }
 }
 
 both! {
     /// aio_error(3).
     fn aio_error, aio_error64(of: *const aiocb) -> c_int {
-        match find(of) {
-            // SAFETY: the program's contract.
-            None => unsafe { real::aio_error(of) },
-            Some(found) => match found.ended() {
-                None => libc::EINPROGRESS,
-                Some(result) => if result < 0 { -result as c_int } else { 0 },
-            },
-        }
+        // SAFETY: the program's contract.
+        unsafe { posix::error(of) }
     }
 }
 
@@ -427,155 +64,30 @@ both! {
     /// aio_return(3).
     fn aio_return, aio_return64(of: *mut aiocb) -> isize {
         // SAFETY: the program's contract.
-        let Some(found) = find(of) else { return unsafe { real::aio_return(of) } };
-        match found.ended() {
-            None => {
-                errno::set(libc::EINPROGRESS);
-                -1
-            }
-            Some(result) => {
-                found.free();
-                errno::libc_result(result as isize)
-            }
-        }
+        unsafe { posix::result(of) }
     }
 }
 
 both! {
     /// aio_suspend(3).
     fn aio_suspend, aio_suspend64(list: *const *const aiocb, count: c_int, timeout: *const libc::timespec) -> c_int {
-        let mut shadows = [core::ptr::null::<aiocb>(); LIST];
-        // SAFETY: the program's contract: `count` pointers, null ones among them.
-        match unsafe { of_shadows(list, count, &mut shadows) } {
-            // SAFETY: the program's contract; or shadows that `enter` has filled.
-            true => unsafe { real::aio_suspend(shadows.as_ptr(), count, timeout) },
-            // SAFETY: the program's contract.
-            false => unsafe { real::aio_suspend(list, count, timeout) },
-        }
-    }
-}
-
-/// Makes the list with a shadow instead of each aiocb that has one. False if none has, or the list is too long.
-///
-/// # Safety
-/// `list` points to `count` pointers.
-unsafe fn of_shadows(list: *const *const aiocb, count: c_int, shadows: &mut [*const aiocb; LIST]) -> bool {
-    let Ok(count) = usize::try_from(count) else { return false };
-    if list.is_null() || count > LIST || !crate::lane::active() {
-        return false;
-    }
-    let mut any = false;
-    for (at, place) in shadows.iter_mut().enumerate().take(count) {
         // SAFETY: the program's contract.
-        let of = unsafe { *list.wrapping_add(at) };
-        *place = match find(of) {
-            Some(found) => {
-                any = true;
-                found.shadow()
-            }
-            None => of,
-        };
+        unsafe { posix::suspend(list, count, timeout) }
     }
-    any
 }
 
 both! {
     /// aio_cancel(3).
     fn aio_cancel, aio_cancel64(fd: c_int, of: *mut aiocb) -> c_int {
-        // SAFETY: the program's contract; or shadows that `enter` has filled.
-        let cancel = |fd: c_int, of: *mut aiocb| unsafe { real::aio_cancel(fd, of) };
-        // SAFETY: `enter` has filled the shadow before it published the key of the record.
-        let file = |found: Found| unsafe { (*found.shadow()).aio_fildes };
-        if !of.is_null() {
-            return match find(of) {
-                Some(found) if found.request().fd == fd => cancel(file(found), found.shadow()),
-                _ => cancel(fd, of),
-            };
-        }
-        let mut result = cancel(fd, of);
-        if result < 0 {
-            return result;
-        }
-        // Requests on other lanes are cancelled one by one. "Not cancelled" outranks "cancelled", which outranks "had
-        // ended".
-        for (place, record) in ALL.iter().enumerate() {
-            let found = Found { place, record };
-            let ours = KEYS.get(place).is_some_and(|key| key.load(Acquire) > BUSY);
-            if !ours || found.request().fd != fd || file(found) == fd || record.state.load(Acquire) != RUNNING {
-                continue;
-            }
-            result = match (result, cancel(file(found), found.shadow())) {
-                (libc::AIO_NOTCANCELED, _) | (_, libc::AIO_NOTCANCELED) => libc::AIO_NOTCANCELED,
-                (libc::AIO_CANCELED, _) | (_, libc::AIO_CANCELED) => libc::AIO_CANCELED,
-                (before, _) => before,
-            };
-        }
-        result
+        // SAFETY: the program's contract.
+        unsafe { posix::cancel(fd, of) }
     }
 }
 
 both! {
     /// lio_listio(3).
     fn lio_listio, lio_listio64(mode: c_int, list: *const *mut aiocb, count: c_int, event: *mut libc::sigevent) -> c_int {
-        // SAFETY: the program's contract, or shadows.
-        let real = |list: *const *mut aiocb| unsafe { real::lio_listio(mode, list, count, event) };
-        let wanted = usize::try_from(count).unwrap_or(0);
-        if list.is_null() || wanted == 0 || wanted > LIST || !crate::lane::active() {
-            return real(list);
-        }
-        let errno_before = errno::get();
-        let mut shadows = [core::ptr::null_mut::<aiocb>(); LIST];
-        let mut begun = [const { None::<Begun> }; LIST];
-        for (at, (shadow, slot)) in shadows.iter_mut().zip(&mut begun).enumerate().take(wanted) {
-            // SAFETY: the program's contract: `count` pointers.
-            let of = unsafe { *list.wrapping_add(at) };
-            // SAFETY: the program's contract: null or valid.
-            let kind = match unsafe { of.as_ref() }.map(|cb| cb.aio_lio_opcode) {
-                Some(libc::LIO_READ) => Some(Kind::Read),
-                Some(libc::LIO_WRITE) => Some(Kind::Write),
-                _ => None,
-            };
-            // SAFETY: the program's contract.
-            *slot = kind.and_then(|kind| unsafe { begin(of, kind) });
-            *shadow = match slot {
-                Some(begun) => {
-                    begun.publish();
-                    begun.found.shadow()
-                }
-                None => of,
-            };
-        }
-        errno::set(errno_before);
-        let result = real(shadows.as_ptr());
-        if result != 0 && errno::get() == libc::EINVAL {
-            // Nothing was begun.
-            let _errno = errno::kept();
-            begun.into_iter().flatten().for_each(Begun::undo);
-            return result;
-        }
-        if mode == libc::LIO_WAIT && result == -1 && errno::get() == libc::EIO {
-            // A lane's failure that another lane has made good does not count.
-            let all_well = |at: usize| {
-                // SAFETY: the program's contract: `count` pointers.
-                let of = unsafe { *list.wrapping_add(at) };
-                // SAFETY: the program's contract: null, or an aiocb.
-                of.is_null() || unsafe { aio_error(of) } == 0
-            };
-            if (0..wanted).all(all_well) {
-                errno::set(errno_before);
-                return 0;
-            }
-            errno::set(libc::EIO);
-        }
-        result
+        // SAFETY: the program's contract.
+        unsafe { posix::list(mode, list, count, event) }
     }
 }
-
-/// The replacement of a function of POSIX aio where libc has none, for the table of [`real`].
-pub fn unavailable() -> c_int {
-    errno::set(libc::ENOSYS);
-    -1
-}
-
-// The layout that shadows rely on.
-const _: () = assert!(size_of::<aiocb>() == 168 && size_of::<*mut c_void>() == 8, "aiocb and aiocb64 are the same");

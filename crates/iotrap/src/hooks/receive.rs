@@ -2,10 +2,10 @@
 
 use core::ffi::{c_int, c_uint};
 
-use crate::errno;
-use crate::lane;
-use crate::others;
-use crate::real;
+use crate::abi::errno;
+use crate::abi::real;
+use crate::open::others;
+use crate::state::lane;
 
 /// Passes every descriptor that came with a message to `others::came`.
 ///

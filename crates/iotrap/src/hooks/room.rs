@@ -6,13 +6,13 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use crate::errno;
-use crate::group;
-use crate::lane;
-use crate::others;
-use crate::process;
-use crate::raw;
-use crate::real;
+use crate::abi::errno;
+use crate::abi::raw;
+use crate::abi::real;
+use crate::open::others;
+use crate::state::group;
+use crate::state::lane;
+use crate::state::process;
 
 /// Makes a call of libc that returns a new descriptor or -1, or a stream or null. Makes it once more if it fails for
 /// want of a number and the library could give numbers up.

@@ -3,26 +3,15 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::errno;
-use crate::group::GroupRef;
-use crate::raw;
-use crate::real;
-use crate::reason::Reason;
-use crate::split;
-use crate::spread::{self, Kind};
-use crate::table::{self, Entry};
-use crate::trace;
-
-unsafe extern "C-unwind" {
-    fn pthread_testcancel();
-}
-
-/// pread and pwrite are cancellation points (pthreads(7)), but the library's own calls on lanes are not. So a hook
-/// calls this function before it holds anything that unwinding would have to give back.
-pub fn cancellation_point() {
-    // SAFETY: a function without arguments.
-    unsafe { pthread_testcancel() };
-}
+use crate::abi::errno;
+use crate::abi::raw;
+use crate::abi::real;
+use crate::policy::split;
+use crate::policy::spread::{self, Kind};
+use crate::policy::trace;
+use crate::state::group::GroupRef;
+use crate::state::reason::Reason;
+use crate::state::table::{self, Entry};
 
 /// libc's convention for a result of the kernel's kind.
 fn to_libc(result: isize) -> isize {
@@ -58,7 +47,7 @@ fn positioned(
         Entry::Nothing | Entry::Lane(_) => real(),
         Entry::Quiet(_) if kind == Kind::Read && !trace::on() => real(),
         Entry::Quiet(_) | Entry::File(_) => {
-            cancellation_point();
+            real::cancellation_point();
             let (Some(group), Some(bytes)) = (GroupRef::of(fd), bytes()) else { return real() };
             of_a_pool(&group, fd, kind, offset, bytes, real, bare)
         }

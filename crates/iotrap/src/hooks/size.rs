@@ -3,17 +3,17 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 
-use crate::errno;
-use crate::group::GroupRef;
-use crate::lane;
-use crate::node;
-use crate::raw;
-use crate::real;
-use crate::table::{self, Entry};
+use crate::abi::errno;
+use crate::abi::raw;
+use crate::abi::real;
+use crate::state::group::GroupRef;
+use crate::state::lane;
+use crate::state::node;
+use crate::state::table::{self, Entry};
 
 /// Drains the lanes, makes the change on the opened lane by `change`, and makes all lanes look again.
 fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
-    crate::async_io::settle(fd);
+    crate::aio::async_io::settle(fd);
     if table::get(fd) == Entry::Nothing {
         return change();
     }

@@ -3,17 +3,17 @@
 
 use core::ffi::{c_int, c_uint};
 
-use crate::errno;
-use crate::group::GroupRef;
-use crate::raw;
-use crate::real;
-use crate::table::{self, Entry};
-use crate::trace;
-use crate::tracking;
+use crate::abi::errno;
+use crate::abi::raw;
+use crate::abi::real;
+use crate::open::tracking;
+use crate::policy::trace;
+use crate::state::group::GroupRef;
+use crate::state::table::{self, Entry};
 
 /// Syncs the lanes, then the opened one by the real function.
 fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int {
-    crate::async_io::settle(fd);
+    crate::aio::async_io::settle(fd);
     if table::get(fd) == Entry::Nothing {
         return real();
     }

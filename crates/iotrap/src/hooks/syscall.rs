@@ -2,10 +2,12 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use super::{close, dup, exec, exit, libaio, lock, map, open, receive, room, rw, size, sync, uring};
-use crate::errno;
-use crate::others;
-use crate::raw;
+use super::{close, dup, exec, exit, lock, map, open, receive, room, rw, size, sync};
+use crate::abi::errno;
+use crate::abi::libaio::{Event, Iocb};
+use crate::abi::raw;
+use crate::aio::{libaio, uring};
+use crate::open::others;
 
 type Text = *const c_char;
 type List = *const Text;
@@ -43,13 +45,13 @@ pub unsafe extern "C-unwind" fn syscall(
     match number {
         libc::SYS_io_setup => kernel!(libaio::setup(a, b as *mut u64)),
         libc::SYS_io_destroy => kernel!(libaio::destroy(a as u64)),
-        libc::SYS_io_submit => kernel!(libaio::submit(a as u64, b as c_long, c as *mut *mut libaio::Iocb)),
+        libc::SYS_io_submit => kernel!(libaio::submit(a as u64, b as c_long, c as *mut *mut Iocb)),
         libc::SYS_io_getevents => {
-            let (events, timeout) = (d as *mut libaio::Event, e as *mut libc::timespec);
+            let (events, timeout) = (d as *mut Event, e as *mut libc::timespec);
             kernel!(libaio::get_events(a as u64, b as c_long, c as c_long, events, timeout, None))
         }
         raw::SYS_IO_PGETEVENTS => {
-            let (events, timeout, mask) = (d as *mut libaio::Event, e as *mut libc::timespec, f as *const c_void);
+            let (events, timeout, mask) = (d as *mut Event, e as *mut libc::timespec, f as *const c_void);
             kernel!(libaio::get_events(a as u64, b as c_long, c as c_long, events, timeout, Some(mask)))
         }
         #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,126 @@
+//! The structures that liburing's callers and the kernel share (liburing.h, linux/io_uring.h), as far as the library
+//! reads them.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// `struct io_uring_sq` of liburing 2.0 and later, as far as it has stayed the same.
+#[repr(C)]
+pub struct SubmissionQueue {
+    pub head: *const AtomicU32,
+    pub tail: *const AtomicU32,
+    pub mask: *const AtomicU32,
+    pub entries: *const AtomicU32,
+    pub flags: *const AtomicU32,
+    pub dropped: *const AtomicU32,
+    pub array: *mut c_uint,
+    pub requests: *mut Request,
+    /// The end of the entries that have been submitted.
+    pub own_head: c_uint,
+    /// The end of the entries that have been written.
+    pub own_tail: c_uint,
+    pub bytes: usize,
+    pub start: *mut c_void,
+    pub rest: [c_uint; 4],
+}
+
+impl SubmissionQueue {
+    /// The entries that have been written and not submitted, in a ring with these flags (IORING_SETUP_*).
+    pub fn written(&self, flags: c_uint) -> impl Iterator<Item = *mut Request> {
+        // SAFETY: the program keeps the ring mapped until io_uring_queue_exit, which the hook sees first.
+        let mask = unsafe { (*self.mask).load(Relaxed) };
+        let stride = if flags & LARGE != 0 { 2 } else { 1 };
+        let at = move |index: u32| (self.own_head.wrapping_add(index) & mask) as usize * stride;
+        (0..self.own_tail.wrapping_sub(self.own_head)).map(move |index| self.requests.wrapping_add(at(index)))
+    }
+}
+
+/// `struct io_uring_cq`.
+#[repr(C)]
+pub struct CompletionQueue {
+    pub head: *const AtomicU32,
+    pub tail: *const AtomicU32,
+    pub mask: *const AtomicU32,
+    pub entries: *const AtomicU32,
+    pub flags: *const AtomicU32,
+    pub overflow: *const AtomicU32,
+    pub completions: *const Completion,
+    pub bytes: usize,
+    pub start: *mut c_void,
+    pub rest: [c_uint; 4],
+}
+
+/// `struct io_uring`, its beginning.
+#[repr(C)]
+pub struct Uring {
+    pub submission: SubmissionQueue,
+    pub completion: CompletionQueue,
+    /// IORING_SETUP_*
+    pub flags: c_uint,
+    pub ring_fd: c_int,
+}
+
+/// `struct io_uring_sqe` (linux/io_uring.h) of the usual 64 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Request {
+    pub opcode: u8,
+    pub flags: u8,
+    pub priority: u16,
+    pub file: c_int,
+    pub offset: u64,
+    pub address: u64,
+    pub count: u32,
+    pub rw_flags: u32,
+    pub user_data: u64,
+    pub buffer: u16,
+    pub personality: u16,
+    pub file_index: u32,
+    pub rest: [u64; 2],
+}
+
+const _: () = assert!(size_of::<Request>() == 64, "as linux/io_uring.h has it");
+
+/// `struct io_uring_cqe` of the usual 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Completion {
+    pub user_data: u64,
+    pub result: i32,
+    pub flags: u32,
+}
+
+/// IORING_OP_*.
+pub mod opcode {
+    pub const READV: u8 = 1;
+    pub const WRITEV: u8 = 2;
+    pub const READ: u8 = 22;
+    pub const WRITE: u8 = 23;
+    pub const FSYNC: u8 = 3;
+    pub const CLOSE: u8 = 19;
+    pub const FALLOCATE: u8 = 17;
+    pub const FTRUNCATE: u8 = 55;
+    pub const OPENAT: u8 = 18;
+    pub const OPENAT2: u8 = 28;
+}
+
+/// IOSQE_FIXED_FILE: the request names a place in the ring's table of files, not a descriptor.
+pub const FIXED_FILE: u8 = 1;
+/// IOSQE_ASYNC: the only flag of a request that does not matter here.
+pub const ASYNC: u8 = 1 << 4;
+/// IOSQE_IO_LINK and IOSQE_IO_HARDLINK: what follows is part of a chain.
+pub const LINKS: u8 = 1 << 2 | 1 << 3;
+/// IORING_SETUP_IOPOLL, SQE128, CQE32, DEFER_TASKRUN, NO_SQARRAY: other rules, entries of other sizes, or completions
+/// that nobody sees before the program asks for them.
+pub const OTHER_RINGS: c_uint = 1 << 0 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
+/// IORING_SETUP_SQE128: an entry takes the room of two.
+pub const LARGE: c_uint = 1 << 10;
+/// IORING_SQ_CQ_OVERFLOW
+pub const OVERFLOW: u32 = 1 << 1;
+/// IOSQE_CQE_SKIP_SUCCESS: a request that has succeeded has no completion.
+pub const SILENT: u8 = 1 << 6;
+/// IORING_CQE_F_MORE: the request goes on, and has more completions.
+pub const MORE: u32 = 1 << 1;
+/// The `user_data` of requests that liburing makes for itself (LIBURING_UDATA_TIMEOUT).
+pub const LIBURINGS: u64 = u64::MAX;

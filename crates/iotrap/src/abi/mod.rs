@@ -1,0 +1,11 @@
+//! The ground floor: the kernel's and libc's binary interface. System calls without libc, the functions that the
+//! program would have called, errno, the clock, threads without libc, and the structures of libaio and liburing.
+
+pub mod clock;
+pub mod errno;
+pub mod libaio;
+pub mod liburing;
+pub mod raw;
+pub mod raw_thread;
+pub mod real;
+pub mod said;

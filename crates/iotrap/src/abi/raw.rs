@@ -1,0 +1,337 @@
+//! System calls without libc. They work before libc is found, never come back into the library's own hooks, and leave
+//! `errno` alone.
+//!
+//! libc's `open`, `close` and `syscall` are, inside this library, the hooks themselves. So everything that the
+//! library does on its own behalf (lane files, proofs, flushes) goes through here.
+
+use core::ffi::{CStr, c_int, c_long, c_void};
+
+/// The value that a system call returned, or the errno it failed with (positive).
+pub type Result<T> = core::result::Result<T, c_int>;
+
+pub use sys::raw::call;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("libiotrap knows the system calls of x86-64 and AArch64 only");
+
+/// io_pgetevents(2), which the libc crate does not know.
+#[cfg(target_arch = "x86_64")]
+pub const SYS_IO_PGETEVENTS: c_long = 333;
+/// io_pgetevents(2), which the libc crate does not know.
+#[cfg(target_arch = "aarch64")]
+pub const SYS_IO_PGETEVENTS: c_long = 292;
+
+/// Splits the kernel's convention into value and errno.
+#[inline]
+pub fn check(result: isize) -> Result<usize> {
+    if (-4095..0).contains(&result) { Err(-result as c_int) } else { Ok(result as usize) }
+}
+
+/// A file descriptor as the kernel takes it: sign-extended.
+#[inline]
+pub fn arg(value: c_int) -> usize {
+    value as isize as usize
+}
+
+/// openat(2) with O_CLOEXEC.
+pub fn open(path: &CStr, flags: c_int) -> Result<c_int> {
+    let flags = flags | libc::O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated; nothing else is passed by address.
+    let result = unsafe { call(libc::SYS_openat, arg(libc::AT_FDCWD), path.as_ptr() as usize, arg(flags), 0, 0, 0) };
+    check(result).map(|fd| fd as c_int)
+}
+
+/// The real user id.
+pub fn user() -> u32 {
+    // SAFETY: nothing is passed.
+    let id = unsafe { call(libc::SYS_getuid, 0, 0, 0, 0, 0, 0) };
+    id as u32
+}
+
+/// close(2). The number is free afterwards whatever it returns (Linux).
+pub fn close(fd: c_int) -> Result<()> {
+    // SAFETY: closing passes nothing by address; callers own what they close.
+    check(unsafe { call(libc::SYS_close, arg(fd), 0, 0, 0, 0, 0) }).map(drop)
+}
+
+/// fcntl(2) with an integer argument.
+pub fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<c_int> {
+    // SAFETY: the commands used here take integers.
+    check(unsafe { call(libc::SYS_fcntl, arg(fd), arg(command), argument, 0, 0, 0) }).map(|value| value as c_int)
+}
+
+/// fstat(2).
+pub fn fstat(fd: c_int) -> Result<libc::stat> {
+    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the kernel fills one stat, which is what it is given.
+    let result = unsafe { call(libc::SYS_fstat, arg(fd), stat.as_mut_ptr() as usize, 0, 0, 0, 0) };
+    // SAFETY: zeroed, and filled on success: every bit pattern is a valid stat.
+    check(result).map(|_| unsafe { stat.assume_init() })
+}
+
+/// The identity of the file of a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// `st_dev`
+    pub device: u64,
+    /// `st_ino`
+    pub inode: u64,
+    /// `st_mode`, of which only the type is certain to be there.
+    pub mode: u32,
+}
+
+/// Device, inode number and type of an open file, as the kernel knows them without asking a server (statx(2)).
+pub fn identity(fd: c_int) -> Result<Identity> {
+    let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
+    let flags = arg(libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC);
+    let mask = (libc::STATX_INO | libc::STATX_TYPE) as usize;
+    // SAFETY: an empty NUL-terminated path and room for one statx.
+    let result =
+        unsafe { call(libc::SYS_statx, arg(fd), c"".as_ptr() as usize, flags, mask, room.as_mut_ptr() as usize, 0) };
+    check(result)?;
+    // SAFETY: zeroed, and filled on success: every bit pattern is a valid statx.
+    let found = unsafe { room.assume_init() };
+    let device = libc::makedev(found.stx_dev_major, found.stx_dev_minor);
+    Ok(Identity { device, inode: found.stx_ino, mode: found.stx_mode.into() })
+}
+
+/// stat(2) of a path relative to a directory; symbolic links are followed.
+///
+/// # Safety
+/// `path` is NUL-terminated, or at least as valid as the program's own system call would need it to be.
+pub unsafe fn stat_at(directory: c_int, path: *const libc::c_char) -> Result<libc::stat> {
+    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the kernel reads the path and fills one stat; a bad path is its EFAULT.
+    let result =
+        unsafe { call(libc::SYS_newfstatat, arg(directory), path as usize, stat.as_mut_ptr() as usize, 0, 0, 0) };
+    // SAFETY: zeroed, and filled on success: every bit pattern is a valid stat.
+    check(result).map(|_| unsafe { stat.assume_init() })
+}
+
+/// Asks the server for the file's attributes, whatever the cache says: size, times and change counter of this lane
+/// are fresh afterwards, and the kernel drops cached pages that turn out to be older (statx(2), AT_STATX_FORCE_SYNC).
+pub fn revalidate(fd: c_int) {
+    answers(fd); // a failure changes nothing: it is a refresh
+    // SAFETY: integers only. Clean cached pages of this lane go: FUSE keeps them past a change of attributes.
+    let _ = unsafe { call(libc::SYS_fadvise64, arg(fd), 0, 0, libc::POSIX_FADV_DONTNEED as usize, 0, 0) };
+}
+
+/// True if the file's server answers a question for its attributes that no cache may answer.
+pub fn answers(fd: c_int) -> bool {
+    let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();
+    let flags = arg(libc::AT_EMPTY_PATH | libc::AT_STATX_FORCE_SYNC);
+    let mask = libc::STATX_BASIC_STATS as usize;
+    // SAFETY: an empty NUL-terminated path and room for one statx.
+    unsafe { call(libc::SYS_statx, arg(fd), c"".as_ptr() as usize, flags, mask, room.as_mut_ptr() as usize, 0) == 0 }
+}
+
+/// The path that an open file has at this moment, without its NUL, in `room` (readlink(2) of /proc/self/fd).
+pub fn path_of(fd: c_int, room: &mut [u8]) -> Option<&[u8]> {
+    let mut name = Digits::new(b"/proc/self/fd/");
+    name.number(fd as u64);
+    let name = name.c_str()?;
+    // SAFETY: a NUL-terminated path and a buffer with its true length.
+    let result = unsafe {
+        call(
+            libc::SYS_readlinkat,
+            arg(libc::AT_FDCWD),
+            name.as_ptr() as usize,
+            room.as_mut_ptr() as usize,
+            room.len(),
+            0,
+            0,
+        )
+    };
+    let length = check(result).ok().filter(|&length| length < room.len())?;
+    room.get(..length)
+}
+
+/// pread(2) or pwrite(2) (`number`).
+///
+/// # Safety
+/// `buffer` points to `count` bytes that the program gave for such a call.
+pub unsafe fn transfer(number: c_long, fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize {
+    // SAFETY: the caller promises what this system call needs.
+    unsafe { call(number, arg(fd), buffer as usize, count, offset as usize, 0, 0) }
+}
+
+/// preadv2(2) or pwritev2(2) (`number`); the offset is passed in halves, of which 64-bit kernels use the first.
+///
+/// # Safety
+/// `vectors` points to `count` vectors that the program gave for such a call.
+pub unsafe fn transfer_vectors(
+    number: c_long,
+    fd: c_int,
+    vectors: *const libc::iovec,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: the caller promises what this system call needs.
+    unsafe { call(number, arg(fd), vectors as usize, arg(count), offset as usize, 0, arg(flags)) }
+}
+
+/// fsync(2) or fdatasync(2).
+pub fn sync(fd: c_int, data_only: bool) -> Result<()> {
+    let number = if data_only { libc::SYS_fdatasync } else { libc::SYS_fsync };
+    // SAFETY: the system call takes no address.
+    check(unsafe { call(number, arg(fd), 0, 0, 0, 0, 0) }).map(drop)
+}
+
+/// Writes out every dirty page of the file and waits, without asking the server to commit: other lanes see the
+/// data then (sync_file_range(2) over everything).
+pub fn write_out(fd: c_int) -> Result<()> {
+    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the system call takes no address.
+    check(unsafe { call(libc::SYS_sync_file_range, arg(fd), 0, 0, all as usize, 0, 0) }).map(drop)
+}
+
+/// write(2) of everything, as far as that goes: for messages and traces.
+pub fn write(fd: c_int, bytes: &[u8]) {
+    // SAFETY: the slice is valid for its length.
+    let _ = unsafe { call(libc::SYS_write, arg(fd), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0) };
+}
+
+/// A guard that keeps all signals of the calling thread blocked until [`BlockedSignals::end`].
+pub struct BlockedSignals {
+    before: u64,
+}
+
+impl BlockedSignals {
+    /// Blocks all signals of the calling thread from here on.
+    pub fn new() -> BlockedSignals {
+        let mut before = 0;
+        mask_signals(u64::MAX, &mut before);
+        BlockedSignals { before }
+    }
+
+    /// Restores the set of blocked signals from before.
+    pub fn end(&self) {
+        mask_signals(self.before, &mut 0);
+    }
+}
+
+/// rt_sigprocmask(2) with sets of the kernel's size.
+fn mask_signals(new: u64, before: &mut u64) {
+    let (how, new) = (libc::SIG_SETMASK as usize, &raw const new as usize);
+    let (before, size) = (core::ptr::from_mut(before) as usize, size_of::<u64>());
+    // SAFETY: one set is read, the other written.
+    let _ = unsafe { call(libc::SYS_rt_sigprocmask, how, new, before, size, 0, 0) };
+}
+
+/// The id of the process, as the kernel sees it at this moment: a vfork child is another process than its parent.
+pub fn pid() -> u32 {
+    // SAFETY: the system call takes no arguments, so it accesses no memory of this process.
+    unsafe { call(libc::SYS_getpid, 0, 0, 0, 0, 0, 0) as u32 }
+}
+
+/// The id of the calling thread, as the kernel counts threads.
+pub fn thread() -> u32 {
+    // SAFETY: the system call takes no arguments, so it accesses no memory of this process.
+    unsafe { call(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as u32 }
+}
+
+/// The program's soft limit of descriptor numbers (RLIMIT_NOFILE).
+pub fn descriptor_limit() -> Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let (resource, to) = (libc::RLIMIT_NOFILE as usize, &raw mut limit as usize);
+    // SAFETY: pid 0 is this process; one structure is written.
+    check(unsafe { call(libc::SYS_prlimit64, 0, resource, 0, to, 0, 0) })?;
+    Ok(limit.rlim_cur)
+}
+
+/// Lets another thread run (sched_yield(2)).
+pub fn pause() {
+    // SAFETY: the system call takes no arguments, so it accesses no memory of this process.
+    let _ = unsafe { call(libc::SYS_sched_yield, 0, 0, 0, 0, 0, 0) };
+}
+
+/// Sleeps for about `us` microseconds; fewer than a million.
+pub fn sleep_us(us: i64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: us * 1000 };
+    // SAFETY: one timespec, read only.
+    let _ = unsafe { call(libc::SYS_nanosleep, &raw const time as usize, 0, 0, 0, 0, 0) };
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds, without libc and without a hook of anybody ([`crate::abi::clock`]).
+#[inline]
+pub fn now_ns() -> u64 {
+    crate::abi::clock::monotonic_ns()
+}
+
+/// A short text with numbers, put together without allocating; what does not fit is left out.
+pub struct Digits<const N: usize = 64> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl Digits {
+    /// A text that begins with `text`.
+    pub fn new(text: &[u8]) -> Digits {
+        Digits::empty().text(text)
+    }
+}
+
+impl<const N: usize> Digits<N> {
+    /// An empty text.
+    pub const fn empty() -> Digits<N> {
+        Digits { bytes: [0; N], length: 0 }
+    }
+
+    fn text(mut self, text: &[u8]) -> Digits<N> {
+        self.push(text);
+        self
+    }
+
+    /// Adds bytes, as far as there is room.
+    pub fn push(&mut self, text: &[u8]) {
+        for &byte in text {
+            // One byte stays for the NUL.
+            if self.length + 1 < N
+                && let Some(place) = self.bytes.get_mut(self.length)
+            {
+                *place = byte;
+                self.length += 1;
+            }
+        }
+    }
+
+    /// Adds a number in decimal.
+    pub fn number(&mut self, mut value: u64) {
+        let mut digits = [0u8; 20];
+        let mut used = 0;
+        for place in digits.iter_mut().rev() {
+            *place = b'0' + (value % 10) as u8;
+            value /= 10;
+            used += 1;
+            if value == 0 {
+                break;
+            }
+        }
+        self.push(digits.get(20 - used..).unwrap_or_default());
+    }
+
+    /// Adds a number that may be negative.
+    pub fn signed(&mut self, value: i64) {
+        if value < 0 {
+            self.push(b"-");
+        }
+        self.number(value.unsigned_abs());
+    }
+
+    /// The bytes of the text so far.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    /// The text as a C string; None if it contains a NUL.
+    pub fn c_str(&self) -> Option<&CStr> {
+        CStr::from_bytes_with_nul(self.bytes.get(..=self.length)?).ok()
+    }
+
+    /// Empties the text.
+    pub fn clear(&mut self) {
+        self.bytes = [0; N];
+        self.length = 0;
+    }
+}

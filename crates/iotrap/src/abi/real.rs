@@ -1,0 +1,335 @@
+//! The real functions: the next definition of each name behind the library's own, found once.
+//!
+//! Before `.init_array` has run (constructors of other libraries, allocators of other preloads) nothing is looked up.
+//! Until then a call is made as its system call, where it has one: see [`crate::abi::raw`].
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+/// A function of libc, or of another library that interposes it after this one.
+pub struct Real {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Real {
+    const fn new(name: &'static CStr) -> Real {
+        Real { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// The address of the function; null if it has not been found.
+    #[inline(always)]
+    fn found(&self) -> *mut c_void {
+        self.address.load(Acquire)
+    }
+
+    /// Looks the function up. dlsym allocates only to describe a failure.
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        // SAFETY: a NUL-terminated name; RTLD_NEXT is the pseudo-handle for whatever comes after this library.
+        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(address, Release);
+        address
+    }
+}
+
+/// Declares real functions. `else` is the code to run without one: before they are found, or where libc has none.
+macro_rules! real {
+    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, else $otherwise:expr;)*) => {
+        $(
+            $(#[$attribute])*
+            /// The real function of that name.
+            ///
+            /// # Safety
+            /// As the function of that name.
+            #[inline]
+            pub unsafe fn $name($($argument: $type),*) -> $result {
+                let address = table::$name.found();
+                if address.is_null() {
+                    return $otherwise;
+                }
+                // SAFETY: the address is that of the function of this name, which has this type.
+                let function: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { core::mem::transmute(address) };
+                // SAFETY: the caller keeps the contract of the function of this name.
+                unsafe { function($($argument),*) }
+            }
+        )*
+        #[allow(non_upper_case_globals, reason = "named as the functions are")]
+        mod table {
+            use super::Real;
+            $(pub static $name: Real = Real::new({
+                // SAFETY: concat! ends with the one NUL.
+                unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
+            });)*
+            pub static ALL: &[&Real] = &[$(&$name),*];
+        }
+    };
+}
+
+/// Looks up all real functions.
+pub fn find_all() {
+    for real in table::ALL {
+        real.find();
+    }
+}
+
+/// A function that has no system call to stand in for it: looked up when it is first needed.
+macro_rules! late {
+    ($name:ident ( $($argument:ident),* ) : ($($type:ty),*) -> $result:ty, $without:expr) => {{
+        let address = table::$name.find();
+        if address.is_null() {
+            return $without;
+        }
+        // SAFETY: the address is that of the function of this name, which has this type.
+        let function: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { core::mem::transmute(address) };
+        // SAFETY: the caller keeps the contract of the function of this name.
+        unsafe { function($($argument),*) }
+    }};
+}
+
+/// The system call `$number`, with libc's convention for errors.
+macro_rules! kernel {
+    ($number:expr $(, $argument:expr)*) => {{
+        let mut arguments = [$($argument as usize),*].into_iter().chain(core::iter::repeat(0));
+        let mut next = || arguments.next().unwrap_or(0);
+        let (a, b, c, d, e, f) = (next(), next(), next(), next(), next(), next());
+        // SAFETY: the caller keeps the contract of the function of this name.
+        let result = unsafe { crate::abi::raw::call($number, a, b, c, d, e, f) };
+        crate::abi::errno::libc_result(result) as _
+    }};
+}
+
+type Mode = libc::mode_t;
+type File = *mut libc::FILE;
+type Text = *const c_char;
+type List = *const Text;
+type Nothing = ();
+
+const HERE: isize = libc::AT_FDCWD as isize;
+const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+
+real! {
+    fn open(path: Text, flags: c_int, mode: Mode) -> c_int, else kernel!(libc::SYS_openat, HERE, path, flags, mode);
+    fn open64(path: Text, flags: c_int, mode: Mode) -> c_int, else kernel!(libc::SYS_openat, HERE, path, flags, mode);
+    fn openat(at: c_int, path: Text, flags: c_int, mode: Mode) -> c_int,
+        else kernel!(libc::SYS_openat, at as isize, path, flags, mode);
+    fn openat64(at: c_int, path: Text, flags: c_int, mode: Mode) -> c_int,
+        else kernel!(libc::SYS_openat, at as isize, path, flags, mode);
+    fn creat(path: Text, mode: Mode) -> c_int, else kernel!(libc::SYS_openat, HERE, path, CREATE, mode);
+    fn creat64(path: Text, mode: Mode) -> c_int, else kernel!(libc::SYS_openat, HERE, path, CREATE, mode);
+    fn __open_2(path: Text, flags: c_int) -> c_int, else kernel!(libc::SYS_openat, HERE, path, flags);
+    fn __open64_2(path: Text, flags: c_int) -> c_int, else kernel!(libc::SYS_openat, HERE, path, flags);
+    fn __openat_2(at: c_int, path: Text, flags: c_int) -> c_int, else kernel!(libc::SYS_openat, at as isize, path, flags);
+    fn __openat64_2(at: c_int, path: Text, flags: c_int) -> c_int, else kernel!(libc::SYS_openat, at as isize, path, flags);
+    fn fopen(path: Text, mode: Text) -> File, else late!(fopen(path, mode): (Text, Text) -> File, core::ptr::null_mut());
+    fn fopen64(path: Text, mode: Text) -> File, else late!(fopen64(path, mode): (Text, Text) -> File, core::ptr::null_mut());
+    fn freopen(path: Text, mode: Text, file: File) -> File,
+        else late!(freopen(path, mode, file): (Text, Text, File) -> File, core::ptr::null_mut());
+    fn freopen64(path: Text, mode: Text, file: File) -> File,
+        else late!(freopen64(path, mode, file): (Text, Text, File) -> File, core::ptr::null_mut());
+    fn fdopen(fd: c_int, mode: Text) -> File, else late!(fdopen(fd, mode): (c_int, Text) -> File, core::ptr::null_mut());
+    fn fclose(file: File) -> c_int, else late!(fclose(file): (File) -> c_int, libc::EOF);
+
+    fn mkstemp(template: *mut c_char) -> c_int,
+        else late!(mkstemp(template): (*mut c_char) -> c_int, -1);
+    fn mkstemp64(template: *mut c_char) -> c_int,
+        else late!(mkstemp64(template): (*mut c_char) -> c_int, -1);
+    fn mkostemp(template: *mut c_char, flags: c_int) -> c_int,
+        else late!(mkostemp(template, flags): (*mut c_char, c_int) -> c_int, -1);
+    fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int,
+        else late!(mkostemp64(template, flags): (*mut c_char, c_int) -> c_int, -1);
+    fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int,
+        else late!(mkstemps(template, suffix): (*mut c_char, c_int) -> c_int, -1);
+    fn mkstemps64(template: *mut c_char, suffix: c_int) -> c_int,
+        else late!(mkstemps64(template, suffix): (*mut c_char, c_int) -> c_int, -1);
+    fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int,
+        else late!(mkostemps(template, suffix, flags): (*mut c_char, c_int, c_int) -> c_int, -1);
+    fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int,
+        else late!(mkostemps64(template, suffix, flags): (*mut c_char, c_int, c_int) -> c_int, -1);
+    fn tmpfile() -> File,
+        else late!(tmpfile(): () -> File, core::ptr::null_mut());
+    fn tmpfile64() -> File,
+        else late!(tmpfile64(): () -> File, core::ptr::null_mut());
+    fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_open_by_handle_at, mount as isize, handle, flags);
+    fn accept(socket: c_int, address: *mut c_void, length: *mut c_void) -> c_int,
+        else kernel!(libc::SYS_accept, socket as isize, address, length);
+    fn accept4(socket: c_int, address: *mut c_void, length: *mut c_void, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_accept4, socket as isize, address, length, flags);
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int,
+        else kernel!(libc::SYS_socket, domain as isize, kind as isize, protocol as isize);
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int,
+        else kernel!(libc::SYS_socketpair, domain as isize, kind as isize, protocol as isize, pair);
+    fn pipe(pair: *mut c_int) -> c_int, else kernel!(libc::SYS_pipe2, pair, 0);
+    fn pipe2(pair: *mut c_int, flags: c_int) -> c_int, else kernel!(libc::SYS_pipe2, pair, flags);
+    fn eventfd(initial: u32, flags: c_int) -> c_int, else kernel!(libc::SYS_eventfd2, initial, flags);
+    fn epoll_create(size: c_int) -> c_int, else {
+        let _ = size; // unused by the kernel, too
+        kernel!(libc::SYS_epoll_create1, 0)
+    };
+    fn epoll_create1(flags: c_int) -> c_int, else kernel!(libc::SYS_epoll_create1, flags);
+    fn opendir(path: Text) -> *mut libc::DIR,
+        else late!(opendir(path): (Text) -> *mut libc::DIR, core::ptr::null_mut());
+    fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize,
+        else kernel!(libc::SYS_recvmsg, socket as isize, message, flags);
+    fn recvmmsg(socket: c_int, messages: *mut libc::mmsghdr, count: u32, flags: c_int, timeout: *mut libc::timespec) -> c_int,
+        else kernel!(libc::SYS_recvmmsg, socket as isize, messages, count, flags, timeout);
+    fn execve(path: Text, arguments: List, environment: List) -> c_int,
+        else kernel!(libc::SYS_execve, path, arguments, environment);
+    fn execveat(at: c_int, path: Text, arguments: List, environment: List, flags: c_int) -> c_int,
+        else kernel!(libc::SYS_execveat, at as isize, path, arguments, environment, flags);
+    fn execv(path: Text, arguments: List) -> c_int, else late!(execv(path, arguments): (Text, List) -> c_int, -1);
+    fn execvp(file: Text, arguments: List) -> c_int, else late!(execvp(file, arguments): (Text, List) -> c_int, -1);
+    fn execvpe(file: Text, arguments: List, environment: List) -> c_int,
+        else late!(execvpe(file, arguments, environment): (Text, List, List) -> c_int, -1);
+    fn fexecve(fd: c_int, arguments: List, environment: List) -> c_int,
+        else late!(fexecve(fd, arguments, environment): (c_int, List, List) -> c_int, -1);
+    fn daemon(keep_directory: c_int, keep_streams: c_int) -> c_int,
+        else late!(daemon(keep_directory, keep_streams): (c_int, c_int) -> c_int, -1);
+
+    fn close(fd: c_int) -> c_int, else kernel!(libc::SYS_close, fd as isize);
+
+    fn dup(fd: c_int) -> c_int, else kernel!(libc::SYS_dup, fd as isize);
+    fn dup2(from: c_int, to: c_int) -> c_int, else kernel!(libc::SYS_dup3, from as isize, to as isize, 0);
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, else kernel!(libc::SYS_dup3, from as isize, to as isize, flags);
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int, else kernel!(libc::SYS_fcntl, fd as isize, command, argument);
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int, else kernel!(libc::SYS_fcntl, fd as isize, command, argument);
+
+    fn pread(fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize,
+        else kernel!(libc::SYS_pread64, fd as isize, buffer, count, offset);
+    fn pread64(fd: c_int, buffer: *mut c_void, count: usize, offset: i64) -> isize,
+        else kernel!(libc::SYS_pread64, fd as isize, buffer, count, offset);
+    fn __pread_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: i64, room: usize) -> isize, else {
+        let _ = room; // code before main passes no count larger than the room
+        kernel!(libc::SYS_pread64, fd as isize, buffer, count, offset)
+    };
+    fn __pread64_chk(fd: c_int, buffer: *mut c_void, count: usize, offset: i64, room: usize) -> isize, else {
+        let _ = room;
+        kernel!(libc::SYS_pread64, fd as isize, buffer, count, offset)
+    };
+    fn pwrite(fd: c_int, buffer: *const c_void, count: usize, offset: i64) -> isize,
+        else kernel!(libc::SYS_pwrite64, fd as isize, buffer, count, offset);
+    fn pwrite64(fd: c_int, buffer: *const c_void, count: usize, offset: i64) -> isize,
+        else kernel!(libc::SYS_pwrite64, fd as isize, buffer, count, offset);
+    fn preadv(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64) -> isize,
+        else kernel!(libc::SYS_preadv, fd as isize, vectors, count as isize, offset);
+    fn preadv64(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64) -> isize,
+        else kernel!(libc::SYS_preadv, fd as isize, vectors, count as isize, offset);
+    fn preadv2(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> isize,
+        else kernel!(libc::SYS_preadv2, fd as isize, vectors, count as isize, offset, 0, flags);
+    fn preadv64v2(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> isize,
+        else kernel!(libc::SYS_preadv2, fd as isize, vectors, count as isize, offset, 0, flags);
+    fn pwritev(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64) -> isize,
+        else kernel!(libc::SYS_pwritev, fd as isize, vectors, count as isize, offset);
+    fn pwritev64(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64) -> isize,
+        else kernel!(libc::SYS_pwritev, fd as isize, vectors, count as isize, offset);
+    fn pwritev2(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> isize,
+        else kernel!(libc::SYS_pwritev2, fd as isize, vectors, count as isize, offset, 0, flags);
+    fn pwritev64v2(fd: c_int, vectors: *const libc::iovec, count: c_int, offset: i64, flags: c_int) -> isize,
+        else kernel!(libc::SYS_pwritev2, fd as isize, vectors, count as isize, offset, 0, flags);
+    fn write(fd: c_int, buffer: *const c_void, count: usize) -> isize, else kernel!(libc::SYS_write, fd as isize, buffer, count);
+    fn writev(fd: c_int, vectors: *const libc::iovec, count: c_int) -> isize,
+        else kernel!(libc::SYS_writev, fd as isize, vectors, count as isize);
+
+    fn fsync(fd: c_int) -> c_int, else kernel!(libc::SYS_fsync, fd as isize);
+    fn fdatasync(fd: c_int) -> c_int, else kernel!(libc::SYS_fdatasync, fd as isize);
+    fn syncfs(fd: c_int) -> c_int, else kernel!(libc::SYS_syncfs, fd as isize);
+    fn sync_file_range(fd: c_int, offset: i64, count: i64, flags: u32) -> c_int,
+        else kernel!(libc::SYS_sync_file_range, fd as isize, offset, count, flags);
+
+    fn ftruncate(fd: c_int, length: i64) -> c_int, else kernel!(libc::SYS_ftruncate, fd as isize, length);
+    fn ftruncate64(fd: c_int, length: i64) -> c_int, else kernel!(libc::SYS_ftruncate, fd as isize, length);
+    fn truncate(path: Text, length: i64) -> c_int, else kernel!(libc::SYS_truncate, path, length);
+    fn truncate64(path: Text, length: i64) -> c_int, else kernel!(libc::SYS_truncate, path, length);
+    fn fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int,
+        else kernel!(libc::SYS_fallocate, fd as isize, mode, offset, length);
+    fn fallocate64(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int,
+        else kernel!(libc::SYS_fallocate, fd as isize, mode, offset, length);
+    fn posix_fallocate(fd: c_int, offset: i64, length: i64) -> c_int,
+        else late!(posix_fallocate(fd, offset, length): (c_int, i64, i64) -> c_int, libc::ENOSYS);
+    fn posix_fallocate64(fd: c_int, offset: i64, length: i64) -> c_int,
+        else late!(posix_fallocate64(fd, offset, length): (c_int, i64, i64) -> c_int, libc::ENOSYS);
+    fn sendfile(out: c_int, from: c_int, offset: *mut i64, count: usize) -> isize,
+        else kernel!(libc::SYS_sendfile, out as isize, from as isize, offset, count);
+    fn sendfile64(out: c_int, from: c_int, offset: *mut i64, count: usize) -> isize,
+        else kernel!(libc::SYS_sendfile, out as isize, from as isize, offset, count);
+    fn copy_file_range(from: c_int, at: *mut i64, to: c_int, to_at: *mut i64, count: usize, flags: u32) -> isize,
+        else kernel!(libc::SYS_copy_file_range, from as isize, at, to as isize, to_at, count, flags);
+    fn splice(from: c_int, at: *mut i64, to: c_int, to_at: *mut i64, count: usize, flags: u32) -> isize,
+        else kernel!(libc::SYS_splice, from as isize, at, to as isize, to_at, count, flags);
+
+    fn io_uring_submit(uring: *mut c_void) -> c_int,
+        else late!(io_uring_submit(uring): (*mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_submit_and_wait(uring: *mut c_void, count: u32) -> c_int,
+        else late!(io_uring_submit_and_wait(uring, count): (*mut c_void, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_submit_and_get_events(uring: *mut c_void) -> c_int,
+        else late!(io_uring_submit_and_get_events(uring): (*mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_submit_and_wait_timeout(uring: *mut c_void, found: *mut c_void, count: u32, timeout: *mut c_void, mask: *mut c_void) -> c_int,
+        else late!(io_uring_submit_and_wait_timeout(uring, found, count, timeout, mask): (*mut c_void, *mut c_void, u32, *mut c_void, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_wait_cqes(uring: *mut c_void, found: *mut c_void, count: u32, timeout: *mut c_void, mask: *mut c_void) -> c_int,
+        else late!(io_uring_wait_cqes(uring, found, count, timeout, mask): (*mut c_void, *mut c_void, u32, *mut c_void, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_wait_cqe_timeout(uring: *mut c_void, found: *mut c_void, timeout: *mut c_void) -> c_int,
+        else late!(io_uring_wait_cqe_timeout(uring, found, timeout): (*mut c_void, *mut c_void, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_submit_and_wait_min_timeout(uring: *mut c_void, found: *mut c_void, count: u32, timeout: *mut c_void, least: u32, mask: *mut c_void) -> c_int,
+        else late!(io_uring_submit_and_wait_min_timeout(uring, found, count, timeout, least, mask): (*mut c_void, *mut c_void, u32, *mut c_void, u32, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_submit_and_wait_reg(uring: *mut c_void, found: *mut c_void, count: u32, index: c_int) -> c_int,
+        else late!(io_uring_submit_and_wait_reg(uring, found, count, index): (*mut c_void, *mut c_void, u32, c_int) -> c_int, -libc::ENOSYS);
+    fn io_uring_wait_cqes_min_timeout(uring: *mut c_void, found: *mut c_void, count: u32, timeout: *mut c_void, least: u32, mask: *mut c_void) -> c_int,
+        else late!(io_uring_wait_cqes_min_timeout(uring, found, count, timeout, least, mask): (*mut c_void, *mut c_void, u32, *mut c_void, u32, *mut c_void) -> c_int, -libc::ENOSYS);
+    fn io_uring_register_files(uring: *mut c_void, files: *const c_int, count: u32) -> c_int,
+        else late!(io_uring_register_files(uring, files, count): (*mut c_void, *const c_int, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_register_files_tags(uring: *mut c_void, files: *const c_int, tags: *mut c_void, count: u32) -> c_int,
+        else late!(io_uring_register_files_tags(uring, files, tags, count): (*mut c_void, *const c_int, *mut c_void, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_register_files_update(uring: *mut c_void, from: u32, files: *const c_int, count: u32) -> c_int,
+        else late!(io_uring_register_files_update(uring, from, files, count): (*mut c_void, u32, *const c_int, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_register_files_update_tag(uring: *mut c_void, from: u32, files: *const c_int, tags: *mut c_void, count: u32) -> c_int,
+        else late!(io_uring_register_files_update_tag(uring, from, files, tags, count): (*mut c_void, u32, *const c_int, *mut c_void, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_queue_exit(uring: *mut c_void) -> Nothing,
+        else late!(io_uring_queue_exit(uring): (*mut c_void) -> Nothing, Nothing::default());
+    fn aio_read(of: *mut libc::aiocb) -> c_int,
+        else late!(aio_read(of): (*mut libc::aiocb) -> c_int, unavailable());
+    fn aio_write(of: *mut libc::aiocb) -> c_int,
+        else late!(aio_write(of): (*mut libc::aiocb) -> c_int, unavailable());
+    fn aio_fsync(operation: c_int, of: *mut libc::aiocb) -> c_int,
+        else late!(aio_fsync(operation, of): (c_int, *mut libc::aiocb) -> c_int, unavailable());
+    fn aio_error(of: *const libc::aiocb) -> c_int,
+        else late!(aio_error(of): (*const libc::aiocb) -> c_int, libc::EINVAL);
+    fn aio_return(of: *mut libc::aiocb) -> isize, else late!(aio_return(of): (*mut libc::aiocb) -> isize, -1);
+    fn aio_suspend(list: *const *const libc::aiocb, count: c_int, timeout: *const libc::timespec) -> c_int,
+        else late!(aio_suspend(list, count, timeout): (*const *const libc::aiocb, c_int, *const libc::timespec) -> c_int,
+            unavailable());
+    fn aio_cancel(fd: c_int, of: *mut libc::aiocb) -> c_int,
+        else late!(aio_cancel(fd, of): (c_int, *mut libc::aiocb) -> c_int, unavailable());
+    fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut libc::sigevent) -> c_int,
+        else late!(lio_listio(mode, list, count, event): (c_int, *const *mut libc::aiocb, c_int, *mut libc::sigevent) -> c_int,
+            unavailable());
+
+    fn flock(fd: c_int, operation: c_int) -> c_int, else kernel!(libc::SYS_flock, fd as isize, operation);
+    fn lockf(fd: c_int, command: c_int, length: i64) -> c_int,
+        else late!(lockf(fd, command, length): (c_int, c_int, i64) -> c_int, -1);
+    fn lockf64(fd: c_int, command: c_int, length: i64) -> c_int,
+        else late!(lockf64(fd, command, length): (c_int, c_int, i64) -> c_int, -1);
+
+    fn mmap(address: *mut c_void, length: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void,
+        else kernel!(libc::SYS_mmap, address, length, protection, flags, fd as isize, offset);
+    fn mmap64(address: *mut c_void, length: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void,
+        else kernel!(libc::SYS_mmap, address, length, protection, flags, fd as isize, offset);
+}
+
+/// The replacement of a function of POSIX aio where libc has none.
+fn unavailable() -> c_int {
+    crate::abi::errno::set(libc::ENOSYS);
+    -1
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+}
+
+/// pread and pwrite are cancellation points (pthreads(7)), but the library's own calls on lanes are not. So a hook
+/// calls this function before it holds anything that unwinding would have to give back.
+pub fn cancellation_point() {
+    // SAFETY: a function without arguments.
+    unsafe { pthread_testcancel() };
+}

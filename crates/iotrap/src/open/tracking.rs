@@ -1,0 +1,459 @@
+//! The way from a file that the program has opened to a group of lanes. The file is found by the path that the kernel
+//! tells, opened on the other lanes, and proven to be one file.
+
+use core::ffi::c_int;
+use std::os::fd::BorrowedFd;
+
+use lanes::identity::{Facts, compare_in_turns, compare_inodes};
+use lanes::{Difference, PathBuffer, Place, Proof, State};
+
+use crate::abi::raw;
+use crate::open::opener::{self, Errand, Refusal, Rest};
+use crate::open::others;
+use crate::state::group::{self, GroupRef, Opened};
+use crate::state::lane::{self, Pool};
+use crate::state::node::{self, NodeRef};
+use crate::state::process;
+use crate::state::reason::Reason;
+use crate::state::stats;
+use crate::state::table::{self, Entry};
+
+/// A flag (F_GETFL) by which a lane's file is recognised from the moment on that it is open. The flag means nothing to
+/// a regular file, and nobody else opens a file with it.
+pub const LANES_FLAG: c_int = libc::O_ASYNC;
+
+/// The time at which a lane is tried again on which a file could not be opened, or which does not work.
+pub fn again_at(pool: &Pool, now_ns: u64) -> u64 {
+    now_ns.saturating_add(pool.config.patience.probe_after_ns)
+}
+
+/// Enters `fd`, which the program has just opened, if it is a regular file of a pool.
+pub fn opened(fd: c_int, flags: c_int) {
+    enter_opened(fd, flags, None);
+}
+
+/// Enters `fd` like `opened`, for a file that is used where no hook sees it: the open file is not spread.
+pub fn opened_for_others(fd: c_int, flags: c_int, reason: Reason) {
+    enter_opened(fd, flags, Some(reason));
+}
+
+fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
+    // The file that the number meant before was closed where no hook saw it.
+    drop(GroupRef::held_by(take_of_program(fd)));
+    if !lane::active() || flags & libc::O_PATH != 0 || !process::is_own() {
+        return;
+    }
+    let Ok(stat) = raw::fstat(fd) else { return };
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return;
+    }
+    let mut room = [0u8; 4096];
+    let Some(path) = raw::path_of(fd, &mut room) else { return };
+    let Some(place) = lane::find(path) else { return };
+    let Some(pool) = lane::pool(place.pool) else { return };
+    stats::begin();
+    let Some(node) = node::find_or_make(&stat) else {
+        Reason::Tables.count();
+        return;
+    };
+    let opened = Opened { node, pool: place.pool, own: place.lane, flags };
+    let group = match GroupRef::new(opened) {
+        Ok(group) => group,
+        Err(opened) => {
+            // A descriptor that the library cannot watch may do anything to the file.
+            opened.node.get().end(Reason::Tables);
+            opened.node.release();
+            return;
+        }
+    };
+    let known = node.get();
+    if flags & libc::O_TRUNC != 0 {
+        known.measure(fd)
+    } else {
+        known.reaches(stat.st_size as u64)
+    }
+    if !group.is_direct() && known.lanes_have_written() {
+        // The opened lane's page cache must not be filled with data that lanes are about to replace.
+        known.drain();
+        known.revalidate(fd);
+    }
+    if group.writes() && known.is_fuse() && !pool.config.strict_o_direct {
+        known.end(Reason::Held);
+    }
+    match stays.or_else(|| why_not(&group, pool, flags)) {
+        Some(reason) => group.end(reason),
+        None => {
+            if group.is_direct() {
+                known.soil(); // another program may have left dirty pages: written out before the first read
+            }
+            others::look_for(&group, fd, path);
+            match known.ended() {
+                Some(reason) => group.end(reason),
+                None if group.watch(fd).is_err() => group.end(Reason::Limit),
+                None => {
+                    open_lanes(&group, pool, fd, (u32::MAX, None), Some(place), Manner::Opening);
+                }
+            }
+        }
+    }
+    enter(fd, group);
+}
+
+/// Removes the entry of a number that the program has been given for a new file.
+pub fn take_of_program(fd: c_int) -> Entry {
+    // No private descriptor has that number any more: otherwise the kernel would not have given the number.
+    if let Entry::Lane(name) = table::get(fd)
+        && let Some(group) = GroupRef::acquire(name)
+    {
+        group.lose(fd);
+    }
+    table::take(fd)
+}
+
+/// Pool and lane of an open file, by the path that it has now.
+pub fn place_of(fd: c_int) -> Option<(usize, usize)> {
+    let mut room = [0u8; 4096];
+    let place = raw::path_of(fd, &mut room).and_then(lane::find)?;
+    Some((place.pool, place.lane))
+}
+
+/// Enters a descriptor for a group.
+pub fn enter(fd: c_int, group: GroupRef) {
+    let entry = group.into_entry();
+    match table::put(fd, entry) {
+        Ok(before) => drop(GroupRef::held_by(before)),
+        Err(()) => {
+            Reason::Tables.count();
+            if let Some(group) = GroupRef::held_by(entry) {
+                group.node().end(Reason::Tables); // it cannot be watched
+            }
+        }
+    }
+}
+
+fn why_not(group: &GroupRef, pool: &Pool, flags: c_int) -> Option<Reason> {
+    if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+        return Some(Reason::Way);
+    }
+    if flags & libc::O_APPEND != 0 {
+        return Some(Reason::Append);
+    }
+    if !group.is_direct() && !group.spreads_buffered() {
+        return Some(Reason::Buffered);
+    }
+    if pool.len() < 2 {
+        return Some(Reason::Alone);
+    }
+    group.node().ended()
+}
+
+/// The manner of an attempt to open a file on lanes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// The program has just opened the file: it waits for lanes that answer, so that its first request finds them.
+    Opening,
+    /// A later request of the program has made the attempt: it does not wait for lanes.
+    Later,
+    /// The caller cannot go on without the file: it does the errand itself.
+    Needed,
+}
+
+/// Opens the file on those lanes of `wanted` (a bit each) that are in service and on which it is not open, and replaces
+/// those files that no longer work. A lane that cannot be had is missed, and tried again later. A lane that does not
+/// answer holds up the thread that was sent there ([`opener`]), and the program for as long as the lane counts as
+/// healthy. Returns the lanes that a thread was sent to, a bit each.
+fn open_lanes(
+    group: &GroupRef,
+    pool: &Pool,
+    fd: c_int,
+    (wanted, probe): (u32, Option<usize>),
+    place: Option<Place<'_>>,
+    manner: Manner,
+) -> u32 {
+    let mut room = [0u8; 4096];
+    let place = match place {
+        Some(place) => Some(place),
+        None => raw::path_of(fd, &mut room).and_then(lane::find),
+    };
+    let Some(place) = place.filter(|place| place.pool == group.pool_index() && place.lane == group.own()) else {
+        group.end(Reason::NotOpened); // renamed out of the pool
+        return 0;
+    };
+    // SAFETY: the program has just passed this descriptor to the library: it is open for the time of this call.
+    let own = unsafe { BorrowedFd::borrow_raw(fd) };
+    let Ok(own) = Facts::of(own) else {
+        group.end(Reason::NotSame);
+        return 0;
+    };
+    let again_ns = again_at(pool, raw::now_ns());
+    let all = (0..pool.len()).filter(|&at| wanted & 1 << at != 0 && (at != group.own() || probe == Some(at)));
+    if own.is_fuse() {
+        let node = group.node();
+        node.set_fuse();
+        if node.was_written() && !pool.config.strict_o_direct {
+            node.end(Reason::Held);
+            return 0;
+        }
+        if node.is_small() {
+            // The library does not even look the file up, because a lookup makes the client cache the contents there.
+            Reason::Small.count();
+            all.for_each(|at| group.miss(at, again_ns));
+            return 0;
+        }
+    }
+    let flags = group.flags()
+        & (libc::O_ACCMODE | libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIME | libc::O_NONBLOCK)
+        | libc::O_NOFOLLOW
+        | libc::O_NOCTTY
+        | LANES_FLAG;
+    let mut sent = 0u32;
+    for at in all {
+        let now_ns = raw::now_ns();
+        let state = pool.traffic.load(at, now_ns).map(|load| load.state);
+        if opener::is_under_way(group.name(), group.pool_index(), at) && manner != Manner::Needed {
+            continue;
+        }
+        let rest = Rest::of(place.rest).filter(|_| matches!(state, Some(State::Healthy | State::Probing)));
+        let Some(rest) = rest else {
+            Reason::Silent.count();
+            group.miss(at, again_ns);
+            continue;
+        };
+        let errand = Errand {
+            group: group.name(),
+            pool: group.pool_index(),
+            at,
+            own_lane: group.own(),
+            rest,
+            flags: (at != group.own()).then_some(flags),
+            own,
+            ticket: pool.begin(at, 0, now_ns),
+            probe: probe == Some(at),
+        };
+        if manner == Manner::Needed {
+            run(&errand);
+            sent |= 1 << at;
+        } else if send(pool, errand, manner) {
+            sent |= 1 << at;
+        } else {
+            Reason::Busy.count();
+            group.miss(at, again_ns);
+        }
+    }
+    if manner == Manner::Opening {
+        (0..pool.len()).filter(|&at| sent & 1 << at != 0).for_each(|at| wait(group, pool, at));
+        pool.tell_news();
+    }
+    sent
+}
+
+/// Sends a thread on an errand. False if too many are out already.
+fn send(pool: &Pool, mut errand: Errand, manner: Manner) -> bool {
+    loop {
+        match opener::send(errand) {
+            Ok(()) => return true,
+            Err(Refusal::NoThread(back)) => {
+                run(&back);
+                return true;
+            }
+            Err(Refusal::TooMany(back)) if manner == Manner::Opening && pool.is_healthy(back.at, raw::now_ns()) => {
+                errand = back;
+                raw::sleep_us(50);
+            }
+            Err(Refusal::TooMany(back)) => {
+                pool.cancel(back.ticket, raw::now_ns());
+                return false;
+            }
+        }
+    }
+}
+
+/// Waits for the thread that was sent to a lane, as long as that lane counts as healthy.
+fn wait(group: &GroupRef, pool: &Pool, at: usize) {
+    const A_WHILE_NS: i64 = 2_000_000;
+    while opener::is_under_way(group.name(), group.pool_index(), at) {
+        if !pool.is_healthy(at, raw::now_ns()) {
+            Reason::Silent.count();
+            return;
+        }
+        opener::wait(group.name(), group.pool_index(), at, A_WHILE_NS);
+    }
+}
+
+/// Does an errand, in any thread: with system calls and atomics only (see [`opener`]).
+pub fn run(errand: &Errand) {
+    let Some(pool) = lane::pool(errand.pool) else { return };
+    let opened = match errand.flags {
+        Some(flags) => open_one(pool, errand, flags).map(Some),
+        None => own_again(errand).map(|_| None).map_err(|_| Reason::NotOpened),
+    };
+    let now_ns = raw::now_ns();
+    pool.answered(errand.ticket, now_ns);
+    let there = opened.is_ok();
+    let again_ns = again_at(pool, now_ns);
+    // The program may have closed the file meanwhile.
+    let group = GroupRef::acquire(errand.group);
+    match (opened, &group) {
+        (Ok(Some(file)), Some(group)) => match join(group, errand.at, file) {
+            Ok(()) => group.attempted(1 << errand.at, again_ns),
+            Err(reason) => missed(group, errand.at, reason, again_ns),
+        },
+        (Ok(Some(file)), None) => {
+            let _ = raw::close(file); // nothing was done with it
+        }
+        (Ok(None), _) | (Err(_), None) => {}
+        (Err(reason), Some(group)) => missed(group, errand.at, reason, again_ns),
+    }
+    if errand.probe {
+        pool.traffic.probed(errand.at, there, now_ns);
+    }
+    pool.tell_news();
+}
+
+fn missed(group: &GroupRef, at: usize, reason: Reason, again_ns: u64) {
+    reason.count();
+    group.miss(at, again_ns);
+}
+
+fn limit(errno: c_int) -> Reason {
+    if matches!(errno, libc::EMFILE | libc::ENFILE) { Reason::Limit } else { Reason::NotOpened }
+}
+
+/// Opens the file on a lane, proves it to be the program's, and gives it a high number.
+fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason> {
+    /// The most turns of comparison until a file that is being written holds still.
+    const TURNS: u32 = 16;
+    let mut buffer = PathBuffer::default();
+    let path = lane::path(errand.pool, errand.at, errand.rest.path(), &mut buffer).ok_or(Reason::NotOpened)?;
+    let low = raw::open(path, flags).map_err(limit)?;
+    // SAFETY: this function has just opened the descriptor, and closes it only after this use.
+    let file = unsafe { BorrowedFd::borrow_raw(low) };
+    let mut known = Some(errand.own);
+    let own = || known.take().map_or_else(|| own_again(errand), Ok);
+    let same = compare_in_turns(own, || Facts::of(file), TURNS, pool.config.trust_inode);
+    let high = match same {
+        Ok(_) => process::HighNumbers::reserve().duplicate(low).map_err(limit),
+        Err(_) => Err(Reason::NotSame),
+    };
+    let _ = raw::close(low);
+    high
+}
+
+/// The identity of the program's file, asked again. The function asks through the path, because the program may close
+/// its descriptor, and without opening the file, because closing it would drop the program's locks.
+fn own_again(errand: &Errand) -> Result<Facts, Difference> {
+    let unreadable = |_| Difference::Unreadable;
+    let mut buffer = PathBuffer::default();
+    let path = lane::path(errand.pool, errand.own_lane, errand.rest.path(), &mut buffer);
+    let fd = raw::open(path.ok_or(Difference::Unreadable)?, libc::O_PATH | libc::O_NOFOLLOW).map_err(unreadable)?;
+    let answers = raw::answers(fd);
+    // SAFETY: this function has just opened the descriptor, and closes it only after this use.
+    let facts = Facts::of(unsafe { BorrowedFd::borrow_raw(fd) });
+    let _ = raw::close(fd);
+    let facts = facts.and_then(|facts| if answers { Ok(facts) } else { Err(Difference::Unreadable) })?;
+    match compare_inodes(&errand.own, &facts, false)? {
+        Proof::SameInode => Ok(facts),
+        _ => Err(Difference::OtherFileSystem), // something else is mounted there now
+    }
+}
+
+/// Gives the file of a lane to a group.
+fn join(group: &GroupRef, at: usize, file: c_int) -> Result<(), Reason> {
+    if group.adopt(at, file) {
+        return Ok(());
+    }
+    // The lane had a file already: the new file takes its number over, in one step, whoever may be using it.
+    let before = group.proven_lanes().find(|&(lane, _)| lane == at);
+    let result = match before {
+        None if group.adopt(at, file) => return Ok(()), // the number of the one before has come to mean another file
+        Some((_, before)) => {
+            // SAFETY: integers only; the library has opened both descriptors.
+            let replaced = unsafe {
+                raw::call(libc::SYS_dup3, raw::arg(file), raw::arg(before), libc::O_CLOEXEC as usize, 0, 0, 0)
+            };
+            raw::check(replaced).map(drop).map_err(limit)
+        }
+        None => Err(Reason::Limit),
+    };
+    let _ = raw::close(file);
+    result
+}
+
+/// Does the work that is due now and then: tries a lane that has failed, and opens a file that is missing on a lane.
+#[inline]
+pub fn maintain(group: &GroupRef, pool: &Pool, fd: c_int, now_ns: u64) {
+    let due = group.attempt_due(now_ns);
+    if due != 0 || pool.trouble_due(now_ns) {
+        attempt(group, pool, fd, due, now_ns);
+    }
+}
+
+#[cold]
+fn attempt(group: &GroupRef, pool: &Pool, fd: c_int, due: u32, now_ns: u64) {
+    let _errno = crate::abi::errno::kept();
+    if due != 0 {
+        group.attempted(0, again_at(pool, now_ns));
+    }
+    if group.node().ended().is_some() {
+        return; // closing a lane's file could drop the program's locks
+    }
+    let probe = pool.traffic.probe_due(now_ns);
+    // Opening a file and asking for its identity takes answers from the server.
+    let sent = open_lanes(group, pool, fd, (due | probe.map_or(0, |at| 1 << at), probe), None, Manner::Later);
+    if let Some(at) = probe.filter(|at| sent & 1 << at == 0) {
+        pool.traffic.probed(at, false, raw::now_ns());
+    }
+}
+
+/// Finds the node of an open file, if the file is known; the caller releases it.
+pub fn node_of_file(fd: c_int) -> Option<NodeRef> {
+    if !node::any() {
+        return None;
+    }
+    let found = raw::identity(fd).ok()?;
+    node::find(found.device, found.inode)
+}
+
+/// Finds the node of an open file, or makes it if the file belongs to a pool; the caller keeps the reference.
+pub fn node_of_pool_file(fd: c_int) -> Option<NodeRef> {
+    let found = raw::identity(fd).ok().filter(|found| found.mode & libc::S_IFMT == libc::S_IFREG)?;
+    node::find(found.device, found.inode).or_else(|| {
+        place_of(fd)?;
+        node::find_or_make(&raw::fstat(fd).ok()?)
+    })
+}
+
+/// Syncs every lane that was written since the last time. Returns the first error.
+pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<()> {
+    let mut dirty = group.node().take_dirty_lanes();
+    let mut result = Ok(());
+    while dirty != 0 {
+        let at = dirty.trailing_zeros() as usize;
+        dirty &= dirty - 1;
+        if at == group.own() {
+            continue; // written through another descriptor, for which this is a lane: the caller syncs it
+        }
+        // The lane may have been written through another descriptor of the program.
+        if group::on_lane(group.node_ref(), at).is_none()
+            && let Some(pool) = group.pool()
+        {
+            open_lanes(group, pool, fd, (1 << at, None), None, Manner::Needed);
+        }
+        // The sync is counted before the file is looked for, so that nobody closes the file meanwhile to make room.
+        group.node().lane_begins();
+        let found = group::on_lane(group.node_ref(), at);
+        let synced = match &found {
+            Some((_, file)) => raw::sync(*file, data_only),
+            None => Err(libc::EIO), // what cannot be synced is not durable
+        };
+        group.node().lane_ends();
+        result = result.and(synced);
+    }
+    result
+}
+
+/// Gives back the reference of a table entry that was removed: for `close` and every other call that closes. Returns
+/// the first error of closing the lanes.
+pub fn closed(entry: Entry) -> raw::Result<()> {
+    GroupRef::held_by(entry).map_or(Ok(()), GroupRef::release)
+}

@@ -1,0 +1,356 @@
+//! The lane of a request: the rules for requests that are provably safe to spread, and the pool's choice among the
+//! lanes.
+//!
+//! | request | spread |
+//! | --- | --- |
+//! | O_DIRECT read below the known size | yes, once what the opened lane's cache holds has been written out |
+//! | O_DIRECT write below the known size | the same, unless the program has the file open without O_DIRECT too |
+//! | O_DIRECT write that extends | no |
+//! | buffered read of a file that the program does not write | if the pool says so |
+//! | buffered write, append; anything of a locked or mapped file | no |
+//!
+//! That is true of NFS, whose client has no cache but the kernel's. Behind FUSE there is a program with caches of its
+//! own, which O_DIRECT does not pass by. Gluster's write-behind acknowledges writes that the brick does not have
+//! (unless told otherwise: `strict-o-direct`), so that the writes of two lanes may arrive in the wrong order. Gluster's
+//! quick-read answers reads of small files from contents that are up to a minute old. So on FUSE a file that the
+//! program writes stays on its lane, and so does a file that quick-read may have (at most 1 MiB, by the range of its
+//! option).
+
+use core::ffi::c_int;
+
+use lanes::{Refusal, Ticket};
+use live::Op;
+
+use crate::abi::raw;
+use crate::open::tracking;
+use crate::state::group::GroupRef;
+use crate::state::lane::Pool;
+use crate::state::proof::Proofs;
+use crate::state::reason::Reason;
+
+/// The lane that was chosen for a request. The caller gives it to [`finish`] or [`cancel`], once.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// The ticket under which the pool counts the request on its lane.
+    pub ticket: Ticket,
+    /// The lane's file; None for the program's own descriptor.
+    pub file: Option<c_int>,
+    /// The program's descriptor was proven to mean the file, so that the result of the request tells how far the file
+    /// reaches.
+    pub proven: bool,
+}
+
+/// The answer to the question where a request goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Chosen {
+    /// The request goes to this lane.
+    To(Choice),
+    /// Every lane's window is full. The caller decides to wait, or to tell the program.
+    Full,
+    /// The descriptor means another file than it did: the request is not the library's business.
+    Stale,
+}
+
+/// The reason why a request stays on the opened lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stays {
+    /// The request stays for this reason.
+    For(Reason),
+    /// The descriptor means another file than it did.
+    Stale,
+}
+
+/// The direction of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The program reads from the file.
+    Read,
+    /// The program writes to the file.
+    Write,
+}
+
+impl Kind {
+    /// The operation as which the board counts such a transfer.
+    pub fn op(self) -> Op {
+        match self {
+            Kind::Read => Op::Read,
+            Kind::Write => Op::Write,
+        }
+    }
+}
+
+/// `Ok` if a request of this kind may leave the opened lane, by the library's own knowledge: the function asks the
+/// kernel nothing.
+fn would_leave(group: &GroupRef, kind: Kind, offset: i64, bytes: u64) -> Result<(), Reason> {
+    if let Some(reason) = group.ended() {
+        return Err(reason);
+    }
+    let node = group.node();
+    let within = u64::try_from(offset).is_ok_and(|offset| offset.saturating_add(bytes) <= node.size());
+    if node.is_fuse() {
+        if node.is_small() {
+            return Err(Reason::Small);
+        }
+        if node.has_writers() {
+            return Err(Reason::Writer);
+        }
+    }
+    match kind {
+        Kind::Read if !within => Err(Reason::BeyondSize),
+        Kind::Read if !group.is_direct() && node.was_written() => Err(Reason::Written),
+        Kind::Write if !group.is_direct() => Err(Reason::Buffered),
+        Kind::Write if !within => Err(Reason::Extends),
+        Kind::Write if node.is_cached() => Err(Reason::Cached),
+        Kind::Read | Kind::Write => Ok(()),
+    }
+}
+
+/// `Ok` if a request of this kind may leave the opened lane. Then the descriptor is proven to mean the file, and the
+/// contents of the page cache are written out.
+///
+/// # Errors
+/// The reason why the request stays.
+pub fn may_leave(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    proofs: &mut Proofs,
+) -> Result<(), Stays> {
+    let would = would_leave(group, kind, offset, bytes);
+    // Such requests teach how far the file reaches, if the descriptor means the file.
+    let learns = matches!(would, Err(Reason::BeyondSize | Reason::Extends));
+    if (would.is_ok() || learns) && !proofs.hold(group, fd) {
+        return Err(Stays::Stale);
+    }
+    would.map_err(Stays::For)?;
+    // Dirty pages of the opened lane come before what other lanes are given: the server has to have them first.
+    if group.is_direct() && group.node().write_out(fd).is_err() {
+        return Err(Stays::For(Reason::Writer));
+    }
+    Ok(())
+}
+
+/// Chooses a lane for a request, and counts the request there.
+pub fn choose(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    now_ns: u64,
+    proofs: &mut Proofs,
+) -> Chosen {
+    let Some(pool) = group.pool() else { return Chosen::Stale };
+    let stays = |proven| Chosen::To(Choice { proven, ..own(group, pool, bytes, now_ns) });
+    match may_leave(group, fd, kind, offset, bytes, proofs) {
+        Ok(()) => {}
+        Err(Stays::Stale) => return Chosen::Stale,
+        Err(Stays::For(reason)) => {
+            reason.count();
+            return stays(matches!(reason, Reason::BeyondSize | Reason::Extends));
+        }
+    }
+    tracking::maintain(group, pool, fd, now_ns);
+    let usable = group.usable();
+    if usable.count_ones() < 2 {
+        Reason::Alone.count();
+        return stays(true);
+    }
+    let ticket = match pool.admit(bytes, usable, now_ns) {
+        Ok(ticket) => ticket,
+        Err(Refusal::Full) => return Chosen::Full,
+        Err(Refusal::NoneInService) => {
+            Reason::Alone.count();
+            return stays(true);
+        }
+    };
+    let Some(file) = group.file(ticket.lane) else {
+        return Chosen::To(Choice { ticket, file: None, proven: true });
+    };
+    if !proofs.hold_lane(group, ticket.lane, file) {
+        Reason::Stale.count();
+        group.miss(ticket.lane, tracking::again_at(pool, now_ns));
+        pool.cancel(ticket, now_ns);
+        return stays(true);
+    }
+    let node = group.node();
+    node.lane_begins();
+    // A thread that ends spreading says so first and then waits for the requests in flight; this thread counts its
+    // request first and then looks if spreading has ended. So one of the two sees the other.
+    if group.ended().is_some() || (kind == Kind::Write && node.is_cached()) {
+        node.lane_ends();
+        pool.cancel(ticket, now_ns);
+        return stays(true);
+    }
+    if kind == Kind::Write {
+        node.lane_write(ticket.lane);
+    }
+    Chosen::To(Choice { ticket, file: Some(file), proven: true })
+}
+
+/// Chooses the opened lane, and counts the request there. Nothing is proven.
+pub fn own(group: &GroupRef, pool: &Pool, bytes: u64, now_ns: u64) -> Choice {
+    Choice { ticket: pool.begin(group.own(), bytes, now_ns), file: None, proven: false }
+}
+
+/// Undoes a choice of which nothing has reached the kernel.
+pub fn cancel(group: &GroupRef, choice: &Choice, now_ns: u64) {
+    if choice.file.is_some() {
+        group.node().lane_ends();
+    }
+    if let Some(pool) = group.pool() {
+        pool.cancel(choice.ticket, now_ns);
+    }
+}
+
+/// True if a result (bytes or `-errno`) is an error that may be the lane's fault and not the request's: another lane is
+/// worth a try. EBADF counts as the lane's fault only on another lane than the opened one.
+pub fn is_lane_fault(group: &GroupRef, lane: usize, result: i64) -> bool {
+    let Ok(errno) = c_int::try_from(result.saturating_neg()) else { return false };
+    if errno == libc::EBADF {
+        return lane != group.own();
+    }
+    matches!(
+        errno,
+        libc::EIO
+            | libc::ESTALE
+            | libc::ENOTCONN
+            | libc::ECONNABORTED
+            | libc::ECONNREFUSED
+            | libc::ECONNRESET
+            | libc::ENODEV
+            | libc::ENXIO
+            | libc::EACCES
+            | libc::EREMOTEIO
+            | libc::ESHUTDOWN
+            | libc::ETIMEDOUT
+            | libc::EHOSTDOWN
+            | libc::EHOSTUNREACH
+            | libc::ENETDOWN
+            | libc::ENETUNREACH
+            | libc::ENETRESET
+    )
+}
+
+/// Counts the end of a request: `result` is bytes or `-errno`.
+pub fn finish(group: &GroupRef, choice: &Choice, kind: Kind, offset: i64, result: i64, fault: bool, now_ns: u64) {
+    let ticket = choice.ticket;
+    let Some(pool) = group.pool() else { return };
+    pool.end(ticket, kind.op(), result, fault, now_ns);
+    if fault && ticket.lane != group.own() {
+        group.miss(ticket.lane, tracking::again_at(pool, now_ns));
+    }
+    // A sync that began while the request was under way has not covered it, and has taken the note of its lane.
+    if kind == Kind::Write && ticket.lane != group.own() && result > 0 {
+        group.node().lane_write(ticket.lane);
+    }
+    // Only the opened lane knows where the file ends.
+    if choice.proven
+        && ticket.lane == group.own()
+        && let (Ok(done @ 1..), Ok(offset)) = (u64::try_from(result), u64::try_from(offset))
+    {
+        group.node().reaches(offset.saturating_add(done));
+    }
+}
+
+/// Carries a synchronous request out on the lane that is chosen for it: `carry` does it on a descriptor and returns
+/// bytes or `-errno`.
+///
+/// A read that fails because of its lane, or that comes back short, is done again elsewhere: the program does not see
+/// it. A write is not done again: a failed write may still arrive. The one exception is a write whose lane has no file
+/// any more (EBADF), because it was never sent.
+pub fn synchronous(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    carry: impl Fn(c_int) -> isize,
+) -> isize {
+    let mut now_ns = raw::now_ns();
+    let mut waits = 0;
+    let choice = loop {
+        match choose(group, fd, kind, offset, bytes, now_ns, &mut Proofs::none()) {
+            Chosen::To(choice) => break choice,
+            Chosen::Stale => return carry(fd),
+            // The window of every lane is full: its own completions open it.
+            Chosen::Full => {
+                if waits == 0 {
+                    Reason::Window.count();
+                }
+                waits += 1;
+                raw::sleep_us(20);
+                now_ns = raw::now_ns();
+            }
+        }
+    };
+    let result = carry(choice.file.unwrap_or(fd));
+    if choice.file.is_some() {
+        group.node().lane_ends();
+    }
+    settle(group, fd, kind, offset, bytes, &choice, result, carry)
+}
+
+/// Counts the end of a synchronous request, and before that does the request elsewhere where that is due. Returns the
+/// result that the program gets.
+#[allow(clippy::too_many_arguments, reason = "a request, where it went, and what came of it")]
+pub fn settle(
+    group: &GroupRef,
+    fd: c_int,
+    kind: Kind,
+    offset: i64,
+    bytes: u64,
+    choice: &Choice,
+    mut result: isize,
+    carry: impl Fn(c_int) -> isize,
+) -> isize {
+    let Choice { ticket, file, .. } = *choice;
+    let mut fault = is_lane_fault(group, ticket.lane, result as i64);
+    if kind == Kind::Read {
+        if fault {
+            let failed = result;
+            let other = elsewhere(group, fd, ticket.lane, &carry);
+            // An error that the other lanes give as well is the file's.
+            fault = other.is_some_and(|other| other >= 0);
+            result = other.filter(|&other| other >= 0).unwrap_or(failed);
+            finish(group, choice, kind, offset, failed as i64, fault, raw::now_ns());
+            return result;
+        }
+        if let (Some(file), Ok(got)) = (file, u64::try_from(result))
+            && got < bytes
+        {
+            // The lane believes that the file is shorter than it is known to be. So the lane has to ask its server, and
+            // the opened lane knows the right end.
+            raw::revalidate(file);
+            let own = carry(fd);
+            result = if own >= 0 { own } else { result };
+        }
+    } else if fault && result == -libc::EBADF as isize && file.is_some() {
+        result = carry(fd);
+    }
+    finish(group, choice, kind, offset, result as i64, fault, raw::now_ns());
+    result
+}
+
+/// Does a failed read again on the other lanes, one after another, until one can do it. None if there is no other lane.
+pub fn elsewhere(group: &GroupRef, fd: c_int, failed: usize, carry: impl Fn(c_int) -> isize) -> Option<isize> {
+    let mut last = None;
+    let pool = group.pool()?;
+    let now_ns = raw::now_ns();
+    let healthy = |lane: usize| pool.traffic.load(lane, now_ns).is_some_and(|load| load.state == lanes::State::Healthy);
+    let node = group.node();
+    node.lane_begins();
+    let others = group.proven_lanes().filter(|&(lane, _)| lane != failed && healthy(lane)).map(|(_, file)| file);
+    let own = (failed != group.own() && fd >= 0).then_some(fd);
+    for file in others.chain(own) {
+        let result = carry(file);
+        last = Some(result);
+        if result >= 0 {
+            break;
+        }
+    }
+    node.lane_ends();
+    last
+}

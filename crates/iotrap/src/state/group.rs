@@ -1,0 +1,565 @@
+//! A group is a file as the program opened it once, with the same file on the other lanes: `dup`ed descriptors share
+//! it.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+
+use lanes::LANES_MAX;
+
+use crate::abi::raw;
+use crate::state::counted::Count;
+use crate::state::lane;
+use crate::state::node::{Node, NodeRef};
+use crate::state::process;
+use crate::state::proof;
+use crate::state::reason::Reason;
+use crate::state::table::{self, Entry, Name};
+
+const GROUPS: usize = 16384;
+
+/// One open file of the program.
+pub struct Group {
+    count: Count,
+    node: AtomicU32,
+    pool: AtomicU8,
+    own: AtomicU8,
+    /// A [`Reason::mark`]: the reason why nothing of the open file is spread; 0 if it may be spread.
+    ended: AtomicU8,
+    flags: AtomicI32,
+    /// Lanes that another attempt to open is due for, a bit each.
+    missing: AtomicU32,
+    /// The time of the next attempt to open the file on the missing lanes, in `CLOCK_MONOTONIC` nanoseconds.
+    attempt_at: AtomicU64,
+    /// The witness: a private duplicate of the program's open file description ([`crate::state::proof`]); -1 without
+    /// one.
+    witness: AtomicI32,
+    /// The descriptor of the file on each lane; -1 where it is not open, which is always so for the opened lane.
+    files: [AtomicI32; LANES_MAX],
+}
+
+static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
+    Group {
+        count: Count::free(),
+        node: AtomicU32::new(0),
+        pool: AtomicU8::new(0),
+        own: AtomicU8::new(0),
+        ended: AtomicU8::new(0),
+        flags: AtomicI32::new(0),
+        missing: AtomicU32::new(0),
+        attempt_at: AtomicU64::new(0),
+        witness: AtomicI32::new(-1),
+        files: [const { AtomicI32::new(-1) }; LANES_MAX],
+    }
+}; GROUPS];
+
+/// The place at which the search for a free place begins.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// A reference to a group; dropping it may close the lanes' files.
+#[derive(Debug)]
+pub struct GroupRef {
+    name: Name,
+}
+
+impl core::ops::Deref for GroupRef {
+    type Target = Group;
+
+    #[inline]
+    fn deref(&self) -> &Group {
+        &GROUPS_OF_PROCESS[self.name.index as usize % GROUPS]
+    }
+}
+
+impl Drop for GroupRef {
+    fn drop(&mut self) {
+        let _ = self.give_back(); // errors of closing belong to close(2), which releases by itself
+    }
+}
+
+impl Clone for GroupRef {
+    fn clone(&self) -> GroupRef {
+        // This value holds a reference, so the generation cannot have changed; 2^32 references do not fit into a
+        // process.
+        let _ = self.count.acquire(self.name.generation);
+        GroupRef { name: self.name }
+    }
+}
+
+/// The data that a new group begins with.
+pub struct Opened {
+    /// The node of the file; the group takes the reference over.
+    pub node: NodeRef,
+    /// The number of the pool.
+    pub pool: usize,
+    /// The lane that the program has opened the file through.
+    pub own: usize,
+    /// The flags of open(2).
+    pub flags: c_int,
+}
+
+impl GroupRef {
+    /// Makes a new group, on the opened lane only.
+    ///
+    /// # Errors
+    /// The table is full: the data comes back, with the reference to the node.
+    pub fn new(opened: Opened) -> Result<GroupRef, Opened> {
+        let start = NEXT.fetch_add(1, Relaxed);
+        for place in 0..GROUPS {
+            let index = start.wrapping_add(place) % GROUPS;
+            let Some(group) = GROUPS_OF_PROCESS.get(index) else { continue };
+            let Some(generation) = group.count.claim() else { continue };
+            group.node.store(opened.node.number(), Relaxed);
+            group.pool.store(opened.pool as u8, Relaxed);
+            group.own.store(opened.own as u8, Relaxed);
+            group.ended.store(0, Relaxed);
+            group.flags.store(opened.flags, Relaxed);
+            group.missing.store(0, Relaxed);
+            group.witness.store(-1, Relaxed);
+            group.files.iter().for_each(|file| file.store(-1, Relaxed));
+            opened.node.get().descriptor(group.is_direct(), group.writes(), 1);
+            group.count.publish(generation);
+            return Ok(GroupRef { name: Name { index: index as u32, generation } });
+        }
+        Err(opened)
+    }
+
+    /// The group of that name, if it still lives.
+    #[inline]
+    pub fn acquire(name: Name) -> Option<GroupRef> {
+        let group = GROUPS_OF_PROCESS.get(name.index as usize)?;
+        group.count.acquire(name.generation).then_some(GroupRef { name })
+    }
+
+    /// The group of a file descriptor that the program opened on a pool.
+    #[inline]
+    pub fn of(fd: c_int) -> Option<GroupRef> {
+        if table::get(fd) == Entry::Nothing {
+            return None;
+        }
+        process::notice_fork(); // it may have been the parent's
+        match table::get(fd) {
+            Entry::File(name) | Entry::Quiet(name) => GroupRef::acquire(name),
+            _ => None,
+        }
+    }
+
+    /// The group of a file descriptor, once the kernel has said that the number still means its file
+    /// ([`crate::state::proof`]). A number that means another file is tracked no longer.
+    pub fn proven(fd: c_int) -> Option<GroupRef> {
+        let group = GroupRef::of(fd)?;
+        if proof::means(&group, fd) {
+            return Some(group);
+        }
+        proof::forget(&group, fd);
+        None
+    }
+
+    /// The reference that a table entry held; the caller has removed the entry.
+    pub fn held_by(entry: Entry) -> Option<GroupRef> {
+        match entry {
+            Entry::File(name) | Entry::Quiet(name) => Some(GroupRef { name }),
+            _ => None,
+        }
+    }
+
+    /// Turns the reference into an entry of a file descriptor, which holds the reference from now on.
+    pub fn into_entry(self) -> Entry {
+        let name = self.name;
+        let quiet = !self.is_direct() && !self.spreads_buffered();
+        core::mem::forget(self);
+        if quiet { Entry::Quiet(name) } else { Entry::File(name) }
+    }
+
+    /// The group's name, without a reference.
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// A reference that was taken apart by [`GroupRef::into_entry`] or kept as a name.
+    pub fn again(name: Name) -> GroupRef {
+        GroupRef { name }
+    }
+
+    /// Gives the reference back. Returns the first error of closing lanes, if it was the last reference.
+    pub fn release(self) -> raw::Result<()> {
+        let result = self.give_back();
+        core::mem::forget(self);
+        result
+    }
+
+    fn give_back(&self) -> raw::Result<()> {
+        let group: &Group = self;
+        if !group.count.release() {
+            return Ok(());
+        }
+        let mut result = self.unwatch();
+        for (lane, file) in group.files.iter().enumerate() {
+            // Another descriptor of the file may be synced later, when the file's name no longer exists and it cannot
+            // be opened on the lane.
+            if group.node_ref().is_shared()
+                && let Some(fd) = group.file(lane)
+                && proof::is_file_of_lane(self.name, lane, fd)
+                && group.node().take_dirty_lane(lane)
+                && let Err(error) = raw::sync(fd, false)
+            {
+                group.node().lane_write(lane);
+                result = result.and(Err(error));
+            }
+            let closed = group.close_file(lane, file, self.name);
+            result = result.and(closed);
+        }
+        let node = group.node_ref();
+        node.get().descriptor(group.is_direct(), group.writes(), -1);
+        node.release();
+        group.count.reset();
+        result
+    }
+
+    /// Enters the file of a lane, which the group closes from now on. False if the lane has a file already, or if the
+    /// file cannot be marked or entered.
+    pub fn adopt(&self, lane: usize, fd: c_int) -> bool {
+        let Some(place) = self.files.get(lane) else { return false };
+        if proof::mark(self.name, lane, fd).is_err() || !self.enter_private(fd) {
+            return false;
+        }
+        place.compare_exchange(-1, fd, AcqRel, Acquire).is_ok() || {
+            let _ = table::remove(fd, Entry::Lane(self.name));
+            false
+        }
+    }
+}
+
+impl GroupRef {
+    /// Keeps a private duplicate of the program's descriptor, by which [`crate::state::proof`] recognises its numbers.
+    ///
+    /// The duplicate shares the program's open file description. So the kernel's work at the last close (flock(2)
+    /// locks, leases, the space of a removed file) happens when the program's close is seen, or, after a close that no
+    /// hook sees, when the number is used again. A lock on the file gives the duplicate up first.
+    ///
+    /// # Errors
+    /// EMFILE: there are no numbers left.
+    pub fn watch(&self, fd: c_int) -> raw::Result<()> {
+        // Held until the duplicate is entered: see crate::open::others.
+        let reserved = process::HighNumbers::reserve();
+        let witness = reserved.duplicate(fd)?;
+        if !self.enter_private(witness) {
+            let _ = raw::close(witness);
+            return Err(libc::EMFILE);
+        }
+        self.witness.store(witness, Release);
+        Ok(())
+    }
+
+    /// Gives the private duplicate up, without which nothing of the open file is spread any more.
+    ///
+    /// # Errors
+    /// The error of close(2) of the program's file.
+    pub fn unwatch(&self) -> raw::Result<()> {
+        let witness = self.witness.swap(-1, AcqRel);
+        if witness < 0 || !table::remove(witness, Entry::Lane(self.name)) {
+            return Ok(()); // somebody has taken the number
+        }
+        // The number may have become the program's, if the program has closed all its descriptors and opened other
+        // files.
+        if proof::is_inode(witness, self.node().identity()) { raw::close(witness) } else { Ok(()) }
+    }
+
+    /// Enters a descriptor that the program does not know; false if its number is too high for the table.
+    fn enter_private(&self, fd: c_int) -> bool {
+        match table::put(fd, Entry::Lane(self.name)) {
+            Ok(before) => {
+                drop(GroupRef::held_by(before)); // closed where no hook saw it
+                true
+            }
+            Err(()) => false,
+        }
+    }
+}
+
+impl Group {
+    /// The private duplicate of the program's descriptor, if there is one.
+    #[inline]
+    pub fn witness(&self) -> Option<c_int> {
+        Some(self.witness.load(Acquire)).filter(|&witness| witness >= 0)
+    }
+
+    /// The node of the file.
+    #[inline]
+    pub fn node(&self) -> &'static Node {
+        self.node_ref().get()
+    }
+
+    /// The node of the file, as a reference that the group holds.
+    pub fn node_ref(&self) -> NodeRef {
+        NodeRef::of_number(self.node.load(Relaxed))
+    }
+
+    /// The number of the group's pool.
+    #[inline]
+    pub fn pool_index(&self) -> usize {
+        usize::from(self.pool.load(Relaxed))
+    }
+
+    /// The group's pool.
+    #[inline]
+    pub fn pool(&self) -> Option<&'static lane::Pool> {
+        lane::pool(self.pool_index())
+    }
+
+    /// The lane that the program opened the file through.
+    #[inline]
+    pub fn own(&self) -> usize {
+        usize::from(self.own.load(Relaxed))
+    }
+
+    /// The flags that the file was opened with.
+    #[inline]
+    pub fn flags(&self) -> c_int {
+        self.flags.load(Relaxed)
+    }
+
+    /// True if the file was opened with O_DIRECT.
+    #[inline]
+    pub fn is_direct(&self) -> bool {
+        self.flags() & libc::O_DIRECT != 0
+    }
+
+    /// True if buffered reads of the file are spread, because the pool says so, and the program can do nothing but read
+    /// here.
+    pub fn spreads_buffered(&self) -> bool {
+        !self.writes() && self.pool().is_some_and(|pool| pool.config.buffered_reads)
+    }
+
+    /// True if the file was opened for writing.
+    #[inline]
+    pub fn writes(&self) -> bool {
+        self.flags() & libc::O_ACCMODE != libc::O_RDONLY
+    }
+
+    /// The reason why nothing of the open file is spread: its own reason, or that of the file; None if it may be
+    /// spread.
+    #[inline]
+    pub fn ended(&self) -> Option<Reason> {
+        Reason::of_mark(self.ended.load(Acquire)).or_else(|| self.node().ended())
+    }
+
+    /// Ends the spreading of the open file from now on; the first reason stays. Lanes stay open until the program
+    /// closes the file: closing them now would drop its POSIX locks where lanes share an inode (fcntl_locking(2)).
+    pub fn end(&self, reason: Reason) {
+        if self.ended.compare_exchange(0, reason.mark(), AcqRel, Acquire).is_ok() {
+            reason.count();
+        }
+    }
+
+    /// The descriptor of the file on a lane other than the opened one.
+    #[inline]
+    pub fn file(&self, lane: usize) -> Option<c_int> {
+        self.files.get(lane).map(|file| file.load(Acquire)).filter(|&fd| fd >= 0)
+    }
+
+    /// Every lane that the file is open on beside the opened one, by the group's own record.
+    fn open_lanes(&self) -> impl Iterator<Item = (usize, c_int)> {
+        (0..LANES_MAX).filter_map(|lane| Some((lane, self.file(lane)?)))
+    }
+
+    /// The lanes that a request may go to, the opened one among them, a bit each.
+    #[inline]
+    pub fn usable(&self) -> u32 {
+        let mut mask = 0u32;
+        let lanes = self.pool().map_or(0, lane::Pool::len);
+        for (lane, file) in self.files.iter().enumerate().take(lanes) {
+            if file.load(Relaxed) >= 0 {
+                mask |= 1 << lane;
+            }
+        }
+        mask & !self.missing.load(Relaxed) | 1 << (self.own() & 31)
+    }
+
+    /// The lanes on which the file should be open and is not, a bit each, if it is time for another attempt. The caller
+    /// makes the attempt, and says with [`Group::attempted`] which lanes it has found.
+    #[inline]
+    pub fn attempt_due(&self, now_ns: u64) -> u32 {
+        let missing = self.missing.load(Relaxed);
+        if missing == 0 {
+            return 0;
+        }
+        let at = self.attempt_at.load(Acquire);
+        let mine = now_ns >= at && self.attempt_at.compare_exchange(at, u64::MAX, AcqRel, Acquire).is_ok();
+        if mine { missing } else { 0 }
+    }
+
+    /// Notes that the lanes of `found` are there again, and when to try those that are still missing.
+    pub fn attempted(&self, found: u32, again_ns: u64) {
+        self.missing.fetch_and(!found, AcqRel);
+        self.attempt_at.store(again_ns, Release);
+    }
+
+    /// Notes that the file of a lane does not work, or could not be opened: nothing goes there before another attempt.
+    pub fn miss(&self, lane: usize, again_ns: u64) {
+        if self.missing.fetch_or(1 << (lane as u32 & 31), AcqRel) == 0 {
+            self.attempt_at.store(again_ns, Release);
+        }
+    }
+
+    fn close_file(&self, lane: usize, file: &AtomicI32, name: Name) -> raw::Result<()> {
+        let fd = file.swap(-1, AcqRel);
+        if fd < 0 {
+            return Ok(());
+        }
+        // The number may mean another file now: the program has taken it by dup2, or closed it where no hook saw it.
+        let ours = proof::is_file_of_lane(name, lane, fd);
+        if table::remove(fd, Entry::Lane(name)) && ours { raw::close(fd) } else { Ok(()) }
+    }
+
+    /// True if `fd` is a private descriptor of the group, which the program does not know: the file of a lane, or the
+    /// witness.
+    fn has_private(&self, name: Name, fd: c_int) -> bool {
+        match self.open_lanes().find(|&(_, file)| file == fd) {
+            Some((lane, _)) => proof::is_file_of_lane(name, lane, fd),
+            None => self.witness() == Some(fd) && proof::is_inode(fd, self.node().identity()),
+        }
+    }
+}
+
+impl GroupRef {
+    /// True if a descriptor that was entered as private still is private. False if the program has put a file of its
+    /// own in its place.
+    pub fn owns(&self, fd: c_int) -> bool {
+        self.has_private(self.name, fd)
+    }
+
+    /// The files on the other lanes, each with its lane and proven to be the lane's. A file that fails the proof is
+    /// forgotten.
+    pub fn proven_lanes(&self) -> impl Iterator<Item = (usize, c_int)> {
+        self.open_lanes().filter(|&(lane, file)| {
+            let holds = proof::is_file_of_lane(self.name, lane, file);
+            if !holds {
+                self.lose(file);
+            }
+            holds
+        })
+    }
+
+    /// Closes the lanes' files and the witness, and returns how many. It closes none while requests are under way: a
+    /// thread that begins a request counts it before it looks for a file, and this function takes the files away before
+    /// it looks at the count.
+    fn close_lanes(&self) -> usize {
+        self.end(Reason::Limit);
+        let node = self.node();
+        if node.has_in_flight() {
+            return 0;
+        }
+        let mut files = [-1; LANES_MAX];
+        for (file, place) in files.iter_mut().zip(&self.files) {
+            *file = place.swap(-1, SeqCst);
+        }
+        if node.has_in_flight() {
+            for (&file, place) in files.iter().zip(&self.files).filter(|&(&file, _)| file >= 0) {
+                let _ = place.compare_exchange(-1, file, SeqCst, Acquire);
+            }
+            return 0;
+        }
+        let mut closed = usize::from(self.witness().is_some());
+        for (lane, &file) in files.iter().enumerate().filter(|&(_, &file)| file >= 0) {
+            let ours = proof::is_file_of_lane(self.name, lane, file);
+            if ours && node.was_written() && raw::sync(file, false).is_err() {
+                node.lane_write(lane); // the next sync says so
+            }
+            if table::remove(file, Entry::Lane(self.name)) && ours {
+                let _ = raw::close(file);
+                closed += 1;
+            }
+        }
+        let _ = self.unwatch(); // the program's own close tells its errors
+        closed
+    }
+
+    /// Forgets a private descriptor whose number means another file, or is about to.
+    pub fn lose(&self, fd: c_int) {
+        let _ = table::remove(fd, Entry::Lane(self.name));
+        for file in self.files.iter().chain([&self.witness]) {
+            let _ = file.compare_exchange(fd, -1, AcqRel, Acquire);
+        }
+    }
+}
+
+/// True if the table's entry of a private descriptor is out of date: the program has closed the descriptor where no
+/// hook saw it, and opened another file under that number. Such an entry is removed.
+pub fn private_entry_is_stale(fd: c_int) -> bool {
+    let Entry::Lane(name) = table::get(fd) else { return false };
+    let Some(group) = GroupRef::acquire(name) else { return false };
+    if group.owns(fd) {
+        return false;
+    }
+    group.lose(fd);
+    true
+}
+
+/// Finds an open file of the node that is open on this lane, and its file there.
+pub fn on_lane(node: NodeRef, at: usize) -> Option<(GroupRef, c_int)> {
+    all_of(node).find_map(|group| {
+        let found = group.proven_lanes().find(|&(lane, _)| lane == at);
+        found.map(|(_, file)| (group, file))
+    })
+}
+
+/// Every open file of a node.
+fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
+    GROUPS_OF_PROCESS.iter().enumerate().filter_map(move |(index, group)| {
+        let generation = group.count.acquire_any()?;
+        let group = GroupRef { name: Name { index: index as u32, generation } };
+        (group.node_ref() == node).then_some(group)
+    })
+}
+
+/// Closes private descriptors, because the program has no numbers left below `limit`: those of a few open files, which
+/// stay on their lanes from then on. False if nothing was closed.
+///
+/// A file that is locked keeps its descriptors (closing any descriptor drops POSIX locks), and so does one with
+/// requests under way.
+pub fn make_room(limit: c_int) -> bool {
+    /// The number of closed descriptors that is enough for now.
+    const ENOUGH: usize = 64;
+    let mut freed = 0;
+    for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
+        let Some(generation) = group.count.acquire_any() else { continue };
+        let group = GroupRef { name: Name { index: index as u32, generation } };
+        let helps = group.open_lanes().map(|(_, file)| file).chain(group.witness()).any(|fd| fd < limit);
+        if helps && !group.node().is_locked() {
+            freed += group.close_lanes();
+        }
+        if freed >= ENOUGH {
+            break;
+        }
+    }
+    freed > 0
+}
+
+/// Gives up the private duplicates of all open files of a node, before the program locks the file. A lock ends with the
+/// last descriptor of its open file description, and closing any descriptor of a file drops a process's POSIX locks.
+pub fn unwatch_all(node: NodeRef) {
+    for group in all_of(node) {
+        let _ = group.unwatch(); // the program's own close tells its errors
+    }
+}
+
+/// Closes the lanes' files in a forked child, which are copies, and forgets all groups.
+pub fn forget_all() {
+    for (fd, entry) in table::entries(0, c_int::MAX) {
+        // Closing the child's copy leaves the parent's descriptor alone.
+        let private = match entry {
+            Entry::Lane(name) => {
+                GROUPS_OF_PROCESS.get(name.index as usize).is_none_or(|group| group.has_private(name, fd))
+            }
+            _ => false,
+        };
+        table::take(fd);
+        if private {
+            let _ = raw::close(fd);
+        }
+    }
+    for group in GROUPS_OF_PROCESS.iter().filter(|group| group.count.in_use()) {
+        group.count.reset();
+    }
+}

@@ -1,0 +1,180 @@
+//! The pools of this process: the state that the `lanes` crate keeps of them, and the rows of the live board.
+//!
+//! [`configure`] makes them once, before the program's `main`; nothing changes or frees them.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
+
+use lanes::{Lanes, Map, Outcome, PathBuffer, Place, Pools, Refusal, Ticket, Traffic};
+
+use crate::state::stats;
+
+/// One pool.
+pub struct Pool {
+    /// The pool's configuration.
+    pub config: lanes::Pool,
+    /// The requests that are under way on the pool's lanes, and the health of the lanes.
+    pub traffic: Traffic,
+    first_row: usize,
+    /// The time at which lanes that have failed are looked after next, in nanoseconds; 0 while none has failed.
+    trouble_at: AtomicU64,
+}
+
+/// The interval at which lanes that have failed are looked after; the lanes themselves say when they are to be tried.
+const LOOK_AFTER_NS: u64 = 10_000_000;
+
+struct Configured {
+    map: Map,
+    pools: Vec<Pool>,
+}
+
+static CONFIGURED: AtomicPtr<Configured> = AtomicPtr::new(core::ptr::null_mut());
+
+fn configured() -> Option<&'static Configured> {
+    let pointer = CONFIGURED.load(Acquire);
+    // SAFETY: null, or what configure() leaked: never changed or freed afterwards.
+    unsafe { pointer.as_ref() }
+}
+
+/// True if the process has pools, so that there is anything to spread over.
+#[inline]
+pub fn active() -> bool {
+    !CONFIGURED.load(Acquire).is_null()
+}
+
+/// Makes these the pools of the process. The function allocates, and is called once.
+pub fn configure(pools: Pools) {
+    let map = Map::new(&pools);
+    let mut lanes = 0;
+    let pool = |config: lanes::Pool| {
+        let first_row = lanes;
+        lanes += config.lanes.len();
+        Pool { traffic: Traffic::new(&config), config, first_row, trouble_at: AtomicU64::new(0) }
+    };
+    let pools = pools.into_vec().into_iter().map(pool).collect();
+    CONFIGURED.store(Box::into_raw(Box::new(Configured { map, pools })), Release);
+}
+
+/// All pools.
+pub fn pools() -> &'static [Pool] {
+    configured().map_or(&[], |configured| &configured.pools)
+}
+
+/// A pool by its number.
+#[inline]
+pub fn pool(index: usize) -> Option<&'static Pool> {
+    configured()?.pools.get(index)
+}
+
+/// The place in the pools of a path that the kernel has told; None if it is in none of them.
+pub fn find(path: &[u8]) -> Option<Place<'_>> {
+    configured()?.map.find(path)
+}
+
+/// The path of a file on another lane.
+pub fn path<'b>(pool: usize, lane: usize, rest: &[u8], buffer: &'b mut PathBuffer) -> Option<&'b core::ffi::CStr> {
+    configured()?.map.path(pool, lane, rest, buffer)
+}
+
+impl Pool {
+    /// The number of the pool's first lane when the lanes of all pools are counted.
+    #[inline]
+    pub fn first_row(&self) -> usize {
+        self.first_row
+    }
+
+    /// True if a lane has failed and it is time to look after it. One caller at a time is told so.
+    #[inline]
+    pub fn trouble_due(&self, now_ns: u64) -> bool {
+        let at = self.trouble_at.load(Relaxed);
+        if at == 0 || now_ns < at {
+            return false;
+        }
+        let next = if (0..self.len()).all(|lane| self.is_healthy(lane, now_ns)) {
+            0
+        } else {
+            now_ns.saturating_add(LOOK_AFTER_NS)
+        };
+        self.trouble_at.compare_exchange(at, next, AcqRel, Relaxed).is_ok() && next != 0
+    }
+
+    /// The number of the pool's lanes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.traffic.count()
+    }
+
+    /// Chooses a lane out of `among` (a bit each) for so many bytes, and counts the request there.
+    ///
+    /// # Errors
+    /// None of them is in service, or all are full.
+    #[inline]
+    pub fn admit(&self, bytes: u64, among: u32, now_ns: u64) -> Result<Ticket, Refusal> {
+        self.traffic.admit(bytes, set_of(among), now_ns)
+    }
+
+    /// Counts a request on a lane that it has to go to.
+    #[inline]
+    pub fn begin(&self, lane: usize, bytes: u64, now_ns: u64) -> Ticket {
+        self.traffic.begin(lane, bytes, now_ns)
+    }
+
+    /// Counts the end of a request; `result` is as the kernel gave it (bytes or `-errno`).
+    #[inline]
+    pub fn end(&self, ticket: Ticket, op: live::Op, result: i64, fault: bool, now_ns: u64) {
+        let outcome = match result {
+            0.. => Outcome::Done,
+            _ if fault => Outcome::LaneFault,
+            _ => Outcome::Refused,
+        };
+        if outcome == Outcome::LaneFault {
+            self.trouble_at.store(now_ns.max(1), Relaxed);
+        }
+        let latency_ns = self.traffic.end(ticket, outcome, now_ns);
+        stats::ended(self, ticket.lane, op, result, latency_ns);
+        // The news of all lanes, not only of this one: a lane that does not answer ends no request that could tell its
+        // news.
+        self.tell_news();
+    }
+
+    /// Notes that a lane has answered a question that moved no bytes.
+    pub fn answered(&self, ticket: Ticket, now_ns: u64) {
+        self.traffic.end(ticket, Outcome::Refused, now_ns);
+    }
+
+    /// True if a lane is in service, as far as is known at this moment.
+    pub fn is_healthy(&self, lane: usize, now_ns: u64) -> bool {
+        self.traffic.load(lane, now_ns).is_some_and(|load| load.state == lanes::State::Healthy)
+    }
+
+    /// Takes back a request that was counted and then never given to the kernel.
+    #[inline]
+    pub fn cancel(&self, ticket: Ticket, now_ns: u64) {
+        self.traffic.end(ticket, Outcome::Cancelled, now_ns);
+    }
+
+    /// Writes one line to stderr for every lane whose health has changed.
+    pub fn tell_news(&self) {
+        while let Some((lane, state)) = self.traffic.news() {
+            stats::tell_state(self, lane, state);
+        }
+    }
+}
+
+/// Forgets, in a forked child, the requests under way: they are the parent's.
+pub fn forget_all() {
+    for pool in pools() {
+        pool.traffic.forget();
+        pool.trouble_at.store(0, Relaxed);
+    }
+}
+
+fn set_of(mask: u32) -> Lanes {
+    let mut set = Lanes::NONE;
+    let mut left = mask;
+    while left != 0 {
+        set = set.with(left.trailing_zeros() as usize);
+        left &= left - 1;
+    }
+    set
+}

@@ -1,0 +1,402 @@
+//! A node is the knowledge of the process about one file (inode) on a pool, however often the program has the file
+//! open.
+//!
+//! The program may read a file past the page cache through one descriptor, write it through the cache by another one,
+//! lock it by a third one and map it by a fourth one. Each of these uses matters to all descriptors of the file.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::OnceLock;
+
+use crate::abi::raw;
+use crate::state::counted::Count;
+use crate::state::reason::Reason;
+
+const NODES: usize = 8192;
+/// Places that a search looks at for one file: nobody has thousands of spread files open whose numbers collide.
+const PROBES: usize = 64;
+
+/// The node of one file.
+pub struct Node {
+    count: Count,
+    device: AtomicU64,
+    inode: AtomicU64,
+    /// How far the file certainly reaches: what operations on the opened lane and the kernel have said, never a guess.
+    size: AtomicU64,
+    /// Descriptors of the program without O_DIRECT.
+    cached: AtomicI32,
+    /// Descriptors that may write through the page cache.
+    writers: AtomicI32,
+    /// The program has, or had, a descriptor that may write.
+    written: AtomicBool,
+    /// The file lies on FUSE.
+    fuse: AtomicBool,
+    /// The file was written through the opened lane's page cache since that cache was last written out.
+    dirty: AtomicBool,
+    /// Lanes written to since they were last synced, a bit each.
+    lanes_dirty: AtomicU32,
+    /// Lanes written to since the opened lane was last revalidated.
+    lanes_wrote: AtomicBool,
+    /// Requests on other lanes than the opened one that the kernel has not completed.
+    in_flight: AtomicU32,
+    /// A [`Reason::mark`]: the reason why nothing of the file is spread any more; 0 if the file may be spread.
+    ended: AtomicU8,
+    /// The program locks the file, or has locked it before.
+    locked: AtomicBool,
+}
+
+static NODES_OF_PROCESS: [Node; NODES] = [const {
+    Node {
+        count: Count::free(),
+        device: AtomicU64::new(0),
+        inode: AtomicU64::new(0),
+        size: AtomicU64::new(0),
+        cached: AtomicI32::new(0),
+        writers: AtomicI32::new(0),
+        written: AtomicBool::new(false),
+        fuse: AtomicBool::new(false),
+        dirty: AtomicBool::new(false),
+        lanes_dirty: AtomicU32::new(0),
+        lanes_wrote: AtomicBool::new(false),
+        in_flight: AtomicU32::new(0),
+        ended: AtomicU8::new(0),
+        locked: AtomicBool::new(false),
+    }
+}; NODES];
+
+/// A reference to a node. It does not implement `Drop`, because it is kept in atomics: the holder releases it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeRef(u32);
+
+impl NodeRef {
+    /// The reference as a number, for an atomic.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The reference that [`NodeRef::number`] has turned into this number.
+    pub fn of_number(number: u32) -> NodeRef {
+        NodeRef(number)
+    }
+
+    /// The node. It is valid as long as the reference is held.
+    #[inline]
+    pub fn get(self) -> &'static Node {
+        // The number comes from a search of the table, so it is in range. The mask tells the compiler so.
+        &NODES_OF_PROCESS[self.0 as usize % NODES]
+    }
+
+    /// One more reference; the caller holds one already.
+    pub fn again(self) -> Option<NodeRef> {
+        self.get().count.acquire_any().map(|_| self)
+    }
+
+    /// True if others hold a reference, too.
+    pub fn is_shared(self) -> bool {
+        self.get().count.is_shared()
+    }
+
+    /// Gives the reference back.
+    pub fn release(self) {
+        let node = self.get();
+        if node.count.release() {
+            node.count.reset();
+            LIVE.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+fn places(device: u64, inode: u64) -> impl Iterator<Item = usize> {
+    // Fibonacci hashing: inode numbers count upwards.
+    let hash = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    (0..PROBES).map(move |probe| (hash as usize + probe) % NODES)
+}
+
+/// The node of a file that is open already; the caller releases it.
+pub fn find(device: u64, inode: u64) -> Option<NodeRef> {
+    places(device, inode).find_map(|place| {
+        let node = NODES_OF_PROCESS.get(place)?;
+        node.count.acquire_any()?;
+        // The node's key (device and inode) does not change while this function holds the node.
+        if node.device.load(Acquire) == device && node.inode.load(Acquire) == inode {
+            return Some(NodeRef(place as u32));
+        }
+        NodeRef(place as u32).release();
+        None
+    })
+}
+
+/// The node of a file that is being opened, found or new; the caller releases it. None if the table is full.
+pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
+    let (device, inode) = (stat.st_dev, stat.st_ino);
+    if let Some(found) = find(device, inode) {
+        return Some(found);
+    }
+    let (place, node, generation) = places(device, inode).find_map(|place| {
+        let node = NODES_OF_PROCESS.get(place)?;
+        Some((place, node, node.count.claim()?))
+    })?;
+    node.device.store(device, Relaxed);
+    node.inode.store(inode, Relaxed);
+    node.size.store(stat.st_size as u64, Relaxed);
+    node.cached.store(0, Relaxed);
+    node.writers.store(0, Relaxed);
+    node.written.store(false, Relaxed);
+    node.fuse.store(false, Relaxed);
+    node.dirty.store(false, Relaxed);
+    node.lanes_dirty.store(0, Relaxed);
+    node.lanes_wrote.store(false, Relaxed);
+    node.in_flight.store(0, Relaxed);
+    node.ended.store(0, Relaxed);
+    node.locked.store(false, Relaxed);
+    LIVE.fetch_add(1, SeqCst);
+    node.count.publish(generation);
+    // Another thread may have made a node of this file at the same moment. Both nodes are visible now, so at least one
+    // of the two threads sees the other node. The thread that does ends both: one file must not have two nodes that
+    // know different things and spread.
+    for other in places(device, inode).filter(|&other| other != place) {
+        let Some(twin) = NODES_OF_PROCESS.get(other) else { continue };
+        if twin.count.acquire_any().is_none() {
+            continue;
+        }
+        if twin.device.load(Acquire) == device && twin.inode.load(Acquire) == inode {
+            twin.end(Reason::Tables);
+            node.end(Reason::Tables);
+        }
+        NodeRef(other as u32).release();
+    }
+    Some(NodeRef(place as u32))
+}
+
+/// In a forked child: nothing is known of any file.
+pub fn forget_all() {
+    for node in NODES_OF_PROCESS.iter().filter(|node| node.count.in_use()) {
+        node.count.reset();
+    }
+    LIVE.store(0, SeqCst);
+}
+
+/// The function that notes the requests which the kernel has completed and whose completions nobody has fetched.
+static NOTE_COMPLETED: OnceLock<fn()> = OnceLock::new();
+
+/// Sets the function by which [`Node::drain`] notes completed requests, before the first file is spread. The function
+/// makes system calls and uses atomics only.
+pub fn prepare(note_completed: fn()) {
+    let _ = NOTE_COMPLETED.set(note_completed); // once a process
+}
+
+/// The number of nodes in use.
+static LIVE: AtomicU32 = AtomicU32::new(0);
+
+/// True if any file is known. If not, no descriptor can be one of a known file.
+#[inline]
+pub fn any() -> bool {
+    LIVE.load(SeqCst) != 0
+}
+
+impl Node {
+    /// The reason why nothing of the file is spread any more; None if the file may be spread.
+    #[inline]
+    pub fn ended(&self) -> Option<Reason> {
+        Reason::of_mark(self.ended.load(Acquire))
+    }
+
+    /// Ends the spreading of the file until the program has closed the file altogether. The first reason stays.
+    pub fn end(&self, reason: Reason) {
+        if self.ended.compare_exchange(0, reason.mark(), AcqRel, Acquire).is_ok() {
+            reason.count();
+        }
+    }
+
+    /// Notes that the program is about to lock the file. True if that is the first time.
+    pub fn locks(&self) -> bool {
+        !self.locked.swap(true, SeqCst)
+    }
+
+    /// True if the program locks the file, or has locked it before.
+    pub fn is_locked(&self) -> bool {
+        self.locked.load(SeqCst)
+    }
+
+    /// True if requests are under way on other lanes than the opened one.
+    pub fn has_in_flight(&self) -> bool {
+        self.in_flight.load(SeqCst) != 0
+    }
+
+    /// How far the file certainly reaches, in bytes.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size.load(Acquire)
+    }
+
+    /// Notes that the opened lane has read or written up to `end`: the file reaches that far.
+    #[inline]
+    pub fn reaches(&self, end: u64) {
+        if end > self.size.load(Relaxed) {
+            self.size.fetch_max(end, AcqRel);
+        }
+    }
+
+    /// Sets the size to the one that the opened lane tells now: after a truncation and the like. A descriptor whose
+    /// number has come to mean another file at this moment changes nothing.
+    pub fn measure(&self, fd: c_int) {
+        if let Ok(stat) = raw::fstat(fd)
+            && (stat.st_dev, stat.st_ino) == self.identity()
+        {
+            self.size.store(stat.st_size as u64, SeqCst);
+        }
+    }
+
+    /// The device and inode number of the file.
+    #[inline]
+    pub fn identity(&self) -> (u64, u64) {
+        (self.device.load(Relaxed), self.inode.load(Relaxed))
+    }
+
+    /// Sets the size to `bytes`, also if that is less than before: the caller knows the new size.
+    pub fn cut(&self, bytes: u64) {
+        self.size.store(bytes, SeqCst);
+    }
+
+    /// Counts a descriptor of the program that comes (`change` is +1) or goes (-1).
+    pub fn descriptor(&self, direct: bool, writes: bool, change: i32) {
+        if writes && change > 0 {
+            self.written.store(true, SeqCst);
+        }
+        if !direct {
+            self.cached.fetch_add(change, SeqCst);
+            if writes {
+                self.writers.fetch_add(change, SeqCst);
+                self.soil();
+            }
+        }
+    }
+
+    /// True if the program has the file open without O_DIRECT.
+    #[inline]
+    pub fn is_cached(&self) -> bool {
+        self.cached.load(SeqCst) > 0
+    }
+
+    /// True if the program has the file open for writing without O_DIRECT.
+    #[inline]
+    pub fn has_writers(&self) -> bool {
+        self.writers.load(SeqCst) > 0
+    }
+
+    /// True if the program has, or had, the file open for writing in any way.
+    #[inline]
+    pub fn was_written(&self) -> bool {
+        self.written.load(SeqCst)
+    }
+
+    /// Notes that the file lies on FUSE.
+    pub fn set_fuse(&self) {
+        self.fuse.store(true, SeqCst);
+    }
+
+    /// True if the file is known to lie on FUSE.
+    #[inline]
+    pub fn is_fuse(&self) -> bool {
+        self.fuse.load(SeqCst)
+    }
+
+    /// True if a client of FUSE may have cached the whole file: Gluster's quick-read keeps files of at most 1 MiB.
+    #[inline]
+    pub fn is_small(&self) -> bool {
+        const QUICK_READ_BYTES: u64 = 1 << 20;
+        self.size() <= QUICK_READ_BYTES
+    }
+
+    /// Notes that the file is written through the page cache of the opened lane.
+    #[inline]
+    pub fn soil(&self) {
+        if !self.dirty.load(Relaxed) {
+            self.dirty.store(true, SeqCst);
+        }
+    }
+
+    /// Writes out the page cache of the opened lane, so that other lanes see its contents. A file that is soiled again
+    /// meanwhile stays dirty. While the program has the file open for buffered writing, only the kernel knows which
+    /// pages are dirty, and every call writes out: io_uring and libc's own writes do not pass through `soil`.
+    pub fn write_out(&self, fd: c_int) -> raw::Result<()> {
+        // A client of FUSE has a cache behind the kernel's, which only a sync empties.
+        let write_out = || if self.is_fuse() { raw::sync(fd, true) } else { raw::write_out(fd) };
+        if self.has_writers() {
+            return write_out();
+        }
+        if self.dirty.load(SeqCst) && self.dirty.swap(false, SeqCst) {
+            write_out().inspect_err(|_| self.dirty.store(true, SeqCst))?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a lane other than the opened one is about to be written.
+    #[inline]
+    pub fn lane_write(&self, lane: usize) {
+        let bit = 1 << (lane as u32 & 31);
+        if self.lanes_dirty.load(Relaxed) & bit == 0 {
+            self.lanes_dirty.fetch_or(bit, SeqCst);
+        }
+        if !self.lanes_wrote.load(Relaxed) {
+            self.lanes_wrote.store(true, SeqCst);
+        }
+    }
+
+    /// True if other lanes were given writes since the opened lane was last revalidated.
+    pub fn lanes_have_written(&self) -> bool {
+        self.lanes_wrote.load(SeqCst)
+    }
+
+    /// True if a sync has to reach any other lane.
+    pub fn has_dirty_lanes(&self) -> bool {
+        self.lanes_dirty.load(SeqCst) != 0
+    }
+
+    /// Takes the lanes that a sync has to reach, a bit each. They count as synced from then on.
+    pub fn take_dirty_lanes(&self) -> u32 {
+        if self.lanes_dirty.load(SeqCst) == 0 { 0 } else { self.lanes_dirty.swap(0, SeqCst) }
+    }
+
+    /// True if a sync has to reach this lane. The lane counts as synced from then on.
+    pub fn take_dirty_lane(&self, lane: usize) -> bool {
+        let bit = 1 << (lane as u32 & 31);
+        self.lanes_dirty.load(SeqCst) & bit != 0 && self.lanes_dirty.fetch_and(!bit, SeqCst) & bit != 0
+    }
+
+    /// Counts a request that begins on another lane.
+    #[inline]
+    pub fn lane_begins(&self) {
+        self.in_flight.fetch_add(1, SeqCst);
+    }
+
+    /// Counts a request on another lane as ended: the kernel has completed it.
+    #[inline]
+    pub fn lane_ends(&self) {
+        self.in_flight.fetch_sub(1, SeqCst);
+    }
+
+    /// Waits until the kernel has completed everything that is in flight on other lanes.
+    pub fn drain(&self) {
+        let mut rounds = 0u32;
+        while self.in_flight.load(SeqCst) != 0 {
+            // Nobody may have fetched the completions yet, least of all the thread that waits here.
+            if let Some(note_completed) = NOTE_COMPLETED.get() {
+                note_completed();
+            }
+            if self.in_flight.load(SeqCst) == 0 {
+                break;
+            }
+            rounds += 1;
+            if rounds < 10 { raw::pause() } else { raw::sleep_us(100) }
+        }
+    }
+
+    /// Makes the opened lane show the writes of other lanes from now on: in attributes and in the page cache.
+    pub fn revalidate(&self, fd: c_int) {
+        if self.lanes_wrote.load(SeqCst) && self.lanes_wrote.swap(false, SeqCst) {
+            raw::revalidate(fd);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The process itself: the check that it is still the one whose tables these are, and the range of its high
+//! descriptors.
+//!
+//! After fork(2) the child has copies of the tables and of the lanes' descriptors: it closes and forgets them, and its
+//! inherited files are single-lane. A page that the kernel wipes on fork tells, however the child was made
+//! (`_Fork`, clone). After vfork(2) the tables are the parent's, and the child must not change them: its process id
+//! tells.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use std::sync::OnceLock;
+
+use crate::abi::raw;
+
+/// A mark that is 1 in the process that made it, and 0 in a forked child.
+static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// The function that empties the tables in a forked child.
+static FORGET_ALL: OnceLock<fn()> = OnceLock::new();
+
+/// Watches for forks from now on. A forked child calls `forget_all`, which makes system calls and uses atomics only.
+pub fn watch(forget_all: fn()) {
+    let _ = FORGET_ALL.set(forget_all); // once a process
+    PID.store(raw::pid(), Release);
+    const PAGE: usize = 4096;
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    // SAFETY: a new anonymous mapping, at no particular address.
+    let page = unsafe { raw::call(libc::SYS_mmap, 0, PAGE, protection, flags, raw::arg(-1), 0) };
+    if let Ok(page) = raw::check(page) {
+        // SAFETY: the page that was just mapped, which nobody else uses.
+        let wiped = unsafe { raw::call(libc::SYS_madvise, page, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0) };
+        if wiped == 0 {
+            let mark: *mut AtomicU32 = core::ptr::with_exposed_provenance_mut(page);
+            // SAFETY: the page was just mapped: it is aligned and zeroed, and nobody unmaps it.
+            unsafe { &*mark }.store(1, Release);
+            MARK.store(mark, Release);
+        }
+    }
+    // SAFETY: the handler makes system calls and touches atomics only, which is allowed after fork.
+    unsafe { libc::pthread_atfork(None, None, Some(in_the_child)) };
+}
+
+extern "C" fn in_the_child() {
+    PID.store(0, Relaxed);
+    notice();
+}
+
+/// True if the calling process may change the tables: a vfork child may not. A forked child starts with empty ones.
+pub fn is_own() -> bool {
+    notice_fork();
+    PID.load(Relaxed) == raw::pid()
+}
+
+/// Forgets the parent's state in a forked child that was not noticed before.
+#[inline]
+pub fn notice_fork() {
+    let mark = MARK.load(Acquire);
+    // SAFETY: null, or the page that watch() made.
+    if let Some(mark) = unsafe { mark.as_ref() }
+        && mark.load(Relaxed) == 0
+    {
+        notice();
+    }
+}
+
+#[cold]
+fn notice() {
+    let pid = raw::pid();
+    if PID.swap(pid, Relaxed) == pid {
+        return;
+    }
+    RESERVED.store(false, Relaxed); // by another thread of the parent, if it was
+    if let Some(forget_all) = FORGET_ALL.get() {
+        forget_all();
+    }
+    // SAFETY: null, or the page that watch() made.
+    if let Some(mark) = unsafe { MARK.load(Acquire).as_ref() } {
+        mark.store(1, Release);
+    }
+}
+
+/// The range for the lanes' descriptors: above the program's soft limit where the hard limit permits, so that they take
+/// none of the program's numbers; high up below the soft limit otherwise.
+///
+/// The soft limit is raised for as long as this value lives. A program that changes its limit in another thread at just
+/// this moment is overruled. Only one such value exists at a time, because each puts back the limit that it has found.
+/// Signals are blocked meanwhile, so that no handler waits for the thread that it has interrupted.
+pub struct HighNumbers {
+    from: c_int,
+    restore: Option<libc::rlimit>,
+    blocked: raw::BlockedSignals,
+}
+
+static RESERVED: AtomicBool = AtomicBool::new(false);
+
+/// Numbers from here on are out of the way of most programs.
+const HIGH: u64 = 8192;
+/// Numbers above the soft limit that the lanes may use.
+const ROOM: u64 = 16384;
+
+fn limits(new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
+    let resource = libc::RLIMIT_NOFILE as usize;
+    // SAFETY: pid 0 is this process; both structures are valid or null.
+    let result = unsafe { raw::call(libc::SYS_prlimit64, 0, resource, new as usize, &raw mut old as usize, 0, 0) };
+    (result == 0).then_some(old)
+}
+
+impl HighNumbers {
+    /// Raises the limit where that is needed, once no other thread has such a value.
+    pub fn reserve() -> HighNumbers {
+        let blocked = raw::BlockedSignals::new();
+        while RESERVED.swap(true, Acquire) {
+            raw::pause();
+        }
+        let Some(found) = limits(None) else { return HighNumbers { from: 0, restore: None, blocked } };
+        let soft = found.rlim_cur;
+        if soft <= HIGH && found.rlim_max > soft {
+            let raised = libc::rlimit { rlim_cur: found.rlim_max.min(soft + ROOM), ..found };
+            if limits(Some(&raised)).is_some() {
+                return HighNumbers { from: soft as c_int, restore: Some(found), blocked };
+            }
+        }
+        HighNumbers { from: (soft - soft / 4).min(HIGH) as c_int, restore: None, blocked }
+    }
+
+    /// Duplicates a descriptor to a high number, closed on exec.
+    ///
+    /// # Errors
+    /// EMFILE: the process uses all its descriptor numbers.
+    pub fn duplicate(&self, fd: c_int) -> raw::Result<c_int> {
+        raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, self.from.max(0) as usize)
+    }
+}
+
+impl Drop for HighNumbers {
+    fn drop(&mut self) {
+        if let Some(found) = &self.restore {
+            let _ = limits(Some(found));
+        }
+        RESERVED.store(false, Release);
+        self.blocked.end();
+    }
+}

@@ -1,0 +1,119 @@
+//! The reasons why a file or a request stays on the lane that the program opened. They are recorded, counted and shown.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// The reason why a file, or one request of it, stays on the lane that the program opened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Reason {
+            /// All reasons, in the order of their numbers.
+            pub const ALL: &[Reason] = &[$(Reason::$name,)*];
+
+            /// The reason in the words that are shown.
+            pub const fn text(self) -> &'static str {
+                match self { $(Reason::$name => $text,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Each lane would have a separate page cache.
+    Buffered = "buffered I/O: opened without O_DIRECT",
+    /// Only one lane can tell where the file ends.
+    Append = "opened with O_APPEND",
+    /// Files opened with O_SYNC and the like are spread; files opened in any but a plain way are not.
+    Way = "opened in a way that is not spread (O_PATH, O_TMPFILE)",
+    /// The write may grow the file.
+    Extends = "a write beyond the known size",
+    /// The read may lie beyond the end of the file.
+    BeyondSize = "a read beyond the known size",
+    /// The page cache of the opened lane would keep the old data.
+    Cached = "written while it is open without O_DIRECT elsewhere in the program",
+    /// The page cache of the opened lane may hold newer data.
+    Writer = "somebody in the program writes it through the page cache",
+    /// Page caches of other lanes may hold the data from before the write.
+    Written = "a buffered read of a file that the program has opened for writing",
+    /// Nothing of the file is spread any more, until the program has closed the file altogether.
+    Held = "written through FUSE, whose client may acknowledge what the server does not have (see strict-o-direct)",
+    /// Clients of Gluster keep small files whole, and answer O_DIRECT reads from there (quick-read).
+    Small = "on FUSE and of 1 MiB at most: a client may have cached all of it",
+    /// Nothing of the file is spread any more, until the program has closed the file altogether.
+    Locked = "locked: a locked file stays on its own lane",
+    /// Nothing of the file is spread any more, until the program has closed the file altogether.
+    Mapped = "mapped into memory",
+    /// Nothing of the file is spread any more, until the program has closed the file altogether. If stdio has opened
+    /// the file only for reading, this holds for the stream alone.
+    Stdio = "handed to stdio",
+    /// Nothing of the file is spread any more, until the program has closed the file altogether.
+    Flags = "its flags were changed by fcntl",
+    /// The proof of [`crate::state::proof`] failed: the number does not mean the tracked file.
+    Stale = "a descriptor number that was closed and opened again by calls that cannot be seen",
+    /// The library found the descriptor when the file was to be spread, or when the program received it.
+    Unseen = "a descriptor that the program was not seen to open (inherited, received, of libc or of io_uring)",
+    /// The pool has one lane, or none of its other lanes works.
+    Alone = "no other lane can be used",
+    /// Opening the file on the other lanes failed.
+    NotOpened = "it cannot be opened on the other lanes",
+    /// The comparison of the file on a lane with the program's file did not prove that they are one.
+    NotSame = "the other lanes have another file of that name, or nothing proves that it is the same",
+    /// The library opens the file on that lane once the lane answers.
+    Silent = "a lane is out of service, or has not answered since the file was opened",
+    /// The limit on open files is reached (EMFILE, ENFILE).
+    Limit = "no file descriptors left for the lanes",
+    /// The library's tables are static, and full.
+    Tables = "more files at a time than the tables hold",
+    /// The request has another operation: POLL, for example.
+    Opcode = "a libaio request that is neither read nor write",
+    /// The program might see a changed iocb, with a descriptor that is not its own.
+    Ring = "a completion ring that is, or may be, read without io_getevents while other threads submit",
+    /// The table of requests is full, or as many errands to lanes are under way as there may be.
+    Busy = "more requests in flight than the tables hold",
+    /// The request is linked, drained, uses fixed files, or its completion cannot be told from another one.
+    Uring = "an io_uring request that is not a plain read or write of its own",
+    /// The program makes the ring by system calls, as fio's engine does.
+    RawUring = "an io_uring that is driven by system calls: nothing of it is seen",
+    /// Only the opened lane can tell how such flags act on the file (RWF_APPEND, for example).
+    Flagged = "request flags that only the opened lane understands",
+    /// All lanes of the pool are too busy for another request: this reason exists for the statistics.
+    Window = "every lane's window was full",
+}
+
+/// Sets all counts to zero in a forked child: it has met no reason yet.
+pub fn forget_all() {
+    COUNTS.iter().for_each(|count| count.store(0, Relaxed));
+}
+
+static COUNTS: [AtomicU64; Reason::ALL.len()] = [const { AtomicU64::new(0) }; Reason::ALL.len()];
+
+impl Reason {
+    /// Counts the reason once more. True if it is the first time in this process.
+    #[inline]
+    pub fn count(self) -> bool {
+        let first = COUNTS.get(self as usize).is_some_and(|count| count.fetch_add(1, Relaxed) == 0);
+        crate::state::stats::count_reason(self);
+        first
+    }
+
+    /// How often this process has counted the reason so far.
+    pub fn counted(self) -> u64 {
+        COUNTS.get(self as usize).map_or(0, |count| count.load(Relaxed))
+    }
+
+    /// The reason with the number `mark` - 1; None for 0, which marks that there is no reason.
+    pub fn of_mark(mark: u8) -> Option<Reason> {
+        Reason::ALL.get(usize::from(mark).checked_sub(1)?).copied()
+    }
+
+    /// The mark of the reason for an atomic: the reason's number plus one.
+    pub fn mark(self) -> u8 {
+        self as u8 + 1
+    }
+}
