@@ -171,7 +171,6 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         slots,
         free,
         opened,
-        traffic: (),
         timing: Timing::new(job, orders.clone),
         share: job.rate.flow.map(|flow| Share::new(orders.board, orders.seat, flow.sleep_ns, orders.flow)),
         minimum: Minimum::new(job),
@@ -187,9 +186,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         on_measured: &mut on_measured,
     };
     let measured = match source {
-        Source::Plain(traffic) => measure(generator.with(*traffic), orders),
-        Source::Verifying(traffic) => measure(generator.with(*traffic), orders),
-        Source::Replay(traffic) => measure(generator.with(*traffic), orders),
+        Source::Plain(traffic) => measure(generator, *traffic, orders),
+        Source::Verifying(traffic) => measure(generator, *traffic, orders),
+        Source::Replay(traffic) => measure(generator, *traffic, orders),
     };
     let Measured { start_unix_ms, recorded, mut outcome, goal, verified } = measured;
     let mut result = result_of(recorded, start_unix_ms, verified);
@@ -220,11 +219,11 @@ struct Measured {
     verified: Option<Verified>,
 }
 
-fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Measured {
-    generator.prepare();
+fn measure<T: Traffic>(mut generator: Generator, mut traffic: T, orders: &Orders) -> Measured {
+    generator.prepare(&mut traffic);
     let start_ns = wait_at_gate(orders);
     let start_unix_ms = realtime_ns() / 1_000_000;
-    let mut outcome = generator.run(start_ns);
+    let mut outcome = generator.run(&mut traffic, start_ns);
     let end_ns = generator.clock.now_ns();
     if generator.job.syncs.end_fsync && outcome.is_ok() {
         outcome = generator.opened.sync_all(&mut *generator.engine).and(outcome);
@@ -237,7 +236,7 @@ fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Meas
         outcome = outcome.and_then(|end| finished.map(|()| end));
     }
     let opened = &generator.opened;
-    let finished = generator.traffic.finish(&|file| opened.name(file).to_owned());
+    let finished = traffic.finish(&|file| opened.name(file).to_owned());
     outcome = outcome.and_then(|end| finished.map(|()| end));
     let closed = generator.opened.close_all(&mut *generator.engine);
     outcome = outcome.and_then(|end| closed.map(|()| end));
@@ -245,7 +244,7 @@ fn measure<T: Traffic>(mut generator: Generator<'_, T>, orders: &Orders) -> Meas
         start_unix_ms,
         outcome,
         goal: generator.goal,
-        verified: generator.traffic.verified(),
+        verified: traffic.verified(),
         recorded: generator.recorder.finish(end_ns),
     }
 }

@@ -45,14 +45,13 @@ struct Flight {
     transferred: u32,
 }
 
-/// Everything that one clone needs to generate its load.
-pub(super) struct Generator<'a, T> {
+/// Everything that one clone needs to generate its load, except the traffic itself.
+pub(super) struct Generator<'a> {
     pub job: &'a Job,
     pub engine: Box<dyn Engine>,
     pub slots: Arc<Slots>,
     pub free: Vec<Slot>,
     pub opened: Opened<'a>,
-    pub traffic: T,
     pub timing: Timing,
     pub share: Option<Share<'a>>,
     pub minimum: Option<Minimum>,
@@ -94,7 +93,9 @@ enum TopUp {
     End(End),
 }
 
-struct State {
+/// A run of the generator: the traffic, and how far the generator is with it.
+struct State<'t, T> {
+    traffic: &'t mut T,
     flights: Vec<Flight>,
     /// Slots queued since the last submission, in order.
     unsubmitted: Vec<u32>,
@@ -115,50 +116,21 @@ struct State {
 /// How often a clone tells the runner how far it is.
 const PUBLISH_NS: u64 = 50_000_000;
 
-impl<'a, T> Generator<'a, T> {
-    /// This generator with another source of ops.
-    pub fn with<U>(self, traffic: U) -> Generator<'a, U> {
-        let Generator { job, engine, slots, free, opened, timing, share, minimum, recorder, goal, logs, .. } = self;
-        let Generator { recording, clock, seat, stop_all, statement, on_asked, on_measured, .. } = self;
-        Generator {
-            job,
-            engine,
-            slots,
-            free,
-            opened,
-            traffic,
-            timing,
-            share,
-            minimum,
-            recorder,
-            goal,
-            logs,
-            recording,
-            clock,
-            seat,
-            stop_all,
-            statement,
-            on_asked,
-            on_measured,
-        }
-    }
-}
-
-impl<T: Traffic> Generator<'_, T> {
+impl Generator<'_> {
     /// Gives the buffers of a job that writes their first content. Before the gate: it takes time.
-    pub fn prepare(&mut self) {
+    pub fn prepare<T: Traffic>(&mut self, traffic: &mut T) {
         if self.job.rw.directions.write {
             for slot in &mut self.free {
-                self.traffic.prepare(self.slots.bytes_mut(slot));
+                traffic.prepare(self.slots.bytes_mut(slot));
             }
         }
     }
 
-    /// Runs from `start_ns` until the end; all requests have finished when it returns.
+    /// Issues the ops of `traffic` from `start_ns` until the end; all requests have finished when it returns.
     ///
     /// # Errors
     /// The first failure that the job does not tolerate. The numbers that were recorded until then stay.
-    pub fn run(&mut self, start_ns: u64) -> Result<End, Error> {
+    pub fn run<T: Traffic>(&mut self, traffic: &mut T, start_ns: u64) -> Result<End, Error> {
         let idle = Flight {
             op: Op { kind: OpKind::Sync, file: 0, offset: 0, len: 0 },
             times: Times::default(),
@@ -166,6 +138,7 @@ impl<T: Traffic> Generator<'_, T> {
         };
         let time = &self.job.time;
         let mut state = State {
+            traffic,
             flights: vec![idle; self.slots.count() as usize],
             unsubmitted: Vec::with_capacity(self.slots.count() as usize),
             in_flight: 0,
@@ -187,11 +160,11 @@ impl<T: Traffic> Generator<'_, T> {
         }
         let outcome = self.generate(&mut state);
         let drained = self.drain(&mut state);
-        self.publish();
+        self.publish(&state);
         outcome.and_then(|end| drained.map(|()| end))
     }
 
-    fn generate(&mut self, state: &mut State) -> Result<End, Error> {
+    fn generate<T: Traffic>(&mut self, state: &mut State<T>) -> Result<End, Error> {
         let mut done: Vec<Completion> = Vec::with_capacity(self.slots.count() as usize);
         loop {
             let top_up = self.top_up(state)?;
@@ -220,7 +193,7 @@ impl<T: Traffic> Generator<'_, T> {
 
     /// Issues ops until the queue is full, the next is not due, or there is none.
     #[inline]
-    fn top_up(&mut self, state: &mut State) -> Result<TopUp, Error> {
+    fn top_up<T: Traffic>(&mut self, state: &mut State<T>) -> Result<TopUp, Error> {
         loop {
             if self.stop_all.load(Relaxed) != 0 || self.seat.is_stopped() {
                 return Ok(TopUp::End(End::Stopped));
@@ -252,11 +225,11 @@ impl<T: Traffic> Generator<'_, T> {
                 state.draining = None;
                 if new_pass {
                     self.opened.next_pass(&mut *self.engine)?;
-                    self.traffic.begin_pass();
+                    state.traffic.begin_pass();
                 }
             }
             if state.pending.is_none()
-                && !self.traffic.is_verifying()
+                && !state.traffic.is_verifying()
                 && let Some(wait_ns) = self.share.as_mut().and_then(Share::take)
             {
                 state.now = self.clock.now_ns();
@@ -264,7 +237,7 @@ impl<T: Traffic> Generator<'_, T> {
             }
             let (op, due) = match state.pending.take() {
                 Some(pending) => pending,
-                None => match self.drawn(state.now) {
+                None => match self.drawn(state) {
                     Next::Op(op) => (op, self.timing.due(&op)),
                     Next::At(after_ns, op) => (op, self.timing.started_at() + after_ns),
                     next @ (Next::Drain | Next::Pass) => {
@@ -288,22 +261,22 @@ impl<T: Traffic> Generator<'_, T> {
 
     /// The next step; reading back is timed apart from the workload.
     #[inline]
-    fn drawn(&mut self, now: u64) -> Next {
-        let next = self.traffic.next(self.timing.wanted());
-        if self.traffic.is_verifying() != self.recorder.is_verifying() {
-            self.recorder.switch(now);
+    fn drawn<T: Traffic>(&mut self, state: &mut State<T>) -> Next {
+        let next = state.traffic.next(self.timing.wanted());
+        if state.traffic.is_verifying() != self.recorder.is_verifying() {
+            self.recorder.switch(state.now);
         }
         next
     }
 
     #[inline]
-    fn issue(&mut self, op: Op, due: u64, state: &mut State) -> Result<(), Error> {
+    fn issue<T: Traffic>(&mut self, op: Op, due: u64, state: &mut State<T>) -> Result<(), Error> {
         let Some(mut slot) = self.free.pop() else {
             return Err(internal("more ops in flight than buffers"));
         };
         if op.kind == OpKind::Io(Direction::Write) {
             let index = slot.index();
-            self.traffic.fill(&op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]);
+            state.traffic.fill(&op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]);
         }
         self.opened.before(op.file, &mut *self.engine)?;
         state.now = self.clock.now_ns();
@@ -318,7 +291,7 @@ impl<T: Traffic> Generator<'_, T> {
         state.in_flight += 1;
         self.recorder.issued(state.in_flight);
         self.timing.issued(state.now);
-        self.traffic.issued(&op, slot.index());
+        state.traffic.issued(&op, slot.index());
         if let Some(recording) = &mut self.recording {
             recording.op(&op, state.now.saturating_sub(self.timing.started_at()));
         }
@@ -327,7 +300,7 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     #[inline]
-    fn hand_over(&mut self, request: Request, state: &mut State) -> Result<(), Error> {
+    fn hand_over<T: Traffic>(&mut self, request: Request, state: &mut State<T>) -> Result<(), Error> {
         let index = request.slot.index();
         match self.engine.queue(request) {
             Queued::Later => {
@@ -353,7 +326,7 @@ impl<T: Traffic> Generator<'_, T> {
 
     /// Hands the queued ops to the engine, and notes when the engine took them.
     #[inline]
-    fn submit(&mut self, state: &mut State) -> Result<(), Error> {
+    fn submit<T: Traffic>(&mut self, state: &mut State<T>) -> Result<(), Error> {
         if state.unsubmitted.is_empty() {
             return Ok(());
         }
@@ -371,7 +344,12 @@ impl<T: Traffic> Generator<'_, T> {
 
     /// Takes finished ops: waits for the batch that the job asks for, or only until `wake`.
     #[inline]
-    fn reap(&mut self, state: &mut State, wake: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
+    fn reap<T: Traffic>(
+        &mut self,
+        state: &mut State<T>,
+        wake: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
         let queue = &self.job.queue;
         let (min, timeout_ns) = match wake {
             // An arrival is due: completions that come meanwhile are taken, but the queue is not drained for the
@@ -400,7 +378,7 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     #[inline]
-    fn complete(&mut self, completion: Completion, state: &mut State) -> Result<(), Error> {
+    fn complete<T: Traffic>(&mut self, completion: Completion, state: &mut State<T>) -> Result<(), Error> {
         let index = completion.slot.index() as usize;
         let flight = &mut state.flights[index];
         flight.times.completed = state.now;
@@ -440,7 +418,7 @@ impl<T: Traffic> Generator<'_, T> {
                 let op = flight.op;
                 state.in_flight -= 1;
                 self.opened.after(op.file);
-                self.traffic.lost(completion.slot.index());
+                state.traffic.lost(completion.slot.index());
                 self.free.push(completion.slot);
                 self.failed(direction, &op, result, state)
             }
@@ -464,12 +442,12 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     #[inline]
-    fn landed(
+    fn landed<T: Traffic>(
         &mut self,
         direction: Direction,
         flight: &Flight,
         mut slot: Slot,
-        state: &mut State,
+        state: &mut State<T>,
     ) -> Result<(), Error> {
         let Flight { op, times, .. } = flight;
         self.recorder.transferred(direction, op.len, times);
@@ -480,8 +458,8 @@ impl<T: Traffic> Generator<'_, T> {
         }
         let index = slot.index();
         let landed = match direction {
-            Direction::Trim => self.traffic.landed(op, index, &mut []),
-            _ => self.traffic.landed(op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]),
+            Direction::Trim => state.traffic.landed(op, index, &mut []),
+            _ => state.traffic.landed(op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]),
         };
         self.free.push(slot);
         if let Some(goal) = &mut self.goal
@@ -504,12 +482,18 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     #[cold]
-    fn failed(&mut self, direction: Direction, op: &Op, result: i64, state: &mut State) -> Result<(), Error> {
+    fn failed<T: Traffic>(
+        &mut self,
+        direction: Direction,
+        op: &Op,
+        result: i64,
+        state: &mut State<T>,
+    ) -> Result<(), Error> {
         // Nothing transferred where something was asked: the end of the file (read) or of the device (write).
         let errno = if result < 0 { -result as i32 } else { libc::EIO };
         if self.job.extent.fill && direction == Direction::Write && errno == libc::ENOSPC {
             // An op that was drawn before waits in `pending`: if it is a write, it meets the same end.
-            if !self.traffic.is_full() {
+            if !state.traffic.is_full() {
                 state.end = Some(End::Done);
             }
             return Ok(());
@@ -552,7 +536,7 @@ impl<T: Traffic> Generator<'_, T> {
 
     /// Closes intervals; now and then publishes the counters and checks the rates that must be reached.
     #[inline]
-    fn look_around(&mut self, state: &mut State) -> Result<(), Error> {
+    fn look_around<T: Traffic>(&mut self, state: &mut State<T>) -> Result<(), Error> {
         if let Some(logs) = &mut self.logs {
             logs.tick(state.now);
         }
@@ -561,16 +545,16 @@ impl<T: Traffic> Generator<'_, T> {
             return Ok(());
         }
         state.publish_at = state.now + PUBLISH_NS;
-        self.publish();
+        self.publish(state);
         if let Some(statement) = self.statement
             && statement.is_awaited()
         {
-            self.state_so_far(statement, state.now);
+            self.state_so_far(statement, state);
         }
         let Some(minimum) = &mut self.minimum else {
             return Ok(());
         };
-        if self.traffic.is_verifying() {
+        if state.traffic.is_verifying() {
             minimum.interrupt();
             return Ok(());
         }
@@ -585,19 +569,19 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     #[cold]
-    fn state_so_far(&self, statement: Statement, now: u64) {
-        (self.on_asked)(statement, self.recorder.clone().finish(now), self.traffic.verified());
+    fn state_so_far<T: Traffic>(&self, statement: Statement, state: &State<T>) {
+        (self.on_asked)(statement, self.recorder.clone().finish(state.now), state.traffic.verified());
     }
 
-    fn publish(&mut self) {
+    fn publish<T: Traffic>(&mut self, state: &State<T>) {
         let (ops, bytes, lat_sum_ns) = self.recorder.counters();
-        self.seat.publish(&ops, &bytes, lat_sum_ns, self.traffic.done_millionths());
-        if self.traffic.is_verifying() {
+        self.seat.publish(&ops, &bytes, lat_sum_ns, state.traffic.done_millionths());
+        if state.traffic.is_verifying() {
             self.seat.enter(Phase::Verify);
         }
     }
 
-    fn end_ramp(&mut self, state: &mut State) {
+    fn end_ramp<T: Traffic>(&mut self, state: &mut State<T>) {
         state.measuring_from = u64::MAX;
         if self.job.time.ramp_ns > 0 {
             self.recorder.start(state.now);
@@ -618,7 +602,7 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     /// Waits for everything that is in flight. Failures do not stop it: buffers must come home.
-    fn drain(&mut self, state: &mut State) -> Result<(), Error> {
+    fn drain<T: Traffic>(&mut self, state: &mut State<T>) -> Result<(), Error> {
         let mut done = Vec::new();
         let mut first_failure = Ok(());
         self.forget_refused(state);
@@ -638,7 +622,7 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     /// Drops the requests that no engine has, at the end.
-    fn forget_refused(&mut self, state: &mut State) {
+    fn forget_refused<T: Traffic>(&mut self, state: &mut State<T>) {
         for request in state.refused.drain(..) {
             state.in_flight -= 1;
             self.free.push(request.slot);
@@ -646,7 +630,7 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     /// Sleeps until the next op is due, but never past the end, and in slices: a stop must be noticed.
-    fn idle_until(&mut self, at: u64, state: &mut State) -> Result<(), Error> {
+    fn idle_until<T: Traffic>(&mut self, at: u64, state: &mut State<T>) -> Result<(), Error> {
         const SLICE_NS: u64 = 50_000_000;
         let until = at.min(state.ends_at);
         while self.clock.now_ns() < until.min(self.timing.spin_until()) {
