@@ -1,9 +1,8 @@
 //! The values of boards, as JSON and as the summary that `trap --stats` prints.
 
 use live::{Gauge, Op, OpCounts, ReasonCount, RowCounts, RowKind, Snapshot};
-use report::figures;
-use report::text::Style;
-use report::text::table::Table;
+use measure::figures;
+use report::text::{Style, Table};
 use serde_json::{Map, Value, json};
 
 /// A row as JSON. If `seconds` is given, `row` holds the growth over that time, and the row has rates.

@@ -46,7 +46,7 @@ fn run(_matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     let mut say = |line: &str| {
         let now = sys::clock::local_seconds(sys::clock::realtime_ns() / 1_000_000_000);
         let mut out = std::io::stdout().lock();
-        let _ = writeln!(out, "{} : {line}", report::time::ctime(now)); // a closed pipe shows at the results
+        let _ = writeln!(out, "{} : {line}", report::ctime(now)); // a closed pipe shows at the results
         let _ = out.flush();
     };
     let result = match perf_tool::run(&variables, interrupt.stop, &mut say) {

@@ -12,8 +12,8 @@ use lanes::doctor::rate::{self, Rates};
 use lanes::doctor::survey::{Options, Trouble};
 use lanes::doctor::{Finding, LaneFacts, Survey, examine, survey};
 use lanes::{Pool, Pools};
-use report::figures;
-use report::text::table::Table;
+use measure::figures;
+use report::text::Table;
 use serde_json::{Value, json};
 
 use crate::command_line::{Arguments, Subcommand};

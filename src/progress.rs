@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use load::{Phase, Progress};
 use measure::Direction;
-use report::figures;
+use measure::figures;
 
 /// Parts of the bar.
 const PARTS: u64 = 1000;

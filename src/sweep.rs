@@ -202,7 +202,7 @@ fn sweep(
         return load::sweep::follow(request, &mut watch).map(|()| SweepResult::default());
     }
     let mut result = load::sweep::sweep(request, effort, &mut watch)?;
-    result.advice = report::advice::advice(&result.axis, &result.curves, result.ceiling_iops);
+    result.advice = report::advice(&result.axis, &result.curves, result.ceiling_iops);
     // A reader that has gone does not cost the saved result.
     drop(printed);
     Ok(result)

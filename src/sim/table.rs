@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use pace::sim::{Outcome, Run};
-use report::text::Style;
-use report::text::table::Table;
+use report::text::{Style, Table};
 
 /// The names of the figures of a run, as [`figures`] gives them.
 pub const FIGURES: [&str; 9] =

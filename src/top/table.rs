@@ -1,9 +1,8 @@
 //! The table of `top`: a part for each program, a line for each row, and only the columns that have something in them.
 
 use live::{Gauge, Op, RowCounts, RowKind, State};
-use report::figures;
-use report::text::Style;
-use report::text::table::Table;
+use measure::figures;
+use report::text::{Style, Table};
 
 use super::{Program, Since};
 

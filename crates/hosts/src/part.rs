@@ -1,10 +1,10 @@
 //! The parts that ranks hand over at the end. They are merged exactly, in any order, along the tree.
 
-use measure::hosts::{merge_jobs, merge_phases};
 use measure::schema::{
     Ended, FilesResult, HostResult, HostsResult, JobResult, PhaseResult, Provenance, RankFailure, RunResult,
 };
 use measure::verdict::{self, Judgement};
+use measure::{merge_jobs, merge_phases};
 use serde::{Deserialize, Serialize};
 
 /// Intervals of each host in the result: enough for a curve. The sum over all hosts has every interval.

@@ -1,18 +1,21 @@
 //! Units, histograms, statistics, the result schema, the load line and the verdicts.
 //!
 //! The leaf of the workspace: everything that is counted anywhere is counted with these types.
+//!
+//! A public module is a namespace, whose functions are called with its name: `units::parse_bytes`, `figures::bytes`,
+//! `verdict::for_job`, `load_line::find`. [`schema`] holds the types of a result document. All other names stand here.
 #![forbid(unsafe_code)]
 
-pub mod direction;
+mod direction;
 pub mod effect;
 pub mod figures;
-pub mod files;
-pub mod histogram;
-pub mod hosts;
+mod files;
+mod histogram;
+mod hosts;
 pub mod load_line;
-pub mod merge;
-pub mod over_time;
-pub mod point;
+mod merge;
+mod over_time;
+mod point;
 pub mod refine;
 pub mod schema;
 pub mod stats;
@@ -23,3 +26,5 @@ mod visits;
 
 pub use direction::{Direction, PerDirection};
 pub use histogram::Histogram;
+pub use hosts::{merge_jobs, merge_phases, window_of};
+pub use over_time::OverTime;

@@ -2,20 +2,25 @@
 //!
 //! ```text
 //! schema ─► text | csv | fio_json | terse | ndjson | bandwidth_log | html (svg)
-//! file   ─► read ─► schema
+//! file   ─► read_document ─► schema
 //! ```
+//!
+//! Each form of output is a public module, because several of them have a `render`: `csv::render`, `terse::render`.
 #![forbid(unsafe_code)]
 
-pub mod advice;
-mod believed;
-pub use measure::figures;
+mod advice;
 pub mod bandwidth_log;
+mod believed;
 pub mod csv;
 pub mod fio_json;
 pub mod html;
 pub mod ndjson;
-pub mod read;
+mod read;
 pub mod svg;
 pub mod terse;
 pub mod text;
-pub mod time;
+mod time;
+
+pub use advice::advice;
+pub use read::{ReadError, read_document};
+pub use time::ctime;

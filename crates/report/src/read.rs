@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// The reason why a file is not a result: one line, without the file's name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Error(String);
+pub struct ReadError(String);
 
 /// No count in a result is larger: sums of a few of them cannot overflow.
 const LARGEST: u64 = 1 << 56;
@@ -22,19 +22,19 @@ const LARGEST: u64 = 1 << 56;
 ///
 /// # Errors
 /// Any other input, with its probable kind and a remedy.
-pub fn document(bytes: &[u8]) -> Result<Document, Error> {
+pub fn read_document(bytes: &[u8]) -> Result<Document, ReadError> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|_| Error("not a result: it is not text; expected JSON of plimsoll or fio".into()))?;
+        .map_err(|_| ReadError("not a result: it is not text; expected JSON of plimsoll or fio".into()))?;
     let text = text.trim_start_matches('\u{feff}');
     if text.trim().is_empty() {
-        return Err(Error("not a result: it is empty; did the run that should have written it fail?".into()));
+        return Err(ReadError("not a result: it is empty; did the run that should have written it fail?".into()));
     }
     let value = match serde_json::from_str::<Value>(text) {
         Ok(value) => value,
         Err(error) => from_first_brace(text).ok_or_else(|| not_json(text, &error))?,
     };
     let Value::Object(top) = value else {
-        return Err(Error(
+        return Err(ReadError(
             "not a result: it is JSON, but not an object; expected a file of --save, or fio's --output-format=json"
                 .into(),
         ));
@@ -48,7 +48,7 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
         _ => {
             let mut keys: Vec<&str> = top.keys().map(String::as_str).take(4).collect();
             keys.sort_unstable();
-            Err(Error(format!(
+            Err(ReadError(format!(
                 "not a result: a JSON object with {}, but neither a plimsoll result (\"kind\") nor fio's (\"fio version\")",
                 if keys.is_empty() { "nothing in it".to_string() } else { format!("keys {}", keys.join(", ")) }
             )))
@@ -63,7 +63,7 @@ fn from_first_brace(text: &str) -> Option<Value> {
     serde_json::Deserializer::from_str(&text[start..]).into_iter().next()?.ok().filter(|_| start > 0)
 }
 
-fn not_json(text: &str, error: &serde_json::Error) -> Error {
+fn not_json(text: &str, error: &serde_json::Error) -> ReadError {
     let start = text.trim_start();
     let hint = if start.starts_with("3;") || start.starts_with("4;") || start.starts_with("5;") {
         "it looks like fio's terse output; use --output-format=json".to_string()
@@ -76,23 +76,23 @@ fn not_json(text: &str, error: &serde_json::Error) -> Error {
     } else {
         "it is not JSON; expected a file of --save, or fio's --output-format=json".to_string()
     };
-    Error(format!("not a result: {hint}"))
+    ReadError(format!("not a result: {hint}"))
 }
 
-fn ours(top: Map<String, Value>) -> Result<Document, Error> {
+fn ours(top: Map<String, Value>) -> Result<Document, ReadError> {
     let schema =
         top.get("provenance").and_then(|provenance| provenance.get("schema")).and_then(Value::as_u64).unwrap_or(0);
     if schema > u64::from(SCHEMA_VERSION) {
-        return Err(Error(format!(
+        return Err(ReadError(format!(
             "written by a newer plimsoll (schema {schema}, this one reads up to {SCHEMA_VERSION}): update plimsoll"
         )));
     }
     let document: Document = serde_json::from_value(Value::Object(top))
-        .map_err(|error| Error(format!("a plimsoll result that does not fit its schema: {error}")))?;
+        .map_err(|error| ReadError(format!("a plimsoll result that does not fit its schema: {error}")))?;
     if plausible(&document) {
         Ok(document)
     } else {
-        Err(Error("a plimsoll result with impossible counts: was it edited?".into()))
+        Err(ReadError("a plimsoll result with impossible counts: was it edited?".into()))
     }
 }
 
@@ -173,12 +173,12 @@ fn pairs(value: Option<&Value>) -> Vec<(String, String)> {
         .collect()
 }
 
-fn fio(top: &Map<String, Value>, version: &str) -> Result<RunResult, Error> {
+fn fio(top: &Map<String, Value>, version: &str) -> Result<RunResult, ReadError> {
     let top = Value::Object(top.clone());
     // Client and server reports keep their jobs elsewhere.
     let jobs = top.get("jobs").or_else(|| top.get("client_stats")).and_then(Value::as_array);
     let Some(jobs) = jobs else {
-        return Err(Error(format!("a report of {version} without jobs: did fio fail before it ran any?")));
+        return Err(ReadError(format!("a report of {version} without jobs: did fio fail before it ran any?")));
     };
     let global_options = pairs(top.get("global options"));
     let mut run = RunResult { ended: Ended::Complete, ..RunResult::default() };

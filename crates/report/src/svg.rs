@@ -17,7 +17,7 @@ pub(crate) mod rows;
 
 use std::fmt::Write;
 
-use crate::figures;
+use measure::figures;
 
 /// The style sheet that charts need, once a page: colours for light and for dark, text sizes, line widths.
 pub const STYLE: &str = include_str!("svg.css");

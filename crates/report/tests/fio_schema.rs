@@ -11,7 +11,7 @@ const PLUS: &str = include_str!("fio-3.33/json-plus.json");
 const TERSE: &str = include_str!("fio-3.33/terse.txt");
 
 fn read(text: &str) -> RunResult {
-    match report::read::document(text.as_bytes()).unwrap() {
+    match report::read_document(text.as_bytes()).unwrap() {
         Document::Run(run) => run,
         other => panic!("{other:?}"),
     }

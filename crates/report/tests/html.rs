@@ -117,7 +117,7 @@ fn a_run_has_a_headline_totals_and_jobs_that_can_be_told_apart() {
 /// fio's summary has neither facts on the page cache nor a course over time, and a few percentiles only.
 #[test]
 fn a_result_of_fio_is_not_called_good_where_nothing_was_checked() {
-    let read = |bytes: &[u8]| report::read::document(bytes).unwrap();
+    let read = |bytes: &[u8]| report::read_document(bytes).unwrap();
     let page = render(&[named("fio.json", read(include_bytes!("fio-3.33/json.json")))]);
     assert!(!page.contains("Nothing speaks against them"), "green, though hardly anything was checked");
     assert!(page.contains("Not checkable (") && page.contains("in the page cache</li>"), "each with its reason");

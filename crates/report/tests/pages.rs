@@ -18,7 +18,7 @@ fn pages_can_be_read_at_every_width_in_light_and_dark() {
     let files = |name: &str| named(name, Document::Files(sample::files()));
     let mut one = sample::sweep();
     one.curves.truncate(1);
-    let fio = report::read::document(include_bytes!("fio-3.33/json.json")).unwrap();
+    let fio = report::read_document(include_bytes!("fio-3.33/json.json")).unwrap();
     browser::look_at(&[
         ("sweep", render(&[named("nvme.json", Document::Sweep(one))])),
         ("engines", render(&[sweep()])),

@@ -5,7 +5,7 @@ mod sample;
 use measure::schema::{Document, SCHEMA_VERSION};
 use proptest::prelude::*;
 use report::html::{NamedDocument, render};
-use report::read::document;
+use report::read_document;
 
 fn documents() -> Vec<Document> {
     let mut sweep = sample::sweep();
@@ -23,7 +23,7 @@ fn documents() -> Vec<Document> {
 fn our_documents_come_back_as_they_were() {
     for written in documents() {
         let text = serde_json::to_string(&written).unwrap();
-        let read = document(text.as_bytes()).unwrap();
+        let read = read_document(text.as_bytes()).unwrap();
         assert!(serde_json::to_string(&read).unwrap() == text, "not what was written");
     }
 }
@@ -47,7 +47,7 @@ fn refusals_say_what_the_file_is() {
         (newer.as_bytes(), "newer plimsoll (schema 99"),
         (cut.as_bytes(), "cut off"),
     ] {
-        let error = document(bytes).unwrap_err().to_string();
+        let error = read_document(bytes).unwrap_err().to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");
     }
 }
@@ -57,14 +57,14 @@ fn impossible_counts_are_refused() {
     let text = serde_json::to_string(&documents()[0]).unwrap();
     let edited = text.replacen("\"short_ops\":0", "\"short_ops\":18446744073709551615", 1);
     assert_ne!(edited, text);
-    assert!(document(edited.as_bytes()).unwrap_err().to_string().contains("impossible"));
+    assert!(read_document(edited.as_bytes()).unwrap_err().to_string().contains("impossible"));
 }
 
 #[test]
 fn warnings_before_and_after_fios_json_are_skipped() {
     let fio = include_str!("fio-3.33/json.json");
     let text = format!("fio: terse and JSON: a warning {{sic}}\n{fio}\nfio: another\n");
-    let Document::Run(run) = document(text.as_bytes()).unwrap() else { panic!() };
+    let Document::Run(run) = read_document(text.as_bytes()).unwrap() else { panic!() };
     assert_eq!(run.jobs.len(), 3);
     assert_eq!(run.jobs[0].directions.read.ops + run.jobs[0].directions.write.ops, 256);
 }
@@ -74,7 +74,7 @@ fn fio_2_in_microseconds_is_read_in_nanoseconds() {
     let text =
         br#"{"fio version": "fio-2.16", "jobs": [{"jobname": "a", "read": {"io_bytes": 1024, "bw": 2048, "iops": 512.5,
         "runtime": 500, "total_ios": 256, "lat": {"min": 10, "max": 90, "mean": 40.5, "stddev": 3.0}}}]}"#;
-    let Document::Run(run) = document(text).unwrap() else { panic!() };
+    let Document::Run(run) = read_document(text).unwrap() else { panic!() };
     let lat = &run.jobs[0].directions.read.lat_ns;
     assert_eq!((lat.min(), lat.max(), lat.mean().round()), (10_000, 90_000, 40_500.0));
 }
@@ -116,7 +116,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_refused_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = document(&bytes);
+        let _ = read_document(&bytes);
     }
 
     /// Numbers of a real document replaced by hostile ones: refused, or good for every report.
@@ -142,7 +142,7 @@ proptest! {
             let end = start + text[start..].find(|c: char| !matches!(c, '0'..='9' | '.' | 'e' | '+' | '-')).unwrap_or(0);
             text.replace_range(start..end, HOSTILE[hostile]);
         }
-        if let Ok(document) = document(text.as_bytes()) {
+        if let Ok(document) = read_document(text.as_bytes()) {
             use_all(document);
         }
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use measure::over_time::OverTime;
+use measure::OverTime;
 
 use super::operation::Operation;
 use super::plan::Phase;

@@ -3,7 +3,7 @@
 use job::workload::permutation::Permutation;
 use job::workload::random::{Random, mix};
 use measure::Histogram;
-use measure::over_time::OverTime;
+use measure::OverTime;
 use measure::schema::{JobError, OperationResult, PhaseResult, ThreadResult, Verified, Work};
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use measure::Histogram;
+use measure::OverTime;
 use measure::figures::{bytes_per_second, count, nanoseconds, percent};
-use measure::over_time::OverTime;
 use measure::schema::{Document, FilesResult, OperationResult, PhaseResult, Work};
 
 use super::frame::wide_and_narrow;

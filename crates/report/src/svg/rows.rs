@@ -197,7 +197,7 @@ mod tests {
             rows: vec![row("a", Mark::Span(-0.9, -0.8, 0.1)), row("<b>", Mark::Bar(0.5)), row("c", Mark::Nothing)],
             range,
             ends_low: true,
-            write: |value| format!("{} %", crate::figures::plain(value * 100.0)),
+            write: |value| format!("{} %", measure::figures::plain(value * 100.0)),
             axis: String::new(),
         }
     }

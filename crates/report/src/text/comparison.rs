@@ -6,7 +6,7 @@ use measure::effect::Outcome;
 use measure::figures::{bytes_per_second, change, count, nanoseconds};
 use measure::schema::{CannotTell, ComparisonResult, Difference, Effect, Ended};
 
-use super::table::Table;
+use super::Table;
 use super::{Style, Tone, machine, verdicts, wrap};
 
 /// An effect's figure as people call it, and how its values are written.

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use measure::Histogram;
+use measure::OverTime;
 use measure::figures::{bytes, bytes_per_second, count, nanoseconds, percent, plain};
-use measure::over_time::OverTime;
 use measure::schema::{Ended, FilesResult, PhaseResult, Work};
 
+use super::Table;
 use super::run::grouped;
-use super::table::Table;
 use super::{Style, Tone, machine, verdicts, wrap};
 
 /// Threads are listed one by one up to this many; beyond, the slowest and the fastest say enough.

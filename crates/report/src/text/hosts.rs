@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use measure::Histogram;
 use measure::figures::{nanoseconds, plain};
-use measure::hosts::window_of;
 use measure::schema::{ClockComparison, HostResult, HostsResult, JobResult, PhaseResult, Window, WireUse};
+use measure::window_of;
 
+use super::Table;
 use super::run::grouped;
-use super::table::Table;
 use super::{Style, Tone};
 
 /// Hosts are listed one by one up to this many; beyond, the slowest say what there is to see.

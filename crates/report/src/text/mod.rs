@@ -6,12 +6,13 @@ mod hosts;
 mod plot;
 mod run;
 mod sweep;
-pub mod table;
+mod table;
 
 pub use comparison::comparison;
 pub use files::files;
 pub use run::run;
 pub use sweep::{sweep, sweep_findings, sweep_rows};
+pub use table::Table;
 
 pub(crate) use comparison::{changed, named, value, word};
 pub(crate) use files::described as described_files;

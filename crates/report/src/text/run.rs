@@ -6,7 +6,7 @@ use measure::figures::{count, nanoseconds, percent, plain};
 use measure::schema::{Ended, JobResult, RunResult, Unified};
 use measure::{Direction, Histogram};
 
-use super::table::Table;
+use super::Table;
 use super::{Style, Tone, machine, verdicts, wrap};
 use crate::believed::Checked;
 use crate::fio_json;

@@ -8,8 +8,8 @@ use measure::stats::relative_half_width;
 use measure::verdict::Verdict;
 use measure::{Direction, Histogram};
 
+use super::Table;
 use super::plot::{self, Line};
-use super::table::Table;
 use super::{Style, Tone, machine, verdicts, wrap};
 
 /// A sweep: table, chart, plateau, load line, overload, ceiling, verdicts, advice.

@@ -193,7 +193,7 @@ pub fn sweep() -> SweepResult {
     let mut judged = verdict::Judgement::default();
     sweep.curves.iter().for_each(|curve| judged.add(verdict::for_curve(curve, sweep.ceiling_iops)));
     (sweep.verdicts, sweep.checks) = (judged.verdicts, judged.checks);
-    sweep.advice = report::advice::advice(&sweep.axis, &sweep.curves, sweep.ceiling_iops);
+    sweep.advice = report::advice(&sweep.axis, &sweep.curves, sweep.ceiling_iops);
     sweep
 }
 
