@@ -8,11 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::path::PathBuf;
 
-use hosts::clock::Offset;
-use hosts::part::Part;
-use hosts::team::{Flags, Identity};
-use hosts::wire::Wire;
-use hosts::{Conclusion, Team, launch};
+use hosts::{Conclusion, Flags, Identity, Offset, Part, Team, Wire, launch};
 use job::Rank;
 use load::peers::{Gate, Peers, Stage};
 use load::{Phase, Progress};
@@ -57,11 +53,11 @@ pub fn join(interrupt: &Interrupt) -> anyhow::Result<Joined> {
 #[cfg(feature = "mpi")]
 fn team(interrupt: &Interrupt) -> Result<Team, String> {
     let host = sys::process::host().name;
-    let machine = hosts::team::machine(&host);
+    let machine = hosts::machine_number(&host);
     let grace = launch::grace(|name| std::env::var(name).ok());
     let identity = Identity { host, machine, version: version().into(), grace };
     let flags = Flags { signalled: interrupt.signalled.clone(), stop: interrupt.stop.clone() };
-    let connect = || hosts::mpi::Mpi::join().map_err(|error| format!("MPI cannot be initialised: error {error}"));
+    let connect = || hosts::Mpi::join().map_err(|error| format!("MPI cannot be initialised: error {error}"));
     Team::join(connect, identity, flags, monotonic_ns)
 }
 
@@ -208,7 +204,7 @@ impl Crew {
 
     /// Tells the others that this rank will state nothing more.
     pub fn state_last(&self, part: &Part) {
-        self.team.state(hosts::member::LAST, part.written(), Part::merge_written);
+        self.team.state(hosts::LAST_STATEMENT, part.written(), Part::merge_written);
     }
 
     /// At the leader: the measurements of all ranks so far, if any are new.
@@ -323,12 +319,12 @@ impl Crew {
     /// The sum of the jobs that ranks give, at the leader; None at the others, and if everyone was told to stop.
     fn sum(&self, job: Option<JobResult>) -> Option<JobResult> {
         let sum = self.team.gather(&job, |parts| {
-            let mut jobs = parts.iter().filter_map(|bytes| hosts::part::read::<Option<JobResult>>(bytes)).flatten();
+            let mut jobs = parts.iter().filter_map(|bytes| hosts::from_bytes::<Option<JobResult>>(bytes)).flatten();
             let mut all = jobs.next();
             if let Some(all) = &mut all {
                 jobs.for_each(|job| all.merge(&job));
             }
-            hosts::part::written(&all)
+            hosts::to_bytes(&all)
         });
         sum.ok().flatten().flatten()
     }

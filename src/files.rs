@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use hosts::part::Part;
+use hosts::Part;
 use job::Rank;
 use load::smallfiles::operation::OPERATIONS;
 use load::smallfiles::plan::Abroad;

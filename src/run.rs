@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Arg, ArgMatches, Command};
-use hosts::part::Part;
+use hosts::Part;
 use job::Invocation;
 use job::Rank;
 use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes, Warnings};

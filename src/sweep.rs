@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use hosts::part::Part;
+use hosts::Part;
 use job::Rank;
 use load::sweep::{Depths, Doing, Effort, Moment, Request, Watch};
 use measure::refine::Why;

@@ -8,8 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use hosts::part::Part;
-use hosts::tree::Tree;
+use hosts::{Part, Tree};
 use measure::PerDirection;
 use measure::schema::{HostResult, Interval, JobResult, RunResult};
 

@@ -5,26 +5,35 @@
 //! link: MPI
 //! ```
 //!
-//! [`member`] decides, [`link`] carries, [`clock`] compares clocks, [`part`] is what ranks hand over and how it is
-//! merged. None of them knows of MPI, and all are tested without it: [`memory`] is a network of threads that loses
-//! ranks on command. The feature `mpi` adds the one link that is used for real.
+//! The module `member` decides, `link` carries, `clock` compares clocks, `part` is what ranks hand over and how it is
+//! merged. None of them knows of MPI. The tests of `member` run without it, on a simulated network that delays messages
+//! and loses ranks on command. The feature `mpi` adds the one link.
+//!
+//! Only [`launch`] is a public module, because its functions need its name: `launch::grace`.
 #![deny(unsafe_code)]
 
-pub mod clock;
+mod clock;
 pub mod launch;
-pub mod link;
-pub mod member;
-pub mod memory;
+mod link;
+mod member;
 mod message;
 #[cfg(feature = "mpi")]
-pub mod mpi;
-pub mod part;
-pub mod team;
-pub mod tree;
-pub mod wire;
+mod mpi;
+mod part;
+mod team;
+mod tree;
+mod wire;
 
+pub use clock::Offset;
+pub use link::Link;
+pub use member::LAST_STATEMENT;
 pub use message::{Moment, Trouble};
-pub use team::{Conclusion, Gate, Stopped, Team};
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
+pub use part::{Part, from_bytes, to_bytes};
+pub use team::{Conclusion, Flags, Gate, Identity, Stopped, Team, machine_number};
+pub use tree::Tree;
+pub use wire::Wire;
 
 /// True if this build can run on many hosts.
 pub const HAS_MPI: bool = cfg!(feature = "mpi");

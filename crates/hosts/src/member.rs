@@ -41,7 +41,7 @@ const UNDERSTUDY_PERCENT: u64 = 70;
 const STAR: u32 = 900;
 
 /// The number of a rank's last statement.
-pub const LAST: u64 = u64::MAX;
+pub const LAST_STATEMENT: u64 = u64::MAX;
 
 /// Merges what several ranks hand over; the first part is the rank's own.
 pub type Merge = Box<dyn Fn(Vec<Vec<u8>>) -> Vec<u8> + Send>;
@@ -401,8 +401,8 @@ impl Member {
 
     // ---- statements ----
 
-    /// Records the measurements of this rank so far, as statement `number` (from 1); [`LAST`] when it has measured
-    /// everything.
+    /// Records the measurements of this rank so far, as statement `number` (from 1); [`LAST_STATEMENT`] when it has
+    /// measured everything.
     pub fn state(&mut self, number: u64, bytes: Vec<u8>, merge: Merge) {
         self.statements.insert(self.me, (number, bytes));
         self.merge_statements = Some(merge);
@@ -419,7 +419,7 @@ impl Member {
         let ranks = std::iter::once(self.me).chain(self.tree.children(self.me));
         let all: Option<Vec<&(u64, Vec<u8>)>> = ranks.map(|rank| self.statements.get(&rank)).collect();
         let (Some(all), Some(merge)) = (all, &self.merge_statements) else { return };
-        let number = all.iter().map(|(number, _)| *number).min().unwrap_or(LAST);
+        let number = all.iter().map(|(number, _)| *number).min().unwrap_or(LAST_STATEMENT);
         if number <= self.stated {
             return;
         }
@@ -427,7 +427,7 @@ impl Member {
         let merged = merge(all.into_iter().map(|(_, bytes)| bytes.clone()).collect());
         match self.tree.parent(self.me) {
             Some(parent) => self.out.push((parent, Message::Statement { number }, merged)),
-            None if number != LAST => self.statement = Some(merged),
+            None if number != LAST_STATEMENT => self.statement = Some(merged),
             None => {} // the report itself follows
         }
     }

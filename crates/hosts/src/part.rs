@@ -227,12 +227,12 @@ impl Part {
 const EIO: i32 = 5;
 
 /// A value as bytes of a message.
-pub fn written<T: Serialize>(value: &T) -> Vec<u8> {
+pub fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).unwrap_or_default()
 }
 
-/// A value as it has come; None if it is none.
-pub fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+/// A value from the bytes of a message; None if the bytes hold no such value.
+pub fn from_bytes<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     postcard::from_bytes(bytes).ok()
 }
 

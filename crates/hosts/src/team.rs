@@ -218,7 +218,7 @@ impl Team {
     }
 
     /// Sends the measurements of this rank so far to the other ranks: statement `number`, from 1, or
-    /// [`LAST`](crate::member::LAST).
+    /// [`LAST_STATEMENT`](crate::LAST_STATEMENT).
     pub fn state(&self, number: u64, bytes: Vec<u8>, merge: impl Fn(Vec<Vec<u8>>) -> Vec<u8> + Send + 'static) {
         self.member().state(number, bytes, Box::new(merge));
     }
@@ -485,7 +485,7 @@ fn send(link: &mut impl Link, member: &mut Member) {
 
 /// A number that is the same for ranks that share a clock: one boot of one host, under one name. Containers and
 /// namespaces with names of their own count as hosts of their own.
-pub fn machine(host: &str) -> u64 {
+pub fn machine_number(host: &str) -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // FNV-1a, 64 bits.
     let bytes = host.bytes().chain([0]).chain(boot.trim().bytes());

@@ -396,10 +396,10 @@ fn a_statement_is_of_all_ranks_and_whoever_is_done_holds_up_none() {
     };
     assert_eq!(say(&mut world, 1, 0..9), None, "one is still to say something");
     assert_eq!(say(&mut world, 1, 9..10), Some((0..10).collect()));
-    assert_eq!(say(&mut world, LAST, 4..7), None, "nothing new from the others");
+    assert_eq!(say(&mut world, LAST_STATEMENT, 4..7), None, "nothing new from the others");
     assert_eq!(say(&mut world, 2, 0..4), None);
     assert_eq!(say(&mut world, 2, 7..10), Some((0..10).collect()));
-    assert_eq!(say(&mut world, LAST, 0..10), None, "the end has a report of its own");
+    assert_eq!(say(&mut world, LAST_STATEMENT, 0..10), None, "the end has a report of its own");
 }
 
 #[test]
