@@ -10,8 +10,7 @@ use std::path::PathBuf;
 
 use hosts::{Conclusion, Flags, Identity, Offset, Part, Team, Wire, launch};
 use job::Rank;
-use load::peers::{Gate, Peers, Stage};
-use load::{Phase, Progress};
+use load::{Gate, Peers, Phase, Progress, Stage};
 use measure::schema::{ClockComparison, Ended, HostResult, HostsResult, JobResult, RankFailure, RunResult, WireUse};
 use measure::{Direction, PerDirection};
 use sys::clock::{Clock, monotonic_ns};
@@ -230,7 +229,7 @@ impl Crew {
         let (used, length_ns) = (Wire::now().since(&before), monotonic_ns().saturating_sub(since_ns));
         HostResult {
             host: self.rank.host.clone(),
-            machine: load::machine::machine(&Clock::monotonic()),
+            machine: load::machine(&Clock::monotonic()),
             wire: WireUse { received: used.received, sent: used.sent, length_ns },
             started_ns: self.started_ns.get(),
             clock: *self.clock.borrow(),

@@ -107,7 +107,7 @@ fn page(command: &Command, title: &str) -> io::Result<String> {
 /// The arguments whose values have names, for completions: subcommand, argument, values.
 fn named_values() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let engines = || job::engines::ENGINES.iter().map(|engine| engine.name).collect();
-    let operations = load::smallfiles::operation::OPERATIONS.iter().map(|row| row.name).collect();
+    let operations = load::smallfiles::OPERATIONS.iter().map(|row| row.name).collect();
     let methods = nvmf::control::METHODS.iter().flat_map(|subject| subject.iter());
     vec![
         ("sweep", "engines", engines()),

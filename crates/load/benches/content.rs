@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use job::Job;
 use job::job::{Buffers, Verify, VerifyKind, VerifyPattern};
-use load::content::Filler;
+use load::Filler;
 use load::verify::{Expected, Stamp, Verifier};
 
 const BLOCK: usize = 4096;

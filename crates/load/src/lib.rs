@@ -3,21 +3,28 @@
 //! ```text
 //! Plan ─► stages (stonewall) ─► clones: layout ─► gate ─► generator loop ─► JobResult
 //! ```
+//!
+//! A public module is a namespace of one kind of work, with a `run` or a function named for it: `compare`, `fsperf`,
+//! `smallfiles`, `sweep`. [`engine`] and [`verify`] are what tests and benchmarks drive without the loop. The names of
+//! the loop itself stand here.
 
 pub mod compare;
-pub mod content;
+mod content;
 pub mod engine;
 mod error;
-pub mod files;
+mod files;
 pub mod fsperf;
-pub mod machine;
-pub mod peers;
-pub mod run;
+mod machine;
+mod peers;
+mod run;
 mod runner;
 pub mod smallfiles;
 pub mod sweep;
 pub mod verify;
 
+pub use content::Filler;
 pub use error::{Error, ErrorKind};
+pub use machine::machine;
+pub use peers::{Gate, Peers, Stage};
 pub use run::{Control, Phase, Progress, run};
 pub use runner::inflate_log;

@@ -5,9 +5,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use load::smallfiles::fs::{FileSystem, Handle, Kind};
-use load::smallfiles::posix::Posix;
-use load::smallfiles::target::Target;
+use load::smallfiles::{EntryKind, FileSystem, Handle, Posix, Stat, Target};
 
 /// A file system and an empty directory on it.
 struct Place {
@@ -41,7 +39,7 @@ impl Place {
         }
     }
 
-    fn names(&self, directory: &str) -> Vec<(String, Kind)> {
+    fn names(&self, directory: &str) -> Vec<(String, EntryKind)> {
         let mut found = Vec::new();
         let mut entry = |name: &CStr, kind| found.push((name.to_str().unwrap().to_owned(), kind));
         self.fs.readdir(&self.path(directory), &mut entry).unwrap();
@@ -73,7 +71,7 @@ fn keeps_the_contract(place: &Place) {
     assert_eq!(place.read("a").unwrap(), content);
 
     let found = fs.stat(&place.path("a")).unwrap();
-    assert_eq!((found.kind, found.mode, found.len, found.links), (Kind::File, 0o640, 70_001, 1));
+    assert_eq!((found.kind, found.mode, found.len, found.links), (EntryKind::File, 0o640, 70_001, 1));
     assert_eq!(errno(fs.open(&place.path("a"), libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600)), libc::EEXIST);
     assert_eq!(errno(fs.open(&place.path("none"), libc::O_RDONLY, 0)), libc::ENOENT);
     assert_eq!(errno(fs.open(&place.path("no/file"), libc::O_WRONLY | libc::O_CREAT, 0o600)), libc::ENOENT);
@@ -147,8 +145,8 @@ fn names(place: &Place) {
     let mut text = [0; 10];
     assert_eq!(fs.readlink(&place.path("soft"), &mut text).unwrap(), 1);
     assert_eq!(text[0], b'a');
-    assert_eq!(fs.lstat(&place.path("soft")).unwrap().kind, Kind::Symlink);
-    assert_eq!(fs.stat(&place.path("soft")).unwrap().kind, Kind::File);
+    assert_eq!(fs.lstat(&place.path("soft")).unwrap().kind, EntryKind::Symlink);
+    assert_eq!(fs.stat(&place.path("soft")).unwrap().kind, EntryKind::File);
     fs.unlink(&place.path("soft")).unwrap();
     fs.unlink(&place.path("hard")).unwrap();
     place.write("b", b"replaced");
@@ -166,16 +164,16 @@ fn directories(place: &Place) {
     }
     assert_eq!(errno(fs.rmdir(&place.path("d"))), libc::ENOTEMPTY);
     let mut sizes = Vec::new();
-    let mut entry = |name: &CStr, stat: &load::smallfiles::fs::Stat| {
+    let mut entry = |name: &CStr, stat: &Stat| {
         sizes.push((name.to_str().unwrap().parse::<u64>().unwrap(), stat.len, stat.kind));
     };
     fs.readdir_stat(&place.path("d"), &mut entry).unwrap();
     sizes.sort_unstable_by_key(|&(name, ..)| name);
     assert!(sizes.iter().map(|&(_, len, _)| len).eq(0..300), "names with their lengths: {sizes:?}");
-    assert!(sizes.iter().all(|&(_, _, kind)| kind == Kind::File));
+    assert!(sizes.iter().all(|&(_, _, kind)| kind == EntryKind::File));
     let names = place.names("d");
     assert_eq!(names.len(), 300);
-    assert!(names.iter().all(|&(_, kind)| matches!(kind, Kind::File | Kind::Unknown)));
+    assert!(names.iter().all(|&(_, kind)| matches!(kind, EntryKind::File | EntryKind::Unknown)));
     for index in 0..300 {
         fs.unlink(&place.path(&format!("d/{index:03}"))).unwrap();
     }

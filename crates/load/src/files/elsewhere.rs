@@ -210,9 +210,9 @@ impl<'a> Worker<'a> {
         found.growable = self.storage()?.can_grow();
         let growable = found.growable;
         let existing: Vec<Existing> = found.bytes.iter().map(|&bytes| Existing { bytes, growable }).collect();
-        let sizes = size::sizes(self.job, clone, self.paths, &existing, 0)?;
+        let extents = size::extents(self.job, clone, self.paths, &existing, 0)?;
         for file in 0..files {
-            let (index, extent) = (file as usize, sizes.extents[file as usize]);
+            let (index, extent) = (file as usize, extents[file as usize]);
             let unit = self.storage()?.block_bytes(file).unwrap_or(1);
             if !extent.offset.is_multiple_of(unit) {
                 let hint = format!("its blocks are of {unit} bytes: the offset {} is not a multiple", extent.offset);

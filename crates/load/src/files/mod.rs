@@ -35,7 +35,7 @@ pub use preflight::preflight;
 
 use layout::Layout;
 use safety::Precious;
-use size::{Existing, Sizes};
+use size::Existing;
 use storage::Storage;
 
 /// The place of the bytes of a job's files.
@@ -74,7 +74,8 @@ const LAID_OUT_MODE: u32 = 0o644;
 pub struct Target {
     job: Job,
     entries: Vec<Entry>,
-    sizes: Sizes,
+    /// The part of each file that the clone uses.
+    extents: Vec<FileExtent>,
     finished: bool,
 }
 
@@ -141,10 +142,10 @@ impl Target {
         let existing = existing(&paths, job, context.backing)?;
         let free = if host && job.extent.fill { room_at(&paths[0]).map_or(0, |space| space.available) } else { 0 };
         let stats: Vec<Existing> = existing.iter().map(|&(_, file)| file).collect();
-        let sizes = size::sizes(job, clone, &paths, &stats, free)?;
+        let extents = size::extents(job, clone, &paths, &stats, free)?;
         let entries =
             paths.into_iter().zip(&existing).map(|(path, &(kind, _))| Entry { path, kind, made: false, file: None });
-        let mut target = Target { job: job.clone(), entries: entries.collect(), sizes, finished: false };
+        let mut target = Target { job: job.clone(), entries: entries.collect(), extents, finished: false };
         if let Backing::Engine(found) = context.backing {
             for (entry, &made) in target.entries.iter_mut().zip(&found.made) {
                 entry.made = made;
@@ -155,7 +156,7 @@ impl Target {
             target.check_first_open()?;
             let layout = Layout::of(job);
             for (index, entry) in target.entries.iter_mut().enumerate() {
-                let extent = target.sizes.extents[index];
+                let extent = target.extents[index];
                 let end = extent.offset + extent.size;
                 if entry.kind == EntryKind::Regular
                     && end > stats[index].bytes
@@ -172,7 +173,7 @@ impl Target {
 
     /// A target without files: [`Target::prepare`] makes the real one when the job's turn comes.
     pub(crate) fn postponed(job: &Job) -> Target {
-        Target { job: job.clone(), entries: Vec::new(), sizes: Sizes::default(), finished: false }
+        Target { job: job.clone(), entries: Vec::new(), extents: Vec::new(), finished: false }
     }
 
     /// Number of files.
@@ -187,12 +188,7 @@ impl Target {
 
     /// The part of each file that the clone uses.
     pub fn extents(&self) -> &[FileExtent] {
-        &self.sizes.extents
-    }
-
-    /// Bytes that the clone transfers in one loop, `io_size` or `size`.
-    pub fn io_bytes(&self) -> u64 {
-        self.sizes.io_bytes
+        &self.extents
     }
 
     /// How many files may be open at once (`openfiles`).
@@ -257,7 +253,7 @@ impl Target {
         if !(self.job.files.invalidate || self.job.files.pre_read) {
             return Ok(());
         }
-        for (entry, extent) in self.entries.iter().zip(&self.sizes.extents) {
+        for (entry, extent) in self.entries.iter().zip(&self.extents) {
             if !matches!(entry.kind, EntryKind::Regular | EntryKind::Block) || !Path::new(&entry.path).exists() {
                 continue;
             }
@@ -278,7 +274,7 @@ impl Target {
         const FILES: usize = 256;
         let (mut cached, mut unwritten) = (Share::default(), Share::default());
         let step = self.entries.len().div_ceil(FILES).max(1);
-        for (entry, extent) in self.entries.iter().zip(&self.sizes.extents).step_by(step) {
+        for (entry, extent) in self.entries.iter().zip(&self.extents).step_by(step) {
             if !matches!(entry.kind, EntryKind::Regular | EntryKind::Block) {
                 continue;
             }
@@ -360,7 +356,7 @@ impl Target {
         }
         let file = open::open(&entry.path, &self.job, entry.kind == EntryKind::Regular)?;
         if self.job.files.direct {
-            open::check_direct(&file, &entry.path, &self.job, self.sizes.extents[0].offset)?;
+            open::check_direct(&file, &entry.path, &self.job, self.extents[0].offset)?;
         }
         Ok(())
     }

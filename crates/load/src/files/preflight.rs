@@ -54,8 +54,8 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
             }
             let stats: Vec<Existing> = files.iter().map(|&(_, file)| file).collect();
             let free = if job.extent.fill { room_at(&paths[0]).map_or(0, |space| space.available) } else { 0 };
-            let sizes = size::sizes(job, clone, &paths, &stats, free)?;
-            for ((path, (kind, file)), extent) in paths.iter().zip(&files).zip(&sizes.extents) {
+            let extents = size::extents(job, clone, &paths, &stats, free)?;
+            for ((path, (kind, file)), extent) in paths.iter().zip(&files).zip(&extents) {
                 let end = extent.offset + extent.size;
                 if *kind == EntryKind::Regular && !job.extent.fill && end > file.bytes {
                     rooms.need(path, end - file.bytes, job)?;

@@ -1,4 +1,4 @@
-//! The bytes of each file that a clone uses: `size`, `filesize`, `offset`, `io_size` and their relatives, as fio's
+//! The bytes of each file that a clone uses: `size`, `filesize`, `offset` and their relatives, as fio's
 //! filesetup.c computes them. The functions look at no file: the caller passes the facts about existing files in.
 
 use job::Job;
@@ -16,20 +16,17 @@ pub(super) struct Existing {
     pub growable: bool,
 }
 
-/// The parts of its files that a clone uses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sizes {
-    /// The part of each file that the clone uses.
-    pub extents: Vec<FileExtent>,
-    /// Bytes to transfer in one loop.
-    pub io_bytes: u64,
-}
-
 /// The extents of clone `clone`. `free` is how many bytes the file system has left, for `fill_device`.
 ///
 /// # Errors
 /// No size, a size smaller than a block, an offset beyond the end.
-pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existing], free: u64) -> Result<Sizes, Error> {
+pub(super) fn extents(
+    job: &Job,
+    clone: u32,
+    names: &[String],
+    existing: &[Existing],
+    free: u64,
+) -> Result<Vec<FileExtent>, Error> {
     let block = smallest_block(job);
     let count = existing.len() as u64;
     let extent = &job.extent;
@@ -47,7 +44,7 @@ pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existin
     // fio gives the first files one block more when the size does not divide.
     let share =
         |index: u64| wanted.map(|size| size / block / count * block + block * u64::from(index < size / block % count));
-    let mut sizes = Sizes::default();
+    let mut extents = Vec::new();
     for (index, (file, name)) in existing.iter().zip(names).enumerate() {
         let index = index as u64;
         let full = match extent.file_size {
@@ -61,7 +58,7 @@ pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existin
         let offset = start(job, clone, file, basis, block);
         if file.growable && extent.file_size.is_none() && wanted.is_some() {
             // size= counts from the offset: the file ends beyond it.
-            sizes.extents.push(FileExtent { offset, size: full });
+            extents.push(FileExtent { offset, size: full });
         } else {
             let end = if file.growable { full } else { file.bytes };
             if offset >= end && !extent.fill {
@@ -70,9 +67,9 @@ pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existin
             }
             let room = end.saturating_sub(offset);
             let size = if wanted.is_some() && extent.file_size.is_none() { full.min(room) } else { room.min(full) };
-            sizes.extents.push(FileExtent { offset, size });
+            extents.push(FileExtent { offset, size });
         }
-        let last = sizes.extents.last_mut().expect("just pushed");
+        let last = extents.last_mut().expect("just pushed");
         if extent.fill && file.growable {
             last.size = free / count / block * block;
         }
@@ -86,19 +83,13 @@ pub(super) fn sizes(job: &Job, clone: u32, names: &[String], existing: &[Existin
             last.size = u64::MAX >> 1;
         }
     }
-    let total = sizes.extents.iter().map(|extent| extent.size).fold(0, u64::saturating_add);
-    if sizes.extents.iter().all(|extent| extent.size < block) {
-        let (name, files) = (names.first().map_or("", String::as_str), sizes.extents.len());
+    let total = extents.iter().map(|extent| extent.size).fold(0, u64::saturating_add);
+    if extents.iter().all(|extent| extent.size < block) {
+        let (name, files) = (names.first().map_or("", String::as_str), extents.len());
         let hint = format!("job {}: bs={block}, {total} bytes over {files} files: raise size= or lower bs=", job.name);
         return Err(Error::usage("the block size is larger than the range used of", name, hint));
     }
-    let whole = wanted.filter(|&size| size > 0).unwrap_or(total).min(total);
-    sizes.io_bytes = match extent.io_size {
-        Some(Amount::Bytes(bytes)) => bytes,
-        Some(Amount::Percent(percent)) => part(whole, percent),
-        None => whole,
-    };
-    Ok(sizes)
+    Ok(extents)
 }
 
 /// The offset of the first byte that the clone uses.

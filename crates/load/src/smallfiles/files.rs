@@ -11,7 +11,7 @@ use sys::buffer::{Buffer, Memory};
 use sys::clock::monotonic_ns;
 
 use super::content::{Content, FileId};
-use super::fs::{FileSystem, Handle, Kind, Stat};
+use super::fs::{EntryKind, FileSystem, Handle, Stat};
 use super::listing::{Holdings, Listing};
 use super::operation::{Operation, Population};
 use super::plan::Plan;
@@ -429,7 +429,7 @@ impl<'a> Files<'a> {
             Operation::Stat => {
                 let path = self.names.path(object, number);
                 let stat = self.tally.time(Call::Stat, || self.fs.stat(path))?;
-                self.check_stat(stat.kind == Kind::File, stat.len, number)
+                self.check_stat(stat.kind == EntryKind::File, stat.len, number)
             }
             Operation::Chmod => {
                 let mode = if number.is_multiple_of(2) { 0o640 } else { 0o644 };
@@ -481,7 +481,7 @@ impl<'a> Files<'a> {
                 let (mut entries, verify) = (0, self.plan.verify);
                 let path = self.names.directory(number);
                 self.listing.clear();
-                let mut entry = |name: &CStr, kind: Kind| {
+                let mut entry = |name: &CStr, kind: EntryKind| {
                     entries += 1;
                     if verify {
                         self.listing.push(name, kind, None);

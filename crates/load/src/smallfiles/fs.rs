@@ -105,7 +105,7 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// As opendir(3), readdir(3) and closedir(3).
-    fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, Kind)) -> io::Result<()>;
+    fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, EntryKind)) -> io::Result<()>;
 
     /// As [`FileSystem::readdir`], with attributes: in one call where the protocol has one (glfs_xreaddirplus_r), else
     /// by a stat of every name.
@@ -202,7 +202,7 @@ pub trait Handle: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The kind of object: file, directory, link or other.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Permission bits (07777).
     pub mode: u32,
     /// Length in bytes.
@@ -216,13 +216,13 @@ pub struct Stat {
 impl Stat {
     /// Attributes from the fields of a struct stat: `mode` is st_mode with its type bits.
     pub fn new(mode: u32, len: u64, links: u64, inode: u64) -> Stat {
-        Stat { kind: Kind::of_mode(mode), mode: mode & 0o7777, len, links, inode }
+        Stat { kind: EntryKind::of_mode(mode), mode: mode & 0o7777, len, links, inode }
     }
 }
 
 /// The kind of object that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -235,25 +235,25 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
+impl EntryKind {
     /// The kind that the type bits of st_mode give.
-    pub fn of_mode(mode: u32) -> Kind {
+    pub fn of_mode(mode: u32) -> EntryKind {
         match mode & libc::S_IFMT {
-            libc::S_IFREG => Kind::File,
-            libc::S_IFDIR => Kind::Directory,
-            libc::S_IFLNK => Kind::Symlink,
-            _ => Kind::Other,
+            libc::S_IFREG => EntryKind::File,
+            libc::S_IFDIR => EntryKind::Directory,
+            libc::S_IFLNK => EntryKind::Symlink,
+            _ => EntryKind::Other,
         }
     }
 
     /// The kind that d_type of a directory entry gives.
-    pub fn of_entry(d_type: u8) -> Kind {
+    pub fn of_entry(d_type: u8) -> EntryKind {
         match d_type {
-            libc::DT_REG => Kind::File,
-            libc::DT_DIR => Kind::Directory,
-            libc::DT_LNK => Kind::Symlink,
-            libc::DT_UNKNOWN => Kind::Unknown,
-            _ => Kind::Other,
+            libc::DT_REG => EntryKind::File,
+            libc::DT_DIR => EntryKind::Directory,
+            libc::DT_LNK => EntryKind::Symlink,
+            libc::DT_UNKNOWN => EntryKind::Unknown,
+            _ => EntryKind::Other,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gfapi::{Address, Transport};
 
-use super::fs::{FileSystem, Handle, Kind, Space, Stat};
+use super::fs::{EntryKind, FileSystem, Handle, Space, Stat};
 use super::target::Volume;
 use crate::{Error, ErrorKind};
 
@@ -96,10 +96,10 @@ impl FileSystem for Gluster {
         self.0.rmdir(path)
     }
 
-    fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, Kind)) -> io::Result<()> {
+    fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, EntryKind)) -> io::Result<()> {
         self.0.read_directory(path, |name, d_type| {
             if !is_dots(name) {
-                entry(name, Kind::of_entry(d_type));
+                entry(name, EntryKind::of_entry(d_type));
             }
         })
     }

@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use super::fs::Kind;
+use super::fs::EntryKind;
 use super::operation::Population;
 use super::tree::{Names, Object};
 
@@ -32,7 +32,7 @@ pub(super) struct Listing {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     name_end: usize,
-    kind: Kind,
+    kind: EntryKind,
     len: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Listing {
     }
 
     /// Adds an entry; with its length where it came with attributes.
-    pub fn push(&mut self, name: &CStr, kind: Kind, len: Option<u64>) {
+    pub fn push(&mut self, name: &CStr, kind: EntryKind, len: Option<u64>) {
         self.names.extend_from_slice(name.to_bytes());
         self.entries.push(Entry { name_end: self.names.len(), kind, len });
     }
@@ -91,10 +91,10 @@ impl Listing {
             if names.directory_of_thread(thread, number) != directory {
                 return Err(format!("{shown} is listed and lies in another directory"));
             }
-            if entry.kind != Kind::Unknown && entry.kind != kind {
+            if entry.kind != EntryKind::Unknown && entry.kind != kind {
                 return Err(format!("{shown} is listed as {:?}", entry.kind));
             }
-            if let Some(len) = entry.len.filter(|len| kind == Kind::File && *len < least(thread, number)) {
+            if let Some(len) = entry.len.filter(|len| kind == EntryKind::File && *len < least(thread, number)) {
                 return Err(format!("{shown} is listed with {len} bytes instead of {}", least(thread, number)));
             }
             seen.push((population, thread, number));
@@ -130,12 +130,12 @@ impl Listing {
 }
 
 /// The population that an object counts in, and the kind that a listing gives for it.
-fn belongs(object: Object) -> (Population, Kind) {
+fn belongs(object: Object) -> (Population, EntryKind) {
     match object {
-        Object::File | Object::Renamed | Object::Temporary => (Population::Files, Kind::File),
-        Object::Directory => (Population::Directories, Kind::Directory),
-        Object::Symlink => (Population::Symlinks, Kind::Symlink),
-        Object::Link => (Population::Links, Kind::File),
+        Object::File | Object::Renamed | Object::Temporary => (Population::Files, EntryKind::File),
+        Object::Directory => (Population::Directories, EntryKind::Directory),
+        Object::Symlink => (Population::Symlinks, EntryKind::Symlink),
+        Object::Link => (Population::Links, EntryKind::File),
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     fn check(names: &mut Names, directory: u64, threads: &[(u32, Holdings)], listed: &[String]) -> Result<u64, String> {
         let mut listing = Listing::default();
         for name in listed {
-            listing.push(&std::ffi::CString::new(name.as_str()).unwrap(), Kind::File, Some(100));
+            listing.push(&std::ffi::CString::new(name.as_str()).unwrap(), EntryKind::File, Some(100));
         }
         listing.check(names, directory, threads, |_, _| 100)
     }

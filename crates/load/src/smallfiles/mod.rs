@@ -6,26 +6,29 @@
 //! ```
 
 mod board;
-pub mod content;
+mod content;
 mod files;
-pub mod fs;
-pub mod gluster;
-pub mod gun;
+mod fs;
+pub(crate) mod gluster;
+mod gun;
 mod listing;
-pub mod operation;
+mod operation;
 pub mod perf_tool;
-pub mod plan;
-pub mod posix;
-pub mod run;
-pub mod sizes;
+mod plan;
+mod posix;
+mod run;
+mod sizes;
 mod tally;
-pub mod target;
+mod target;
 mod times;
-pub mod tree;
+mod tree;
 mod worker;
 
-pub use operation::Operation;
-pub use plan::{Phase, Plan};
+pub use fs::{EntryKind, FileSystem, Handle, Space, Stat};
+pub use operation::{OPERATIONS, Operation};
+pub use plan::{Abroad, Phase, Plan};
+pub use posix::Posix;
 pub use run::{Control, Moment, run};
 pub use sizes::Sizes;
 pub use target::{Target, Volume};
+pub use tree::{Branches, Layout};

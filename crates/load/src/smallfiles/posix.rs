@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, XattrFlags};
 use rustix::io::retry_on_intr;
 
-use super::fs::{FileSystem, Handle, Kind, Space, Stat};
+use super::fs::{EntryKind, FileSystem, Handle, Space, Stat};
 
 /// The file systems that are mounted on this host. It has no state: nothing is to be opened or closed.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl FileSystem for Posix {
         Ok(fs::rmdir(path)?)
     }
 
-    fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, Kind)) -> io::Result<()> {
+    fn readdir(&self, path: &CStr, entry: &mut dyn FnMut(&CStr, EntryKind)) -> io::Result<()> {
         for found in directory(path)? {
             let found = found?;
             if !is_dots(found.file_name()) {
@@ -132,13 +132,13 @@ fn is_dots(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-fn kind(of: FileType) -> Kind {
+fn kind(of: FileType) -> EntryKind {
     match of {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Unknown => Kind::Unknown,
-        _ => Kind::Other,
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        FileType::Unknown => EntryKind::Unknown,
+        _ => EntryKind::Other,
     }
 }
 

@@ -13,7 +13,7 @@ use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
 use super::board::{Board, LEFT, Stop};
 use super::content::Content;
-use super::fs::{FileSystem, Kind};
+use super::fs::{EntryKind, FileSystem};
 use super::plan::Plan;
 use super::target::Target;
 use super::worker::{self, Orders, Report};
@@ -252,7 +252,7 @@ fn look_at(plan: &Plan, base: &CStr, fs: &dyn FileSystem) -> Result<Seen, Error>
         };
         Error::system("cannot use directory", place.clone(), error).hint(hint)
     })?;
-    if found.kind != Kind::Directory {
+    if found.kind != EntryKind::Directory {
         return Err(Error::usage("cannot use", place, "it is not a directory"));
     }
     let bases = 1 + plan.layout.others.len() as u64;
