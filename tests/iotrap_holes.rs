@@ -52,6 +52,10 @@ const DIRECT: &[&str] = &[
     "direct_then_unknown ring",
     "direct_then_unknown stream",
     "direct_then_unknown stream_reads",
+    "unknown_then_direct bound",
+    "unknown_then_direct rooted",
+    "direct_then_unknown bound",
+    "direct_then_unknown rooted",
     "registered_files",
     "all_numbers_are_the_programs",
 ];
@@ -63,6 +67,8 @@ const BUFFERED: &[&str] = &[
     "buffered_reads_beside sent",
     "buffered_reads_beside ring",
     "buffered_reads_beside stream",
+    "buffered_reads_beside bound",
+    "buffered_reads_beside rooted",
     "buffered_reads_beside_memory",
     "buffered_reads_of_a_stale_number",
 ];

@@ -56,17 +56,19 @@ holes! {
     descriptors_before: [
         "unknown_then_direct opened", "unknown_then_direct inherited", "unknown_then_direct executed",
         "unknown_then_direct sent", "unknown_then_direct ring", "unknown_then_direct stream",
-        "unknown_then_direct stream_reads", "unknown_then_direct temporary"
+        "unknown_then_direct stream_reads", "unknown_then_direct temporary", "unknown_then_direct bound",
+        "unknown_then_direct rooted"
     ], "", "";
     descriptors_after: [
         "direct_then_unknown sent", "direct_then_unknown ring", "direct_then_unknown stream",
-        "direct_then_unknown stream_reads"
+        "direct_then_unknown stream_reads", "direct_then_unknown bound", "direct_then_unknown rooted"
     ], "", "";
+    paths_off_the_lanes: ["direct_then_unknown bound", "direct_then_unknown rooted"], "", "not seen to open";
     limits: ["all_numbers_are_the_programs"], "", "no file descriptors left";
     files_of_rings: ["registered_files"], "", "not seen to open";
     buffered_reads: [
         "buffered_reads_beside opened", "buffered_reads_beside sent", "buffered_reads_beside ring",
-        "buffered_reads_beside stream", "buffered_reads_beside_memory", "buffered_reads_of_a_stale_number"
+        "buffered_reads_beside stream", "buffered_reads_beside bound", "buffered_reads_beside rooted", "buffered_reads_beside_memory", "buffered_reads_of_a_stale_number"
     ], BUFFERED, "";
 }
 

@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_int};
 
 use crate::abi::raw;
 use crate::open::tracking;
-use crate::state::group::{GroupRef, Opened};
+use crate::state::group::{self, GroupRef, Opened};
 use crate::state::lane;
 use crate::state::node::NodeRef;
 use crate::state::process;
@@ -93,12 +93,29 @@ pub fn came(fd: c_int) {
     }
     is_new(fd);
     if let Some(node) = tracking::node_of_file(fd) {
-        if let Some((pool, lane)) = tracking::place_of(fd) {
-            adopt(fd, node, pool, lane);
-        } else {
-            node.get().end(Reason::Unseen); // renamed out of the pool
-        }
+        adopt_known(fd, node, tracking::place_of(fd));
         node.release();
+    }
+}
+
+/// Tracks a descriptor that the program has opened by a path off the lanes, if the file is known: one superblock may
+/// have several mounts. The flags are those of open(2).
+pub fn came_off_the_lanes(fd: c_int, flags: c_int) {
+    if let Some(node) = tracking::node_of_file(fd) {
+        if flags & libc::O_TRUNC != 0 {
+            node.get().measure(fd);
+        }
+        adopt_known(fd, node, None);
+        node.release();
+    }
+}
+
+/// Tracks a descriptor of a known file at this place (pool and lane), or, without a place, at that of another open file
+/// of the program.
+fn adopt_known(fd: c_int, node: NodeRef, place: Option<(usize, usize)>) {
+    match place.or_else(|| group::place_of(node)) {
+        Some((pool, lane)) => adopt(fd, node, pool, lane),
+        None => node.get().end(Reason::Unseen),
     }
 }
 

@@ -48,8 +48,12 @@ fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
         return;
     }
     let mut room = [0u8; 4096];
-    let Some(path) = raw::path_of(fd, &mut room) else { return };
-    let Some(place) = lane::find(path) else { return };
+    let found = raw::path_of(fd, &mut room).and_then(|path| Some((path, lane::find(path)?)));
+    let Some((path, place)) = found else {
+        // A path off the lanes may lead to a file that is spread: a bind mount, a root directory of chroot(2).
+        others::came_off_the_lanes(fd, flags);
+        return;
+    };
     let Some(pool) = lane::pool(place.pool) else { return };
     stats::begin();
     let Some(node) = node::find_or_make(&stat) else {

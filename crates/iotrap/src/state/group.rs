@@ -504,6 +504,11 @@ pub fn on_lane(node: NodeRef, at: usize) -> Option<(GroupRef, c_int)> {
     })
 }
 
+/// The pool and the lane of any open file of the node.
+pub fn place_of(node: NodeRef) -> Option<(usize, usize)> {
+    all_of(node).next().map(|group| (group.pool_index(), group.own()))
+}
+
 /// Every open file of a node.
 fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
     GROUPS_OF_PROCESS.iter().enumerate().filter_map(move |(index, group)| {

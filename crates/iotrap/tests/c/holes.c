@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 
 enum { BLOCKS = 32 };
@@ -488,8 +489,8 @@ static void mapping_that_ended(void)
 
 /* ---- 4. descriptors that nobody saw come ---- */
 
-enum source { OPENED, INHERITED, EXECUTED, SENT, RING, STREAM, STREAM_READS, REGISTERED, TEMPORARY, SOURCES };
-static const char *const SOURCE_NAMES[SOURCES] = {"opened", "inherited", "executed", "sent", "ring", "stream", "stream_reads", "registered", "temporary"};
+enum source { OPENED, INHERITED, EXECUTED, SENT, RING, STREAM, STREAM_READS, REGISTERED, TEMPORARY, BOUND, ROOTED, SOURCES };
+static const char *const SOURCE_NAMES[SOURCES] = {"opened", "inherited", "executed", "sent", "ring", "stream", "stream_reads", "registered", "temporary", "bound", "rooted"};
 
 static int liburing_open(const char *path, int flags)
 {
@@ -540,6 +541,36 @@ static void beside(int buffered, int direct, int writes_buffered)
 	free(cached);
 }
 
+/* The file by a path that does not lie on a lane: a bind mount of the lane elsewhere. */
+static int open_bound(int flags)
+{
+	char other[PATH_MAX], path[PATH_MAX];
+	snprintf(other, sizeof other, "%.4000s.off.XXXXXX", lane(0)); /* beside the lane: a directory that can be written */
+	CHECK(mkdtemp(other) != NULL);
+	CHECK_IS(unshare(CLONE_NEWNS), 0);
+	CHECK_IS(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	CHECK_IS(mount(lane(0), other, NULL, MS_BIND, NULL), 0);
+	snprintf(path, sizeof path, "%.4000s/file", other);
+	int fd = open(path, flags);
+	CHECK(fd >= 0);
+	CHECK_IS(umount2(other, MNT_DETACH), 0);
+	CHECK_IS(rmdir(other), 0);
+	return fd;
+}
+
+/* The file by a path that does not lie on a lane: the lane is the root directory for a moment. */
+static int open_rooted(int flags)
+{
+	int root = open("/", O_PATH | O_DIRECTORY);
+	CHECK_IS(chroot(lane(0)), 0);
+	int fd = open("/file", flags);
+	CHECK(root >= 0 && fd >= 0);
+	CHECK_IS(fchdir(root), 0);
+	CHECK_IS(chroot("."), 0);
+	CHECK_IS(close(root), 0);
+	return fd;
+}
+
 /* A descriptor of the file with its page cache, from this source. `later`: the file is being spread already. */
 static int from(enum source source, int later)
 {
@@ -552,6 +583,8 @@ static int from(enum source source, int later)
 		kernel(SYS_close, fd, 0, 0, 0);
 		return receive_file(pair[1]);
 	case RING: return liburing_open(at(0, "file"), O_RDWR);
+	case BOUND: return open_bound(O_RDWR);
+	case ROOTED: return open_rooted(O_RDWR);
 	case STREAM: return fileno(fopen(at(0, "file"), "r+"));
 	case STREAM_READS: return fileno(fopen(at(0, "file"), "r"));
 	default:
