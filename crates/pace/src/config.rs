@@ -77,39 +77,17 @@ pub enum Method {
         #[serde(default = "one")]
         cores: u32,
     },
-    /// One credit per period and core. The period is of one core: the total rate is `cores x credit / period`.
+    /// One credit per period and core.
     Rate {
-        /// Microseconds per credit.
-        period_us: f64,
-        /// Bytes that a core admits per period.
-        #[serde(default = "credit")]
-        credit_bytes: u64,
-        /// Reactors with a pacer each, out of phase.
-        #[serde(default = "one")]
-        cores: u32,
-        /// Ops of a drive in flight beyond which it is passed over; 0 for no limit.
-        #[serde(default)]
-        drive_credit: u32,
-        /// Ops of at most this many bytes are not paced.
-        #[serde(default)]
-        bypass_bytes: u32,
+        /// The period, and what each period admits.
+        #[serde(flatten)]
+        credits: Credits,
     },
     /// The rate whose period follows the delivered rate (tuner 1).
     RateDelivered {
-        /// The shortest period in microseconds; the longest is twice it.
-        period_us: f64,
-        /// Bytes that a core admits per period.
-        #[serde(default = "credit")]
-        credit_bytes: u64,
-        /// Reactors with a pacer each.
-        #[serde(default = "one")]
-        cores: u32,
-        /// Ops of a drive in flight beyond which it is passed over; 0 for no limit.
-        #[serde(default)]
-        drive_credit: u32,
-        /// Ops of at most this many bytes are not paced.
-        #[serde(default)]
-        bypass_bytes: u32,
+        /// The shortest period (the longest is twice it), and what each period admits.
+        #[serde(flatten)]
+        credits: Credits,
         /// Microseconds between adjustments.
         #[serde(default = "ten_ms_us")]
         tuner_period_us: u64,
@@ -119,20 +97,9 @@ pub enum Method {
     },
     /// The rate whose period grows with the bytes in flight beyond a threshold, up to four times (tuner 2).
     RateInFlight {
-        /// The shortest period in microseconds.
-        period_us: f64,
-        /// Bytes that a core admits per period.
-        #[serde(default = "credit")]
-        credit_bytes: u64,
-        /// Reactors with a pacer each.
-        #[serde(default = "one")]
-        cores: u32,
-        /// Ops of a drive in flight beyond which it is passed over; 0 for no limit.
-        #[serde(default)]
-        drive_credit: u32,
-        /// Ops of at most this many bytes are not paced.
-        #[serde(default)]
-        bypass_bytes: u32,
+        /// The shortest period, and what each period admits.
+        #[serde(flatten)]
+        credits: Credits,
         /// Microseconds between adjustments.
         #[serde(default = "ten_ms_us")]
         tuner_period_us: u64,
@@ -153,6 +120,32 @@ pub enum Method {
         #[serde(default = "ten")]
         burst_ms: u64,
     },
+}
+
+/// The numbers of every rate. The period is of one core: the total rate is `cores x credit_bytes / period_us`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Credits {
+    /// Microseconds per credit.
+    pub period_us: f64,
+    /// Bytes that a core admits per period.
+    #[serde(default = "credit")]
+    pub credit_bytes: u64,
+    /// Reactors with a pacer each, out of phase.
+    #[serde(default = "one")]
+    pub cores: u32,
+    /// Ops of a drive in flight beyond which it is passed over; 0 for no limit.
+    #[serde(default)]
+    pub drive_credit: u32,
+    /// Ops of at most this many bytes are not paced.
+    #[serde(default)]
+    pub bypass_bytes: u32,
+}
+
+impl Credits {
+    /// Credits of 128 KiB for one core, without limits of drives and without ops that are not paced.
+    pub fn every(period_us: f64) -> Credits {
+        Credits { period_us, credit_bytes: credit(), cores: one(), drive_credit: 0, bypass_bytes: 0 }
+    }
 }
 
 fn unit() -> u32 {
@@ -190,24 +183,14 @@ impl Config {
         if self.budget_bytes.is_some_and(|b| b < 4096) {
             return fail("a memory budget below 4096 bytes admits nothing; give at least one maximum I/O");
         }
-        let rate = |period_us: f64, credit_bytes: u64, cores: u32, drive_credit: u32, bypass: u32, tuner: RateTuner| {
-            if !(0.001..=1e9).contains(&period_us) {
+        let rate = |credits: &Credits, tuner: RateTuner| {
+            if !(0.001..=1e9).contains(&credits.period_us) {
                 return fail("a rate needs a period of 0.001 to 1e9 microseconds");
             }
-            if credit_bytes == 0 || i64::try_from(credit_bytes).is_err() || cores == 0 {
+            if credits.credit_bytes == 0 || i64::try_from(credits.credit_bytes).is_err() || credits.cores == 0 {
                 return fail("a rate needs a credit of at least 1 byte and at least 1 core");
             }
-            let period_ns = (period_us * 1e3).round() as u64;
-            Ok(Box::new(Rate::new(
-                limits,
-                period_ns,
-                credit_bytes,
-                tuner,
-                drive_credit,
-                bypass,
-                cores,
-                self.budget_bytes,
-            )) as Box<dyn Admission>)
+            Ok(Box::new(Rate::new(limits, credits, tuner, self.budget_bytes)) as Box<dyn Admission>)
         };
         match self.method {
             Method::None => Ok(Box::new(Unlimited::new(limits, self.budget_bytes))),
@@ -224,39 +207,20 @@ impl Config {
                 }
                 Ok(Box::new(BufferPool::new(limits, count, unit_bytes, cache_per_core, cores)))
             }
-            Method::Rate { period_us, credit_bytes, cores, drive_credit, bypass_bytes } => {
-                rate(period_us, credit_bytes, cores, drive_credit, bypass_bytes, RateTuner::Fixed)
-            }
-            Method::RateDelivered {
-                period_us,
-                credit_bytes,
-                cores,
-                drive_credit,
-                bypass_bytes,
-                tuner_period_us,
-                tuner_step_ns,
-            } => {
+            Method::Rate { credits } => rate(&credits, RateTuner::Fixed),
+            Method::RateDelivered { credits, tuner_period_us, tuner_step_ns } => {
                 if tuner_period_us == 0 {
                     return fail("tuner_period_us must be at least 1");
                 }
                 let tuner = RateTuner::Delivered { every_ns: tuner_period_us * 1000, step_ns: tuner_step_ns };
-                rate(period_us, credit_bytes, cores, drive_credit, bypass_bytes, tuner)
+                rate(&credits, tuner)
             }
-            Method::RateInFlight {
-                period_us,
-                credit_bytes,
-                cores,
-                drive_credit,
-                bypass_bytes,
-                tuner_period_us,
-                threshold_bytes,
-                ns_per_mib,
-            } => {
+            Method::RateInFlight { credits, tuner_period_us, threshold_bytes, ns_per_mib } => {
                 if tuner_period_us == 0 {
                     return fail("tuner_period_us must be at least 1");
                 }
                 let tuner = RateTuner::InFlight { every_ns: tuner_period_us * 1000, threshold_bytes, ns_per_mib };
-                rate(period_us, credit_bytes, cores, drive_credit, bypass_bytes, tuner)
+                rate(&credits, tuner)
             }
             Method::Cap { iops, bytes_per_s, burst_ms } => {
                 if iops.is_none() && bytes_per_s.is_none() {
@@ -307,7 +271,7 @@ impl Config {
                 let value = given()?;
                 let period_us =
                     value.parse().map_err(|_| wrong(format!("{value:?} is not a number of microseconds")))?;
-                Method::Rate { period_us, credit_bytes: credit(), cores: one(), drive_credit: 0, bypass_bytes: 0 }
+                Method::Rate { credits: Credits::every(period_us) }
             }
             "iops" => cap(Some(count()?), None),
             "bw" => cap(None, Some(bytes()?)),
@@ -337,6 +301,36 @@ mod tests {
         for form in SYNTAX.split(", ") {
             let text = form.replace("MEMORY", "8m").replace("COUNT", "96").replace("MICROSECONDS", "5.7");
             parsed(&text.replace("BYTES", "1g")).unwrap_or_else(|error| panic!("{form}: {error}"));
+        }
+    }
+
+    #[test]
+    fn the_rates_share_their_keys_and_know_no_others() {
+        let shared = r#""period_us":5.7,"credit_bytes":65536,"cores":2,"drive_credit":3,"bypass_bytes":4096"#;
+        for (method, tuner) in [
+            ("rate", ""),
+            ("rate-delivered", r#","tuner_period_us":10,"tuner_step_ns":20"#),
+            ("rate-in-flight", r#","tuner_period_us":10,"threshold_bytes":1,"ns_per_mib":2"#),
+        ] {
+            let whole = format!(r#"{{"method":"{method}",{shared}{tuner},"budget_bytes":8192}}"#);
+            let config: Config = serde_json::from_str(&whole).unwrap_or_else(|error| panic!("{whole}: {error}"));
+            assert_eq!(serde_json::to_string(&config).expect("it has a form"), whole);
+            let least = format!(r#"{{"method":"{method}","period_us":5{tuner}}}"#);
+            let config: Config = serde_json::from_str(&least).unwrap_or_else(|error| panic!("{least}: {error}"));
+            let (Method::Rate { credits }
+            | Method::RateDelivered { credits, .. }
+            | Method::RateInFlight { credits, .. }) = config.method
+            else {
+                panic!("{config:?}");
+            };
+            assert_eq!(credits, Credits::every(5.0));
+            for (wrong, why) in [
+                (least.replace("period_us\":5", "period_us\":5,\"credits\":1"), "unknown field `credits`"),
+                (least.replace("\"period_us\":5", "\"cores\":5"), "missing field `period_us`"),
+            ] {
+                let error = serde_json::from_str::<Config>(&wrong).expect_err(&wrong).to_string();
+                assert!(error.contains(why), "{wrong}: {error}");
+            }
         }
     }
 

@@ -33,7 +33,7 @@ mod throttle;
 
 pub use admission::Admission;
 pub use auto::{AutoPacer, Tuning};
-pub use config::{Config, Error, Limits, Method, SYNTAX};
+pub use config::{Config, Credits, Error, Limits, Method, SYNTAX};
 pub use op::{Admit, Op, OpId, Purge, Refusal, Released};
 pub use stats::{Counters, Stats};
 pub use throttle::{Rates, Throttle};

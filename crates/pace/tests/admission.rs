@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pace::{Admission, Admit, Config, Limits, Method, Op, OpId, Purge, Refusal};
+use pace::{Admission, Admit, Config, Credits, Limits, Method, Op, OpId, Purge, Refusal};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { ops: 64, drives: 4, tenants: 3 };
@@ -28,21 +28,13 @@ fn configs() -> Vec<Config> {
         method("rate:30"),
         Config {
             method: Method::Rate {
-                period_us: 20.0,
-                credit_bytes: 131_072,
-                cores: 2,
-                drive_credit: 1,
-                bypass_bytes: 4096,
+                credits: Credits { cores: 2, drive_credit: 1, bypass_bytes: 4096, ..Credits::every(20.0) },
             },
             budget_bytes: Some(900_000),
         },
         Config {
             method: Method::RateDelivered {
-                period_us: 20.0,
-                credit_bytes: 65_536,
-                cores: 2,
-                drive_credit: 0,
-                bypass_bytes: 0,
+                credits: Credits { credit_bytes: 65_536, cores: 2, ..Credits::every(20.0) },
                 tuner_period_us: 500,
                 tuner_step_ns: 1000,
             },
@@ -50,11 +42,7 @@ fn configs() -> Vec<Config> {
         },
         Config {
             method: Method::RateInFlight {
-                period_us: 20.0,
-                credit_bytes: 131_072,
-                cores: 1,
-                drive_credit: 0,
-                bypass_bytes: 0,
+                credits: Credits::every(20.0),
                 tuner_period_us: 300,
                 threshold_bytes: 300_000,
                 ns_per_mib: 4000,

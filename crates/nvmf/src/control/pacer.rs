@@ -3,7 +3,7 @@
 //! The prototype has one pacer a core (poll group), whose period is therefore the core's: `cores x credit / period` is
 //! the total rate. Its scripts divide by the number of cores themselves, so they get the same rate here.
 
-use pace::{Config, Method};
+use pace::{Config, Credits, Method};
 
 use super::jsonrpc::RpcError;
 use super::params::{Kind, Param, Params, U32};
@@ -84,29 +84,23 @@ pub fn config(params: &Params, reactors: u32) -> Result<Option<Config>, RpcError
             "io_pacer_period and num_shared_buffers={count} are two methods of pacing: give one of them"
         )));
     }
-    let period_us = f64::from(period_ns) / 1e3;
-    let credit_bytes = u64::from(nonzero("io_pacer_credit").unwrap_or(131_072));
-    let drive_credit = params.u32_if("io_pacer_disk_credit").unwrap_or(0);
-    let bypass_bytes = params.u32_if("io_pacer_threshold").unwrap_or(0);
-    let cores = reactors.max(1);
+    let credits = Credits {
+        period_us: f64::from(period_ns) / 1e3,
+        credit_bytes: u64::from(nonzero("io_pacer_credit").unwrap_or(131_072)),
+        cores: reactors.max(1),
+        drive_credit: params.u32_if("io_pacer_disk_credit").unwrap_or(0),
+        bypass_bytes: params.u32_if("io_pacer_threshold").unwrap_or(0),
+    };
     let number = |name: &str, default: u64| params.number_if(name).unwrap_or(default);
     let method = match (nonzero("io_pacer_tuner_period"), number("io_pacer_tuner_type", 0)) {
-        (None, _) => Method::Rate { period_us, credit_bytes, cores, drive_credit, bypass_bytes },
+        (None, _) => Method::Rate { credits },
         (Some(tuner_period_us), 0) => Method::RateDelivered {
-            period_us,
-            credit_bytes,
-            cores,
-            drive_credit,
-            bypass_bytes,
+            credits,
             tuner_period_us: tuner_period_us.into(),
             tuner_step_ns: number("io_pacer_tuner_step", 1000),
         },
         (Some(tuner_period_us), _) => Method::RateInFlight {
-            period_us,
-            credit_bytes,
-            cores,
-            drive_credit,
-            bypass_bytes,
+            credits,
             tuner_period_us: tuner_period_us.into(),
             threshold_bytes: number("io_pacer_tuner_threshold", 0),
             ns_per_mib: number("io_pacer_tuner_factor", 1000),
@@ -149,8 +143,8 @@ mod tests {
     #[test]
     fn a_period_is_a_rate_with_or_without_a_tuner() {
         let given = json!({"io_pacer_period": 22800, "io_pacer_disk_credit": 8, "io_pacer_threshold": 16384});
-        let (period_us, credit_bytes, cores, drive_credit, bypass_bytes) = (22.8, 131_072, 4, 8, 16_384);
-        assert_eq!(method(given), Method::Rate { period_us, credit_bytes, cores, drive_credit, bypass_bytes });
+        let credits = Credits { cores: 4, drive_credit: 8, bypass_bytes: 16_384, ..Credits::every(22.8) };
+        assert_eq!(method(given), Method::Rate { credits });
         assert!(matches!(
             method(json!({"io_pacer_period": 22800, "io_pacer_tuner_period": 10000})),
             Method::RateDelivered { tuner_period_us: 10_000, tuner_step_ns: 1000, .. }

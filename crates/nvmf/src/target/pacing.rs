@@ -79,8 +79,8 @@ pub(super) fn share(options: &Options) -> Result<Share, Error> {
             // Capsules are on top: the method has no budget but its buffers.
             pool_bytes = Some(u64::from(*count) * u64::from(*unit_bytes) + reserve_bytes);
         }
-        Method::Rate { cores, .. } | Method::RateDelivered { cores, .. } | Method::RateInFlight { cores, .. } => {
-            *cores = 1
+        Method::Rate { credits } | Method::RateDelivered { credits, .. } | Method::RateInFlight { credits, .. } => {
+            credits.cores = 1
         }
         Method::Cap { iops, bytes_per_s, .. } => {
             *iops = iops.map(|iops| (iops / reactors).max(1));

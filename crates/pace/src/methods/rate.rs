@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::Core;
 use crate::slab::{List, NONE, State};
-use crate::{Admission, Admit, Limits, Op, OpId, Purge, Released, Stats};
+use crate::{Admission, Admit, Credits, Limits, Op, OpId, Purge, Released, Stats};
 
 /// How the period follows what happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,17 +65,9 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    #[allow(clippy::too_many_arguments, reason = "each is a number of the method, named by its field")]
-    pub fn new(
-        limits: Limits,
-        period_ns: u64,
-        credit_bytes: u64,
-        tuner: RateTuner,
-        drive_credit: u32,
-        bypass_bytes: u32,
-        cores: u32,
-        budget: Option<u64>,
-    ) -> Rate {
+    pub fn new(limits: Limits, credits: &Credits, tuner: RateTuner, budget: Option<u64>) -> Rate {
+        let Credits { period_us, credit_bytes, cores, drive_credit, bypass_bytes } = *credits;
+        let period_ns = (period_us * 1e3).round() as u64;
         let (drives, tenants) = (limits.drives as usize, limits.tenants as usize);
         let clock = |i: u64| CoreClock {
             period_ns,

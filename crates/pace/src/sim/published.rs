@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::machine::Machine;
 use super::scenario::{Delay, Job, Order, Scenario, SizeShare};
-use crate::config::{Config, Method};
+use crate::config::{Config, Credits, Method};
 
 const DATA: &str = include_str!("../../data/io-pacing-intel.jsonl");
 const KIB128: u64 = 131_072;
@@ -167,14 +167,10 @@ fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> 
                 None => text.parse().ok()?,
             };
             let method = if test == 14 {
-                Method::Rate { period_us, credit_bytes: KIB128, cores: 4, drive_credit: 0, bypass_bytes: 0 }
+                Method::Rate { credits: Credits { cores: 4, ..Credits::every(period_us) } }
             } else {
                 Method::RateDelivered {
-                    period_us,
-                    credit_bytes: KIB128,
-                    cores: 4,
-                    drive_credit: 0,
-                    bypass_bytes: 0,
+                    credits: Credits { cores: 4, ..Credits::every(period_us) },
                     tuner_period_us: TUNER_PERIOD_US,
                     tuner_step_ns: TUNER_STEP_NS,
                 }
@@ -195,11 +191,7 @@ fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> 
                 // 23 us in the first 38 rows, 24 us in the others, of 32 KiB.
                 let period_us = if nth < 38 { 23.0 } else { 24.0 };
                 Method::RateDelivered {
-                    period_us,
-                    credit_bytes: 32 << 10,
-                    cores: 16,
-                    drive_credit: 0,
-                    bypass_bytes,
+                    credits: Credits { credit_bytes: 32 << 10, cores: 16, bypass_bytes, ..Credits::every(period_us) },
                     tuner_period_us: TUNER_PERIOD_US,
                     tuner_step_ns: TUNER_STEP_NS,
                 }
@@ -207,11 +199,7 @@ fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> 
                 Method::None
             } else {
                 Method::RateInFlight {
-                    period_us: 46.0,
-                    credit_bytes: 64 << 10,
-                    cores: 16,
-                    drive_credit: 0,
-                    bypass_bytes,
+                    credits: Credits { credit_bytes: 64 << 10, cores: 16, bypass_bytes, ..Credits::every(46.0) },
                     tuner_period_us: TUNER_PERIOD_US,
                     threshold_bytes: 0,
                     ns_per_mib: TUNER2_NS_PER_MIB[block],
@@ -219,7 +207,7 @@ fn build(test: u32, section: &str, context: &Value, row: &Value, nth: usize) -> 
             };
             let how = match method {
                 Method::None => "unpaced".to_string(),
-                Method::RateDelivered { period_us, .. } => format!("tuner 1 from {period_us} us"),
+                Method::RateDelivered { credits, .. } => format!("tuner 1 from {} us", credits.period_us),
                 _ => "tuner 2".to_string(),
             };
             let bypass = if bypass_bytes > 0 { format!(", up to {bypass_bytes} bypass") } else { String::new() };
