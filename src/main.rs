@@ -31,6 +31,7 @@ mod sim;
 mod sweep;
 mod top;
 mod trap;
+mod trigger;
 mod values;
 mod version;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::bail;
 use clap::{Arg, ArgMatches, Command};
@@ -13,7 +14,7 @@ use job::Rank;
 use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes, Warnings};
 use job::job::Plan;
 use load::Control;
-use measure::schema::{Document, RunResult};
+use measure::schema::{Document, Ended, RunResult};
 
 use crate::command_line::{Arguments, Subcommand};
 use crate::crew::{self, Crew, Joined};
@@ -21,6 +22,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::live_load::LiveLoad;
 use crate::progress::{Bar, Show, phase_name};
+use crate::trigger::Trigger;
 use crate::{output, version};
 
 /// The row of this subcommand in the table of `main.rs`.
@@ -173,6 +175,7 @@ fn fios_habits(run: &mut RunOptions) {
     };
     run.formats.sort_by_key(place);
     run.formats.dedup();
+    run.saves_state = true;
     if run.warnings == Warnings::Aside {
         run.warnings = Warnings::InReport;
     }
@@ -221,9 +224,11 @@ fn show(bar: &mut Bar, now: &load::Progress) {
 
 fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
     warn(&invocation.run, plan);
+    let mut trigger = Trigger::new(&invocation.run, &interrupt.stop)?;
     let mut bar = bar(&invocation.run);
     let (mut live, depth) = live_load(plan);
     let mut tick = |now: &load::Progress| {
+        trigger.look(now.elapsed_ns);
         show(&mut bar, now);
         live.tell(now, depth);
     };
@@ -238,11 +243,16 @@ fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow
     out.finish()?;
     let ended = result.ended;
     leave_behind(&invocation.run, result)?;
-    Ok(ended.into())
+    let triggered = trigger.conclude()? && !interrupt.signalled.load(Relaxed);
+    Ok(if triggered && ended == Ended::Interrupted { Exit::Ok } else { ended.into() })
 }
 
 /// This rank's share of a run on many hosts; at the leader, its result.
 fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow::Result<Exit> {
+    let run = &invocation.run;
+    if run.trigger.is_some() || run.trigger_file.is_some() || run.trigger_timeout_ns.is_some() {
+        bail!("--trigger and its companions are for runs on one host: end this one with a signal");
+    }
     let leads = crew.is_leader();
     if leads {
         warn(&invocation.run, plan);

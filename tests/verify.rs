@@ -162,3 +162,117 @@ fn bytes_behind_a_short_checksum_are_checked() {
     let output = run(directory.path(), &[&["run", "--verify_only"], &job[..]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
 }
+
+/// The blocks that a job has written when it ends early are known from its state file, and no others are checked.
+#[test]
+fn a_state_file_tells_which_blocks_an_interrupted_job_wrote() {
+    let workloads: [&[&str]; 5] = [
+        &["--rw=randwrite", "--iodepth=8", "--ioengine=io_uring"],
+        &["--rw=randwrite", "--norandommap", "--bsrange=4k-16k", "--nrfiles=2"],
+        &["--rw=randrw", "--rwmixread=30"],
+        &["--rw=randtrimwrite", "--iodepth=4", "--ioengine=libaio"],
+        &["--rw=write", "--randrepeat=0", "--loops=2"],
+    ];
+    for workload in workloads {
+        let directory = directory();
+        let job = ["run", "--name=a", "--size=1m", "--bs=4k", "--verify=crc32c", "--output-format=json", "--thread"];
+        let job = [&job[..], workload].concat();
+        let write = [&job[..], &["--number_ios=100", "--do_verify=0", "--verify_state_save=1"]].concat();
+        let written = json(&succeed(directory.path(), &write))["jobs"][0]["write"]["total_ios"].as_u64().unwrap();
+        let state = directory.path().join("local-a-0-verify.state");
+        assert!(state.exists(), "{workload:?}");
+
+        let load = [&job[..], &["--number_ios=100", "--verify_only", "--verify_state_load=1"]].concat();
+        let result = json(&succeed(directory.path(), &load));
+        let read = result["jobs"][0]["read"]["total_ios"].as_u64().unwrap();
+        assert_eq!(result["jobs"][0]["write"]["total_ios"], 0);
+        assert!(read > written / 2 && read <= written, "{workload:?}: {read} of {written} checked");
+
+        // Without the state the checks reach blocks that were never written; with it, every block that is wrong shows.
+        for name in std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            if name != state {
+                std::fs::write(&name, vec![0x77; 1 << 20]).unwrap();
+            }
+        }
+        let all = [&load[..], &["--continue_on_error=verify"]].concat();
+        let result = json(&run(directory.path(), &all));
+        assert_eq!(result["jobs"][0]["total_err"], read, "{workload:?}");
+    }
+}
+
+#[test]
+fn a_run_that_a_trigger_ends_verifies_as_far_as_it_came() {
+    for engine in ["io_uring", "psync"] {
+        let directory = directory();
+        let ioengine = format!("--ioengine={engine}");
+        let job = ["run", "--name=a", "--size=8m", "--verify=md5", "--rw=randwrite", "--randrepeat=0", "--thread"];
+        let job = [&job[..], &["--iodepth=16", "--rate_iops=500", "--fsync=8", &ioengine]].concat();
+        let policy = "--verify_policy=fsynced";
+        let trigger = ["--trigger-timeout=1", "--trigger=touch acted", "--do_verify=0", policy];
+        succeed(directory.path(), &[&job[..], &trigger].concat());
+        assert!(directory.path().join("acted").exists());
+        for check in [&["--verify_only", policy][..], &["--verify_only"], &["--rw=randread", policy]] {
+            let load = [&job[..], &["--verify_state_load=1", "--output-format=json", "--rate_iops=0"], check].concat();
+            let result = json(&succeed(directory.path(), &load));
+            let read = result["jobs"][0]["read"]["total_ios"].as_u64().unwrap();
+            let whole_syncs = engine != "psync" || read.is_multiple_of(8);
+            assert!((8..2048).contains(&read) && whole_syncs, "{engine} {check:?}: {read} read");
+        }
+    }
+}
+
+#[test]
+fn a_state_of_another_job_or_a_damaged_one_is_refused() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--size=64k", "--verify=crc32c", "--aux-path=."];
+    let load = ["--verify_only", "--verify_state_load=1"];
+    let refused = |edit: &[&str], because: &str| {
+        let output = run(directory.path(), &[&job[..], &load, edit].concat());
+        let said = stdout(&output) + &stderr(&output);
+        assert!(!output.status.success() && said.contains(because), "{edit:?}: {said}");
+        output.status.code()
+    };
+    assert_eq!(refused(&["--rw=write"], "verify_state_save=1"), Some(2), "found before anything runs");
+    assert!(!directory.path().join("a.0.0").exists());
+    succeed(directory.path(), &[&job[..], &["--rw=write", "--verify_state_save=1"]].concat());
+    succeed(directory.path(), &[&job[..], &load, &["--rw=write"]].concat());
+    refused(&["--rw=randwrite"], "writes other blocks");
+    refused(&["--rw=write", "--bs=8k"], "writes other blocks");
+    refused(&["--rw=trimwrite"], "other directions");
+    refused(&["--rw=write", "--verify_policy=fsynced"], "not synced");
+    let path = directory.path().join("local-a-0-verify.state");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[60] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    refused(&["--rw=write"], "damaged");
+}
+
+/// Where the order of the writes is not random, fio and Plimsoll load the states of each other.
+#[test]
+fn states_are_exchanged_with_fio_where_the_order_is_certain() {
+    if !has_program("fio") {
+        return;
+    }
+    let directory = directory();
+    let job = ["--name=a", "--size=256k", "--bs=4k", "--verify=crc32c", "--rw=write", "--thread"];
+    let ours = |more: &[&str]| run(directory.path(), &[&["run"], &job[..], more].concat());
+    let fios = |more: &[&str]| {
+        std::process::Command::new("fio").args(job).args(more).current_dir(&directory).output().unwrap()
+    };
+    let (save, load) =
+        (["--number_ios=20", "--do_verify=0", "--verify_state_save=1"], ["--verify_only", "--verify_state_load=1"]);
+    assert!(fios(&save).status.success());
+    let output = ours(&[&load[..], &["--output-format=json"]].concat());
+    assert_eq!(json(&output)["jobs"][0]["read"]["total_ios"], 20, "{}", stderr(&output));
+    std::fs::remove_file(directory.path().join("a.0.0")).unwrap();
+    assert!(ours(&save).status.success());
+    let output = fios(&load);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+
+    let random = ["--rw=randwrite"];
+    assert!(fios(&[&save[..], &random].concat()).status.success());
+    let output = ours(&[&load[..], &random].concat());
+    assert!(!output.status.success() && stdout(&output).contains("random order"), "{}", stdout(&output));
+    assert!(fios(&["--rw=randwrite", "--do_verify=0"]).status.success());
+    assert!(ours(&[&load[..], &random].concat()).status.success(), "all blocks are written, in whatever order");
+}

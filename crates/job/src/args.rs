@@ -131,6 +131,16 @@ pub struct RunOptions {
     pub total_rate_iops: Option<u64>,
     /// `--allow-mounted-write`, `--allow-signature`: refusals that the user overrides.
     pub allow: Allow,
+    /// True if jobs that verify and write save their state (`verify_state_save`) unless they say otherwise.
+    pub saves_state: bool,
+    /// `--aux-path`: directory of the files with verify states.
+    pub aux_path: Option<PathBuf>,
+    /// `--trigger`: the command that ends the run.
+    pub trigger: Option<String>,
+    /// `--trigger-timeout`: time after which the trigger acts.
+    pub trigger_timeout_ns: Option<u64>,
+    /// `--trigger-file`: the file whose appearance makes the trigger act.
+    pub trigger_file: Option<PathBuf>,
 }
 
 /// Says if a flag has a value, and how the value is written.
@@ -183,7 +193,8 @@ fn seconds(value: &str) -> Result<u64, String> {
 const NOT_TERSE_3: &str = "only version 3 is supported: use --output-format=json, where every field has a name";
 const USE_MPI: &str =
     "Plimsoll has no server: run on many machines with mpirun -np N --hostfile FILE plimsoll run job.fio";
-const NO_TRIGGER: &str = "triggers are not supported: stop the run with a signal, it reports what was measured";
+const NO_TRIGGER: &str =
+    "a trigger acts on the host that runs the jobs: use --trigger with --trigger-file or --trigger-timeout";
 
 /// Every flag: those of fio, and those that only Plimsoll has.
 pub static FLAGS: &[Flag] = &[
@@ -319,7 +330,34 @@ pub static FLAGS: &[Flag] = &[
     flag("alloc-size", Takes::Value, "KB", "Accepted without effect: memory grows as needed", |_, v| {
         v.parse::<u64>().map(|_| ()).map_err(|_| format!("\"{v}\" is not a number"))
     }),
-    flag("aux-path", Takes::Value, "DIR", "Accepted without effect: Plimsoll writes no state files", |_, _| Ok(())),
+    flag(
+        "aux-path",
+        Takes::Value,
+        "DIR",
+        "Directory of the files of verify_state_save and verify_state_load",
+        |i, v| {
+            i.run.aux_path = Some(v.into());
+            Ok(())
+        },
+    ),
+    flag("trigger", Takes::Value, "COMMAND", "End the run when the trigger acts, then run this command", |i, v| {
+        i.run.trigger = Some(v.into());
+        Ok(())
+    }),
+    flag(
+        "trigger-file",
+        Takes::Value,
+        "FILE",
+        "Let the trigger act when this file exists, and remove the file",
+        |i, v| {
+            i.run.trigger_file = Some(v.into());
+            Ok(())
+        },
+    ),
+    flag("trigger-timeout", Takes::Value, "TIME", "Let the trigger act after this time", |i, v| {
+        i.run.trigger_timeout_ns = Some(seconds(v)?);
+        Ok(())
+    }),
     flag(
         "debug",
         Takes::Value,
@@ -372,9 +410,6 @@ pub static FLAGS: &[Flag] = &[
         "Speed of memcpy",
         |_, _| Err("Plimsoll does not have this test of fio".into()),
     ),
-    refused("trigger-file", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
-    refused("trigger-timeout", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
-    refused("trigger", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
     refused("trigger-remote", Takes::Value, "Trigger", |_, _| Err(NO_TRIGGER.into())),
 ];
 
@@ -512,6 +547,10 @@ impl Invocation {
             warnings_fatal: self.run.warnings_fatal,
             sections: self.run.sections.clone(),
             allow: self.run.allow,
+            saves_state: self.run.saves_state
+                || self.run.trigger_file.is_some()
+                || self.run.trigger_timeout_ns.is_some(),
+            state_directory: self.run.aux_path.clone(),
         };
         let mut plan = build::plan(&self.command_line, &files, &imposed)?;
         plan.warnings.splice(0..0, self.notes.iter().cloned());

@@ -1,6 +1,7 @@
 //! The way from written settings to validated jobs: defaults, inheritance, and the effects of options on each other.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use measure::{Direction, PerDirection};
 
@@ -22,6 +23,10 @@ pub struct Imposed {
     pub sections: Vec<String>,
     /// The refusals that the command line overrides.
     pub allow: Allow,
+    /// Jobs that verify and write save their state unless they say otherwise.
+    pub saves_state: bool,
+    /// Directory of the files with verify states.
+    pub state_directory: Option<PathBuf>,
 }
 
 /// A job in the making: options set one by one, in the order in which they were written.
@@ -42,6 +47,7 @@ pub struct Draft {
     pub(crate) verify: Verify,
     pub(crate) verify_kind: Option<VerifyKind>,
     pub(crate) verify_given: bool,
+    pub(crate) saves_state: Option<bool>,
     pub(crate) steady: Option<SteadyState>,
     pub(crate) steady_window_ns: u64,
     pub(crate) steady_ramp_ns: u64,
@@ -72,6 +78,7 @@ impl Default for Draft {
             verify: Verify::default(),
             verify_kind: None,
             verify_given: false,
+            saves_state: None,
             steady: None,
             steady_window_ns: 0,
             steady_ramp_ns: 0,
@@ -187,7 +194,7 @@ impl Draft {
         self.rate()?;
         self.time();
         self.buffers();
-        self.verify()?;
+        self.verify(imposed)?;
         self.reporting();
         let changes_names = matches!(self.job.engine.as_str(), "filecreate" | "filedelete" | "dircreate" | "dirdelete");
         let reserves = matches!(self.job.engine.as_str(), "falloc");
@@ -466,17 +473,21 @@ impl Draft {
         }
     }
 
-    fn verify(&mut self) -> Result<(), Error> {
+    fn verify(&mut self, imposed: &Imposed) -> Result<(), Error> {
         // A pattern alone is reason enough to verify.
         let implied =
             (!self.verify_given && !self.verify.pattern.bytes.is_empty()).then_some(VerifyKind::PatternHeader);
         let Some(kind) = self.verify_kind.or(implied) else {
-            if self.verify.only {
+            if self.verify.only || self.verify.loads_state {
+                let option = if self.verify.only { "verify_only" } else { "verify_state_load" };
                 return self.fail(
-                    "verify_only",
-                    "verify_only needs verify",
+                    option,
+                    format!("{option} needs verify"),
                     "write verify=crc32c, or whatever the data were written with",
                 );
+            }
+            if self.saves_state == Some(true) {
+                self.warn_at("verify_state_save", "verify_state_save has no effect without verify");
             }
             return Ok(());
         };
@@ -528,6 +539,28 @@ impl Draft {
                 "verify_offset",
                 format!("{} lies beyond the interval of {} bytes", self.written("verify_offset"), verify.interval),
                 "lower it",
+            );
+        }
+        verify.saves_state = self.saves_state.unwrap_or(imposed.saves_state) && self.job.rw.directions.write;
+        verify.saves_state &= !verify.only;
+        verify.state_directory.clone_from(&imposed.state_directory);
+        let rw = self.job.rw.directions;
+        let rated = [&self.job.rate.bytes, &self.job.rate.iops]
+            .into_iter()
+            .any(|rate| rate.iter().any(|(_, rate)| rate.is_some()));
+        if (verify.only || verify.loads_state) && rw.read && rw.write && rated {
+            let option = if verify.only { "verify_only" } else { "verify_state_load" };
+            return self.fail(
+                option,
+                format!("{option} cannot tell which blocks a mixed job with rates wrote: their mix depends on time"),
+                "verify in the run that writes, or leave the rates out of both runs",
+            );
+        }
+        if verify.loads_state && !verify.only && rw.write {
+            return self.fail(
+                "verify_state_load",
+                "verify_state_load would write over the blocks that it is to check",
+                "add verify_only=1, or use rw=read or rw=randread",
             );
         }
         self.job.verify = Some(verify);

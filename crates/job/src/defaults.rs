@@ -196,6 +196,10 @@ impl Default for Verify {
             sorted: true,
             write_sequence: true,
             regenerate: false,
+            saves_state: false,
+            loads_state: false,
+            policy: VerifyPolicy::Completed,
+            state_directory: None,
         }
     }
 }

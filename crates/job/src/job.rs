@@ -2,6 +2,8 @@
 //!
 //! Field docs name the fio option where the names differ. All sizes are bytes, all times nanoseconds.
 
+use std::path::PathBuf;
+
 use measure::PerDirection;
 
 /// The jobs that a job file and a command line ask for, ready to run.
@@ -584,6 +586,24 @@ pub struct Verify {
     pub write_sequence: bool,
     /// `experimental_verify`: regenerate the op stream instead of remembering it.
     pub regenerate: bool,
+    /// `verify_state_save`: keep in a file which writes have ended.
+    pub saves_state: bool,
+    /// `verify_state_load`: check only the writes that such a file says have ended.
+    pub loads_state: bool,
+    /// `verify_policy`: the writes that the file counts.
+    pub policy: VerifyPolicy,
+    /// `--aux-path`: directory of the file; None: the working directory.
+    pub state_directory: Option<PathBuf>,
+}
+
+/// `verify_policy`: the writes that a verify state counts as ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VerifyPolicy {
+    /// Every write that has succeeded.
+    #[default]
+    Completed,
+    /// Every write that has succeeded and was synced afterwards.
+    Fsynced,
 }
 
 /// A pattern of `verify_pattern` or `buffer_pattern`, which may refer to the block's offset (`%o`).

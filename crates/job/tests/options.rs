@@ -81,10 +81,17 @@ fn every_word_is_accepted() {
 #[test]
 fn every_switch_switches() {
     // A pause of no time, a target that is not set, ...: switches that need something to switch.
-    const NEED_OTHERS: &[&str] = &["verify_only", "time_based", "latency_run"];
+    const NEED_OTHERS: &[&str] = &["verify_only", "verify_state_load", "time_based", "latency_run"];
     // The content of buffers does not show before they are filled; verification is off.
-    const OF_VERIFY: &[&str] =
-        &["do_verify", "verify_fatal", "verify_dump", "verifysort", "verify_write_sequence", "experimental_verify"];
+    const OF_VERIFY: &[&str] = &[
+        "do_verify",
+        "verify_fatal",
+        "verify_dump",
+        "verifysort",
+        "verify_write_sequence",
+        "experimental_verify",
+        "verify_state_save",
+    ];
     for option in options::all().filter(|option| option.status == Status::Supported) {
         if !matches!(option.kind, Kind::Bool(_) | Kind::Flag(_)) || NEED_OTHERS.contains(&option.name) {
             continue;

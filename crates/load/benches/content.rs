@@ -65,6 +65,7 @@ fn main() {
             sorted: true,
             write_sequence: true,
             regenerate: false,
+            ..Verify::default()
         };
         let verifier =
             Verifier::new(&Job { verify: Some(verify), ..Job::default() }, 1).expect("fits").expect("asked for");

@@ -7,7 +7,7 @@ use super::Kind::*;
 use super::values;
 use super::{Each, Group, Kind, OptionSpec};
 use crate::engines;
-use crate::job::{ClockSource, ExitWhat, Fadvise, Fallocate, FileLock, Generator, MemoryKind, OpenSync, Unified};
+use crate::job::{ClockSource, ExitWhat, Fadvise, Fallocate, FileLock, Generator, MemoryKind, OpenSync, Unified, VerifyPolicy};
 
 const U32: u64 = u32::MAX as u64;
 
@@ -414,8 +414,16 @@ static VERIFY: &[OptionSpec] = &[
     option("verifysort_nr", Opaque, "1024", "Number of blocks to sort").no_effect("fio ignores it since 2.1"),
     option("verify_write_sequence", Bool(|d, v| d.verify.write_sequence = v), "1", "Check the sequence number in the header of each block"),
     option("experimental_verify", Bool(|d, v| d.verify.regenerate = v), "0", "Compute the sequence of offsets again for verification, without storing it"),
-    refused("verify_state_load", "0", "Continue from a state file", "Plimsoll reads no state files; verify_only checks a whole earlier run"),
-    option("verify_state_save", Opaque, "1", "Write a state file when a signal ends the run").no_effect("Plimsoll writes no state file"),
+    option("verify_state_load", Bool(|d, v| d.verify.loads_state = v), "0", "Check only the writes that had ended when the state file of the job was written"),
+    option("verify_state_save", Bool(|d, v| d.saves_state = Some(v)), "0", "Write a file that says which writes have ended, at the end of a job that verifies and writes; called as fio, or with a trigger, the default is 1"),
+    option(
+        "verify_policy",
+        Word(&[("all", "writes that have succeeded, as completed"), ("completed", "writes that have succeeded"), ("fsynced", "writes that have succeeded and were synced afterwards")], |d, v| {
+            d.verify.policy = if v == "fsynced" { VerifyPolicy::Fsynced } else { VerifyPolicy::Completed }
+        }),
+        "completed",
+        "Writes that the state file counts",
+    ),
     refused("trim_percentage", "0", "Percent of verified blocks to trim", "use rw=trimwrite or a job with rw=trim"),
     refused("trim_verify_zero", "1", "Check that trimmed blocks read as zeroes", "Plimsoll does not support trim_percentage"),
     refused("trim_backlog", "0", "Trim after each N writes", "Plimsoll does not support trim_percentage"),

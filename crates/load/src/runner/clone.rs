@@ -128,7 +128,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     if let Some(method) = &job.rate.pace {
         engine = Paced::make(method, engine, &setup, orders.clock)?;
     }
-    let source = Source::new(job, orders.clone, target.extents())?;
+    let source = Source::new(job, orders.clone, orders.seat as u32, target.extents())?;
     facts.target_bytes = Some(target.extents().iter().map(|extent| extent.size).sum());
     let cache = target.cache_facts();
     // Data that are read back after having been written say nothing of the file before.
@@ -227,6 +227,9 @@ fn measure<T: Traffic>(mut generator: Generator, mut traffic: T, orders: &Orders
     let end_ns = generator.clock.now_ns();
     if generator.job.syncs.end_fsync && outcome.is_ok() {
         outcome = generator.opened.sync_all(&mut *generator.engine).and(outcome);
+        if outcome.is_ok() {
+            generator.traffic.all_synced();
+        }
     }
     if let Some(logs) = generator.logs.take() {
         outcome = outcome.and_then(|end| logs.finish(end_ns).map(|()| end));

@@ -66,6 +66,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     draw_seeds(&mut plan);
     let plan = &plan;
     files::preflight(plan)?;
+    sources::find_states(plan, &places(plan))?;
     trial::trial(plan, &makers)?;
     let clock = clock_for(plan);
     let stopped = Arc::clone(&control.stop);

@@ -3,14 +3,17 @@
 mod overlaps;
 mod passes;
 mod plain;
+mod recalled;
 mod replay;
 mod verifying;
 
 use job::Job;
+use job::job::Plan;
 use job::workload::{FileExtent, random};
 use measure::Direction;
 
 use crate::Error;
+use crate::verify::State;
 pub(super) use plain::Plain;
 pub(super) use replay::{Replay, survey};
 pub(super) use verifying::{Verifying, verification_failed};
@@ -26,19 +29,30 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The source that `job` asks for.
+    /// The source that `job` asks for. `seat` is the place of the clone among all clones of the plan.
     ///
     /// # Errors
-    /// An extent too small for a block, an iolog that cannot be read.
-    pub fn new(job: &Job, clone: u32, extents: &[FileExtent]) -> Result<Source, Error> {
+    /// An extent too small for a block, an iolog or a verify state that cannot be read.
+    pub fn new(job: &Job, clone: u32, seat: u32, extents: &[FileExtent]) -> Result<Source, Error> {
         if job.iolog.read.is_some() {
             Replay::new(job, clone).map(|replay| Source::Replay(Box::new(replay)))
         } else if job.verify.is_some() {
-            Verifying::new(job, clone, extents).map(|verifying| Source::Verifying(Box::new(verifying)))
+            Verifying::new(job, clone, seat, extents).map(|verifying| Source::Verifying(Box::new(verifying)))
         } else {
             Plain::new(job, clone, extents).map(|plain| Source::Plain(Box::new(plain)))
         }
     }
+}
+
+/// Looks for the files of `verify_state_load`, of every clone of a plan; `clones` has the job of each seat
+/// first.
+///
+/// # Errors
+/// The first file that is missing or damaged.
+pub(super) fn find_states(plan: &Plan, clones: &[(usize, u32)]) -> Result<(), Error> {
+    let jobs = clones.iter().zip(0..).map(|(&(job, _), seat)| (&plan.jobs[job], seat));
+    jobs.filter(|(job, _)| job.verify.as_ref().is_some_and(|verify| verify.loads_state))
+        .try_for_each(|(job, seat)| State::load(&recalled::path(job, seat)).map(|_| ()))
 }
 
 /// The largest block that a clone of this job has in flight, in bytes.

@@ -52,6 +52,12 @@ pub trait Traffic {
         false
     }
 
+    /// Takes note of a sync that has ended in this slot.
+    fn synced(&mut self, _op: &Op, _slot: u32, _succeeded: bool) {}
+
+    /// Takes note that all files were synced after the last op (`end_fsync`).
+    fn all_synced(&mut self) {}
+
     /// Takes note of an op that is being issued.
     #[inline]
     fn issued(&mut self, _op: &Op, _slot: u32) {}

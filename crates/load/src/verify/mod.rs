@@ -10,6 +10,7 @@
 mod digest;
 mod header;
 mod ledger;
+pub mod state;
 
 use std::fmt;
 use std::ops::Range;
@@ -24,6 +25,7 @@ use crate::error::Error;
 use digest::{digest, field_bytes};
 use header::Header;
 pub use ledger::{Ledger, ReadBack};
+pub use state::{State, StateFile};
 
 /// Stamps and checks the blocks of one job. The verifier never changes: threads may share it.
 #[derive(Clone, Debug)]

@@ -14,9 +14,10 @@ use measure::Direction;
 use measure::schema::Verified;
 
 use super::passes::Passes;
+use super::recalled::{self, Recalled};
 use crate::content::Filler;
 use crate::runner::traffic::{Next, Traffic};
-use crate::verify::{Expected, Ledger, Mismatch, ReadBack, Stamp, Verifier};
+use crate::verify::{Expected, Ledger, Mismatch, ReadBack, Stamp, StateFile, Verifier};
 use crate::{Error, ErrorKind};
 
 /// The workload of one clone, verified.
@@ -35,6 +36,10 @@ pub(in crate::runner) struct Verifying {
     dump: bool,
     thread: u16,
     sequence: u64,
+    /// `verify_state_load`: the blocks that another run wrote, of which its state says so.
+    recalled: Option<Recalled>,
+    /// `verify_state_save`: the record of the writes that have ended.
+    saving: Option<StateFile>,
     /// An op that has to wait until one that it overlaps has finished.
     held: Option<Step>,
     /// The content that the op drawn last is to be checked against.
@@ -74,19 +79,22 @@ impl Verifying {
     ///
     /// # Errors
     /// A block too small for its header, a missing pattern, an extent in which no block fits.
-    pub fn new(job: &Job, clone: u32, extents: &[FileExtent]) -> Result<Verifying, Error> {
+    pub fn new(job: &Job, clone: u32, seat: u32, extents: &[FileExtent]) -> Result<Verifying, Error> {
         let seed = super::clone_seed(job, clone);
         let missing = || Error::usage("nothing to verify", format!("in job {}", job.name), "give verify=");
         let verifier = Verifier::new(job, seed)?.ok_or_else(missing)?;
         let verify = job.verify.as_ref().ok_or_else(missing)?;
         let directions = job.rw.directions;
         let passes = Passes::new(job, clone, extents)?;
+        let recalled = verify.loads_state.then(|| recalled::blocks(job, clone, seat, extents)).transpose()?;
         Ok(Verifying {
             filler: Filler::for_job(job, seed),
             verifier,
             ledger: Ledger::new(job, passes.writes_once()),
             passes,
             phase: Phase::Writing,
+            recalled,
+            saving: verify.saves_state.then(|| StateFile::new(job, clone, seat, extents)),
             reads_back: verify.enabled && directions.write,
             reads_only: verify.only && directions.write,
             checks_reads: !directions.write,
@@ -108,6 +116,13 @@ impl Verifying {
                 return Ok(self.read_back(block));
             }
             match self.phase {
+                Phase::Writing if self.reads_only && self.recalled.is_some() => {
+                    // Everything that there is to read is known, whatever the number of passes was.
+                    match self.recalled.as_mut().and_then(Recalled::pop) {
+                        Some(block) => return Ok(self.read_back(block)),
+                        None => return Err(Next::End),
+                    }
+                }
                 Phase::Writing if self.full => {
                     self.phase = Phase::Draining;
                     return Err(Next::Drain);
@@ -115,6 +130,7 @@ impl Verifying {
                 Phase::Writing if self.rehearses() => self.rehearse(None),
                 Phase::Writing => match self.passes.next_in_pass(wanted) {
                     Some(op) if self.reads_only && changes(&op).is_none() => {}
+                    Some(op) if self.recalled.as_ref().is_some_and(|recalled| !recalled.has(&op)) => {}
                     Some(op) => return Ok(self.step(op)),
                     None => {
                         self.phase = Phase::Draining;
@@ -147,17 +163,20 @@ impl Verifying {
         // An earlier run, or fio, may have numbered its writes otherwise.
         let sequence = (!self.reads_only).then_some(u64::from(sequence));
         let seed = sequence.map(|sequence| self.verifier.seed_of(sequence));
-        Step { op, expected: Some(Expected { file, offset, sequence, seed }) }
+        let fits = self.verifier.fits(op.len);
+        Step { op, expected: fits.then_some(Expected { file, offset, sequence, seed }) }
     }
 
     /// An op of the workload as it is to be issued.
     fn step(&self, mut op: Op) -> Step {
         let write = op.kind == OpKind::Io(Direction::Write);
         let read = op.kind == OpKind::Io(Direction::Read);
-        let expected = (self.reads_only && write) || (self.checks_reads && read);
-        if expected {
+        let checked = (self.reads_only && write) || (self.checks_reads && read);
+        if checked {
             op.kind = OpKind::Io(Direction::Read);
         }
+        // A block too small for its header was written as it is.
+        let expected = checked && self.verifier.fits(op.len);
         let (file, offset) = (op.file, op.offset);
         Step { op, expected: expected.then_some(Expected { file, offset, sequence: None, seed: None }) }
     }
@@ -273,6 +292,11 @@ impl Traffic for Verifying {
         if self.flights.len() <= slot {
             self.flights.resize(slot + 1, None);
         }
+        match (&mut self.saving, op.kind) {
+            (Some(saving), OpKind::Io(Direction::Write)) => saving.writes.issued(op.file, op.offset),
+            (Some(saving), OpKind::Sync | OpKind::DataSync) => saving.writes.sync_issued(slot as u32),
+            _ => {}
+        }
         self.flights[slot] = Some(Flight { op: *op, expected: self.drawn.take(), sequence: self.sequence });
         if changes(op).is_some() {
             self.ledger.changing(op.file, op.offset, op.len);
@@ -286,6 +310,9 @@ impl Traffic for Verifying {
         };
         match (op.kind, flight.expected) {
             (OpKind::Io(Direction::Write), _) => {
+                if let Some(saving) = &mut self.saving {
+                    saving.writes.ended(flight.sequence);
+                }
                 if self.reads_back && self.verifier.fits(op.len) {
                     let Op { file, offset, len, .. } = *op;
                     self.ledger.wrote(ReadBack { file, offset, len: len as u32, sequence: flight.sequence as u32 });
@@ -300,6 +327,18 @@ impl Traffic for Verifying {
     fn lost(&mut self, slot: u32) {
         if let Some(flight) = self.flights.get_mut(slot as usize) {
             *flight = None;
+        }
+    }
+
+    fn synced(&mut self, op: &Op, slot: u32, succeeded: bool) {
+        if let Some(saving) = &mut self.saving {
+            saving.writes.sync_ended(slot, op.file, succeeded);
+        }
+    }
+
+    fn all_synced(&mut self) {
+        if let Some(saving) = &mut self.saving {
+            saving.writes.all_synced();
         }
     }
 
@@ -321,8 +360,9 @@ impl Traffic for Verifying {
     }
 
     fn finish(&mut self, name_of: &dyn Fn(u32) -> String) -> Result<(), Error> {
+        let saved = self.saving.as_ref().map_or(Ok(()), StateFile::save);
         match self.first_mismatch.take() {
-            None => Ok(()),
+            None => saved,
             Some(mismatch) => Err(verification_failed(&mismatch, &name_of(mismatch.file))),
         }
     }
