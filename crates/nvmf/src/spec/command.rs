@@ -101,8 +101,6 @@ impl Command {
     pub const PSDT_SGL: u8 = 0x40;
     /// Force Unit Access, in `cdw12` of reads and writes.
     pub const FUA: u32 = 1 << 30;
-    /// Deallocate, in `cdw12` of Write Zeroes.
-    pub const DEAC: u32 = 1 << 25;
 
     /// A command without data.
     pub fn new(opcode: u8, nsid: u32) -> Command {

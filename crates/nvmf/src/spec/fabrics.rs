@@ -99,18 +99,10 @@ impl Connect {
         (result >> 16 & 1 == 1, result as u16)
     }
 
-    /// RECFMT, in the command: like the constants after it, an offset of a parameter for [`Connect::invalid`].
-    pub const AT_RECFMT: u16 = 40;
-    /// QID, in the command.
+    /// QID, in the command: like the constants after it, an offset of a parameter for [`Connect::invalid`].
     pub const AT_QID: u16 = 42;
     /// SQSIZE, in the command.
     pub const AT_SQSIZE: u16 = 44;
-    /// CATTR, in the command.
-    pub const AT_CATTR: u16 = 46;
-    /// KATO, in the command.
-    pub const AT_KATO: u16 = 48;
-    /// HOSTID, in the data.
-    pub const AT_HOSTID: u16 = 0;
     /// CNTLID, in the data.
     pub const AT_CNTLID: u16 = 16;
     /// SUBNQN, in the data.

@@ -77,16 +77,6 @@ impl Configuration {
     pub fn arbitration(self) -> u8 {
         (self.0 >> 11 & 7) as u8
     }
-
-    /// IOSQES: the size of submission queue entries as a power of two; 6.
-    pub fn submission_entry_shift(self) -> u8 {
-        (self.0 >> 16 & 15) as u8
-    }
-
-    /// IOCQES: the size of completion queue entries as a power of two; 4.
-    pub fn completion_entry_shift(self) -> u8 {
-        (self.0 >> 20 & 15) as u8
-    }
 }
 
 /// The value of CSTS.

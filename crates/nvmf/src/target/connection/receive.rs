@@ -1,0 +1,341 @@
+//! The bytes that arrive: cuts them into units, and takes the units' data to their places.
+//!
+//! Bytes come through the reactor's one receive buffer; a connection keeps only the beginning of a header that is cut
+//! off. Data of writes go straight into their buffers, past the receive buffer, as far as they have not arrived
+//! together with their header. A connection that cannot go on keeps in its backlog what has been received.
+
+use std::io::{self, IoSliceMut, Read};
+
+use super::{Connection, Ended};
+use crate::pdu::{Fault, Kind, Layout, Next, Pdu, digest};
+use crate::spec::Status;
+use crate::target::afloat;
+use crate::target::command::Stage;
+use crate::target::core::Core;
+use crate::target::{io as io_command, queued};
+
+/// Receive calls for one I/O queue before other connections have their turn; one call for any other connection.
+const RECEIVES: usize = 8;
+
+/// The place that arriving data go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::target) enum Sink {
+    Nothing,
+    /// The data go into the buffer of the command in this slot.
+    Command(u16),
+    /// The data belong to an admin or Fabrics command and came in the command's capsule.
+    Admin,
+}
+
+/// The data of one unit while they arrive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    sink: Sink,
+    kind: Kind,
+    /// Bytes of padding that are still to come before the data.
+    pad: u32,
+    /// The offset in the sink at which the next byte goes.
+    at: u32,
+    left: u32,
+    running: u32,
+    /// The digest that follows the data: the number of its bytes still to come, and the bytes that came.
+    digest_left: u32,
+    digest: [u8; 4],
+}
+
+impl Connection {
+    /// Stops reading until [`Connection::retry`] has found what `slot` lacks.
+    pub fn stall(&mut self, core: &mut Core, slot: u16) {
+        self.stalled = Some(slot);
+        core.stalled.push(self.token.index);
+    }
+
+    /// Goes on after a stall, if it can now.
+    ///
+    /// # Errors
+    /// The units that had been received already end the connection.
+    pub fn retry(&mut self, core: &mut Core) -> Result<(), Ended> {
+        let Some(index) = self.stalled.take() else { return Ok(()) };
+        let goes_on = match self.slots.get(index).map(|slot| slot.stage) {
+            Some(Stage::Capsule) => io_command::room_for_capsule(self, core, index),
+            Some(Stage::Unadmitted) => io_command::admit(self, core, index),
+            _ => true,
+        };
+        if !goes_on {
+            return Ok(()); // stalled again
+        }
+        self.take_in_backlog(core)
+    }
+
+    /// Goes on when the peer has taken enough of the queued bytes.
+    ///
+    /// # Errors
+    /// The units that had been received already end the connection.
+    pub fn resume(&mut self, core: &mut Core) -> Result<(), Ended> {
+        if !self.is_choked || queued::is_beyond(self, core) {
+            return Ok(());
+        }
+        self.is_choked = false;
+        self.take_in_backlog(core)
+    }
+
+    fn take_in_backlog(&mut self, core: &mut Core) -> Result<(), Ended> {
+        let backlog = std::mem::take(&mut self.backlog);
+        let outcome = self.take_in(core, &backlog);
+        queued::count(self, core);
+        outcome
+    }
+
+    /// True while the reactor must not read from the connection.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled.is_some() || self.is_choked
+    }
+
+    /// Keeps bytes in the backlog: the connection cannot act on them yet.
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        self.backlog.try_reserve_exact(bytes.len()).map_err(|_| Ended::Gone)?;
+        self.backlog.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Reads the bytes that have arrived, and acts on them.
+    ///
+    /// # Errors
+    /// The peer has gone, or has broken the protocol.
+    pub fn receive(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), Ended> {
+        let outcome = self.receive_some(core, scratch);
+        queued::count(self, core);
+        outcome
+    }
+
+    fn receive_some(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), Ended> {
+        let (calls, bytes) = match self.is_io_queue() {
+            true => (RECEIVES, core.queued.receive_bytes(true)),
+            false => (1, core.queued.receive_bytes(false)),
+        };
+        let scratch = &mut scratch[..bytes];
+        for _ in 0..calls {
+            if self.is_stalled() {
+                return Ok(());
+            }
+            let (received, direct, asked) = match self.read(scratch) {
+                Ok((0, ..)) => return Err(Ended::Gone),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            };
+            self.unit_progress.moved(received as u64);
+            if matches!(self.arriving, Some(Arriving { sink: Sink::Command(_), .. })) {
+                afloat::moved(self, core);
+            }
+            if self.is_closing() {
+                continue; // nobody listens any more
+            }
+            if let Some(controller) = &self.controller {
+                controller.seen(core.now_ns);
+            }
+            if direct > 0 {
+                self.data_in_place(core, direct as u32)?;
+            }
+            self.take_in(core, &scratch[..received - direct])?;
+            if received < asked {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes received, how many of them directly into a command's buffer, and how many there was room for.
+    fn read(&mut self, scratch: &mut [u8]) -> io::Result<(usize, usize, usize)> {
+        let mut stream = &self.stream;
+        if let Some(arriving) = &self.arriving
+            && let Sink::Command(index) = arriving.sink
+            && arriving.pad == 0
+            && arriving.left > 0
+            && let Some(buffer) = self.slots.get(index).and_then(|slot| slot.buffer.as_mut())
+        {
+            let room = &mut buffer.as_mut_slice()[arriving.at as usize..][..arriving.left as usize];
+            let direct = room.len();
+            let asked = direct + scratch.len();
+            let received = stream.read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(scratch)])?;
+            return Ok((received, received.min(direct), asked));
+        }
+        let received = stream.read(scratch)?;
+        Ok((received, 0, scratch.len()))
+    }
+
+    /// Accounts for data that were received directly into their command's buffer.
+    fn data_in_place(&mut self, core: &mut Core, bytes: u32) -> Result<(), Ended> {
+        let Some(arriving) = &mut self.arriving else { return Ok(()) };
+        if self.receiver.agreement.data_digest
+            && let Sink::Command(index) = arriving.sink
+            && let Some(buffer) = self.slots.get(index).and_then(|slot| slot.buffer.as_ref())
+        {
+            let data = &buffer.as_slice()[arriving.at as usize..][..bytes as usize];
+            arriving.running = digest::extend(arriving.running, data);
+        }
+        arriving.at += bytes;
+        arriving.left -= bytes;
+        self.transfer_progress.moved(bytes.into());
+        if arriving.left == 0 && arriving.digest_left == 0 {
+            self.data_over(core)?;
+        }
+        Ok(())
+    }
+
+    /// Acts on bytes that have been received; keeps what cannot be acted on yet.
+    fn take_in(&mut self, core: &mut Core, mut bytes: &[u8]) -> Result<(), Ended> {
+        while !bytes.is_empty() {
+            if self.is_closing() {
+                return Ok(());
+            }
+            if self.is_stalled() {
+                return self.keep(bytes);
+            }
+            if self.arriving.is_some() {
+                bytes = self.more_data(core, bytes)?;
+                continue;
+            }
+            if queued::is_beyond(self, core) {
+                self.send(core)?; // the kernel may take it at once
+                self.is_choked = queued::is_beyond(self, core);
+                continue;
+            }
+            if self.partial.is_empty() {
+                match self.receiver.next(bytes) {
+                    Ok(Next::Unit(layout, pdu)) => {
+                        let (header, rest) = bytes.split_at(layout.header_bytes as usize);
+                        bytes = rest;
+                        self.unit(core, &layout, pdu, header)?;
+                    }
+                    Ok(Next::Need(_)) => {
+                        self.partial.extend_from_slice(bytes);
+                        return Ok(());
+                    }
+                    Err(fault) => return Err(self.fault_at(fault, bytes)),
+                }
+                continue;
+            }
+            bytes = self.more_header(core, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Completes a header whose beginning came earlier, and acts on the unit once the header is whole. Returns the
+    /// bytes that are left.
+    fn more_header<'a>(&mut self, core: &mut Core, bytes: &'a [u8]) -> Result<&'a [u8], Ended> {
+        let mut partial = std::mem::take(&mut self.partial);
+        match self.receiver.next(&partial) {
+            Ok(Next::Need(need)) => {
+                let (more, rest) = bytes.split_at(bytes.len().min(need - partial.len()));
+                partial.extend_from_slice(more);
+                if partial.len() == need
+                    && let Next::Unit(layout, pdu) =
+                        self.receiver.next(&partial).map_err(|fault| self.fault_at(fault, &partial))?
+                {
+                    self.unit(core, &layout, pdu, &partial)?;
+                    return Ok(rest);
+                }
+                self.partial = partial;
+                Ok(rest)
+            }
+            // The receiver checks a header's digest when the header is whole.
+            Ok(Next::Unit(layout, pdu)) => {
+                self.unit(core, &layout, pdu, &partial)?;
+                Ok(bytes)
+            }
+            Err(fault) => Err(self.fault_at(fault, &partial)),
+        }
+    }
+
+    /// Keeps the header of the unit that broke the protocol, for the TermReq.
+    #[cold]
+    pub(super) fn fault_at(&mut self, fault: Fault, header: &[u8]) -> Ended {
+        self.last_header = header[..header.len().min(128)].to_vec();
+        Ended::Fault(fault)
+    }
+
+    /// Acts on a unit whose header is whole, and makes ready for its data.
+    #[inline]
+    fn unit(&mut self, core: &mut Core, layout: &Layout, pdu: Pdu, header: &[u8]) -> Result<(), Ended> {
+        let sink = self.act(core, layout, &pdu, header)?;
+        if layout.data_bytes == 0 {
+            return Ok(());
+        }
+        let at = match pdu {
+            Pdu::H2cData(data) => data.offset,
+            _ => 0,
+        };
+        self.arriving = Some(Arriving {
+            sink,
+            kind: layout.kind,
+            pad: layout.data_at - layout.header_bytes,
+            at,
+            left: layout.data_bytes,
+            running: 0,
+            digest_left: layout.data_digest_bytes,
+            digest: [0; 4],
+        });
+        Ok(())
+    }
+
+    /// Takes data, and their digest, out of the receive buffer. Returns the bytes that are left in the buffer.
+    fn more_data<'a>(&mut self, core: &mut Core, bytes: &'a [u8]) -> Result<&'a [u8], Ended> {
+        let Some(arriving) = &mut self.arriving else { return Ok(bytes) };
+        let (padding, bytes) = bytes.split_at(bytes.len().min(arriving.pad as usize));
+        arriving.pad -= padding.len() as u32;
+        let (data, bytes) = bytes.split_at(bytes.len().min(arriving.left as usize));
+        match arriving.sink {
+            Sink::Nothing => {}
+            Sink::Admin => {
+                let room = (self.admin_data_most as usize).saturating_sub(self.admin_data.len()).min(data.len());
+                self.admin_data.try_reserve_exact(room).map_err(|_| Ended::Gone)?;
+                self.admin_data.extend_from_slice(&data[..room]);
+            }
+            Sink::Command(index) => {
+                if let Some(buffer) = self.slots.get(index).and_then(|slot| slot.buffer.as_mut()) {
+                    buffer.as_mut_slice()[arriving.at as usize..][..data.len()].copy_from_slice(data);
+                }
+            }
+        }
+        if self.receiver.agreement.data_digest && arriving.kind != Kind::H2cTermReq {
+            arriving.running = digest::extend(arriving.running, data);
+        }
+        arriving.at += data.len() as u32;
+        arriving.left -= data.len() as u32;
+        self.transfer_progress.moved(data.len() as u64);
+        let (tail, bytes) = match arriving.left {
+            0 => bytes.split_at(bytes.len().min(arriving.digest_left as usize)),
+            _ => (&bytes[..0], bytes),
+        };
+        for &byte in tail {
+            arriving.digest[4 - arriving.digest_left as usize] = byte;
+            arriving.digest_left -= 1;
+        }
+        if arriving.pad == 0 && arriving.left == 0 && arriving.digest_left == 0 {
+            self.data_over(core)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Ends the arrival of a unit's data: the data and their digest are here.
+    fn data_over(&mut self, core: &mut Core) -> Result<(), Ended> {
+        let Some(arriving) = self.arriving.take() else { return Ok(()) };
+        let is_intact = !self.receiver.agreement.data_digest || u32::from_le_bytes(arriving.digest) == arriving.running;
+        match arriving.sink {
+            Sink::Nothing => {}
+            Sink::Admin => {
+                let data = std::mem::take(&mut self.admin_data);
+                if let Some(command) = self.admin_command.take() {
+                    match is_intact {
+                        true => self.carry_out(core, &command, &data),
+                        false => self.respond(core, command.cid, Status::TRANSIENT_TRANSPORT_ERROR, 0),
+                    }
+                }
+            }
+            Sink::Command(index) => self.command_data_over(core, index, arriving.kind, is_intact),
+        }
+        Ok(())
+    }
+}
