@@ -14,7 +14,7 @@ use job::args::{Action, RunOptions};
 use crate::exit::Exit;
 use crate::{output, version};
 
-/// One row of the table of subcommands.
+/// One row of the table of subcommands in `main.rs`.
 pub struct Subcommand {
     /// The subcommand's name and the clap table of its arguments.
     pub command: fn() -> Command,
@@ -49,6 +49,7 @@ pub fn program(subcommands: &[Subcommand]) -> Command {
              plimsoll version names the commit, the features and the optional libraries of this build.",
         )
         .subcommand_required(true)
+        .subcommand_value_name("SUBCOMMAND")
         .disable_help_subcommand(true)
         .subcommands(subcommands.iter().map(|subcommand| (subcommand.command)()))
 }

@@ -6,8 +6,8 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
 use crate::command_line::{Arguments, Subcommand};
+use crate::documented::documented;
 use crate::exit::Exit;
-use crate::man::documented;
 
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
@@ -25,12 +25,29 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let shell: Shell = *matches.get_one("shell").expect("required");
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut documented(), "plimsoll", &mut script);
-    if shell == Shell::Fish {
-        script.extend(fish_positionals(&documented()).into_bytes());
+    match shell {
+        Shell::Bash => script.extend(BASH_EQUALS.bytes()),
+        Shell::Fish => script.extend(fish_positionals(&documented()).into_bytes()),
+        _ => {}
     }
     std::io::Write::write_all(&mut std::io::stdout(), &script)?;
     Ok(Exit::Ok)
 }
+
+/// Lines of bash for `--option=value`, which readline splits into three words: clap_complete's script for bash knows
+/// `--option value` only.
+const BASH_EQUALS: &str = r#"
+_plimsoll_equals() {
+    local current=$2 previous=$3
+    if [[ $current == = ]]; then
+        current=
+    elif [[ $previous == = ]]; then
+        previous=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
+    _plimsoll "$1" "$current" "$previous"
+}
+complete -F _plimsoll_equals -o nosort -o bashdefault -o default plimsoll
+"#;
 
 /// Lines of fish for the values of positional arguments, such as the methods of `rpc`: clap_complete's script for fish
 /// completes options only.

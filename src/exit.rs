@@ -25,20 +25,6 @@ pub enum Exit {
 /// A defect of this program: a status that no result has.
 const INTERNAL: u8 = 101;
 
-/// Every exit status and its meaning, as the manual pages print them.
-pub const STATUSES: [(u8, &str); 7] = [
-    (Exit::Ok as u8, "The program did everything that was asked."),
-    (Exit::JobFailed as u8, "At least one job failed. The result names the job and the error."),
-    (
-        Exit::BadInput as u8,
-        "The program cannot carry out the input. One line on standard error says why. It leaves nothing behind.",
-    ),
-    (Exit::Slower as u8, "compare --fail-if-slower: side B is slower."),
-    (Exit::CannotTell as u8, "compare: nothing can be concluded, because a run is invalid or the figure says nothing."),
-    (INTERNAL, "A defect of the program. Please report it."),
-    (Exit::Interrupted as u8, "A signal ended the program. Its output is partial."),
-];
-
 impl From<measure::schema::Ended> for Exit {
     fn from(ended: measure::schema::Ended) -> Exit {
         match ended {

@@ -11,6 +11,7 @@ mod command_line;
 mod compare;
 mod completions;
 mod crew;
+mod documented;
 mod exit;
 mod files;
 mod files_input;

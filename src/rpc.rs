@@ -26,14 +26,7 @@ fn command() -> Command {
             "Calls a method of a running `plimsoll serve` or SPDK target through its control socket. Prints the \
              answer as SPDK's rpc.py does: a string as text, any other value as JSON.",
         )
-        .after_help(
-            "plimsoll rpc                                    list the methods\n\
-             plimsoll rpc bdev_null_create --help            explain one method\n\
-             plimsoll rpc bdev_null_create name=Null1 num_blocks=2097152 block_size=4096\n\
-             plimsoll rpc nvmf_subsystem_add_ns nqn=nqn.2016-06.io.spdk:cnode1 namespace.bdev_name=Null1\n\
-             plimsoll rpc save_config > target.json          the configuration, for serve -c\n\
-             plimsoll rpc load_config < target.json          restore it into an empty target",
-        )
+        .after_help(crate::man::examples("rpc"))
         .arg(
             Arg::new("socket")
                 .short('s')

@@ -49,12 +49,7 @@ fn command() -> Command {
              --ioengine=nvme_tcp`). Options, a configuration file of SPDK, or calls to the control socket (`plimsoll \
              rpc`, SPDK's scripts) configure the target. docs/serve.md is the manual.",
         )
-        .after_help(
-            "plimsoll serve --null 8g\n\
-             plimsoll serve --file disk.img --create 8g --memory 64m\n\
-             plimsoll serve -c configs/null_16.json --cores 0-3\n\
-             plimsoll serve --file /dev/nvme1n1 --listen 10.0.0.1 --allow-host nqn.2014-08.org.nvmexpress:uuid:...",
-        )
+        .after_help(crate::man::examples("serve"))
         .arg(
             Arg::new("config")
                 .short('c')

@@ -92,16 +92,50 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
-fn the_page_and_the_completions_of_run_name_every_job_option() {
+fn the_page_and_the_completions_of_run_name_every_job_option_that_jobs_can_use() {
     let page = page("run");
     let shells = ["bash", "zsh", "fish"].map(|shell| printed(&["completions", shell]));
-    let options = job_options();
-    assert!(options.len() > 150, "{}", options.len());
-    for name in options {
+    let listed = printed(&["run", "--cmdhelp"]);
+    let is_refused =
+        |name: &str| listed.lines().any(|line| line.split(' ').nth(2) == Some(name) && line.ends_with("[unsupported]"));
+    let (refused, usable): (Vec<String>, Vec<String>) = job_options().into_iter().partition(|name| is_refused(name));
+    assert!(usable.len() > 150 && refused.len() > 50, "{} and {}", usable.len(), refused.len());
+    for name in usable {
         assert!(page.contains(&format!("--{name}")), "the page lacks --{name}");
         for script in &shells {
             assert!(script.contains(&name), "completions lack {name}");
         }
+    }
+    for name in refused {
+        let is_named = page.lines().any(|line| line.split([',', ' ', '[']).any(|word| word == format!("--{name}")));
+        assert!(!is_named, "the page offers --{name}, which is refused");
+    }
+}
+
+/// A page as man(1) prints it: every section, nothing beyond the right edge but examples, no stray markup.
+#[test]
+fn every_page_reads_well_at_80_columns() {
+    if !has_program("man") {
+        return;
+    }
+    let place = directory();
+    printed(&["man", "--dir", &place.path().display().to_string()]);
+    for entry in std::fs::read_dir(place.path()).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        let output =
+            Command::new("man").args(["--warnings=all", "-l"]).arg(entry.path()).env("MANWIDTH", "80").output();
+        let output = output.unwrap();
+        assert_eq!(stderr(&output), "", "{name}");
+        let text = stdout(&output);
+        for line in text.lines().filter(|line| !line.starts_with("           ")) {
+            assert!(line.chars().count() <= 80, "{name}: {line}");
+        }
+        for stray in ["\\f", "[OPTIONS]", "see a summary"] {
+            assert!(!text.contains(stray), "{name} holds {stray}");
+        }
+        let synopsis = text.split("\nSYNOPSIS\n").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
+        let command = name.split(['.', '-']).next().unwrap();
+        assert!(synopsis.contains(command) && !synopsis.contains('<'), "{name}: {synopsis}");
     }
 }
 
@@ -115,18 +149,19 @@ fn completions_know_the_names_of_values() {
     }
 }
 
-/// The words that bash offers for the last of these words.
+/// The words that bash offers for the last of these words. Readline takes `=` for a word of its own.
 fn offered(words: &str) -> Vec<String> {
     let place = directory();
     let script = file(place.path(), "plimsoll.bash", printed(&["completions", "bash"]));
-    let count = words.split(' ').count();
-    let last: Vec<&str> = words.rsplit(' ').take(2).collect();
+    let words = words.replace('=', " = ");
+    let split: Vec<&str> = words.split(' ').collect();
+    let [.., previous, current] = split[..] else { panic!("{words}: two words at least") };
     let asked = format!(
-        ". {}; COMP_WORDS=({words}); COMP_CWORD={}; _plimsoll plimsoll {:?} {:?}; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        ". {}; complete -p plimsoll | grep -q 'F _plimsoll_equals' || echo not registered >&2
+        COMP_WORDS=({words}); COMP_CWORD={}
+        _plimsoll_equals plimsoll {current:?} {previous:?}; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         script.display(),
-        count - 1,
-        last[0],
-        last[1]
+        split.len() - 1,
     );
     let output = Command::new("bash").arg("-c").arg(asked).output().unwrap();
     assert_eq!(stderr(&output), "");
@@ -140,6 +175,10 @@ fn bash_completes_options_and_values() {
     }
     for (words, expected) in [
         ("plimsoll run --iodep", "--iodepth"),
+        ("plimsoll fio --b", "--bs"),
+        ("plimsoll run --ioengine=io_", "io_uring"),
+        ("plimsoll fio --ioengine=", "nvme_tcp"),
+        ("plimsoll fio --rw randr", "randread"),
         ("plimsoll sweep --engine io_", "io_uring"),
         ("plimsoll serve --pacing au", "auto"),
         ("plimsoll rpc nvmf_get_sub", "nvmf_get_subsystems"),
@@ -159,6 +198,8 @@ fn fish_completes_options_and_values() {
     for (words, expected) in [
         ("plimsoll run --iodep", "--iodepth"),
         ("plimsoll run --ioengine=io_", "--ioengine=io_uring"),
+        ("plimsoll fio --ioengine=io_", "--ioengine=io_uring"),
+        ("plimsoll fio --b", "--bs"),
         ("plimsoll serve --pacing au", "auto"),
         ("plimsoll rpc nvmf_get_sub", "nvmf_get_subsystems"),
         ("plimsoll man libio", "libiotrap"),
@@ -328,11 +369,14 @@ fn every_command_of_the_documents_is_one_that_the_program_knows() {
                 wrong.push(format!("{name}: {line}: there is no subcommand {subcommand}"));
                 continue;
             }
-            let page = pages_of.entry(subcommand.into()).or_insert_with(|| page(subcommand));
+            let page = pages_of.entry(subcommand.into()).or_insert_with(|| {
+                // The page of `run` has the job options for all subcommands that run jobs.
+                let takes_jobs = ["fio", "sweep", "compare"].contains(&subcommand);
+                page(subcommand) + &if takes_jobs { page("run") } else { String::new() }
+            });
             let rest: Vec<&str> = words.collect();
             for flag in rest.iter().filter_map(|word| word.strip_prefix("--")).filter(|flag| !flag.is_empty()) {
                 let flag = flag.split(['=', '[']).next().unwrap().trim_end_matches([',', '.', ']', ')']);
-                // fio takes every option as a flag; so do those that run jobs.
                 if !page.contains(&format!("--{flag}")) && flag != "help" {
                     wrong.push(format!("{name}: {line}: {subcommand} has no --{flag}"));
                 }

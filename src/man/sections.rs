@@ -4,7 +4,7 @@
 use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
-use crate::exit::STATUSES;
+use super::roff::{bold, list, prose, verbatim};
 
 /// A row of a list: a command, a path or a variable, and its meaning.
 type Row = (&'static str, &'static str);
@@ -13,10 +13,23 @@ type Row = (&'static str, &'static str);
 struct Sections {
     name: &'static str,
     examples: &'static [Row],
+    /// Exit statuses besides [`DEFECT`], which every page has.
+    statuses: &'static [Row],
     files: &'static [Row],
     environment: &'static [Row],
     see_also: &'static [&'static str],
 }
+
+const DONE: Row = ("0", "The program did everything that was asked.");
+const JOB_FAILED: Row = ("1", "At least one job failed. The result names the job and the error.");
+const OPERATION_FAILED: Row = ("1", "An operation failed. The result counts the errors.");
+const BAD_INPUT: Row =
+    ("2", "The program cannot carry out the input. One line on standard error says why. It leaves nothing behind.");
+const SLOWER: Row = ("3", "`compare --fail-if-slower`: side B is slower.");
+const CANNOT_TELL: Row =
+    ("4", "`compare`: nothing can be concluded, because a run is invalid or the figure says nothing.");
+const DEFECT: Row = ("101", "A defect of the program. Please report it.");
+const INTERRUPTED: Row = ("130", "A signal ended the program. Its output is partial.");
 
 const BOARDS: Row = (
     "/run/plimsoll, $XDG_RUNTIME_DIR/plimsoll, /tmp/plimsoll-UID",
@@ -46,6 +59,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll help serve", "Explain a subcommand."),
             ("plimsoll version", "Print the commit, the features and the optional libraries of this build."),
         ],
+        statuses: &[DONE, JOB_FAILED, BAD_INPUT, SLOWER, CANNOT_TELL, INTERRUPTED],
         files: &[BOARDS],
         environment: &[RUNTIME, NO_COLOR, LIBGFAPI],
         see_also: &["fio(1)", "guasi(3)", "libiotrap(7)"],
@@ -62,6 +76,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll run --output-format=json --output=result.json nightly.fio", "Write fio's JSON to a file."),
             ("mpirun --host a,b plimsoll run nightly.fio", "Run on two hosts, with one start and one result."),
         ],
+        statuses: &[DONE, JOB_FAILED, BAD_INPUT, INTERRUPTED],
         files: &[BOARDS],
         environment: &[RUNTIME, NO_COLOR, LIBGFAPI, MPI],
         see_also: &["fio(1)", "plimsoll-sweep(1)", "plimsoll-compare(1)", "plimsoll-report(1)"],
@@ -71,6 +86,11 @@ const PAGES: &[Sections] = &[
         examples: &[
             ("plimsoll fio nightly.fio", "Run a job file with the defaults and the exit statuses of fio."),
             ("ln -s /usr/bin/plimsoll ~/bin/fio", "Let scripts that call fio find Plimsoll."),
+        ],
+        statuses: &[
+            DONE,
+            ("1", "A job failed, or the program cannot carry out the arguments."),
+            ("128", "A signal ended the program. Its output is partial."),
         ],
         files: &[BOARDS],
         environment: &[RUNTIME, NO_COLOR, LIBGFAPI],
@@ -86,6 +106,7 @@ const PAGES: &[Sections] = &[
             ),
             ("plimsoll sweep --iodepth 1,8,64 --point-time 2s", "Measure three depths for two seconds each."),
         ],
+        statuses: &[DONE, JOB_FAILED, BAD_INPUT, INTERRUPTED],
         files: &[
             SCRATCH,
             (
@@ -103,6 +124,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll compare a.fio b.fio --fail-if-slower 3%", "End with status 3 if the second is 3 % slower."),
             ("plimsoll compare --engine psync,io_uring --name=a --rw=randread --size=1g", "Compare two engines."),
         ],
+        statuses: &[DONE, JOB_FAILED, BAD_INPUT, SLOWER, CANNOT_TELL, INTERRUPTED],
         files: &[DOCUMENTS],
         environment: &[NO_COLOR, LIBGFAPI],
         see_also: &["plimsoll-run(1)", "plimsoll-report(1)"],
@@ -114,6 +136,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll files --op create,read:70+stat:30 --threads 4", "Make files, then mix reads with stats."),
             ("plimsoll files --fs gluster://host/volume --op create,read --dir /", "Work on a volume without FUSE."),
         ],
+        statuses: &[DONE, OPERATION_FAILED, BAD_INPUT, INTERRUPTED],
         files: &[DOCUMENTS],
         environment: &[NO_COLOR, LIBGFAPI, MPI],
         see_also: &["plimsoll-gfapi_perf_tool(1)", "plimsoll-fsperf(1)"],
@@ -130,6 +153,7 @@ const PAGES: &[Sections] = &[
                 "Read the files of a volume through libgfapi.",
             ),
         ],
+        statuses: &[DONE, ("1", "An operation failed, or nobody fired the starting gun."), BAD_INPUT, INTERRUPTED],
         files: &[DOCUMENTS],
         environment: &[
             ("GFAPI_...", "The variables of gfapi_perf_tool. gfapi_perf_tool -h lists them with their defaults."),
@@ -144,6 +168,7 @@ const PAGES: &[Sections] = &[
             ("fsperf /mnt/data", "Write, overwrite and read one file, with many blocks in flight and with one."),
             ("fsperf --test read --mode latency --filesize 1g /mnt/data", "Read one block at a time."),
         ],
+        statuses: &[DONE, OPERATION_FAILED, BAD_INPUT, INTERRUPTED],
         files: &[("DIR/fsperf.dat", "The file of the test. The program removes it; --noclean keeps it.")],
         environment: &[NO_COLOR],
         see_also: &["plimsoll-files(1)", "plimsoll-run(1)"],
@@ -154,6 +179,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll report result.json -o page.html", "Make one page of a result."),
             ("plimsoll report a.json b.json", "Put several results, fio's too, on one page."),
         ],
+        statuses: &[DONE, BAD_INPUT],
         files: &[DOCUMENTS],
         environment: &[NO_COLOR],
         see_also: &["plimsoll-run(1)", "plimsoll-sweep(1)", "plimsoll-compare(1)"],
@@ -163,7 +189,20 @@ const PAGES: &[Sections] = &[
         examples: &[
             ("plimsoll serve --null 8g", "Serve a device without storage behind it, on this machine only."),
             ("plimsoll serve --file disk.img --create 8g --memory 64m", "Serve a file, with 64 MiB of buffers."),
-            ("plimsoll serve -c configs/null_16.json", "Serve the devices of an SPDK configuration file."),
+            (
+                "plimsoll serve -c configs/null_16.json --cores 0-3",
+                "Serve the devices of an SPDK configuration file, with a reactor on each of four processors.",
+            ),
+            (
+                "plimsoll serve --file /dev/nvme1n1 --listen 10.0.0.1 --allow-host NQN",
+                "Serve a block device to one host of the network.",
+            ),
+        ],
+        statuses: &[
+            ("0", "SIGTERM, SIGINT or `plimsoll rpc spdk_kill_instance` ended the target in good order."),
+            BAD_INPUT,
+            ("130", "A second signal ended the target at once."),
+            ("137", "`plimsoll rpc spdk_kill_instance sig_name=SIGKILL` ended the target at once."),
         ],
         files: &[SOCKET, DOCUMENTS, BOARDS],
         environment: &[RUNTIME],
@@ -172,9 +211,23 @@ const PAGES: &[Sections] = &[
     Sections {
         name: "rpc",
         examples: &[
-            ("plimsoll rpc rpc_get_methods", "List the methods of a running target."),
+            ("plimsoll rpc", "List the methods. This call works without a target."),
+            ("plimsoll rpc bdev_null_create --help", "Explain a method. This call works without a target."),
             ("plimsoll rpc nvmf_get_subsystems", "Show the subsystems of the target."),
-            ("plimsoll rpc --help bdev_null_create", "Explain a method. This call works without a target."),
+            (
+                "plimsoll rpc bdev_null_create name=Null1 num_blocks=2097152 block_size=4096",
+                "Make a device in the target.",
+            ),
+            (
+                "plimsoll rpc nvmf_subsystem_add_ns nqn=nqn.2016-06.io.spdk:cnode1 namespace.bdev_name=Null1",
+                "Add the device to a subsystem.",
+            ),
+            ("plimsoll rpc save_config > target.json", "Save the configuration, for `plimsoll serve -c`."),
+            ("plimsoll rpc load_config < target.json", "Restore the configuration in an empty target."),
+        ],
+        statuses: &[
+            DONE,
+            ("2", "The target refused the call, or did not answer. One line on standard error says why."),
         ],
         files: &[SOCKET],
         environment: &[NO_COLOR],
@@ -188,6 +241,13 @@ const PAGES: &[Sections] = &[
                 "plimsoll trap --pool v=/mnt/a,/mnt/b --stats -- PROGRAM",
                 "Print the share of each mount when the program has ended.",
             ),
+        ],
+        statuses: &[
+            ("2", "The pools or the arguments are not valid. The program did not start."),
+            ("126", "The program cannot start."),
+            ("127", "The program does not exist."),
+            ("128+N", "Signal N ended the program."),
+            ("other", "The status of the program."),
         ],
         files: &[BOARDS],
         environment: &[
@@ -205,6 +265,7 @@ const PAGES: &[Sections] = &[
                 "Test whether the library can spread a program's I/O.",
             ),
         ],
+        statuses: &[("0", "The lanes have no fault."), ("1", "A lane has a fault, which the output names."), BAD_INPUT],
         files: &[("/proc/self/mountinfo, /proc/fs/nfsfs", "The mounts and the connections of NFS.")],
         environment: &[(TEXT_VARIABLE, "The pools, unless --pool or --pool-file gives them.")],
         see_also: &["libiotrap(7)", "plimsoll-trap(1)"],
@@ -215,6 +276,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll top", "Show all running programs, once a second."),
             ("plimsoll top --once --json", "Print one table as JSON."),
         ],
+        statuses: &[DONE, BAD_INPUT],
         files: &[BOARDS],
         environment: &[RUNTIME, NO_COLOR, ("TERM", "dumb prints lines instead of a screen.")],
         see_also: &["plimsoll-trap(1)", "plimsoll-serve(1)", "plimsoll-run(1)"],
@@ -225,6 +287,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll sim configs/sim/depth.toml", "Simulate a scenario."),
             ("plimsoll sim configs/sim/depth.toml --pacing auto --pacing none", "Compare two methods of pacing."),
         ],
+        statuses: &[DONE, BAD_INPUT],
         files: &[DOCUMENTS],
         environment: &[NO_COLOR],
         see_also: &["plimsoll-serve(1)"],
@@ -235,6 +298,7 @@ const PAGES: &[Sections] = &[
             ("plimsoll man run | man -l -", "Read the page of a subcommand where no page is installed."),
             ("plimsoll man --dir DIRECTORY", "Write all pages."),
         ],
+        statuses: &[DONE, BAD_INPUT],
         files: &[DOCUMENTS],
         environment: &[NO_COLOR],
         see_also: &["plimsoll-completions(1)"],
@@ -242,6 +306,7 @@ const PAGES: &[Sections] = &[
     Sections {
         name: "completions",
         examples: &[("plimsoll completions bash > /etc/bash_completion.d/plimsoll", "Complete in bash.")],
+        statuses: &[DONE, BAD_INPUT],
         files: &[("/usr/share/bash-completion/completions/plimsoll", "The script of the package, for bash.")],
         environment: &[NO_COLOR],
         see_also: &["plimsoll-man(1)"],
@@ -253,25 +318,31 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PAGES.iter().map(|page| page.name)
 }
 
+/// The examples of a subcommand as lines for its help: each command, with its purpose below it.
+pub fn examples(name: &str) -> String {
+    let rows = PAGES.iter().find(|page| page.name == name).map_or(&[][..], |page| page.examples);
+    let lines: Vec<String> = rows.iter().map(|(command, purpose)| format!("  {command}\n      {purpose}")).collect();
+    format!("Examples:\n{}", lines.join("\n"))
+}
+
 /// The sections EXAMPLES to SEE ALSO of a page, as roff; empty for a name that no subcommand has.
 pub fn of(name: &str) -> String {
     let Some(page) = PAGES.iter().find(|page| page.name == name) else { return String::new() };
-    let mut text = String::from(".SH EXAMPLES\n");
-    for (command, purpose) in page.examples {
-        text += &format!(".PP\n{}\n.PP\n.RS 4\n.EX\n{}\n.EE\n.RE\n", escaped(purpose), escaped(command));
-    }
-    text += ".SH EXIT STATUS\n";
-    if name == "trap" {
-        text += "The status of the program; 126 if the program cannot start, 127 if it does not exist. Otherwise:\n";
-    }
-    for (status, meaning) in STATUSES {
-        text += &format!(".TP\n\\fB{status}\\fR\n{}\n", escaped(meaning));
-    }
-    text += &list("FILES", page.files);
-    text += &list("ENVIRONMENT", page.environment);
+    let examples =
+        page.examples.iter().map(|(command, purpose)| format!(".PP\n{}\n{}", prose(purpose), verbatim(command)));
+    let mut statuses = page.statuses.to_vec();
+    let place = statuses.iter().position(|(status, _)| status.len() >= 3).unwrap_or(statuses.len());
+    statuses.insert(place, DEFECT);
     let main = if name == "plimsoll" { None } else { Some("plimsoll(1)") };
     let references: Vec<String> = main.iter().chain(page.see_also).map(|reference| bold(reference)).collect();
-    text + &format!(".SH SEE ALSO\n{}\n", references.join(",\n"))
+    [
+        format!(".SH EXAMPLES\n{}", examples.collect::<String>()),
+        list("EXIT STATUS", &statuses),
+        list("FILES", page.files),
+        list("ENVIRONMENT", page.environment),
+        format!(".SH SEE ALSO\n{}\n", references.join(",\n")),
+    ]
+    .concat()
 }
 
 /// The page libiotrap(7): the interposer and the variables that it reads.
@@ -304,21 +375,4 @@ pub fn libiotrap() -> String {
         + examples
         + &list("FILES", &[BOARDS])
         + ".SH SEE ALSO\n\\fBplimsoll\\-trap\\fR(1),\n\\fBplimsoll\\-lanes\\fR(1),\n\\fBplimsoll\\-top\\fR(1),\n\\fBld.so\\fR(8)\n"
-}
-
-fn list(heading: &str, rows: &[Row]) -> String {
-    let row = |(name, meaning): &Row| format!(".TP\n\\fB{}\\fR\n{}\n", escaped(name), escaped(meaning));
-    format!(".SH {heading}\n{}", rows.iter().map(row).collect::<String>())
-}
-
-/// `name(1)` with the name in bold.
-fn bold(reference: &str) -> String {
-    let (name, section) = reference.split_once('(').unwrap_or((reference, ""));
-    format!("\\fB{}\\fR({section}", escaped(name))
-}
-
-/// Text as roff prints it: a hyphen that can be copied, a backslash, a line that does not begin with a request.
-fn escaped(text: &str) -> String {
-    let text = text.replace('\\', "\\e").replace('-', "\\-");
-    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }

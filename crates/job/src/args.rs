@@ -30,7 +30,7 @@ pub struct Invocation {
 /// The actions that a command line can ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Action {
-    /// Run the jobs.
+    /// Run the jobs and report.
     #[default]
     Run,
     /// `--help`.
@@ -51,12 +51,12 @@ pub enum Action {
     InflateLog(PathBuf),
 }
 
-/// A form of output.
+/// A format of the report (`--output-format`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// The report for people.
+    /// `normal`: the report as text for people.
     Normal,
-    /// fio's JSON.
+    /// `json`: the report in fio's JSON.
     Json,
     /// fio's JSON with all bins of the latencies.
     JsonPlus,
@@ -162,7 +162,7 @@ pub struct Flag {
     pub takes: Takes,
     /// Name of the flag's value in the help.
     pub value: &'static str,
-    /// One line of help.
+    /// One line of help, without a full stop.
     pub help: &'static str,
     set: fn(&mut Invocation, &str) -> Result<(), String>,
 }
@@ -395,10 +395,10 @@ pub static FLAGS: &[Flag] = &[
     refused("idle-prof", Takes::Value, "Idle time of processors", |_, _| {
         Err("idle profiling is not supported: the report has the processor time of each job".into())
     }),
-    refused("merge-blktrace-only", Takes::Nothing, "Merge block traces", |_, _| {
+    refused("merge-blktrace-only", Takes::Nothing, "Refused: Plimsoll reads no block traces", |_, _| {
         Err("Plimsoll does not read block traces".into())
     }),
-    refused("cpuclock-test", Takes::Nothing, "Test of the processor's clock", |_, _| {
+    refused("cpuclock-test", Takes::Nothing, "Refused: every run tests the processor's clock", |_, _| {
         Err("every run checks the clock, and a verdict names a clock that is not reliable".into())
     }),
     refused("crctest", Takes::Maybe, "Speed of checksums", |_, _| {

@@ -11,15 +11,15 @@ use measure::PerDirection;
 use measure::units::TimeUnit;
 
 pub use reading::Reader;
-pub use render::{describe, markdown, overview};
+pub use render::{describe, markdown, overview, paragraph};
 pub use table::TABLE;
 
 use crate::build::Draft;
 use crate::job::Amount;
 
-/// Options that belong together.
+/// Options that stand under one heading of the reference.
 pub struct Group {
-    /// Heading of the group.
+    /// Heading of the group in docs/options.md.
     pub title: &'static str,
     /// Options of the group, in the order of the manual.
     pub options: &'static [OptionSpec],
@@ -35,7 +35,7 @@ pub struct OptionSpec {
     pub kind: Kind,
     /// The value that holds when the option is not given, as it would be written; empty if there is none.
     pub default: &'static str,
-    /// One line of help.
+    /// One line of help, without a full stop.
     pub help: &'static str,
     /// Says if the option has its effect in Plimsoll.
     pub status: Status,
@@ -65,17 +65,17 @@ pub enum Kind {
     Count(u64, u64, fn(&mut Draft, u64)),
     /// A whole number that may be negative.
     Integer(i64, i64, fn(&mut Draft, i64)),
-    /// Bytes, at least so many.
+    /// A size of at least this number of bytes.
     Bytes(u64, fn(&mut Draft, u64)),
-    /// Bytes or percent.
+    /// A size in bytes, or a percentage of the file or device.
     Amount(fn(&mut Draft, Amount)),
     /// A time; bare numbers are in the unit.
     Time(TimeUnit, fn(&mut Draft, u64)),
-    /// One or two times.
+    /// One time, or a range of two.
     TimeRange(TimeUnit, fn(&mut Draft, (u64, u64))),
-    /// One or two sizes.
+    /// One size, or a range of two.
     BytesRange(fn(&mut Draft, (u64, u64))),
-    /// Bytes for reads, writes and trims, at least so many.
+    /// Sizes for reads, writes and trims, each of at least this number of bytes.
     EachBytes(u64, fn(&mut Draft, Each<u64>)),
     /// Whole numbers for reads, writes and trims, within the bounds.
     EachCount(u64, u64, fn(&mut Draft, Each<u64>)),

@@ -8,7 +8,7 @@ use crate::job::Amount;
 pub struct Reader {
     /// The number that the suffix `k` multiplies by.
     pub kb_base: u32,
-    /// One sentence for each difference.
+    /// One sentence for each value that fio's parser would read differently.
     pub differences: Vec<String>,
 }
 

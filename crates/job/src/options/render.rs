@@ -53,6 +53,41 @@ fn words(option: &OptionSpec) -> &'static [(&'static str, &'static str)] {
     if matches!(option.kind, Kind::Bool(_) | Kind::Flag(_)) { &[] } else { option.kind.words() }
 }
 
+/// Everything about one option in a paragraph, for a manual page.
+pub fn paragraph(option: &OptionSpec) -> String {
+    let mut text = format!("{}.", option.help);
+    let mut add = |label: &str, value: &str| {
+        let _ = write!(text, " {label}: {value}.");
+    };
+    // The word for the value beside the name says enough of these kinds.
+    let is_plain = match &option.kind {
+        Kind::Bool(_) | Kind::Flag(_) | Kind::Bytes(..) | Kind::Amount(_) | Kind::Word(..) | Kind::Text(_) => true,
+        Kind::OptionalText(_) | Kind::Opaque => true,
+        Kind::Custom(form, ..) => *form == "word",
+        _ => false,
+    };
+    if !is_plain {
+        add("Value", &option.kind.form());
+    }
+    let words: Vec<&str> = words(option).iter().map(|(word, _)| *word).collect();
+    if !words.is_empty() {
+        add("Words", &words.join(", "));
+    }
+    if !option.default.is_empty() {
+        add("Default", option.default);
+    }
+    let engines = option.engines();
+    if !engines.is_empty() {
+        add("Engines", &engines.join(", "));
+    }
+    match option.status {
+        Status::Supported => {}
+        Status::NoEffect(reason) => add("No effect", reason),
+        Status::Unsupported(reason) => add("Refused", reason),
+    }
+    text
+}
+
 /// The reference of all options as Markdown.
 pub fn markdown() -> String {
     let mut text = String::from(
