@@ -53,7 +53,7 @@ fn op_json(counts: &OpCounts) -> Value {
     })
 }
 
-/// Reasons and their counts.
+/// The reasons with their counts, as a JSON object.
 pub fn reasons_json(reasons: &[ReasonCount]) -> Value {
     reasons.iter().map(|reason| json!({ "reason": reason.text, "count": reason.count })).collect()
 }

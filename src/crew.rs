@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::progress::Show;
 
-/// How this process was started.
+/// The part of this process in a run.
 pub enum Joined {
     /// The process runs on its own.
     Alone,
@@ -212,7 +212,7 @@ impl Crew {
         Some(whole.into_run(self.rank.ranks))
     }
 
-    /// How this host and its clock did, after the load: for the result.
+    /// The facts about this host and its clock after the load, for the result.
     pub fn describe(&self) -> HostResult {
         let so_far = self.so_far();
         if self.compared.get() && self.team.troubles().is_empty() {

@@ -93,12 +93,8 @@ fn command() -> Command {
             .value_parser(number),
         )
         .arg(
-            value(
-                "depth",
-                "N",
-                "Make a tree of so many levels below its root, --files-per-dir files in each directory",
-            )
-            .value_parser(number),
+            value("depth", "N", "Make a tree of N levels below its root, --files-per-dir files in each directory")
+                .value_parser(number),
         )
         .arg(
             value("branching", "N", "Subdirectories of each directory of the tree [default: 1]")
@@ -138,7 +134,7 @@ fn command() -> Command {
                 .default_value("all"),
         )
         .arg(
-            value("iterations", "N", "Do all phases so many times; the report has mean and deviation")
+            value("iterations", "N", "Do all phases N times; the report has mean and deviation")
                 .value_parser(number)
                 .default_value("1"),
         )
@@ -305,7 +301,7 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
     })
 }
 
-/// All phases so many times. From the second time on their names have a number: `create #2`.
+/// All phases, `times` times. From the second time on the names of the phases have a number: `create #2`.
 fn iterated(phases: Vec<Phase>, times: u64) -> anyhow::Result<Vec<Phase>> {
     if !(1..=1000).contains(&times) {
         bail!("--iterations {times}: give 1 to 1000");

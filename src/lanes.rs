@@ -23,7 +23,7 @@ use crate::{output, trap, values};
 /// The row of this subcommand in the table of `main.rs`.
 pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::Own, run };
 
-/// How long a lane may take to answer.
+/// The time in which a lane must answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn command() -> Command {

@@ -1,4 +1,4 @@
-//! Where results go: standard output, and files that are whole or not there.
+//! The output of results: standard output, and files that are whole or not there.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -24,7 +24,7 @@ pub enum Show {
     Never,
 }
 
-/// How often `Always` prints a line where there is no terminal.
+/// The time between two lines of `Always` where there is no terminal.
 const LINE_NS: u64 = 1_000_000_000;
 
 /// The line of progress, and the text above it. Dropping this value erases both.
@@ -51,12 +51,12 @@ impl Bar {
         Bar { bar, meter: Meter::default(), every_ns: 0, line_every_ns, shown_ns: None, line_ns: 0 }
     }
 
-    /// Changes the line only every so many nanoseconds (`--eta-interval`).
+    /// Sets the time between two changes of the line in nanoseconds (`--eta-interval`).
     pub fn every(&mut self, interval_ns: Option<u64>) {
         self.every_ns = interval_ns.unwrap_or(self.every_ns);
     }
 
-    /// Leaves a line behind every so many nanoseconds (`--eta-newline`).
+    /// Sets the time in nanoseconds after which progress begins a new line (`--eta-newline`).
     pub fn newline_every(&mut self, interval_ns: Option<u64>) {
         self.line_every_ns = interval_ns.or(self.line_every_ns);
     }

@@ -30,7 +30,7 @@ const PORT: u16 = 4420;
 const NQN: &str = "nqn.2016-06.io.spdk:cnode1";
 /// Block size of null and memory devices given in one line.
 const BLOCK_BYTES: u64 = 4096;
-/// How often signals are looked for, and warnings printed.
+/// The time between two looks for signals and warnings.
 const TICK: Duration = Duration::from_millis(100);
 /// Exit status after `spdk_kill_instance SIGKILL`: that of a program which the signal has ended.
 const KILLED: i32 = 128 + 9;

@@ -1,4 +1,4 @@
-//! Where the table goes: a terminal that is drawn over, a dumb one, or a pipe.
+//! The place of the table: a terminal that is drawn over, a dumb terminal, or a pipe.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};

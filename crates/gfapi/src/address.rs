@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// The port of glusterd.
+/// The TCP port on which glusterd listens unless the address names another.
 const PORT: u16 = 24007;
 
 /// The transport by which the client reaches the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP.
+    /// TCP: the scheme `gluster` or `gluster+tcp`.
     #[default]
     Tcp,
     /// RDMA: of versions up to 7.
@@ -54,7 +54,7 @@ pub struct Address {
     pub volume: String,
     /// libgfapi's own log: 0 (nothing) to 9 (everything).
     pub log_level: u8,
-    /// Where that log goes; None: nowhere.
+    /// The file of that log; None writes no log.
     pub log_file: Option<String>,
 }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::library::{Glfs, Library};
 use crate::{Address, Error, Transport};
 
-/// How long a server may take to accept a connection.
+/// The time in which a server must accept a connection.
 const ACCEPT: Duration = Duration::from_secs(5);
-/// How often the stop flag is looked at.
+/// The time between two looks at the stop flag.
 const POLL: Duration = Duration::from_millis(50);
 
 /// A glfs_t on its way between threads.

@@ -44,7 +44,7 @@ pub enum Error {
         /// The time that was waited.
         seconds: u64,
     },
-    /// The caller gave up.
+    /// The caller stopped the attempt to connect.
     #[error("connecting to volume {volume} was stopped")]
     Stopped {
         /// The volume's name.

@@ -35,7 +35,7 @@ type AsyncTransfer =
 type AsyncSync = unsafe extern "C" fn(*mut GlfsFd, AnyCallback, *mut c_void) -> c_int;
 type AsyncRange = unsafe extern "C" fn(*mut GlfsFd, i64, usize, AnyCallback, *mut c_void) -> c_int;
 
-/// Which callbacks the asynchronous functions of this library take.
+/// The type of callback that the asynchronous functions of this library take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
     /// [`OldCallback`]: before release 6.

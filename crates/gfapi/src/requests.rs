@@ -17,7 +17,7 @@ use crate::connect::last_error;
 use crate::file::File;
 use crate::library::{AnyCallback, Era, GlfsFd, NewCallback, OldCallback};
 
-/// How long dropping waits for requests whose completion never comes.
+/// The time for which a drop waits for requests whose completion does not come.
 const LAST_WAIT: Duration = Duration::from_secs(15);
 
 /// Memory that requests transfer to or from.
@@ -26,9 +26,9 @@ const LAST_WAIT: Duration = Duration::from_secs(15);
 /// `pointer` stays the same, and `bytes` bytes behind it valid for reads and writes, while the value exists, wherever
 /// it moves; nothing else accesses them.
 pub unsafe trait Buffer: Send + 'static {
-    /// Where the bytes begin.
+    /// A pointer to the first byte of the buffer; valid as long as the buffer lives.
     fn pointer(&self) -> *mut u8;
-    /// How many bytes there are.
+    /// The number of bytes of the buffer.
     fn bytes(&self) -> usize;
 }
 
@@ -68,7 +68,7 @@ struct Shared<B> {
 
 struct Queue<B> {
     finished: VecDeque<(Box<Parcel<B>>, io::Result<usize>)>,
-    /// How many must be there before the waiter is woken.
+    /// The number of completions that wakes the waiter.
     wanted: usize,
     /// The owner has gone: a request that ends now is leaked, for closing files on the library's own threads would
     /// block them.

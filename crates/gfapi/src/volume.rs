@@ -23,7 +23,7 @@ pub(crate) struct Connection {
 
 /// A connection that nobody uses.
 struct Idle {
-    /// Of the process that made it: in a forked child it is dead.
+    /// The id of the process that made the connection: in a forked child the connection is dead.
     process: u32,
     address: Address,
     handle: Handle,
@@ -55,7 +55,7 @@ pub struct Volume {
     connection: Arc<Connection>,
 }
 
-/// Room in a volume.
+/// The free space of a volume, in bytes and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes that an unprivileged process may still use.
@@ -170,7 +170,7 @@ impl Volume {
         check(unsafe { (self.library().symlink)(self.fs(), content.as_ptr(), new.as_ptr()) })
     }
 
-    /// How many bytes of `content` a symbolic link fills.
+    /// Reads the target of a symbolic link into `content`, and returns its length in bytes.
     ///
     /// # Errors
     /// As readlink(2).
@@ -253,7 +253,7 @@ impl Volume {
         }
     }
 
-    /// How many bytes of `value` an extended attribute fills.
+    /// Reads an extended attribute into `value`, and returns its length in bytes.
     ///
     /// # Errors
     /// As getxattr(2).

@@ -87,7 +87,7 @@ unsafe impl IoBuf for sys::buffer::Buffer {
     }
 }
 
-/// A finished operation.
+/// A finished operation, with the result and the buffer that it was given.
 #[derive(Debug)]
 pub struct Completion<B> {
     /// The key that the operation was submitted with.

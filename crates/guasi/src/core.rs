@@ -502,7 +502,7 @@ impl Core {
         Ok(Status::Canceled)
     }
 
-    /// The counters.
+    /// The counters of the context at this moment.
     pub fn stats(&self) -> Stats {
         let census = self.pool.census();
         let (ring_requests, pool_requests) =

@@ -81,7 +81,7 @@ pub(crate) fn eventfd(flags: i32) -> io::Result<File> {
 }
 
 impl RingQueue {
-    /// An empty queue.
+    /// A queue without requests, for that number of priorities.
     pub fn new(priorities: usize) -> RingQueue {
         RingQueue {
             pending: Mutex::new(Lists::new(priorities)),

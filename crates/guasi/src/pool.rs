@@ -21,7 +21,7 @@ use crate::{handover, interrupt};
 
 /// A worker that found nothing to do for this long ends, unless it is one of the minimum.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long the one worker that looks for work does so before it sleeps.
+/// The time for which the one worker that looks for work does so before it sleeps.
 const LOOK_NS: u64 = 10_000;
 /// Submits and workers consider adding a worker no more often than this.
 const CONSIDER_NS: u64 = 25_000;

@@ -75,7 +75,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A pending request.
+    /// A request that nobody has submitted yet.
     pub fn new(core: *const Core, priority: u32, call: Call) -> Request {
         Request {
             links: UnsafeCell::new(Links { previous: ptr::null_mut(), next: ptr::null_mut() }),

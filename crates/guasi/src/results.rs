@@ -13,13 +13,13 @@ pub(crate) struct Results {
     arrived: Condvar,
     /// The number of results, for a look without the lock.
     count: AtomicUsize,
-    /// How many times a fetcher looks at the counter before it sleeps: doubled by success, halved by failure.
+    /// The number of looks that a fetcher takes at the counter before it sleeps: success doubles it, failure halves it.
     patience: AtomicUsize,
 }
 
 struct State {
     finished: Lists,
-    /// How many fetchers sleep.
+    /// The number of threads that wait for results.
     waiting: usize,
     /// The smallest number of results that one of the sleeping fetchers waits for.
     wanted: usize,
@@ -107,7 +107,7 @@ impl Results {
     }
 
     /// Passes up to `max` results to `take` if `min` are there, and returns how many it passed. Otherwise enlists the
-    /// semaphore, which is posted as soon as so many are there, and returns None.
+    /// semaphore, which is posted as soon as `min` results are there, and returns None.
     ///
     /// # Safety
     /// The semaphore is valid until a later call with it returns Some, or [`Results::leave`] is called with it.

@@ -1,4 +1,4 @@
-//! How many workers the pool needs: as many as keep the processors busy, not as many as there are requests.
+//! The size of the pool: as many workers as keep the processors busy, not as many as there are requests.
 //!
 //! Two rules. A worker that has been in its function for longer than [`FRESH_NS`] is taken to be blocked; while fewer
 //! than one worker per processor is fresh, and requests wait, another is added at once. Above [`FREE_LIMIT`] workers
@@ -48,7 +48,7 @@ pub(crate) struct Sizing {
 }
 
 impl Sizing {
-    /// The rules for so many processors, with at most `max` workers (0 for no limit); `min` workers are always allowed.
+    /// The rules for `cpus` processors, with at most `max` workers (0 for no limit); `min` workers are always allowed.
     pub fn new(cpus: usize, min: usize, max: usize) -> Sizing {
         let max = if max == 0 { usize::MAX } else { max.max(min) };
         let limit = FREE_LIMIT.max(4 * cpus).max(min).min(max);
@@ -60,7 +60,7 @@ impl Sizing {
         self.limit
     }
 
-    /// How many workers to add now.
+    /// The number of workers to add now.
     pub fn more(&self, load: Load) -> usize {
         let needed = match (load.running, load.fresh) {
             (0, _) => 1,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Backend {
-    /// No request has needed a choice yet.
+    /// No request has been submitted, so the library has not chosen a backend.
     Unused = 0,
     /// The backend is io_uring.
     Ring = 1,
@@ -24,13 +24,13 @@ pub struct Stats {
     pub ring_error: i32,
     /// The signal that breaks calls off, once its handler is installed, else 0.
     pub signal: i32,
-    /// Workers alive.
+    /// Worker threads of the pool that are alive now.
     pub threads: u32,
-    /// Workers alive and parked.
+    /// Worker threads that are alive and wait for work now.
     pub threads_idle: u32,
     /// The most workers alive at a time.
     pub threads_peak: u32,
-    /// Requests submitted.
+    /// Requests submitted since the context was created.
     pub submitted: u64,
     /// Requests that ended, cancelled ones among them.
     pub finished: u64,

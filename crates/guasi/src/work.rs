@@ -32,7 +32,7 @@ pub(crate) struct State<T> {
     pub running: usize,
     pub spinning: bool,
     pub closing: bool,
-    /// Calls that have begun.
+    /// Calls that workers have begun since the pool was created.
     pub begun: u64,
 }
 
@@ -80,7 +80,7 @@ impl<T> Work<T> {
         Work { state: Mutex::new(state), backlog: AtomicUsize::new(0) }
     }
 
-    /// The state, locked.
+    /// Locks the state of the pool, and returns it.
     pub fn lock(&self) -> MutexGuard<'_, State<T>> {
         lock(&self.state)
     }

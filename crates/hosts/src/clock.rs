@@ -1,4 +1,4 @@
-//! How far the clocks of two hosts are apart: the shortest of many round trips tells best.
+//! The distance of two hosts' clocks: the shortest of many round trips tells it best.
 //!
 //! F. Cristian, "Probabilistic clock synchronization" (1989): a reply that took a round trip of `rtt` was written
 //! between its two ends, so the other clock is known to within `rtt / 2`, whatever the two ways took.
@@ -16,7 +16,7 @@ pub struct RoundTrip {
     pub answered_ns: u64,
 }
 
-/// How far another clock is ahead of this one.
+/// The time by which another clock is ahead of this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offset {
     /// The other clock minus this one, in nanoseconds.

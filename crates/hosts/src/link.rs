@@ -5,11 +5,11 @@
 /// Nothing here waits, and nothing fails: a rank that is lost takes no more messages, and that is found out by its
 /// silence (see [`crate::member`]).
 pub trait Link {
-    /// This rank, from 0.
+    /// The number of this rank: 0 is the leader.
     fn rank(&self) -> u32;
-    /// The number of ranks.
+    /// The number of ranks of the run.
     fn size(&self) -> u32;
-    /// Hands over a message.
+    /// Hands over a message for the rank `to`.
     fn send(&mut self, to: u32, bytes: Vec<u8>);
     /// The next message and who sent it, if one is there.
     fn receive(&mut self) -> Option<(u32, Vec<u8>)>;

@@ -19,15 +19,15 @@ use crate::clock::{Offset, RoundTrip};
 use crate::message::{FINAL, Message, Moment, NOWHERE, Round, Trouble};
 use crate::tree::Tree;
 
-/// How often neighbours hear of each other.
+/// The time between two messages to a neighbour.
 const BEAT_NS: u64 = 250_000_000;
-/// A neighbour that was silent for so long is lost.
+/// The silence after which a neighbour counts as lost.
 const SILENT_NS: u64 = 3_000_000_000;
-/// A neighbour that has never been heard is lost after so long: programs on loaded hosts take their time to begin.
+/// The time after which a neighbour counts as lost that has never sent anything: programs start late on loaded hosts.
 const NEVER_HEARD_NS: u64 = 20_000_000_000;
-/// A rank that has not looked at its messages for so long cannot tell whether others were silent.
+/// A rank that has not read its messages for this time cannot tell if other ranks were silent.
 const ASLEEP_NS: u64 = 1_000_000_000;
-/// A rank that does not answer a question for so long, while neighbours are being lost, is lost too.
+/// The time in which a rank must answer a question while neighbours are being lost; otherwise it counts as lost too.
 const CALLED_NS: u64 = 1_500_000_000;
 /// Round trips of a comparison of clocks.
 const ROUND_TRIPS: u32 = 40;
@@ -37,7 +37,8 @@ const URGENT_PERCENT: u64 = 60;
 /// How much of the time between the two signals the next rank waits before it reports, in case the root is lost.
 const UNDERSTUDY_PERCENT: u64 = 70;
 
-/// Beyond so many ranks nobody keeps a way to each of them open, for want of descriptors (`ulimit -n` is often 1024).
+/// With more ranks than this, no rank keeps a connection to each other rank, because descriptors would run out
+/// (`ulimit -n` is often 1024).
 const STAR: u32 = 900;
 
 /// The number of a rank's last statement.
@@ -56,7 +57,7 @@ pub struct Member {
     /// Ranks with the same value share a clock.
     machine: u64,
     tree: Tree,
-    /// How many notices of the root this rank has seen: ranks with equal numbers agree on the tree.
+    /// The number of the root's notices that this rank has seen: ranks with equal numbers agree on the tree.
     view: u32,
     /// The ranks that this rank has given up, even if the root does not know it.
     suspects: BTreeSet<u32>,
@@ -125,7 +126,7 @@ struct Sync {
     asked: Option<(u32, u64)>,
     next_ns: u64,
     best: Option<Offset>,
-    /// How far the root's clock is ahead.
+    /// The time by which the root's clock is ahead of this one.
     onward: Option<Offset>,
     /// Until when questions are to be expected.
     busy_until_ns: u64,
@@ -267,7 +268,7 @@ impl Member {
         self.say_below(&Message::Open { round, at_ns }, &[]);
     }
 
-    /// How far everyone from here on down has come, and the first gate where one waits.
+    /// The round that all ranks of this subtree have reached, and the first gate where one of them waits.
     fn standing(&self) -> (Round, Round) {
         let children = self.tree.children(self.me);
         let of = |child: &u32| self.below.get(child).copied().unwrap_or((0, NOWHERE));
@@ -353,7 +354,7 @@ impl Member {
         self.sync = Sync { number, busy_until_ns, onward, next_ns: now_ns, ..Sync::default() };
     }
 
-    /// How far the root's clock is ahead of this one, once the comparison is over.
+    /// The time by which the root's clock is ahead of this one; None before the comparison is over.
     pub fn onward(&self) -> Option<Offset> {
         self.sync.onward
     }

@@ -51,7 +51,7 @@ pub enum Message {
 /// An event on a rank that ends the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// The rank.
+    /// The rank that has the trouble.
     pub rank: u32,
     /// A description of the event, in one line.
     pub what: String,

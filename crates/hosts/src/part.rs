@@ -27,7 +27,7 @@ pub struct Part {
     pub phases: Vec<PhaseResult>,
     /// The hosts in this part.
     pub hosts: Vec<HostResult>,
-    /// The failures of ranks.
+    /// The ranks that failed, each with its reason.
     pub failures: Vec<RankFailure>,
     /// The worst way in which a rank of this part has ended.
     pub ended: Ended,

@@ -23,7 +23,7 @@ use crate::message::{self, FINAL, Moment, Round, Trouble};
 #[error("the run was stopped")]
 pub struct Stopped;
 
-/// Where a gate stands.
+/// The state of a gate, as this rank sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// Others are still to come.
@@ -34,7 +34,7 @@ pub enum Gate {
     Closed,
 }
 
-/// How a run ends for this rank.
+/// The end of a run, as this rank reports it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Conclusion {
     /// This rank speaks for all: the merged parts, and the ranks of which nothing came.
@@ -46,7 +46,7 @@ pub enum Conclusion {
 /// The name of this rank's host, and facts that ranks compare.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The host's name.
+    /// The name of the host on which the rank runs.
     pub host: String,
     /// A number that tells hosts with separate clocks apart: see [`machine`].
     pub machine: u64,
@@ -161,12 +161,12 @@ impl Team {
         ))
     }
 
-    /// This rank, from 0.
+    /// The number of this rank: 0 is the leader.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// The number of ranks.
+    /// The number of ranks of the run.
     pub fn size(&self) -> u32 {
         self.size
     }
@@ -429,9 +429,9 @@ impl Team {
     }
 }
 
-/// How often a rank that waits looks whether it still has to.
+/// The time between two looks of a rank that waits at a gate.
 const LOOK: Duration = Duration::from_micros(500);
-/// How often the courier looks for messages while the load runs: nobody waits for it then.
+/// The time between two looks for messages while the load runs, when nobody waits for the courier.
 const AT_EASE: Duration = Duration::from_millis(5);
 
 /// Carries messages until the rank leaves.

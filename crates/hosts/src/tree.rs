@@ -25,7 +25,7 @@ impl Tree {
         &self.ranks
     }
 
-    /// Where `rank` hangs; None for the root and for ranks that are not in the tree.
+    /// The parent of `rank`; None for the root and for ranks that are not in the tree.
     pub fn parent(&self, rank: u32) -> Option<u32> {
         let place = self.ranks.binary_search(&rank).ok().filter(|&place| place > 0)?;
         Some(self.ranks[place & (place - 1)])

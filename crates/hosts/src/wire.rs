@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes received and sent by all interfaces but the loopback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wire {
-    /// Bytes received.
+    /// Bytes that these interfaces have received.
     pub received: u64,
-    /// Bytes sent.
+    /// Bytes that these interfaces have sent.
     pub sent: u64,
 }
 

@@ -15,9 +15,9 @@ use crate::source::{Section, Setting, Source};
 /// Conditions that the whole run imposes on its jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Imposed {
-    /// Refuse jobs that write.
+    /// Refuse jobs that write (`--readonly`).
     pub read_only: bool,
-    /// Warnings are errors.
+    /// Treat warnings as errors (`--warnings-fatal`).
     pub warnings_fatal: bool,
     /// Sections to run; all if empty.
     pub sections: Vec<String>,
@@ -55,7 +55,7 @@ pub struct Draft {
     set: BTreeMap<&'static str, (Setting, bool)>,
     /// True while the settings are the job's own; false while they come from a global section.
     own: bool,
-    /// Where the section begins.
+    /// File and line of the section's heading.
     section: Place,
     warnings: Vec<String>,
 }
@@ -112,7 +112,7 @@ impl Draft {
         self.set.get(name).map(|(setting, _)| setting)
     }
 
-    /// Where the option was set, or where the section begins.
+    /// File and line of the option, or of the section's heading if the section does not set it.
     pub(crate) fn place(&self, name: &str) -> &Place {
         self.setting(name).map_or(&self.section, |setting| &setting.place)
     }

@@ -9,7 +9,7 @@ pub struct EngineSpec {
     pub name: &'static str,
     /// Other names that `ioengine=` accepts.
     pub aliases: &'static [&'static str],
-    /// One line of help.
+    /// One line of help, without a full stop.
     pub help: &'static str,
     /// True if a clone can have only one request in flight, so that `iodepth` means nothing.
     pub synchronous: bool,

@@ -11,7 +11,7 @@ pub enum Place {
     File(Arc<PathBuf>, u32),
     /// A job file as a whole.
     WholeFile(Arc<PathBuf>),
-    /// The command line.
+    /// The setting stands on the command line.
     CommandLine,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Place {
 pub struct Error {
     /// The place of the fault.
     pub place: Place,
-    /// The fault, in words.
+    /// One sentence that says what is wrong and what to do.
     pub what: String,
     /// The likely cause or what to do; empty if `what` says it all.
     pub hint: String,

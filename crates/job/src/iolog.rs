@@ -53,9 +53,9 @@ pub enum Error {
 pub enum Action {
     /// The file is part of the log.
     Add,
-    /// The file is opened.
+    /// `open`: the replay opens the file.
     Open,
-    /// The file is closed.
+    /// `close`: the replay closes the file.
     Close,
     /// An op on the file.
     Op(OpKind),
@@ -86,7 +86,7 @@ impl Action {
     }
 }
 
-/// One line of a log.
+/// One line of an iolog, as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Microseconds since the start (version 3).
@@ -297,23 +297,23 @@ pub struct FileUse {
 /// The next step of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Opens a file.
+    /// The replay opens a file.
     Open {
         /// Index in [`Summary::files`].
         file: u32,
-        /// Nanoseconds since the start.
+        /// Time of the step in nanoseconds since the start of the log.
         at_ns: u64,
     },
-    /// Closes a file.
+    /// The replay closes a file.
     Close {
         /// Index in [`Summary::files`].
         file: u32,
-        /// Nanoseconds since the start.
+        /// Time of the step in nanoseconds since the start of the log.
         at_ns: u64,
     },
-    /// Issues an op.
+    /// The replay issues an op.
     Op {
-        /// The op.
+        /// The op, with its file, offset and length.
         op: Op,
         /// Nanoseconds since the start; all 0 with `replay_no_stall`.
         at_ns: u64,

@@ -39,7 +39,7 @@ pub struct Job {
     pub files: Files,
     /// `iodepth` and batching: the number of ops in flight, submitted and reaped together.
     pub queue: Queue,
-    /// Randomness and mixes.
+    /// Options about random numbers, zones and mixes.
     pub pattern: Pattern,
     /// Rates, think time, latency targets.
     pub rate: Rate,
@@ -57,7 +57,7 @@ pub struct Job {
     pub iolog: Iolog,
     /// `continue_on_error`, `ignore_error`, `max_latency`: the effects of failed and slow ops.
     pub errors: Errors,
-    /// Reporting and logging.
+    /// Options about reports and logs.
     pub reporting: Reporting,
     /// Options of the io_uring and libaio engines.
     pub ring: Ring,
@@ -98,7 +98,7 @@ pub struct Blocks {
 /// An amount of a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// The amount in bytes.
+    /// The amount is stated in bytes.
     Bytes(u64),
     /// 0..=100 percent of the file or device.
     Percent(f64),
@@ -154,7 +154,7 @@ pub enum FileService {
 /// `fallocate=`: the call that reserves space when files are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallocate {
-    /// Nothing is reserved.
+    /// `none`: reserve no space.
     None,
     /// Space is reserved by posix_fallocate(3).
     Posix,
@@ -247,10 +247,10 @@ pub enum OpenSync {
 /// `lockfile=`: the lock on a file during ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FileLock {
-    /// No lock.
+    /// `none`: clones take no lock.
     #[default]
     None,
-    /// One clone at a time uses the file.
+    /// `exclusive`: one clone at a time uses the file.
     Exclusive,
     /// Many readers or one writer use the file at a time.
     ReadWrite,
@@ -405,7 +405,7 @@ pub struct Time {
     pub wait_for: Option<String>,
     /// `new_group`: the job begins a new reporting group.
     pub new_group: bool,
-    /// `exitall`: when this job ends, all end.
+    /// `exitall`: when this job ends, other jobs end too.
     pub exit_all: bool,
     /// `exit_what`: the jobs that `exit_all` ends.
     pub exit_what: ExitWhat,
@@ -714,7 +714,7 @@ pub enum ClockSource {
 /// `unified_rw_reporting=`: results of the directions apart, together, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Unified {
-    /// One result for each direction.
+    /// `none`: one result for each direction.
     #[default]
     None,
     /// One result for all directions together, called `mixed`.

@@ -10,7 +10,7 @@ pub struct Setting {
     pub option: &'static OptionSpec,
     /// The value after variables and keywords were put in; None if there is no `=`.
     pub value: Option<String>,
-    /// Place of the setting.
+    /// File and line of the setting, or the command line.
     pub place: Place,
 }
 

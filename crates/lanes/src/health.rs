@@ -46,7 +46,7 @@ impl Default for Patience {
 /// slow.
 pub const SLOW: u64 = 8;
 
-/// How an op ended, as far as its lane is concerned.
+/// The end of an op, as far as it concerns the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The op was carried out, in full or in part.
@@ -96,7 +96,7 @@ impl Health {
         state(self.state.load(Acquire))
     }
 
-    /// How often the lane was taken out of service.
+    /// The number of times that the lane was taken out of service.
     pub fn losses(&self) -> u64 {
         self.losses.load(Relaxed)
     }
@@ -126,7 +126,7 @@ impl Health {
         }
     }
 
-    /// True if the lane may be given a new op, with so many outstanding: [`Health::look`] for the path of every op.
+    /// True if the lane may get a new op while `outstanding_ops` are in flight; a fast [`Health::look`] for every op.
     #[inline]
     pub fn is_open(&self, outstanding_ops: u64, now_ns: u64) -> bool {
         let well = self.state.load(Acquire) == State::Healthy as u32
@@ -134,7 +134,7 @@ impl Health {
         well || self.look(outstanding_ops, now_ns) == State::Healthy
     }
 
-    /// The state of the lane at this moment, with so many ops outstanding; time alone may have changed it.
+    /// The state of the lane at this moment, with `outstanding_ops` in flight; time alone may have changed the state.
     pub fn look(&self, outstanding_ops: u64, now_ns: u64) -> State {
         match self.state() {
             State::Healthy if outstanding_ops > 0 && self.silent_ns(now_ns) > self.limit_ns() => {

@@ -34,7 +34,7 @@ struct Entry {
     lane: usize,
 }
 
-/// Room for one path.
+/// Room for one path, without memory from the heap.
 #[derive(Debug)]
 pub struct PathBuffer {
     bytes: [u8; PATH_MAX],

@@ -69,7 +69,7 @@ mod tests {
         v3 7f000021  801 0:28         1f2e3d4c5b6a7988:ffffffffffffffff yes\n\
         v4 20010db8000000000000000000000001 801 0:290        a:b                               no \n";
 
-    /// The text of the file, in pieces of at most so many bytes.
+    /// The text of the file, in pieces of at most `most` bytes.
     fn pieces(mut text: &[u8], most: usize) -> impl FnMut(&mut [u8]) -> usize {
         move |room| {
             let length = text.len().min(most).min(room.len());

@@ -40,12 +40,12 @@ pub enum Policy {
     /// service rate.
     #[default]
     LeastLoaded,
-    /// One lane after another, as the original did.
+    /// Each lane in turn, as the original iotrap did.
     RoundRobin,
 }
 
 impl Policy {
-    /// All policies.
+    /// All policies, in the order of the help.
     pub const ALL: [Policy; 2] = [Policy::LeastLoaded, Policy::RoundRobin];
 
     /// The name of the policy, as it is written in a configuration.
@@ -66,7 +66,7 @@ impl FromStr for Policy {
     }
 }
 
-/// One path to the volume.
+/// One lane of a pool: its path and its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneConfig {
     /// The directory under which the lane has the volume: absolute, without `.`, `..` and a slash at its end.

@@ -82,13 +82,13 @@ pub enum Refusal {
 pub struct Load {
     /// The state of the lane's health: it tells if the lane is in service.
     pub state: State,
-    /// Ops outstanding.
+    /// Ops in flight on the lane now.
     pub ops: u64,
     /// Bytes of the outstanding ops.
     pub bytes: u64,
     /// The measured service rate in bytes per second; 0 before the first op has ended.
     pub rate_bytes_per_s: u64,
-    /// How often the lane was taken out of service.
+    /// The number of times that the lane was taken out of service.
     pub losses: u64,
 }
 
@@ -130,7 +130,7 @@ impl Outstanding {
     const BYTES: u32 = 48;
     const MASK: u64 = (1 << Outstanding::BYTES) - 1;
 
-    /// The word of one op with so many bytes.
+    /// The word that counts one op of `bytes` bytes.
     const fn one(bytes: u64) -> u64 {
         (1 << Outstanding::BYTES) | (bytes & Outstanding::MASK)
     }

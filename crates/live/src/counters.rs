@@ -55,9 +55,9 @@ pub enum Gauge {
     BusyNs = 9,
     /// Connections, of a host or a reactor.
     Connections = 10,
-    /// Of a load: the depth that was asked for.
+    /// The depth that the user asked for, in the row of a load.
     AskedDepth = 11,
-    /// Of a load: the load line, as far as a sweep knows it.
+    /// The load line as far as a sweep knows it, in the row of a load.
     LoadLine = 12,
     /// When the row's counts were last brought up to date, in nanoseconds of `CLOCK_MONOTONIC`; 0 for rows whose counts
     /// are always up to date.
@@ -85,7 +85,7 @@ pub enum State {
 }
 
 impl State {
-    /// All states.
+    /// All states, in the order of their numbers.
     pub const ALL: [State; 7] =
         [State::Unknown, State::Healthy, State::Suspect, State::Draining, State::Failed, State::Probing, State::Off];
 
@@ -147,7 +147,7 @@ impl<'a> Counters<'a> {
         self.bump_alone(op, op::HISTOGRAM + bucket_of(mean_ns), ops);
     }
 
-    /// Counts an error alone.
+    /// Counts an error of an op, and no completion.
     #[inline]
     pub fn error(self, op: Op) {
         self.bump(op, op::ERRORS, 1);
@@ -161,7 +161,7 @@ impl<'a> Counters<'a> {
         self.bump_alone(op, op::HISTOGRAM + bucket_of(latency_ns), 1);
     }
 
-    /// Sets a value.
+    /// Sets a gauge to a value.
     #[inline]
     pub fn set(self, gauge: Gauge, value: u64) {
         if let Some(word) = self.gauge(gauge) {
@@ -175,7 +175,7 @@ impl<'a> Counters<'a> {
         self.gauge(gauge).map_or(0, |word| word.load(Relaxed))
     }
 
-    /// Adds to a value.
+    /// Adds to the value of a gauge.
     #[inline]
     pub fn add(self, gauge: Gauge, value: u64) {
         if let Some(word) = self.gauge(gauge) {
@@ -183,7 +183,7 @@ impl<'a> Counters<'a> {
         }
     }
 
-    /// Subtracts from a value.
+    /// Subtracts from the value of a gauge.
     #[inline]
     pub fn subtract(self, gauge: Gauge, value: u64) {
         if let Some(word) = self.gauge(gauge) {

@@ -16,7 +16,7 @@ use rustix::io::{Errno, Result};
 
 /// The directory to keep boards in when the program has ended: see [`Keep`].
 pub const KEEP_VARIABLE: &str = "PLIMSOLL_KEEP_BOARDS";
-/// How the name of a board ends.
+/// The extension of a board's file name.
 pub const EXTENSION: &str = "board";
 
 /// A path of bounded length that is put together without allocating. Cut silently; [`Path::c_str`] then fails.
@@ -80,7 +80,7 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
     Some(value.to_bytes()).filter(|value| !value.is_empty())
 }
 
-/// Where a new board may be kept, the best first, and whether it is to stay there.
+/// Calls `each` for the directories that may keep a new board, the best first, and says if the board is to stay there.
 pub(crate) fn candidates(mut each: impl FnMut(&Path, Kept) -> Result<()>) -> Result<()> {
     let mut last = Err(Errno::NOENT);
     let mut attempt = |directory: &[&[u8]], uid: Option<u32>, keep: bool, make: bool| {

@@ -1,4 +1,4 @@
-//! Where everything is in a board: an array of 64-bit words, all of them atomic, in the byte order of the machine.
+//! The layout of a board: an array of 64-bit words, all of them atomic, in the byte order of the machine.
 //!
 //! ```text
 //! header (64 words) │ reasons (64 x 16 words) │ rows (capacity x 448 words)
@@ -11,7 +11,7 @@ pub const MAGIC: u64 = u64::from_ne_bytes(*b"PLIMLIVE");
 /// The version of this layout; readers refuse boards of another version.
 pub const VERSION: u64 = 1;
 
-/// Words of the header.
+/// Number of 64-bit words of a board's header.
 pub const HEADER_WORDS: usize = 64;
 /// The words in which the fields lie, from the first word of the header, reason, row or op.
 pub mod header {
@@ -129,7 +129,7 @@ pub enum BoardKind {
 }
 
 impl BoardKind {
-    /// All kinds.
+    /// All kinds of boards, in the order of their numbers.
     pub const ALL: [BoardKind; 3] = [BoardKind::Trap, BoardKind::Target, BoardKind::Load];
 
     /// The name of the kind of program, one lower-case word.
@@ -159,7 +159,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// All kinds.
+    /// All kinds of rows, in the order of their numbers.
     pub const ALL: [RowKind; 5] = [RowKind::Lane, RowKind::Namespace, RowKind::Host, RowKind::Reactor, RowKind::Load];
 
     /// The name of the kind of row, one lower-case word.

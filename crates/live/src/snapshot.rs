@@ -48,7 +48,7 @@ pub struct Snapshot {
     pub created_ns: u64,
     /// The rows that are in use, in the order of the board.
     pub rows: Vec<RowCounts>,
-    /// Why something was not done, and how often, in the order in which it first happened.
+    /// The reasons why something was not done, with their counts, in the order of their first occurrence.
     pub reasons: Vec<ReasonCount>,
     pub(crate) owner: Owner,
 }
@@ -56,9 +56,9 @@ pub struct Snapshot {
 /// A reason and how often it applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReasonCount {
-    /// The reason.
+    /// The reason in words, as the program that owns the board stated it.
     pub text: String,
-    /// How often the reason applied.
+    /// The number of times that the reason applied.
     pub count: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct RowCounts {
 /// The counts of one kind of op in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpCounts {
-    /// Ops that ended well.
+    /// Ops that ended without an error.
     pub ops: u64,
     /// Bytes of the ops that ended well.
     pub bytes: u64,

@@ -15,7 +15,7 @@ pub fn put(words: &[AtomicU64], text: &str) {
     }
 }
 
-/// The beginning of a text that has at most so many bytes.
+/// The beginning of a text, at most `bytes` bytes, cut between two characters.
 pub fn fitting(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {

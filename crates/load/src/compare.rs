@@ -17,7 +17,7 @@ use measure::verdict::{self, Verdict};
 use crate::run::{Control, Progress};
 use crate::{Error, ErrorKind};
 
-/// One side of a comparison.
+/// One side of a comparison: a name, and the jobs that it runs.
 #[derive(Clone, Debug)]
 pub struct Side {
     /// The name of the side: that of its job file or engine.
@@ -26,7 +26,7 @@ pub struct Side {
     pub plan: Plan,
 }
 
-/// How often the sides are run.
+/// The number of runs of each side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Repeats {
     /// Pairs at the least; an interval needs two.

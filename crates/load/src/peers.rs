@@ -31,7 +31,7 @@ impl Stage {
 pub enum Gate {
     /// The gate is shut: some peers are still to come.
     Wait,
-    /// The gate opens, for all at one moment: when `CLOCK_MONOTONIC` of this host reads so many nanoseconds.
+    /// The gate opens for all at one moment: the value of this host's `CLOCK_MONOTONIC` in nanoseconds.
     Open(u64),
     /// The gate will not open: the run is to stop.
     Closed,

@@ -18,7 +18,7 @@ pub struct Control<'a> {
     pub stop: Arc<AtomicBool>,
     /// Called a few times a second from the thread that called [`run`].
     pub progress: Option<&'a mut dyn FnMut(&Progress)>,
-    /// Called with the result so far, every so many nanoseconds while load runs.
+    /// An interval in nanoseconds, and the function that gets the result so far after each interval while load runs.
     pub status: Option<(u64, &'a mut dyn FnMut(RunResult))>,
     /// Length of the intervals in the result; None: each job's `bwavgtime`.
     pub interval_ns: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Control<'a> {
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Files are being made.
+    /// The clones make their files.
     #[default]
     Layout,
     /// Load that is not measured yet.

@@ -4,15 +4,15 @@ use std::ops::{Index, IndexMut};
 
 use serde::{Deserialize, Serialize};
 
-/// Which way an op moves data. The order is fio's: read, write, trim.
+/// The direction in which an op moves data. The order is fio's: read, write, trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// Storage to memory.
+    /// Data go from storage to memory.
     Read,
-    /// Memory to storage.
+    /// Data go from memory to storage.
     Write,
-    /// Discard.
+    /// The storage may forget a range of blocks (discard).
     Trim,
 }
 
@@ -33,11 +33,11 @@ impl Direction {
 /// One `T` for reads, one for writes, one for trims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerDirection<T> {
-    /// For reads.
+    /// The value for reads.
     pub read: T,
-    /// For writes.
+    /// The value for writes.
     pub write: T,
-    /// For trims.
+    /// The value for trims.
     pub trim: T,
 }
 

@@ -31,7 +31,7 @@ pub struct FilesResult {
     /// The statements that were tried, and how each of them came out.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// How the run ended.
+    /// Complete, interrupted or failed.
     pub ended: Ended,
     /// Of a run on several hosts: the result of each host. `phases` has the sum.
     #[serde(default)]
@@ -130,13 +130,13 @@ pub struct PhaseInterval {
     pub bytes: u64,
 }
 
-/// Counts of work.
+/// Counts of the work of a thread, a phase or an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// Operations done: files, directories, links. A phase that only lists directories counts the entries that it
     /// lists. Failed operations are not among them.
     pub files: u64,
-    /// Reads and writes.
+    /// The number of reads and writes.
     pub records: u64,
     /// Bytes read and written.
     pub bytes: u64,
@@ -158,11 +158,11 @@ pub struct ThreadResult {
     pub runtime_ns: u64,
     /// The work that the thread did.
     pub work: Work,
-    /// How many of each of the phase's operations the thread did, in the order of the phase.
+    /// The number of each of the phase's operations that the thread did, in the order of the phase.
     pub operations: Vec<u64>,
 }
 
-/// One operation of a phase.
+/// The result of one operation of a phase.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationResult {
     /// The name of the operation: `create`.
@@ -171,7 +171,7 @@ pub struct OperationResult {
     pub lat_ns: Histogram,
 }
 
-/// One kind of call.
+/// Count and latencies of one kind of system call.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CallResult {
     /// The name of the call: `open`, `write`, `fsync`.
@@ -194,7 +194,7 @@ pub struct CallErrors {
 }
 
 impl Work {
-    /// Adds other work.
+    /// Adds the counts of other work to these.
     pub fn add(&mut self, other: &Work) {
         let Work { files, records, bytes, failed, directories } = other;
         self.files += files;

@@ -21,10 +21,10 @@ pub struct HostsResult {
     pub failures: Vec<RankFailure>,
 }
 
-/// One host.
+/// The result of one host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostResult {
-    /// The host's name.
+    /// The name of the host, as uname(2) says it.
     pub host: String,
     /// The lowest rank of the host.
     pub first_rank: u32,
@@ -46,16 +46,16 @@ pub struct HostResult {
     pub started_ns: Option<(i64, i64)>,
     /// The host's clock against that of the first rank.
     pub clock: ClockComparison,
-    /// How the run ended on this host.
+    /// The end of the run on this host: complete, interrupted or failed.
     pub ended: Ended,
 }
 
 /// Bytes over the network interfaces of a host, loopback and stacked interfaces left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireUse {
-    /// Bytes received.
+    /// Bytes that the host's network interfaces received.
     pub received: u64,
-    /// Bytes sent.
+    /// Bytes that the host's network interfaces sent.
     pub sent: u64,
     /// The nanoseconds in which these bytes went over the interfaces.
     pub length_ns: u64,
@@ -90,19 +90,19 @@ pub struct RankFailure {
 pub struct Window {
     /// The length of the window in nanoseconds.
     pub length_ns: u64,
-    /// Ops each way.
+    /// Ops of the window, each way.
     pub ops: PerDirection<u64>,
-    /// Bytes each way.
+    /// Bytes of the window, each way.
     pub bytes: PerDirection<u64>,
 }
 
 impl Window {
-    /// Ops per second.
+    /// Ops per second of all directions over the window.
     pub fn iops(&self) -> f64 {
         per_second(self.ops.iter().map(|(_, &ops)| ops).sum(), self.length_ns)
     }
 
-    /// Bytes per second.
+    /// Bytes per second of all directions over the window.
     pub fn bytes_per_second(&self) -> f64 {
         per_second(self.bytes.iter().map(|(_, &bytes)| bytes).sum(), self.length_ns)
     }

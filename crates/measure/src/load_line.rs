@@ -432,7 +432,7 @@ impl Fitted {
         Fitted { ln_x: of(&self.ln_x), ln_y: of(&self.ln_y) }
     }
 
-    /// Where the straight line through points `a` and `b` has height `level`; None if it is level.
+    /// The abscissa at which the line through points `a` and `b` has height `level`; None if the line is level.
     fn crossing(&self, a: usize, b: usize, level: f64) -> Option<f64> {
         let slope = (self.ln_y[b] - self.ln_y[a]) / (self.ln_x[b] - self.ln_x[a]);
         (slope != 0.0).then(|| self.ln_x[a] + (level - self.ln_y[a]) / slope)

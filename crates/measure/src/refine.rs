@@ -32,8 +32,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits for a curve of so many depths that is to take no longer than `curve_cap_ns`: an eighth of the time for
-    /// the first look at the depths asked for, the rest for the rounds.
+    /// Limits for a curve of `depths` depths that takes at most `curve_cap_ns`: an eighth of the time for the first
+    /// visit to each requested depth, the rest for the rounds.
     pub fn within(curve_cap_ns: u64, depths: usize) -> Limits {
         let first_ns = (curve_cap_ns / 8 / depths.max(1) as u64).clamp(50_000_000, 3_000_000_000);
         Limits { bound: 0.005, first_ns, point_cap_ns: first_ns.saturating_mul(16), curve_cap_ns, finest: 1.2 }
@@ -43,10 +43,10 @@ impl Limits {
 /// The next step of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// Measure this depth (or rate) for so long; add the result to the point of that depth if there is one
+    /// Measure this depth (or rate) for `runtime_ns`, and add the result to the point of that depth if there is one
     /// ([`Point::extend`]).
     Measure {
-        /// The depth or rate.
+        /// The depth or rate to measure.
         x: f64,
         /// Measured nanoseconds, ramp excluded.
         runtime_ns: u64,
@@ -55,7 +55,7 @@ pub enum Step {
         /// The reason, for the progress line.
         why: Why,
     },
-    /// The sweep ends.
+    /// The sweep ends, for the reason given.
     Done(Done),
 }
 

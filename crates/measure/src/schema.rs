@@ -16,7 +16,7 @@ use crate::{Histogram, PerDirection};
 /// The version of this schema; a reader refuses a document with a newer version.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// One file of results.
+/// One document of results, as `--save` writes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Document {
@@ -35,26 +35,26 @@ pub enum Document {
 pub struct Provenance {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema: u32,
-    /// The program's version.
+    /// The version of the program that measured.
     pub version: String,
     /// The command line, the program's name first.
     pub command: Vec<String>,
     /// Milliseconds since the Unix epoch at the start.
     pub started_unix_ms: u64,
-    /// The machine.
+    /// The machine on which the program ran.
     pub machine: Machine,
 }
 
 /// The machine that a result was measured on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// uname -n.
+    /// The name of the host (`uname -n`).
     pub hostname: String,
-    /// uname -sr.
+    /// Name and release of the kernel (`uname -sr`).
     pub kernel: String,
     /// The processor's name in /proc/cpuinfo.
     pub cpu: String,
-    /// Processors online.
+    /// Number of processors online.
     pub cpus: u32,
     /// Bytes of memory.
     pub memory_bytes: u64,
@@ -62,7 +62,7 @@ pub struct Machine {
     pub clock: String,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ended {
@@ -88,10 +88,10 @@ pub struct RunResult {
     pub disks: Vec<DiskUtil>,
     /// Statements about the run as a whole; those on one job are with the job.
     pub verdicts: Vec<Verdict>,
-    /// Which statements were tried on the run as a whole, and how each of them came out.
+    /// The statements that were tried on the run as a whole, each with its outcome.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// How the run ended.
+    /// Complete, interrupted or failed.
     pub ended: Ended,
     /// Of a run on several hosts: the result of each host. `jobs` has the sum.
     #[serde(default)]
@@ -101,13 +101,13 @@ pub struct RunResult {
 /// The result of one job, or of one group of clones.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct JobResult {
-    /// The section's name.
+    /// The name of the job's section.
     pub name: String,
     /// `description=`.
     pub description: Option<String>,
-    /// fio's group number.
+    /// The number of the reporting group, as fio counts groups.
     pub group: u32,
-    /// How many clones are merged in this entry; 1 without `group_reporting`.
+    /// The number of clones that are merged in this entry; 1 without `group_reporting`.
     pub clones: u32,
     /// The job's own options as written, in fio's spelling.
     pub options: Vec<(String, String)>,
@@ -151,7 +151,7 @@ pub struct JobResult {
     pub common_ns: Option<u64>,
     /// Statements about this job's numbers.
     pub verdicts: Vec<Verdict>,
-    /// Which statements were tried on this job's numbers, and how each of them came out.
+    /// The statements that were tried on this job's numbers, each with its outcome.
     #[serde(default)]
     pub checks: Vec<Check>,
 }
@@ -160,7 +160,7 @@ pub struct JobResult {
 /// they seem to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// The engine's name.
+    /// The name of the engine.
     pub engine: String,
     /// True if the engine can have only one op in flight a clone.
     pub synchronous: bool,
@@ -279,7 +279,7 @@ pub struct CpuUsage {
     pub minor_faults: u64,
 }
 
-/// How many requests were in flight, submitted together and reaped together: counts in powers of two.
+/// Distributions of the requests in flight, submitted together and reaped together, in powers of two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DepthDistribution {
     /// At each submission of an op, the depth including it: 1, 2, 4, ..., 2^31 (index = floor(log2)).
@@ -324,16 +324,16 @@ pub struct LatencyTarget {
     pub percentile: f64,
 }
 
-/// Counts of one interval.
+/// Counts of one interval of the course over time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Interval {
     /// Nanoseconds from the start of the measured part to the end of this interval.
     pub end_ns: u64,
     /// The true length of this interval in nanoseconds.
     pub length_ns: u64,
-    /// Bytes each way.
+    /// Bytes of the interval, each way.
     pub bytes: PerDirection<u64>,
-    /// Ops each way.
+    /// Ops of the interval, each way.
     pub ops: PerDirection<u64>,
     /// Sum of the total latencies of the interval's ops.
     pub lat_sum_ns: PerDirection<u64>,
@@ -341,7 +341,7 @@ pub struct Interval {
     pub lat_ns: Option<Histogram>,
 }
 
-/// Which figures a job wants reported.
+/// The figures that a job wants reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reporting {
     /// `percentile_list`, 0..=100 each, ascending.
@@ -380,7 +380,7 @@ impl Default for Reporting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unified {
-    /// Each direction apart.
+    /// `none`: a result for each direction.
     #[default]
     None,
     /// All directions as one, called `mixed`.
@@ -436,7 +436,7 @@ impl Verified {
     }
 }
 
-/// Why a job failed.
+/// The error that ended a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobError {
     /// The system's error number; 5 (EIO) stands for errors without one, 84 (EILSEQ) for verification.
@@ -465,7 +465,7 @@ pub struct DiskUtil {
 /// A measured mean with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The estimated mean.
+    /// The estimated mean of the population.
     pub mean: f64,
     /// The lower end of the interval.
     pub low: f64,
@@ -491,11 +491,11 @@ pub struct SweepResult {
     /// Over several hosts: their names, one a rank.
     #[serde(default)]
     pub ranks: Vec<String>,
-    /// How the sweep ended.
+    /// Complete, interrupted or failed.
     pub ended: Ended,
     /// Statements about the sweep as a whole.
     pub verdicts: Vec<Verdict>,
-    /// Which statements were tried on the sweep as a whole, and how each of them came out.
+    /// The statements that were tried on the sweep as a whole, each with its outcome.
     #[serde(default)]
     pub checks: Vec<Check>,
 }
@@ -511,14 +511,14 @@ pub struct Curve {
     pub line: Option<LoadLine>,
 }
 
-/// One point of a curve.
+/// One measured point of a curve: a depth or rate, with its results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
     /// The depth (or rate) that was asked for.
     pub x: f64,
-    /// Ops per second.
+    /// Ops per second, with their interval.
     pub iops: Estimate,
-    /// Bytes per second.
+    /// Bytes per second, with their interval.
     pub bytes_per_second: Estimate,
     /// The samples that the estimate rests on, ops per second each, in order of time.
     pub samples: Vec<f64>,
@@ -536,7 +536,7 @@ pub struct Visit {
     pub at_ns: u64,
     /// 0 for the first look at a depth; 1, 2, ... for the round of the confirmation that this visit belongs to.
     pub round: u32,
-    /// How many of the point's samples this visit took.
+    /// The number of the point's samples that this visit took.
     pub samples: u32,
 }
 
@@ -556,7 +556,7 @@ pub struct LoadLine {
     pub overload: Option<Estimate>,
     /// True if the curve was still rising at the deepest point: then the load line is a lower bound.
     pub still_rising: bool,
-    /// Why no load line can be named, as the end of a sentence: "the machine changed during the sweep: ...".
+    /// The reason for a missing load line, as the end of a sentence: "the machine changed during the sweep: ...".
     #[serde(default)]
     pub unnamed: Option<String>,
 }
@@ -581,14 +581,14 @@ pub struct ComparisonResult {
     pub provenance: Provenance,
     /// The names of the two sides.
     pub sides: (String, String),
-    /// One entry a compared figure.
+    /// The change of each compared figure.
     pub effects: Vec<Effect>,
     /// The one sentence that sums the comparison up.
     pub sentence: String,
     /// The figure that the sentence and the exit status rest on: `iops`, or what `--figure` names.
     #[serde(default)]
     pub figure: String,
-    /// How the values of a side were averaged, in one sentence.
+    /// One sentence on the average over the values of a side.
     #[serde(default)]
     pub estimator: String,
     /// Job options in which the two sides differ.
@@ -596,7 +596,7 @@ pub struct ComparisonResult {
     pub differences: Vec<Difference>,
     /// Runs of each side, interleaved; empty when two result files were compared.
     pub runs: Vec<(RunResult, RunResult)>,
-    /// How the comparison ended.
+    /// Complete, interrupted or failed.
     pub ended: Ended,
     /// Statements about the comparison, and statements about the runs of a side: these begin with `A: ` or `B: `.
     pub verdicts: Vec<Verdict>,
@@ -615,7 +615,7 @@ pub struct Difference {
     pub b: Option<String>,
 }
 
-/// Why the two values of an [`Effect`] do not say which side is better.
+/// The reason why the two values of an [`Effect`] do not say which side is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CannotTell {
@@ -627,7 +627,7 @@ pub enum CannotTell {
     BeyondSense,
 }
 
-/// How much the second side differs from the first in one figure.
+/// The difference of the second side from the first in one figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     /// `iops`, `bw`, `lat_mean`, `lat_p99`, `cpu_per_op`; of runs on files `PHASE:files_per_s`, `PHASE:lat_p99`.
@@ -642,7 +642,7 @@ pub struct Effect {
     pub b: Estimate,
     /// b / a - 1 with its interval: 0.1 is ten percent more.
     pub change: Estimate,
-    /// Why the change does not say which side is better; None where its interval decides.
+    /// The reason why the change does not say which side is better; None if the interval decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cannot_tell: Option<CannotTell>,
 }

@@ -147,14 +147,14 @@ pub fn welch_freedom(a: (f64, f64), b: (f64, f64)) -> f64 {
     total * total / (a.0 * a.0 / a.1 + b.0 * b.0 / b.1)
 }
 
-/// How steady a series of samples was.
+/// The steadiness of a series of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steadiness {
     /// The rise of a straight line through the samples from the first to the last, as a fraction of their mean.
     pub drift: f64,
     /// True if that rise is more than chance (5 %), judged by batches.
     pub drift_is_significant: bool,
-    /// How many samples at the start belong to a warm-up by MSER, at most half of them.
+    /// The number of samples at the start that belong to a warm-up by MSER, at most half of all samples.
     pub warm_up: usize,
     /// The mean after the warm-up over the mean of all samples, minus 1.
     pub warm_up_effect: f64,
@@ -283,7 +283,7 @@ mod tests {
     use super::test_noise::Noise;
     use super::*;
 
-    /// How often, in percent, the interval holds the truth.
+    /// The share of trials, in percent, whose interval holds the truth.
     fn coverage(trials: u64, mut one: impl FnMut(&mut Noise) -> (Estimate, f64)) -> f64 {
         let hits = (0..trials)
             .filter(|&seed| {

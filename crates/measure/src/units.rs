@@ -25,7 +25,7 @@ fn error<T>(message: impl Into<String>) -> Result<T, UnitError> {
 /// An amount of a file or device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// Bytes.
+    /// An absolute number of bytes.
     Bytes(u64),
     /// 0..=100 percent of the file or device that the size belongs to.
     Percent(f64),

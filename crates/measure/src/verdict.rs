@@ -22,7 +22,7 @@ pub use generator::for_run;
 pub use hosts::for_hosts;
 pub use job::for_job;
 
-/// How much a verdict takes away from the numbers.
+/// The weight of a verdict: the trust that it takes away from the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -45,12 +45,12 @@ impl Severity {
     }
 }
 
-/// One statement on a result.
+/// One statement on how far a result can be believed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// A stable name for scripts: `depth-not-achieved`.
     pub code: String,
-    /// How much the verdict takes away from the numbers.
+    /// The weight of the verdict.
     pub severity: Severity,
     /// The observation, with its figures.
     pub what: String,

@@ -72,7 +72,7 @@ pub(crate) struct Effects {
     /// Visits that lie so far from the others that they belong to another state of the machine: the index of the depth,
     /// and how far the visit lies from it. They count for no effect.
     pub set_aside: Vec<(usize, f64)>,
-    /// How many visits each depth had in the rounds, by its index: kept, and set aside.
+    /// The number of visits to each depth in the rounds, by the depth's index: kept, and set aside.
     pub visited: Vec<(u32, u32)>,
 }
 
@@ -154,12 +154,12 @@ impl Effects {
 /// Robust standard deviations beyond which a visit belongs to another state of the machine: of normal errors, one in
 /// 150,000.
 const ANOTHER_STATE: f64 = 4.5;
-/// How often the fit of least absolute deviations is reweighted: it moves by less than 0.1 % after that.
+/// The number of reweightings of the fit of least absolute deviations, after which it moves by less than 0.1 %.
 const REWEIGHTED: usize = 12;
 /// A robust deviation below this (a logarithm) sets nothing aside: quiet machines have visits that differ by this much.
 const LEAST_DEVIATION: f64 = 0.003;
 
-/// How many visits each depth had in the rounds: kept, and set aside.
+/// The number of visits to each depth in the rounds: kept, and set aside.
 fn visited(looks: &[Look], odd: &[(Look, bool)]) -> Vec<(u32, u32)> {
     let mut visited = vec![(0, 0); looks.iter().map(|look| look.depth + 1).max().unwrap_or(0)];
     looks.iter().filter(|look| look.round > 0).for_each(|look| visited[look.depth].0 += 1);

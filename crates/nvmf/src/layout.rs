@@ -2,11 +2,11 @@
 
 /// A value that has a place in a structure.
 pub(crate) trait Field: Sized {
-    /// Bytes that it takes.
+    /// Bytes that the field takes in a structure.
     const BYTES: usize;
     /// The value in the first [`Field::BYTES`] of `bytes`.
     fn get(bytes: &[u8]) -> Self;
-    /// Puts the value there.
+    /// Writes the value into the bytes, little-endian.
     fn put(&self, bytes: &mut [u8]);
 }
 

@@ -1,4 +1,4 @@
-//! Which method, with which numbers; from a short text or a table of a scenario.
+//! The method of pacing and its numbers, from a short text or a table of a scenario.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::methods::{BufferPool, Cap, Rate, RateTuner, Unlimited};
 #[error("{0}")]
 pub struct Error(pub(crate) String);
 
-/// How many things a pacer keeps apart. Its memory is taken at construction, by these.
+/// The numbers of ops, drives and tenants that a pacer keeps apart. They determine its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Ops held or in flight at any moment; 72 bytes each.
@@ -31,7 +31,7 @@ impl Default for Limits {
 /// A method and the hard memory budget above it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// How ops are admitted.
+    /// The method that admits ops.
     #[serde(flatten)]
     pub method: Method,
     /// Bytes in flight that are never exceeded, whatever the method; `None` for no such limit.
@@ -65,7 +65,7 @@ pub enum Method {
     },
     /// At most `count` buffers of `unit_bytes` in flight.
     Buffers {
-        /// The number of buffers.
+        /// The number of buffers, which bounds the data in flight.
         count: u32,
         /// Bytes of a buffer; an op takes as many buffers as it needs.
         #[serde(default = "unit")]
@@ -110,10 +110,10 @@ pub enum Method {
     },
     /// A cap of each tenant's own: ops and bytes per second.
     Cap {
-        /// Ops per second.
+        /// Ops per second of each tenant at most; None for no limit.
         #[serde(default)]
         iops: Option<u64>,
-        /// Bytes per second.
+        /// Bytes per second of each tenant at most; None for no limit.
         #[serde(default)]
         bytes_per_s: Option<u64>,
         /// Milliseconds of the rates that may be saved up.
@@ -166,7 +166,7 @@ impl Config {
         Config { method: Method::Auto { tuning: Tuning::default() }, budget_bytes }
     }
 
-    /// No pacing.
+    /// A configuration that admits every op at once.
     pub fn none() -> Config {
         Config { method: Method::None, budget_bytes: None }
     }
@@ -243,8 +243,8 @@ pub const SYNTAX: &str = "auto, auto:MEMORY, none, buffers:COUNT, rate:MICROSECO
 
 impl Config {
     /// The configuration that a text in [`SYNTAX`] names. MEMORY (a hard budget of bytes in flight) and BYTES (a
-    /// second) take units (`6m`, `1g`), with `kb_base` bytes in a kilobyte: 1024, or 1000. `rate` lets 128 KiB go in so
-    /// many microseconds, which may have a fraction; `buffers` have 128 KiB each.
+    /// second) take units (`6m`, `1g`), with `kb_base` bytes in a kilobyte: 1024, or 1000. `rate` admits 128 KiB in
+    /// that number of microseconds, which may have a fraction; `buffers` have 128 KiB each.
     ///
     /// # Errors
     /// A method that does not exist, a number that is missing or not valid, numbers that [`Config::build`] refuses.

@@ -83,7 +83,7 @@ pub struct Released {
     pub cookie: u64,
 }
 
-/// Which held ops to take back: those that match every field that is set.
+/// A choice of held ops to take back: those that match every field that is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purge {
     /// Only this drive's (a namespace is removed).

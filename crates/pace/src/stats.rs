@@ -11,7 +11,7 @@ pub struct Counters {
     pub admitted_bytes: u64,
     /// Ops that had to wait (including those aborted or purged while they did).
     pub held: u64,
-    /// Ops completed.
+    /// Ops completed since the pacer was made.
     pub completed: u64,
     /// Bytes of the ops above.
     pub completed_bytes: u64,
@@ -23,7 +23,7 @@ pub struct Counters {
     pub in_flight: u64,
     /// Bytes in flight at this moment.
     pub in_flight_bytes: u64,
-    /// How long released ops had been held, in nanoseconds. Ops that were never held are not in it.
+    /// Nanoseconds for which released ops were held, without the ops that were never held.
     pub hold_ns: Histogram,
 }
 

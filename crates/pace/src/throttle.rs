@@ -15,9 +15,9 @@ pub struct Rates {
     pub ops_per_s: u64,
     /// Reads and writes together, in bytes.
     pub bytes_per_s: u64,
-    /// Reads, in bytes.
+    /// Bytes of reads per second; 0 for no limit.
     pub read_bytes_per_s: u64,
-    /// Writes, in bytes.
+    /// Bytes of writes per second; 0 for no limit.
     pub write_bytes_per_s: u64,
 }
 

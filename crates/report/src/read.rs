@@ -293,7 +293,7 @@ fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
     job
 }
 
-/// Which latencies have percentiles, and which percentiles those are.
+/// The latencies that have percentiles, and these percentiles.
 fn fio_reporting(job: &Value) -> Reporting {
     let listed = |latency: &str| {
         let sections = ["read", "write", "trim", "mixed"].iter().filter_map(|name| job.get(name));

@@ -25,7 +25,7 @@ pub const STYLE: &str = include_str!("svg.css");
 /// Different colours before they repeat.
 pub const COLOURS: usize = 8;
 
-/// How an axis maps values to places.
+/// The mapping of an axis from values to places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal differences are equally far apart.
@@ -38,7 +38,7 @@ pub enum Scale {
     Nines,
 }
 
-/// How an axis writes its values.
+/// The form in which an axis writes its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Format {
     /// The value as it is: 0.25, 12, 4096.
@@ -102,7 +102,7 @@ impl Axis {
         }
     }
 
-    /// A linear axis.
+    /// An axis on which equal distances are equal differences.
     pub fn linear(label: impl Into<String>) -> Axis {
         Axis::new(label, Scale::Linear)
     }
@@ -117,7 +117,7 @@ impl Axis {
         Axis::new(label, Scale::Log10)
     }
 
-    /// How values are written.
+    /// Sets the form in which the axis writes its values.
     pub fn format(mut self, format: Format) -> Axis {
         self.format = format;
         self
@@ -148,14 +148,14 @@ impl Axis {
     }
 }
 
-/// How a series is drawn.
+/// The form of a series in the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Straight lines from point to point.
     Line,
     /// Each value holds until the next point.
     Steps,
-    /// Points alone.
+    /// Points without a line between them.
     Points,
     /// A filled area down to the axis.
     Area,
@@ -195,7 +195,7 @@ impl Series {
         self
     }
 
-    /// Draws the line dashed.
+    /// Draws the line of the series dashed.
     pub fn dashed(mut self) -> Series {
         self.dashed = true;
         self
@@ -212,7 +212,7 @@ struct Rule {
     colour: Option<usize>,
 }
 
-/// A chart.
+/// A chart of one or more series over two axes, as SVG.
 #[derive(Clone, Debug)]
 pub struct Chart {
     title: String,
@@ -272,19 +272,19 @@ impl Chart {
         }
     }
 
-    /// The horizontal axis.
+    /// Sets the horizontal axis.
     pub fn x(mut self, axis: Axis) -> Chart {
         self.x = axis;
         self
     }
 
-    /// The vertical axis.
+    /// Sets the vertical axis.
     pub fn y(mut self, axis: Axis) -> Chart {
         self.y = axis;
         self
     }
 
-    /// Adds a series.
+    /// Adds a series to the chart.
     pub fn series(mut self, series: Series) -> Chart {
         self.series.push(series);
         self
@@ -572,7 +572,7 @@ impl Placed {
         placed
     }
 
-    /// Where a value lies; None outside the range or where the scale has no place for it.
+    /// The place of a value; None outside the range, or if the scale has no place for the value.
     fn place(&self, value: f64) -> Option<f64> {
         let (at, low, high) = self.projected(value)?;
         let part = (at - low) / (high - low);

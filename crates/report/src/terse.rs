@@ -7,10 +7,10 @@ use measure::{Direction, Histogram, stats};
 
 use crate::fio_json;
 
-/// fio leaves room for so many percentiles and fills it with `0%=0`.
+/// The number of percentiles in fio's terse format; fio fills those that it lacks with `0%=0`.
 const PERCENTILES: usize = 20;
 
-/// One line a job.
+/// The results in fio's terse format, one line for each job.
 pub fn render(run: &RunResult) -> String {
     run.jobs.iter().map(|job| line(run, job) + "\n").collect()
 }

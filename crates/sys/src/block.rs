@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A device number, as stat(2) gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Device {
-    /// The driver's number.
+    /// The major number of the device: its driver.
     pub major: u32,
     /// The device's number within it.
     pub minor: u32,
@@ -105,7 +105,7 @@ fn parse_device(text: &str) -> Option<Device> {
     Some(Device { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
-/// Where the device's file system is mounted in this mount namespace.
+/// The mount points of the device's file system in this mount namespace.
 fn mount_points(device: Device) -> Vec<String> {
     mounts()
         .into_iter()
@@ -119,7 +119,7 @@ fn mount_points(device: Device) -> Vec<String> {
 pub struct Mount {
     /// `st_dev` of its files; an anonymous number for btrfs and network file systems.
     pub device: Device,
-    /// The mount point.
+    /// The directory on which the file system is mounted.
     pub place: String,
     /// The type of file system.
     pub kind: String,
@@ -213,12 +213,12 @@ pub fn loop_backing_files() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Where a magic number lies.
+/// The place of a magic number.
 #[derive(Clone, Copy)]
 enum At {
-    /// Bytes from the start.
+    /// An offset in bytes from the start of the device.
     Start(u64),
-    /// Bytes before the end.
+    /// An offset in bytes before the end of the device.
     End(u64),
     /// Bytes before the end once that is rounded down to the alignment (md's superblocks).
     AlignedEnd { align: u64, before: u64 },
@@ -318,7 +318,7 @@ pub fn signatures(
     Ok(found)
 }
 
-/// Reads so many bytes at an offset.
+/// Reads a number of bytes at an offset.
 type Read<'a> = &'a mut dyn FnMut(u64, usize) -> io::Result<Vec<u8>>;
 
 /// An uberblock of a label at the start: 128 of 1 KiB each from 128 KiB, magic 0x00bab10c in either byte order.

@@ -3,7 +3,7 @@
 use std::io;
 use std::ptr::NonNull;
 
-/// Where the memory of a [`Buffer`] comes from: fio's `mem=`.
+/// The source of a [`Buffer`]'s memory: fio's `mem=`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Memory {
     /// Anonymous private pages (`mem=malloc`, `mem=mmap`).
@@ -65,7 +65,7 @@ impl Buffer {
         Ok(Buffer { start, mapped_bytes, offset, len })
     }
 
-    /// The length in bytes.
+    /// The length of the buffer in bytes.
     pub fn len(&self) -> usize {
         self.len
     }

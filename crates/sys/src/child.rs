@@ -12,7 +12,7 @@ pub struct Child {
     reaped: bool,
 }
 
-/// How a child ended.
+/// The end of a child process: a status or a signal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The child computed these bytes and ended with status 0.
@@ -75,7 +75,7 @@ fn die_with_parent() {
 }
 
 impl Child {
-    /// The process id.
+    /// The process id of the child.
     pub fn id(&self) -> i32 {
         self.pid
     }

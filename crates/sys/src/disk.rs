@@ -9,9 +9,9 @@ use crate::block::{Device, mounts, names_in};
 /// Counters of one block device since it appeared (Documentation/admin-guide/iostats.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Reads and writes completed.
+    /// Reads completed, then writes completed.
     pub ios: (u64, u64),
-    /// Reads and writes merged.
+    /// Reads merged, then writes merged.
     pub merges: (u64, u64),
     /// Sectors of 512 bytes read and written.
     pub sectors: (u64, u64),

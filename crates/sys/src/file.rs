@@ -33,7 +33,7 @@ pub fn direct_alignment(file: &File) -> Option<DirectAlignment> {
         .then_some(DirectAlignment { memory: stat.stx_dio_mem_align, offset: stat.stx_dio_offset_align })
 }
 
-/// How [`reserve`] reserves.
+/// The call by which [`reserve`] reserves space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
     /// fallocate(2); the file grows.

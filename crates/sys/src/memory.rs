@@ -37,7 +37,7 @@ fn control_group_bytes() -> Option<u64> {
     least
 }
 
-/// Where the memory controller of this process is mounted, its group there, and the files of limit and usage.
+/// The mount point of this process's memory controller, the group there, and the names of the files of limit and usage.
 fn control_group(membership: &str) -> Option<(PathBuf, PathBuf, &'static str, &'static str)> {
     let group = |line: &str| PathBuf::from(line.rsplit(':').next().unwrap_or("/").trim_start_matches('/'));
     let memory =

@@ -21,7 +21,7 @@ pub struct Usage {
 /// The threads whose resources are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// The calling thread only.
+    /// Only the calling thread (RUSAGE_THREAD).
     Thread,
     /// All threads of the process, kernel workers of its rings included.
     Process,
@@ -140,9 +140,9 @@ pub fn set_io_priority(class: u8, level: u8) -> io::Result<()> {
 /// The host as it calls itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// uname -n.
+    /// The name of the host (`uname -n`).
     pub name: String,
-    /// uname -sr.
+    /// Name and release of the kernel (`uname -sr`).
     pub kernel: String,
     /// The processor's model, as /proc/cpuinfo names it; the architecture where it does not.
     pub cpu: String,

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 
 pub use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
-/// How a ring is to be set up (io_uring_setup(2)).
+/// The settings of a new ring (io_uring_setup(2)).
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// Entries of the submission queue; rounded up to a power of two by the kernel.

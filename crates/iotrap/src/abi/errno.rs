@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-/// The calling thread's errno.
+/// The errno of the calling thread.
 #[inline]
 pub fn get() -> c_int {
     // SAFETY: libc's location of this thread's errno is always there.

@@ -62,7 +62,7 @@ pub mod opcode {
 }
 
 impl Iocb {
-    /// An iocb of zeros.
+    /// An iocb whose bytes are all zero.
     pub const fn empty() -> Iocb {
         Iocb {
             data: 0,

@@ -41,7 +41,7 @@ pub fn open(path: &CStr, flags: c_int) -> Result<c_int> {
     check(result).map(|fd| fd as c_int)
 }
 
-/// The real user id.
+/// The real user id of the process.
 pub fn user() -> u32 {
     // SAFETY: nothing is passed.
     let id = unsafe { call(libc::SYS_getuid, 0, 0, 0, 0, 0, 0) };
@@ -273,7 +273,7 @@ impl Digits {
 }
 
 impl<const N: usize> Digits<N> {
-    /// An empty text.
+    /// A text without characters.
     pub const fn empty() -> Digits<N> {
         Digits { bytes: [0; N], length: 0 }
     }
@@ -329,7 +329,7 @@ impl<const N: usize> Digits<N> {
         CStr::from_bytes_with_nul(self.bytes.get(..=self.length)?).ok()
     }
 
-    /// Empties the text.
+    /// Removes all characters from the text.
     pub fn clear(&mut self) {
         self.bytes = [0; N];
         self.length = 0;

@@ -34,7 +34,7 @@ struct Ring {
     header_bytes: AtomicU32,
 }
 
-/// One context.
+/// One libaio context of the program, with the events that the library adds to it.
 pub struct Context {
     id: AtomicU64,
     /// The head when the context was first seen.
@@ -49,7 +49,7 @@ pub struct Context {
     direct: AtomicBool,
     /// Requests of the context that are recorded and not retired yet.
     in_flight: AtomicU32,
-    /// How far the library has looked at a ring that the program reads from memory.
+    /// The entry up to which the library has looked at a ring that the program reads from memory.
     seen: AtomicU32,
     looking: AtomicBool,
     /// Threads that read the ring at this moment: it must not be unmapped under them.

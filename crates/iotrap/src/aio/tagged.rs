@@ -11,7 +11,7 @@ pub const SLOTS: usize = 512;
 /// Strangers are counted by a hash of their `user_data`.
 const BUCKETS: usize = 1024;
 
-/// A recorded request.
+/// A place for one recorded request.
 #[derive(Clone, Copy)]
 struct Slot<T> {
     user_data: u64,
@@ -39,7 +39,7 @@ pub enum Ended<T> {
     Perhaps,
     /// This recorded request has ended, now or earlier: its result is unknown.
     Unknown(T),
-    /// A stranger has ended.
+    /// The completion belongs to a request that the library did not record.
     Stranger,
 }
 
@@ -49,12 +49,12 @@ fn bucket(user_data: u64) -> usize {
 }
 
 impl<T: Copy> Tagged<T> {
-    /// No requests.
+    /// A table without recorded requests.
     pub const fn new() -> Tagged<T> {
         Tagged { slots: [const { None }; SLOTS], recorded: 0, strangers: [0; BUCKETS] }
     }
 
-    /// Forgets everything.
+    /// Forgets all recorded requests.
     pub fn clear(&mut self) {
         self.slots.fill(None);
         self.recorded = 0;
@@ -105,7 +105,7 @@ impl<T: Copy> Tagged<T> {
         }
     }
 
-    /// The recorded requests.
+    /// The recorded requests that are still in flight.
     pub fn recorded(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().flatten().map(|slot| &mut slot.request)
     }

@@ -62,7 +62,7 @@ struct Ring {
     id: AtomicU64,
     /// True while one thread has taken the ring: it alone looks at the other fields.
     taken: AtomicBool,
-    /// How far the ring's completions have been looked at.
+    /// The entry up to which the library has looked at the ring's completions.
     seen: AtomicU32,
     /// The number of recorded requests that count as in flight.
     in_flight: AtomicU32,

@@ -45,8 +45,8 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
 }
 
 /// Waits for the submitted writes, and ends the process if the calling thread, which ends by the bare system call
-/// (syscall(2)), is the program's last one: the library's own threads do not keep the process alive. If it is not, the
-/// function returns.
+/// (syscall(2)), is the program's last one: the library's own threads do not keep the process alive. The
+/// function returns if other threads of the program still run.
 pub fn of_thread(status: c_int) {
     // The end of the thread may be the end of the process, and then it is an end of the program.
     drop(async_io::ending());

@@ -1,8 +1,8 @@
 //! Descriptor numbers for the program: when it has none left, the library first closes the files on lanes, and frees
 //! their numbers.
 //!
-//! Lanes lie above the program's soft limit where the hard one permits. Where it does not, they share the program's
-//! numbers, and a call that fails with EMFILE is made again once some open files have given up their lanes.
+//! Lanes lie above the program's soft limit where the hard limit permits. Otherwise lanes share the program's numbers,
+//! and the library repeats a call that fails with EMFILE after it has closed the lanes of some open files.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 

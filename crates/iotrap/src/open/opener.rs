@@ -33,7 +33,7 @@ const OUT: u32 = 2;
 
 /// The reason why no thread was sent. The errand comes back.
 pub enum Refusal {
-    /// So many are under way, on that lane or at all, that another one has to wait.
+    /// Too many errands are under way, on that lane or on all lanes, so another errand has to wait.
     TooMany(Errand),
     /// The system gives no thread or no memory for it.
     NoThread(Errand),
@@ -75,7 +75,7 @@ impl Rest {
         Some(rest)
     }
 
-    /// The path.
+    /// The bytes of the path, without a final zero.
     pub fn path(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
@@ -213,8 +213,10 @@ pub fn send(errand: Errand) -> Result<(), Refusal> {
 /// The life of a thread: it runs the errand of its room.
 extern "C" fn live(room: usize) {
     let room: *mut Room = core::ptr::with_exposed_provenance_mut(room);
-    // SAFETY: `send` has written the errand before it made this thread, whose own the room is until it ends.
+    // SAFETY: `send` has written the errand before it made this thread, and no other thread uses the room until this
+    // thread ends.
     let errand: *const Errand = unsafe { &raw const (*room).errand }.cast();
-    // SAFETY: `send` has written the errand before it made this thread, whose own the room is until it ends.
+    // SAFETY: `send` has written the errand before it made this thread, and no other thread uses the room until this
+    // thread ends.
     tracking::run(unsafe { &*errand });
 }

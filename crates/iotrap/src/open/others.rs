@@ -252,7 +252,7 @@ fn each_descriptor(mut each: impl FnMut(c_int)) -> raw::Result<()> {
 
 /// The names of a buffer of getdents64(2) that are numbers.
 fn numbers_of(entries: &[u8]) -> impl Iterator<Item = c_int> {
-    /// Where `d_reclen` and `d_name` lie in a `struct linux_dirent64`.
+    /// The offsets of `d_reclen` and `d_name` in a `struct linux_dirent64`.
     const LENGTH: usize = 16;
     const NAME: usize = 19;
     let mut rest = entries;

@@ -142,7 +142,7 @@ pub fn duplicated(old: c_int, new: c_int) {
     }
 }
 
-/// Records a synchronous transfer.
+/// Adds a synchronous read or write to the iolog.
 #[inline]
 pub fn transfers(fd: c_int, group: &GroupRef, kind: Kind, offset: i64, bytes: u64) {
     if on() {
@@ -170,7 +170,7 @@ fn extent(what: &[u8], fd: c_int, _group: &GroupRef, kind: Kind, offset: i64, by
     log(fd, if kind == Kind::Read { b"read" } else { b"write" }, Some((offset, bytes)));
 }
 
-/// Records a sync.
+/// Adds an fsync or fdatasync to the iolog.
 pub fn synced(fd: c_int, data_only: bool) {
     if on() {
         let what = if data_only { b"fdatasync" as &[u8] } else { b"fsync" };

@@ -24,7 +24,7 @@ fn split(state: u64) -> (u32, u32) {
 }
 
 impl Count {
-    /// A free place.
+    /// The count of a place that nobody uses.
     pub const fn free() -> Count {
         Count(AtomicU64::new(0))
     }

@@ -18,7 +18,7 @@ use crate::state::table::{self, Entry, Name};
 
 const GROUPS: usize = 16384;
 
-/// One open file of the program.
+/// One open file of the program, and the lanes on which the library has it open too.
 pub struct Group {
     count: Count,
     node: AtomicU32,
@@ -301,7 +301,7 @@ impl Group {
         usize::from(self.pool.load(Relaxed))
     }
 
-    /// The group's pool.
+    /// The pool whose lanes lead to the file; None if no pool has that number.
     #[inline]
     pub fn pool(&self) -> Option<&'static lane::Pool> {
         lane::pool(self.pool_index())

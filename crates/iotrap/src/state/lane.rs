@@ -9,9 +9,9 @@ use lanes::{Lanes, Map, Outcome, PathBuffer, Place, Pools, Refusal, Ticket, Traf
 
 use crate::state::stats;
 
-/// One pool.
+/// A pool with the state of its lanes.
 pub struct Pool {
-    /// The pool's configuration.
+    /// The configuration of the pool, as the user gave it.
     pub config: lanes::Pool,
     /// The requests that are under way on the pool's lanes, and the health of the lanes.
     pub traffic: Traffic,
@@ -55,7 +55,7 @@ pub fn configure(pools: Pools) {
     CONFIGURED.store(Box::into_raw(Box::new(Configured { map, pools })), Release);
 }
 
-/// All pools.
+/// All pools of this process; empty before the library has read its variables.
 pub fn pools() -> &'static [Pool] {
     configured().map_or(&[], |configured| &configured.pools)
 }
@@ -104,10 +104,10 @@ impl Pool {
         self.traffic.count()
     }
 
-    /// Chooses a lane out of `among` (a bit each) for so many bytes, and counts the request there.
+    /// Chooses a lane out of `among` (a bit each) for a request of `bytes` bytes, and counts the request there.
     ///
     /// # Errors
-    /// None of them is in service, or all are full.
+    /// No lane of `among` is in service, or all are full.
     #[inline]
     pub fn admit(&self, bytes: u64, among: u32, now_ns: u64) -> Result<Ticket, Refusal> {
         self.traffic.admit(bytes, set_of(among), now_ns)

@@ -22,7 +22,7 @@ pub struct Node {
     count: Count,
     device: AtomicU64,
     inode: AtomicU64,
-    /// How far the file certainly reaches: what operations on the opened lane and the kernel have said, never a guess.
+    /// The size that the file has at least, in bytes: from operations on the opened lane and the kernel, never a guess.
     size: AtomicU64,
     /// Descriptors of the program without O_DIRECT.
     cached: AtomicI32,
@@ -87,7 +87,7 @@ impl NodeRef {
         &NODES_OF_PROCESS[self.0 as usize % NODES]
     }
 
-    /// One more reference; the caller holds one already.
+    /// Takes another reference; the caller must hold one already.
     pub fn again(self) -> Option<NodeRef> {
         self.get().count.acquire_any().map(|_| self)
     }
@@ -97,7 +97,7 @@ impl NodeRef {
         self.get().count.is_shared()
     }
 
-    /// Gives the reference back.
+    /// Gives this reference back; the last one frees the place of the node.
     pub fn release(self) {
         let node = self.get();
         if node.count.release() {
@@ -224,7 +224,7 @@ impl Node {
         self.in_flight.load(SeqCst) != 0
     }
 
-    /// How far the file certainly reaches, in bytes.
+    /// The size that the file has at least, in bytes.
     #[inline]
     pub fn size(&self) -> u64 {
         self.size.load(Acquire)

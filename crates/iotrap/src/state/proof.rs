@@ -40,7 +40,7 @@ pub struct Proofs {
 }
 
 impl Proofs {
-    /// No proofs yet.
+    /// A set without proofs, for a call that begins.
     pub const fn none() -> Proofs {
         Proofs { made: [(-1, Name { index: 0, generation: 0 }); ROOM], used: 0 }
     }
@@ -119,7 +119,7 @@ fn same_flags(group: &GroupRef, fd: c_int) -> bool {
     raw::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|flags| (flags ^ group.flags()) & O_BY_WHICH_IT_SPREADS == 0)
 }
 
-/// How the kernel tells one open file description from another: the best way that it has not refused yet.
+/// The call that compares two open file descriptions: the best one that the kernel has not refused yet.
 static WAY: AtomicU8 = AtomicU8::new(BY_QUERY);
 const BY_QUERY: u8 = 0;
 const BY_KCMP: u8 = 1;

@@ -102,7 +102,7 @@ impl Reason {
         first
     }
 
-    /// How often this process has counted the reason so far.
+    /// The number of times that this process has counted the reason.
     pub fn counted(self) -> u64 {
         COUNTS.get(self as usize).map_or(0, |count| count.load(Relaxed))
     }

@@ -102,7 +102,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How a value is written, in a few words.
+    /// The form of a value in a few words, such as `size[-size]`.
     pub fn form(&self) -> String {
         let bounds = |low: &dyn std::fmt::Display, high: u64| match high {
             u64::MAX => format!("{low} or more"),

@@ -134,7 +134,7 @@ impl Schedule {
     }
 }
 
-/// `thinktime`: pauses after so many blocks, or after so much time with I/O.
+/// `thinktime`: pauses after a number of blocks, or after a time with I/O.
 #[derive(Clone, Debug)]
 pub struct Think {
     sleep_ns: u64,
@@ -151,7 +151,7 @@ pub struct Think {
 pub struct Pause {
     /// Nanoseconds to spend with the processor busy.
     pub spin_ns: u64,
-    /// Nanoseconds to sleep.
+    /// Nanoseconds for which the clone sleeps.
     pub sleep_ns: u64,
 }
 

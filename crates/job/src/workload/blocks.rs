@@ -14,7 +14,7 @@ use measure::Direction;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rule {
     sizes: Sizes,
-    /// Bytes between possible offsets.
+    /// Distance between two possible offsets, in bytes.
     pub align: u64,
     distribution: crate::job::Distribution,
     /// Up to which share of 2^32 accesses, and which part of the file from where to where.

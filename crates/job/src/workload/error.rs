@@ -5,7 +5,7 @@ use thiserror::Error as ThisError;
 /// A workload that cannot be generated.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Error {
-    /// There is nothing to do I/O on.
+    /// No file of the job has room for one block.
     #[error(
         "job {job}: no file has room for one block (the largest has {largest} bytes, the smallest block {block}); give a larger size or a smaller bs"
     )]
@@ -24,7 +24,7 @@ pub enum Error {
     FileTooSmall {
         /// Name of the job.
         job: String,
-        /// Index of the file.
+        /// Index of the file among the files of the clone.
         file: usize,
         /// Bytes of the smallest block.
         block: u64,
@@ -36,7 +36,7 @@ pub enum Error {
     NoMemory {
         /// Name of the job.
         job: String,
-        /// Blocks to map.
+        /// Number of blocks that the map would hold.
         blocks: u64,
     },
     /// `zoned_abs` reaches beyond a file.
@@ -44,7 +44,7 @@ pub enum Error {
     ZonesBeyondFile {
         /// Name of the job.
         job: String,
-        /// Index of the file.
+        /// Index of the file among the files of the clone.
         file: usize,
         /// Bytes that the zones span.
         zones: u64,

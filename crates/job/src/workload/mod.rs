@@ -58,9 +58,9 @@ pub struct Op {
 /// The part of a file that a clone uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileExtent {
-    /// First byte used.
+    /// Offset of the first byte that the job uses.
     pub offset: u64,
-    /// Bytes used.
+    /// Number of bytes that the job uses, from the offset on.
     pub size: u64,
 }
 
@@ -123,9 +123,9 @@ struct Rules {
 struct File {
     begin: u64,
     size: u64,
-    /// Where the present strided zone begins.
+    /// The offset at which the present strided zone begins.
     zone: u64,
-    /// Where the last op of each direction ended: the next sequential one begins there.
+    /// The offset at which the last op of each direction ended: the next sequential op begins there.
     position: [u64; 3],
     /// Offset at which the last op of each direction began.
     last: [Option<u64>; 3],
@@ -173,14 +173,14 @@ struct Limits {
     goes_on: bool,
 }
 
-/// Syncs (fsync and its like) after every so many writes.
+/// Syncs (fsync, fdatasync, sync_file_range) that follow a number of writes.
 #[derive(Clone, Debug)]
 struct Syncs {
     fsync: u64,
     fdatasync: u64,
     range: u64,
     any: bool,
-    /// Writes so far.
+    /// Writes since the start of the job.
     writes: u64,
     /// The file of the last write, if a sync is to be considered before the next op.
     after: Option<u32>,
@@ -434,7 +434,7 @@ impl Workload {
         goes_on
     }
 
-    /// Where and how long the next op of that direction on that file is; None if there is none left.
+    /// The next op of that direction on that file, with offset and length; None if no op is left.
     #[inline(always)]
     fn place(&mut self, index: usize, direction: Direction) -> Option<Op> {
         let d = direction as usize;

@@ -60,7 +60,7 @@ impl Permutation {
         None
     }
 
-    /// Where `index` (below the count) lands: the same bijection used as a table, by walking its cycle back into range.
+    /// The place of `index` (below the count): the same bijection as a table, whose cycle is followed back into range.
     #[inline]
     pub fn at(&self, index: u64) -> u64 {
         let mut x = self.scatter(index);

@@ -8,7 +8,7 @@ use super::permutation::Permutation;
 use super::random::Random;
 use crate::job::Distribution;
 
-/// A distribution over 0..count.
+/// A distribution of random numbers from 0 to count - 1.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     rank: Rank,
@@ -27,7 +27,7 @@ enum Rank {
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// By a random bijection.
+    /// A random bijection gives each rank its place.
     Scattered(Permutation),
     /// Rank 0 at the centre, the others alternately right and left of it, wrapping at the ends.
     Around(u64),
@@ -63,7 +63,7 @@ impl Shape {
         self
     }
 
-    /// A place, 0..count.
+    /// Draws a number from 0 to count - 1.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> u64 {
         let rank = match &self.rank {

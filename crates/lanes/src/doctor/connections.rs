@@ -16,7 +16,7 @@ pub struct Connections {
     pub all: Vec<Connection>,
 }
 
-/// One connection.
+/// One TCP connection of this machine, as the kernel lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
     /// The transport: `tcp`, `udp`, `rdma`, `local`.

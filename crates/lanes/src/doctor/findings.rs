@@ -9,7 +9,7 @@ use super::survey::{LaneFacts, Survey, Trouble};
 use crate::identity::{Difference, Facts, compare, compare_inodes};
 use crate::pool::Pool;
 
-/// How bad a finding is.
+/// The gravity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Nothing is spread over the lanes that the finding names.
@@ -34,7 +34,7 @@ impl Severity {
 /// A finding about the lanes of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad the finding is.
+    /// The gravity of the finding.
     pub severity: Severity,
     /// The finding in one word that never changes: for programs.
     pub kind: &'static str,

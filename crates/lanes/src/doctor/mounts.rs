@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// One mount.
+/// One line of /proc/self/mountinfo.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
     /// The mount's id, unique on this host at a time.

@@ -118,7 +118,7 @@ pub enum Contents {
     Script(PathBuf),
     /// An ELF file, and its fate.
     Elf(Interception),
-    /// Anything else.
+    /// The file is neither an ELF program nor a script.
     Other,
 }
 

@@ -15,7 +15,7 @@ use sys::buffer::{Buffer, Memory};
 const BLOCK: u64 = 64 << 10;
 /// Reads that each lane has outstanding.
 const DEPTH: usize = 8;
-/// How long a read may take beyond the end of the measurement.
+/// The time that a read may take beyond the end of the measurement.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The measured rates, in bytes per second.

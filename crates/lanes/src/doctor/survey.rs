@@ -23,7 +23,7 @@ pub struct Options {
     pub file: Option<PathBuf>,
     /// True if the survey may write a file, and remove it again, to see if all lanes have it.
     pub write_probe: bool,
-    /// How long a lane may take to answer.
+    /// The time in which a lane must answer.
     pub patience: Duration,
 }
 

@@ -48,7 +48,7 @@ struct Open(RawFd);
 impl AsFd for Open {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the runner keeps the descriptor open while requests on it are in flight, by the contract of
-        // `Engine::close`. A closed file has a number that no descriptor has, and every call on it returns EBADF.
+        // `Engine::close`. A closed file has the number `CLOSED`, on which every call returns EBADF.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }

@@ -58,7 +58,7 @@ struct Uring {
     slots: Arc<Slots>,
 }
 
-/// How ops are put into entries: fixed when the engine is made.
+/// The form in which ops are put into entries, fixed when the engine is made.
 #[derive(Clone, Copy)]
 struct How {
     fixed_buffers: bool,

@@ -59,7 +59,7 @@ pub struct Request {
     pub skip: u32,
 }
 
-/// A finished op.
+/// A finished op, with its result and its buffer.
 #[derive(Debug)]
 pub struct Completion {
     /// The buffer of the request; the caller may use it again.

@@ -47,12 +47,12 @@ impl Slots {
         Ok((Arc::new(Slots { memory, stride, slot_bytes, count }), tokens))
     }
 
-    /// Bytes of one buffer.
+    /// Length of each buffer in bytes.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Number of buffers.
+    /// Number of buffers, which is the depth.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -79,7 +79,7 @@ impl Slots {
         unsafe { std::slice::from_raw_parts_mut(self.pointer(slot.index), self.slot_bytes) }
     }
 
-    /// Where a slot's bytes begin, for the kernel. Engines only.
+    /// A pointer to the first byte of a slot, for the kernel. Only engines use it.
     #[inline]
     pub(super) fn pointer(&self, index: u32) -> *mut u8 {
         debug_assert!(index < self.count);

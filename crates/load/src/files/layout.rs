@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind};
 /// Bytes of a write(2) while data are laid out; the content is that of the job's blocks in any case.
 pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 
-/// How a file is made ready, as fio's extend_file decides.
+/// The way to make a file ready, as fio's extend_file decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// The layout writes data: for jobs that read, or overwrite.

@@ -176,12 +176,12 @@ impl Target {
         Target { job: job.clone(), entries: Vec::new(), extents: Vec::new(), finished: false }
     }
 
-    /// Number of files.
+    /// Number of files of the target.
     pub fn files(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Path of each file.
+    /// Path of each file, in the order of their indices.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| entry.path.as_str())
     }
@@ -191,7 +191,7 @@ impl Target {
         &self.extents
     }
 
-    /// How many files may be open at once (`openfiles`).
+    /// The number of files that may be open at once (`openfiles`).
     pub fn open_limit(&self) -> u32 {
         self.job.files.open.unwrap_or(u32::MAX).clamp(1, self.files().max(1))
     }

@@ -92,7 +92,7 @@ pub struct Experiment {
 /// The figures of one test in one mode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// The test.
+    /// The test that gave these figures.
     pub test: Test,
     /// The mode in which the test ran.
     pub mode: Mode,

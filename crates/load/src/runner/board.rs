@@ -151,7 +151,7 @@ impl Seat<'_> {
         self.words[STOP].load(Relaxed) != 0
     }
 
-    /// Publishes the phase.
+    /// Stores the phase of this clone where other processes read it.
     pub fn enter(&self, phase: Phase) {
         self.words[PHASE].store(phase as u64, Relaxed);
     }

@@ -315,7 +315,7 @@ pub(super) fn place_on_processors(job: &Job, clone: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// A result without numbers.
+/// A result of the job in which every count is zero.
 fn blank(job: &Job, facts: Facts) -> JobResult {
     JobResult {
         name: job.name.clone(),
@@ -329,7 +329,7 @@ fn blank(job: &Job, facts: Facts) -> JobResult {
     }
 }
 
-/// Which figures the job wants reported: a result is read without its job.
+/// The figures that the job wants reported: a result is read without its job.
 fn reporting(job: &Job) -> Reporting {
     let wanted = &job.reporting;
     Reporting {

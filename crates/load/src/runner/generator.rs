@@ -73,7 +73,7 @@ pub(super) struct Generator<'a> {
 /// The reason why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The work is done.
+    /// The source has no more ops: the work is done.
     Done,
     /// `runtime` is over.
     TimeOver,
@@ -113,7 +113,7 @@ struct State<'t, T> {
     now: u64,
 }
 
-/// How often a clone tells the runner how far it is.
+/// The time between two reports of a clone's progress to the runner.
 const PUBLISH_NS: u64 = 50_000_000;
 
 impl Generator<'_> {

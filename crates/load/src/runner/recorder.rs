@@ -178,7 +178,7 @@ impl Recorder {
         }
     }
 
-    /// Counts a sync call.
+    /// Counts a sync and its latency.
     pub fn synced(&mut self, times: &Times) {
         self.sync.lat_ns.record(times.completed.saturating_sub(times.created));
     }
@@ -261,9 +261,9 @@ impl Recorder {
 /// The numbers that a recorder leaves.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Results of each direction.
+    /// Counts and latencies of each direction.
     pub directions: PerDirection<DirectionResult>,
-    /// Results of syncs.
+    /// Counts and latencies of syncs.
     pub sync: SyncResult,
     /// The distribution of the depth.
     pub depth: DepthDistribution,

@@ -30,7 +30,7 @@ use crate::machine::{DiskWatch, provenance};
 use crate::peers::{self, Peers, Stage};
 use crate::run::{Control, Phase, Progress};
 
-/// How often the runner looks at its clones.
+/// The time between two looks of the runner at its clones.
 const POLL: Duration = Duration::from_millis(1);
 const PROGRESS_NS: u64 = 200_000_000;
 

@@ -31,7 +31,7 @@ pub struct Statements {
     files: Vec<File>,
 }
 
-/// One clone's place for its statement.
+/// The place in shared memory where one clone leaves its statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a> {
     words: &'a [AtomicU64],

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use job::job::SteadyState;
 use measure::schema;
 
-/// Nanoseconds between samples.
+/// Time between two samples, in nanoseconds.
 pub const SAMPLE_NS: u64 = 1_000_000_000;
 
 /// The watch over one job.
@@ -89,7 +89,7 @@ impl Watch {
         self.samples().map(|sample| (sample - mean).abs()).fold(0.0, f64::max)
     }
 
-    /// Of the least-squares line, per second.
+    /// The slope of the least-squares line, per second.
     fn slope(&self) -> f64 {
         let middle = self.window.len().saturating_sub(1) as f64 / 2.0;
         let mean = self.mean();

@@ -11,7 +11,7 @@ use crate::verify::Mismatch;
 pub enum Next {
     /// Issue this op, as soon as the queue and the rate allow.
     Op(Op),
-    /// Issue this op, but not before so many nanoseconds after the start (a replay).
+    /// Issue this op, but not before this time in nanoseconds since the start (a replay).
     At(u64, Op),
     /// Wait until one of the ops in flight has finished, then ask again.
     Wait,
@@ -19,7 +19,7 @@ pub enum Next {
     Drain,
     /// Wait until everything in flight has finished, then close and reopen the files: another pass begins.
     Pass,
-    /// There is nothing more to do.
+    /// The source has no more ops.
     End,
 }
 

@@ -1,4 +1,4 @@
-//! Where clones run: a thread of this process, or a child process.
+//! The workers that run clones: a thread of this process, or a child process.
 
 use std::thread::{Scope, ScopedJoinHandle};
 

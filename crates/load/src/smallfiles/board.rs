@@ -49,7 +49,7 @@ const RANGES: usize = LINE + 1;
 /// In a seat: the first of the words with `ours_from` of `Holdings`.
 const OURS: usize = RANGES + 8;
 
-/// Why threads are to stop.
+/// The reason why threads must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stop {
     /// Threads are not to stop.

@@ -47,7 +47,7 @@ struct Written {
     newest: u32,
     /// The generation that the last overwrite of all files wrote: no file's first part is older.
     everywhere: u32,
-    /// How many times its size each file is long: 1, 0 after `mknod`, one more after each complete append phase.
+    /// The length of each file in multiples of its size: 1, 0 after `mknod`, one more after each complete append phase.
     parts: u64,
     /// True if `truncate` may have cut some files to half of their size.
     truncated: bool,

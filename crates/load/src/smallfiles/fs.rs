@@ -209,7 +209,7 @@ pub struct Stat {
     pub len: u64,
     /// Number of names (hard links) of the object.
     pub links: u64,
-    /// The inode number.
+    /// The inode number; two names with one number are one file.
     pub inode: u64,
 }
 

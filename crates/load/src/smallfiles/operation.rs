@@ -59,9 +59,9 @@ pub enum Population {
 /// A row of the table.
 #[derive(Debug)]
 pub struct Row {
-    /// The operation.
+    /// The operation that the row describes.
     pub operation: Operation,
-    /// The operation's name.
+    /// The name that `--op` takes.
     pub name: &'static str,
     /// Other names of the operation.
     pub aliases: &'static [&'static str],
@@ -99,7 +99,7 @@ impl Row {
     }
 }
 
-/// Every operation.
+/// Every operation of `plimsoll files`, in the order of the help.
 pub const OPERATIONS: &[Row] = &[
     row(Create, "create", Walk::Makes(Files), "make new files and write them: open, write, close").writing(),
     row(Append, "append", Walk::Uses(Files), "append as many bytes as the file had at first: open, write, close")

@@ -16,7 +16,7 @@ pub struct Plan {
     pub target: Target,
     /// The layout of directories and names; its base is the directory that must exist.
     pub layout: Layout,
-    /// The phases, in order.
+    /// The phases, in the order in which they run.
     pub phases: Vec<Phase>,
     /// Number of files of each thread.
     pub files: u64,
@@ -69,9 +69,9 @@ pub struct Plan {
     pub makes_base: bool,
     /// True if a phase ends for all threads as soon as one of them is through.
     pub finish_first: bool,
-    /// Operations that make nothing work on the files of the thread so many places on; 0: on the thread's own.
+    /// With N, operations that make nothing work on the files of the Nth next thread; with 0, on those of this thread.
     pub neighbour: u32,
-    /// Of a run on many hosts: operations that make nothing work on the files of another rank.
+    /// In a run on many hosts: operations that make nothing work on the files of this other rank.
     pub abroad: Option<Abroad>,
     /// True if files are used (read, stat, ...) in random order.
     pub random_order: bool,
@@ -90,7 +90,7 @@ pub struct Plan {
 pub struct Abroad {
     /// The directories that the rank works in: see [`Layout::bases`].
     pub bases: Vec<CString>,
-    /// The rank's seed.
+    /// Seed of this rank's random sizes, contents and choices.
     pub seed: u64,
 }
 
@@ -161,11 +161,11 @@ impl Phase {
     }
 }
 
-/// The most threads that a run can have: names and seats tell so many apart.
+/// The most threads that a run can have: names and seats have room for this number.
 const MOST_THREADS: u64 = 65_536;
 
 impl Plan {
-    /// Threads of all processes.
+    /// The number of threads of all processes together.
     pub fn workers(&self) -> u32 {
         self.threads * self.processes
     }

@@ -33,7 +33,7 @@ pub struct Volume {
     pub transport: String,
     /// The level of libgfapi's log, as in glfs_set_logging: 0 for none to 9 for trace.
     pub log_level: i32,
-    /// Where libgfapi's own log goes; None: nowhere (/dev/null).
+    /// The file of libgfapi's log; None writes no log.
     pub log_file: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use std::ffi::{CStr, CString};
 
 use job::workload::random::mix;
 
-/// How files are spread over directories.
+/// The distribution of files over directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The directory that all is in, as the file system takes it.
@@ -37,7 +37,7 @@ pub struct Layout {
 /// The shape of a tree of directories. They are numbered level by level from the root, which is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branches {
-    /// Levels below the root.
+    /// Levels of directories below the root of the tree.
     pub depth: u32,
     /// Subdirectories of each directory above the last level; at least 1.
     pub branching: u64,

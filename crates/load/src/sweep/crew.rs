@@ -12,7 +12,7 @@ pub struct Order {
     pub engine: String,
     /// The depth as it is stated: see [`Crew::share`].
     pub depth: u32,
-    /// Duration of the run.
+    /// Duration of the run in nanoseconds.
     pub runtime_ns: u64,
     /// True if the null engine runs in place of `engine`.
     pub ceiling: bool,

@@ -35,7 +35,7 @@ impl Depths {
         }
     }
 
-    /// How close together neighbouring depths may come (a factor): a list is not refined.
+    /// The least factor between neighbouring depths; a list is not refined.
     pub fn finest(&self) -> f64 {
         match self {
             Depths::List(_) => f64::INFINITY,

@@ -35,7 +35,7 @@ pub use workload::{Request, best_engine};
 /// Length of the intervals that are the samples of a point: a few ops of a slow disk, and a dozen in the shortest
 /// point.
 const INTERVAL_NS: u64 = 50_000_000;
-/// Each requested depth gets so much, ramp included, even if the sweep then takes longer than it should.
+/// The least time for each requested depth, ramp included, even if the sweep then exceeds its time.
 const LEAST_NS: u64 = 700_000_000;
 /// The time for which the null engine runs, in nanoseconds.
 const CEILING_NS: u64 = 1_000_000_000;
@@ -43,7 +43,7 @@ const CEILING_NS: u64 = 1_000_000_000;
 /// The effort of a sweep: its depths, its precision, and its duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
-    /// The depths to measure.
+    /// The depths that the sweep measures.
     pub depths: Depths,
     /// Half of the 95 % confidence interval, relative to the mean, at which the depths that decide are known well
     /// enough.

@@ -26,7 +26,7 @@ pub struct Workload {
     allow: Allow,
     /// The target of the workload, as a person would name it.
     pub name: String,
-    /// Engines to compare.
+    /// Names of the engines, a curve for each.
     pub engines: Vec<String>,
     /// The scratch file of this sweep and the bytes it has or is to have.
     scratch: Option<(Scratch, u64)>,

@@ -17,7 +17,7 @@ pub(super) struct Header {
     pub kind: u16,
     /// Bytes that the header speaks for, itself included.
     pub len: u32,
-    /// Seed of the content.
+    /// Seed from which the content of the block is computed.
     pub seed: u64,
     /// Offset in the file at which the block belongs.
     pub offset: u64,

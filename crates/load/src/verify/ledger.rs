@@ -35,7 +35,7 @@ use job::job::VerifyKind;
 /// A block to read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadBack {
-    /// Index of the file.
+    /// Index of the file among the files of the clone.
     pub file: u32,
     /// Bytes from the start of the file.
     pub offset: u64,

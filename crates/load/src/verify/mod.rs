@@ -73,7 +73,7 @@ pub struct Expected {
 /// A block that differs from the block that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Index of the file.
+    /// Index of the file among the files of the clone.
     pub file: u32,
     /// Bytes from the start of the file: the first byte that differs where that is known, else the start of the part of
     /// the block that the failed header speaks for.
@@ -82,7 +82,7 @@ pub struct Mismatch {
     pub block: (u64, u32),
     /// The property that differs: `magic`, `crc32c`, `offset`, `byte`, ...
     pub what: &'static str,
-    /// The expected value.
+    /// The value that the header should have, as text.
     pub expected: String,
     /// The value in the block.
     pub got: String,
@@ -395,7 +395,7 @@ impl Verifier {
         })
     }
 
-    /// Where a byte of a part lies on storage: the header may be moved, and what it displaces with it.
+    /// The place of a part's byte on storage: `verify_offset` moves the header and the bytes that it displaces.
     fn place(&self, within: usize) -> usize {
         let moved = self.header_offset..self.header_offset + self.header_bytes;
         if self.header_offset != 0 && moved.contains(&within) { within - self.header_offset } else { within }

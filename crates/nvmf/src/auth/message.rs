@@ -27,22 +27,22 @@ pub enum Failure {
     /// A response is wrong: the keys differ.
     #[error("authentication failed: the keys differ")]
     Failed = 0x01,
-    /// No protocol that both know.
+    /// Host and controller know no common protocol.
     #[error("no common authentication protocol")]
     ProtocolNotUsable = 0x02,
     /// Secure channel concatenation is asked for.
     #[error("secure channel concatenation does not match")]
     ConcatenationMismatch = 0x03,
-    /// No hash function that both accept.
+    /// Host and controller accept no common hash function.
     #[error("no common hash function")]
     HashNotUsable = 0x04,
-    /// No group that both accept.
+    /// Host and controller accept no common group.
     #[error("no common Diffie-Hellman group")]
     GroupNotUsable = 0x05,
     /// A message of the right kind with a content that makes no sense.
     #[error("a message had a wrong content")]
     IncorrectPayload = 0x06,
-    /// Not the message that is due.
+    /// The message is not the one that is due.
     #[error("a message came out of turn")]
     IncorrectMessage = 0x07,
 }

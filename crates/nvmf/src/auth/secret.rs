@@ -30,7 +30,7 @@ pub enum SecretError {
     /// The length is not 32, 48 or 64 bytes, or not that of the hash.
     #[error("the key has {0} bytes, not 32, 48 or 64 as its hash wants")]
     Length(usize),
-    /// The checksum is wrong.
+    /// The CRC-32 of the key does not fit the key.
     #[error("its checksum is wrong: a character is missing or mistyped")]
     Checksum,
 }

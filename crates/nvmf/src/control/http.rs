@@ -11,7 +11,7 @@ use std::time::Duration;
 const CLIENTS_MAX: usize = 16;
 /// Bytes of a request's head.
 const HEAD_MAX: usize = 8 << 10;
-/// A client has so long for each step.
+/// The time that a client has for each step.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A function that makes the page.

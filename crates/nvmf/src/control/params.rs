@@ -13,9 +13,9 @@ pub enum Kind {
     Number(u64),
     /// A whole number that may be negative.
     Integer,
-    /// A text.
+    /// A JSON string.
     Text,
-    /// One of these texts.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
     /// An array of some of these texts, at least one.
     ListOf(&'static [&'static str]),
@@ -34,7 +34,7 @@ pub const U32: Kind = Kind::Number(u32::MAX as u64);
 /// A number up to 18446744073709551615.
 pub const U64: Kind = Kind::Number(u64::MAX);
 
-/// How much a call needs a parameter.
+/// The need of a call for a parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
     /// The call fails without the parameter.
@@ -54,7 +54,7 @@ pub struct Param {
     pub name: &'static str,
     /// The values that the parameter takes.
     pub kind: Kind,
-    /// How much a call needs the parameter.
+    /// The need of a call for this parameter.
     pub need: Need,
     /// The meaning of the parameter, in a line, with the unit.
     pub about: &'static str,
@@ -121,7 +121,7 @@ impl Params {
         self.text_if(name).unwrap_or_default()
     }
 
-    /// A text, if given.
+    /// The string of that parameter; None if the call does not give it.
     pub fn text_if(&self, name: &str) -> Option<&str> {
         self.get(name)?.as_str()
     }
@@ -131,7 +131,7 @@ impl Params {
         self.number_if(name).unwrap_or_default()
     }
 
-    /// A number, if given.
+    /// The number of that parameter; None if the call does not give it.
     pub fn number_if(&self, name: &str) -> Option<u64> {
         self.get(name)?.as_u64()
     }

@@ -19,9 +19,9 @@ use super::stream::{Piece, Splitter};
 pub const DEFAULT_PATH: &str = "/var/tmp/spdk.sock";
 /// Clients at a time. One more takes the place of the one that has been silent for longest.
 const CLIENTS_MAX: usize = 64;
-/// A client that sends nothing for so long is closed.
+/// The silence after which the server closes the connection of a client.
 const IDLE_MAX: Duration = Duration::from_secs(600);
-/// A client that does not take its answers for so long is closed.
+/// The time after which the server closes the connection of a client that does not take its answers.
 const SEND_STALL: Duration = Duration::from_secs(10);
 
 /// Carries out one call. All clients share it, so it locks the state that it needs.

@@ -26,7 +26,7 @@ pub use uring::Uring;
 
 use sys::buffer::Buffer;
 
-/// The kinds of ops.
+/// The kinds of ops that a device carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
     /// Reads the range into the buffer.
@@ -74,15 +74,15 @@ pub struct Done {
     pub tag: u64,
     /// Bytes transferred, maybe fewer than asked (0 at the end of a file that shrank); or a positive error number.
     pub result: Result<u64, i32>,
-    /// The buffer, free again.
+    /// The buffer of the op, which the target may use again.
     pub buffer: Option<Buffer>,
 }
 
-/// EIO
+/// EIO: the device failed.
 pub(crate) const EIO: i32 = 5;
-/// ECANCELED
+/// ECANCELED: the op was cancelled.
 pub(crate) const ECANCELED: i32 = 125;
-/// ENOSPC
+/// ENOSPC: the device has no more memory or space.
 pub(crate) const ENOSPC: i32 = 28;
 
 /// A device, shared by all reactors.

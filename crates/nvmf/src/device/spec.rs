@@ -118,24 +118,24 @@ pub struct Fault {
     pub on: FaultOn,
     /// The effect on each of these ops.
     pub effect: Effect,
-    /// One op in so many, chosen by the seed; 1 for all.
+    /// With N, the fault strikes one op in N, which the seed chooses; 1 for all.
     pub one_in: u32,
-    /// The fault ends after so many ops; `None` stays until cleared.
+    /// The number of ops after which the fault ends; with `None` it stays until it is cleared.
     pub count: Option<u64>,
 }
 
 /// The kind of ops that a fault befalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOn {
-    /// Every op.
+    /// The fault strikes every op.
     All,
-    /// Reads and compares.
+    /// The fault strikes reads and compares.
     Reads,
-    /// Writes, write zeroes.
+    /// The fault strikes writes and Write Zeroes.
     Writes,
-    /// Flushes.
+    /// The fault strikes flushes.
     Flushes,
-    /// Deallocations.
+    /// The fault strikes deallocations.
     Deallocates,
 }
 

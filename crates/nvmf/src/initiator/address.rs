@@ -9,11 +9,11 @@ use crate::spec::Nqn;
 /// A transport address, with the subsystem and the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Host name or address.
+    /// Host name or IP address of the target.
     pub traddr: String,
-    /// TCP port.
+    /// TCP port of the target.
     pub port: u16,
-    /// The only family of addresses that will do: true for IPv6, false for IPv4.
+    /// Some(true) permits IPv6 addresses only, Some(false) IPv4 only, None both.
     pub ipv6: Option<bool>,
     /// The subsystem; None for the only one that discovery finds.
     pub subnqn: Option<Nqn>,

@@ -86,7 +86,7 @@ struct Shared {
 enum Order {
     /// The association with this number has lost a queue.
     Lost(u64),
-    /// Carry this out, with data of so many bytes to the host.
+    /// Carry out this command, which sends the host this number of bytes.
     Carry(Box<Command>, usize, Sender<Result<Vec<u8>, Error>>),
     Stop,
 }
@@ -128,7 +128,7 @@ impl Controller {
         Ok((Controller { shared, orders, renewals: renewed, thread, subsystem }, queues))
     }
 
-    /// The subsystem's NQN.
+    /// The NQN of the subsystem to which this controller belongs.
     pub fn subsystem(&self) -> &Nqn {
         &self.subsystem
     }

@@ -11,7 +11,7 @@ use crate::spec::Nqn;
 /// The settings that a [`Controller`](super::Controller) is connected with.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The host's NQN.
+    /// The NQN by which the host connects.
     pub hostnqn: Nqn,
     /// The host's identifier: one for all its connections.
     pub hostid: [u8; 16],
@@ -23,8 +23,8 @@ pub struct Options {
     pub queues: u16,
     /// Commands outstanding on each I/O queue, 1 to 65535. A controller may take fewer.
     pub depth: u32,
-    /// The silence after which the controller may drop the host; zero for never. Half of it is between two signs of
-    /// life.
+    /// The silence after which the controller may drop the host; zero for never. The initiator sends a keep-alive
+    /// each half of this time.
     pub keep_alive: Duration,
     /// The time that connecting, or any answer of the admin queue, may take.
     pub timeout: Duration,

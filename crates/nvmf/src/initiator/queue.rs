@@ -73,9 +73,9 @@ pub enum Broken {
         pdu::FatalStatus::name(*.status)
     )]
     Terminated {
-        /// FES.
+        /// FES: the fatal error status of the TermReq PDU.
         status: u16,
-        /// FEI.
+        /// FEI: the fatal error information of the TermReq PDU.
         info: u32,
     },
 }
@@ -119,7 +119,7 @@ struct Outstanding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     None,
-    /// All in the capsule.
+    /// The data travel in the command capsule.
     InCapsule,
     Out,
     In,
@@ -212,7 +212,8 @@ impl Queue {
         !self.out.is_empty()
     }
 
-    /// Queues a command for [`Queue::send`]; false if so many are outstanding already. Its CID and SGL are set here.
+    /// Queues a command for [`Queue::send`], and sets its CID and SGL; false if as many commands are outstanding as the
+    /// queue can have.
     #[inline]
     pub fn issue(&mut self, tag: u32, mut command: Command, transfer: Transfer, buffers: &impl Buffers) -> bool {
         let Some(cid) = self.free.pop() else { return false };

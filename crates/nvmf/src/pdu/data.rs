@@ -41,7 +41,7 @@ pub struct R2t {
     pub ttag: u16,
     /// R2TO: the offset in the command's data at which the data asked for begin.
     pub offset: u32,
-    /// R2TL: bytes asked for.
+    /// R2TL: the number of bytes that the controller asks for.
     pub length: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Digests: CRC-32C (RFC 3720, appendix B.4), sent as little-endian 32-bit numbers.
 
-/// Bytes of a digest.
+/// Bytes of a header digest or data digest (CRC-32C).
 pub const BYTES: usize = 4;
 
 /// The digest of `bytes`.

@@ -40,9 +40,9 @@ impl FatalStatus {
 /// A violation of the protocol by the peer: fatal to the connection, and to nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// FES.
+    /// FES: the kind of the fatal error.
     pub status: FatalStatus,
-    /// FEI.
+    /// FEI: the position of the wrong field, or the digest received.
     pub info: u32,
     /// The name of the unit's kind.
     pub unit: &'static str,
@@ -102,7 +102,7 @@ pub struct TermReq<'a> {
     pub sender: End,
     /// FES: a [`FatalStatus`], or any other number.
     pub status: u16,
-    /// FEI.
+    /// FEI: the position of the wrong field, or the digest received.
     pub info: u32,
     /// The header of the offending unit, at most 128 bytes.
     pub header: &'a [u8],

@@ -65,11 +65,11 @@ pub enum Pdu {
     },
     /// A command. Its in-capsule data are the unit's data.
     CapsuleCmd(Command),
-    /// A response.
+    /// A response capsule: the completion of a command.
     CapsuleResp(Completion),
-    /// Data of a write.
+    /// Data of a write, from host to controller.
     H2cData(H2cData),
-    /// Data of a read.
+    /// Data of a read, from controller to host.
     C2hData(C2hData),
     /// Ready to transfer: the controller asks for data of a write.
     R2t(R2t),
@@ -78,7 +78,7 @@ pub enum Pdu {
 /// The outcome of a look at the start of the bytes received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At least so many bytes must be there before the receiver can tell more.
+    /// The receiver can tell more when this number of bytes is there.
     Need(usize),
     /// A unit. Its data may be still to come.
     Unit(Layout, Pdu),

@@ -22,7 +22,7 @@ layout! {
         cdw3: u32 = 12,
         /// Metadata pointer: unused over TCP.
         mptr: u64 = 16,
-        /// Where the data are.
+        /// The descriptor of the data's place (SGL1).
         sgl: Sgl = 24,
         /// Command dword 10.
         cdw10: u32 = 40,
@@ -44,21 +44,21 @@ layout! {
     pub struct Sgl: 16 {
         /// Address, or offset in the capsule's data.
         address: u64 = 0,
-        /// Bytes.
+        /// Length of the data in bytes.
         length: u32 = 8,
         /// Type in bits 7:4, subtype in bits 3:0.
         id: u8 = 15,
     }
 }
 
-/// Where a command's data travel over TCP.
+/// The way of a command's data over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
     /// In the command's capsule: SGL type 01h (Data Block, Offset).
     InCapsule {
         /// Bytes from the start of the capsule's data; over TCP 0 in practice (ICDOFF is 0).
         offset: u64,
-        /// Bytes.
+        /// Length of the data in bytes.
         length: u32,
     },
     /// In data PDUs: SGL type 5Ah (Transport Data Block).
@@ -116,7 +116,7 @@ impl Command {
         Command { cdw10, cdw11, cdw12: blocks.wrapping_sub(1) & 0xffff, ..Command::new(opcode, nsid) }
     }
 
-    /// PSDT.
+    /// PSDT: the form of the data pointer, 0 for PRPs, 1 and 2 for SGLs.
     #[inline]
     pub fn psdt(&self) -> u8 {
         self.flags >> 6
@@ -182,10 +182,10 @@ impl Command {
     }
 }
 
-/// The parameters of Identify.
+/// The parameters of the command Identify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identify {
-    /// Which structure: a constant of [`cns`](super::cns).
+    /// CNS: the structure that is asked for, a constant of [`cns`](super::cns).
     pub cns: u8,
     /// Controller, where one is asked for.
     pub cntid: u16,
@@ -211,7 +211,7 @@ impl Identify {
 /// The parameters of Get Log Page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetLogPage {
-    /// Which log: a constant of [`log`](super::log).
+    /// LID: the log that is asked for, a constant of [`log`](super::log).
     pub lid: u8,
     /// Log specific parameter, 7 bits.
     pub lsp: u8,

@@ -69,7 +69,7 @@ impl Nqn {
         field
     }
 
-    /// The name as text.
+    /// The NQN as a string, without trailing zeros.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -21,7 +21,7 @@ pub const VERSION_1_4: u32 = 0x0001_0400;
 pub struct Capabilities {
     /// Entries of a queue at most, 2 to 65536.
     pub queue_entries: u32,
-    /// How long CSTS.RDY may take to follow CC.EN, in milliseconds: multiples of 500, up to 127500.
+    /// The time in which CSTS.RDY follows CC.EN, in milliseconds: multiples of 500, up to 127500.
     pub timeout_ms: u32,
 }
 
@@ -47,7 +47,7 @@ impl Configuration {
     /// The value that hosts set: enabled, NVM command set, 64-byte and 16-byte queue entries.
     pub const ENABLED: Configuration = Configuration(1 | 6 << 16 | 4 << 20);
 
-    /// EN.
+    /// EN: true if the host has enabled the controller.
     pub fn is_enabled(self) -> bool {
         self.0 & 1 == 1
     }
@@ -82,16 +82,16 @@ impl Configuration {
 /// The value of CSTS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControllerStatus {
-    /// RDY.
+    /// RDY: the controller processes commands.
     pub ready: bool,
-    /// CFS.
+    /// CFS: the controller has failed and needs a reset.
     pub fatal: bool,
     /// SHST: 0 normal operation, 1 shutdown in progress, 2 shutdown complete.
     pub shutdown: u8,
 }
 
 impl ControllerStatus {
-    /// The property.
+    /// The 32 bits of the property CSTS.
     pub fn value(self) -> u32 {
         u32::from(self.ready) | u32::from(self.fatal) << 1 | u32::from(self.shutdown & 3) << 2
     }

@@ -22,9 +22,9 @@ use super::core::Core;
 /// How long nothing may move on a connection before it is stuck. Networks have round trips of less, or data under way
 /// all the time.
 const STUCK_NS: u64 = 10_000_000;
-/// How long nothing may move on a stuck connection before it loses its memory to connections that wait for memory.
+/// The time without movement after which a stuck connection loses its memory to connections that wait for memory.
 const HANGS_NS: u64 = 1_000_000_000;
-/// Commands of up to so many bytes get a quarter of the memory that larger ones do not.
+/// Commands of at most this number of bytes may use a quarter of the memory that larger commands may not.
 const SMALL: u32 = 64 << 10;
 /// The time between looks for connections that are stuck.
 pub(super) const LOOK_NS: u64 = 5_000_000;

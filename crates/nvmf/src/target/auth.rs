@@ -56,7 +56,7 @@ pub(super) struct Examination {
 }
 
 /// A thread that computes for exchanges, so that no reactor does: a host that has yet to prove anything must not hold
-/// up the I/O of others. Started when it is first needed.
+/// up the I/O of others. The thread starts when a message first needs it.
 #[derive(Default)]
 pub(super) struct Examiner {
     queue: OnceLock<Sender<Examination>>,

@@ -9,7 +9,7 @@ use crate::spec::{Command, Status};
 /// The stage of a command on its way through the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The slot is free.
+    /// No command uses the slot.
     Free,
     /// The data in its capsule are still arriving.
     Capsule,

@@ -121,7 +121,7 @@ impl State {
 pub(super) struct Controllers {
     /// The controllers by service and identifier; an identifier is unique within its service.
     by_id: BTreeMap<(Service, u16), Arc<Controller>>,
-    /// The identifier that each service gave last.
+    /// The identifier that each service gave to its newest controller.
     last_ids: BTreeMap<Service, u16>,
     /// Hosts by tenant id, as long as the target runs.
     hosts: Vec<Host>,
@@ -156,7 +156,8 @@ impl Controllers {
             return None;
         }
         let index = self.hosts.iter().position(|host| host.nqn == *nqn).unwrap_or_else(|| {
-            // The last id for unlisted hosts is shared by all of them that come after it, and so is the last of all.
+            // When the ids for unlisted hosts are used up, further unlisted hosts share the last of them. In the same
+            // way, further listed hosts share the last id of all.
             let most = super::pacing::MAX_TENANTS as usize;
             let most = if is_listed { most } else { most - most / 4 };
             if self.hosts.len() < most {

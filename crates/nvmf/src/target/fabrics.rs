@@ -16,7 +16,7 @@ use crate::spec::{Command, Status};
 
 /// Entries of an admin queue that a host may ask for at most.
 const ADMIN_ENTRIES: u32 = 4096;
-/// How long CSTS.RDY may take to follow CC.EN. RDY follows at once.
+/// The time that hosts allow for CSTS.RDY to follow CC.EN. This target sets RDY at once.
 const READY_TIMEOUT_MS: u32 = 15_000;
 
 /// A refusal: status and result.

@@ -19,7 +19,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts one op.
+    /// Counts one op of that latency in nanoseconds.
     pub fn count(&mut self, ns: u64) {
         self.counts[index(ns)] += 1;
     }

@@ -32,7 +32,7 @@ impl Limit {
         self.is_set.store(!rates.is_unlimited(), Ordering::Release);
     }
 
-    /// The rates in force.
+    /// The rates that hold now.
     pub fn rates(&self) -> Rates {
         self.throttle().as_ref().map(Throttle::rates).unwrap_or_default()
     }

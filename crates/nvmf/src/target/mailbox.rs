@@ -25,7 +25,7 @@ pub(super) enum Message {
     Configure(Arc<Configuration>, mpsc::Sender<Result<(), Error>>),
     /// Accept here from now on.
     Listen(SocketAddr, TcpListener, mpsc::Sender<()>),
-    /// Accept there no longer.
+    /// Accept no more connections on that address.
     Unlisten(SocketAddr, mpsc::Sender<()>),
     /// Serve this connection, which came in on that address.
     Serve(TcpStream, SocketAddr),
@@ -45,7 +45,7 @@ pub(super) enum Message {
     Report(mpsc::Sender<ReactorReport>),
     /// Take no new commands, end the commands under way, close the connections; then answer.
     Drain(mpsc::Sender<()>),
-    /// End the reactor now.
+    /// End the reactor at once.
     Stop,
 }
 

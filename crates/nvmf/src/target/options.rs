@@ -1,4 +1,4 @@
-//! How a target is set up. Everything has a default that serves.
+//! The settings of a target. Each has a default that serves.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub struct Limits {
     /// Bytes that the kernel may hold for one connection on their way to its host (SO_SNDBUF; Linux grants twice as
     /// much, socket(7)); `None` leaves them to the system, which lets them grow to megabytes that no pacer counts.
     pub send_buffer: Option<u64>,
-    /// How long a new connection may take to its ICReq, and then to its Connect.
+    /// The time in which a new connection must send its ICReq, and again the time for its Connect.
     pub handshake: Duration,
     /// The period in which a host in the middle of a unit, or of transfers that were asked for with R2T, must send on:
     /// at least `bytes_per_s` on average.

@@ -64,7 +64,7 @@ pub(super) struct Output {
     parts: VecDeque<Part>,
     queued: u64,
     sent: u64,
-    /// Responses: each ends when so many bytes have been sent, and with it the command in its slot (or [`NO_SLOT`]).
+    /// For each response, the number of sent bytes at which it ends, and the slot of its command (or [`NO_SLOT`]).
     ends: VecDeque<(u64, u16)>,
     /// The system had no memory for something to be sent: the connection cannot go on.
     has_failed: bool,

@@ -11,7 +11,7 @@ pub struct Stats {
     pub at_ns: u64,
     /// Nanoseconds since the target started.
     pub uptime_ns: u64,
-    /// One per reactor: SPDK's poll groups.
+    /// The counters of each reactor: SPDK's poll groups.
     pub reactors: Vec<ReactorStats>,
     /// Per device, in order of creation, all reactors together.
     pub devices: Vec<DeviceStats>,
@@ -19,7 +19,7 @@ pub struct Stats {
     pub hosts: Vec<HostStats>,
 }
 
-/// One reactor.
+/// The counters of one reactor.
 #[derive(Clone, Debug, Default)]
 pub struct ReactorStats {
     /// `nvmf_tgt_poll_group_000` for reactor 0, as scripts that read SPDK's statistics expect.
@@ -40,7 +40,7 @@ pub struct ReactorStats {
     pub bytes: u64,
     /// Iterations of the event loop.
     pub loops: u64,
-    /// Nanoseconds not spent asleep.
+    /// Nanoseconds during which the reactor was awake.
     pub busy_ns: u64,
     /// Bytes of data buffers in use, and of those kept for reuse.
     pub buffer_bytes: u64,
@@ -61,13 +61,13 @@ pub struct PacerStats {
     pub budget_bytes: u64,
     /// Nanoseconds per credit of rate methods, else 0.
     pub period_ns: u64,
-    /// Ops let through.
+    /// Ops that the pacer has admitted.
     pub admitted: u64,
     /// Ops that had to wait.
     pub held: u64,
-    /// Ops waiting now.
+    /// Ops that the pacer holds now.
     pub held_now: u64,
-    /// Bytes waiting now.
+    /// Bytes of the ops that the pacer holds now.
     pub held_bytes_now: u64,
     /// Ops in flight now.
     pub in_flight: u64,
@@ -88,7 +88,7 @@ pub struct PacerStats {
 pub struct PacerDevice {
     /// The device's name.
     pub name: String,
-    /// Ops waiting now.
+    /// Ops of the device that the pacer holds now.
     pub held_now: u64,
     /// Ops that had to wait.
     pub held: u64,
@@ -144,7 +144,7 @@ pub struct DeviceStats {
     pub latencies: Option<Latencies>,
 }
 
-/// One host, by its NQN.
+/// The counters of one host, by its NQN.
 #[derive(Clone, Debug, Default)]
 pub struct HostStats {
     /// The host's NQN.
@@ -260,7 +260,7 @@ pub struct DeviceInfo {
     pub spec: crate::device::DeviceSpec,
     /// Bytes per logical block.
     pub block_bytes: u32,
-    /// Logical blocks.
+    /// Number of logical blocks of the device.
     pub blocks: u64,
     /// The UUID of namespaces on it.
     pub uuid: [u8; 16],

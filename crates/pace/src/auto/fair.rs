@@ -256,7 +256,7 @@ impl FairQueues {
         self.paused.insert(queue, turn);
     }
 
-    /// Where a drive's node is linked, as a ring's turn.
+    /// The link of a drive's node in the ring of `place`.
     fn ring_of(&mut self, drive_node: u32, place: In) -> &mut u32 {
         let class = usize::from(drive_node >= self.drives);
         if place == In::Debt { &mut self.debt[class] } else { &mut self.ready[class] }

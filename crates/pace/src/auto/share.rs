@@ -166,7 +166,7 @@ impl Shares {
         }
     }
 
-    /// How long an op of its drive took.
+    /// Learns from the latency of an op of the drive.
     #[inline]
     pub fn learn(&mut self, op: &Op, latency_ns: u64) {
         let class = &mut self.drives[op.drive as usize].classes[class_of(op)];

@@ -11,7 +11,7 @@ use super::Core;
 use crate::slab::{List, NONE, State};
 use crate::{Admission, Admit, Credits, Limits, Op, OpId, Purge, Released, Stats};
 
-/// How the period follows what happens.
+/// The rule by which the period of a rate changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RateTuner {
     Fixed,

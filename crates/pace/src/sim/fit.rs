@@ -1,4 +1,4 @@
-//! How close the model is to the published tables, and the calibration that got it there.
+//! The distance of the model from the published tables, and the calibration that makes it small.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ impl Compared {
     }
 }
 
-/// How far off a test's rows may be, as a fraction: the bars of docs/pacing.md.
+/// The largest error that a test's rows may have, as a fraction: the bars of docs/pacing.md.
 pub fn tolerance(test: u32) -> f64 {
     match test {
         3 => 0.03,
@@ -202,7 +202,7 @@ pub fn calibrate(
     Ok(best)
 }
 
-/// How many of a test's rows are within its tolerance.
+/// The number of a test's rows that are within the tolerance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     /// The number of rows that count.

@@ -30,7 +30,7 @@ pub struct Machine {
     pub op_us: f64,
     /// The last-level cache, and what spilling it costs.
     pub cache: Cache,
-    /// The drives, all alike.
+    /// The drives, which are all equal.
     pub drives: Drives,
 }
 

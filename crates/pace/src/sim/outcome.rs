@@ -33,7 +33,7 @@ pub struct Outcome {
     pub period_us: f64,
     /// Part of the ops that were held.
     pub held_fraction: f64,
-    /// How long held ops were held, microseconds: mean and 99th percentile.
+    /// Microseconds for which the pacer held ops: mean and 99th percentile.
     pub hold_us: (f64, f64),
     /// Part of the cores' time that was used.
     pub core_busy: f64,
@@ -75,7 +75,7 @@ pub struct Point {
     pub window_mib: f64,
     /// Bytes in flight, MiB.
     pub in_flight_mib: f64,
-    /// Ops held.
+    /// Ops that the pacer holds at this moment.
     pub held: u64,
     /// The pacer's period, microseconds.
     pub period_us: f64,

@@ -16,10 +16,10 @@ pub struct Scenario {
     /// The purpose of the scenario, in a sentence or two.
     #[serde(default)]
     pub about: String,
-    /// Simulated seconds that count.
+    /// Seconds of simulated time that the result covers.
     #[serde(default = "one_second")]
     pub seconds: f64,
-    /// Simulated seconds before that.
+    /// Seconds of simulated time before the measurement.
     #[serde(default = "default_warmup")]
     pub warmup_seconds: f64,
     /// The random generator's seed.
@@ -83,7 +83,7 @@ pub struct Job {
     /// Percent of its ops that write.
     #[serde(default)]
     pub write_percent: f64,
-    /// How it goes through its namespaces.
+    /// The order in which the job goes through its namespaces.
     #[serde(default)]
     pub order: Order,
     /// When it starts, simulated seconds from the beginning of the warm-up.
@@ -94,7 +94,7 @@ pub struct Job {
     pub stop_s: Option<f64>,
 }
 
-/// One of a job's sizes.
+/// One size of a job's ops, with its share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeShare {

@@ -14,7 +14,7 @@ pub struct Frame<'a> {
     pub kind: &'a str,
     /// One sentence that says it all; empty if there is none.
     pub headline: &'a str,
-    /// Where the figures come from, as HTML.
+    /// The origin of the figures, as HTML.
     pub about: &'a str,
 }
 

@@ -31,7 +31,7 @@ pub use table::Table;
 pub struct NamedDocument {
     /// The name that pages show where they compare several documents.
     pub name: String,
-    /// The results.
+    /// The results that the page shows.
     pub document: Document,
 }
 
@@ -322,7 +322,7 @@ fn tile(name: &str, value: &str, more: &str, main: bool) -> String {
     )
 }
 
-/// How latencies are distributed: the share of samples in each twentieth of a decade.
+/// The distribution of latencies: the share of samples in each twentieth of a decade.
 fn distribution_chart(title: &str, distributions: &[(String, Histogram)]) -> Option<Chart> {
     const A_DECADE: f64 = 20.0;
     let mut chart = Chart::new(title)

@@ -43,7 +43,7 @@ impl Table {
         self.html.push_str("</tr>");
     }
 
-    /// The table as HTML.
+    /// Ends the table, and returns it as HTML.
     pub fn end(self) -> String {
         self.html + "</tbody></table></div>"
     }

@@ -70,7 +70,7 @@ pub fn files(result: &FilesResult, style: Style) -> String {
     out
 }
 
-/// Response times over time, in at most so many rows.
+/// The most rows of the table of response times over time.
 const ROWS: usize = 16;
 
 fn over_time(course: &OverTime, style: Style) -> String {

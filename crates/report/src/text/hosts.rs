@@ -112,7 +112,7 @@ pub(super) fn hosts(hosts: &HostsResult, all: (&[JobResult], &[PhaseResult]), st
     out
 }
 
-/// How long the hosts ran together, in one line.
+/// The time during which all hosts ran, in one line.
 pub(crate) fn together(hosts: &HostsResult, window: &Window) -> String {
     let bound = hosts.hosts.iter().map(|host| host.clock.bound_ns).max().unwrap_or(0);
     let drift = hosts.hosts.iter().filter_map(|host| host.clock.drift_ns).map(i64::unsigned_abs).max();

@@ -25,14 +25,14 @@ pub(crate) use sweep::cpus;
 use measure::schema::Machine;
 use measure::verdict::{Severity, Verdict};
 
-/// How text is laid out.
+/// The layout of text: colours, characters and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// True if ANSI colours are used.
     pub colour: bool,
     /// True if charts are drawn with ASCII characters only.
     pub ascii: bool,
-    /// Columns of the terminal.
+    /// Columns of the terminal, or of the page.
     pub width: usize,
 }
 

@@ -45,12 +45,12 @@ pub(super) fn rows(lines: &[Line], marks: &[f64], width: usize, height: usize, s
         .collect()
 }
 
-/// True if so many curves are drawn as letters.
+/// True if a chart of `curves` curves draws them as letters.
 pub(super) fn letters(curves: usize, style: Style) -> bool {
     style.ascii || curves > 1 && !style.colour
 }
 
-/// The character of a curve among so many where curves are drawn as letters.
+/// The character of a curve among `curves` curves that are drawn as letters.
 pub(super) fn letter(curve: usize, curves: usize) -> char {
     if curves == 1 { '*' } else { (b'a' + (curve % 26) as u8).into() }
 }
@@ -72,7 +72,7 @@ fn rows_of_letters(lines: &[Line], marks: &[f64], width: usize, height: usize) -
     cells.chunks(width).map(|row| row.iter().collect()).collect()
 }
 
-/// Gives `set` the cells of a curve, column and row from the top, on a grid of so many columns and rows.
+/// Gives `set` the cells of a curve, column and row from the top, on a grid of `columns` and `rows`.
 fn trace(line: &Line, columns: usize, rows: usize, mut set: impl FnMut(usize, usize)) {
     for pair in line.points.windows(2) {
         let (from, to) = (place(pair[0].0, columns), place(pair[1].0, columns));
@@ -88,7 +88,7 @@ fn trace(line: &Line, columns: usize, rows: usize, mut set: impl FnMut(usize, us
     }
 }
 
-/// The cell, of so many, at a part of their length.
+/// The cell, of `cells`, at a part of their length.
 fn place(part: f64, cells: usize) -> usize {
     (part.clamp(0.0, 1.0) * (cells - 1) as f64).round() as usize
 }

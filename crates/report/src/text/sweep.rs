@@ -132,7 +132,7 @@ struct Column<'a> {
     left: bool,
 }
 
-/// The rows of a curve. Where they are too wide for the style, the columns that say least are left out.
+/// The rows of a curve. If the rows are wider than the style permits, the columns that say least are left out.
 fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     const LEAST: [&str; 4] = ["p50", "CPU", "bw", "lat mean"];
     let columns = columns(sweep, curve);
@@ -253,7 +253,7 @@ fn charts(sweep: &SweepResult, style: Style) -> String {
     out + "\n"
 }
 
-/// Which curve is which, and the meaning of the vertical lines; empty where the chart has one curve and no such line.
+/// The names of the curves and the meaning of the vertical lines; empty for one curve without such lines.
 fn legend(sweep: &SweepResult, marked: bool, style: Style) -> String {
     let curves = sweep.curves.len();
     let letters = plot::letters(curves, style);

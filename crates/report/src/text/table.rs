@@ -99,7 +99,7 @@ const GAP: usize = 2;
 /// Names are not cut to fewer characters.
 const SHORTEST: usize = 8;
 
-/// A text in at most so many characters: its beginning and its end, which tell paths apart, around two dots.
+/// A text in at most `room` characters: the beginning and the end, which tell paths apart, around two dots.
 fn shortened(text: &str, room: usize) -> String {
     let length = text.chars().count();
     if length <= room {

@@ -30,7 +30,7 @@ pub enum Work {
 
 /// The data of a request that the engine needs.
 pub struct Task {
-    /// The work to do.
+    /// The kind of request: read, write or sync.
     pub work: Work,
     /// aio_offset
     pub offset: u64,
@@ -156,7 +156,7 @@ pub struct Record {
     /// The place and the id of the program's context.
     pub place: AtomicU32,
     pub context: AtomicU64,
-    /// The program's iocb.
+    /// Address of the program's iocb, which the event names.
     pub obj: AtomicU64,
     /// Bytes or `-errno`.
     pub result: AtomicU64,

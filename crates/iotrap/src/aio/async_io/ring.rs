@@ -206,7 +206,7 @@ fn of(fd: c_int, parameters: &Parameters) -> raw::Result<Ring> {
     })
 }
 
-/// Gives a ring a table for so many files, all of its places empty.
+/// Gives a ring a table of files with `places` empty places.
 ///
 /// # Errors
 /// EMFILE: more files than RLIMIT_NOFILE permits; ENOMEM: there is not enough memory.

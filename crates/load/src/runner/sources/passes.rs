@@ -59,7 +59,7 @@ impl Passes {
         }
     }
 
-    /// Begins another pass.
+    /// Begins another pass over the workload.
     pub fn begin(&mut self) {
         self.left = self.left.map(|left| left.saturating_sub(1));
         self.issued_in_pass = 0;

@@ -58,7 +58,7 @@ pub static METHODS: &[Method] = &[
         "bdev_get_bdevs",
         "List devices",
         &[
-            Param::optional("name", Kind::Text, "all", "name of one to list"),
+            Param::optional("name", Kind::Text, "all", "name of the device to list"),
             Param::ignored("timeout", U32, "devices are there once their creation is answered"),
         ],
         "an array of devices with block_size, num_blocks, uuid",
@@ -68,7 +68,7 @@ pub static METHODS: &[Method] = &[
         "bdev_get_iostat",
         "Show the counters of each device",
         &[
-            Param::optional("name", Kind::Text, "all", "name of one to list"),
+            Param::optional("name", Kind::Text, "all", "name of the device to list"),
             Param::optional("names", Kind::Texts, "all", "devices to list"),
             Param::only(
                 "per_channel",

@@ -118,7 +118,7 @@ const TRANSPORT: &[Param] = &[
     Param::ignored("ack_timeout", U32, "RDMA's"),
     Param::ignored("data_wr_pool_size", U32, "RDMA's"),
     Param::ignored("kas", U32, "keep-alive timers have a granularity of 100 ms"),
-    Param::ignored("min_kato", U32, "any keep-alive timeout is kept"),
+    Param::ignored("min_kato", U32, "the target accepts every keep-alive timeout"),
 ];
 const TRANSPORT_COUNT: usize = TRANSPORT.len() + pacer::PARAMS.len();
 static CREATE_TRANSPORT: [Param; TRANSPORT_COUNT] = {
@@ -182,7 +182,7 @@ pub static METHODS: &[Method] = &[
     method(
         "nvmf_get_transports",
         "Show the limits and the pacing of the transport",
-        &[Param::optional("trtype", Kind::Text, "all", "name of one to list"), TGT_NAME],
+        &[Param::optional("trtype", Kind::Text, "all", "name of the one to list"), TGT_NAME],
         "an array of transports",
         get_transports,
     ),
@@ -229,7 +229,7 @@ pub static METHODS: &[Method] = &[
     method(
         "nvmf_get_subsystems",
         "List the subsystems with their listeners, hosts and namespaces",
-        &[Param::optional("nqn", Kind::Text, "all", "name of one to list"), TGT_NAME],
+        &[Param::optional("nqn", Kind::Text, "all", "name of the one to list"), TGT_NAME],
         "an array, the discovery service first",
         get_subsystems,
     ),
