@@ -228,7 +228,7 @@ fn measure<T: Traffic>(mut generator: Generator, mut traffic: T, orders: &Orders
     if generator.job.syncs.end_fsync && outcome.is_ok() {
         outcome = generator.opened.sync_all(&mut *generator.engine).and(outcome);
         if outcome.is_ok() {
-            generator.traffic.all_synced();
+            traffic.all_synced();
         }
     }
     if let Some(logs) = generator.logs.take() {

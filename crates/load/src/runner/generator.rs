@@ -426,7 +426,7 @@ impl Generator<'_> {
                 let (op, times) = (flight.op, flight.times);
                 state.in_flight -= 1;
                 self.opened.after(op.file);
-                self.traffic.synced(&op, completion.slot.index(), result >= 0);
+                state.traffic.synced(&op, completion.slot.index(), result >= 0);
                 self.free.push(completion.slot);
                 self.recorder.synced(&times);
                 if result < 0 { self.failed(Direction::Write, &op, result, state) } else { Ok(()) }

@@ -53,7 +53,7 @@ impl Connection {
     /// Goes on after a stall, if it can now.
     ///
     /// # Errors
-    /// The units that had been received already end the connection.
+    /// A unit that arrived earlier breaks the protocol, and ends the connection.
     pub fn retry(&mut self, core: &mut Core) -> Result<(), Ended> {
         let Some(index) = self.stalled.take() else { return Ok(()) };
         let goes_on = match self.slots.get(index).map(|slot| slot.stage) {
@@ -70,7 +70,7 @@ impl Connection {
     /// Goes on when the peer has taken enough of the queued bytes.
     ///
     /// # Errors
-    /// The units that had been received already end the connection.
+    /// A unit that arrived earlier breaks the protocol, and ends the connection.
     pub fn resume(&mut self, core: &mut Core) -> Result<(), Ended> {
         if !self.is_choked || queued::is_beyond(self, core) {
             return Ok(());
