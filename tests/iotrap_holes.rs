@@ -56,6 +56,9 @@ const DIRECT: &[&str] = &[
     "unknown_then_direct rooted",
     "direct_then_unknown bound",
     "direct_then_unknown rooted",
+    "direct_then_unknown taken",
+    "registered_by_a_request",
+    "spliced_by_a_ring",
     "registered_files",
     "all_numbers_are_the_programs",
 ];
@@ -69,6 +72,7 @@ const BUFFERED: &[&str] = &[
     "buffered_reads_beside stream",
     "buffered_reads_beside bound",
     "buffered_reads_beside rooted",
+    "buffered_reads_beside taken",
     "buffered_reads_beside_memory",
     "buffered_reads_of_a_stale_number",
 ];

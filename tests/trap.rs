@@ -240,9 +240,24 @@ fn what_keeps_a_program_from_being_spread_is_one_line_and_it_runs_all_the_same()
         // A program that the program executes is named once, and those that can be spread are not named.
         let output = lanes.output(&["bash", "-c", "./static; ./static; ls > /dev/null; exec ./static"]);
         assert_eq!(output.status.code(), Some(3));
-        let expected = "iotrap: nothing is spread in ./static, which the program executes: it is linked statically, and no \
-                        loader obeys LD_PRELOAD\n";
+        let expected = format!(
+            "iotrap: nothing is spread in {}, which the program executes: it is linked statically, and no loader obeys \
+             LD_PRELOAD\n",
+            lanes.path("static").display()
+        );
         assert_eq!(stderr(&output), expected);
+        // By every function that executes a program.
+        for way in [
+            "os.execve(os.open('static', os.O_RDONLY), ['static'], os.environ)",
+            "os.posix_spawn('./static', ['static'], os.environ)",
+            "os.posix_spawnp('static', ['static'], os.environ)",
+            "ctypes.CDLL(None).execvp(b'static', (ctypes.c_char_p * 2)(b'static', None))",
+            "ctypes.CDLL(None).execl(b'./static', b'static', None)",
+        ] {
+            let script = format!("import ctypes, os; os.environ['PATH'] = '/nowhere::/bin'; {way}");
+            let output = lanes.output(&["python3", "-c", &script]);
+            assert_eq!(stderr(&output), expected, "{way}");
+        }
     }
 }
 

@@ -61,14 +61,16 @@ holes! {
     ], "", "";
     descriptors_after: [
         "direct_then_unknown sent", "direct_then_unknown ring", "direct_then_unknown stream",
-        "direct_then_unknown stream_reads", "direct_then_unknown bound", "direct_then_unknown rooted"
+        "direct_then_unknown stream_reads", "direct_then_unknown bound", "direct_then_unknown rooted",
+        "direct_then_unknown taken"
     ], "", "";
     paths_off_the_lanes: ["direct_then_unknown bound", "direct_then_unknown rooted"], "", "not seen to open";
+    moved_by_rings: ["spliced_by_a_ring"], "", "io_uring";
     limits: ["all_numbers_are_the_programs"], "", "no file descriptors left";
-    files_of_rings: ["registered_files"], "", "not seen to open";
+    files_of_rings: ["registered_files", "registered_by_a_request"], "", "not seen to open";
     buffered_reads: [
         "buffered_reads_beside opened", "buffered_reads_beside sent", "buffered_reads_beside ring",
-        "buffered_reads_beside stream", "buffered_reads_beside bound", "buffered_reads_beside rooted", "buffered_reads_beside_memory", "buffered_reads_of_a_stale_number"
+        "buffered_reads_beside stream", "buffered_reads_beside bound", "buffered_reads_beside rooted", "buffered_reads_beside taken", "buffered_reads_beside_memory", "buffered_reads_of_a_stale_number"
     ], BUFFERED, "";
 }
 

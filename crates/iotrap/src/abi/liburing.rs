@@ -103,6 +103,8 @@ pub mod opcode {
     pub const FTRUNCATE: u8 = 55;
     pub const OPENAT: u8 = 18;
     pub const OPENAT2: u8 = 28;
+    pub const FILES_UPDATE: u8 = 20;
+    pub const SPLICE: u8 = 30;
 }
 
 /// IOSQE_FIXED_FILE: the request names a place in the ring's table of files, not a descriptor.

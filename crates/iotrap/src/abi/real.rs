@@ -188,6 +188,13 @@ real! {
     fn daemon(keep_directory: c_int, keep_streams: c_int) -> c_int,
         else late!(daemon(keep_directory, keep_streams): (c_int, c_int) -> c_int, -1);
 
+    fn pidfd_getfd(pidfd: c_int, number: c_int, flags: u32) -> c_int,
+        else kernel!(libc::SYS_pidfd_getfd, pidfd as isize, number as isize, flags);
+    fn posix_spawn(pid: *mut libc::pid_t, path: Text, actions: *const c_void, attributes: *const c_void, arguments: List, environment: List) -> c_int,
+        else late!(posix_spawn(pid, path, actions, attributes, arguments, environment): (*mut libc::pid_t, Text, *const c_void, *const c_void, List, List) -> c_int, libc::ENOSYS);
+    fn posix_spawnp(pid: *mut libc::pid_t, file: Text, actions: *const c_void, attributes: *const c_void, arguments: List, environment: List) -> c_int,
+        else late!(posix_spawnp(pid, file, actions, attributes, arguments, environment): (*mut libc::pid_t, Text, *const c_void, *const c_void, List, List) -> c_int, libc::ENOSYS);
+
     fn close(fd: c_int) -> c_int, else kernel!(libc::SYS_close, fd as isize);
 
     fn dup(fd: c_int) -> c_int, else kernel!(libc::SYS_dup, fd as isize);

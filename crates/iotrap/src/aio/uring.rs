@@ -352,13 +352,31 @@ unsafe fn prepare(place: *mut Request, request: &Request) -> bool {
             false
         }
         opcode::FALLOCATE | opcode::FTRUNCATE => {
-            if let Some(group) = GroupRef::proven(fd) {
-                group.node().end(Reason::Uring);
-                group.node().drain();
-            }
+            leaves_the_lanes(fd);
+            false
+        }
+        // The data of both files goes through the page cache of the opened lane, at a moment that no hook sees.
+        opcode::SPLICE => {
+            leaves_the_lanes(fd);
+            leaves_the_lanes(request.file_index as c_int); // splice_fd_in
+            false
+        }
+        opcode::FILES_UPDATE => {
+            let files: *const c_int = core::ptr::with_exposed_provenance(request.address as usize);
+            // SAFETY: an entry of this kind has an array of `count` descriptors there, which the kernel reads.
+            unsafe { registers(files, request.count) };
             false
         }
         _ => false,
+    }
+}
+
+/// Ends the spreading of a file that the ring changes, or reads, past the lanes.
+fn leaves_the_lanes(fd: c_int) {
+    if let Some(group) = GroupRef::proven(fd) {
+        group.node().end(Reason::Uring);
+        group.node().drain();
+        group.node().revalidate(fd);
     }
 }
 

@@ -2,21 +2,22 @@
 //! hooks wait for the program's writes first, as the kernel would have done them inside io_submit. They name a program
 //! of which the library will see nothing ([`crate::hooks::executed`]).
 //!
-//! libc's functions call each other inside libc, where nobody can intervene, so each of them has a hook.
-//! posix_spawn(3), system(3) and popen(3) need none: the process goes on.
+//! libc's functions call each other inside libc, where nobody can intervene, so each of them has a hook. posix_spawn(3)
+//! waits for nothing, because the process goes on; its program is named. system(3) and popen(3) need no hook: they
+//! execute a shell, and the shell's own calls are seen.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 
 use crate::abi::errno;
 use crate::abi::real;
 use crate::aio::async_io;
-use crate::hooks::executed;
+use crate::hooks::executed::{self, Program};
 
 type Text = *const c_char;
 type List = *const Text;
 
 macro_rules! executes {
-    ($($name:ident($($argument:ident: $type:ty),*) $(of $path:ident)?;)*) => {
+    ($($name:ident($($argument:ident: $type:ty),*) names $program:expr;)*) => {
         $(
             /// The function of that name in exec(3).
             ///
@@ -25,11 +26,11 @@ macro_rules! executes {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 let _ending = async_io::ending();
-                $({
+                {
                     let _errno = errno::kept();
                     // SAFETY: the program upholds, by exec(3), that the path is NUL-terminated and stays in memory.
-                    unsafe { executed::look($path) };
-                })?
+                    unsafe { executed::announce($program) };
+                }
                 // SAFETY: the caller's contract is that of the function of this name.
                 unsafe { real::$name($($argument),*) }
             }
@@ -38,12 +39,46 @@ macro_rules! executes {
 }
 
 executes! {
-    execve(path: Text, arguments: List, environment: List) of path;
-    execv(path: Text, arguments: List) of path;
-    execvp(file: Text, arguments: List);
-    execvpe(file: Text, arguments: List, environment: List);
-    fexecve(fd: c_int, arguments: List, environment: List);
-    execveat(directory: c_int, path: Text, arguments: List, environment: List, flags: c_int);
+    execve(path: Text, arguments: List, environment: List) names Program::Path(libc::AT_FDCWD, path);
+    execv(path: Text, arguments: List) names Program::Path(libc::AT_FDCWD, path);
+    execvp(file: Text, arguments: List) names Program::Command(file);
+    execvpe(file: Text, arguments: List, environment: List) names Program::Command(file);
+    fexecve(fd: c_int, arguments: List, environment: List) names Program::File(fd);
+    execveat(directory: c_int, path: Text, arguments: List, environment: List, flags: c_int)
+        names if flags & libc::AT_EMPTY_PATH != 0 { Program::File(directory) } else { Program::Path(directory, path) };
+}
+
+macro_rules! spawns {
+    ($($name:ident names $program:expr;)*) => {
+        $(
+            /// The function of that name of posix_spawn(3).
+            ///
+            /// # Safety
+            /// The arguments are what posix_spawn(3) demands.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(
+                pid: *mut libc::pid_t,
+                path: Text,
+                actions: *const c_void,
+                attributes: *const c_void,
+                arguments: List,
+                environment: List,
+            ) -> c_int {
+                {
+                    let _errno = errno::kept();
+                    // SAFETY: the program upholds, by posix_spawn(3), that the path is NUL-terminated.
+                    unsafe { executed::announce($program(path)) };
+                }
+                // SAFETY: the caller's contract is that of the function of this name.
+                unsafe { real::$name(pid, path, actions, attributes, arguments, environment) }
+            }
+        )*
+    };
+}
+
+spawns! {
+    posix_spawn names |path| Program::Path(libc::AT_FDCWD, path);
+    posix_spawnp names Program::Command;
 }
 
 /// daemon(3): the parent ends inside libc, by a call that has no hook.

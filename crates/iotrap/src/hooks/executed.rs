@@ -30,30 +30,92 @@ pub fn prepare() {
     }
 }
 
-/// Names the program at this path, which is about to be executed, if nothing of it can be seen.
+/// The program that a function of exec(3) is about to execute.
+#[derive(Clone, Copy)]
+pub enum Program {
+    /// A path, relative to a directory.
+    Path(c_int, *const c_char),
+    /// A name without a slash is looked up in PATH, as by execvp(3). Any other is a path.
+    Command(*const c_char),
+    /// A descriptor.
+    File(c_int),
+}
+
+/// Names a program that is about to be executed, if nothing of it can be seen.
 ///
 /// # Safety
-/// `path` is null, or NUL-terminated as execve(2) demands.
-pub unsafe fn look(path: *const c_char) {
-    if path.is_null() || !(lane::active() || async_io::active()) {
+/// A path is null, or NUL-terminated as execve(2) demands.
+pub unsafe fn announce(program: Program) {
+    if !(lane::active() || async_io::active()) {
         return;
     }
-    // SAFETY: the path is not null, and the caller upholds that it is NUL-terminated.
-    let path = unsafe { CStr::from_ptr(path) };
-    // A named pipe would wait for its other end.
-    let Ok(file) = raw::open(path, libc::O_RDONLY | libc::O_NONBLOCK) else { return };
-    let why = raw::fstat(file).ok().and_then(|stat| Some((why_not(file, &stat)?, stat)));
-    let _ = raw::close(file);
-    let Some((why, stat)) = why else { return };
-    if is_first(&stat) {
-        let mut line = raw::Digits::<4600>::empty();
-        line.push(b"iotrap: nothing is spread in ");
-        line.push(path.to_bytes());
-        line.push(b", which the program executes: it is ");
-        line.push(why);
-        line.push(b"\n");
-        said::line(line.as_bytes());
+    match program {
+        Program::File(file) => announce_file(file),
+        Program::Path(_, path) | Program::Command(path) if path.is_null() => {}
+        Program::Path(directory, path) => {
+            // SAFETY: the path is not null, and the caller upholds that it is NUL-terminated.
+            announce_path(directory, unsafe { CStr::from_ptr(path) });
+        }
+        Program::Command(name) => {
+            // SAFETY: the name is not null, and the caller upholds that it is NUL-terminated.
+            let name = unsafe { CStr::from_ptr(name) };
+            if name.to_bytes().contains(&b'/') {
+                announce_path(libc::AT_FDCWD, name);
+            } else {
+                announce_command(name.to_bytes());
+            }
+        }
     }
+}
+
+/// Names the first program of this name in the directories of PATH. Without the variable, libc searches /bin and
+/// /usr/bin.
+fn announce_command(name: &[u8]) {
+    // SAFETY: a NUL-terminated name. A program that changes PATH in another thread at this moment breaks the rule of
+    // setenv(3).
+    let value = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    let directories = if value.is_null() {
+        b"/bin:/usr/bin" as &[u8]
+    } else {
+        // SAFETY: the NUL-terminated value of the variable.
+        unsafe { CStr::from_ptr(value) }.to_bytes()
+    };
+    for directory in directories.split(|&byte| byte == b':') {
+        let mut path = raw::Digits::<4600>::empty();
+        path.push(if directory.is_empty() { b"." } else { directory });
+        path.push(b"/");
+        path.push(name);
+        if path.c_str().is_some_and(|path| announce_path(libc::AT_FDCWD, path)) {
+            return;
+        }
+    }
+}
+
+/// Names the program at this path. False if there is no file that can be read.
+fn announce_path(directory: c_int, path: &CStr) -> bool {
+    // A named pipe would wait for its other end.
+    let flags = raw::arg(libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC);
+    // SAFETY: the kernel reads the path, which is NUL-terminated.
+    let file = unsafe { raw::call(libc::SYS_openat, raw::arg(directory), path.as_ptr() as usize, flags, 0, 0, 0) };
+    let Ok(file) = raw::check(file) else { return false };
+    announce_file(file as c_int);
+    let _ = raw::close(file as c_int);
+    true
+}
+
+fn announce_file(file: c_int) {
+    let Some((why, stat)) = raw::fstat(file).ok().and_then(|stat| Some((why_not(file, &stat)?, stat))) else { return };
+    if !is_first(&stat) {
+        return;
+    }
+    let mut room = [0u8; 4096];
+    let mut line = raw::Digits::<4600>::empty();
+    line.push(b"iotrap: nothing is spread in ");
+    line.push(raw::path_of(file, &mut room).unwrap_or(b"a program"));
+    line.push(b", which the program executes: it is ");
+    line.push(why);
+    line.push(b"\n");
+    said::line(line.as_bytes());
 }
 
 fn is_first(stat: &libc::stat) -> bool {

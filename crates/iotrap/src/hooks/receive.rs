@@ -1,7 +1,9 @@
-//! Descriptors that come over sockets: files that another process has opened (SCM_RIGHTS of unix(7)).
+//! Descriptors of files that another process has opened: they come over sockets (SCM_RIGHTS of unix(7)), or by
+//! pidfd_getfd(2).
 
 use core::ffi::{c_int, c_uint};
 
+use super::room;
 use crate::abi::errno;
 use crate::abi::real;
 use crate::open::others;
@@ -29,6 +31,21 @@ unsafe fn look_into(message: *const libc::msghdr) {
         // SAFETY: a header within the message's control data.
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
+}
+
+/// pidfd_getfd(2).
+///
+/// # Safety
+/// The program's contract ([`crate::hooks`]).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pidfd_getfd(pidfd: c_int, number: c_int, flags: c_uint) -> c_int {
+    // SAFETY: the contract of pidfd_getfd(2), which the program keeps.
+    let fd = room::needing_number(|| unsafe { real::pidfd_getfd(pidfd, number, flags) });
+    if fd >= 0 {
+        let _errno = errno::kept();
+        others::came(fd);
+    }
+    fd
 }
 
 /// recvmsg(2).

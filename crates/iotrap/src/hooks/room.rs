@@ -25,7 +25,19 @@ pub fn needing<T>(failed: impl Fn(&T) -> bool, call: impl Fn() -> T) -> T {
 /// Makes a call of libc that returns a descriptor or -1, and makes it once more as `needing` does.
 #[inline]
 pub fn needing_number(call: impl Fn() -> c_int) -> c_int {
-    needing(|&fd| fd < 0, call)
+    let fd = needing(|&fd| fd < 0, call);
+    if process::is_crowded(fd) {
+        leave_spare_numbers();
+    }
+    fd
+}
+
+/// Has open files give up their lanes before the program's numbers are used up: libc opens files and sockets by calls
+/// that no hook sees, and they must not fail either.
+#[cold]
+fn leave_spare_numbers() {
+    let _errno = errno::kept();
+    is_full(libc::EMFILE);
 }
 
 /// True if a call that has failed with this error is worth another try, because lanes have given numbers back.

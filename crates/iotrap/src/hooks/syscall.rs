@@ -7,7 +7,6 @@ use crate::abi::errno;
 use crate::abi::libaio::{Event, Iocb};
 use crate::abi::raw;
 use crate::aio::{libaio, uring};
-use crate::open::others;
 
 type Text = *const c_char;
 type List = *const Text;
@@ -61,12 +60,7 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_openat => hook!(open::openat(fd, b as *const c_char, c as c_int, d as libc::mode_t)),
         libc::SYS_openat2 => hook!(open::by_openat2(fd, b as *const c_char, c as *const c_void, d)),
         libc::SYS_open_by_handle_at => hook!(open::open_by_handle_at(fd, b as *mut c_void, c as c_int)),
-        libc::SYS_pidfd_getfd => {
-            // SAFETY: the system call takes integers only, so it accesses no memory of this process.
-            let taken = unsafe { raw::call(number, a, b, c, d, e, f) };
-            others::came(taken as c_int);
-            errno::libc_result(taken) as c_long
-        }
+        libc::SYS_pidfd_getfd => hook!(receive::pidfd_getfd(fd, b as c_int, c as c_uint)),
         libc::SYS_accept => hook!(room::accept(fd, b as *mut c_void, c as *mut c_void)),
         libc::SYS_accept4 => hook!(room::accept4(fd, b as *mut c_void, c as *mut c_void, d as c_int)),
         libc::SYS_recvmsg => hook!(receive::recvmsg(fd, b as *mut libc::msghdr, c as c_int)),

@@ -59,6 +59,8 @@ pub struct Errand {
     pub ticket: Ticket,
     /// True if the errand tries a lane that has failed.
     pub probe: bool,
+    /// A call of the program fails without the file: the errand may take the last numbers.
+    pub needed: bool,
 }
 
 /// A path below a lane that an errand carries along.

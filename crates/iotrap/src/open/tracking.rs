@@ -233,6 +233,7 @@ fn open_lanes(
             own,
             ticket: pool.begin(at, 0, now_ns),
             probe: probe == Some(at),
+            needed: manner == Manner::Needed,
         };
         if manner == Manner::Needed {
             run(&errand);
@@ -336,6 +337,7 @@ fn open_one(pool: &Pool, errand: &Errand, flags: c_int) -> Result<c_int, Reason>
     let own = || known.take().map_or_else(|| own_again(errand), Ok);
     let same = compare_in_turns(own, || Facts::of(file), TURNS, pool.config.trust_inode);
     let high = match same {
+        Ok(_) if errand.needed => process::HighNumbers::reserve().duplicate_even_the_last(low).map_err(limit),
         Ok(_) => process::HighNumbers::reserve().duplicate(low).map_err(limit),
         Err(_) => Err(Reason::NotSame),
     };

@@ -8,7 +8,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
 use std::sync::OnceLock;
 
 use crate::abi::raw;
@@ -110,6 +110,18 @@ fn limits(new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
     (result == 0).then_some(old)
 }
 
+/// Numbers that the program keeps for calls that no hook sees, where lanes share the program's numbers.
+const SPARE: u64 = 32;
+/// A number that the program gets from here on says that its numbers are nearly used up. The highest number where the
+/// lanes lie above the program's limit.
+static CROWDED_FROM: AtomicI32 = AtomicI32::new(c_int::MAX);
+
+/// True if the program has got a number that says that hardly any are left: the kernel gives the lowest free number.
+#[inline]
+pub fn is_crowded(fd: c_int) -> bool {
+    fd >= CROWDED_FROM.load(Relaxed)
+}
+
 impl HighNumbers {
     /// Raises the limit where that is needed, once no other thread has such a value.
     pub fn reserve() -> HighNumbers {
@@ -122,17 +134,32 @@ impl HighNumbers {
         if soft <= HIGH && found.rlim_max > soft {
             let raised = libc::rlimit { rlim_cur: found.rlim_max.min(soft + ROOM), ..found };
             if limits(Some(&raised)).is_some() {
+                CROWDED_FROM.store(c_int::MAX, Relaxed);
                 return HighNumbers { from: soft as c_int, restore: Some(found), blocked };
             }
         }
+        CROWDED_FROM.store(c_int::try_from(soft.saturating_sub(SPARE)).unwrap_or(c_int::MAX), Relaxed);
         HighNumbers { from: (soft - soft / 4).min(HIGH) as c_int, restore: None, blocked }
     }
 
-    /// Duplicates a descriptor to a high number, closed on exec.
+    /// Duplicates a descriptor to a high number, closed on exec, and leaves the last numbers to the program.
+    ///
+    /// # Errors
+    /// EMFILE: the process uses all its descriptor numbers but the last ones.
+    pub fn duplicate(&self, fd: c_int) -> raw::Result<c_int> {
+        let high = self.duplicate_even_the_last(fd)?;
+        if self.restore.is_none() && is_crowded(high) {
+            let _ = raw::close(high); // the last numbers are the program's
+            return Err(libc::EMFILE);
+        }
+        Ok(high)
+    }
+
+    /// Duplicates a descriptor to a high number, closed on exec: a file without which a call of the program fails.
     ///
     /// # Errors
     /// EMFILE: the process uses all its descriptor numbers.
-    pub fn duplicate(&self, fd: c_int) -> raw::Result<c_int> {
+    pub fn duplicate_even_the_last(&self, fd: c_int) -> raw::Result<c_int> {
         raw::fcntl(fd, libc::F_DUPFD_CLOEXEC, self.from.max(0) as usize)
     }
 }

@@ -2,13 +2,17 @@
  * too. Where data differs, the test names the block. */
 #include "unseen.h"
 #include <aio.h>
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
 
 enum { BLOCKS = 32 };
 
@@ -489,8 +493,8 @@ static void mapping_that_ended(void)
 
 /* ---- 4. descriptors that nobody saw come ---- */
 
-enum source { OPENED, INHERITED, EXECUTED, SENT, RING, STREAM, STREAM_READS, REGISTERED, TEMPORARY, BOUND, ROOTED, SOURCES };
-static const char *const SOURCE_NAMES[SOURCES] = {"opened", "inherited", "executed", "sent", "ring", "stream", "stream_reads", "registered", "temporary", "bound", "rooted"};
+enum source { OPENED, INHERITED, EXECUTED, SENT, RING, STREAM, STREAM_READS, REGISTERED, TEMPORARY, BOUND, ROOTED, TAKEN, SOURCES };
+static const char *const SOURCE_NAMES[SOURCES] = {"opened", "inherited", "executed", "sent", "ring", "stream", "stream_reads", "registered", "temporary", "bound", "rooted", "taken"};
 
 static int liburing_open(const char *path, int flags)
 {
@@ -571,6 +575,29 @@ static int open_rooted(int flags)
 	return fd;
 }
 
+/* The file as another process has opened it: pidfd_getfd(2), which glibc has as a function. */
+static int taken_from_a_child(void)
+{
+	int ready[2], number = 500, status;
+	char byte;
+	CHECK_IS(pipe(ready), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		kernel(SYS_dup3, unseen_open(at(0, "file"), O_RDWR), number, 0, 0);
+		CHECK_IS(write(ready[1], "x", 1), 1);
+		pause();
+	}
+	CHECK_IS(read(ready[0], &byte, 1), 1);
+	int pidfd = (int)kernel(SYS_pidfd_open, child, 0, 0, 0);
+	int (*by_libc)(int, int, unsigned) = dlsym(RTLD_DEFAULT, "pidfd_getfd");
+	int fd = by_libc != NULL ? by_libc(pidfd, number, 0) : (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+	CHECK(fd >= 0);
+	CHECK_IS(kill(child, SIGKILL), 0);
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK((close(pidfd), close(ready[0]), close(ready[1])) == 0);
+	return fd;
+}
+
 /* A descriptor of the file with its page cache, from this source. `later`: the file is being spread already. */
 static int from(enum source source, int later)
 {
@@ -583,6 +610,7 @@ static int from(enum source source, int later)
 		kernel(SYS_close, fd, 0, 0, 0);
 		return receive_file(pair[1]);
 	case RING: return liburing_open(at(0, "file"), O_RDWR);
+	case TAKEN: return taken_from_a_child();
 	case BOUND: return open_bound(O_RDWR);
 	case ROOTED: return open_rooted(O_RDWR);
 	case STREAM: return fileno(fopen(at(0, "file"), "r+"));
@@ -649,14 +677,23 @@ static void direct_then_unknown(const char *name)
 	}
 }
 
-/* A descriptor that a ring keeps when it is closed. */
-static void registered_files(void)
+/* A descriptor that a ring keeps when it is closed: registered by a function, or by a request of the ring. */
+static void keeps_files(int by_request)
 {
 	if (liburing.ring_fd < 0)
 		return;
 	make_file(at(0, "file"), 'a', BLOCKS);
-	int buffered = unseen_open(at(0, "file"), O_RDWR);
-	CHECK_IS(io_uring_register_files(&liburing, &buffered, 1), 0);
+	int buffered = unseen_open(at(0, "file"), O_RDWR), none = -1;
+	CHECK_IS(io_uring_register_files(&liburing, by_request ? &none : &buffered, 1), 0);
+	if (by_request) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
+		struct io_uring_cqe *cqe;
+		io_uring_prep_files_update(sqe, &buffered, 1, 0);
+		CHECK_IS(io_uring_submit(&liburing), 1);
+		CHECK_IS(io_uring_wait_cqe(&liburing, &cqe), 0);
+		CHECK_IS(cqe->res, 1);
+		io_uring_cqe_seen(&liburing, cqe);
+	}
 	CHECK_IS(kernel(SYS_close, buffered, 0, 0, 0), 0);
 	int direct = open_direct(at(0, "file"), O_RDWR);
 	char *cached = aligned(BLOCK);
@@ -677,6 +714,49 @@ static void registered_files(void)
 		}
 		CHECK(holds(cached, 'd', number));
 	}
+}
+
+static void registered_files(void)
+{
+	keeps_files(0);
+}
+
+static void registered_by_a_request(void)
+{
+	keeps_files(1);
+}
+
+/* Data that a ring moves between a pipe and a file that is spread. */
+static void spliced_by_a_ring(void)
+{
+	int pair[2];
+	if (liburing.ring_fd < 0)
+		return;
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int direct = open_direct(at(0, "file"), O_RDWR);
+	writes(direct, 'b');
+	CHECK_IS(pipe(pair), 0);
+	for (int number = 0; number < BLOCKS; number++) {
+		for (int turn = 0; turn < 2; turn++) { /* into the file, and out of it */
+			struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
+			struct io_uring_cqe *cqe;
+			fill(block, 'c', number);
+			if (turn == 0)
+				CHECK_IS(write(pair[1], block, BLOCK), BLOCK);
+			if (turn == 0)
+				io_uring_prep_splice(sqe, pair[0], -1, direct, number * BLOCK, BLOCK, 0);
+			else
+				io_uring_prep_splice(sqe, direct, number * BLOCK, pair[1], -1, BLOCK, 0);
+			CHECK_IS(io_uring_submit(&liburing), 1);
+			CHECK_IS(io_uring_wait_cqe(&liburing, &cqe), 0);
+			CHECK_IS(cqe->res, BLOCK);
+			io_uring_cqe_seen(&liburing, cqe);
+			CHECK_IS(turn == 0 ? pread(direct, block, BLOCK, number * BLOCK) : read(pair[0], block, BLOCK), BLOCK);
+			CHECK(holds(block, 'c', number));
+		}
+	}
+	CHECK_IS(close(direct), 0);
+	expect("file", 'c');
 }
 
 /* ---- 7. the same, where buffered reads are spread ---- */
@@ -787,6 +867,12 @@ static void all_numbers_are_the_programs(void)
 	CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, others), 0);
 	FILE *stream = fopen("/dev/null", "r");
 	CHECK(stream != NULL && fclose(stream) == 0);
+	/* Of functions that no hook sees. */
+	sigset_t no_signals;
+	sigemptyset(&no_signals);
+	int unseen[] = {memfd_create("m", 0), timerfd_create(CLOCK_MONOTONIC, 0), inotify_init1(0), signalfd(-1, &no_signals, 0)};
+	for (int at = 0; at < 4; at++)
+		CHECK(unseen[at] >= 0 && close(unseen[at]) == 0);
 	for (int at = 0; at < files; at++) {
 		CHECK_IS(pread(fds[at], block, BLOCK, at % BLOCKS * BLOCK), BLOCK);
 		CHECK(holds(block, at < BLOCKS ? 'b' : 'c', at % BLOCKS));
@@ -817,6 +903,8 @@ static const struct test TESTS[] = {
 	{"mapping_that_ended", mapping_that_ended},
 	{"all_numbers_are_the_programs", all_numbers_are_the_programs},
 	{"registered_files", registered_files},
+	{"registered_by_a_request", registered_by_a_request},
+	{"spliced_by_a_ring", spliced_by_a_ring},
 	{"buffered_reads_beside_memory", buffered_reads_beside_memory},
 	{"buffered_reads_of_a_stale_number", buffered_reads_of_a_stale_number},
 };
