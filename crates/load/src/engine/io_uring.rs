@@ -178,10 +178,8 @@ impl Uring {
     /// The entry of a request, without its user data.
     #[inline]
     fn transfer(&mut self, request: &Request, write: bool) -> squeue::Entry {
-        let (slot, skip, len) = (request.slot.index(), request.skip as usize, request.len);
-        assert!(skip + len as usize <= self.slots.slot_bytes(), "a request is larger than its buffer");
-        // SAFETY: skip lies within the slot, by the check above.
-        let memory = unsafe { self.slots.pointer(slot).add(skip) };
+        let (slot, len) = (request.slot.index(), request.len);
+        let memory = self.slots.place(request);
         if self.how.register_files {
             self.entry(types::Fixed(request.file), memory, slot, len, request.offset, write)
         } else {

@@ -12,6 +12,7 @@ use measure::Direction;
 use sys::clock::monotonic_ns;
 
 use super::blocking::{self, Flags, last_errno};
+use super::descriptors::Descriptors;
 use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
 
@@ -84,7 +85,7 @@ struct Libaio {
     /// Ops that io_submit refused: the next reaping call returns them like all others.
     refused: Vec<Completion>,
     events: Box<[Event]>,
-    fds: Vec<RawFd>,
+    fds: Descriptors,
     flags: Flags,
     reap_in_user_space: bool,
     slots: Arc<Slots>,
@@ -169,7 +170,7 @@ impl Libaio {
             depth: depth as usize,
             refused: Vec::new(),
             events: vec![Event::default(); depth as usize].into_boxed_slice(),
-            fds: vec![-1; setup.files as usize],
+            fds: Descriptors::new(setup.files),
             flags: Flags::of(setup.job).without_hipri(),
             reap_in_user_space: setup.job.ring.userspace_reap,
             slots: Arc::clone(&setup.slots),
@@ -180,15 +181,13 @@ impl Libaio {
     #[inline]
     fn prepare(&self, request: &Request) -> Option<Iocb> {
         let slot = request.slot.index();
-        let fd = self.fds[request.file as usize] as u32;
+        let fd = self.fds.of(request.file) as u32;
         let mut iocb = Iocb { data: u64::from(slot), fd, ..Iocb::default() };
         match request.kind {
             OpKind::Io(direction @ (Direction::Read | Direction::Write)) => {
-                let (skip, len) = (request.skip as usize, request.len as usize);
-                assert!(skip + len <= self.slots.slot_bytes(), "a request is larger than its buffer");
                 iocb.opcode = if direction == Direction::Write { PWRITE } else { PREAD };
-                iocb.buffer = self.slots.pointer(slot) as u64 + skip as u64;
-                iocb.bytes = len as u64;
+                iocb.buffer = self.slots.place(request) as u64;
+                iocb.bytes = request.len.into();
                 iocb.offset = request.offset as i64;
                 iocb.rw_flags = self.flags.rwf;
             }
@@ -271,12 +270,12 @@ impl Libaio {
 
 impl Engine for Libaio {
     fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()> {
-        self.fds[file as usize] = fd;
+        self.fds.open(file, fd);
         Ok(())
     }
 
     fn close(&mut self, file: u32) {
-        self.fds[file as usize] = -1;
+        self.fds.close(file);
     }
 
     #[inline]
@@ -285,7 +284,7 @@ impl Engine for Libaio {
             return Queued::Full(request);
         }
         let Some(iocb) = self.prepare(&request) else {
-            let fd = self.fds[request.file as usize];
+            let fd = self.fds.of(request.file);
             let result = blocking::carry_out(fd, request.kind, request.offset, request.len, self.flags);
             return Queued::Done(Completion { slot: request.slot, result });
         };

@@ -20,6 +20,7 @@ use job::workload::OpKind;
 use crate::Error;
 
 mod blocking;
+mod descriptors;
 mod gfapi;
 mod guasi;
 mod io_uring;

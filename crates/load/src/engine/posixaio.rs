@@ -9,6 +9,7 @@ use job::workload::OpKind;
 use measure::Direction;
 
 use super::blocking::{self, Flags, last_errno};
+use super::descriptors::Descriptors;
 use super::{Completion, Engine, Queued, Request, Setup, Slot, Slots};
 use crate::Error;
 
@@ -16,7 +17,7 @@ use crate::Error;
 pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
     Ok(Box::new(PosixAio {
         slots: Arc::clone(&setup.slots),
-        fds: vec![-1; setup.files as usize],
+        fds: Descriptors::new(setup.files),
         depth: setup.depth as usize,
         flights: Vec::with_capacity(setup.depth as usize),
         done: Vec::with_capacity(setup.depth as usize),
@@ -27,7 +28,7 @@ pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
 
 struct PosixAio {
     slots: Arc<Slots>,
-    fds: Vec<RawFd>,
+    fds: Descriptors,
     depth: usize,
     /// Requests that the C library has.
     flights: Vec<Flight>,
@@ -52,18 +53,15 @@ impl PosixAio {
     fn begin(&mut self, request: Request) -> Result<(), (Slot, i32)> {
         // SAFETY: aiocb is a C structure for which zeros are valid: no notification, priority 0.
         let mut control: Box<libc::aiocb> = Box::new(unsafe { std::mem::zeroed() });
-        let (skip, len) = (request.skip as usize, request.len as usize);
-        assert!(skip + len <= self.slots.slot_bytes(), "a request is larger than its buffer");
-        // SAFETY: skip lies within the slot, by the check above.
-        let memory = unsafe { self.slots.pointer(request.slot.index()).add(skip) };
-        control.aio_fildes = self.fds[request.file as usize];
+        let memory = self.slots.place(&request);
+        control.aio_fildes = self.fds.of(request.file);
         control.aio_buf = memory.cast();
-        control.aio_nbytes = len;
+        control.aio_nbytes = request.len as usize;
         control.aio_offset = request.offset as i64;
         control.aio_sigevent.sigev_notify = libc::SIGEV_NONE;
         let block: *mut libc::aiocb = &raw mut *control;
         let started = match request.kind {
-            // SAFETY: the block and the len bytes at memory stay where they are until aio_return: the flight owns both.
+            // SAFETY: the block and the bytes at memory stay where they are until aio_return: the flight owns both.
             OpKind::Io(Direction::Read) => unsafe { libc::aio_read(block) },
             // SAFETY: as for aio_read.
             OpKind::Io(_) => unsafe { libc::aio_write(block) },
@@ -117,12 +115,12 @@ impl PosixAio {
 
 impl Engine for PosixAio {
     fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()> {
-        self.fds[file as usize] = fd;
+        self.fds.open(file, fd);
         Ok(())
     }
 
     fn close(&mut self, file: u32) {
-        self.fds[file as usize] = -1;
+        self.fds.close(file);
     }
 
     fn queue(&mut self, request: Request) -> Queued {
@@ -139,7 +137,7 @@ impl Engine for PosixAio {
         for request in requests {
             match request.kind {
                 OpKind::Io(Direction::Trim) | OpKind::SyncRange => {
-                    let fd = self.fds[request.file as usize];
+                    let fd = self.fds.of(request.file);
                     let result = blocking::carry_out(fd, request.kind, request.offset, request.len, self.flags);
                     self.done.push(Completion { slot: request.slot, result });
                 }
@@ -171,7 +169,7 @@ impl Engine for PosixAio {
 impl Drop for PosixAio {
     /// Waits for the requests in flight: the library writes into their buffers until they have ended.
     fn drop(&mut self) {
-        for fd in self.fds.iter().copied().filter(|&fd| fd >= 0) {
+        for fd in self.fds.all_open() {
             // SAFETY: a null block asks to cancel all requests on the descriptor. The loop waits for those that go on.
             unsafe { libc::aio_cancel(fd, std::ptr::null_mut()) };
         }

@@ -8,6 +8,7 @@ use job::workload::OpKind;
 use measure::Direction;
 
 use super::blocking::{self, Flags, last_errno};
+use super::descriptors::Descriptors;
 use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
 
@@ -119,8 +120,7 @@ impl Call for Flagged {
 
 struct Blocking<C> {
     slots: Arc<Slots>,
-    /// The descriptor of each file, by its number; -1 while the file is closed.
-    fds: Vec<RawFd>,
+    fds: Descriptors,
     /// The position of each file's descriptor; -1 when unknown. Only engines that seek use it.
     positions: Vec<i64>,
     flags: Flags,
@@ -132,7 +132,7 @@ impl<C: Call> Blocking<C> {
         let files = setup.files as usize;
         Blocking {
             slots: Arc::clone(&setup.slots),
-            fds: vec![-1; files],
+            fds: Descriptors::new(setup.files),
             positions: vec![-1; files],
             flags: Flags::of(setup.job),
             call: std::marker::PhantomData,
@@ -142,15 +142,12 @@ impl<C: Call> Blocking<C> {
     #[inline]
     fn transfer(&mut self, request: &Request, direction: Direction) -> i64 {
         let file = request.file as usize;
-        let (skip, len) = (request.skip as usize, request.len as usize);
-        assert!(skip + len <= self.slots.slot_bytes(), "a request is larger than its buffer");
-        // SAFETY: skip lies within the slot, by the check above.
-        let memory = unsafe { self.slots.pointer(request.slot.index()).add(skip) };
+        let memory = self.slots.place(request);
         let transfer = Transfer {
-            fd: self.fds[file],
+            fd: self.fds.of(request.file),
             write: direction == Direction::Write,
             memory,
-            len,
+            len: request.len as usize,
             offset: request.offset as i64,
             rwf: self.flags.rwf,
         };
@@ -161,7 +158,7 @@ impl<C: Call> Blocking<C> {
             }
         }
         let result = loop {
-            // SAFETY: memory is valid for skip + len <= slot_bytes, and the slot's token is in this call.
+            // SAFETY: memory is valid for len bytes, by Slots::place, and the slot's token is in this call.
             let returned = unsafe { C::call(&transfer) };
             if returned >= 0 {
                 break returned as i64;
@@ -180,20 +177,20 @@ impl<C: Call> Blocking<C> {
 
 impl<C: Call> Engine for Blocking<C> {
     fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()> {
-        self.fds[file as usize] = fd;
+        self.fds.open(file, fd);
         self.positions[file as usize] = -1;
         Ok(())
     }
 
     fn close(&mut self, file: u32) {
-        self.fds[file as usize] = -1;
+        self.fds.close(file);
     }
 
     #[inline]
     fn queue(&mut self, request: Request) -> Queued {
         let result = match request.kind {
             OpKind::Io(direction @ (Direction::Read | Direction::Write)) => self.transfer(&request, direction),
-            kind => blocking::carry_out(self.fds[request.file as usize], kind, request.offset, request.len, self.flags),
+            kind => blocking::carry_out(self.fds.of(request.file), kind, request.offset, request.len, self.flags),
         };
         Queued::Done(Completion { slot: request.slot, result })
     }

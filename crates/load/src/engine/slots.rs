@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use sys::buffer::{Buffer, Memory};
 
+use super::Request;
+
 /// All buffers of one clone: `count` slots of equal size in one region.
 #[derive(Debug)]
 pub struct Slots {
@@ -77,6 +79,18 @@ impl Slots {
         // SAFETY: index < count, so the slot lies in the region; the token is unique and not in flight, and its mutable
         // borrow excludes every other reference to these bytes.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(slot.index), self.slot_bytes) }
+    }
+
+    /// The place of a transfer's `len` bytes in its slot, for the kernel. Only engines use it.
+    ///
+    /// # Panics
+    /// The request reaches beyond the end of its slot.
+    #[inline]
+    pub(super) fn place(&self, request: &Request) -> *mut u8 {
+        let (skip, len) = (request.skip as usize, request.len as usize);
+        assert!(skip + len <= self.slot_bytes, "a request is larger than its buffer");
+        // SAFETY: skip lies within the slot, by the check above.
+        unsafe { self.pointer(request.slot.index()).add(skip) }
     }
 
     /// A pointer to the first byte of a slot, for the kernel. Only engines use it.

@@ -8,6 +8,7 @@ use job::workload::OpKind;
 use measure::Direction;
 
 use super::blocking::{self, Flags, last_errno};
+use super::descriptors::Descriptors;
 use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
 
@@ -16,7 +17,7 @@ pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
     let pipe = Pipe::new(setup.slots.slot_bytes()).map_err(|error| Error::system("cannot make a pipe", "", error))?;
     Ok(Box::new(Splice {
         slots: Arc::clone(&setup.slots),
-        fds: vec![-1; setup.files as usize],
+        fds: Descriptors::new(setup.files),
         pipe,
         flags: Flags::of(setup.job),
     }))
@@ -24,7 +25,7 @@ pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
 
 struct Splice {
     slots: Arc<Slots>,
-    fds: Vec<RawFd>,
+    fds: Descriptors,
     /// Empty between two ops.
     pipe: Pipe,
     flags: Flags,
@@ -129,23 +130,21 @@ impl Splice {
 
 impl Engine for Splice {
     fn open(&mut self, file: u32, fd: RawFd) -> io::Result<()> {
-        self.fds[file as usize] = fd;
+        self.fds.open(file, fd);
         Ok(())
     }
 
     fn close(&mut self, file: u32) {
-        self.fds[file as usize] = -1;
+        self.fds.close(file);
     }
 
     fn queue(&mut self, request: Request) -> Queued {
-        let fd = self.fds[request.file as usize];
+        let fd = self.fds.of(request.file);
         let result = match request.kind {
             OpKind::Io(direction @ (Direction::Read | Direction::Write)) => {
-                let (skip, len) = (request.skip as usize, request.len as usize);
-                assert!(skip + len <= self.slots.slot_bytes(), "a request is larger than its buffer");
-                // SAFETY: skip lies within the slot, by the check above.
-                let memory = unsafe { self.slots.pointer(request.slot.index()).add(skip) };
-                // SAFETY: memory is valid for skip + len <= slot_bytes, and the slot's token is in this call.
+                let len = request.len as usize;
+                let memory = self.slots.place(&request);
+                // SAFETY: memory is valid for len bytes, by Slots::place, and the slot's token is in this call.
                 unsafe { self.transfer(fd, direction == Direction::Read, memory, len, request.offset) }
             }
             kind => blocking::carry_out(fd, kind, request.offset, request.len, self.flags),

@@ -165,6 +165,47 @@ impl Phase {
 const MOST_THREADS: u64 = 65_536;
 
 impl Plan {
+    /// The plainest plan: one thread works on `files` files of `bytes` each with one read or write a file, without
+    /// checks, pauses or limits.
+    pub fn of(target: Target, layout: Layout, phases: Vec<Phase>, files: u64, bytes: u64) -> Plan {
+        Plan {
+            target,
+            layout,
+            phases,
+            files,
+            sizes: Sizes::Fixed(bytes),
+            record_bytes: bytes,
+            records: None,
+            random: false,
+            threads: 1,
+            processes: 1,
+            direct: false,
+            fsync: false,
+            verify: false,
+            checkable: false,
+            continue_on_error: false,
+            missing_is_removed: false,
+            make_dirs_on_demand: false,
+            cleanup: false,
+            latency: true,
+            pause_ns: 0,
+            runtime_ns: None,
+            xattr_bytes: 1,
+            xattr_count: 1,
+            seed: 1,
+            options: Vec::new(),
+            makes_base: false,
+            finish_first: false,
+            neighbour: 0,
+            abroad: None,
+            random_order: false,
+            incompressible: false,
+            auto_pause: false,
+            record_parts: None,
+            response_times: None,
+        }
+    }
+
     /// The number of threads of all processes together.
     pub fn workers(&self) -> u32 {
         self.threads * self.processes
@@ -404,42 +445,9 @@ pub(super) mod tests {
 
     /// A plan on a directory: one thread, ten files of 4 KiB.
     pub(crate) fn plan(dir: &str, operations: &str) -> Plan {
-        Plan {
-            target: Target::Posix,
-            layout: Layout::flat(CString::new(dir).unwrap()),
-            phases: Phase::parse_all(operations).unwrap(),
-            files: 10,
-            sizes: Sizes::Fixed(4096),
-            record_bytes: 4096,
-            records: None,
-            random: false,
-            threads: 1,
-            processes: 1,
-            direct: false,
-            fsync: false,
-            verify: true,
-            checkable: true,
-            continue_on_error: false,
-            missing_is_removed: false,
-            make_dirs_on_demand: false,
-            cleanup: false,
-            latency: true,
-            pause_ns: 0,
-            runtime_ns: None,
-            xattr_bytes: 32,
-            xattr_count: 1,
-            seed: 1,
-            options: Vec::new(),
-            makes_base: false,
-            finish_first: false,
-            neighbour: 0,
-            abroad: None,
-            random_order: false,
-            incompressible: false,
-            auto_pause: false,
-            record_parts: None,
-            response_times: None,
-        }
+        let layout = Layout::flat(CString::new(dir).unwrap());
+        let phases = Phase::parse_all(operations).unwrap();
+        Plan { verify: true, checkable: true, xattr_bytes: 32, ..Plan::of(Target::Posix, layout, phases, 10, 4096) }
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::super::Operation;
 use super::super::gun::Gun;
 use super::super::plan::{Phase, Plan};
 use super::super::target::{Target, Volume};
 use super::super::tree::Layout;
-use super::super::{Operation, Sizes};
 use crate::Error;
 
 /// The variables. A row has the name, the default as the help shows it, and the purpose.
@@ -245,45 +245,24 @@ impl Variables {
         });
         let bytes = bytes.ok_or_else(|| bad("GFAPI_FSZ", "is too large", "give less than 16E"))?;
         let options = VARIABLES.iter().filter_map(|(name, ..)| Some((name.to_string(), std::env::var(name).ok()?)));
+        let layout = Layout {
+            prefix: self.prefix.clone(),
+            files_per_dir: self.files_per_dir,
+            ..Layout::flat(target.directory(&self.base)?)
+        };
         Ok(Plan {
-            layout: Layout {
-                prefix: self.prefix.clone(),
-                files_per_dir: self.files_per_dir,
-                ..Layout::flat(target.directory(&self.base)?)
-            },
-            target,
-            phases: vec![phase],
-            files: self.files,
-            sizes: Sizes::Fixed(bytes),
             record_bytes: (self.record_kb * 1024).max(1024),
             records: self.load.is_random().then_some(self.requests),
             random: self.load.is_random(),
             threads: self.threads,
-            processes: 1,
             direct: self.direct,
             fsync: self.fsync,
-            verify: false,
-            checkable: false,
-            continue_on_error: false,
             missing_is_removed: true,
             make_dirs_on_demand: true,
-            cleanup: false,
             latency: self.debug,
             pause_ns: self.pause_us.saturating_mul(1000),
-            runtime_ns: None,
-            xattr_bytes: 1,
-            xattr_count: 1,
-            seed: 1,
             options: options.collect(),
-            makes_base: false,
-            finish_first: false,
-            neighbour: 0,
-            abroad: None,
-            random_order: false,
-            incompressible: false,
-            auto_pause: false,
-            record_parts: None,
-            response_times: None,
+            ..Plan::of(target, layout, vec![phase], self.files, bytes)
         })
     }
 }
@@ -330,6 +309,7 @@ fn size_kb(text: &str) -> Result<u64, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::smallfiles::Sizes;
 
     fn read(set: &[(&str, &str)]) -> Result<Variables, String> {
         Variables::read(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string()))
