@@ -14,7 +14,7 @@ use job::Job;
 use job::workload::OpKind;
 use load::engine::{Completion, Engine, Maker, Queued, Request, Setup, Slot, Slots};
 use measure::Direction;
-use nvmf::device::{DeviceSpec, Kind as DeviceKind};
+use nvmf::device::{DeviceKind, DeviceSpec};
 use nvmf::target::{NamespaceSpec, SubsystemSpec, Target};
 use sys::buffer::Memory;
 

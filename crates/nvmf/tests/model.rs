@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use memory::Memory;
 use nvmf::auth::{Credentials, Group, Hash, Keys, Policy, Secret};
-use nvmf::device::{DeviceSpec, Effect, Fault, FaultOn, Kind, Latency};
+use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use nvmf::initiator::{Address, Controller, Done, IoQueue, Options, Renewal, Transfer};
 use nvmf::spec::opcode::io;
 use nvmf::spec::{Command, Range, Status};
@@ -148,11 +148,11 @@ fn run(seed: u64, trouble: Trouble) -> Run {
     let target = Target::start(options).unwrap();
     let device = |name: &str, kind| DeviceSpec { name: name.into(), block_bytes: None, uuid: None, kind };
     let memory =
-        DeviceSpec { block_bytes: Some(block_bytes as u32), ..device("memory", Kind::Memory { bytes: BYTES }) };
+        DeviceSpec { block_bytes: Some(block_bytes as u32), ..device("memory", DeviceKind::Memory { bytes: BYTES }) };
     target.create_device(memory).unwrap();
-    target.create_device(device("faulty", Kind::Faulty { base: "memory".into(), seed })).unwrap();
+    target.create_device(device("faulty", DeviceKind::Faulty { base: "memory".into(), seed })).unwrap();
     let latency = Latency { avg_read_us: 50, p99_read_us: 3000, avg_write_us: 100, p99_write_us: 2000 };
-    target.create_device(device("delay", Kind::Delay { base: "faulty".into(), latency })).unwrap();
+    target.create_device(device("delay", DeviceKind::Delay { base: "faulty".into(), latency })).unwrap();
     target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(SUBSYSTEM) }).unwrap();
     target.add_namespace(SUBSYSTEM, NamespaceSpec::new("delay")).unwrap();
     let listens = target.add_listener(SUBSYSTEM, "127.0.0.1:0".parse().unwrap()).unwrap();

@@ -2,7 +2,7 @@
 
 mod raw;
 
-use nvmf::device::{Kind as DeviceKind, Latency};
+use nvmf::device::{DeviceKind, Latency};
 use nvmf::spec::opcode::{admin, io};
 use nvmf::spec::{
     AsyncEvent, Command, DISCOVERY_NQN, GetLogPage, Identify, IdentifyController, IdentifyNamespace, NamespaceIds,

@@ -8,7 +8,7 @@ mod raw;
 use std::io::{Read, Write};
 use std::ops::Range;
 
-use nvmf::device::{Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
+use nvmf::device::{DeviceKind, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::{H2cData, IcReq, Next, Pdu, R2t};
 use nvmf::spec::opcode::io;
 use nvmf::spec::{Command, Sgl, Status};

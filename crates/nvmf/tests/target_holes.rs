@@ -6,8 +6,8 @@ mod raw;
 use std::io::Write;
 use std::time::Duration;
 
-use nvmf::device::{Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
-use nvmf::pdu::{FatalStatus, H2cData, IcReq, Kind, R2t};
+use nvmf::device::{DeviceKind, Effect, Fault, FaultOn, Latency};
+use nvmf::pdu::{FatalStatus, H2cData, IcReq, PduType, R2t};
 use nvmf::spec::fabrics::Connect;
 use nvmf::spec::opcode::admin;
 use nvmf::spec::{Command, Sgl, Status};
@@ -206,7 +206,7 @@ fn errors_in_the_handshake() {
     assert!(host.is_closed());
     let mut host = Host::tcp(served.address);
     let mut goodbye = [0; 24];
-    (goodbye[0], goodbye[2], goodbye[4]) = (Kind::H2cTermReq as u8, 24, 24);
+    (goodbye[0], goodbye[2], goodbye[4]) = (PduType::H2cTermReq as u8, 24, 24);
     host.send(&goodbye);
     assert!(host.is_closed());
     served.assert_alive();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nvmf::device::Kind as DeviceKind;
+use nvmf::device::DeviceKind;
 use nvmf::pdu::{H2cData, IcReq};
 use nvmf::spec::fabrics::{Authentication, Connect, PropertyAccess};
 use nvmf::spec::opcode::admin;

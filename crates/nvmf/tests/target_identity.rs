@@ -6,7 +6,7 @@ mod raw;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use nvmf::device::{DeviceSpec, Kind, Latency};
+use nvmf::device::{DeviceKind, DeviceSpec, Latency};
 use nvmf::spec::{Identify, IdentifyController, IdentifyNamespace, NamespaceIds, Status, cns};
 use nvmf::target::{NamespaceSpec, Options, SubsystemSpec};
 use raw::{HOST, Host, NQN, Served};
@@ -29,8 +29,8 @@ fn told(served: &Served, nsids: &[u32]) -> (String, u16, Vec<NamespaceIds>) {
     (controller.sn.to_string(), controller.cntlid, names)
 }
 
-fn file(path: &Path) -> Kind {
-    Kind::File { path: path.to_path_buf(), create_bytes: Some(1 << 20), direct: false, read_only: false }
+fn file(path: &Path) -> DeviceKind {
+    DeviceKind::File { path: path.to_path_buf(), create_bytes: Some(1 << 20), direct: false, read_only: false }
 }
 
 /// Nothing of one is anything of another.
@@ -68,13 +68,13 @@ fn a_file_is_the_same_after_a_restart_and_its_copy_is_another() {
 #[test]
 fn memory_is_another_each_time_and_devices_on_a_device_are_themselves() {
     let latency = Latency::default();
-    let part = |number: u64| Kind::Slice { base: "mem".into(), offset_bytes: number << 20, bytes: 1 << 20 };
+    let part = |number: u64| DeviceKind::Slice { base: "mem".into(), offset_bytes: number << 20, bytes: 1 << 20 };
     let devices = [
-        ("mem", Kind::Memory { bytes: 2 << 20 }),
+        ("mem", DeviceKind::Memory { bytes: 2 << 20 }),
         ("part0", part(0)),
         ("part1", part(1)),
-        ("null", Kind::Null { bytes: 1 << 20 }),
-        ("slow", Kind::Delay { base: "null".into(), latency }),
+        ("null", DeviceKind::Null { bytes: 1 << 20 }),
+        ("slow", DeviceKind::Delay { base: "null".into(), latency }),
     ];
     let (one, other) = (Served::with(Options::default(), &devices), Served::with(Options::default(), &devices));
     let (_, _, names) = told(&one, &[1, 2, 3]);
@@ -89,7 +89,7 @@ fn parts_of_a_file_stay_themselves_and_a_file_under_two_names_is_two() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("disk");
     std::fs::write(&path, [0; 1 << 20]).unwrap();
-    let part = |number: u64| Kind::Slice { base: "d".into(), offset_bytes: number << 19, bytes: 1 << 19 };
+    let part = |number: u64| DeviceKind::Slice { base: "d".into(), offset_bytes: number << 19, bytes: 1 << 19 };
     let serve = || {
         let served = Served::with(Options::default(), &[("d", file(&path)), ("p0", part(0)), ("p1", part(1))]);
         told(&served, &[1, 2]).2
@@ -97,7 +97,7 @@ fn parts_of_a_file_stay_themselves_and_a_file_under_two_names_is_two() {
     let before = serve();
     assert_eq!(serve(), before);
     assert_all_differ(&before);
-    let reader = || Kind::File { path: path.clone(), create_bytes: None, direct: false, read_only: true };
+    let reader = || DeviceKind::File { path: path.clone(), create_bytes: None, direct: false, read_only: true };
     let served = Served::with(Options::default(), &[("a", reader()), ("b", reader())]);
     assert_all_differ(&told(&served, &[1, 2]).2);
 }
@@ -111,7 +111,7 @@ fn what_the_user_says_wins_and_is_said_once() {
         name: name.into(),
         block_bytes: None,
         uuid: Some(uuid),
-        kind: Kind::Null { bytes: 1 << 20 },
+        kind: DeviceKind::Null { bytes: 1 << 20 },
     };
     target.create_device(spec("given", uuid)).unwrap();
     let error = target.create_device(spec("again", uuid)).unwrap_err().to_string();

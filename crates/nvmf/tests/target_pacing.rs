@@ -2,7 +2,7 @@
 
 mod raw;
 
-use nvmf::device::{Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
+use nvmf::device::{DeviceKind, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::Pdu;
 use nvmf::spec::opcode::admin;
 use nvmf::spec::{Command, Sgl, Status};

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub use buffer::{BufferPool, charged_bytes};
 pub use error::{Error, ErrorKind};
-pub use spec::{DeviceSpec, Effect, Fault, FaultOn, Kind, Latency};
+pub use spec::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 pub use uring::Uring;
 
 use sys::buffer::Buffer;
@@ -195,16 +195,16 @@ pub fn create(spec: &DeviceSpec, base: Option<Arc<dyn Device>>) -> Result<Arc<dy
         )));
     }
     Ok(match &spec.kind {
-        Kind::Null { bytes } => Arc::new(null::Null::new(own_block, whole(spec, *bytes, own_block)?)),
-        Kind::Memory { bytes } => Arc::new(memory::Memory::new(own_block, whole(spec, *bytes, own_block)?)),
-        Kind::File { path, create_bytes, direct, read_only } => {
+        DeviceKind::Null { bytes } => Arc::new(null::Null::new(own_block, whole(spec, *bytes, own_block)?)),
+        DeviceKind::Memory { bytes } => Arc::new(memory::Memory::new(own_block, whole(spec, *bytes, own_block)?)),
+        DeviceKind::File { path, create_bytes, direct, read_only } => {
             Arc::new(file::File::open(spec, path, *create_bytes, *direct, *read_only)?)
         }
-        Kind::Delay { latency, .. } => Arc::new(delay::Delay::new(below()?, *latency)),
-        Kind::Slice { offset_bytes, bytes, .. } => {
+        DeviceKind::Delay { latency, .. } => Arc::new(delay::Delay::new(below()?, *latency)),
+        DeviceKind::Slice { offset_bytes, bytes, .. } => {
             Arc::new(slice::Slice::new(&spec.name, below()?, *offset_bytes, *bytes)?)
         }
-        Kind::Faulty { seed, .. } => Arc::new(faulty::Faulty::new(below()?, *seed)),
+        DeviceKind::Faulty { seed, .. } => Arc::new(faulty::Faulty::new(below()?, *seed)),
     })
 }
 

@@ -15,12 +15,12 @@ pub struct DeviceSpec {
     /// it is random.
     pub uuid: Option<[u8; 16]>,
     /// The kind of the device, with the settings of that kind.
-    pub kind: Kind,
+    pub kind: DeviceKind,
 }
 
 /// The kinds of devices. Those with a `base` are stacked on another device, which cannot be deleted meanwhile.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// Reads are zeros, writes are forgotten: the speed of the path itself.
     Null {
         /// Capacity in bytes.
@@ -67,19 +67,21 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl DeviceKind {
     /// The device below, for kinds that are stacked.
     pub fn base(&self) -> Option<&str> {
         match self {
-            Kind::Delay { base, .. } | Kind::Slice { base, .. } | Kind::Faulty { base, .. } => Some(base),
-            Kind::Null { .. } | Kind::Memory { .. } | Kind::File { .. } => None,
+            DeviceKind::Delay { base, .. } | DeviceKind::Slice { base, .. } | DeviceKind::Faulty { base, .. } => {
+                Some(base)
+            }
+            DeviceKind::Null { .. } | DeviceKind::Memory { .. } | DeviceKind::File { .. } => None,
         }
     }
 
     /// A text that tells what a stacked device makes of the device below from what any other would make of it.
     pub(crate) fn layer(&self) -> String {
         match self {
-            Kind::Slice { offset_bytes, bytes, .. } => format!("slice {offset_bytes} {bytes}"),
+            DeviceKind::Slice { offset_bytes, bytes, .. } => format!("slice {offset_bytes} {bytes}"),
             kind => kind.name().to_string(),
         }
     }
@@ -87,12 +89,12 @@ impl Kind {
     /// A word for tables: `null`, `memory`, `file`, `delay`, `slice`, `faulty`.
     pub fn name(&self) -> &'static str {
         match self {
-            Kind::Null { .. } => "null",
-            Kind::Memory { .. } => "memory",
-            Kind::File { .. } => "file",
-            Kind::Delay { .. } => "delay",
-            Kind::Slice { .. } => "slice",
-            Kind::Faulty { .. } => "faulty",
+            DeviceKind::Null { .. } => "null",
+            DeviceKind::Memory { .. } => "memory",
+            DeviceKind::File { .. } => "file",
+            DeviceKind::Delay { .. } => "delay",
+            DeviceKind::Slice { .. } => "slice",
+            DeviceKind::Faulty { .. } => "faulty",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, IoSliceMut, Read, Write};
 
 use super::outgoing::Outgoing;
 use crate::pdu::{
-    self, Agreement, C2hData, End, Fault, H2cData, Kind, Layout, Limits, Next, Pdu, R2t, Receiver, digest,
+    self, Agreement, C2hData, End, Fault, H2cData, Layout, Limits, Next, Pdu, PduType, R2t, Receiver, digest,
 };
 use crate::spec::{Command, Completion, Sgl, Status};
 
@@ -365,13 +365,13 @@ impl Queue {
             Pdu::CapsuleResp(completion) => {
                 if self.outstanding_command(completion.cid).is_none() {
                     let why = "no such command is outstanding";
-                    return Err(Fault::field(Kind::CapsuleResp, "CID", 20, completion.cid.into(), why).into());
+                    return Err(Fault::field(PduType::CapsuleResp, "CID", 20, completion.cid.into(), why).into());
                 }
                 self.complete(&completion, buffers, done);
             }
             Pdu::R2t(r2t) => self.grant(r2t, buffers)?,
             Pdu::TermReq { status, info } => return Err(Broken::Terminated { status, info }),
-            Pdu::IcResp(_) => return Err(Fault::sequence(Kind::IcResp, "the handshake is over").into()),
+            Pdu::IcResp(_) => return Err(Fault::sequence(PduType::IcResp, "the handshake is over").into()),
             Pdu::IcReq(_) | Pdu::CapsuleCmd(_) | Pdu::H2cData(_) => {
                 unreachable!("units of hosts are refused by the receiver")
             }
@@ -385,7 +385,7 @@ impl Queue {
 
     #[inline]
     fn arrive(&mut self, layout: &Layout, data: C2hData) -> Result<(), Fault> {
-        const KIND: Kind = Kind::C2hData;
+        const KIND: PduType = PduType::C2hData;
         let with_digest = layout.data_digest_bytes > 0;
         let Some(command) = self.outstanding_command(data.cid) else {
             return Err(Fault::field(KIND, "CCCID", 8, data.cid.into(), "no such command is outstanding"));
@@ -413,7 +413,7 @@ impl Queue {
     }
 
     fn grant(&mut self, r2t: R2t, buffers: &impl Buffers) -> Result<(), Fault> {
-        const KIND: Kind = Kind::R2t;
+        const KIND: PduType = PduType::R2t;
         let Some(command) = self.outstanding_command(r2t.cid) else {
             return Err(Fault::field(KIND, "CCCID", 8, r2t.cid.into(), "no such command is outstanding"));
         };

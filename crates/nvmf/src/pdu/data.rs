@@ -1,6 +1,6 @@
 //! Data on their way, and the controller's leave to send them.
 
-use super::{Agreement, Kind, flag, write_header};
+use super::{Agreement, PduType, flag, write_header};
 
 /// Host to Controller Data: what an R2T asked for, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl H2cData {
     pub fn write(&self, agreement: &Agreement, out: &mut [u8]) -> usize {
         let flags = flag::LAST * u8::from(self.last);
         let header = write(self.cid, self.ttag, self.offset, self.length);
-        write_header(Kind::H2cData, flags, header, self.length, agreement, out)
+        write_header(PduType::H2cData, flags, header, self.length, agreement, out)
     }
 }
 
@@ -79,7 +79,7 @@ impl C2hData {
     pub fn write(&self, agreement: &Agreement, out: &mut [u8]) -> usize {
         debug_assert!(self.last || !self.success);
         let flags = (flag::LAST * u8::from(self.last)) | (flag::SUCCESS * u8::from(self.success));
-        write_header(Kind::C2hData, flags, write(self.cid, 0, self.offset, self.length), self.length, agreement, out)
+        write_header(PduType::C2hData, flags, write(self.cid, 0, self.offset, self.length), self.length, agreement, out)
     }
 }
 
@@ -88,6 +88,6 @@ impl R2t {
     #[inline]
     pub fn write(&self, agreement: &Agreement, out: &mut [u8]) -> usize {
         let header = write(self.cid, self.ttag, self.offset, self.length);
-        write_header(Kind::R2t, 0, header, 0, agreement, out)
+        write_header(PduType::R2t, 0, header, 0, agreement, out)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{End, Kind};
+use super::{End, PduType};
 
 /// FES: the kind of a fatal error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,26 +57,26 @@ pub struct Fault {
 impl Fault {
     /// A field, at that offset of the header, is wrong.
     #[cold]
-    pub fn field(kind: Kind, field: &'static str, offset: u32, value: u64, why: &'static str) -> Fault {
+    pub fn field(kind: PduType, field: &'static str, offset: u32, value: u64, why: &'static str) -> Fault {
         Fault { status: FatalStatus::InvalidHeaderField, info: offset, unit: kind.name(), field, value, why }
     }
 
     /// A unit came when it must not.
     #[cold]
-    pub fn sequence(kind: Kind, why: &'static str) -> Fault {
+    pub fn sequence(kind: PduType, why: &'static str) -> Fault {
         let (status, value) = (FatalStatus::SequenceError, u64::from(kind as u8));
         Fault { status, info: 0, unit: kind.name(), field: "PDU-TYPE", value, why }
     }
 
     /// Data (their length given) that lie outside of what was asked for.
     #[cold]
-    pub fn out_of_range(kind: Kind, field: &'static str, value: u64, why: &'static str) -> Fault {
+    pub fn out_of_range(kind: PduType, field: &'static str, value: u64, why: &'static str) -> Fault {
         Fault { status: FatalStatus::OutOfRange, info: 0, unit: kind.name(), field, value, why }
     }
 
     /// More than the receiver had said that it takes.
     #[cold]
-    pub fn limit(kind: Kind, field: &'static str, value: u64, why: &'static str) -> Fault {
+    pub fn limit(kind: PduType, field: &'static str, value: u64, why: &'static str) -> Fault {
         Fault { status: FatalStatus::LimitExceeded, info: 0, unit: kind.name(), field, value, why }
     }
 
@@ -115,7 +115,7 @@ impl TermReq<'_> {
     /// The unit, and how many of its bytes count.
     pub fn pdu(&self) -> ([u8; TermReq::MAX_BYTES], usize) {
         let mut bytes = [0; TermReq::MAX_BYTES];
-        let kind = if self.sender == End::Host { Kind::H2cTermReq } else { Kind::C2hTermReq };
+        let kind = if self.sender == End::Host { PduType::H2cTermReq } else { PduType::C2hTermReq };
         let header = &self.header[..self.header.len().min(128)];
         let total = 24 + header.len();
         (bytes[0], bytes[2], bytes[4]) = (kind as u8, 24, total as u8);

@@ -1,6 +1,6 @@
 //! The handshake that opens a connection: ICReq and ICResp, and their agreement.
 
-use super::{End, FatalStatus, Fault, Kind};
+use super::{End, FatalStatus, Fault, PduType};
 
 /// PFV of this protocol.
 const FORMAT: u16 = 0;
@@ -81,7 +81,7 @@ impl IcReq {
 
     /// The whole unit as bytes.
     pub fn pdu(&self) -> [u8; 128] {
-        framed(Kind::IcReq, self.write())
+        framed(PduType::IcReq, self.write())
     }
 
     /// The answer of a controller that grants what was asked for and takes `maxh2cdata` bytes in an H2CData, and the
@@ -91,8 +91,8 @@ impl IcReq {
     /// Another version of the format, or an alignment that does not exist.
     pub fn granted(&self, maxh2cdata: u32) -> Result<(IcResp, Agreement), Fault> {
         debug_assert!(maxh2cdata >= 4096 && maxh2cdata.is_multiple_of(4));
-        version(Kind::IcReq, self.pfv)?;
-        alignment(Kind::IcReq, "HPDA", self.hpda)?;
+        version(PduType::IcReq, self.pfv)?;
+        alignment(PduType::IcReq, "HPDA", self.hpda)?;
         let dgst = self.dgst & (DGST_HEADER | DGST_DATA);
         Ok((IcResp { dgst, maxh2cdata, ..IcResp::default() }, agreed(dgst, self.hpda, 0)))
     }
@@ -101,7 +101,7 @@ impl IcReq {
 impl IcResp {
     /// The whole unit as bytes.
     pub fn pdu(&self) -> [u8; 128] {
-        framed(Kind::IcResp, self.write())
+        framed(PduType::IcResp, self.write())
     }
 
     /// The agreement that this answer to `asked` makes.
@@ -109,14 +109,14 @@ impl IcResp {
     /// # Errors
     /// Another version of the format, values that the specification forbids, or digests that were not asked for.
     pub fn agreement(&self, asked: &IcReq) -> Result<Agreement, Fault> {
-        version(Kind::IcResp, self.pfv)?;
-        alignment(Kind::IcResp, "CPDA", self.cpda)?;
+        version(PduType::IcResp, self.pfv)?;
+        alignment(PduType::IcResp, "CPDA", self.cpda)?;
         if self.dgst & !asked.dgst != 0 {
-            return Err(Fault::field(Kind::IcResp, "DGST", 11, self.dgst.into(), "more than was asked for"));
+            return Err(Fault::field(PduType::IcResp, "DGST", 11, self.dgst.into(), "more than was asked for"));
         }
         if self.maxh2cdata < 4096 || !self.maxh2cdata.is_multiple_of(4) {
             let why = "it must be a multiple of 4, at least 4096";
-            return Err(Fault::field(Kind::IcResp, "MAXH2CDATA", 12, self.maxh2cdata.into(), why));
+            return Err(Fault::field(PduType::IcResp, "MAXH2CDATA", 12, self.maxh2cdata.into(), why));
         }
         Ok(agreed(self.dgst, asked.hpda, self.cpda))
     }
@@ -130,12 +130,12 @@ fn agreed(dgst: u8, hpda: u8, cpda: u8) -> Agreement {
     Agreement { header_digest: dgst & DGST_HEADER != 0, data_digest: dgst & DGST_DATA != 0, hpda, cpda }
 }
 
-fn framed(kind: Kind, mut bytes: [u8; 128]) -> [u8; 128] {
+fn framed(kind: PduType, mut bytes: [u8; 128]) -> [u8; 128] {
     (bytes[0], bytes[2], bytes[4]) = (kind as u8, kind.header_bytes(), 128);
     bytes
 }
 
-fn version(kind: Kind, pfv: u16) -> Result<(), Fault> {
+fn version(kind: PduType, pfv: u16) -> Result<(), Fault> {
     if pfv == FORMAT {
         return Ok(());
     }
@@ -143,6 +143,6 @@ fn version(kind: Kind, pfv: u16) -> Result<(), Fault> {
     Err(Fault { status: FatalStatus::UnsupportedParameter, ..fault })
 }
 
-fn alignment(kind: Kind, field: &'static str, value: u8) -> Result<(), Fault> {
+fn alignment(kind: PduType, field: &'static str, value: u8) -> Result<(), Fault> {
     if value <= MAX_ALIGNMENT { Ok(()) } else { Err(Fault::field(kind, field, 10, value.into(), "31 is the largest")) }
 }

@@ -41,7 +41,7 @@ pub enum End {
 /// The kind of a unit: PDU-TYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum PduType {
     /// Initialize Connection Request.
     IcReq = 0x00,
     /// Initialize Connection Response.
@@ -62,20 +62,20 @@ pub enum Kind {
     R2t = 0x09,
 }
 
-impl Kind {
+impl PduType {
     /// The kind with that number.
     #[inline]
-    pub fn of(number: u8) -> Option<Kind> {
+    pub fn of(number: u8) -> Option<PduType> {
         Some(match number {
-            0x00 => Kind::IcReq,
-            0x01 => Kind::IcResp,
-            0x02 => Kind::H2cTermReq,
-            0x03 => Kind::C2hTermReq,
-            0x04 => Kind::CapsuleCmd,
-            0x05 => Kind::CapsuleResp,
-            0x06 => Kind::H2cData,
-            0x07 => Kind::C2hData,
-            0x09 => Kind::R2t,
+            0x00 => PduType::IcReq,
+            0x01 => PduType::IcResp,
+            0x02 => PduType::H2cTermReq,
+            0x03 => PduType::C2hTermReq,
+            0x04 => PduType::CapsuleCmd,
+            0x05 => PduType::CapsuleResp,
+            0x06 => PduType::H2cData,
+            0x07 => PduType::C2hData,
+            0x09 => PduType::R2t,
             _ => return None,
         })
     }
@@ -83,15 +83,15 @@ impl Kind {
     /// The unit's name in the specification.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::IcReq => "ICReq",
-            Kind::IcResp => "ICResp",
-            Kind::H2cTermReq => "H2CTermReq",
-            Kind::C2hTermReq => "C2HTermReq",
-            Kind::CapsuleCmd => "CapsuleCmd",
-            Kind::CapsuleResp => "CapsuleResp",
-            Kind::H2cData => "H2CData",
-            Kind::C2hData => "C2HData",
-            Kind::R2t => "R2T",
+            PduType::IcReq => "ICReq",
+            PduType::IcResp => "ICResp",
+            PduType::H2cTermReq => "H2CTermReq",
+            PduType::C2hTermReq => "C2HTermReq",
+            PduType::CapsuleCmd => "CapsuleCmd",
+            PduType::CapsuleResp => "CapsuleResp",
+            PduType::H2cData => "H2CData",
+            PduType::C2hData => "C2HData",
+            PduType::R2t => "R2T",
         }
     }
 
@@ -99,8 +99,10 @@ impl Kind {
     #[inline]
     pub fn sender(self) -> End {
         match self {
-            Kind::IcReq | Kind::H2cTermReq | Kind::CapsuleCmd | Kind::H2cData => End::Host,
-            Kind::IcResp | Kind::C2hTermReq | Kind::CapsuleResp | Kind::C2hData | Kind::R2t => End::Controller,
+            PduType::IcReq | PduType::H2cTermReq | PduType::CapsuleCmd | PduType::H2cData => End::Host,
+            PduType::IcResp | PduType::C2hTermReq | PduType::CapsuleResp | PduType::C2hData | PduType::R2t => {
+                End::Controller
+            }
         }
     }
 
@@ -108,8 +110,8 @@ impl Kind {
     #[inline]
     pub fn header_bytes(self) -> u8 {
         match self {
-            Kind::IcReq | Kind::IcResp => 128,
-            Kind::CapsuleCmd => 72,
+            PduType::IcReq | PduType::IcResp => 128,
+            PduType::CapsuleCmd => 72,
             _ => 24,
         }
     }
@@ -117,13 +119,16 @@ impl Kind {
     /// True if the unit can have digests: not before both ends agree on digests, and not when the connection ends.
     #[inline]
     fn has_digests(self) -> bool {
-        !matches!(self, Kind::IcReq | Kind::IcResp | Kind::H2cTermReq | Kind::C2hTermReq)
+        !matches!(self, PduType::IcReq | PduType::IcResp | PduType::H2cTermReq | PduType::C2hTermReq)
     }
 
     /// True if data can follow the unit's header.
     #[inline]
     fn has_data(self) -> bool {
-        matches!(self, Kind::CapsuleCmd | Kind::H2cData | Kind::C2hData | Kind::H2cTermReq | Kind::C2hTermReq)
+        matches!(
+            self,
+            PduType::CapsuleCmd | PduType::H2cData | PduType::C2hData | PduType::H2cTermReq | PduType::C2hTermReq
+        )
     }
 }
 
@@ -143,7 +148,7 @@ pub(crate) mod flag {
 /// padding; bytes written, which is PDO if data follow. Those and their digest are the caller's to send.
 #[inline(always)]
 fn write_header<const HLEN: usize>(
-    kind: Kind,
+    kind: PduType,
     flags: u8,
     mut header: [u8; HLEN],
     data_bytes: u32,

@@ -1,6 +1,6 @@
 //! Receiving: finds where a unit begins and ends, and reads its header.
 
-use super::{Agreement, C2hData, COMMON_BYTES, End, FatalStatus, Fault, H2cData, IcReq, IcResp, Kind, R2t};
+use super::{Agreement, C2hData, COMMON_BYTES, End, FatalStatus, Fault, H2cData, IcReq, IcResp, PduType, R2t};
 use super::{data, digest, flag};
 use crate::spec::{Command, Completion};
 
@@ -28,7 +28,7 @@ pub struct Receiver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The kind of the unit.
-    pub kind: Kind,
+    pub kind: PduType,
     /// The FLAGS field of the header.
     flags: u8,
     /// Bytes of the unit's header with its digest: a receiver needs all of them to read the unit.
@@ -112,7 +112,7 @@ impl Receiver {
     pub fn layout(&self, common: &[u8; COMMON_BYTES]) -> Result<Layout, Fault> {
         let [number, flags, hlen, pdo, plen @ ..] = *common;
         let plen = u32::from_le_bytes(plen);
-        let Some(kind) = Kind::of(number).filter(|kind| kind.sender() == self.from) else {
+        let Some(kind) = PduType::of(number).filter(|kind| kind.sender() == self.from) else {
             return Err(not_from(number, self.from));
         };
         if hlen != kind.header_bytes() {
@@ -158,7 +158,7 @@ impl Receiver {
             return Err(Fault::field(kind, "PLEN", 4, plen.into(), "it ends before its data"));
         };
         let (limit, why) = match kind {
-            Kind::CapsuleCmd => (self.limits.capsule, "more data than a capsule takes"),
+            PduType::CapsuleCmd => (self.limits.capsule, "more data than a capsule takes"),
             _ => (self.limits.data, "more data than one unit takes"),
         };
         if data_bytes > limit {
@@ -187,20 +187,20 @@ impl Receiver {
             }
         }
         Ok(match kind {
-            Kind::IcReq => Pdu::IcReq(IcReq::read(&array(header))),
-            Kind::IcResp => Pdu::IcResp(IcResp::read(&array(header))),
-            Kind::H2cTermReq | Kind::C2hTermReq => Pdu::TermReq {
+            PduType::IcReq => Pdu::IcReq(IcReq::read(&array(header))),
+            PduType::IcResp => Pdu::IcResp(IcResp::read(&array(header))),
+            PduType::H2cTermReq | PduType::C2hTermReq => Pdu::TermReq {
                 status: u16::from_le_bytes(array(&header[8..])),
                 info: u32::from_le_bytes(array(&header[10..])),
             },
-            Kind::CapsuleCmd => Pdu::CapsuleCmd(Command::read(&array(&header[8..]))),
-            Kind::CapsuleResp => Pdu::CapsuleResp(Completion::read(&array(&header[8..]))),
-            Kind::H2cData => {
+            PduType::CapsuleCmd => Pdu::CapsuleCmd(Command::read(&array(&header[8..]))),
+            PduType::CapsuleResp => Pdu::CapsuleResp(Completion::read(&array(&header[8..]))),
+            PduType::H2cData => {
                 let (cid, ttag, offset, length) = data::read(&array(header));
                 length_agrees(layout, length)?;
                 Pdu::H2cData(H2cData { cid, ttag, offset, length, last: layout.flags & flag::LAST != 0 })
             }
-            Kind::C2hData => {
+            PduType::C2hData => {
                 let (cid, _, offset, length) = data::read(&array(header));
                 length_agrees(layout, length)?;
                 let (last, success) = (layout.flags & flag::LAST != 0, layout.flags & flag::SUCCESS != 0);
@@ -209,7 +209,7 @@ impl Receiver {
                 }
                 Pdu::C2hData(C2hData { cid, offset, length, last, success })
             }
-            Kind::R2t => {
+            PduType::R2t => {
                 let (cid, ttag, offset, length) = data::read(&array(header));
                 if length == 0 {
                     return Err(Fault::field(kind, "R2TL", 16, 0, "it asks for nothing"));
@@ -239,5 +239,5 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 fn not_from(number: u8, from: End) -> Fault {
     let why = if from == End::Host { "hosts send no such unit" } else { "controllers send no such unit" };
     let (status, value) = (FatalStatus::InvalidHeaderField, u64::from(number));
-    Fault { status, info: 0, unit: Kind::of(number).map_or("a unit", Kind::name), field: "PDU-TYPE", value, why }
+    Fault { status, info: 0, unit: PduType::of(number).map_or("a unit", PduType::name), field: "PDU-TYPE", value, why }
 }

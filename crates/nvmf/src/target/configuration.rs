@@ -204,7 +204,7 @@ impl Configuration {
                 format!("there are {MAX_DEVICES} devices already: the most there can be"),
             ));
         }
-        if let device::Kind::Memory { bytes } = spec.kind {
+        if let device::DeviceKind::Memory { bytes } = spec.kind {
             self.check_memory(&spec.name, bytes)?;
         }
         let mut base = None;
@@ -270,12 +270,12 @@ impl Configuration {
             entry = self.device(base)?;
         }
         match entry.spec.kind {
-            device::Kind::Memory { .. } => self.check_memory(name, bytes.saturating_sub(entry.device.bytes())),
-            device::Kind::Null { .. }
-            | device::Kind::File { .. }
-            | device::Kind::Delay { .. }
-            | device::Kind::Slice { .. }
-            | device::Kind::Faulty { .. } => Ok(()),
+            device::DeviceKind::Memory { .. } => self.check_memory(name, bytes.saturating_sub(entry.device.bytes())),
+            device::DeviceKind::Null { .. }
+            | device::DeviceKind::File { .. }
+            | device::DeviceKind::Delay { .. }
+            | device::DeviceKind::Slice { .. }
+            | device::DeviceKind::Faulty { .. } => Ok(()),
         }
     }
 
@@ -557,5 +557,5 @@ fn shares_identity(one: &NamespaceIds, other: &NamespaceIds) -> bool {
 }
 
 fn slice_kind(spec: &DeviceSpec) -> bool {
-    matches!(spec.kind, device::Kind::Slice { .. })
+    matches!(spec.kind, device::DeviceKind::Slice { .. })
 }

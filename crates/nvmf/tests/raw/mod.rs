@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use nvmf::device::{DeviceSpec, Kind as DeviceKind};
+use nvmf::device::{DeviceKind, DeviceSpec};
 use nvmf::pdu::{self, Agreement, End, H2cData, IcReq, IcResp, Limits, MAX_HEADER_BYTES, Next, Pdu, Receiver, digest};
 use nvmf::spec::fabrics::{self, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
 use nvmf::spec::{Command, Completion, Nqn, Sgl, Status, property};

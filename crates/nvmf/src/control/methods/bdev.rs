@@ -11,7 +11,7 @@ use super::{Method, method, refusal, uuid, uuid_text};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Kind, Param, Params, U32, U64};
 use crate::control::state::State;
-use crate::device::{DeviceSpec, Effect, Fault, FaultOn, Kind as DeviceKind, Latency};
+use crate::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use crate::target::{DeviceInfo, DeviceStats, GRANULARITY, StatsChange};
 
 const NAME: Param = Param::required("name", Kind::Text, "name of the device");

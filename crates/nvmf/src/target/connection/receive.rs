@@ -7,7 +7,7 @@
 use std::io::{self, IoSliceMut, Read};
 
 use super::{Connection, Ended};
-use crate::pdu::{Fault, Kind, Layout, Next, Pdu, digest};
+use crate::pdu::{Fault, Layout, Next, Pdu, PduType, digest};
 use crate::spec::Status;
 use crate::target::afloat;
 use crate::target::command::Stage;
@@ -31,7 +31,7 @@ pub(in crate::target) enum Sink {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arriving {
     sink: Sink,
-    kind: Kind,
+    kind: PduType,
     /// Bytes of padding that are still to come before the data.
     pad: u32,
     /// The offset in the sink at which the next byte goes.
@@ -299,7 +299,7 @@ impl Connection {
                 }
             }
         }
-        if self.receiver.agreement.data_digest && arriving.kind != Kind::H2cTermReq {
+        if self.receiver.agreement.data_digest && arriving.kind != PduType::H2cTermReq {
             arriving.running = digest::extend(arriving.running, data);
         }
         arriving.at += data.len() as u32;

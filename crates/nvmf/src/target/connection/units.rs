@@ -2,7 +2,7 @@
 
 use super::receive::Sink;
 use super::{ADMIN_CAPSULE_BYTES, Connection, Ended, Phase};
-use crate::pdu::{self, Fault, H2cData, IcReq, Kind, Layout, MAX_HEADER_BYTES, Pdu};
+use crate::pdu::{self, Fault, H2cData, IcReq, Layout, MAX_HEADER_BYTES, Pdu, PduType};
 use crate::spec::{Command, Data, Status};
 use crate::target::auth::ExchangeState;
 use crate::target::command::{Slot, Stage};
@@ -56,7 +56,7 @@ impl Connection {
         let most = if self.queue_entries > 0 { self.queue_entries.into() } else { COMMANDS_BEFORE_CONNECT };
         if self.outstanding > most {
             let (outstanding, why) = (self.outstanding.into(), "more than the queue has entries");
-            return Err(Fault::limit(Kind::CapsuleCmd, "outstanding commands", outstanding, why));
+            return Err(Fault::limit(PduType::CapsuleCmd, "outstanding commands", outstanding, why));
         }
         // NVMe over Fabrics knows no PRPs (Base specification 2.0, section 4.3; TCP transport specification 1.0,
         // section 3.3.2.1).
@@ -74,7 +74,7 @@ impl Connection {
     fn admin_command(&mut self, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Fault> {
         if layout.data_bytes > ADMIN_CAPSULE_BYTES {
             let bytes = layout.data_bytes.into();
-            return Err(Fault::field(Kind::CapsuleCmd, "PLEN", 4, bytes, "admin commands have 8192 bytes at most"));
+            return Err(Fault::field(PduType::CapsuleCmd, "PLEN", 4, bytes, "admin commands have 8192 bytes at most"));
         }
         let usable = admin::data_from_host(self, command);
         if layout.data_bytes > 0 {
@@ -146,26 +146,32 @@ impl Connection {
     #[inline]
     fn host_data(&mut self, core: &mut Core, data: &H2cData) -> Result<Sink, Fault> {
         if self.phase != Phase::Ready {
-            return Err(Fault::sequence(Kind::H2cData, "nothing was asked for: the queue is not connected"));
+            return Err(Fault::sequence(PduType::H2cData, "nothing was asked for: the queue is not connected"));
         }
         let Some(slot) = self.slots.get(data.ttag).filter(|slot| slot.stage == Stage::Data) else {
             let why = "no transfer of this tag is open";
-            return Err(Fault::field(Kind::H2cData, "TTAG", 10, data.ttag.into(), why));
+            return Err(Fault::field(PduType::H2cData, "TTAG", 10, data.ttag.into(), why));
         };
         if slot.cid != data.cid {
-            return Err(Fault::field(Kind::H2cData, "CCCID", 8, data.cid.into(), "not the command that the tag is of"));
+            return Err(Fault::field(
+                PduType::H2cData,
+                "CCCID",
+                8,
+                data.cid.into(),
+                "not the command that the tag is of",
+            ));
         }
         if data.offset != slot.received {
             let why = "data must come in order, without gaps";
-            return Err(Fault::field(Kind::H2cData, "DATAO", 12, data.offset.into(), why));
+            return Err(Fault::field(PduType::H2cData, "DATAO", 12, data.offset.into(), why));
         }
         let end = u64::from(data.offset) + u64::from(data.length);
         if end > u64::from(slot.data_len) {
-            return Err(Fault::out_of_range(Kind::H2cData, "DATAL", data.length.into(), "more than was asked for"));
+            return Err(Fault::out_of_range(PduType::H2cData, "DATAL", data.length.into(), "more than was asked for"));
         }
         if data.last != (end == u64::from(slot.data_len)) {
             let why = "set on the last unit of a transfer and on no other";
-            return Err(Fault::field(Kind::H2cData, "LAST_PDU", 1, data.last.into(), why));
+            return Err(Fault::field(PduType::H2cData, "LAST_PDU", 1, data.last.into(), why));
         }
         slot.received = end as u32;
         slot.progress_ns = core.now_ns;
@@ -174,13 +180,13 @@ impl Connection {
 
     /// Goes on with the command of a slot when data of one of its units are whole.
     #[inline]
-    pub(super) fn command_data_over(&mut self, core: &mut Core, index: u16, kind: Kind, is_intact: bool) {
+    pub(super) fn command_data_over(&mut self, core: &mut Core, index: u16, kind: PduType, is_intact: bool) {
         let Some(slot) = self.slots.get(index) else { return };
         if !is_intact {
             // Not fatal: the rest of the transfer is awaited, then the command fails and the host may try again.
             slot.status = Status::TRANSIENT_TRANSPORT_ERROR;
         }
-        if kind == Kind::CapsuleCmd {
+        if kind == PduType::CapsuleCmd {
             return io_command::capsule_arrived(self, core, index);
         }
         if slot.received < slot.data_len {
