@@ -6,7 +6,7 @@ mod raw;
 
 use std::path::Path;
 
-use nvmf::control::params::{Kind, Need, Param};
+use nvmf::control::params::{Need, Param, ParamKind};
 use nvmf::control::{Control, METHODS, Method, Run, Settings, jsonrpc};
 use nvmf::spec::opcode::admin;
 use nvmf::spec::{Command, Status};
@@ -75,14 +75,14 @@ fn plausible(param: &Param, place: &Path) -> Value {
         ("traddr", _) => json!("127.0.0.1"),
         ("trsvcid", _) => json!("0"),
         ("trtype", _) => json!("TCP"),
-        (_, Kind::Bool) => json!(true),
-        (_, Kind::Number(_) | Kind::Integer) => json!(1),
-        (_, Kind::Text) => json!("x"),
-        (_, Kind::OneOf(texts)) => json!(texts.first()),
-        (_, Kind::ListOf(texts)) => json!([texts[0]]),
-        (_, Kind::Texts) => json!(["x"]),
-        (_, Kind::Object(members)) => required(members, place),
-        (_, Kind::Any) => Value::Null,
+        (_, ParamKind::Bool) => json!(true),
+        (_, ParamKind::Number(_) | ParamKind::Integer) => json!(1),
+        (_, ParamKind::Text) => json!("x"),
+        (_, ParamKind::OneOf(texts)) => json!(texts.first()),
+        (_, ParamKind::ListOf(texts)) => json!([texts[0]]),
+        (_, ParamKind::Texts) => json!(["x"]),
+        (_, ParamKind::Object(members)) => required(members, place),
+        (_, ParamKind::Any) => Value::Null,
     }
 }
 
@@ -125,20 +125,20 @@ fn wild(place: &Path) -> Vec<Value> {
 }
 
 /// True if the value cannot be of that kind whatever it means.
-fn is_wrong_type(kind: Kind, value: &Value) -> bool {
+fn is_wrong_type(kind: ParamKind, value: &Value) -> bool {
     match kind {
-        Kind::Bool => !value.is_boolean(),
-        Kind::Number(most) => value.as_u64().is_none_or(|number| number > most),
-        Kind::Integer => !value.is_i64() && !value.is_u64(),
-        Kind::Text | Kind::OneOf(_) => !value.is_string(),
-        Kind::ListOf(_) | Kind::Texts => !value.is_array(),
-        Kind::Object(_) => !value.is_object(),
-        Kind::Any => false,
+        ParamKind::Bool => !value.is_boolean(),
+        ParamKind::Number(most) => value.as_u64().is_none_or(|number| number > most),
+        ParamKind::Integer => !value.is_i64() && !value.is_u64(),
+        ParamKind::Text | ParamKind::OneOf(_) => !value.is_string(),
+        ParamKind::ListOf(_) | ParamKind::Texts => !value.is_array(),
+        ParamKind::Object(_) => !value.is_object(),
+        ParamKind::Any => false,
     }
 }
 
 /// Every way to put a wild value into the parameters, with the kind of the parameter that has it.
-fn variants(params: &'static [Param], place: &Path) -> Vec<(Kind, Value, Value)> {
+fn variants(params: &'static [Param], place: &Path) -> Vec<(ParamKind, Value, Value)> {
     let mut all = Vec::new();
     for param in params {
         for value in wild(place) {
@@ -146,7 +146,7 @@ fn variants(params: &'static [Param], place: &Path) -> Vec<(Kind, Value, Value)>
             given[param.name] = value.clone();
             all.push((param.kind, value, given));
         }
-        if let Kind::Object(members) = param.kind {
+        if let ParamKind::Object(members) = param.kind {
             for (kind, value, inside) in variants(members, place) {
                 let mut given = required(params, place);
                 given[param.name] = inside;

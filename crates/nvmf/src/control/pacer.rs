@@ -6,7 +6,7 @@
 use pace::{Config, Credits, Method};
 
 use super::jsonrpc::RpcError;
-use super::params::{Kind, Param, Params, U32};
+use super::params::{Param, ParamKind, Params, U32};
 
 /// Buffers that the prototype's configurations give where they mean "no limit".
 const PLENTY_OF_BUFFERS: u32 = 4095;
@@ -32,7 +32,7 @@ pub const PARAMS: &[Param] = &[
     Param::optional("io_pacer_tuner_step", U32, "1000", "nanoseconds of one adjustment of the period"),
     Param::optional(
         "io_pacer_tuner_type",
-        Kind::Number(1),
+        ParamKind::Number(1),
         "0",
         "the period follows: 0 delivered bytes, 1 bytes in flight",
     ),

@@ -6,7 +6,7 @@ use super::jsonrpc::RpcError;
 
 /// The values that a parameter takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum ParamKind {
     /// A boolean: `true` or `false`.
     Bool,
     /// A whole number from 0 up to this one.
@@ -28,11 +28,11 @@ pub enum Kind {
 }
 
 /// A number up to 65535.
-pub const U16: Kind = Kind::Number(u16::MAX as u64);
+pub const U16: ParamKind = ParamKind::Number(u16::MAX as u64);
 /// A number up to 4294967295.
-pub const U32: Kind = Kind::Number(u32::MAX as u64);
+pub const U32: ParamKind = ParamKind::Number(u32::MAX as u64);
 /// A number up to 18446744073709551615.
-pub const U64: Kind = Kind::Number(u64::MAX);
+pub const U64: ParamKind = ParamKind::Number(u64::MAX);
 
 /// The need of a call for a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ pub struct Param {
     /// The name of the parameter.
     pub name: &'static str,
     /// The values that the parameter takes.
-    pub kind: Kind,
+    pub kind: ParamKind,
     /// The need of a call for this parameter.
     pub need: Need,
     /// The meaning of the parameter, in a line, with the unit.
@@ -62,22 +62,22 @@ pub struct Param {
 
 impl Param {
     /// A parameter that must be given.
-    pub const fn required(name: &'static str, kind: Kind, about: &'static str) -> Param {
+    pub const fn required(name: &'static str, kind: ParamKind, about: &'static str) -> Param {
         Param { name, kind, need: Need::Required, about }
     }
 
     /// A parameter that may be left out.
-    pub const fn optional(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Param {
+    pub const fn optional(name: &'static str, kind: ParamKind, default: &'static str, about: &'static str) -> Param {
         Param { name, kind, need: Need::Default(default), about }
     }
 
     /// A parameter that may have a single value, given as JSON: SPDK's default, which asks for what happens anyway.
-    pub const fn only(name: &'static str, kind: Kind, value: &'static str, why: &'static str) -> Param {
+    pub const fn only(name: &'static str, kind: ParamKind, value: &'static str, why: &'static str) -> Param {
         Param { name, kind, need: Need::Only(value), about: why }
     }
 
     /// A parameter that changes nothing in Plimsoll.
-    pub const fn ignored(name: &'static str, kind: Kind, why: &'static str) -> Param {
+    pub const fn ignored(name: &'static str, kind: ParamKind, why: &'static str) -> Param {
         Param { name, kind, need: Need::Ignored, about: why }
     }
 }
@@ -153,7 +153,7 @@ impl Params {
 
     /// Members of an object, if given.
     pub fn object_if(&self, name: &str) -> Option<Params> {
-        let Kind::Object(table) = self.table.iter().find(|param| param.name == name)?.kind else { return None };
+        let ParamKind::Object(table) = self.table.iter().find(|param| param.name == name)?.kind else { return None };
         Some(Params { table, given: self.get(name)?.as_object()?.clone() })
     }
 
@@ -167,7 +167,7 @@ fn check(table: &[Param], given: &Map<String, Value>, inside: &str) -> Result<()
     for (name, value) in given {
         let param = table.iter().find(|param| param.name == name).ok_or_else(|| unknown(table, inside, name))?;
         let path = format!("{inside}{name}");
-        if let (Kind::Object(members), Some(object)) = (param.kind, value.as_object()) {
+        if let (ParamKind::Object(members), Some(object)) = (param.kind, value.as_object()) {
             check(members, object, &format!("{path}."))?;
         } else if !fits(param.kind, value) {
             return Err(format!("{path} takes {}, not {value}", describe(param.kind)));
@@ -197,39 +197,39 @@ fn unknown(table: &[Param], inside: &str, name: &str) -> String {
     }
 }
 
-fn fits(kind: Kind, value: &Value) -> bool {
+fn fits(kind: ParamKind, value: &Value) -> bool {
     match kind {
-        Kind::Bool => value.is_boolean(),
-        Kind::Number(most) => value.as_u64().is_some_and(|number| number <= most),
-        Kind::Integer => value.is_i64() || value.is_u64(),
-        Kind::Text => value.is_string(),
-        Kind::OneOf(texts) => value.as_str().is_some_and(|text| texts.contains(&text)),
-        Kind::ListOf(texts) => value.as_array().is_some_and(|list| {
+        ParamKind::Bool => value.is_boolean(),
+        ParamKind::Number(most) => value.as_u64().is_some_and(|number| number <= most),
+        ParamKind::Integer => value.is_i64() || value.is_u64(),
+        ParamKind::Text => value.is_string(),
+        ParamKind::OneOf(texts) => value.as_str().is_some_and(|text| texts.contains(&text)),
+        ParamKind::ListOf(texts) => value.as_array().is_some_and(|list| {
             !list.is_empty() && list.iter().all(|value| value.as_str().is_some_and(|text| texts.contains(&text)))
         }),
-        Kind::Texts => {
+        ParamKind::Texts => {
             value.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(|value| value.is_string()))
         }
-        Kind::Object(_) => value.is_object(),
-        Kind::Any => true,
+        ParamKind::Object(_) => value.is_object(),
+        ParamKind::Any => true,
     }
 }
 
 /// The values that a parameter takes, in words.
-pub fn describe(kind: Kind) -> String {
+pub fn describe(kind: ParamKind) -> String {
     match kind {
-        Kind::Bool => "true or false".into(),
-        Kind::Number(u64::MAX) => "a whole number".into(),
-        Kind::Number(most) => format!("a whole number up to {most}"),
-        Kind::Integer => "a whole number".into(),
-        Kind::Text => "text".into(),
-        Kind::OneOf(texts) => format!("one of {}", texts.join(", ")),
-        Kind::ListOf(texts) => format!("an array of some of {}", texts.join(", ")),
-        Kind::Texts => "an array of texts".into(),
-        Kind::Object(members) => {
+        ParamKind::Bool => "true or false".into(),
+        ParamKind::Number(u64::MAX) => "a whole number".into(),
+        ParamKind::Number(most) => format!("a whole number up to {most}"),
+        ParamKind::Integer => "a whole number".into(),
+        ParamKind::Text => "text".into(),
+        ParamKind::OneOf(texts) => format!("one of {}", texts.join(", ")),
+        ParamKind::ListOf(texts) => format!("an array of some of {}", texts.join(", ")),
+        ParamKind::Texts => "an array of texts".into(),
+        ParamKind::Object(members) => {
             format!("an object with {}", members.iter().map(|param| param.name).collect::<Vec<_>>().join(", "))
         }
-        Kind::Any => "anything".into(),
+        ParamKind::Any => "anything".into(),
     }
 }
 
@@ -246,10 +246,10 @@ pub fn from_words<'a>(table: Option<&[Param]>, words: impl Iterator<Item = &'a s
             word.split_once('=').ok_or_else(|| format!("{word:?} is not a parameter (expected NAME=VALUE)"))?;
         let mut kind = table.and_then(|table| find(table, path));
         if table.is_none() {
-            kind = Some(Kind::Any);
+            kind = Some(ParamKind::Any);
         }
         let value = match kind {
-            Some(Kind::Text | Kind::OneOf(_)) => json!(text),
+            Some(ParamKind::Text | ParamKind::OneOf(_)) => json!(text),
             _ => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
         };
         put(&mut object, path, value)?;
@@ -257,11 +257,11 @@ pub fn from_words<'a>(table: Option<&[Param]>, words: impl Iterator<Item = &'a s
     Ok((!object.is_empty()).then_some(Value::Object(object)))
 }
 
-fn find(table: &[Param], path: &str) -> Option<Kind> {
+fn find(table: &[Param], path: &str) -> Option<ParamKind> {
     let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
     let kind = table.iter().find(|param| param.name == name)?.kind;
     match (kind, rest) {
-        (Kind::Object(members), Some(rest)) => find(members, rest),
+        (ParamKind::Object(members), Some(rest)) => find(members, rest),
         (kind, _) => Some(kind),
     }
 }
@@ -282,17 +282,17 @@ mod tests {
     use super::*;
 
     static TABLE: &[Param] = &[
-        Param::required("name", Kind::Text, "name of the device"),
+        Param::required("name", ParamKind::Text, "name of the device"),
         Param::optional("block_size", U32, "512", "bytes of a block"),
-        Param::optional("rw", Kind::OneOf(&["read", "write"]), "read", "direction"),
-        Param::optional("address", Kind::Object(ADDRESS), "any", "where"),
-        Param::optional("digests", Kind::ListOf(&["sha256", "sha512"]), "all", "hash functions"),
-        Param::ignored("iobuf", Kind::Any, "there are no pools"),
+        Param::optional("rw", ParamKind::OneOf(&["read", "write"]), "read", "direction"),
+        Param::optional("address", ParamKind::Object(ADDRESS), "any", "where"),
+        Param::optional("digests", ParamKind::ListOf(&["sha256", "sha512"]), "all", "hash functions"),
+        Param::ignored("iobuf", ParamKind::Any, "there are no pools"),
         Param::only("metadata", U32, "0", "blocks have no metadata"),
     ];
     static ADDRESS: &[Param] = &[
-        Param::required("traddr", Kind::Text, "the address"),
-        Param::optional("trsvcid", Kind::Text, "4420", "the port"),
+        Param::required("traddr", ParamKind::Text, "the address"),
+        Param::optional("trsvcid", ParamKind::Text, "4420", "the port"),
     ];
 
     fn refused(given: Value) -> String {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::methods::{METHODS, Method, Run, absent};
-use super::params::{Kind, Need, Param, describe};
+use super::params::{Need, Param, ParamKind, describe};
 
 /// Subjects, as METHODS has them.
 const SUBJECTS: [&str; 5] = ["The target", "Devices", "NVMe over TCP", "Keys", "Accepted without effect"];
@@ -52,7 +52,7 @@ fn list(out: &mut String, params: &[Param], inside: &str) {
             Need::Only(value) => format!("only {value}"),
         };
         let name = format!("{inside}{}", param.name);
-        if let Kind::Object(members) = param.kind {
+        if let ParamKind::Object(members) = param.kind {
             let _ = writeln!(out, "  {name:<30}{} [{need}]", param.about);
             list(out, members, &format!("{name}."));
         } else {
@@ -120,7 +120,7 @@ fn fixed(params: &[Param], inside: &str, out: &mut Vec<String>) {
         let name = format!("{inside}{}", param.name);
         match (param.need, param.kind) {
             (Need::Only(value), _) => out.push(format!("{name}={value} only")),
-            (_, Kind::Object(members)) => fixed(members, &format!("{name}."), out),
+            (_, ParamKind::Object(members)) => fixed(members, &format!("{name}."), out),
             _ => {}
         }
     }
@@ -134,9 +134,9 @@ fn rows(out: &mut String, params: &[Param], inside: &str) {
             Need::Required | Need::Ignored => "**required**".to_string(),
         };
         let name = format!("{inside}{}", param.name);
-        let takes = if matches!(param.kind, Kind::Object(_)) { "an object".into() } else { describe(param.kind) };
+        let takes = if matches!(param.kind, ParamKind::Object(_)) { "an object".into() } else { describe(param.kind) };
         let _ = writeln!(out, "| `{name}` | {takes} | {default} | {} |", param.about);
-        if let Kind::Object(members) = param.kind {
+        if let ParamKind::Object(members) = param.kind {
             rows(out, members, &format!("{name}."));
         }
     }

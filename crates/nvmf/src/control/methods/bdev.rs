@@ -9,25 +9,29 @@ use serde_json::{Map, Value, json};
 
 use super::{Method, method, refusal, uuid, uuid_text};
 use crate::control::jsonrpc::{Outcome, RpcError};
-use crate::control::params::{Kind, Param, Params, U32, U64};
+use crate::control::params::{Param, ParamKind, Params, U32, U64};
 use crate::control::state::State;
 use crate::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use crate::target::{DeviceInfo, DeviceStats, GRANULARITY, StatsChange};
 
-const NAME: Param = Param::required("name", Kind::Text, "name of the device");
+const NAME: Param = Param::required("name", ParamKind::Text, "name of the device");
 const UUID: Param =
-    Param::optional("uuid", Kind::Text, "random; save_config keeps it", "UUID of namespaces on the device");
-const FILE_UUID: Param =
-    Param::optional("uuid", Kind::Text, "derived from the machine and the file", "UUID of namespaces on the device");
+    Param::optional("uuid", ParamKind::Text, "random; save_config keeps it", "UUID of namespaces on the device");
+const FILE_UUID: Param = Param::optional(
+    "uuid",
+    ParamKind::Text,
+    "derived from the machine and the file",
+    "UUID of namespaces on the device",
+);
 const STACKED_UUID: Param = Param::optional(
     "uuid",
-    Kind::Text,
+    ParamKind::Text,
     "derived from the UUID of the device below",
     "UUID of namespaces on the device",
 );
 const BLOCKS: Param = Param::required("num_blocks", U64, "capacity in blocks");
 const BLOCK_SIZE: Param = Param::required("block_size", U32, "bytes of a block: a power of two, 512 to 65536");
-const FILENAME: Param = Param::required("filename", Kind::Text, "path of a regular file or block device");
+const FILENAME: Param = Param::required("filename", ParamKind::Text, "path of a regular file or block device");
 const FILE_BLOCK_SIZE: Param = Param::optional(
     "block_size",
     U32,
@@ -40,12 +44,12 @@ const CREATE_SIZE: Param = Param::optional(
     "the file must exist",
     "size in bytes of a file to create if none exists (SPDK lacks this)",
 );
-const BASE: Param = Param::required("base_bdev_name", Kind::Text, "name of the device to build on");
+const BASE: Param = Param::required("base_bdev_name", ParamKind::Text, "name of the device to build on");
 const NO_METADATA: [Param; 5] = [
     Param::only("md_size", U32, "0", "there is no metadata"),
-    Param::only("dif_type", Kind::Number(3), "0", "there is no protection information"),
-    Param::ignored("dif_is_head_of_md", Kind::Bool, "there is no metadata"),
-    Param::ignored("dif_pi_format", Kind::Number(2), "there is no metadata"),
+    Param::only("dif_type", ParamKind::Number(3), "0", "there is no protection information"),
+    Param::ignored("dif_is_head_of_md", ParamKind::Bool, "there is no metadata"),
+    Param::ignored("dif_pi_format", ParamKind::Number(2), "there is no metadata"),
     Param::optional("physical_block_size", U32, "the block size", "must be the block size"),
 ];
 const UNCHANGED: &str = "as it is; at first any";
@@ -58,7 +62,7 @@ pub static METHODS: &[Method] = &[
         "bdev_get_bdevs",
         "List devices",
         &[
-            Param::optional("name", Kind::Text, "all", "name of the device to list"),
+            Param::optional("name", ParamKind::Text, "all", "name of the device to list"),
             Param::ignored("timeout", U32, "devices are there once their creation is answered"),
         ],
         "an array of devices with block_size, num_blocks, uuid",
@@ -68,15 +72,15 @@ pub static METHODS: &[Method] = &[
         "bdev_get_iostat",
         "Show the counters of each device",
         &[
-            Param::optional("name", Kind::Text, "all", "name of the device to list"),
-            Param::optional("names", Kind::Texts, "all", "devices to list"),
+            Param::optional("name", ParamKind::Text, "all", "name of the device to list"),
+            Param::optional("names", ParamKind::Texts, "all", "devices to list"),
             Param::only(
                 "per_channel",
-                Kind::Bool,
+                ParamKind::Bool,
                 "false",
                 "counters are sums over reactors; nvmf_get_stats lists each reactor",
             ),
-            Param::optional("reset_mode", Kind::OneOf(&["all", "maxmin", "none"]), "none", RESET_MODES),
+            Param::optional("reset_mode", ParamKind::OneOf(&["all", "maxmin", "none"]), "none", RESET_MODES),
         ],
         "tick_rate (1/s), ticks, bdevs with bytes, operations and latencies in ticks",
         get_iostat,
@@ -112,7 +116,7 @@ pub static METHODS: &[Method] = &[
         "bdev_malloc_create",
         "Create a device in memory; the target allocates the blocks that hosts write",
         &[
-            Param::optional("name", Kind::Text, "Malloc and the first free number", "name of the device"),
+            Param::optional("name", ParamKind::Text, "Malloc and the first free number", "name of the device"),
             BLOCKS,
             BLOCK_SIZE,
             UUID,
@@ -124,11 +128,11 @@ pub static METHODS: &[Method] = &[
             Param::only("optimal_io_boundary", U32, "0", "there is no boundary"),
             Param::only(
                 "numa_id",
-                Kind::Integer,
+                ParamKind::Integer,
                 "-1",
                 "the thread that writes first allocates memory on its NUMA node",
             ),
-            Param::ignored("md_interleave", Kind::Bool, "there is no metadata"),
+            Param::ignored("md_interleave", ParamKind::Bool, "there is no metadata"),
         ],
         "its name",
         malloc_create,
@@ -145,9 +149,9 @@ pub static METHODS: &[Method] = &[
             FILE_BLOCK_SIZE,
             FILE_UUID,
             CREATE_SIZE,
-            Param::optional("readonly", Kind::Bool, "false", "refuse writes"),
-            Param::only("nowait", Kind::Bool, "false", "the answer comes when the device is ready"),
-            Param::ignored("fallocate", Kind::Bool, "deallocation punches holes where the file system can"),
+            Param::optional("readonly", ParamKind::Bool, "false", "refuse writes"),
+            Param::only("nowait", ParamKind::Bool, "false", "the answer comes when the device is ready"),
+            Param::ignored("fallocate", ParamKind::Bool, "deallocation punches holes where the file system can"),
         ],
         "its name",
         |s, p| file_create(s, p, "bdev_aio_create"),
@@ -186,8 +190,8 @@ pub static METHODS: &[Method] = &[
         "bdev_delay_update_latency",
         "Change one latency of a delay device, for later I/O",
         &[
-            Param::required("delay_bdev_name", Kind::Text, "name of the delay device"),
-            Param::required("latency_type", Kind::OneOf(&LATENCIES), "the latency to change"),
+            Param::required("delay_bdev_name", ParamKind::Text, "name of the delay device"),
+            Param::required("latency_type", ParamKind::OneOf(&LATENCIES), "the latency to change"),
             Param::required("latency_us", U64, "microseconds"),
         ],
         "true",
@@ -204,7 +208,7 @@ pub static METHODS: &[Method] = &[
         "bdev_split_create",
         "Divide a device NAME into equal parts NAMEp0, NAMEp1 and so on",
         &[
-            Param::required("base_bdev", Kind::Text, "name of the device to build on"),
+            Param::required("base_bdev", ParamKind::Text, "name of the device to build on"),
             Param::required("split_count", U32, "number of parts"),
             Param::optional("split_size_mb", U64, "0: divide the whole device", "MiB of each part"),
         ],
@@ -214,14 +218,14 @@ pub static METHODS: &[Method] = &[
     method(
         "bdev_split_delete",
         "Delete the parts of a device and their namespaces, and keep the device",
-        &[Param::required("base_bdev", Kind::Text, "name of the device to build on")],
+        &[Param::required("base_bdev", ParamKind::Text, "name of the device to build on")],
         "true",
         split_delete,
     ),
     method(
         "bdev_error_create",
         "Create a device EE_NAME on a device NAME, for injected errors",
-        &[Param::required("base_name", Kind::Text, "name of the device to build on"), STACKED_UUID],
+        &[Param::required("base_name", ParamKind::Text, "name of the device to build on"), STACKED_UUID],
         "true",
         error_create,
     ),
@@ -249,8 +253,8 @@ pub static METHODS: &[Method] = &[
         "bdev_reset_iostat",
         "Begin to count anew what devices do",
         &[
-            Param::optional("name", Kind::Text, "all", "only this one"),
-            Param::optional("mode", Kind::OneOf(&["all", "maxmin", "none"]), "all", RESET_MODES),
+            Param::optional("name", ParamKind::Text, "all", "only this one"),
+            Param::optional("mode", ParamKind::OneOf(&["all", "maxmin", "none"]), "all", RESET_MODES),
         ],
         "true",
         |state, params| {
@@ -263,8 +267,8 @@ pub static METHODS: &[Method] = &[
         "Count the latencies of a device from now on, or no longer",
         &[
             NAME,
-            Param::required("enable", Kind::Bool, "count them"),
-            Param::only("granularity", Kind::Number(64), "7", "a power of two has 128 buckets"),
+            Param::required("enable", ParamKind::Bool, "count them"),
+            Param::only("granularity", ParamKind::Number(64), "7", "a power of two has 128 buckets"),
             Param::only("min_nsec", U64, "0", "all latencies are counted"),
             Param::only("max_nsec", U64, "0", "all latencies are counted"),
         ],
@@ -285,12 +289,12 @@ pub static METHODS: &[Method] = &[
             NAME,
             Param::required(
                 "io_type",
-                Kind::OneOf(&["read", "write", "flush", "unmap", "all", "clear"]),
+                ParamKind::OneOf(&["read", "write", "flush", "unmap", "all", "clear"]),
                 "kind of I/O; clear ends all errors, and ends I/O that hangs",
             ),
             Param::required(
                 "error_type",
-                Kind::OneOf(&["failure", "pending", "short", "slow"]),
+                ParamKind::OneOf(&["failure", "pending", "short", "slow"]),
                 "fail, never end, transfer half (SPDK lacks this), end late (SPDK lacks this)",
             ),
             Param::optional("num", U32, "1", "number of errors; 0: until clear. A later call replaces the rest"),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{METHODS as ALL, Method, Run, When};
 use crate::control::config::Step;
 use crate::control::jsonrpc::{Outcome, RpcError};
-use crate::control::params::{Kind, Need, Param, Params, U64};
+use crate::control::params::{Need, Param, ParamKind, Params, U64};
 use crate::control::state::{Ending, State};
 
 /// Parts of the configuration, in the order in which they are to be loaded.
@@ -21,8 +21,8 @@ pub static METHODS: &[Method] = &[
         name: "rpc_get_methods",
         about: "List the methods",
         params: &[
-            Param::optional("current", Kind::Bool, "false", "list only methods that may be called now"),
-            Param::ignored("include_aliases", Kind::Bool, "there are no aliases"),
+            Param::optional("current", ParamKind::Bool, "false", "list only methods that may be called now"),
+            Param::ignored("include_aliases", ParamKind::Bool, "there are no aliases"),
         ],
         result: "their names",
         when: When::Always,
@@ -64,8 +64,8 @@ pub static METHODS: &[Method] = &[
         name: "framework_get_config",
         about: "List the calls that make one part of the configuration",
         params: &[
-            Param::required("name", Kind::Text, "keyring, bdev or nvmf"),
-            Param::ignored("with_batches", Kind::Bool, "calls stand one by one: none of them needs a batch"),
+            Param::required("name", ParamKind::Text, "keyring, bdev or nvmf"),
+            Param::ignored("with_batches", ParamKind::Bool, "calls stand one by one: none of them needs a batch"),
         ],
         result: "the calls in the form of \"config\" in a configuration file",
         when: When::Always,
@@ -77,7 +77,7 @@ pub static METHODS: &[Method] = &[
         params: &[
             Param {
                 need: Need::Only("\"static\""),
-                ..Param::required("name", Kind::Text, "threads stay on the reactors of --cores")
+                ..Param::required("name", ParamKind::Text, "threads stay on the reactors of --cores")
             },
             Param::ignored("period", U64, "a static scheduler has no period"),
         ],
@@ -146,7 +146,7 @@ pub static METHODS: &[Method] = &[
         about: "Choose the lowest level of lines on standard error",
         params: &[Param::required(
             "level",
-            Kind::OneOf(&["ERROR", "WARNING", "NOTICE"]),
+            ParamKind::OneOf(&["ERROR", "WARNING", "NOTICE"]),
             "ERROR leaves warnings out; NOTICE is as WARNING, because there are no notices",
         )],
         result: "true",
@@ -161,7 +161,7 @@ pub static METHODS: &[Method] = &[
         about: "Choose the level of the log beside standard error: there is none",
         params: &[Param {
             need: Need::Only("\"WARNING\""),
-            ..Param::required("level", Kind::Text, "log_set_print_level chooses what standard error shows")
+            ..Param::required("level", ParamKind::Text, "log_set_print_level chooses what standard error shows")
         }],
         result: "true",
         when: When::Always,
@@ -170,7 +170,7 @@ pub static METHODS: &[Method] = &[
     Method {
         name: "spdk_kill_instance",
         about: "Send a signal to the target: SIGKILL ends it at once, the others in good order",
-        params: &[Param::required("sig_name", Kind::OneOf(&SIGNALS), "the signal")],
+        params: &[Param::required("sig_name", ParamKind::OneOf(&SIGNALS), "the signal")],
         result: "true, before it ends",
         when: When::Always,
         run: Run::Do(kill_instance),

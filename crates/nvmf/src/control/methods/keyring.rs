@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::{Method, Run, When};
 use crate::auth::{Credentials, Secret};
 use crate::control::jsonrpc::{Outcome, RpcError};
-use crate::control::params::{Kind, Param, Params};
+use crate::control::params::{Param, ParamKind, Params};
 use crate::control::state::State;
 
-const NAME: Param = Param::required("name", Kind::Text, "name of the key");
+const NAME: Param = Param::required("name", ParamKind::Text, "name of the key");
 
 /// The methods of this module.
 pub static METHODS: &[Method] = &[
@@ -20,7 +20,7 @@ pub static METHODS: &[Method] = &[
         about: "Give a name to the key in a file; only its owner may have the right to read the file",
         params: &[
             NAME,
-            Param::required("path", Kind::Text, "the file: DHHC-1:hh:base64:, as nvme gen-dhchap-key makes it"),
+            Param::required("path", ParamKind::Text, "the file: DHHC-1:hh:base64:, as nvme gen-dhchap-key makes it"),
         ],
         result: "true",
         when: When::Always,

@@ -138,7 +138,7 @@ fn hex_text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::params::{Kind, Need};
+    use crate::control::params::{Need, ParamKind};
 
     #[test]
     fn names_are_unique_and_everything_is_explained() {
@@ -151,7 +151,7 @@ mod tests {
             for param in params {
                 assert!(!param.about.is_empty(), "{}", param.name);
                 assert!(!matches!(param.need, Need::Default("")), "{}", param.name);
-                if let Kind::Object(members) = param.kind {
+                if let ParamKind::Object(members) = param.kind {
                     explained(members);
                 }
             }

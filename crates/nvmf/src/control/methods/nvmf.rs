@@ -9,7 +9,7 @@ use super::{Method, When, hex, hex_text, method, refusal, uuid_text};
 use crate::auth::Policy;
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::pacer;
-use crate::control::params::{Kind, Param, Params, U16, U32, U64};
+use crate::control::params::{Param, ParamKind, Params, U16, U32, U64};
 use crate::control::state::State;
 use crate::spec::NqnError;
 use crate::target::{
@@ -28,46 +28,55 @@ const MAX_NAMESPACES: u32 = 32;
 
 const TGT_NAME: Param = Param::optional(
     "tgt_name",
-    Kind::OneOf(&[TARGET_NAME]),
+    ParamKind::OneOf(&[TARGET_NAME]),
     "nvmf_tgt",
     "name of the target; nvmf_tgt is the only one",
 );
-const NQN: Param = Param::required("nqn", Kind::Text, "NQN of the subsystem");
-const HOST: Param = Param::required("host", Kind::Text, "NQN of the host");
+const NQN: Param = Param::required("nqn", ParamKind::Text, "NQN of the subsystem");
+const HOST: Param = Param::required("host", ParamKind::Text, "NQN of the host");
 const DHCHAP_KEY: Param = Param::optional(
     "dhchap_key",
-    Kind::Text,
+    ParamKind::Text,
     "none",
     "name of the key that the host must prove to know (DH-HMAC-CHAP)",
 );
 const DHCHAP_CTRLR_KEY: Param = Param::optional(
     "dhchap_ctrlr_key",
-    Kind::Text,
+    ParamKind::Text,
     "none",
     "name of the key that this target proves to know, when a host asks for a proof",
 );
-const SECURE_CHANNEL: Param = Param::only("secure_channel", Kind::Bool, "false", "there is no TLS");
-const REFERRAL_NQN: Param =
-    Param::optional("subnqn", Kind::Text, "nqn.2014-08.org.nvmexpress.discovery", "NQN of the other discovery service");
+const SECURE_CHANNEL: Param = Param::only("secure_channel", ParamKind::Bool, "false", "there is no TLS");
+const REFERRAL_NQN: Param = Param::optional(
+    "subnqn",
+    ParamKind::Text,
+    "nqn.2014-08.org.nvmexpress.discovery",
+    "NQN of the other discovery service",
+);
 const REFERRED_ADDRESS: Param =
-    Param::required("address", Kind::Object(ADDRESS), "address of the other discovery service");
-const LISTEN_ADDRESS: Param = Param::required("listen_address", Kind::Object(ADDRESS), "address to listen on");
+    Param::required("address", ParamKind::Object(ADDRESS), "address of the other discovery service");
+const LISTEN_ADDRESS: Param = Param::required("listen_address", ParamKind::Object(ADDRESS), "address to listen on");
 const ADDRESS: &[Param] = &[
-    Param::required("traddr", Kind::Text, "IP address; 0.0.0.0 or :: for all addresses of this machine"),
-    Param::optional("trsvcid", Kind::Text, "4420", "TCP port; 0 for any free port"),
-    Param::optional("trtype", Kind::OneOf(&["TCP", "tcp"]), "TCP", "transport"),
-    Param::optional("transport", Kind::OneOf(&["TCP", "tcp"]), "TCP", "another name of trtype"),
-    Param::optional("adrfam", Kind::OneOf(&["IPv4", "ipv4", "IPv6", "ipv6"]), "the family of traddr", "address family"),
+    Param::required("traddr", ParamKind::Text, "IP address; 0.0.0.0 or :: for all addresses of this machine"),
+    Param::optional("trsvcid", ParamKind::Text, "4420", "TCP port; 0 for any free port"),
+    Param::optional("trtype", ParamKind::OneOf(&["TCP", "tcp"]), "TCP", "transport"),
+    Param::optional("transport", ParamKind::OneOf(&["TCP", "tcp"]), "TCP", "another name of trtype"),
+    Param::optional(
+        "adrfam",
+        ParamKind::OneOf(&["IPv4", "ipv4", "IPv6", "ipv6"]),
+        "the family of traddr",
+        "address family",
+    ),
 ];
 const NAMESPACE: &[Param] = &[
-    Param::required("bdev_name", Kind::Text, "name of the device"),
+    Param::required("bdev_name", ParamKind::Text, "name of the device"),
     Param::optional("nsid", U32, "the lowest free number", "number of the namespace"),
-    Param::optional("nguid", Kind::Text, "derived from the UUID", "NGUID, 32 hexadecimal digits"),
-    Param::optional("eui64", Kind::Text, "derived from the UUID", "EUI-64, 16 hexadecimal digits"),
-    Param::optional("uuid", Kind::Text, "the device's", "UUID"),
+    Param::optional("nguid", ParamKind::Text, "derived from the UUID", "NGUID, 32 hexadecimal digits"),
+    Param::optional("eui64", ParamKind::Text, "derived from the UUID", "EUI-64, 16 hexadecimal digits"),
+    Param::optional("uuid", ParamKind::Text, "the device's", "UUID"),
     Param::ignored("anagrpid", U32, "there is one ANA group"),
-    Param::only("no_auto_visible", Kind::Bool, "false", "every host of a subsystem sees every namespace"),
-    Param::only("hide_metadata", Kind::Bool, "false", "there is no metadata"),
+    Param::only("no_auto_visible", ParamKind::Bool, "false", "every host of a subsystem sees every namespace"),
+    Param::only("hide_metadata", ParamKind::Bool, "false", "there is no metadata"),
 ];
 
 /// The rows of `nvmf_discovery_add_referral`, for calls that are remembered.
@@ -75,14 +84,14 @@ const CHECKED_REFERRAL: &[Param] = &[REFERRED_ADDRESS, REFERRAL_NQN, SECURE_CHAN
 
 /// Rows of `nvmf_create_transport` beside those that decide on pacing.
 const TRANSPORT: &[Param] = &[
-    Param::required("trtype", Kind::Text, "TCP, in small or large letters"),
+    Param::required("trtype", ParamKind::Text, "TCP, in small or large letters"),
     TGT_NAME,
-    Param::optional("max_queue_depth", Kind::Number(4096), "1024", "entries of an I/O queue"),
+    Param::optional("max_queue_depth", ParamKind::Number(4096), "1024", "entries of an I/O queue"),
     Param::optional("max_io_qpairs_per_ctrlr", U16, "64", "I/O queues of a controller"),
     Param::optional("max_qpairs_per_ctrlr", U16, "65", "queues of a controller, the admin queue included"),
     Param::optional("in_capsule_data_size", U32, "4096", "bytes of data that an I/O command may carry"),
     Param::optional("max_io_size", U32, "1048576", "bytes of the largest read or write"),
-    Param::optional("pacing", Kind::Text, "as `plimsoll serve` sets it", PACING_HELP),
+    Param::optional("pacing", ParamKind::Text, "as `plimsoll serve` sets it", PACING_HELP),
     Param::optional(
         "memory_budget",
         U64,
@@ -91,28 +100,28 @@ const TRANSPORT: &[Param] = &[
     ),
     Param::optional(
         "c2h_success",
-        Kind::Bool,
+        ParamKind::Bool,
         "true",
         "send no completion after the data of a read to hosts that have disabled SQ flow control",
     ),
-    Param::only("dif_insert_or_strip", Kind::Bool, "false", "there is no protection information"),
+    Param::only("dif_insert_or_strip", ParamKind::Bool, "false", "there is no protection information"),
     Param::only("sock_priority", U32, "0", "packets have no priority"),
-    Param::only("masked_oncs", Kind::Any, "[]", "the target cannot hide a command"),
-    Param::ignored("masked_fuses", Kind::Any, "there are no fused commands"),
+    Param::only("masked_oncs", ParamKind::Any, "[]", "the target cannot hide a command"),
+    Param::ignored("masked_fuses", ParamKind::Any, "there are no fused commands"),
     Param::ignored("iobuf_small_cache_size", U32, "there are no pools of buffers"),
     Param::ignored("iobuf_large_cache_size", U32, "there are no pools of buffers"),
     Param::ignored("num_cqe", U32, "RDMA's"),
     Param::ignored("max_aq_depth", U32, "admin queues have 32 entries"),
     Param::ignored("max_srq_depth", U32, "RDMA's"),
-    Param::ignored("no_srq", Kind::Bool, "RDMA's"),
-    Param::ignored("zcopy", Kind::Bool, "data is copied as little as the sockets allow"),
+    Param::ignored("no_srq", ParamKind::Bool, "RDMA's"),
+    Param::ignored("zcopy", ParamKind::Bool, "data is copied as little as the sockets allow"),
     Param::ignored("abort_timeout_sec", U32, "aborts are answered at once"),
-    Param::ignored("no_wr_batching", Kind::Bool, "RDMA's"),
+    Param::ignored("no_wr_batching", ParamKind::Bool, "RDMA's"),
     Param::ignored("control_msg_num", U32, "responses have buffers of their own"),
-    Param::ignored("disable_mappable_bar0", Kind::Bool, "only vfio-user has it"),
-    Param::ignored("disable_adaptive_irq", Kind::Bool, "only vfio-user has it"),
-    Param::ignored("disable_shadow_doorbells", Kind::Bool, "only vfio-user has it"),
-    Param::ignored("disable_command_passthru", Kind::Bool, "commands are never passed through"),
+    Param::ignored("disable_mappable_bar0", ParamKind::Bool, "only vfio-user has it"),
+    Param::ignored("disable_adaptive_irq", ParamKind::Bool, "only vfio-user has it"),
+    Param::ignored("disable_shadow_doorbells", ParamKind::Bool, "only vfio-user has it"),
+    Param::ignored("disable_command_passthru", ParamKind::Bool, "commands are never passed through"),
     Param::ignored("acceptor_poll_rate", U32, "connections are not polled for"),
     Param::ignored("acceptor_backlog", U32, "the system's limit holds"),
     Param::ignored("ack_timeout", U32, "RDMA's"),
@@ -131,8 +140,9 @@ static CREATE_TRANSPORT: [Param; TRANSPORT_COUNT] = {
     all
 };
 
-const DIGESTS: Kind = Kind::ListOf(&["sha256", "sha384", "sha512"]);
-const DHGROUPS: Kind = Kind::ListOf(&["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"]);
+const DIGESTS: ParamKind = ParamKind::ListOf(&["sha256", "sha384", "sha512"]);
+const DHGROUPS: ParamKind =
+    ParamKind::ListOf(&["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"]);
 
 /// The methods of this module.
 pub static METHODS: &[Method] = &[
@@ -145,28 +155,33 @@ pub static METHODS: &[Method] = &[
                 Param::optional("dhchap_digests", DIGESTS, "all", "hash functions that DH-HMAC-CHAP may use"),
                 Param::optional("dhchap_dhgroups", DHGROUPS, "all", "groups that DH-HMAC-CHAP may use"),
                 Param::ignored("acceptor_poll_rate", U32, "connections are not polled for"),
-                Param::ignored("conn_sched", Kind::Text, "connections go to the least loaded reactor"),
-                Param::ignored("poll_groups_mask", Kind::Text, "`plimsoll serve --cores` says where reactors run"),
+                Param::ignored("conn_sched", ParamKind::Text, "connections go to the least loaded reactor"),
+                Param::ignored("poll_groups_mask", ParamKind::Text, "`plimsoll serve --cores` says where reactors run"),
                 Param::only(
                     "discovery_filter",
-                    Kind::Text,
+                    ParamKind::Text,
                     "\"match_any\"",
                     "discovery names all listeners of the subsystems of a host",
                 ),
                 Param::only(
                     "discovery_filters",
-                    Kind::Any,
+                    ParamKind::Any,
                     "[\"match_any\"]",
                     "discovery names all listeners of the subsystems of a host",
                 ),
-                Param::only("dup_host_policy", Kind::Text, "\"allow\"", "a host may connect any number of times"),
+                Param::only("dup_host_policy", ParamKind::Text, "\"allow\"", "a host may connect any number of times"),
                 Param::optional(
                     "admin_cmd_passthru",
-                    Kind::Any,
+                    ParamKind::Any,
                     "none",
                     "all members must be false: the target passes no command through",
                 ),
-                Param::only("passthru_identify_ctrlr", Kind::Bool, "false", "the target passes no command through"),
+                Param::only(
+                    "passthru_identify_ctrlr",
+                    ParamKind::Bool,
+                    "false",
+                    "the target passes no command through",
+                ),
             ],
             "true",
             set_config,
@@ -182,7 +197,7 @@ pub static METHODS: &[Method] = &[
     method(
         "nvmf_get_transports",
         "Show the limits and the pacing of the transport",
-        &[Param::optional("trtype", Kind::Text, "all", "name of the one to list"), TGT_NAME],
+        &[Param::optional("trtype", ParamKind::Text, "all", "name of the one to list"), TGT_NAME],
         "an array of transports",
         get_transports,
     ),
@@ -194,27 +209,27 @@ pub static METHODS: &[Method] = &[
             TGT_NAME,
             Param::optional(
                 "serial_number",
-                Kind::Text,
+                ParamKind::Text,
                 "derived from this machine and the NQN",
                 "at most 20 printable ASCII characters",
             ),
-            Param::optional("model_number", Kind::Text, "Plimsoll", "at most 40 printable ASCII characters"),
+            Param::optional("model_number", ParamKind::Text, "Plimsoll", "at most 40 printable ASCII characters"),
             Param::optional(
                 "max_namespaces",
                 U32,
                 "32",
                 "the highest number of a namespace, up to 1024; 0 for the default",
             ),
-            Param::optional("allow_any_host", Kind::Bool, "false", "let any host connect, listed or not"),
-            Param::only("ana_reporting", Kind::Bool, "false", "every path is optimized"),
+            Param::optional("allow_any_host", ParamKind::Bool, "false", "let any host connect, listed or not"),
+            Param::only("ana_reporting", ParamKind::Bool, "false", "every path is optimized"),
             Param::optional("min_cntlid", U16, "1", "the lowest identifier of a controller"),
             Param::optional("max_cntlid", U16, "65519", "the highest identifier of a controller"),
             Param::only("max_discard_size_kib", U64, "0", "ranges are as long as the command says"),
             Param::only("max_write_zeroes_size_kib", U64, "0", "ranges are as long as the command says"),
             Param::only("dmrsl", U64, "0", "ranges are as long as the command says"),
             Param::only("wzsl", U64, "0", "ranges are as long as the command says"),
-            Param::only("passthrough", Kind::Bool, "false", "the target carries commands out itself"),
-            Param::only("enable_nssr", Kind::Bool, "false", "the target has no subsystem reset"),
+            Param::only("passthrough", ParamKind::Bool, "false", "the target carries commands out itself"),
+            Param::only("enable_nssr", ParamKind::Bool, "false", "the target has no subsystem reset"),
         ],
         "true",
         create_subsystem,
@@ -229,14 +244,14 @@ pub static METHODS: &[Method] = &[
     method(
         "nvmf_get_subsystems",
         "List the subsystems with their listeners, hosts and namespaces",
-        &[Param::optional("nqn", Kind::Text, "all", "name of the one to list"), TGT_NAME],
+        &[Param::optional("nqn", ParamKind::Text, "all", "name of the one to list"), TGT_NAME],
         "an array, the discovery service first",
         get_subsystems,
     ),
     method(
         "nvmf_subsystem_add_ns",
         "Add a device to a subsystem as a namespace, and notify hosts",
-        &[NQN, Param::required("namespace", Kind::Object(NAMESPACE), "the namespace"), TGT_NAME],
+        &[NQN, Param::required("namespace", ParamKind::Object(NAMESPACE), "the namespace"), TGT_NAME],
         "the number of the namespace",
         add_ns,
     ),
@@ -255,9 +270,9 @@ pub static METHODS: &[Method] = &[
             LISTEN_ADDRESS,
             TGT_NAME,
             SECURE_CHANNEL,
-            Param::only("ana_state", Kind::Text, "\"optimized\"", "every path is optimized"),
-            Param::only("numa_id", Kind::Integer, "-1", "only vfio-user has it"),
-            Param::ignored("sock_impl", Kind::Text, "the kernel's sockets are the only ones"),
+            Param::only("ana_state", ParamKind::Text, "\"optimized\"", "every path is optimized"),
+            Param::only("numa_id", ParamKind::Integer, "-1", "only vfio-user has it"),
+            Param::ignored("sock_impl", ParamKind::Text, "the kernel's sockets are the only ones"),
         ],
         "true",
         add_listener,
@@ -284,7 +299,7 @@ pub static METHODS: &[Method] = &[
             HOST,
             DHCHAP_KEY,
             DHCHAP_CTRLR_KEY,
-            Param::optional("psk", Kind::OneOf(&[]), "none", "must be left out: the target has no TLS"),
+            Param::optional("psk", ParamKind::OneOf(&[]), "none", "must be left out: the target has no TLS"),
             TGT_NAME,
         ],
         "true",
@@ -307,7 +322,7 @@ pub static METHODS: &[Method] = &[
     method(
         "nvmf_subsystem_allow_any_host",
         "Let every host connect, or from now on only listed hosts",
-        &[NQN, Param::required("allow_any_host", Kind::Bool, "let any host connect, listed or not"), TGT_NAME],
+        &[NQN, Param::required("allow_any_host", ParamKind::Bool, "let any host connect, listed or not"), TGT_NAME],
         "true",
         allow_any_host,
     ),
