@@ -3,7 +3,7 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueHint};
-use job::options::{Kind, OptionSpec, Status};
+use job::options::{OptionSpec, Status, ValueKind};
 
 use crate::{command_line, man, run};
 
@@ -90,16 +90,16 @@ fn job_options() -> impl Iterator<Item = Arg> {
 /// A word for the value of a job option, such as SIZE.
 fn value_name(option: &OptionSpec) -> &'static str {
     match option.kind {
-        Kind::Bool(_) | Kind::Flag(_) => "0|1",
-        Kind::Count(..) | Kind::Integer(..) | Kind::EachCount(..) | Kind::Numbers(..) => "NUMBER",
-        Kind::Bytes(..) | Kind::EachBytes(..) => "SIZE",
-        Kind::Amount(_) => "SIZE|PERCENT",
-        Kind::Time(..) | Kind::TimeRange(..) | Kind::EachTime(..) => "TIME",
-        Kind::BytesRange(_) | Kind::EachRange(_) => "SIZE-SIZE",
-        Kind::Word(..) => "WORD",
-        Kind::Text(_) | Kind::OptionalText(_) if PATHS.contains(&option.name) => "PATH",
-        Kind::Text(_) | Kind::OptionalText(_) => "TEXT",
-        Kind::Custom(..) | Kind::Opaque => "VALUE",
+        ValueKind::Bool(_) | ValueKind::Flag(_) => "0|1",
+        ValueKind::Count(..) | ValueKind::Integer(..) | ValueKind::EachCount(..) | ValueKind::Numbers(..) => "NUMBER",
+        ValueKind::Bytes(..) | ValueKind::EachBytes(..) => "SIZE",
+        ValueKind::Amount(_) => "SIZE|PERCENT",
+        ValueKind::Time(..) | ValueKind::TimeRange(..) | ValueKind::EachTime(..) => "TIME",
+        ValueKind::BytesRange(_) | ValueKind::EachRange(_) => "SIZE-SIZE",
+        ValueKind::Word(..) => "WORD",
+        ValueKind::Text(_) | ValueKind::OptionalText(_) if PATHS.contains(&option.name) => "PATH",
+        ValueKind::Text(_) | ValueKind::OptionalText(_) => "TEXT",
+        ValueKind::Custom(..) | ValueKind::Opaque => "VALUE",
     }
 }
 

@@ -9,7 +9,7 @@ use crate::engines::{self, EngineSpec};
 use crate::error::{Error, Place};
 use crate::job::*;
 use crate::lint;
-use crate::options::{self, Each, Kind, OptionSpec, Reader, Status, values};
+use crate::options::{self, Each, OptionSpec, Reader, Status, ValueKind, values};
 use crate::source::{Section, Setting, Source};
 
 /// Conditions that the whole run imposes on its jobs.
@@ -590,49 +590,49 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Option<&str>) -> Result<(), String> {
     let Some(value) = value else {
         return match option.kind {
-            Kind::Flag(set) => {
+            ValueKind::Flag(set) => {
                 set(draft, true);
                 Ok(())
             }
-            Kind::OptionalText(set) => {
+            ValueKind::OptionalText(set) => {
                 set(draft, "");
                 Ok(())
             }
-            Kind::Opaque => Ok(()),
-            Kind::Bool(_) => Err(format!("a value is missing: write {}=1", option.name)),
+            ValueKind::Opaque => Ok(()),
+            ValueKind::Bool(_) => Err(format!("a value is missing: write {}=1", option.name)),
             _ => Err(format!("a value is missing: write {}=VALUE, where VALUE is {}", option.name, option.kind.form())),
         };
     };
     let range = |error: measure::units::UnitError| error.to_string();
     match &option.kind {
-        Kind::Bool(set) | Kind::Flag(set) => set(draft, boolean(value)?),
-        Kind::Count(low, high, set) => set(draft, reader.count(value, *low, *high)?),
-        Kind::Integer(low, high, set) => {
+        ValueKind::Bool(set) | ValueKind::Flag(set) => set(draft, boolean(value)?),
+        ValueKind::Count(low, high, set) => set(draft, reader.count(value, *low, *high)?),
+        ValueKind::Integer(low, high, set) => {
             let number = value.parse::<i64>().ok().filter(|number| (*low..=*high).contains(number));
             set(draft, number.ok_or_else(|| format!("\"{value}\" is not a number from {low} to {high}"))?);
         }
-        Kind::Bytes(least, set) => {
+        ValueKind::Bytes(least, set) => {
             let bytes = reader.bytes(value)?;
             if bytes < *least {
                 return Err(format!("{bytes} is too small: it is at least {least}"));
             }
             set(draft, bytes);
         }
-        Kind::Amount(set) => set(draft, reader.amount(value)?),
-        Kind::Time(unit, set) => set(draft, reader.time(value, *unit)?),
-        Kind::TimeRange(unit, set) => {
+        ValueKind::Amount(set) => set(draft, reader.amount(value)?),
+        ValueKind::Time(unit, set) => set(draft, reader.time(value, *unit)?),
+        ValueKind::TimeRange(unit, set) => {
             let (low, high) =
                 measure::units::split_outside_parentheses(value, &['-', ':', ',']).unwrap_or((value, value));
             let (low, high) = (reader.time(low, *unit)?, reader.time(high, *unit)?);
             set(draft, (low.min(high), low.max(high)));
         }
-        Kind::BytesRange(set) => {
+        ValueKind::BytesRange(set) => {
             let (low, high) =
                 measure::units::split_outside_parentheses(value, &['-', ':', ',']).unwrap_or((value, value));
             let (low, high) = (reader.bytes(low)?, reader.bytes(high)?);
             set(draft, (low.min(high), low.max(high)));
         }
-        Kind::EachBytes(least, set) => {
+        ValueKind::EachBytes(least, set) => {
             let each = values::each(value, |part| {
                 if let Some((low, high)) = measure::units::split_outside_parentheses(part, &['-', ':']) {
                     let range = if option.name == "bs" { ", or use bsrange for a range of blocks" } else { "" };
@@ -645,9 +645,11 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
             })?;
             set(draft, each);
         }
-        Kind::EachCount(low, high, set) => set(draft, values::each(value, |part| reader.count(part, *low, *high))?),
-        Kind::EachTime(unit, set) => set(draft, values::each(value, |part| reader.time(part, *unit))?),
-        Kind::EachRange(set) => {
+        ValueKind::EachCount(low, high, set) => {
+            set(draft, values::each(value, |part| reader.count(part, *low, *high))?)
+        }
+        ValueKind::EachTime(unit, set) => set(draft, values::each(value, |part| reader.time(part, *unit))?),
+        ValueKind::EachRange(set) => {
             let plain = without_percentages(reader, value);
             let value = plain.as_str();
             let parse = |part: &str| {
@@ -660,21 +662,21 @@ fn apply(draft: &mut Draft, reader: &mut Reader, option: &OptionSpec, value: Opt
             }
             set(draft, each);
         }
-        Kind::Word(words, set) => match words.iter().find(|(word, _)| *word == value) {
+        ValueKind::Word(words, set) => match words.iter().find(|(word, _)| *word == value) {
             Some((word, _)) => set(draft, word),
             None => return Err(options::not_one_of(value, words)),
         },
-        Kind::Numbers(low, high, set) => {
+        ValueKind::Numbers(low, high, set) => {
             let number = |text: &str| match measure::units::parse_number(text).map_err(range)? {
                 number if (*low..=*high).contains(&number) => Ok(number),
                 number => Err(format!("{number} is out of range: it is from {low} to {high}")),
             };
             set(draft, value.split(':').map(number).collect::<Result<Vec<_>, String>>()?);
         }
-        Kind::Text(_) if value.is_empty() => return Err("the value is empty".into()),
-        Kind::Text(set) | Kind::OptionalText(set) => set(draft, value),
-        Kind::Custom(_, _, set) => set(draft, reader, value)?,
-        Kind::Opaque => {}
+        ValueKind::Text(_) if value.is_empty() => return Err("the value is empty".into()),
+        ValueKind::Text(set) | ValueKind::OptionalText(set) => set(draft, value),
+        ValueKind::Custom(_, _, set) => set(draft, reader, value)?,
+        ValueKind::Opaque => {}
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use job::file::Surroundings;
-use job::options::{self, Kind, Reader, Status};
+use job::options::{self, Reader, Status, ValueKind};
 use job::{Invocation, Plan, parse_command_line};
 use measure::units::TimeUnit;
 
@@ -111,7 +111,7 @@ fn aliases_defaults_and_words_are_fios() {
             if label == "default" && value != "no default" && !option.default.is_empty() {
                 assert_eq!(normal(option.default), normal(value), "{name}: default");
             }
-            if in_words && matches!(option.kind, Kind::Word(..) | Kind::Custom(..)) {
+            if in_words && matches!(option.kind, ValueKind::Word(..) | ValueKind::Custom(..)) {
                 let word = value.split_whitespace().next().unwrap_or_default();
                 // An engine that is not here is refused by name.
                 let refused = name == "ioengine" && job::engines::is_missing(word);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use job::file::{Surroundings, parse_text};
-use job::options::{self, Kind, OptionSpec, Status};
+use job::options::{self, OptionSpec, Status, ValueKind};
 use job::{Error, Plan};
 
 fn plan(text: &str) -> Result<Plan, Error> {
@@ -71,7 +71,7 @@ fn a_default_that_is_written_out_changes_nothing() {
 #[test]
 fn every_word_is_accepted() {
     for option in options::all().filter(|option| option.status == Status::Supported) {
-        let Kind::Word(words, _) = option.kind else { continue };
+        let ValueKind::Word(words, _) = option.kind else { continue };
         for (word, _) in words.iter().filter(|(word, _)| !["zbd", "strided"].contains(word)) {
             meaning(&format!("{}{}={word}\n", engine(option), option.name));
         }
@@ -93,7 +93,7 @@ fn every_switch_switches() {
         "verify_state_save",
     ];
     for option in options::all().filter(|option| option.status == Status::Supported) {
-        if !matches!(option.kind, Kind::Bool(_) | Kind::Flag(_)) || NEED_OTHERS.contains(&option.name) {
+        if !matches!(option.kind, ValueKind::Bool(_) | ValueKind::Flag(_)) || NEED_OTHERS.contains(&option.name) {
             continue;
         }
         let before =

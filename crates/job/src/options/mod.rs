@@ -32,7 +32,7 @@ pub struct OptionSpec {
     /// Other names that are accepted.
     pub aliases: &'static [&'static str],
     /// The kind of values that the option takes, with the code that stores a value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The value that holds when the option is not given, as it would be written; empty if there is none.
     pub default: &'static str,
     /// One line of help, without a full stop.
@@ -56,7 +56,7 @@ pub enum Status {
 pub type Each<T> = PerDirection<Option<T>>;
 
 /// The kind of value that an option takes, with the function that stores the value.
-pub enum Kind {
+pub enum ValueKind {
     /// 0 or 1.
     Bool(fn(&mut Draft, bool)),
     /// 0, 1, or no value at all for 1.
@@ -101,7 +101,7 @@ pub enum Kind {
     Opaque,
 }
 
-impl Kind {
+impl ValueKind {
     /// The form of a value in a few words, such as `size[-size]`.
     pub fn form(&self) -> String {
         let bounds = |low: &dyn std::fmt::Display, high: u64| match high {
@@ -109,42 +109,44 @@ impl Kind {
             _ => format!("{low} to {high}"),
         };
         match self {
-            Kind::Bool(_) => "0 or 1".into(),
-            Kind::Flag(_) => "0, 1 or no value, which is 1".into(),
-            Kind::Count(low, high, _) => format!("number, {}", bounds(low, *high)),
-            Kind::Integer(low, high, _) => format!("number, {low} to {high}"),
-            Kind::Bytes(..) => "size".into(),
-            Kind::Amount(_) => "size or percent".into(),
-            Kind::Time(unit, _) => format!("time, {} if bare", unit.name()),
-            Kind::TimeRange(unit, _) => format!("time[-time], {} if bare", unit.name()),
-            Kind::BytesRange(_) => "size[-size]".into(),
-            Kind::EachBytes(..) => "size[,size[,size]]: reads, writes, trims".into(),
-            Kind::EachCount(low, high, _) => {
+            ValueKind::Bool(_) => "0 or 1".into(),
+            ValueKind::Flag(_) => "0, 1 or no value, which is 1".into(),
+            ValueKind::Count(low, high, _) => format!("number, {}", bounds(low, *high)),
+            ValueKind::Integer(low, high, _) => format!("number, {low} to {high}"),
+            ValueKind::Bytes(..) => "size".into(),
+            ValueKind::Amount(_) => "size or percent".into(),
+            ValueKind::Time(unit, _) => format!("time, {} if bare", unit.name()),
+            ValueKind::TimeRange(unit, _) => format!("time[-time], {} if bare", unit.name()),
+            ValueKind::BytesRange(_) => "size[-size]".into(),
+            ValueKind::EachBytes(..) => "size[,size[,size]]: reads, writes, trims".into(),
+            ValueKind::EachCount(low, high, _) => {
                 format!("number[,number[,number]]: reads, writes, trims; {}", bounds(low, *high))
             }
-            Kind::EachTime(unit, _) => format!("time[,time[,time]]: reads, writes, trims; {} if bare", unit.name()),
-            Kind::EachRange(_) => "size-size[,size-size[,size-size]]: reads, writes, trims".into(),
-            Kind::Word(..) => "word".into(),
-            Kind::Numbers(low, high, _) => format!("number[:number...], {low} to {high}"),
-            Kind::Text(_) => "text".into(),
-            Kind::OptionalText(_) => "text or no value".into(),
-            Kind::Custom(form, ..) => (*form).into(),
-            Kind::Opaque => "any".into(),
+            ValueKind::EachTime(unit, _) => {
+                format!("time[,time[,time]]: reads, writes, trims; {} if bare", unit.name())
+            }
+            ValueKind::EachRange(_) => "size-size[,size-size[,size-size]]: reads, writes, trims".into(),
+            ValueKind::Word(..) => "word".into(),
+            ValueKind::Numbers(low, high, _) => format!("number[:number...], {low} to {high}"),
+            ValueKind::Text(_) => "text".into(),
+            ValueKind::OptionalText(_) => "text or no value".into(),
+            ValueKind::Custom(form, ..) => (*form).into(),
+            ValueKind::Opaque => "any".into(),
         }
     }
 
     /// The words that a value is or starts with, each with its help.
     pub fn words(&self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Kind::Word(words, _) | Kind::Custom(_, words, _) => words,
-            Kind::Bool(_) | Kind::Flag(_) => &[("0", ""), ("1", "")],
+            ValueKind::Word(words, _) | ValueKind::Custom(_, words, _) => words,
+            ValueKind::Bool(_) | ValueKind::Flag(_) => &[("0", ""), ("1", "")],
             _ => &[],
         }
     }
 }
 
 impl OptionSpec {
-    const fn new(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> OptionSpec {
+    const fn new(name: &'static str, kind: ValueKind, default: &'static str, help: &'static str) -> OptionSpec {
         OptionSpec { name, aliases: &[], kind, default, help, status: Status::Supported }
     }
 
@@ -165,7 +167,7 @@ impl OptionSpec {
         help: &'static str,
         reason: &'static str,
     ) -> OptionSpec {
-        OptionSpec { name, aliases: &[], kind: Kind::Opaque, default, help, status: Status::Unsupported(reason) }
+        OptionSpec { name, aliases: &[], kind: ValueKind::Opaque, default, help, status: Status::Unsupported(reason) }
     }
 
     /// Names of the engines that take the option; empty if all engines take it.
@@ -175,7 +177,7 @@ impl OptionSpec {
 
     /// True if the option may stand without a value.
     pub fn value_is_optional(&self) -> bool {
-        matches!(self.kind, Kind::Flag(_) | Kind::OptionalText(_) | Kind::Opaque)
+        matches!(self.kind, ValueKind::Flag(_) | ValueKind::OptionalText(_) | ValueKind::Opaque)
     }
 
     /// Name and aliases of the option.

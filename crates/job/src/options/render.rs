@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Kind, OptionSpec, Status, TABLE};
+use super::{OptionSpec, Status, TABLE, ValueKind};
 
 /// All options with their help, one a line, group by group: `--cmdhelp`.
 pub fn overview() -> String {
@@ -30,7 +30,7 @@ pub fn describe(option: &OptionSpec) -> String {
     if !option.aliases.is_empty() {
         line("alias", &option.aliases.join(", "));
     }
-    if !matches!(option.kind, Kind::Opaque) {
+    if !matches!(option.kind, ValueKind::Opaque) {
         line("value", &option.kind.form());
     }
     line("default", if option.default.is_empty() { "none" } else { option.default });
@@ -50,7 +50,7 @@ pub fn describe(option: &OptionSpec) -> String {
 }
 
 fn words(option: &OptionSpec) -> &'static [(&'static str, &'static str)] {
-    if matches!(option.kind, Kind::Bool(_) | Kind::Flag(_)) { &[] } else { option.kind.words() }
+    if matches!(option.kind, ValueKind::Bool(_) | ValueKind::Flag(_)) { &[] } else { option.kind.words() }
 }
 
 /// Everything about one option in a paragraph, for a manual page.
@@ -61,9 +61,14 @@ pub fn paragraph(option: &OptionSpec) -> String {
     };
     // The word for the value beside the name says enough of these kinds.
     let is_plain = match &option.kind {
-        Kind::Bool(_) | Kind::Flag(_) | Kind::Bytes(..) | Kind::Amount(_) | Kind::Word(..) | Kind::Text(_) => true,
-        Kind::OptionalText(_) | Kind::Opaque => true,
-        Kind::Custom(form, ..) => *form == "word",
+        ValueKind::Bool(_)
+        | ValueKind::Flag(_)
+        | ValueKind::Bytes(..)
+        | ValueKind::Amount(_)
+        | ValueKind::Word(..)
+        | ValueKind::Text(_) => true,
+        ValueKind::OptionalText(_) | ValueKind::Opaque => true,
+        ValueKind::Custom(form, ..) => *form == "word",
         _ => false,
     };
     if !is_plain {
@@ -102,7 +107,7 @@ pub fn markdown() -> String {
             } else {
                 format!("{}: {}", option.kind.form(), word_list(option))
             };
-            let form = if matches!(option.kind, Kind::Opaque) { String::new() } else { form };
+            let form = if matches!(option.kind, ValueKind::Opaque) { String::new() } else { form };
             let default = if option.default.is_empty() { String::new() } else { format!("`{}`", option.default) };
             let engines = option.engines();
             let engines = if engines.is_empty() { String::new() } else { format!(" Engines: {}.", engines.join(", ")) };

@@ -3,9 +3,9 @@
 use measure::PerDirection;
 use measure::units::TimeUnit::{Microseconds, Milliseconds, Seconds};
 
-use super::Kind::*;
+use super::ValueKind::*;
 use super::values;
-use super::{Each, Group, Kind, OptionSpec};
+use super::{Each, Group, ValueKind, OptionSpec};
 use crate::engines;
 use crate::job::{ClockSource, ExitWhat, Fadvise, Fallocate, FileLock, Generator, MemoryKind, OpenSync, Unified, VerifyPolicy};
 
@@ -14,7 +14,7 @@ const U32: u64 = u32::MAX as u64;
 /// More requests or clones than any machine takes: the limit keeps a typing error from asking for all of its memory.
 const MANY: u64 = 1 << 20;
 
-const fn option(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> OptionSpec {
+const fn option(name: &'static str, kind: ValueKind, default: &'static str, help: &'static str) -> OptionSpec {
     OptionSpec::new(name, kind, default, help)
 }
 
