@@ -28,7 +28,7 @@ pub(super) enum Stage {
 }
 
 /// A command of an I/O queue, or one of the admin queue that waits for its data.
-pub(super) struct Slot {
+pub(super) struct CommandSlot {
     pub stage: Stage,
     /// The kind of I/O command; it has no meaning for admin commands.
     pub command: IoCommand,
@@ -75,9 +75,9 @@ pub(super) struct Slot {
     pub admin: Option<Box<Command>>,
 }
 
-impl Slot {
-    pub fn free() -> Slot {
-        Slot {
+impl CommandSlot {
+    pub fn free() -> CommandSlot {
+        CommandSlot {
             stage: Stage::Free,
             command: IoCommand::Flush,
             fua: false,
@@ -111,12 +111,12 @@ impl Slot {
 
 /// The commands of a connection. Slots are made as commands need them: an idle queue does not have any.
 #[derive(Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
+pub(super) struct CommandSlots {
+    slots: Vec<CommandSlot>,
     free: Vec<u16>,
 }
 
-impl Slots {
+impl CommandSlots {
     /// The number of commands in progress.
     pub fn used(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -126,7 +126,7 @@ impl Slots {
     #[inline]
     pub fn take(&mut self) -> u16 {
         self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::free());
+            self.slots.push(CommandSlot::free());
             (self.slots.len() - 1) as u16
         })
     }
@@ -149,7 +149,7 @@ impl Slots {
     }
 
     #[inline]
-    pub fn get(&mut self, index: u16) -> Option<&mut Slot> {
+    pub fn get(&mut self, index: u16) -> Option<&mut CommandSlot> {
         self.slots.get_mut(usize::from(index)).filter(|slot| slot.stage != Stage::Free)
     }
 
@@ -160,23 +160,23 @@ impl Slots {
     }
 
     /// All slots in use, with their indices.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut Slot)> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut CommandSlot)> {
         let used = self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.stage != Stage::Free);
         used.map(|(index, slot)| (index as u16, slot))
     }
 }
 
-impl std::ops::Index<u16> for Slots {
-    type Output = Slot;
+impl std::ops::Index<u16> for CommandSlots {
+    type Output = CommandSlot;
     #[inline]
-    fn index(&self, index: u16) -> &Slot {
+    fn index(&self, index: u16) -> &CommandSlot {
         &self.slots[usize::from(index)]
     }
 }
 
-impl std::ops::IndexMut<u16> for Slots {
+impl std::ops::IndexMut<u16> for CommandSlots {
     #[inline]
-    fn index_mut(&mut self, index: u16) -> &mut Slot {
+    fn index_mut(&mut self, index: u16) -> &mut CommandSlot {
         &mut self.slots[usize::from(index)]
     }
 }

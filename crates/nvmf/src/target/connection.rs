@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use super::afloat::{self, Afloat};
 use super::answer::Answer;
 use super::auth::Exchange;
-use super::command::{Slots, Stage};
+use super::command::{CommandSlots, Stage};
 use super::controller::Controller;
 use super::core::{Core, LocalNamespace, LocalSubsystem};
 use super::mailbox::Token;
@@ -108,7 +108,7 @@ pub(super) struct Connection {
     /// The events that the kernel has been told to report: readable, writable; the third is true if the connection is
     /// watched among the I/O queues.
     pub watched: (bool, bool, bool),
-    pub slots: Slots,
+    pub slots: CommandSlots,
     pub afloat: Afloat,
     pub controller: Option<Arc<Controller>>,
     pub subsystem: Option<Rc<LocalSubsystem>>,
@@ -180,7 +180,7 @@ impl Connection {
             is_dirty: false,
             wants_write: false,
             watched: (true, false, false),
-            slots: Slots::default(),
+            slots: CommandSlots::default(),
             afloat: Afloat::default(),
             controller: None,
             subsystem: None,

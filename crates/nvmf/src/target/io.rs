@@ -10,7 +10,7 @@
 
 use pace::{Admit, Op, Refusal};
 
-use super::command::{Slot, Stage};
+use super::command::{CommandSlot, Stage};
 use super::connection::{Connection, Sink};
 use super::core::{Core, Flight};
 use super::io_command::{Counter, Direction, IoCommand};
@@ -95,7 +95,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     }
     let index = conn.slots.take();
     let charged = charged_bytes(host_len) * if io == IoCommand::Compare { 2 } else { 1 };
-    conn.slots[index] = Slot {
+    conn.slots[index] = CommandSlot {
         stage: if in_capsule { Stage::Capsule } else { Stage::Unadmitted },
         command: io,
         fua: command.cdw12 & Command::FUA != 0 && io.row().has_fua,
@@ -111,7 +111,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
         zeros: zeros && io == IoCommand::Read,
         arrived_ns: core.now_ns,
         progress_ns: core.now_ns,
-        ..Slot::free()
+        ..CommandSlot::free()
     };
     core.pending_io += 1;
     if in_capsule {
@@ -526,7 +526,7 @@ pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
 /// Takes a command back that the pacer still holds, or that its device can cancel. Returns true if one of the two is
 /// so.
 pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
-    let same = |(index, slot): (u16, &mut Slot)| (slot.cid == cid).then_some((index, slot.stage));
+    let same = |(index, slot): (u16, &mut CommandSlot)| (slot.cid == cid).then_some((index, slot.stage));
     let Some((index, stage)) = conn.slots.iter_mut().find_map(same) else { return false };
     if stage == Stage::Device {
         return core.cancel(conn.token, index);
@@ -541,7 +541,7 @@ pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
 /// Gives commands that have been held for too long back to their host, which sends them again.
 pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64) {
     let now_ns = core.now_ns;
-    let late = |(index, slot): (u16, &mut Slot)| {
+    let late = |(index, slot): (u16, &mut CommandSlot)| {
         let waits = matches!(slot.stage, Stage::Held | Stage::Limited);
         let is_late = waits && now_ns.saturating_sub(slot.arrived_ns) > longest_ns;
         is_late.then_some((index, slot.cid))
@@ -555,7 +555,7 @@ pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64)
 
 /// Fails held commands whose namespace has changed or gone since they came: at once, not when their turn comes.
 pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
-    let orphan = |(index, slot): (u16, &mut Slot)| {
+    let orphan = |(index, slot): (u16, &mut CommandSlot)| {
         let waits = matches!(slot.stage, Stage::Held | Stage::Limited);
         (waits && !core.reaches(slot.channel, slot.device_uid)).then_some((index, slot.cid))
     };

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pace::{Rates, Throttle};
 
-use super::command::{Slot, Stage};
+use super::command::{CommandSlot, Stage};
 use super::connection::Connection;
 use super::core::Core;
 use super::io_command::IoCommand;
@@ -95,7 +95,7 @@ pub(super) fn next(core: &mut Core, channel: usize, can_go: impl Fn(Token) -> bo
 }
 
 /// Marks the command as one that its limit has let go. The pacer decides next.
-pub(super) fn let_go(slot: &mut Slot) {
+pub(super) fn let_go(slot: &mut CommandSlot) {
     (slot.stage, slot.has_paid) = (Stage::Unadmitted, true);
 }
 

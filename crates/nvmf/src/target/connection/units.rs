@@ -5,7 +5,7 @@ use super::{ADMIN_CAPSULE_BYTES, Connection, Ended, Phase};
 use crate::pdu::{self, Fault, H2cData, IcReq, Layout, MAX_HEADER_BYTES, Pdu, PduType};
 use crate::spec::{Command, Data, Status};
 use crate::target::auth::ExchangeState;
-use crate::target::command::{Slot, Stage};
+use crate::target::command::{CommandSlot, Stage};
 use crate::target::core::Core;
 use crate::target::{admin, fabrics, io as io_command};
 
@@ -105,7 +105,7 @@ impl Connection {
         };
         let index = self.slots.take();
         let slot = &mut self.slots[index];
-        *slot = Slot {
+        *slot = CommandSlot {
             stage: Stage::Data,
             cid: command.cid,
             data_len: bytes,
@@ -113,7 +113,7 @@ impl Connection {
             arrived_ns: core.now_ns,
             progress_ns: core.now_ns,
             admin: Some(Box::new(*command)),
-            ..Slot::free()
+            ..CommandSlot::free()
         };
         let ready = pdu::R2t { cid: command.cid, ttag: index, offset: 0, length: bytes };
         let agreement = self.receiver.agreement;
