@@ -112,8 +112,8 @@ impl Crew {
         self.team.is_leader()
     }
 
-    /// How this rank shows progress: one does, for all. mpirun hands on what is written, not what it is written to: on
-    /// its terminal the line does not move, it is written again.
+    /// The progress that this rank shows: one rank shows it for all. mpirun hands on what is written, not what it is
+    /// written to: on its terminal the line does not move, it is written again.
     pub fn show(&self) -> Show {
         let terminal = |link: PathBuf| link.starts_with("/dev/pts") || link.starts_with("/dev/tty");
         let mpirun = format!("/proc/{}/fd/2", std::os::unix::process::parent_id());

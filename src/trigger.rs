@@ -35,7 +35,7 @@ impl Trigger {
         })
     }
 
-    /// Looks, after so many nanoseconds of the run, whether to act; then asks the run to end.
+    /// Looks at this time of the run, in nanoseconds, if the trigger must act; then asks the run to end.
     pub fn look(&mut self, elapsed_ns: u64) {
         let appeared = |file: &PathBuf| file.exists() && std::fs::remove_file(file).is_ok();
         let due = self.timeout_ns.is_some_and(|timeout_ns| elapsed_ns >= timeout_ns);

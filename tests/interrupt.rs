@@ -28,7 +28,7 @@ fn signal(child: &Child, name: &str) {
     tool("kill", &["-s", name, &child.id().to_string()], Path::new("/"));
 }
 
-/// True if so much of a file has been written that it takes so many bytes on the disk.
+/// True if a file takes at least this number of bytes on the disk.
 fn has_written(path: &Path, bytes: u64) -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).is_ok_and(|data| data.blocks() * 512 >= bytes)

@@ -118,7 +118,7 @@ const WRITES: &str =
 
 /// A lane that is silent when a program opens its first file: the program does without, and has it when it answers.
 fn silent_lane() {
-    // Only the frozen lane is silent for so long, and not one that the machine holds up.
+    // Only the frozen lane is silent for this time, and not a lane that the machine holds up.
     let pool = &Pool { more: "suspect-after = \"5s\"".into(), ..self::pool() };
     let make = "dd if=/dev/urandom of=f bs=1M count=32 oflag=direct 2> /dev/null";
     assert!(pool.bash(make, "", false).status.success());

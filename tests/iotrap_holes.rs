@@ -107,7 +107,7 @@ fn all() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Random programs, from a seed on, for so many seconds each, so many programs at a time.
+/// Random programs, from a seed on: the seconds of each, and the number of programs at a time.
 fn random() {
     let mut failed = failures(MODEL, &["1 20 8"], "");
     failed.extend(failures(MODEL, &["500001 10 8"], "buffered-reads = true"));

@@ -57,10 +57,10 @@ fn text_of<'a>(said: &'a Value, kind: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no {kind}: {said:#}"))["text"].as_str().unwrap()
 }
 
-/// How long a rate is measured: a moment of standstill makes it lower, and not by half.
+/// The time for which a rate is measured: a moment of standstill makes it lower, and not by half.
 const TIME: [&str; 2] = ["--seconds", "4s"];
 
-/// How many times as fast as the best of them alone all lanes are together: four, or one where they share a connection.
+/// The speed of all lanes together over that of the best lane alone: four, or one where they share a connection.
 fn gain(said: &Value) -> f64 {
     let pool = &said["pools"][0];
     let alone = pool["lanes"].as_array().unwrap().iter().map(|lane| lane["alone_bytes_per_s"].as_f64().unwrap());

@@ -1,4 +1,4 @@
-//! Which files a job makes and how much of them it uses: as fio does.
+//! The files that a job makes, and the part of them that it uses: as fio does.
 
 mod common;
 use common::*;

@@ -31,7 +31,7 @@ fn files_and_columns_are_those_of_fio() {
     }
     let job = ["--name=a", "--filename=x", "--size=256k", "--bs=4k", "--write_bw_log=B"];
     let more = ["--write_iops_log=I", "--write_lat_log=L"];
-    // So much work at a rate: seconds of windows, however long the machine takes and wherever it stands still.
+    // An amount of work at a rate: seconds of windows, however long the machine takes and wherever it stands still.
     let windows = ["--rw=randrw", "--log_avg_msec=200", "--rate_iops=1000", "--io_size=32m"];
     let histogram = ["--write_hist_log=H", "--log_hist_msec=500"];
     let coarse = ["--log_hist_coarseness=3"];

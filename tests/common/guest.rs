@@ -91,7 +91,7 @@ fn start(
     said
 }
 
-/// A key as nvme-cli makes it, for a hash function by its number (0: as it is) and so many bytes.
+/// A key as nvme-cli makes it, for a hash function by its number (0: as it is) and a number of bytes.
 pub fn key(directory: &Path, name: &str, hmac: u32, host: &str) -> (String, String) {
     let (hmac, nqn) = (hmac.to_string(), format!("--nqn={host}"));
     let made = tool("nvme", &["gen-dhchap-key", "/dev/nvme-fabrics", "--hmac", &hmac, &nqn], directory);

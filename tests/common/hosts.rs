@@ -45,7 +45,7 @@ pub fn on_hosts(mut rig: Command, name: &str) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}\n{}", stderr(&output));
 }
 
-/// mpirun with so many ranks on the hosts of the rig, in `directory`.
+/// mpirun with this number of ranks on the hosts of the rig, in `directory`.
 pub fn mpirun(directory: &Path, ranks: u32) -> Command {
     let mut command = Command::new("mpirun");
     command.current_dir(directory).args(["-np", &ranks.to_string()]);

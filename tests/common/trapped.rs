@@ -56,7 +56,7 @@ pub struct Pool {
     pub more: String,
     /// Where the volume can be seen without any of its lanes.
     pub view: PathBuf,
-    /// How many sequences of random calls a file goes through.
+    /// The number of sequences of random calls that a file goes through.
     pub seeds: u32,
     /// A directory for files that do not belong to the volume.
     pub scratch: PathBuf,

@@ -38,6 +38,18 @@ PATTERNS = [
         "begin with the actor: a noun, not a clause",
     ),
     (
+        "subject-clause",
+        {DOC},
+        r"^(How|Which|Why)\b(?!.*\?$)",
+        "begin with the noun: the number of, the time between, the reason why",
+    ),
+    (
+        "amount",
+        EVERYWHERE,
+        r"\b[Ss]o (many|much|long)\b(?! (that|as)\b)",
+        "name the number",
+    ),
+    (
         "negated-noun",
         EVERYWHERE,
         r"(?<!there )(?<!There )\b(is|are|was|were|be) no(?= )(?! (longer|more|fewer|less|later|earlier|greater"

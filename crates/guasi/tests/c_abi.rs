@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// How a test program is built.
+/// The build of a test program.
 #[derive(Clone, Copy)]
 struct Build {
     compiler: &'static str,

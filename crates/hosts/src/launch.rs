@@ -29,8 +29,8 @@ pub fn launched(get: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     })
 }
 
-/// How long the launcher leaves its processes between SIGTERM and SIGKILL: Open MPI's parameter, or its default of a
-/// second. `get` reads a variable of the environment.
+/// The time that the launcher gives its processes between SIGTERM and SIGKILL: Open MPI's parameter, or its default of
+/// a second. `get` reads a variable of the environment.
 pub fn grace(get: impl Fn(&str) -> Option<String>) -> Duration {
     let seconds = get("OMPI_MCA_odls_base_sigkill_timeout").and_then(|text| text.parse::<u32>().ok());
     Duration::from_secs(seconds.unwrap_or(1).max(1).into())

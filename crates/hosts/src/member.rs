@@ -31,10 +31,10 @@ const ASLEEP_NS: u64 = 1_000_000_000;
 const CALLED_NS: u64 = 1_500_000_000;
 /// Round trips of a comparison of clocks.
 const ROUND_TRIPS: u32 = 40;
-/// How much of the time between the two signals the root waits for the parts of the others: the rest of the time is for
-/// writing the report.
+/// The part of the time between the two signals in which the root waits for the parts of others: the rest of the time
+/// is for writing the report.
 const URGENT_PERCENT: u64 = 60;
-/// How much of the time between the two signals the next rank waits before it reports, in case the root is lost.
+/// The part of the time between the two signals after which the next rank reports, in case the root is lost.
 const UNDERSTUDY_PERCENT: u64 = 70;
 
 /// With more ranks than this, no rank keeps a connection to each other rank, because descriptors would run out

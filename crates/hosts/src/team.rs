@@ -243,7 +243,8 @@ impl Team {
         }
     }
 
-    /// Compares this rank's clock with the leader's. How far the leader's is ahead, and how sure that is.
+    /// Compares this rank's clock with the leader's. The time by which the leader's clock is ahead, with its
+    /// uncertainty.
     ///
     /// # Errors
     /// `Stopped` if everyone was told to stop.

@@ -123,7 +123,7 @@ impl JobResult {
     /// run where there is no such interval, and for one rank alone.
     pub fn window(&self) -> Window {
         let interval_ns = self.interval_ns.max(1);
-        // A run of so many intervals may be a little shorter than they are.
+        // A run may be a little shorter than the sum of its intervals.
         let whole = (self.common_ns.unwrap_or(0) + interval_ns / 50) / interval_ns;
         let within = |end_ns: u64| nth(end_ns, interval_ns) < whole;
         let mut window = Window::default();

@@ -151,11 +151,11 @@ fn reason_against(effects: &Effects) -> Option<String> {
     None
 }
 
-/// How far the machine was below its mean over the rounds at the slowest, and above it at the fastest: the rounds that
-/// differ by more than the error of the visits explains, and visits that were set aside unless they are rare; (0, 0)
-/// where there are none.
+/// The distance of the slowest round below the machine's mean over the rounds, and of the fastest above it: the rounds
+/// that differ by more than the error of the visits explains, and visits that were set aside unless they are rare; (0,
+/// 0) where there are none.
 fn span(effects: &Effects) -> (f64, f64) {
-    // Of a dozen rounds one differs so much by chance once in ten sweeps.
+    // In one sweep of ten, one of a dozen rounds differs by this much by chance.
     let limit = t_quantile(0.995, effects.freedom);
     let differs = |&(effect, visits): &(f64, usize)| {
         visits > 0 && effect.abs() > limit * effects.error.max(LEAST_ERROR) / (visits as f64).sqrt()

@@ -214,8 +214,8 @@ fn trend(residuals: &Batches, samples: &[f64]) -> (f64, bool) {
     (slope, slope.abs() > error * t_quantile(0.975, freedom))
 }
 
-/// How many samples to leave out at the start so that the standard error of the rest is smallest, at most half: the
-/// marginal standard error rule of White, "An effective truncation heuristic for bias reduction" (1997).
+/// The number of samples to leave out at the start so that the standard error of the rest is smallest, at most half:
+/// the marginal standard error rule of White, "An effective truncation heuristic for bias reduction" (1997).
 pub fn mser(samples: &[f64]) -> usize {
     let n = samples.len();
     let (mut sum, mut squares, mut best) = (0.0, 0.0, (f64::INFINITY, 0));

@@ -80,9 +80,9 @@ struct Machine {
     top: f64,
     /// The depth at which the asymptotes meet.
     knee: f64,
-    /// How sharp the knee is.
+    /// The sharpness of the knee.
     sharp: f64,
-    /// Beyond this depth every doubling loses so much.
+    /// The first depth of overload, and the part that every doubling beyond it loses.
     falls: Option<(f64, f64)>,
 }
 

@@ -51,7 +51,7 @@ fn ended(queue: &mut Host) -> Completion {
     }
 }
 
-/// Seconds that so many reads take which are sent at once on each queue.
+/// Seconds that `reads` reads take when each queue sends them at once.
 fn reads_take(queues: &mut [Host], reads: usize, nsid: u32, blocks: u32) -> f64 {
     let began = Instant::now();
     for queue in queues.iter_mut() {

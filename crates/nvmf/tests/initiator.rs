@@ -372,7 +372,7 @@ fn address(server: &Server) -> Address {
     Address { subnqn: Some(Style::default().subnqn.parse().unwrap()), ..server.address.into() }
 }
 
-/// Drives queues until so many commands have ended.
+/// Drives queues until this number of commands has ended.
 fn drive(queues: &mut [IoQueue], memory: &mut Memory, count: usize) -> Result<Vec<Done>, Broken> {
     let mut done = Vec::new();
     while done.len() < count {

@@ -378,7 +378,8 @@ fn a_flipped_bit_in_every_byte() {
     assert_clean(&served);
 }
 
-/// How long hosts may stand still here. Those that get on take less, even while they are kept from a processor.
+/// The time for which hosts may stand still here. Those that get on take less, even while they are kept from a
+/// processor.
 const SOON: Duration = Duration::from_secs(5);
 
 fn hasty(change: impl FnOnce(&mut Limits)) -> Served {

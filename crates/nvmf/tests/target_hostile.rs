@@ -28,7 +28,7 @@ const MEMORY: u64 = 64 << 20;
 const KINDS: usize = 18;
 /// Bytes that a peer tries to send, if it is let.
 const FLOOD: usize = 64 << 10;
-/// How often a peer that is cut off comes back.
+/// The number of times that a peer which is cut off comes back.
 const RETURNS: usize = 1;
 
 /// The memory of a process is measured: one test at a time.

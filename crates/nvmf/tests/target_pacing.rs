@@ -44,7 +44,7 @@ fn held(served: &Served) -> u64 {
     served.target.stats().reactors[0].pacer.held_now
 }
 
-/// So many commands end, and well.
+/// Checks that this number of commands ends without an error.
 fn succeed(host: &mut Host, mut commands: u32) {
     while commands > 0 {
         if let Pdu::CapsuleResp(completion) = host.unit().unwrap().pdu {

@@ -1,5 +1,5 @@
-//! How close the model is to the published tables. The figures are those of docs/pacing-fit.md; a change of the model
-//! or of the profile that loses some of them fails here.
+//! The distance of the model from the published tables. The figures are those of docs/pacing-fit.md; a change of the
+//! model or of the profile that loses some of them fails here.
 
 use pace::sim::Machine;
 use pace::sim::fit::{TESTS, compare, counts, markdown, tally};

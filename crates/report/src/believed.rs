@@ -6,7 +6,7 @@
 use measure::schema::{Document, JobResult};
 use measure::verdict::{Check, Judgement, Outcome};
 
-/// How the statements on some results came out, each code once: a statement that fails anywhere has failed, one that
+/// The outcomes of the statements on some results, each code once: a statement that fails anywhere has failed, one that
 /// cannot be checked anywhere is not checkable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checked {

@@ -149,8 +149,8 @@ const SCAN_BYTES: u64 = 4 << 30;
 const WINDOWS: u64 = 512;
 const WINDOW_BYTES: u64 = 2 << 20;
 
-/// How much of a range is in the page cache; None where the kernel does not tell (no cachestat(2), which came with
-/// Linux 6.5, and mincore(2) refused too).
+/// The bytes of a range that are in the page cache; None where the kernel does not tell (no cachestat(2), which came
+/// with Linux 6.5, and mincore(2) refused too).
 pub fn cached(file: &File, offset: u64, len: u64) -> Option<Share> {
     let mut total = Share::default();
     for (start, len) in windows(offset, len) {
@@ -227,8 +227,8 @@ pub fn memory_filesystem(file: &File) -> Option<&'static str> {
 /// Extents are counted up to this many: a fragmented terabyte is judged by its beginning.
 const EXTENT_LIMIT: usize = 16_384;
 
-/// How much of a range of a regular file has no data on the disk: holes, and extents that are reserved but were never
-/// written. Reading them costs no device I/O. None where the file system tells neither FIEMAP nor SEEK_HOLE.
+/// The bytes of a range of a regular file that have no data on the disk: holes, and extents that are reserved but were
+/// never written. Reading them costs no device I/O. None where the file system tells neither FIEMAP nor SEEK_HOLE.
 pub fn unwritten(file: &File, offset: u64, len: u64) -> Option<Share> {
     if len == 0 {
         return Some(Share::default());

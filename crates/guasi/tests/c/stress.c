@@ -120,7 +120,7 @@ static void cancel_race(unsigned flags, long rounds)
 
 	CHECK(pipe(ends) == 0);
 	h = guasi_create_flags(0, 3, 2, flags);
-	/* At least so many rounds, and until every outcome of the race has been seen. */
+	/* At least this number of rounds, and until every outcome of the race has been seen. */
 	for (round = 0; round < rounds || !cancelled || !broken_off || !completed; round++) {
 		guasi_req_t requests[16], fetched[16];
 		int got = 0;

@@ -12,7 +12,7 @@ struct World {
     cut_off: BTreeSet<u32>,
     /// Nanoseconds between looks of the ranks at their clocks.
     step_ns: u64,
-    /// How many messages each rank has sent, and how many it has heard.
+    /// The number of messages that each rank has sent, and the number that it has received.
     spoken: Vec<(u64, u64)>,
 }
 

@@ -519,7 +519,7 @@ pub unsafe fn registers_by_system_call(what: c_uint, argument: *const c_void, co
         return;
     }
     let word = |at: usize| {
-        // SAFETY: the structure of the call has at least so many words.
+        // SAFETY: the structure of the call has at least this number of words.
         unsafe { argument.cast::<u64>().wrapping_add(at).read_unaligned() }
     };
     let array = |at: usize| core::ptr::with_exposed_provenance::<c_int>(word(at) as usize);
@@ -532,7 +532,7 @@ pub unsafe fn registers_by_system_call(what: c_uint, argument: *const c_void, co
         UPDATE2 => (array(1), word(3) as c_uint),
         _ => return,
     };
-    // SAFETY: so many descriptors, as the kernel reads them.
+    // SAFETY: the program passes this number of descriptors, which the kernel reads too.
     unsafe { registers(files, count) };
 }
 

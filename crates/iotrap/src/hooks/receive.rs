@@ -24,7 +24,7 @@ unsafe fn look_into(message: *const libc::msghdr) {
             // SAFETY: an integer only.
             let before = unsafe { libc::CMSG_LEN(0) } as usize;
             for at in 0..found.cmsg_len.saturating_sub(before) / size_of::<c_int>() {
-                // SAFETY: the header says that so many descriptors follow it.
+                // SAFETY: the header states the number of descriptors that follow it.
                 others::came(unsafe { data.wrapping_add(at).read_unaligned() });
             }
         }
@@ -82,7 +82,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         let _errno = errno::kept();
         for at in 0..usize::try_from(result).unwrap_or(0) {
             let message = messages.wrapping_add(at);
-            // SAFETY: the kernel has filled so many messages.
+            // SAFETY: the kernel has filled this number of messages.
             let message = unsafe { &raw const (*message).msg_hdr };
             // SAFETY: the kernel has filled this message.
             unsafe { look_into(message) };

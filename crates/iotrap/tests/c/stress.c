@@ -37,7 +37,7 @@ static char letter_of(const char *block)
 	return memcmp(block + 8, block + 9, BLOCK - 9) == 0 ? letter : '?';
 }
 
-/* For so long, and until each of them has done something, however busy the machine is. */
+/* For this time, and until each of them has done something, however busy the machine is. */
 static void for_a_while(void *(*thread)(void *), int threads, int tenths)
 {
 	enum { ENOUGH = 100 };

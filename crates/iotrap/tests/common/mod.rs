@@ -164,7 +164,7 @@ impl Counted {
         })
     }
 
-    /// How often the programs met reasons with these words in their text.
+    /// The number of times that the programs met reasons with these words in their text.
     pub fn reason(&self, words: &str) -> u64 {
         self.0
             .iter()

@@ -268,7 +268,7 @@ impl Target {
         Ok(())
     }
 
-    /// How much of the bytes used is in the page cache, and how much was never written: looked at now, at a cost that
+    /// The bytes in use that are in the page cache, and those that were never written: looked at now, at a cost that
     /// is bounded however many and large the files are.
     pub fn cache_facts(&self) -> CacheFacts {
         const FILES: usize = 256;

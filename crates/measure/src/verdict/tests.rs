@@ -57,7 +57,7 @@ fn severity(change: impl FnOnce(&mut JobResult)) -> Severity {
 
 const NONE: [&str; 0] = [];
 
-/// Hosts whose ranks, two each, did so many ops in ten seconds.
+/// Hosts whose ranks, two each, did these numbers of ops in ten seconds.
 fn hosts(ops: &[u64]) -> HostsResult {
     let host = |(number, &ops): (usize, &u64)| {
         let mut job = JobResult { runtime_ns: 10_000_000_000, ..JobResult::default() };

@@ -43,7 +43,7 @@ pub enum Need {
     Default(&'static str),
     /// Accepted for SPDK's sake where it is known to change nothing here; why is in `about`.
     Ignored,
-    /// Accepted with this value alone (as JSON): it asks for what happens anyway. Why nothing else does is in `about`.
+    /// Accepted with this value alone (as JSON): it asks for what happens anyway. The reasons are in `about`.
     Only(&'static str),
 }
 

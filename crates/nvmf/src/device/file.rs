@@ -25,7 +25,7 @@ pub(super) struct File {
     identity: String,
 }
 
-/// How long a file may stay locked by a process that has been killed: its ring lets go of files, and of the writes that
+/// The time for which a killed process may keep a file locked: its ring lets go of files, and of the writes that
 /// are in flight, a moment after its end.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 

@@ -22,7 +22,7 @@ pub(super) struct Outgoing {
 
 #[derive(Debug)]
 enum Piece {
-    /// The next so many of `bytes`.
+    /// The next bytes, this number of them, of `bytes`.
     Bytes(usize),
     /// Data of an op.
     Data { tag: u32, at: usize, len: usize },

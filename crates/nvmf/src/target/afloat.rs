@@ -19,8 +19,8 @@
 use super::connection::Connection;
 use super::core::Core;
 
-/// How long nothing may move on a connection before it is stuck. Networks have round trips of less, or data under way
-/// all the time.
+/// The time without movement after which a connection counts as stuck. Networks have round trips of less, or data under
+/// way all the time.
 const STUCK_NS: u64 = 10_000_000;
 /// The time without movement after which a stuck connection loses its memory to connections that wait for memory.
 const HANGS_NS: u64 = 1_000_000_000;

@@ -55,8 +55,8 @@ pub struct Limits {
     /// The period in which a host in the middle of a unit, or of transfers that were asked for with R2T, must send on:
     /// at least `bytes_per_s` on average.
     pub stall: Duration,
-    /// How long the pacer may hold a command: then the host is told to send it again, long before it loses patience
-    /// (Linux waits for 30 s and then resets the controller).
+    /// The time for which the pacer may hold a command. Then the target tells the host to send it again, long before it
+    /// loses patience (Linux waits for 30 s and then resets the controller).
     pub hold: Duration,
     /// The period over which a peer must take at least `bytes_per_s` of the bytes for it on average.
     pub send_stall: Duration,

@@ -34,7 +34,7 @@ const ROUNDS: usize = 2;
 /// The time between looks at time limits, and at memory that may be given back.
 const TICK_NS: u64 = 500_000_000;
 
-/// How long a reactor looks out for the next command before it goes to sleep: hosts that wait for each answer send
+/// The time for which a reactor looks out for the next command before it sleeps: hosts that wait for each answer send
 /// again within this time, and a sleep and a wake-up cost more than it.
 const LOOKOUT_NS: u64 = 20_000;
 
@@ -357,7 +357,7 @@ impl Reactor {
         }
     }
 
-    /// Hands the ops that have ended back to their commands. Returns true if there were any.
+    /// Hands the ops that have ended back to their commands. Returns true if it found some.
     fn land(&mut self) -> bool {
         let mut moved = false;
         while !self.core.done.is_empty() {
@@ -386,7 +386,7 @@ impl Reactor {
         moved
     }
 
-    /// Goes on with commands that the limits of their devices let go. Returns true if there were any.
+    /// Goes on with commands that the limits of their devices let go. Returns true if it found some.
     fn let_limited_go(&mut self) -> bool {
         let mut moved = false;
         for channel in 0..self.core.channels.capacity() {
@@ -409,7 +409,7 @@ impl Reactor {
         moved
     }
 
-    /// Starts the held commands whose turn has come. Returns true if there were any.
+    /// Starts the held commands whose turn has come. Returns true if it found some.
     fn release(&mut self) -> bool {
         let mut moved = false;
         while let Some(released) = self.core.pacer.poll(self.core.now_ns) {

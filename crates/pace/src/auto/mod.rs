@@ -100,7 +100,7 @@ impl AutoPacer {
         (self.window.bytes() as f64 * self.tuning.small_class_fraction) as u64
     }
 
-    /// Which class sends next, and whether it lends: small ops first until they fill their part of the window, then
+    /// The class that sends next, and true if it lends: small ops first until they fill their part of the window, then
     /// byte for byte; drives that are over their share only when no other waits.
     fn next_class(&self) -> Option<(SizeClass, bool)> {
         let choose = |small: bool, large: bool| match (small, large) {

@@ -406,7 +406,7 @@ impl Engine {
                 count += 1;
             }
             let list = shadows.as_mut_ptr() as usize;
-            // SAFETY: so many iocbs, which stay until their events are fetched.
+            // SAFETY: the list has this number of iocbs, which the program keeps until it fetches their events.
             let result = unsafe { raw::call(libc::SYS_io_submit, id as usize, count, list, 0, 0, 0) };
             // From here on the thread that fetches an event owns its record.
             let told = match result {
