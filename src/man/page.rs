@@ -58,8 +58,10 @@ fn synopsis(command: &Command, title: &str) -> String {
         usage.replace("[OPTIONS]", "[OPTION]...")
     };
     // The page plimsoll-run is about the command `plimsoll run`; the page fsperf is about the link of that name.
-    let is_bare = usage.starts_with(command.get_name()) && title.starts_with("plimsoll-");
-    let usage = if is_bare { format!("plimsoll {usage}") } else { usage };
+    let usage = match title.starts_with("plimsoll-") && !usage.contains("plimsoll ") {
+        true => usage.replacen(command.get_name(), &format!("plimsoll {}", command.get_name()), 1),
+        false => usage,
+    };
     let usage = usage.replace(['<', '>'], "");
     usage.lines().map(|line| escaped(line.trim())).collect::<Vec<_>>().join("\n.br\n")
 }

@@ -168,7 +168,7 @@ pub fn csv(programs: &[Program], header: bool) -> String {
     if header { text } else { text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_string()) }
 }
 
-/// Columns that give way, the first of them first, where a table is wider than the terminal.
+/// The columns that a table leaves out, in this order, while it is wider than the terminal.
 const LEAST: [&str; 6] = ["other", "connections", "in flight", "p99", "window", "held"];
 
 fn draw_program(program: &Program, style: Style) -> String {

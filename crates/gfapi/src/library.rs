@@ -89,11 +89,11 @@ macro_rules! functions {
                     // SAFETY: as declared, with the callback of the era; a const buffer makes no difference to the
                     // call.
                     pwrite_async: unsafe { cast(versioned.of_era(era, c"glfs_pwrite_async", c"GFAPI_3.4.0")?) },
-                    // SAFETY: as declared, with the callback of the era.
+                    // SAFETY: glfs.h declares the function so, with the callback of this era.
                     fsync_async: unsafe { cast(versioned.of_era(era, c"glfs_fsync_async", c"GFAPI_3.4.0")?) },
-                    // SAFETY: as declared, with the callback of the era.
+                    // SAFETY: glfs.h declares the function so, with the callback of this era.
                     fdatasync_async: unsafe { cast(versioned.of_era(era, c"glfs_fdatasync_async", c"GFAPI_3.4.0")?) },
-                    // SAFETY: as declared, with the callback of the era.
+                    // SAFETY: glfs.h declares the function so, with the callback of this era.
                     discard_async: unsafe { cast(versioned.of_era(era, c"glfs_discard_async", c"GFAPI_3.5.0")?) },
                     $(
                         // SAFETY: the field has the type that glfs.h gives this function; the macro's table upholds

@@ -1,8 +1,8 @@
 //! fio's job files: a dialect of INI.
 //!
 //! `;` and `#` begin a comment anywhere in a line. A line that starts with `include` puts another file's options
-//! in its place. Sections whose name starts with `global` are for all later ones. `${NAME}` is the environment's,
-//! `$ncpus`, `$pagesize` and `$mb_memory` the machine's, and arithmetic on these is done.
+//! in its place. Sections whose name starts with `global` are for all later ones. `${NAME}` is a variable of the
+//! environment. `$ncpus`, `$pagesize` and `$mb_memory` describe the machine, and may be part of a sum or product.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -50,8 +50,8 @@ const LARGEST_ERROR: f64 = 0.04;
 const HIDDEN: f64 = 2.5;
 /// Part of the visits that may be set aside as accidents: the lucky second, a burst of another program.
 const RARE: f64 = 0.1;
-/// Part of the visits beyond which those that were set aside are a second state of the machine, and nothing tells which
-/// of the two is the storage.
+/// The part of visits set aside beyond which they are a second state of the machine, and nothing tells which of the two
+/// states is the storage.
 const OFTEN: f64 = 0.15;
 /// Rounds that lie farther apart than this saw different machines.
 const LARGEST_SPAN: f64 = 0.7;

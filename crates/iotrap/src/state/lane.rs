@@ -83,7 +83,7 @@ impl Pool {
         self.first_row
     }
 
-    /// True if a lane has failed and it is time to look after it. One caller at a time is told so.
+    /// True if a lane has failed and it is time to look after it; true for one caller at a time.
     #[inline]
     pub fn trouble_due(&self, now_ns: u64) -> bool {
         let at = self.trouble_at.load(Relaxed);

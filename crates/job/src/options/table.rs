@@ -463,7 +463,7 @@ static VERIFY: &[OptionSpec] = &[
         "none",
         "Kinds of failed requests after which the job continues",
     ),
-    option("ignore_error", Custom("error[:error...][,...[,...]]: reads, writes, verification", &[], |d, _, v| values::ignore_error(v).map(|ignore| d.job.errors.ignore = ignore)), "", "Errors that do not count as errors"),
+    option("ignore_error", Custom("error[:error...][,...[,...]]: reads, writes, verification", &[], |d, _, v| values::ignore_error(v).map(|ignore| d.job.errors.ignore = ignore)), "", "Error numbers that the job ignores"),
     option("error_dump", Bool(|d, v| d.job.errors.dump = v), "0", "Print each error"),
 ];
 

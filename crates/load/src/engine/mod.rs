@@ -187,7 +187,7 @@ pub struct Setup<'a> {
     pub job: &'a Job,
     /// The buffers of all requests.
     pub slots: Arc<Slots>,
-    /// Requests in flight at most.
+    /// The largest number of requests in flight.
     pub depth: u32,
     /// Number of files that may be open at once: indices 0..files.
     pub files: u32,

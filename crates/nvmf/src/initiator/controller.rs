@@ -92,8 +92,8 @@ enum Order {
 }
 
 impl Controller {
-    /// A new controller, and its I/O queues: as many as were asked for and granted, at least one. Blocks until they are
-    /// connected.
+    /// A new controller, and its I/O queues: as many as were asked for and granted, at least one. Blocks until all
+    /// queues are connected.
     ///
     /// # Errors
     /// The error says where connecting failed and what to do. An address without a subsystem is an error if discovery

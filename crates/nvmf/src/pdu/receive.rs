@@ -63,7 +63,7 @@ pub enum Pdu {
         /// FEI: information about the error.
         info: u32,
     },
-    /// A command. Its in-capsule data are the unit's data.
+    /// A command. The data of the unit are its in-capsule data.
     CapsuleCmd(Command),
     /// A response capsule: the completion of a command.
     CapsuleResp(Completion),

@@ -11,7 +11,7 @@ use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware,
 use crate::spec::opcode::admin;
 use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn, Status, Text, namespace_list};
 
-/// Above it a drive would warn: no drive is that hot here.
+/// The temperature above which a drive would warn. The target reports a lower one.
 pub(super) const WARNING_KELVINS: u16 = 343;
 pub(super) const CRITICAL_KELVINS: u16 = 373;
 const ROOM_KELVINS: u16 = 298;

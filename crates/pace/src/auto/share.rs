@@ -1,11 +1,11 @@
 //! The shares of drives in the window, by occupancy.
 //!
-//! A drive's occupancy is bytes x residence, which over time is its bytes in flight. While the window is contended
-//! every drive that wants some is entitled to an equal part of it, its *share*. A share that a drive does not want is
-//! lent: the *level* is the max-min fair one (water filling) over recent demands, and a drive may go up to it as long
-//! as its own latency says that it makes use of the loan (its *own window*). A share is seldom a whole number of ops,
-//! so an op that overshoots needs *credit*: the time integral of what the drive was entitled to and did not hold. Hence
-//! the average is kept even where one op is more than the share.
+//! A drive's occupancy is bytes x residence, which over time is its bytes in flight. While the window is contended,
+//! every drive with waiting ops is entitled to an equal part of the window, its *share*. A share that a drive does not
+//! want is lent: the *level* is the max-min fair one (water filling) over recent demands, and a drive may go up to it
+//! as long as its own latency says that it makes use of the loan (its *own window*). A share is seldom a whole number
+//! of ops, so an op that overshoots needs *credit*: the time integral of what the drive was entitled to and did not
+//! hold. Hence the average is kept even where one op is more than the share.
 
 use super::Tuning;
 use super::fair::SizeClass;

@@ -360,7 +360,7 @@ impl Driver {
         }
     }
 
-    /// Puts events into the queue of their one context. Returns how many of them are dealt with.
+    /// Puts events into the queue of their one context. Returns the number of events that are dealt with.
     fn tell_some(&mut self, batch: &[u32]) -> usize {
         let Ok(file) = self.engine.shadow_file() else { return 0 };
         let mut event_files = [NONE; BATCH];

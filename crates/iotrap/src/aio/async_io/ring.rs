@@ -293,7 +293,7 @@ impl Ring {
     /// Submits the written entries, and waits for one completion if `wait`, for `limit_ns` at most.
     ///
     /// # Errors
-    /// The errno of io_uring_enter(2). ETIME, EINTR, EAGAIN and EBUSY pass: the caller comes again.
+    /// The errno of io_uring_enter(2). ETIME, EINTR, EAGAIN and EBUSY are temporary: the caller repeats the call.
     pub fn enter(&mut self, wait: bool, limit_ns: u64) -> raw::Result<()> {
         let time = [(limit_ns / 1_000_000_000) as i64, (limit_ns % 1_000_000_000) as i64];
         // `struct io_uring_getevents_arg`: signal mask, its size, and the address of a timespec.

@@ -158,7 +158,7 @@ pub static METHODS: &[Method] = &[
     },
     Method {
         name: "log_set_level",
-        about: "Choose the level of the log beside standard error: there is none",
+        about: "Choose the level of a second log; Plimsoll logs to standard error only",
         params: &[Param {
             need: Need::Only("\"WARNING\""),
             ..Param::required("level", ParamKind::Text, "log_set_print_level chooses what standard error shows")
