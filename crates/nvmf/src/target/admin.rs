@@ -44,6 +44,9 @@ pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
 }
 
 /// Carries out an admin command whose data are complete.
+///
+/// Each command refuses by the clauses of its section in the Base specification 2.0: Abort 5.1, Asynchronous Event
+/// Request 5.2, Get Features 5.15, Get Log Page 5.16, Identify 5.17, Set Features 5.27.
 pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
     let Some(controller) = conn.controller.clone() else {
         return conn.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR, 0);
@@ -65,6 +68,7 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
         }
         ASYNC_EVENT_REQUEST => {
             if conn.event_requests.len() > usize::from(EVENT_REQUESTS_LESS_ONE) {
+                // Section 5.2: more requests than AERL allows.
                 Err(Status::ASYNC_EVENT_LIMIT_EXCEEDED.do_not_retry())
             } else {
                 conn.event_requests.push(cid);
@@ -109,6 +113,7 @@ fn log_page(
     command: &Command,
 ) -> Result<Answer, Status> {
     let asked = GetLogPage::of(command);
+    // Section 5.16: the offset is in dwords, and a page is no longer than a transfer.
     if asked.length > u64::from(conn.max_io_bytes.max(64 << 10)) || !asked.offset.is_multiple_of(4) {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
@@ -118,6 +123,7 @@ fn log_page(
         controller.lock().unmask(asked.lid);
     }
     let offset = usize::try_from(asked.offset).unwrap_or(usize::MAX);
+    // Section 5.16: an offset beyond the end of the page.
     if offset > page.len() {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
@@ -167,6 +173,7 @@ fn is_known(id: u8) -> bool {
 }
 
 fn set_features(core: &Core, controller: &Arc<Controller>, command: &Command, data: &[u8]) -> Result<Answer, Status> {
+    // Section 5.27: the controller does not save features.
     if feature::is_save(command.cdw10) {
         return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
     }
@@ -175,6 +182,7 @@ fn set_features(core: &Core, controller: &Arc<Controller>, command: &Command, da
     match id {
         feature::NUMBER_OF_QUEUES => {
             let asked = feature::queues(command.cdw11);
+            // Section 5.27.1.5: the value 65535, for 65536 queues, is not valid.
             if asked == 0 {
                 return Err(Status::INVALID_FIELD.do_not_retry());
             }
@@ -191,7 +199,7 @@ fn set_features(core: &Core, controller: &Arc<Controller>, command: &Command, da
             *state.host_behavior = *bytes;
             Ok(Answer::Result(0))
         }
-        // The identifier came with Connect, and tells hosts apart.
+        // Section 5.27.1.25: over Fabrics the identifier came with Connect, and tells hosts apart.
         feature::HOST_IDENTIFIER => Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
         feature::WRITE_ATOMICITY
         | feature::ARBITRATION

@@ -34,6 +34,10 @@ pub(super) fn before_connect(conn: &mut Connection, core: &mut Core, command: &C
 }
 
 /// Carries out a Connect. Returns the result of a Connect that succeeds: the connection is a queue then.
+///
+/// # Errors
+/// The statuses of the Connect command (Base specification 2.0, section 6.3); Connect Invalid Parameters names the
+/// parameter by its offset.
 fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) -> Result<u64, Refusal> {
     let asked = Connect::of(command);
     let Some(data) = data.first_chunk::<{ ConnectData::BYTES }>().filter(|_| data.len() == ConnectData::BYTES) else {
@@ -152,6 +156,10 @@ pub(super) fn is_authentication(command: &Command) -> bool {
 }
 
 /// Carries out a Fabrics command of a connected queue.
+///
+/// Each command refuses by the clauses of its section in the Base specification 2.0: Authentication Receive 6.1,
+/// Authentication Send 6.2, Connect 6.3 (once for each queue), Disconnect 6.4 (not for the admin queue), Property Get
+/// 6.5 and Property Set 6.6.
 pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]) {
     let invalid = Status::INVALID_FIELD.do_not_retry();
     match command.fctype() {

@@ -42,6 +42,12 @@ pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, l
     }
 }
 
+/// Checks an I/O command. Returns the place that the data in its capsule go to.
+///
+/// # Errors
+/// The statuses of the Base specification 2.0 for the namespace (Invalid Namespace or Format), a fused command (Fused
+/// Operation: a controller without that operation answers Invalid Field in Command), write protection (section 8.12),
+/// and the SGL (section 4.1.2); those of [`request`].
 #[inline]
 fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Status> {
     if !conn.is_enabled() {
@@ -57,7 +63,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     // NVM Command Set specification 1.0, section 3: an opcode that is not in the table.
     let io = IoCommand::of(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     let request = request(io, command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;
-    // Base specification 2.0, section 8.16: Namespace Write Protection.
+    // Base specification 2.0, section 8.12: Namespace Write Protection.
     if namespace.read_only && io.row().changes_blocks {
         return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
     }
@@ -123,6 +129,10 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
 }
 
 /// The request that the command makes of the device.
+///
+/// # Errors
+/// The statuses of the command's section in the NVM Command Set specification 1.0: Compare 3.2.1, Dataset Management
+/// 3.2.3, Read 3.2.4, Write 3.2.6, Write Zeroes 3.2.8.
 #[inline]
 fn request(
     io: IoCommand,
@@ -136,6 +146,7 @@ fn request(
             let len = u64::from(command.block_count()) << block_shift;
             let end = command.slba().checked_add(u64::from(command.block_count()));
             if end.is_none_or(|end| end > bytes >> block_shift) {
+                // NVM Command Set specification 1.0: the range exceeds NSZE of the namespace.
                 return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
             }
             let offset = command.slba() << block_shift;
@@ -143,7 +154,8 @@ fn request(
                 return Ok(Request { offset, len, data_len: 0 });
             }
             if len > u64::from(max_io_bytes) {
-                return Err(Status::INVALID_FIELD.do_not_retry()); // beyond MDTS
+                // MDTS in Identify Controller (Base specification 2.0, figure 275).
+                return Err(Status::INVALID_FIELD.do_not_retry());
             }
             Ok(Request { offset, len, data_len: len as u32 })
         }

@@ -48,6 +48,7 @@ pub(super) fn page(
             })
         }
         (log::EFFECTS, Service::Subsystem(_)) => Ok(effects().write().to_vec()),
+        // Base specification 2.0 with ECN 110, section 5.16.
         _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
     }
 }
