@@ -359,7 +359,7 @@ pub fn libiotrap() -> String {
         RUNTIME,
     ];
     let head = format!(
-        ".TH LIBIOTRAP 7 \"\" \"Plimsoll {}\" \"Plimsoll\"\n.SH NAME\nlibiotrap.so \\- spread a program's I/O over \
+        ".TH LIBIOTRAP 7 \"\" \"Plimsoll {}\" \"Plimsoll\"\n.nh\n.ad l\n.SH NAME\nlibiotrap.so \\- spread a program's I/O over \
          several mounts of one volume\n.SH SYNOPSIS\n\\fB{POOLS_VARIABLE}=\\fIname\\fB:/mnt/a/,/mnt/b/ \
          LD_PRELOAD=libiotrap.so\\fR \\fIprogram\\fR ...\n.PP\n\\fBplimsoll trap \\-\\-pool \\fIname\\fB=/mnt/a,/mnt/b \
          \\-\\- \\fIprogram\\fR ...\n.SH DESCRIPTION\nThe library replaces the file calls of the C library in an \
@@ -369,10 +369,13 @@ pub fn libiotrap() -> String {
          prints one line on standard error, and spreads nothing.\n",
         env!("CARGO_PKG_VERSION"),
     );
-    let examples = ".SH EXAMPLES\n.EX\nIOTRAP_MOUNT_POOLS=v:/mnt/a/,/mnt/b/ LD_PRELOAD=libiotrap.so cp /mnt/a/big /tmp\n.EE\n\
-                    .SH EXIT STATUS\nThe exit status is that of the program.\n";
+    let example = verbatim("IOTRAP_MOUNT_POOLS=v:/mnt/a/,/mnt/b/ LD_PRELOAD=libiotrap.so cp /mnt/a/big /tmp");
+    let examples = format!(
+        ".SH EXAMPLES\n.PP\nRead one file over two mounts.\n{example}.SH EXIT STATUS\nThe exit status is that of the \
+         program.\n"
+    );
     head + &list("ENVIRONMENT", variables)
-        + examples
+        + &examples
         + &list("FILES", &[BOARDS])
         + ".SH SEE ALSO\n\\fBplimsoll\\-trap\\fR(1),\n\\fBplimsoll\\-lanes\\fR(1),\n\\fBplimsoll\\-top\\fR(1),\n\\fBld.so\\fR(8)\n"
 }

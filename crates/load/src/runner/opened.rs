@@ -31,7 +31,7 @@ pub(super) enum Access {
     Descriptors,
     /// The engine itself opens the files.
     Engine,
-    /// Nobody opens files: there are none.
+    /// The job has no files to open.
     Nothing,
 }
 

@@ -38,9 +38,9 @@ const TICK_NS: u64 = 500_000_000;
 /// again within this time, and a sleep and a wake-up cost more than it.
 const LOOKOUT_NS: u64 = 20_000;
 
-/// The time for which the reactor serves connections other than I/O queues at a stretch; and how many times as long
-/// these connections rest while there is I/O.
+/// The time for which the reactor serves connections other than I/O queues at a stretch.
 const SLICE_NS: u64 = 20_000;
+/// While there is I/O, these connections rest for this multiple of the time that the reactor has served them.
 const REST: u64 = 50;
 /// The longest rest: a host that connects sends some thirty commands one after another.
 const LONGEST_REST_NS: u64 = 4_000_000;
