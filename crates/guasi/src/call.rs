@@ -187,13 +187,16 @@ impl Call {
         let result = match self {
             Call::Nothing => 0,
             Call::Function { function, params, mask, .. } => {
-                let shield = mask.map(interrupt::Mask::set);
-                set_errno(0);
-                // SAFETY: by the submitter's promise the function accepts its parameters.
-                let result = unsafe { function(private, params.as_ptr()) };
-                let error = errno();
-                shield.map(interrupt::Mask::set);
-                return Outcome { result, error };
+                let outcome = interrupt::with(*mask, || {
+                    set_errno(0);
+                    // SAFETY: by the submitter's promise the function accepts its parameters.
+                    let result = unsafe { function(private, params.as_ptr()) };
+                    Outcome { result, error: errno() }
+                });
+                if outcome.result < 0 && outcome.error == libc::EPIPE {
+                    interrupt::forget_sigpipe();
+                }
+                return outcome;
             }
             Call::Closure(closure) => match closure.take() {
                 Some(closure) => return closure(),
@@ -239,6 +242,19 @@ impl Call {
             interrupt::forget_sigpipe();
         }
         Outcome { result, error }
+    }
+
+    /// Calls the program's cleanup function on a worker, as [`Call::clean_up`] does, with the signal mask that the
+    /// program's function had.
+    ///
+    /// # Safety
+    /// The submitter's promise holds: the function accepts its parameters.
+    pub unsafe fn clean_up_on_worker(&mut self, private: *mut c_void) {
+        if let Call::Function { cleanup: Some(_), mask, .. } = self {
+            let mask = *mask;
+            // SAFETY: the caller of this function passes the submitter's promise on.
+            interrupt::with(mask, || unsafe { self.clean_up(private) });
+        }
     }
 
     /// Calls the program's cleanup function, if it gave one: once, when the call has ended or never will begin.

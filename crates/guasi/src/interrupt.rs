@@ -96,9 +96,24 @@ impl Mask {
     }
 
     /// Makes this the calling thread's mask and returns the mask that the thread had.
-    pub fn set(self) -> Mask {
+    fn set(self) -> Mask {
         change(&self.0)
     }
+}
+
+/// Has a worker carry out what the program wants, with that signal mask, and returns its result. A SIGPIPE that the
+/// program raised and blocks is taken back: a later function with another mask would receive it. Without a mask the
+/// worker keeps its mask.
+pub(crate) fn with<T>(mask: Option<Mask>, carry_out: impl FnOnce() -> T) -> T {
+    let shield = mask.map(Mask::set);
+    let result = carry_out();
+    if let (Some(mask), Some(shield)) = (mask, shield) {
+        shield.set();
+        if mask.0 & (1 << (libc::SIGPIPE - 1)) != 0 {
+            forget_sigpipe();
+        }
+    }
+    result
 }
 
 /// Sets the calling thread's mask, or only asks for it if `new` is null; returns the mask that the thread had.

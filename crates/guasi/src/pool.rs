@@ -302,7 +302,7 @@ impl Pool {
             let outcome = unsafe { call.block(private) };
             me.about.leave_call();
             // SAFETY: the submitter's promise holds, and the call has ended.
-            unsafe { call.clean_up(private) };
+            unsafe { call.clean_up_on_worker(private) };
             core.end(request, outcome);
         }
         let mut roster = locked(&self.roster);

@@ -236,6 +236,9 @@ static void functions(guasi_t h)
 	CHECK(__atomic_load_n(&cleanups, __ATOMIC_SEQ_CST) == 1);
 	CHECK(result_of(h, guasi_submitv(h, (void *) 16, NULL, 0, sum, NULL, 16, params)) == expected);
 	CHECK(result_of(h, guasi_submit(h, (void *) 0, NULL, 0, sum, NULL, 0)) == 0);
+	/* Negative numbers of parameters count as 0. */
+	CHECK(result_of(h, guasi_submit(h, (void *) 0, NULL, 0, sum, NULL, -1)) == 0);
+	CHECK(result_of(h, guasi_submitv(h, (void *) 0, NULL, 0, sum, NULL, INT_MIN, NULL)) == 0);
 	CHECK(guasi_submit(h, NULL, NULL, 0, sum, NULL, 17) == NULL && errno == EINVAL);
 	CHECK(guasi_submit(h, NULL, NULL, 0, sum, NULL, INT_MAX) == NULL && errno == EINVAL);
 	CHECK(guasi_submit(h, NULL, NULL, 2, sum, NULL, 0) == NULL && errno == EINVAL);
@@ -262,11 +265,13 @@ static void cancelling(unsigned flags)
 	CHECK(info.status == GUASI_STATUS_ACTIVE);
 	pending = guasi_submit(h, NULL, (void *) 1, 1, until_written, count_cleanup, 1, (guasi_param_t) 1);
 	CHECK(guasi_req_info(pending, &info) == 0 && info.status == GUASI_STATUS_PENDING);
+	CHECK(info.result == -1 && info.error == -1); /* as GUASI 0.25 */
 	CHECK(guasi_req_cancel(pending) == GUASI_STATUS_CANCELED);
 	CHECK(__atomic_load_n(&cleanups, __ATOMIC_SEQ_CST) == cleaned + 1);
 	CHECK(guasi_req_cancel(pending) == GUASI_STATUS_CANCELED);
 	CHECK(guasi_fetch(h, fetched, 1, 3, -1) == 1 && fetched[0] == pending);
 	CHECK(guasi_req_info(pending, &info) == 0 && info.status == GUASI_STATUS_CANCELED);
+	CHECK(info.result == -1 && info.error == ECANCELED);
 	guasi_req_free(pending);
 
 	CHECK(guasi_req_cancel(active) >= GUASI_STATUS_ACTIVE); /* COMPLETE if it is quick */

@@ -163,6 +163,9 @@ static int sink;
 	CALL(preadv2_here, preadv2(fd, in_parts, 2, -1, 0), guasi__preadv2(h, P, fd, in_parts, 2, -1, 0), 0)           \
 	CALL(pwritev2, pwritev2(fd, out_parts, 2, 1, 0), guasi__pwritev2(h, P, fd, out_parts, 2, 1, 0), 0)             \
 	CALL(pwritev2_here, pwritev2(fd, out_parts, 2, -1, 0), guasi__pwritev2(h, P, fd, out_parts, 2, -1, 0), 0)      \
+	CALL(preadv2_unknown, preadv2(fd, in_parts, 2, 1, 1 << 30), guasi__preadv2(h, P, fd, in_parts, 2, 1, 1 << 30), 0) \
+	CALL(preadv2_at_once, preadv2(fd, in_parts, 2, -1, RWF_NOWAIT), guasi__preadv2(h, P, fd, in_parts, 2, -1, RWF_NOWAIT), 0) \
+	CALL(pwritev2_append, pwritev2(fd, out_parts, 2, 1, RWF_APPEND), guasi__pwritev2(h, P, fd, out_parts, 2, 1, RWF_APPEND), 0) \
 	CALL(fsync, fsync(fd), guasi__fsync(h, P, fd), 0)                                                              \
 	CALL(fdatasync, fdatasync(fd), guasi__fdatasync(h, P, fd), 0)                                                  \
 	CALL(fallocate, fallocate(fd, 0, 0, 4096), guasi__fallocate(h, P, fd, 0, 0, 4096), 0)                          \
@@ -252,14 +255,83 @@ static guasi_param_t forks(void *priv, guasi_param_t const *params)
 	return child;
 }
 
-/* A process that a function starts has the signal mask of the submitting thread: SIGTERM ends the process. */
-static void children_are_ended_by_signals(guasi_t h)
+static pid_t child_of_cleanup;
+static void forks_too(void *priv, guasi_param_t const *params)
 {
-	pid_t child = (pid_t) result_of(h, guasi_submit(h, P, forks, NULL, 0));
+	child_of_cleanup = (pid_t) forks(priv, params);
+}
+
+/* Ends a child by SIGTERM, which the child does not block. */
+static void ends_by_sigterm(pid_t child)
+{
+	char path[64], line[256];
+	unsigned long long blocked = ~0ull;
+	FILE *status;
 	int state;
 
-	CHECK(child > 0 && kill(child, SIGTERM) == 0);
+	CHECK(child > 0);
+	snprintf(path, sizeof path, "/proc/%d/status", (int) child);
+	CHECK((status = fopen(path, "r")) != NULL);
+	while (fgets(line, sizeof line, status))
+		sscanf(line, "SigBlk: %llx", &blocked);
+	fclose(status);
+	CHECK(kill(child, blocked == 0 ? SIGTERM : SIGKILL) == 0);
 	CHECK(waitpid(child, &state, 0) == child && WIFSIGNALED(state) && WTERMSIG(state) == SIGTERM);
+}
+
+/* A process that a function or its cleanup starts has the signal mask of the submitting thread: SIGTERM ends it. */
+static void children_are_ended_by_signals(guasi_t h)
+{
+	pid_t child = (pid_t) result_of(h, guasi_submit(h, P, forks, forks_too, 0));
+
+	ends_by_sigterm(child);
+	ends_by_sigterm(child_of_cleanup);
+}
+
+/* A program that this process starts has no descriptor of the library's. */
+static void descriptors_are_closed_at_exec(guasi_t h)
+{
+	char path[64], name[64];
+	int of_library = 0;
+
+	CHECK(guasi_fd(h) >= 0);
+	for (int fd = 3; fd < 16384; fd++) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		ssize_t length = readlink(path, name, sizeof name - 1);
+		if (length <= 0)
+			continue;
+		name[length] = 0;
+		if (strstr(name, "io_uring") || fd == guasi_fd(h)) {
+			CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+			of_library++;
+		}
+	}
+	CHECK(of_library >= 1);
+}
+
+static guasi_param_t writes(void *priv, guasi_param_t const *params)
+{
+	(void) priv;
+	return write((int) params[0], out, 8);
+}
+
+/* The SIGPIPE of a call on a worker reaches no function that the same worker carries out later. */
+static void no_sigpipe_is_left_behind(unsigned flags)
+{
+	guasi_t h = guasi_create_flags(0, 1, 1, flags);
+	int closed_end = pipe_without_reader();
+	sigset_t pipes, before;
+
+	CHECK(h != NULL);
+	CHECK(result_of(h, guasi__sendfile(h, P, closed_end, zero(), NULL, 8)) == -1 && errno == EPIPE);
+	CHECK(result_of(h, guasi__pwritev2(h, P, closed_end, out_parts, 2, -1, 0)) == -1 && errno == EPIPE);
+	sigemptyset(&pipes);
+	sigaddset(&pipes, SIGPIPE);
+	CHECK(pthread_sigmask(SIG_BLOCK, &pipes, &before) == 0);
+	CHECK(result_of(h, guasi_submit(h, P, writes, NULL, 1, (guasi_param_t) closed_end)) == -1 && errno == EPIPE);
+	CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+	CHECK(result_of(h, guasi_submit(h, P, writes, NULL, 1, (guasi_param_t) sink)) == 8);
+	guasi_free(h);
 }
 
 int main(int argc, char **argv)
@@ -281,6 +353,8 @@ int main(int argc, char **argv)
 	CHECK(result_of(h, guasi__send(h, P, stream_closed(), out, 8, 0, LIMIT)) == -1 && errno == EPIPE);
 	waits(h);
 	children_are_ended_by_signals(h);
+	descriptors_are_closed_at_exec(h);
 	guasi_free(h);
+	no_sigpipe_is_left_behind(FLAGS_FROM_ARGUMENTS(argc, argv));
 	return 0;
 }
