@@ -2,11 +2,16 @@
 """`plimsoll files` against fio's filecreate, filestat and filedelete engines, and against smallfile.
 
     bench/files.py [--plimsoll PATH] [--fio PATH] [--smallfile PATH] [--repeats 5] [--dir DIR]... [CASE...]
+    bench/files.py calls
 
 Sides are interleaved (A B A B) on the same directory; each run makes its own files. By default DIR is a tmpfs
 (/dev/shm) and the disk that the project lies on. Prints the medians and the median of the paired ratios with their
 range, and appends them with both command lines to bench/files.md. smallfile is not in the package registries: give
 the path of its smallfile_cli.py, or that side is skipped.
+
+The case `calls` (root, a C compiler) holds create, symlink, rename and delete-renamed against the same system calls in
+a bare loop of C, the limit of the file system, and in Python. Each side has an ext4 of its own, freshly made in memory.
+It compares processor time a file as well, which other programs on the machine do not change much.
 """
 
 import argparse
@@ -18,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 FILES = 20000
 
@@ -100,6 +106,94 @@ def smallfiles(program, place, operation, size_kb):
         return float(json.load(result)["results"]["files-per-sec"]), command
 
 
+class FreshExt4:
+    """An ext4 that no side has used before. Without a journal ext4 does not use an inode again for a minute after its
+    removal, and passes over all such inodes at each creation: the side that comes second would pay for the first."""
+
+    def __init__(self, journal=True):
+        self.features = "has_journal" if journal else "^has_journal"
+        self.image = tempfile.NamedTemporaryFile(dir="/dev/shm", suffix=".ext4")
+        self.image.truncate(1 << 30)
+        self.place = tempfile.mkdtemp()
+
+    def __enter__(self):
+        run(
+            [
+                "mkfs.ext4",
+                "-q",
+                "-F",
+                "-O",
+                self.features,
+                "-E",
+                "lazy_itable_init=0,lazy_journal_init=0",
+                self.image.name,
+            ]
+        )
+        run(["mount", "-o", "loop", self.image.name, self.place])
+        os.mkdir(f"{self.place}/files")
+        return f"{self.place}/files"
+
+    def __exit__(self, *_):
+        run(["umount", self.place])
+        os.rmdir(self.place)
+        self.image.close()
+
+
+def bare_calls(options, lines):
+    """Bare calls in C, in Python, and by plimsoll: rates and processor time of each operation, side beside side."""
+    operations = ["create", "symlink", "rename", "delete-renamed"]
+    folder = f"{os.path.dirname(os.path.abspath(__file__))}/files-calls"
+    with tempfile.TemporaryDirectory() as built:
+        run(["cc", "-O2", "-o", f"{built}/calls", f"{folder}/calls.c"])
+
+        def plimsoll(place):
+            words = ["files", "--json", "--files", str(FILES), "--dir", place, "--op", ",".join(operations)]
+            phases = json.loads(run([options.plimsoll, *words]))["phases"]
+            used_ns = {one["name"]: one["cpu"]["user_ns"] + one["cpu"]["system_ns"] for one in phases}
+            return {
+                one["name"]: (FILES * 1e9 / one["runtime_ns"], used_ns[one["name"]] / 1e3 / FILES) for one in phases
+            }
+
+        bare = [str(FILES), "1000", "4096"]
+
+        def removed_before(place):
+            run([f"{built}/calls", place, *bare])
+            for name in os.listdir(place):
+                shutil.rmtree(f"{place}/{name}")
+            return json.loads(run([f"{built}/calls", place, *bare]))
+
+        sides = {
+            "plimsoll": plimsoll,
+            "C": lambda place: json.loads(run([f"{built}/calls", place, *bare])),
+            "Python": lambda place: json.loads(run([sys.executable, f"{folder}/calls.py", place, *bare])),
+            "C, after as many removals": removed_before,
+            "the same without a journal": removed_before,
+        }
+
+        found = {side: [] for side in sides}
+        for _ in range(options.repeats):
+            for side, measure in sides.items():
+                with FreshExt4(journal=side != "the same without a journal") as place:
+                    found[side].append(measure(place))
+    for operation in operations:
+        parts = []
+        for side in sides:
+            rates, cpu_us = zip(*(one[operation] for one in found[side]))
+            parts.append(f"{side} {statistics.median(rates):.0f} files/s, {statistics.median(cpu_us):.2f} us")
+        ratios = {
+            side: statistics.median(
+                theirs[operation][1] / mine[operation][1] for mine, theirs in zip(found["plimsoll"], found[side])
+            )
+            for side in ("C", "Python")
+        }
+        line = (
+            f"fresh ext4, {operation}: {'; '.join(parts)}; processor time of C over plimsoll {ratios['C']:.2f},"
+            f" of Python {ratios['Python']:.2f}"
+        )
+        print(line, flush=True)
+        lines.append(textwrap.fill(f"- {line}", 120, subsequent_indent="  ", break_on_hyphens=False) + "\n")
+
+
 def pairs(repeats, ours_side, their_side):
     """Interleaved runs: medians of both, paired ratios, both command lines."""
     mine, theirs = [], []
@@ -118,7 +212,9 @@ def main():
     parser.add_argument("--smallfile", default=os.environ.get("SMALLFILE", "smallfile_cli.py"))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dir", action="append", default=[])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="fio, smallfile, latency; all without")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help="fio, smallfile, latency, calls; the first three without"
+    )
     options = parser.parse_args()
     cases = options.cases or ["fio", "smallfile", "latency"]
     places = options.dir or ["/dev/shm", "."]
@@ -136,7 +232,9 @@ def main():
         print(line, flush=True)
         lines.append(f"- {line}\n  `{' '.join(our_command)}`\n  `{' '.join(their_command)}`\n")
 
-    for base in places:
+    if "calls" in cases:
+        bare_calls(options, lines)
+    for base in places if cases != ["calls"] else []:
         with tempfile.TemporaryDirectory(dir=base) as scratch:
             kind = run(["stat", "-f", "-c", "%T", scratch]).strip()
 
