@@ -75,7 +75,8 @@ fn version() -> &'static str {
 
 /// The place of a process that runs alone.
 pub fn alone() -> Rank {
-    Rank { rank: 0, ranks: 1, host: sys::process::host().name }
+    let host = sys::process::host().name;
+    Rank { rank: 0, ranks: 1, hosts: vec![host.clone()], host }
 }
 
 /// This rank and its way to the others.
@@ -94,7 +95,10 @@ pub struct Crew {
 
 impl Crew {
     fn new(team: Team) -> Crew {
-        let rank = Rank { rank: team.rank(), ranks: team.size(), host: team.host(team.rank()).to_owned() };
+        let mut hosts: Vec<String> = (0..team.size()).map(|rank| team.host(rank).to_owned()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let rank = Rank { rank: team.rank(), ranks: team.size(), host: team.host(team.rank()).to_owned(), hosts };
         Crew {
             rank,
             team,

@@ -126,7 +126,9 @@ impl Asked {
             }
             Action::Version => Asked::Text(version::LINE.into()),
             Action::InflateLog(path) => Asked::Text(load::inflate_log(&path)?),
-            Action::ShowCommand => Asked::Text(invocation.show_command()?),
+            Action::ShowCommand => {
+                Asked::Text(rank.in_surroundings(|surroundings| invocation.show_command(surroundings))?)
+            }
             Action::Check | Action::ParseOnly => {
                 let (plan, aloud) = (planned(&invocation, rank)?, invocation.action == Action::Check);
                 Asked::Opinion { invocation: Box::new(invocation), plan, aloud }

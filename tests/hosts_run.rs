@@ -141,6 +141,28 @@ fn files_and_variables(place: &Path) {
     let hosts = ["a.0", "a.4", "b.1", "b.5", "c.2", "c.6", "d.3", "d.7"];
     assert_eq!(all, hosts.map(|host| format!("{host}-of-8")));
 
+    // A section for two of the hosts, and one for a host without ranks, of which one warning tells.
+    let text = "[global]\nioengine=null\nsize=1g\nrw=randread\nnumber_ios=100\n[j]\nbs=4k\n[j@b,d]\nbs=8k\niodepth=3\n";
+    file(&named, "differ.fio", format!("{text}[global@x]\nbs=1m\n[k]\nbs=4k\n"));
+    let output = succeed(&named, 4, &["run", "--output-format=json", "--save=differ.json", "differ.fio"]);
+    assert_eq!(stderr(&output).matches("no rank runs on host x of [global@x]").count(), 1, "{}", stderr(&output));
+    let result = json(&output);
+    let bytes: Vec<(String, u64)> = result["client_stats"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| (job["hostname"].as_str().unwrap_or("all").to_string(), job["read"]["io_bytes"].as_u64().unwrap()))
+        .collect();
+    let of = |host: &str| bytes.iter().filter(|(name, _)| name == host).map(|(_, bytes)| *bytes).collect::<Vec<_>>();
+    assert_eq!(
+        [of("a"), of("b"), of("c"), of("d")],
+        [[409_600, 409_600], [819_200, 409_600], [409_600, 409_600], [819_200, 409_600]],
+        "{bytes:?}"
+    );
+    let run = saved(&named, "differ.json");
+    let depth = |host: usize| run["hosts"]["hosts"][host]["jobs"][0]["facts"]["iodepth"].as_u64().unwrap();
+    assert_eq!([0, 1, 2, 3].map(depth), [1, 3, 1, 3]);
+
     let job = ["run", "--name=j", "--rw=randread", "--bs=4k", "--size=4m", "--ioengine=psync", "--filename=shared"];
     let output = succeed(&named, 8, &[&job[..], &["--output-format=json"]].concat());
     assert_eq!(json(&output)["jobs"][0]["read"]["total_ios"], 8 * 1024);

@@ -561,10 +561,10 @@ impl Invocation {
     ///
     /// # Errors
     /// A job file that cannot be read.
-    pub fn show_command(&self) -> Result<String, Error> {
+    pub fn show_command(&self, surroundings: &Surroundings) -> Result<String, Error> {
         let mut text = String::new();
         for path in &self.files {
-            let source = file::parse(path, &Surroundings::SYSTEM)?;
+            let source = file::parse(path, surroundings)?;
             text.push_str("plimsoll run");
             let wanted = |section: &&Section| {
                 section.is_global() || self.run.sections.is_empty() || self.run.sections.contains(&section.name)

@@ -1,8 +1,9 @@
 //! fio's job files: a dialect of INI.
 //!
 //! `;` and `#` begin a comment anywhere in a line. A line that starts with `include` puts another file's options
-//! in its place. Sections whose name starts with `global` are for all later ones. `${NAME}` is a variable of the
-//! environment. `$ncpus`, `$pagesize` and `$mb_memory` describe the machine, and may be part of a sum or product.
+//! in its place. Sections whose name starts with `global` are for all later ones, and `[job@host]` is for one host.
+//! `${NAME}` is a variable of the environment. `$ncpus`, `$pagesize` and `$mb_memory` describe the machine, and may be
+//! part of a sum or product.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Place};
 use crate::options;
+use crate::per_host::{self, Hosts};
 use crate::source::{Section, Setting, Source};
 
 /// The source of files and variables, so that parsing itself touches nothing.
@@ -18,14 +20,20 @@ pub struct Surroundings<'a> {
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
     /// A variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The hosts that sections for single hosts are about.
+    pub hosts: Hosts<'a>,
 }
 
 impl Surroundings<'static> {
     /// The file system, standard input and the process's environment.
-    pub const SYSTEM: Surroundings<'static> = Surroundings { read: &read, variable: &|name| std::env::var(name).ok() };
+    pub const SYSTEM: Surroundings<'static> =
+        Surroundings { read: &read, variable: &|name| std::env::var(name).ok(), hosts: Hosts { here: "", all: &[] } };
     /// Surroundings without files and variables.
-    pub const NONE: Surroundings<'static> =
-        Surroundings { read: &|_| Err(io::ErrorKind::NotFound.into()), variable: &|_| None };
+    pub const NONE: Surroundings<'static> = Surroundings {
+        read: &|_| Err(io::ErrorKind::NotFound.into()),
+        variable: &|_| None,
+        hosts: Hosts { here: "", all: &[] },
+    };
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -52,6 +60,7 @@ pub fn parse(path: &Path, surroundings: &Surroundings) -> Result<Source, Error> 
 pub fn parse_text(path: &Path, text: &str, surroundings: &Surroundings) -> Result<Source, Error> {
     let mut parser = Parser { surroundings, source: Source::default() };
     parser.lines(path, text, 0)?;
+    per_host::apply(&mut parser.source, surroundings.hosts)?;
     Ok(parser.source)
 }
 

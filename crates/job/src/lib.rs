@@ -19,6 +19,7 @@ pub mod iolog;
 pub mod job;
 mod lint;
 pub mod options;
+pub mod per_host;
 pub mod rank;
 pub mod source;
 pub mod workload;

@@ -10,6 +10,7 @@ use crate::args::RunOptions;
 use crate::error::{Error, Place};
 use crate::file::Surroundings;
 use crate::job::{Job, Plan};
+use crate::per_host::Hosts;
 
 /// The place of a process among all that carry out a plan: its rank, the number of ranks, and its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Rank {
     pub ranks: u32,
     /// The host's name.
     pub host: String,
+    /// The hosts of all ranks.
+    pub hosts: Vec<String>,
 }
 
 /// Distance between the seeds of neighbouring ranks: any odd number, so that the seeds of different ranks differ for
@@ -60,7 +63,8 @@ impl Rank {
     /// Calls `with` with surroundings in which the text of every file is filled in.
     pub fn in_surroundings<T>(&self, with: impl FnOnce(&Surroundings) -> T) -> T {
         let read = |path: &Path| (Surroundings::SYSTEM.read)(path).map(|text| self.fill_in(&text));
-        with(&Surroundings { read: &read, variable: Surroundings::SYSTEM.variable })
+        let hosts = Hosts { here: &self.host, all: &self.hosts };
+        with(&Surroundings { read: &read, variable: Surroundings::SYSTEM.variable, hosts })
     }
 
     /// Makes the plan this rank's own: seeds that differ from those of the other ranks; names of files and logs that do
@@ -139,7 +143,7 @@ mod tests {
     use super::*;
 
     fn rank(rank: u32, ranks: u32) -> Rank {
-        Rank { rank, ranks, host: "node-7".into() }
+        Rank { rank, ranks, host: "node-7".into(), hosts: vec!["node-7".into(), "node-8.rack".into()] }
     }
 
     fn plan(words: &[&str]) -> Plan {

@@ -224,7 +224,7 @@ fn our_command_line_of_a_job_file_is_fios() {
     let Some(fio) = common::fio() else { return };
     for path in common::corpus() {
         let line = Invocation { files: vec![path.clone()], ..Invocation::default() }
-            .show_command()
+            .show_command(&Surroundings::SYSTEM)
             .unwrap_or_else(|error| panic!("{error}"));
         let command = line.trim().strip_prefix("plimsoll run ").expect("a command line");
         let (ok, text) = output(Command::new("sh").arg("-c").arg(format!("{fio} --parse-only {command}")));

@@ -18,7 +18,7 @@ fn plan_with(line: &str, files: &[(&str, &str)]) -> Result<Plan, Error> {
         Some((_, text)) => Ok((*text).to_string()),
         None => Err(std::io::ErrorKind::NotFound.into()),
     };
-    invocation(line)?.plan_in(&Surroundings { read: &read, variable: &|_| None })
+    invocation(line)?.plan_in(&Surroundings { read: &read, ..Surroundings::NONE })
 }
 
 fn plan(line: &str) -> Plan {

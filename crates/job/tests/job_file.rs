@@ -4,6 +4,7 @@ use std::path::Path;
 
 use job::file::{Surroundings, parse_text};
 use job::job::*;
+use job::per_host::Hosts;
 use job::{Error, Plan};
 use measure::PerDirection;
 
@@ -86,6 +87,45 @@ fn variables_and_keywords_are_put_in() {
         plan.warnings
     );
     assert_eq!(job.options[2].1, job.queue.depth.to_string());
+}
+
+#[test]
+fn sections_for_hosts_change_jobs_there_and_nowhere_else() {
+    let all = ["a", "b.rack", "c"].map(String::from);
+    let on = |here: &str, text: &str| {
+        let surroundings = Surroundings { hosts: Hosts { here, all: &all }, ..Surroundings::NONE };
+        try_plan_in(text, &surroundings)
+    };
+    let text = "[global]\nioengine=null\nsize=1m\n[global@c]\nsize=2m\n[j]\niodepth=4\n[k]\niodepth=1\n[j@a,b]\niodepth=8\n[j@a]\nbs=8k\n";
+    for (host, depth, block, size) in
+        [("a", 8, 8192, 1), ("b.rack", 8, 4096, 1), ("c", 4, 4096, 2), ("elsewhere", 4, 4096, 1), ("", 4, 4096, 1)]
+    {
+        let plan = on(host, text).unwrap();
+        let names: Vec<&str> = plan.jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["j", "k"], "{host}: the same jobs on all hosts");
+        let job = &plan.jobs[0];
+        assert_eq!((job.queue.depth, job.blocks.range.read.0), (depth, block), "{host}");
+        assert_eq!(job.extent.size, Some(Amount::Bytes(size << 20)), "{host}");
+        assert_eq!(plan.jobs[1].queue.depth, 1, "{host}");
+        assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+    }
+    let one = |text: &str| on("a", &format!("[j]\nioengine=null\nsize=1m\n{text}")).unwrap();
+    let plan = one("[k@a]\nioengine=null\nsize=1m\n");
+    assert_eq!(plan.jobs[1].name, "k@a", "a job of that name, as in fio");
+    assert!(plan.warnings[0].contains("job.fio:4: [k@a] is a job on all hosts"), "{:?}", plan.warnings);
+    let plan = one("[j@a,d]\niodepth=2\n");
+    assert_eq!(plan.jobs[0].queue.depth, 2);
+    assert!(
+        plan.warnings[0].contains("no rank runs on host d of [j@a,d]: the hosts are a, b.rack, c"),
+        "{:?}",
+        plan.warnings
+    );
+    for option in ["stonewall", "new_group", "wait_for=j"] {
+        let error = on("c", &format!("[j]\nsize=1m\n[j@a]\n{option}\n")).unwrap_err().to_string();
+        assert!(error.starts_with("job.fio:4: ") && error.contains("holds for all hosts"), "{error}");
+    }
+    let error = on("c", "[j]\nsize=1m\n[j@a]\niodepht=3\n").unwrap_err().to_string();
+    assert!(error.contains("did you mean iodepth?"), "checked on every host: {error}");
 }
 
 #[test]
