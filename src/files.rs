@@ -11,7 +11,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hosts::Part;
 use job::Rank;
-use load::smallfiles::{self, Abroad, Branches, Control, Layout, Moment, OPERATIONS, Phase, Plan, Sizes, Target};
+use load::smallfiles::{self, Abroad, Among, Branches, Control, Layout, Moment, OPERATIONS, Phase, Plan, Sizes, Target};
 use measure::figures;
 use measure::schema::{Document, FilesResult, Work};
 use measure::units::{self, TimeUnit};
@@ -102,7 +102,13 @@ fn command() -> Command {
                 .requires("depth"),
         )
         .arg(flag("leaves-only", "Of the tree, only the last level has files").requires("depth"))
-        .arg(flag("shared", "Let all threads use the same directories [default: separate directories]"))
+        .arg(
+            value("shared", "threads|ranks", "Let all threads of a rank, or of all ranks, use the same directories")
+                .value_parser(["threads", "ranks"])
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("threads"),
+        )
         .arg(flag("hash-into-dirs", "Choose each file's directory at random [default: fill one after the other]"))
         .arg(value("prefix", "TEXT", "Beginning of the names of files").default_value("f"))
         .arg(value("suffix", "TEXT", "End of the names of files").default_value(""))
@@ -215,7 +221,7 @@ fn counts(matches: &ArgMatches, branches: Option<Branches>, threads: u64) -> any
     let Some(directories) = branches.and_then(Branches::directories).filter(|directories| *directories > 0) else {
         return Ok((files, per_dir));
     };
-    let sharers = if matches.get_flag("shared") { threads.max(1) } else { 1 };
+    let sharers = if matches.contains_id("shared") { threads.max(1) } else { 1 };
     match (given("files"), given("files-per-dir")) {
         (true, true) => bail!("--files and --files-per-dir with --depth: one follows from the other: give one of them"),
         (false, true) => Ok((directories.saturating_mul(per_dir).div_ceil(sharers), per_dir)),
@@ -227,7 +233,13 @@ fn pause(text: &str) -> Result<Duration, String> {
     units::parse_time_ns(text, TimeUnit::Microseconds).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
 
-fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
+/// True if the threads of all ranks use the same directories.
+fn ranks_share(matches: &ArgMatches) -> bool {
+    matches.get_one::<String>("shared").is_some_and(|by| by == "ranks")
+}
+
+/// The plan of one rank of so many.
+fn plan(matches: &ArgMatches, ranks: u32) -> anyhow::Result<Plan> {
     let number = |name: &str| *matches.get_one::<u64>(name).expect("has a default");
     let threads = |name: &str| u32::try_from(number(name)).unwrap_or(u32::MAX).min(100_000);
     let text = |name: &str| matches.get_one::<String>(name).expect("has a default or is required").as_str();
@@ -238,7 +250,8 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
     let record = matches.get_one::<Record>("record").copied();
     let branches = branches(matches);
     let workers = u64::from(threads("threads")) * u64::from(threads("processes"));
-    let (files, files_per_dir) = counts(matches, branches, workers)?;
+    let sharers = if ranks_share(matches) { workers * u64::from(ranks) } else { workers };
+    let (files, files_per_dir) = counts(matches, branches, sharers)?;
     let mut bases = matches.get_many::<String>("dir").into_iter().flatten().map(|dir| target.directory(dir));
     let base = bases.next().expect("has a default")?;
     let others = bases.collect::<Result<Vec<_>, _>>()?;
@@ -262,7 +275,7 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
             files_per_dir,
             branches,
             dirs_per_dir: matches.get_one("dirs-per-dir").copied(),
-            shared: flag("shared"),
+            shared: matches.contains_id("shared"),
             hashed: flag("hash-into-dirs"),
         },
         target,
@@ -293,6 +306,7 @@ fn plan(matches: &ArgMatches) -> anyhow::Result<Plan> {
         finish_first: text("finish") == "first",
         neighbour: matches.get_one::<u64>("neighbour").map_or(0, |places| (places % workers.max(1)) as u32),
         abroad: None,
+        among: None,
         random_order: flag("random-order"),
         incompressible: flag("incompressible"),
         auto_pause: flag("auto-pause"),
@@ -362,7 +376,7 @@ fn carry_out(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let crew = match crew::join(&interrupt)? {
         Joined::Alone => {
-            let plan = plan(matches)?;
+            let plan = plan(matches, 1)?;
             output::try_asked(matches)?;
             if let Some(gun) = matches.get_one::<PathBuf>("start-when") {
                 while !gun.exists() && !interrupt.stop.load(Relaxed) {
@@ -384,11 +398,15 @@ fn carry_out(matches: &ArgMatches) -> anyhow::Result<Exit> {
         }
         Joined::Mute(status) => return Ok(status),
     };
-    let plan = plan(matches).and_then(|plan| {
+    let plan = plan(matches, crew.rank.ranks).and_then(|plan| {
         if crew.is_leader() {
             output::try_asked(matches)?;
         }
-        of_rank(plan, &crew.rank, matches.get_one::<u64>("neighbour").copied().unwrap_or(0))
+        let neighbour = matches.get_one::<u64>("neighbour").copied().unwrap_or(0);
+        match ranks_share(matches) {
+            true => sharing(plan, &crew.rank, neighbour),
+            false => of_rank(plan, &crew.rank, neighbour),
+        }
     });
     let status = match crew.agree(plan) {
         Ok(plan) => together(matches, &crew, &plan, interrupt),
@@ -415,7 +433,7 @@ fn of_rank(mut plan: Plan, rank: &Rank, neighbour: u64) -> anyhow::Result<Plan> 
         }
         let other = Rank { rank: (rank.rank + places) % rank.ranks, ..rank.clone() };
         let bases = plan.layout.bases().map(|base| base_of(base, &other)).collect::<Result<_, _>>()?;
-        plan.abroad = Some(Abroad { bases, seed: seed_of(other.rank) });
+        plan.abroad = Some(Abroad { bases, seed: seed_of(other.rank), threads_on: 0 });
     }
     plan.seed = seed_of(rank.rank);
     plan.layout.base = base_of(&plan.layout.base, rank)?;
@@ -424,6 +442,28 @@ fn of_rank(mut plan: Plan, rank: &Rank, neighbour: u64) -> anyhow::Result<Plan> 
     }
     plan.response_times = plan.response_times.map(|directory| directory.join(format!("rank{}", rank.rank)));
     plan.makes_base = true;
+    Ok(plan)
+}
+
+/// The plan of one of many ranks that share the directories of `--dir`: the threads of all ranks are numbered through.
+fn sharing(mut plan: Plan, rank: &Rank, neighbour: u64) -> anyhow::Result<Plan> {
+    let base = plan.layout.base.to_str().context("--dir is not UTF-8")?;
+    if rank.fill_in(base) != base {
+        bail!("--shared=ranks with $rank or $host in --dir: ranks share one directory: give its path");
+    }
+    let workers = plan.workers();
+    let all = u64::from(workers) * u64::from(rank.ranks);
+    let threads =
+        u32::try_from(all).with_context(|| format!("{all} threads of all ranks: at most 65536 are possible"))?;
+    plan.among = Some(Among { first: rank.rank * workers, threads });
+    plan.neighbour = 0;
+    let places = (neighbour % u64::from(rank.ranks)) as u32;
+    plan.abroad = (places > 0).then(|| Abroad {
+        bases: plan.layout.bases().cloned().collect(),
+        seed: plan.seed,
+        threads_on: places * workers,
+    });
+    plan.response_times = plan.response_times.map(|directory| directory.join(format!("rank{}", rank.rank)));
     Ok(plan)
 }
 

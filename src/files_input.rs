@@ -131,6 +131,7 @@ fn translated(
             bail!("start it on many hosts with mpirun or srun (docs/hosts.md) and leave this out")
         }
         "record-time-size" | "record-ctime-size" if !truth(value)? => Ok(Vec::new()),
+        "shared" if ["threads", "ranks"].contains(&value) => option("shared", value.to_string()),
         "fsync" | "hash-into-dirs" | "auto-pause" | "incompressible" | "random" | "direct" | "cleanup"
         | "leaves-only" | "random-order" | "continue-on-error" | "no-latency" | "json" | "shared" | "verify" => {
             flag(name)

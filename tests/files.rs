@@ -478,6 +478,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("symlink", "create"),
     ("readlink", "create,symlink"),
     ("link", "create"),
+    ("stat-dir", "mkdir"),
     ("rmdir", "mkdir"),
     ("readdir", "create"),
     ("ls-l", "create"),
@@ -781,9 +782,18 @@ fn mdtest_and_ior_as_they_are_typed_print_their_tables() {
     assert!(field(&compat(place.path(), "mdtest", &format!("-E -r {hard}")), "File removal", 4) > 0.0);
     let both = compat(place.path(), "mdtest", "-n 10 -u -d both -i 2");
     assert!(field(&both, "Directory creation", 4) > 0.0 && field(&both, "File removal", 6) > 0.0);
-    for (line, part) in
-        [("-F -Q 3", "-Q is not known"), ("-F -d x", "-n or -I is missing"), ("-F -n 9 -w 2 -e 1", "-e 1")]
-    {
+    let directories = "-D -d only -n 12 -u";
+    assert!(field(&compat(place.path(), "mdtest", &format!("-C {directories}")), "Directory creation", 4) > 0.0);
+    let looked = compat(place.path(), "mdtest", &format!("-T -X {directories}"));
+    assert!(field(&looked, "Directory stat", 4) > 0.0);
+    assert!(!stdout(&looked).contains("File") && !stdout(&looked).contains("creation"), "{}", stdout(&looked));
+    assert!(field(&compat(place.path(), "mdtest", &format!("-r {directories}")), "Directory removal", 4) > 0.0);
+    for (line, part) in [
+        ("-D -E -n 9", "-E alone"),
+        ("-F -Q 3", "-Q is not known"),
+        ("-F -d x", "-n or -I is missing"),
+        ("-F -n 9 -w 2 -e 1", "-e 1"),
+    ] {
         let output = compat(place.path(), "mdtest", line);
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(part), "{line}: {}", stderr(&output));

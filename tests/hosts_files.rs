@@ -20,6 +20,9 @@ fn inside_a_directory_that_all_hosts_share() {
     let place = directory();
     let place = place.path();
     many_files(place);
+    one_directory(place);
+    neighbours(place);
+    mdtest(place);
     sweeps(place);
     driver(place);
 }
@@ -67,6 +70,98 @@ fn many_files(place: &Path) {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("rank 2 on c: cannot make directory of-c/x"), "{said}");
+}
+
+/// The threads of all ranks in the same directories: names are numbered through, each directory is listed once, and a
+/// run of another number of ranks and threads, but of as many in all, finds every file.
+fn one_directory(place: &Path) {
+    let shared = place.join("one");
+    std::fs::create_dir(&shared).unwrap();
+    let dir = format!("--dir={}", shared.display());
+    let files = ["files", &dir, "--shared=ranks", "--files=30", "--files-per-dir=60", "--size=exp:5k", "--verify"];
+    let made = ["--threads=2", "--op=create,mkdir,stat-dir,rmdir,readdir,ls-l", "--json"];
+    let result = json(&succeed(place, 4, &[&files[..], &made].concat()));
+    assert_eq!(names(&shared), ["shared-d0000", "shared-d0001", "shared-d0002", "shared-d0003"]);
+    let all: Vec<String> = names(&shared).iter().flat_map(|directory| names(&shared.join(directory))).collect();
+    assert_eq!(all.len(), 240);
+    for thread in 0..8 {
+        assert_eq!(all.iter().filter(|name| name.starts_with(&format!("f.{thread:03}-"))).count(), 30);
+    }
+    for name in ["readdir", "ls-l"] {
+        let total = &phase(&result, name)["total"];
+        assert_eq!((&total["directories"], &total["files"]), (&4.into(), &240.into()), "{name}");
+    }
+    let text = ["--threads=4", "--op=read,rename,stat,rename,unlink,cleanup", "--json"];
+    let result = json(&succeed(place, 2, &[&files[..], &text].concat()));
+    assert_eq!(phase(&result, "read")["total"]["files"], 240);
+    assert!(names(&shared).is_empty(), "{:?}", names(&shared));
+    let output = run(place, 2, &[&files[..], &["--op=create", "--cleanup"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--cleanup with --shared=ranks"), "{}", stderr(&output));
+}
+
+/// Each rank works on the files of another: with those of one rank gone, only the rank before it fails. The contents
+/// verify, because they are those of the rank that made them.
+fn neighbours(place: &Path) {
+    for layout in [&["--threads=2"][..], &["--threads=2", "--shared=ranks"]] {
+        let shared = place.join("neighbours");
+        std::fs::create_dir(&shared).unwrap();
+        let dir = format!("--dir={}", shared.display());
+        let files = [&["files", &dir, "--files=20", "--size=exp:5k", "--verify", "--neighbour=1"], layout].concat();
+        let operations = "--op=create,read,setxattr,getxattr,overwrite,read,rename,stat,append";
+        let result = json(&succeed(place, 4, &[&files[..], &[operations, "--json"]].concat()));
+        for one in result["phases"].as_array().unwrap() {
+            assert_eq!((&one["total"]["files"], &one["total"]["failed"]), (&160.into(), &0.into()), "{}", one["name"]);
+        }
+        // Files of the third rank: those of its threads, 4 and 5 of all.
+        let lost: Vec<std::path::PathBuf> = match layout.len() {
+            1 => vec![
+                shared.join("rank2/thrd000-d0000/f.0000003.renamed"),
+                shared.join("rank2/thrd001-d0000/f.0000004.renamed"),
+            ],
+            _ => vec![
+                shared.join("shared-d0000/f.004-0000003.renamed"),
+                shared.join("shared-d0000/f.005-0000004.renamed"),
+            ],
+        };
+        lost.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        let output = run(place, 4, &[&files[..], &["--op=delete-renamed", "--continue-on-error", "--json"]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let result = json(&output);
+        let removal = &result["phases"][0];
+        let failed = |one: &Value| one["work"]["failed"].as_u64().unwrap();
+        let failed: Vec<u64> = removal["threads"].as_array().unwrap().iter().map(failed).collect();
+        assert_eq!(failed, [0, 0, 1, 1, 0, 0, 0, 0], "{layout:?}: the second rank works on the files of the third");
+        succeed(place, 4, &[&["files", &dir, "--files=20", "--op=cleanup"], layout].concat());
+        std::fs::remove_dir_all(&shared).unwrap();
+    }
+}
+
+/// The phases of IO500 as its script starts them: mdtest under mpirun, each on the files of a neighbour.
+fn mdtest(place: &Path) {
+    if !has_program("python3") {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/compat/mdtest");
+    let row = |line: &str, row: &str| {
+        let mut command = mpirun(place, 4);
+        command.args(["-x", &format!("PLIMSOLL={}", program().display())]).arg(script);
+        let output = command.args(line.split(' ')).output().expect("mpirun starts");
+        let text = stdout(&output);
+        assert!(output.status.success(), "{line}: {text}{}", stderr(&output));
+        assert_eq!(text.matches("SUMMARY rate").count(), 1, "one rank speaks: {text}");
+        assert!(text.contains("launched with 4 total task(s)"), "{text}");
+        let found = text.lines().find(|found| found.trim_start().starts_with(row)).unwrap_or_else(|| panic!("{text}"));
+        let rates: Vec<f64> = found.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        assert!(rates.len() == 4 && rates[0] > 0.0 && rates[1] <= rates[2] && rates[2] <= rates[0], "{found}");
+    };
+    for options in ["-F -u -n 40 -N 1 -d easy", "-F -n 40 -w 3901 -e 3901 -X -N 1 -d hard"] {
+        row(&format!("-C {options}"), "File creation");
+        row(&format!("-T -R7 {options}"), "File stat");
+        row(&format!("-E {options}"), "File read");
+        row(&format!("-r {options}"), "File removal");
+    }
+    row("-D -n 20 -d directories -i 3", "Directory stat");
 }
 
 fn sweeps(place: &Path) {

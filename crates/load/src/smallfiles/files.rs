@@ -84,7 +84,7 @@ pub(super) struct Files<'a> {
     /// True after a failed operation: this thread then no longer knows which objects exist.
     pub uncertain: bool,
     listing: Listing,
-    /// Returns the objects that another thread had when the phase began.
+    /// Returns the objects that a thread of this run, by its place in the run, had when the phase began.
     others: &'a dyn Fn(u32) -> Holdings,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Files<'a> {
         let largest = plan.record_bytes.min(plan.sizes.largest().max(1)).max(plan.xattr_bytes as u64);
         let buffer = Buffer::zeroed(largest as usize, &Memory::Anonymous)
             .map_err(|error| Error::system("cannot allocate a record", format!("of {largest} bytes"), error))?;
-        let names = Names::new(&plan.layout, thread, plan.workers(), plan.files);
+        let names = Names::new(&plan.layout, thread, plan.sharers(), plan.files);
         let made = vec![0; names.directories().div_ceil(64) as usize];
         Ok(Files {
             plan,
@@ -220,7 +220,7 @@ impl<'a> Files<'a> {
     /// Makes the directories of the layout that fall to this thread. Existing directories stay as they are.
     pub fn make_directories(&mut self) -> Result<(), Failure> {
         let (step, first) = match self.plan.layout.shared {
-            true => (u64::from(self.plan.workers()), u64::from(self.thread)),
+            true => (u64::from(self.plan.sharers()), u64::from(self.thread)),
             false => (1, 0),
         };
         let mut directory = first;
@@ -473,6 +473,11 @@ impl<'a> Files<'a> {
                 let path = self.names.path(Object::Directory, number);
                 self.tally.time(Call::Mkdir, || self.fs.mkdir(path, DIR_MODE))
             }
+            Operation::StatDir => {
+                let path = self.names.path(Object::Directory, number);
+                let stat = self.tally.time(Call::Stat, || self.fs.stat(path))?;
+                self.expect(stat.kind == EntryKind::Directory, "not a directory")
+            }
             Operation::Rmdir => {
                 let path = self.names.path(Object::Directory, number);
                 self.tally.time(Call::Rmdir, || self.fs.rmdir(path))
@@ -516,12 +521,19 @@ impl<'a> Files<'a> {
 
     fn check_stat(&mut self, is_file: bool, len: u64, number: u64) -> Result<(), Failure> {
         let expected = self.readable(number);
-        if !self.plan.verify || (is_file && len >= expected) {
+        match is_file {
+            true => self.expect(len >= expected, &format!("{len} bytes long, not {expected}")),
+            false => self.expect(false, "not a file"),
+        }
+    }
+
+    /// Compares an attribute with its expected value: `what` says how it differs, unless it is `right`.
+    fn expect(&mut self, right: bool, what: &str) -> Result<(), Failure> {
+        if !self.plan.verify || right {
             return Ok(());
         }
         self.tally.mismatches += 1;
-        let what = if is_file { format!("{len} bytes long, not {expected}") } else { "not a file".to_string() };
-        let error = io::Error::other(Bad::Differs { offset: 0, what });
+        let error = io::Error::other(Bad::Differs { offset: 0, what: what.into() });
         Err(Failure { call: Call::Stat, error, path: String::new() })
     }
 
@@ -543,10 +555,13 @@ impl<'a> Files<'a> {
         if !self.plan.verify {
             return Ok(());
         }
+        // Threads of other ranks do not publish what they have: their names are ignored.
         // In shared directories the other threads' mix goes on meanwhile, and their files come and go: only this
         // thread's own files are compared.
         let threads: Vec<(u32, Holdings)> = match self.plan.layout.shared && !mixed {
-            true => (0..self.plan.workers()).map(|thread| (thread, (self.others)(thread))).collect(),
+            true => {
+                (0..self.plan.workers()).map(|worker| (self.plan.number_of(worker), (self.others)(worker))).collect()
+            }
             false => vec![(self.thread, self.holdings())],
         };
         let (own, written, plan, seed) = (self.thread, self.written, self.plan, self.seed);

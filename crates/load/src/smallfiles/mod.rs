@@ -26,7 +26,7 @@ mod worker;
 
 pub use fs::{EntryKind, FileSystem, Handle, Space, Stat};
 pub use operation::{OPERATIONS, Operation};
-pub use plan::{Abroad, Phase, Plan};
+pub use plan::{Abroad, Among, Phase, Plan};
 pub use posix::Posix;
 pub use run::{Control, Moment, run};
 pub use sizes::Sizes;

@@ -25,6 +25,7 @@ pub enum Operation {
     Readlink,
     Link,
     Mkdir,
+    StatDir,
     Rmdir,
     Readdir,
     LsL,
@@ -132,6 +133,7 @@ pub const OPERATIONS: &[Row] = &[
     row(Readlink, "readlink", Walk::Uses(Symlinks), "read these links"),
     row(Link, "link", Walk::Makes(Links), "give files a second name"),
     row(Mkdir, "mkdir", Walk::Makes(Directories), "make directories, as many as files"),
+    row(StatDir, "stat-dir", Walk::Uses(Directories), "stat these directories by path"),
     row(Rmdir, "rmdir", Walk::Takes(Directories), "remove these directories"),
     row(Readdir, "readdir", Walk::Directories, "list the directories of the files"),
     row(LsL, "ls-l", Walk::Directories, "list these directories with the attributes of every entry")

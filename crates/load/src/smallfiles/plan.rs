@@ -73,6 +73,9 @@ pub struct Plan {
     pub neighbour: u32,
     /// In a run on many hosts: operations that make nothing work on the files of this other rank.
     pub abroad: Option<Abroad>,
+    /// Of a run on many hosts whose ranks share directories: this rank's place among all threads. None: the threads of
+    /// this run share with nobody else.
+    pub among: Option<Among>,
     /// True if files are used (read, stat, ...) in random order.
     pub random_order: bool,
     /// True if no two blocks have bytes in common.
@@ -92,6 +95,17 @@ pub struct Abroad {
     pub bases: Vec<CString>,
     /// Seed of this rank's random sizes, contents and choices.
     pub seed: u64,
+    /// With [`Plan::among`]: the rank's threads have numbers so much greater than this rank's, modulo all threads.
+    pub threads_on: u32,
+}
+
+/// The place of a rank's threads among the threads of all ranks that share directories.
+#[derive(Clone, Copy, Debug)]
+pub struct Among {
+    /// The number of this rank's first thread.
+    pub first: u32,
+    /// The threads of all ranks.
+    pub threads: u32,
 }
 
 /// One phase of a run: one operation on all files, or a mix of operations.
@@ -198,6 +212,7 @@ impl Plan {
             finish_first: false,
             neighbour: 0,
             abroad: None,
+            among: None,
             random_order: false,
             incompressible: false,
             auto_pause: false,
@@ -209,6 +224,16 @@ impl Plan {
     /// The number of threads of all processes together.
     pub fn workers(&self) -> u32 {
         self.threads * self.processes
+    }
+
+    /// Threads that share directories, if threads share them at all: those of all ranks, or of this run.
+    pub fn sharers(&self) -> u32 {
+        self.among.map_or(self.workers(), |among| among.threads)
+    }
+
+    /// The number by which names and contents know a thread of this run.
+    pub fn number_of(&self, worker: u32) -> u32 {
+        self.among.map_or(worker, |among| among.first + worker)
     }
 
     /// Bytes of a read or write of a file of `size` bytes.
@@ -246,7 +271,8 @@ impl Plan {
                 return usage(name, "0".into(), "give at least 1");
             }
         }
-        if u64::from(self.threads) * u64::from(self.processes) > MOST_THREADS {
+        let sharers = self.among.map_or(0, |among| u64::from(among.threads));
+        if (u64::from(self.threads) * u64::from(self.processes)).max(sharers) > MOST_THREADS {
             return usage("--threads times --processes", self.workers().to_string(), "at most 65536 are possible");
         }
         if self.files > 1 << 40 {
@@ -297,6 +323,13 @@ impl Plan {
                 "--xattr-size, --xattr-count",
                 format!("{}, {}", self.xattr_bytes, self.xattr_count),
                 "values hold up to 64 KiB, and 1 to 1000 of them can be asked for",
+            );
+        }
+        if self.cleanup && self.among.is_some() {
+            return usage(
+                "--cleanup",
+                "with --shared=ranks".into(),
+                "a rank may still use the directories of another: run --op cleanup afterwards",
             );
         }
         self.check_neighbour()?;

@@ -27,7 +27,8 @@ pub(super) struct Orders<'a> {
     pub content_abroad: &'a Content,
     pub clock: Clock,
     pub process: u32,
-    /// The thread's number among all threads of the run.
+    /// The thread's number among all threads of the run: its seat at the gates. [`Plan::number_of`] gives the number in
+    /// names.
     pub thread: u32,
 }
 
@@ -60,8 +61,9 @@ pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
     let mut report = Report::default();
     let stopped = || orders.board.stopped() != Stop::No;
     let tally = Tally::new(orders.clock, orders.plan.latency);
-    let others = |thread: u32| orders.board.holdings(thread as usize);
-    let files = Files::new(orders.plan, fs, orders.content, orders.thread, tally, &stopped, &others);
+    let others = |worker: u32| orders.board.holdings(worker as usize);
+    let files =
+        Files::new(orders.plan, fs, orders.content, orders.plan.number_of(orders.thread), tally, &stopped, &others);
     let mut worker = match files {
         Ok(files) => Worker { orders, files, sure: [false; 4] },
         Err(error) => {
@@ -139,9 +141,12 @@ impl<'a> Worker<'a> {
         self.publish();
     }
 
-    /// Publishes the objects that the thread has whose objects this thread worked on.
+    /// Publishes the objects that the thread has whose objects this thread worked on. A thread that worked on those of
+    /// another rank speaks for itself: all ranks do the same, and so its own have the same numbers.
     fn publish(&self) {
-        self.orders.board.publish_holdings(self.files.owner() as usize, &self.files.holdings());
+        let Orders { plan, board, thread, .. } = self.orders;
+        let seat = if plan.abroad.is_some() { thread } else { self.files.owner() - plan.number_of(0) };
+        board.publish_holdings(seat as usize, &self.files.holdings());
     }
 
     /// Turns to the objects that a phase works on: this thread's own, or those of its neighbour. All threads have
@@ -154,7 +159,8 @@ impl<'a> Worker<'a> {
         match &plan.abroad {
             Some(abroad) if shifts => {
                 let base = &abroad.bases[thread as usize % abroad.bases.len()];
-                self.files.turn_to(thread, base, abroad.seed, content_abroad, None);
+                let number = (plan.number_of(thread) + abroad.threads_on) % plan.sharers();
+                self.files.turn_to(number, base, abroad.seed, content_abroad, None);
             }
             None if shifts && plan.neighbour > 0 => {
                 self.turn_to_thread(
@@ -168,16 +174,20 @@ impl<'a> Worker<'a> {
     fn turn_back(&mut self) {
         let Orders { plan, thread, content, .. } = self.orders;
         match &plan.abroad {
-            Some(_) => self.files.turn_to(thread, plan.layout.base_of(thread), plan.seed, content, None),
+            Some(_) => {
+                let base = plan.layout.base_of(thread);
+                self.files.turn_to(plan.number_of(thread), base, plan.seed, content, None);
+            }
             None => self.turn_to_thread(thread),
         }
     }
 
-    fn turn_to_thread(&mut self, owner: u32) {
+    fn turn_to_thread(&mut self, worker: u32) {
         let Orders { plan, board, content, .. } = self.orders;
+        let owner = plan.number_of(worker);
         if owner != self.files.owner() {
-            let holdings = board.holdings(owner as usize);
-            self.files.turn_to(owner, plan.layout.base_of(owner), plan.seed, content, Some(holdings));
+            let holdings = board.holdings(worker as usize);
+            self.files.turn_to(owner, plan.layout.base_of(worker), plan.seed, content, Some(holdings));
         }
     }
 
@@ -336,11 +346,14 @@ impl<'a> Worker<'a> {
         };
         // Directories that are shared are listed by one thread each.
         let (first, step) = match walk {
-            Walk::Directories if plan.layout.shared => (u64::from(self.orders.thread), u64::from(plan.workers())),
+            Walk::Directories if plan.layout.shared => {
+                (u64::from(plan.number_of(self.orders.thread)), u64::from(plan.sharers()))
+            }
             _ => (span.first, 1),
         };
         let shuffled = (plan.random_order && matches!(walk, Walk::Uses(_))).then(|| {
-            let seed = mix(plan.seed ^ mix(u64::from(self.orders.thread))) ^ state.index as u64;
+            let number = plan.number_of(self.orders.thread);
+            let seed = mix(plan.seed ^ mix(u64::from(number))) ^ state.index as u64;
             Permutation::new(span.end - span.first, &mut Random::new(mix(seed)))
         });
         let mut number = first;
@@ -378,8 +391,9 @@ impl<'a> Worker<'a> {
     /// Carries out operations that are drawn by their weights.
     fn mix(&mut self, phase: &Phase, operations: &mut [Done], state: &mut Loop) {
         let plan = self.orders.plan;
-        let mut random =
-            Random::new(mix(mix(plan.seed ^ u64::from(self.orders.thread)) ^ (state.index as u64 + 0x6d69_7865)));
+        let mut random = Random::new(mix(
+            mix(plan.seed ^ u64::from(plan.number_of(self.orders.thread))) ^ (state.index as u64 + 0x6d69_7865)
+        ));
         let weights: u64 = phase.operations.iter().map(|(_, weight)| u64::from(*weight)).sum();
         let mut done = 0;
         while done < plan.files && self.goes_on(state) {
