@@ -11,7 +11,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hosts::Part;
 use job::Rank;
-use load::smallfiles::{self, Abroad, Among, Branches, Control, Layout, Moment, OPERATIONS, Phase, Plan, Sizes, Target};
+use load::smallfiles::{
+    self, Abroad, Among, Branches, Control, Layout, Moment, OPERATIONS, Phase, Plan, Sizes, Target,
+};
 use measure::figures;
 use measure::schema::{Document, FilesResult, Work};
 use measure::units::{self, TimeUnit};
@@ -238,7 +240,7 @@ fn ranks_share(matches: &ArgMatches) -> bool {
     matches.get_one::<String>("shared").is_some_and(|by| by == "ranks")
 }
 
-/// The plan of one rank of so many.
+/// The plan of one of `ranks` ranks, before the rank takes its share.
 fn plan(matches: &ArgMatches, ranks: u32) -> anyhow::Result<Plan> {
     let number = |name: &str| *matches.get_one::<u64>(name).expect("has a default");
     let threads = |name: &str| u32::try_from(number(name)).unwrap_or(u32::MAX).min(100_000);

@@ -95,7 +95,8 @@ pub struct Abroad {
     pub bases: Vec<CString>,
     /// Seed of this rank's random sizes, contents and choices.
     pub seed: u64,
-    /// With [`Plan::among`]: the rank's threads have numbers so much greater than this rank's, modulo all threads.
+    /// With [`Plan::among`]: the difference between the numbers of the rank's threads and this rank's, modulo all
+    /// threads.
     pub threads_on: u32,
 }
 
