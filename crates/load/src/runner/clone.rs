@@ -16,7 +16,7 @@ use sys::process;
 use super::board::Board;
 use super::depth_goal::DepthGoal;
 use super::flow::Share;
-use super::generator::{End, Generator};
+use super::generator::{End, Gear, Generator};
 use super::logs::OpLogs;
 use super::opened::{Access, Opened};
 use super::recorder::{Recorded, Recorder};
@@ -165,7 +165,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         let elapsed_ms = recorded.runtime_ns / 1_000_000;
         statement.answer(&result_of(recorded, (realtime_ns() / 1_000_000).saturating_sub(elapsed_ms), verified));
     };
-    let generator = Generator {
+    let gear = Gear {
         job,
         engine,
         slots,
@@ -186,9 +186,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         on_measured: &mut on_measured,
     };
     let measured = match source {
-        Source::Plain(traffic) => measure(generator, *traffic, orders),
-        Source::Verifying(traffic) => measure(generator, *traffic, orders),
-        Source::Replay(traffic) => measure(generator, *traffic, orders),
+        Source::Plain(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
+        Source::Verifying(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
+        Source::Replay(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
     };
     let Measured { start_unix_ms, recorded, mut outcome, goal, verified } = measured;
     let mut result = result_of(recorded, start_unix_ms, verified);
@@ -219,36 +219,37 @@ struct Measured {
     verified: Option<Verified>,
 }
 
-fn measure<T: Traffic>(mut generator: Generator, mut traffic: T, orders: &Orders) -> Measured {
-    generator.prepare(&mut traffic);
+fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured {
+    generator.prepare();
     let start_ns = wait_at_gate(orders);
     let start_unix_ms = realtime_ns() / 1_000_000;
-    let mut outcome = generator.run(&mut traffic, start_ns);
-    let end_ns = generator.clock.now_ns();
-    if generator.job.syncs.end_fsync && outcome.is_ok() {
-        outcome = generator.opened.sync_all(&mut *generator.engine).and(outcome);
+    let mut outcome = generator.run(start_ns);
+    let Generator { mut gear, mut traffic } = generator;
+    let end_ns = gear.clock.now_ns();
+    if gear.job.syncs.end_fsync && outcome.is_ok() {
+        outcome = gear.opened.sync_all(&mut *gear.engine).and(outcome);
         if outcome.is_ok() {
             traffic.all_synced();
         }
     }
-    if let Some(logs) = generator.logs.take() {
+    if let Some(logs) = gear.logs.take() {
         outcome = outcome.and_then(|end| logs.finish(end_ns).map(|()| end));
     }
-    if let Some(recording) = generator.recording.take() {
+    if let Some(recording) = gear.recording.take() {
         let finished = recording.finish(end_ns.saturating_sub(start_ns));
         outcome = outcome.and_then(|end| finished.map(|()| end));
     }
-    let opened = &generator.opened;
+    let opened = &gear.opened;
     let finished = traffic.finish(&|file| opened.name(file).to_owned());
     outcome = outcome.and_then(|end| finished.map(|()| end));
-    let closed = generator.opened.close_all(&mut *generator.engine);
+    let closed = gear.opened.close_all(&mut *gear.engine);
     outcome = outcome.and_then(|end| closed.map(|()| end));
     Measured {
         start_unix_ms,
         outcome,
-        goal: generator.goal,
+        goal: gear.goal,
         verified: traffic.verified(),
-        recorded: generator.recorder.finish(end_ns),
+        recorded: gear.recorder.finish(end_ns),
     }
 }
 

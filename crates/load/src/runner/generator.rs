@@ -45,8 +45,8 @@ struct Flight {
     transferred: u32,
 }
 
-/// Everything that one clone needs to generate its load, except the traffic itself.
-pub(super) struct Generator<'a> {
+/// Everything that one clone needs to generate its load, except the ops themselves.
+pub(super) struct Gear<'a> {
     pub job: &'a Job,
     pub engine: Box<dyn Engine>,
     pub slots: Arc<Slots>,
@@ -68,6 +68,12 @@ pub(super) struct Generator<'a> {
     pub on_asked: &'a dyn Fn(Statement, Recorded, Option<Verified>),
     /// Called when the ramp is over and the measured part begins.
     pub on_measured: &'a mut dyn FnMut(),
+}
+
+/// The gear of a clone, and the traffic that it issues.
+pub(super) struct Generator<'a, T> {
+    pub gear: Gear<'a>,
+    pub traffic: T,
 }
 
 /// The reason why the loop ended.
@@ -93,9 +99,8 @@ enum TopUp {
     End(End),
 }
 
-/// A run of the generator: the traffic, and how far the generator is with it.
-struct State<'t, T> {
-    traffic: &'t mut T,
+/// The progress of the loop.
+struct State {
     flights: Vec<Flight>,
     /// Slots queued since the last submission, in order.
     unsubmitted: Vec<u32>,
@@ -116,31 +121,30 @@ struct State<'t, T> {
 /// The time between two reports of a clone's progress to the runner.
 const PUBLISH_NS: u64 = 50_000_000;
 
-impl Generator<'_> {
+impl<T: Traffic> Generator<'_, T> {
     /// Gives the buffers of a job that writes their first content. Before the gate: it takes time.
-    pub fn prepare<T: Traffic>(&mut self, traffic: &mut T) {
-        if self.job.rw.directions.write {
-            for slot in &mut self.free {
-                traffic.prepare(self.slots.bytes_mut(slot));
+    pub fn prepare(&mut self) {
+        if self.gear.job.rw.directions.write {
+            for slot in &mut self.gear.free {
+                self.traffic.prepare(self.gear.slots.bytes_mut(slot));
             }
         }
     }
 
-    /// Issues the ops of `traffic` from `start_ns` until the end; all requests have finished when it returns.
+    /// Issues ops from `start_ns` until the end; all requests have finished when it returns.
     ///
     /// # Errors
     /// The first failure that the job does not tolerate. The numbers that were recorded until then stay.
-    pub fn run<T: Traffic>(&mut self, traffic: &mut T, start_ns: u64) -> Result<End, Error> {
+    pub fn run(&mut self, start_ns: u64) -> Result<End, Error> {
         let idle = Flight {
             op: Op { kind: OpKind::Sync, file: 0, offset: 0, len: 0 },
             times: Times::default(),
             transferred: 0,
         };
-        let time = &self.job.time;
+        let time = &self.gear.job.time;
         let mut state = State {
-            traffic,
-            flights: vec![idle; self.slots.count() as usize],
-            unsubmitted: Vec::with_capacity(self.slots.count() as usize),
+            flights: vec![idle; self.gear.slots.count() as usize],
+            unsubmitted: Vec::with_capacity(self.gear.slots.count() as usize),
             in_flight: 0,
             pending: None,
             refused: Vec::new(),
@@ -149,23 +153,23 @@ impl Generator<'_> {
             ends_at: time.runtime_ns.map_or(u64::MAX, |runtime| start_ns + time.ramp_ns + runtime),
             end: None,
             publish_at: 0,
-            now: self.clock.now_ns(),
+            now: self.gear.clock.now_ns(),
         };
-        self.timing.start(start_ns);
-        self.recorder.start(start_ns);
+        self.gear.timing.start(start_ns);
+        self.gear.recorder.start(start_ns);
         if time.ramp_ns > 0 {
-            self.seat.enter(Phase::Ramp);
+            self.gear.seat.enter(Phase::Ramp);
         } else {
             self.measured(start_ns);
         }
         let outcome = self.generate(&mut state);
         let drained = self.drain(&mut state);
-        self.publish(&state);
+        self.publish();
         outcome.and_then(|end| drained.map(|()| end))
     }
 
-    fn generate<T: Traffic>(&mut self, state: &mut State<T>) -> Result<End, Error> {
-        let mut done: Vec<Completion> = Vec::with_capacity(self.slots.count() as usize);
+    fn generate(&mut self, state: &mut State) -> Result<End, Error> {
+        let mut done: Vec<Completion> = Vec::with_capacity(self.gear.slots.count() as usize);
         loop {
             let top_up = self.top_up(state)?;
             self.submit(state)?;
@@ -193,9 +197,9 @@ impl Generator<'_> {
 
     /// Issues ops until the queue is full, the next is not due, or there is none.
     #[inline]
-    fn top_up<T: Traffic>(&mut self, state: &mut State<T>) -> Result<TopUp, Error> {
+    fn top_up(&mut self, state: &mut State) -> Result<TopUp, Error> {
         loop {
-            if self.stop_all.load(Relaxed) != 0 || self.seat.is_stopped() {
+            if self.gear.stop_all.load(Relaxed) != 0 || self.gear.seat.is_stopped() {
                 return Ok(TopUp::End(End::Stopped));
             }
             if state.now >= state.measuring_from {
@@ -224,22 +228,22 @@ impl Generator<'_> {
                 }
                 state.draining = None;
                 if new_pass {
-                    self.opened.next_pass(&mut *self.engine)?;
-                    state.traffic.begin_pass();
+                    self.gear.opened.next_pass(&mut *self.gear.engine)?;
+                    self.traffic.begin_pass();
                 }
             }
             if state.pending.is_none()
-                && !state.traffic.is_verifying()
-                && let Some(wait_ns) = self.share.as_mut().and_then(Share::take)
+                && !self.traffic.is_verifying()
+                && let Some(wait_ns) = self.gear.share.as_mut().and_then(Share::take)
             {
-                state.now = self.clock.now_ns();
+                state.now = self.gear.clock.now_ns();
                 return Ok(TopUp::Wait((state.now + wait_ns).min(state.ends_at)));
             }
             let (op, due) = match state.pending.take() {
                 Some(pending) => pending,
-                None => match self.drawn(state) {
-                    Next::Op(op) => (op, self.timing.due(&op)),
-                    Next::At(after_ns, op) => (op, self.timing.started_at() + after_ns),
+                None => match self.drawn(state.now) {
+                    Next::Op(op) => (op, self.gear.timing.due(&op)),
+                    Next::At(after_ns, op) => (op, self.gear.timing.started_at() + after_ns),
                     next @ (Next::Drain | Next::Pass) => {
                         state.draining = Some(next == Next::Pass);
                         continue;
@@ -249,7 +253,7 @@ impl Generator<'_> {
                 },
             };
             if due > state.now {
-                state.now = self.clock.now_ns();
+                state.now = self.gear.clock.now_ns();
                 if due > state.now {
                     state.pending = Some((op, due));
                     return Ok(TopUp::Wait(due.min(state.ends_at)));
@@ -261,25 +265,25 @@ impl Generator<'_> {
 
     /// The next step; reading back is timed apart from the workload.
     #[inline]
-    fn drawn<T: Traffic>(&mut self, state: &mut State<T>) -> Next {
-        let next = state.traffic.next(self.timing.wanted());
-        if state.traffic.is_verifying() != self.recorder.is_verifying() {
-            self.recorder.switch(state.now);
+    fn drawn(&mut self, now: u64) -> Next {
+        let next = self.traffic.next(self.gear.timing.wanted());
+        if self.traffic.is_verifying() != self.gear.recorder.is_verifying() {
+            self.gear.recorder.switch(now);
         }
         next
     }
 
     #[inline]
-    fn issue<T: Traffic>(&mut self, op: Op, due: u64, state: &mut State<T>) -> Result<(), Error> {
-        let Some(mut slot) = self.free.pop() else {
+    fn issue(&mut self, op: Op, due: u64, state: &mut State) -> Result<(), Error> {
+        let Some(mut slot) = self.gear.free.pop() else {
             return Err(internal("more ops in flight than buffers"));
         };
         if op.kind == OpKind::Io(Direction::Write) {
             let index = slot.index();
-            state.traffic.fill(&op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]);
+            self.traffic.fill(&op, index, &mut self.gear.slots.bytes_mut(&mut slot)[..op.len as usize]);
         }
-        self.opened.before(op.file, &mut *self.engine)?;
-        state.now = self.clock.now_ns();
+        self.gear.opened.before(op.file, &mut *self.gear.engine)?;
+        state.now = self.gear.clock.now_ns();
         // Without an open-loop rate an op is intended for the moment at which it is created.
         let intended = if due == 0 { state.now } else { due };
         let index = slot.index() as usize;
@@ -289,31 +293,31 @@ impl Generator<'_> {
             transferred: 0,
         };
         state.in_flight += 1;
-        self.recorder.issued(state.in_flight);
-        self.timing.issued(state.now);
-        state.traffic.issued(&op, slot.index());
-        if let Some(recording) = &mut self.recording {
-            recording.op(&op, state.now.saturating_sub(self.timing.started_at()));
+        self.gear.recorder.issued(state.in_flight);
+        self.gear.timing.issued(state.now);
+        self.traffic.issued(&op, slot.index());
+        if let Some(recording) = &mut self.gear.recording {
+            recording.op(&op, state.now.saturating_sub(self.gear.timing.started_at()));
         }
         let request = Request { slot, kind: op.kind, file: op.file, offset: op.offset, len: op.len as u32, skip: 0 };
         self.hand_over(request, state)
     }
 
     #[inline]
-    fn hand_over<T: Traffic>(&mut self, request: Request, state: &mut State<T>) -> Result<(), Error> {
+    fn hand_over(&mut self, request: Request, state: &mut State) -> Result<(), Error> {
         let index = request.slot.index();
-        match self.engine.queue(request) {
+        match self.gear.engine.queue(request) {
             Queued::Later => {
                 state.unsubmitted.push(index);
-                if state.unsubmitted.len() >= self.job.queue.batch as usize {
+                if state.unsubmitted.len() >= self.gear.job.queue.batch as usize {
                     self.submit(state)?;
                 }
                 Ok(())
             }
             Queued::Done(completion) => {
-                state.now = self.clock.now_ns();
-                self.recorder.submitted(1);
-                self.recorder.reaped(1);
+                state.now = self.gear.clock.now_ns();
+                self.gear.recorder.submitted(1);
+                self.gear.recorder.reaped(1);
                 self.complete(completion, state)?;
                 self.look_around(state)
             }
@@ -326,31 +330,26 @@ impl Generator<'_> {
 
     /// Hands the queued ops to the engine, and notes when the engine took them.
     #[inline]
-    fn submit<T: Traffic>(&mut self, state: &mut State<T>) -> Result<(), Error> {
+    fn submit(&mut self, state: &mut State) -> Result<(), Error> {
         if state.unsubmitted.is_empty() {
             return Ok(());
         }
-        let taken = self.engine.submit().map_err(|error| engine_failed("submitting to", self.job, error))?;
+        let taken = self.gear.engine.submit().map_err(|error| engine_failed("submitting to", self.gear.job, error))?;
         let taken = taken.min(state.unsubmitted.len());
         if taken > 0 {
-            state.now = self.clock.now_ns();
+            state.now = self.gear.clock.now_ns();
             for index in state.unsubmitted.drain(..taken) {
                 state.flights[index as usize].times.submitted = state.now;
             }
-            self.recorder.submitted(taken);
+            self.gear.recorder.submitted(taken);
         }
         Ok(())
     }
 
     /// Takes finished ops: waits for the batch that the job asks for, or only until `wake`.
     #[inline]
-    fn reap<T: Traffic>(
-        &mut self,
-        state: &mut State<T>,
-        wake: Option<u64>,
-        done: &mut Vec<Completion>,
-    ) -> Result<(), Error> {
-        let queue = &self.job.queue;
+    fn reap(&mut self, state: &mut State, wake: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
+        let queue = &self.gear.job.queue;
         let (min, timeout_ns) = match wake {
             // An arrival is due: completions that come meanwhile are taken, but the queue is not drained for the
             // arrival.
@@ -361,9 +360,12 @@ impl Generator<'_> {
         let min = min.min(state.in_flight - state.unsubmitted.len() - state.refused.len());
         let max = (queue.batch_complete_max as usize).max(min).max(1);
         let before = done.len();
-        self.engine.reap(min, max, timeout_ns, done).map_err(|error| engine_failed("reaping from", self.job, error))?;
-        state.now = self.clock.now_ns();
-        self.recorder.reaped(done.len() - before);
+        self.gear
+            .engine
+            .reap(min, max, timeout_ns, done)
+            .map_err(|error| engine_failed("reaping from", self.gear.job, error))?;
+        state.now = self.gear.clock.now_ns();
+        self.gear.recorder.reaped(done.len() - before);
         // Take every completion, even after one that failed: a completion that is lost here would be waited for at the
         // end, forever.
         let mut outcome = Ok(());
@@ -378,7 +380,7 @@ impl Generator<'_> {
     }
 
     #[inline]
-    fn complete<T: Traffic>(&mut self, completion: Completion, state: &mut State<T>) -> Result<(), Error> {
+    fn complete(&mut self, completion: Completion, state: &mut State) -> Result<(), Error> {
         let index = completion.slot.index() as usize;
         let flight = &mut state.flights[index];
         flight.times.completed = state.now;
@@ -394,7 +396,7 @@ impl Generator<'_> {
                 flight.transferred += bytes as u32;
                 let skip = flight.transferred;
                 let op = flight.op;
-                self.recorder.short(direction);
+                self.gear.recorder.short(direction);
                 let rest = Request {
                     slot: completion.slot,
                     kind: op.kind,
@@ -409,7 +411,7 @@ impl Generator<'_> {
                 let mut flight = *flight;
                 state.in_flight -= 1;
                 if flight.transferred == 0 {
-                    self.recorder.short(Direction::Read);
+                    self.gear.recorder.short(Direction::Read);
                 }
                 flight.op.len = u64::from(flight.transferred);
                 self.landed(Direction::Read, &flight, completion.slot, state)
@@ -417,18 +419,18 @@ impl Generator<'_> {
             (OpKind::Io(direction), result) => {
                 let op = flight.op;
                 state.in_flight -= 1;
-                self.opened.after(op.file);
-                state.traffic.lost(completion.slot.index());
-                self.free.push(completion.slot);
+                self.gear.opened.after(op.file);
+                self.traffic.lost(completion.slot.index());
+                self.gear.free.push(completion.slot);
                 self.failed(direction, &op, result, state)
             }
             (_, result) => {
                 let (op, times) = (flight.op, flight.times);
                 state.in_flight -= 1;
-                self.opened.after(op.file);
-                state.traffic.synced(&op, completion.slot.index(), result >= 0);
-                self.free.push(completion.slot);
-                self.recorder.synced(&times);
+                self.gear.opened.after(op.file);
+                self.traffic.synced(&op, completion.slot.index(), result >= 0);
+                self.gear.free.push(completion.slot);
+                self.gear.recorder.synced(&times);
                 if result < 0 { self.failed(Direction::Write, &op, result, state) } else { Ok(()) }
             }
         }
@@ -438,74 +440,68 @@ impl Generator<'_> {
     /// asynchronous engines; where data are verified, missing data are a failure.
     #[cold]
     fn end_of_file_is_short(&self) -> bool {
-        let synchronous = job::engines::find(&self.job.engine).is_some_and(|engine| engine.synchronous);
-        (!synchronous || self.job.queue.offload) && self.job.verify.is_none()
+        let synchronous = job::engines::find(&self.gear.job.engine).is_some_and(|engine| engine.synchronous);
+        (!synchronous || self.gear.job.queue.offload) && self.gear.job.verify.is_none()
     }
 
     #[inline]
-    fn landed<T: Traffic>(
+    fn landed(
         &mut self,
         direction: Direction,
         flight: &Flight,
         mut slot: Slot,
-        state: &mut State<T>,
+        state: &mut State,
     ) -> Result<(), Error> {
         let Flight { op, times, .. } = flight;
-        self.recorder.transferred(direction, op.len, times);
-        self.timing.completed(state.now);
-        self.opened.after(op.file);
-        if let Some(logs) = &mut self.logs {
+        self.gear.recorder.transferred(direction, op.len, times);
+        self.gear.timing.completed(state.now);
+        self.gear.opened.after(op.file);
+        if let Some(logs) = &mut self.gear.logs {
             logs.completed(direction, op, times);
         }
         let index = slot.index();
         let landed = match direction {
-            Direction::Trim => state.traffic.landed(op, index, &mut []),
-            _ => state.traffic.landed(op, index, &mut self.slots.bytes_mut(&mut slot)[..op.len as usize]),
+            Direction::Trim => self.traffic.landed(op, index, &mut []),
+            _ => self.traffic.landed(op, index, &mut self.gear.slots.bytes_mut(&mut slot)[..op.len as usize]),
         };
-        self.free.push(slot);
-        if let Some(goal) = &mut self.goal
+        self.gear.free.push(slot);
+        if let Some(goal) = &mut self.gear.goal
             && goal.completed(times.completed - times.created, state.now)
         {
             state.end = Some(End::Done);
         }
         let latency = times.completed - times.created;
-        if let Some(limit) = self.job.errors.max_latency_ns[direction].filter(|&limit| latency > limit) {
+        if let Some(limit) = self.gear.job.errors.max_latency_ns[direction].filter(|&limit| latency > limit) {
             return Err(self.too_slow(op, latency, limit));
         }
         match landed {
             Ok(()) => Ok(()),
-            Err(_) if self.job.errors.continue_verify => {
-                self.recorder.failed(direction);
+            Err(_) if self.gear.job.errors.continue_verify => {
+                self.gear.recorder.failed(direction);
                 Ok(())
             }
-            Err(mismatch) => Err(verification_failed(&mismatch, self.opened.name(mismatch.file))),
+            Err(mismatch) => Err(verification_failed(&mismatch, self.gear.opened.name(mismatch.file))),
         }
     }
 
     #[cold]
-    fn failed<T: Traffic>(
-        &mut self,
-        direction: Direction,
-        op: &Op,
-        result: i64,
-        state: &mut State<T>,
-    ) -> Result<(), Error> {
+    fn failed(&mut self, direction: Direction, op: &Op, result: i64, state: &mut State) -> Result<(), Error> {
         // Nothing transferred where something was asked: the end of the file (read) or of the device (write).
         let errno = if result < 0 { -result as i32 } else { libc::EIO };
-        if self.job.extent.fill && direction == Direction::Write && errno == libc::ENOSPC {
+        if self.gear.job.extent.fill && direction == Direction::Write && errno == libc::ENOSPC {
             // An op that was drawn before waits in `pending`: if it is a write, it meets the same end.
-            if !state.traffic.is_full() {
+            if !self.traffic.is_full() {
                 state.end = Some(End::Done);
             }
             return Ok(());
         }
-        let errors = &self.job.errors;
+        let errors = &self.gear.job.errors;
         let (tolerated, ignored) = match direction {
             Direction::Read => (errors.continue_read, &errors.ignore[0]),
             Direction::Write | Direction::Trim => (errors.continue_write, &errors.ignore[1]),
         };
         if tolerated || ignored.contains(&errno) {
-            self.recorder.failed(direction);
+            self.gear.recorder.failed(direction);
             return Ok(());
         }
         let what = match op.kind {
@@ -516,20 +512,20 @@ impl Generator<'_> {
         };
         let hint = match errno {
             _ if result == 0 => "no byte was transferred: the file or device ends before this offset",
-            libc::EINVAL if self.job.files.direct => {
+            libc::EINVAL if self.gear.job.files.direct => {
                 "with direct=1 the block size, the offset and the buffers must be multiples of the logical block size"
             }
             libc::ENOSPC => "no space left: make size= smaller, or use fill_device=1 to stop here",
             libc::EBADF | libc::EROFS => "the file is not open for this, or the file system is read-only",
             _ => "",
         };
-        let place = format!("of {} bytes at offset {} of {}", op.len, op.offset, self.opened.name(op.file));
+        let place = format!("of {} bytes at offset {} of {}", op.len, op.offset, self.gear.opened.name(op.file));
         Err(Error::system(what, place, std::io::Error::from_raw_os_error(errno)).hint(hint))
     }
 
     #[cold]
     fn too_slow(&self, op: &Op, latency: u64, limit: u64) -> Error {
-        let place = format!("at offset {} of {}", op.offset, self.opened.name(op.file));
+        let place = format!("at offset {} of {}", op.offset, self.gear.opened.name(op.file));
         let late = std::io::Error::from_raw_os_error(libc::ETIMEDOUT);
         let hint = format!("it took {latency} ns, max_latency allows {limit} ns");
         Error::system("an op was slower than max_latency", place, late).hint(hint)
@@ -537,29 +533,29 @@ impl Generator<'_> {
 
     /// Closes intervals; now and then publishes the counters and checks the rates that must be reached.
     #[inline]
-    fn look_around<T: Traffic>(&mut self, state: &mut State<T>) -> Result<(), Error> {
-        if let Some(logs) = &mut self.logs {
+    fn look_around(&mut self, state: &mut State) -> Result<(), Error> {
+        if let Some(logs) = &mut self.gear.logs {
             logs.tick(state.now);
         }
-        self.recorder.tick(state.now);
+        self.gear.recorder.tick(state.now);
         if state.now < state.publish_at {
             return Ok(());
         }
         state.publish_at = state.now + PUBLISH_NS;
-        self.publish(state);
-        if let Some(statement) = self.statement
+        self.publish();
+        if let Some(statement) = self.gear.statement
             && statement.is_awaited()
         {
-            self.state_so_far(statement, state);
+            self.state_so_far(statement, state.now);
         }
-        let Some(minimum) = &mut self.minimum else {
+        let Some(minimum) = &mut self.gear.minimum else {
             return Ok(());
         };
-        if state.traffic.is_verifying() {
+        if self.traffic.is_verifying() {
             minimum.interrupt();
             return Ok(());
         }
-        let (ops, bytes, _) = self.recorder.counters();
+        let (ops, bytes, _) = self.gear.recorder.counters();
         match minimum.missed(state.now, &ops, &bytes) {
             None => Ok(()),
             Some(missed) => {
@@ -570,24 +566,24 @@ impl Generator<'_> {
     }
 
     #[cold]
-    fn state_so_far<T: Traffic>(&self, statement: Statement, state: &State<T>) {
-        (self.on_asked)(statement, self.recorder.clone().finish(state.now), state.traffic.verified());
+    fn state_so_far(&self, statement: Statement, now: u64) {
+        (self.gear.on_asked)(statement, self.gear.recorder.clone().finish(now), self.traffic.verified());
     }
 
-    fn publish<T: Traffic>(&mut self, state: &State<T>) {
-        let (ops, bytes, lat_sum_ns) = self.recorder.counters();
-        self.seat.publish(&ops, &bytes, lat_sum_ns, state.traffic.done_millionths());
-        if state.traffic.is_verifying() {
-            self.seat.enter(Phase::Verify);
+    fn publish(&mut self) {
+        let (ops, bytes, lat_sum_ns) = self.gear.recorder.counters();
+        self.gear.seat.publish(&ops, &bytes, lat_sum_ns, self.traffic.done_millionths());
+        if self.traffic.is_verifying() {
+            self.gear.seat.enter(Phase::Verify);
         }
     }
 
-    fn end_ramp<T: Traffic>(&mut self, state: &mut State<T>) {
+    fn end_ramp(&mut self, state: &mut State) {
         state.measuring_from = u64::MAX;
-        if self.job.time.ramp_ns > 0 {
-            self.recorder.start(state.now);
+        if self.gear.job.time.ramp_ns > 0 {
+            self.gear.recorder.start(state.now);
             // The runtime counts from the end of the ramp as it really was.
-            if let Some(runtime) = self.job.time.runtime_ns {
+            if let Some(runtime) = self.gear.job.time.runtime_ns {
                 state.ends_at = state.now + runtime;
             }
             self.measured(state.now);
@@ -595,24 +591,24 @@ impl Generator<'_> {
     }
 
     fn measured(&mut self, now: u64) {
-        if let Some(logs) = &mut self.logs {
+        if let Some(logs) = &mut self.gear.logs {
             logs.start(now);
         }
-        self.seat.enter(Phase::Run);
-        (self.on_measured)();
+        self.gear.seat.enter(Phase::Run);
+        (self.gear.on_measured)();
     }
 
     /// Waits for everything that is in flight. Failures do not stop it: buffers must come home.
-    fn drain<T: Traffic>(&mut self, state: &mut State<T>) -> Result<(), Error> {
+    fn drain(&mut self, state: &mut State) -> Result<(), Error> {
         let mut done = Vec::new();
         let mut first_failure = Ok(());
         self.forget_refused(state);
         while state.in_flight > 0 {
             self.submit(state)?;
             let min = usize::from(state.unsubmitted.len() < state.in_flight);
-            let reaped = self.engine.reap(min, usize::MAX, None, &mut done);
-            reaped.map_err(|error| engine_failed("reaping from", self.job, error))?;
-            state.now = self.clock.now_ns();
+            let reaped = self.gear.engine.reap(min, usize::MAX, None, &mut done);
+            reaped.map_err(|error| engine_failed("reaping from", self.gear.job, error))?;
+            state.now = self.gear.clock.now_ns();
             for completion in done.drain(..) {
                 let outcome = self.complete(completion, state);
                 first_failure = first_failure.and(outcome);
@@ -623,30 +619,30 @@ impl Generator<'_> {
     }
 
     /// Drops the requests that no engine has, at the end.
-    fn forget_refused<T: Traffic>(&mut self, state: &mut State<T>) {
+    fn forget_refused(&mut self, state: &mut State) {
         for request in state.refused.drain(..) {
             state.in_flight -= 1;
-            self.free.push(request.slot);
+            self.gear.free.push(request.slot);
         }
     }
 
     /// Sleeps until the next op is due, but never past the end, and in slices: a stop must be noticed.
-    fn idle_until<T: Traffic>(&mut self, at: u64, state: &mut State<T>) -> Result<(), Error> {
+    fn idle_until(&mut self, at: u64, state: &mut State) -> Result<(), Error> {
         const SLICE_NS: u64 = 50_000_000;
         let until = at.min(state.ends_at);
-        while self.clock.now_ns() < until.min(self.timing.spin_until()) {
+        while self.gear.clock.now_ns() < until.min(self.gear.timing.spin_until()) {
             std::hint::spin_loop();
         }
         sleep_until_ns(until.min(state.now + SLICE_NS));
-        state.now = self.clock.now_ns();
+        state.now = self.gear.clock.now_ns();
         self.look_around(state)
     }
 
     #[inline]
     fn depth_limit(&self) -> usize {
-        match &self.goal {
+        match &self.gear.goal {
             Some(goal) => goal.depth(),
-            None => self.slots.count() as usize,
+            None => self.gear.slots.count() as usize,
         }
     }
 
@@ -655,7 +651,7 @@ impl Generator<'_> {
     fn low_mark(&self) -> usize {
         let limit = self.depth_limit();
         // Fewer than the limit must be in flight, or nothing could be issued.
-        (self.job.queue.low as usize).min(limit.saturating_sub(1))
+        (self.gear.job.queue.low as usize).min(limit.saturating_sub(1))
     }
 }
 
