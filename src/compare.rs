@@ -163,6 +163,7 @@ fn exit(tolerance: Option<f64>, result: &ComparisonResult) -> anyhow::Result<Exi
     }
     let why = |cannot_tell: CannotTell| match cannot_tell {
         CannotTell::NoInterval => "nothing tells a difference from noise: let it run for some seconds",
+        CannotTell::Unnamed => "a sweep cannot name a load line: quiet the machine and sweep again",
         CannotTell::LowerBound => "a curve still rose at its deepest point: sweep deeper",
         CannotTell::BeyondSense => "the values scatter too much: run more --pairs, for longer",
     };

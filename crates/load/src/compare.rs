@@ -348,7 +348,11 @@ fn of_sweeps(a: &SweepResult, b: &SweepResult) -> Vec<Effect> {
         let Some((line, other)) = lines else { continue };
         let name = |figure: &str| if alone { figure.to_string() } else { format!("{figure} of {}", curve.label) };
         let bound = line.still_rising || other.still_rising;
-        effects.push(of_estimates(name("plateau_iops"), Some(true), line.plateau_iops, other.plateau_iops, bound));
+        let mut plateau = of_estimates(name("plateau_iops"), Some(true), line.plateau_iops, other.plateau_iops, bound);
+        if line.plateau().is_none() || other.plateau().is_none() {
+            plateau.cannot_tell = Some(CannotTell::Unnamed);
+        }
+        effects.push(plateau);
         if let (Some(line), Some(other)) = (line.load_line, other.load_line) {
             effects.push(of_estimates(name("load_line"), None, line, other, bound));
         }

@@ -210,7 +210,7 @@ impl Effect {
 }
 
 /// A figure as a sentence names it.
-fn in_words(figure: &str) -> String {
+pub fn in_words(figure: &str) -> String {
     let rate_of_phase = figure.strip_suffix(":files_per_s").map(|phase| format!("files/s of {phase}"));
     match figure {
         "iops" => "IOPS".into(),
@@ -251,6 +251,10 @@ fn told(a: &str, b: &str, effect: &Effect) -> String {
             "{b} has {} {name} against {a}, but nothing tells that from noise: each side has one value and no course \
              over time.",
             figures::change(mean)
+        ),
+        (Some(CannotTell::Unnamed), _) => format!(
+            "{name}: it cannot be told which of {a} and {b} is better; the sweep of a side cannot name a load line, so \
+             its plateau means nothing."
         ),
         (Some(CannotTell::LowerBound), _) => format!(
             "{name}: it cannot be told which of {a} and {b} is better; a curve still rose at its deepest point, so its \

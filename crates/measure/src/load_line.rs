@@ -18,8 +18,12 @@
 //!   distribution, which makes the marginal intervals those of Student's t. The seed is fixed: the same points give the
 //!   same line.
 //! - Where rounds differ by more than the error within them, the machine was not the same all the time: the interval of
-//!   the plateau then spans the rounds. Where visits to the same depths differ so much that 97 % of the plateau cannot
-//!   be told from the plateau, no load line is named, and [`LoadLine::unnamed`] says why.
+//!   the plateau then spans the rounds.
+//! - Where visits to the same depths differ so much that 97 % of the plateau is hard to tell from the plateau
+//!   ([`LoadLine::scatter`]), the errors are not normal: the machine has states, and the few visits to a depth may all
+//!   have met the slowest. The lower end of the load line then rests on no distribution
+//!   ([`Seen::surely_below`]), the plateau's interval holds a typical visit, and no overload is named.
+//! - Where the visits have nothing in common, no load line is named, and [`LoadLine::unnamed`] says why.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -41,18 +45,28 @@ const RISING_A_DOUBLING: f64 = 0.03;
 const REPLICATES: usize = 1000;
 /// The smallest error of a depth, relative: two builds of the same program differ by as much.
 const LEAST_ERROR: f64 = 0.001;
-/// Visits whose error is larger than this (a standard deviation) cannot place a level 3 % below the plateau: a dozen of
-/// them would be needed for each depth.
-const LARGEST_ERROR: f64 = 0.04;
+/// Visits whose error is larger than this (a standard deviation) place a level 3 % below the plateau within bounds at
+/// best: a dozen of them would be needed for each depth.
+const SCATTERED: f64 = 0.03;
 /// Visits that were set aside show another state of the machine. Visits that were kept may lie between the two states,
-/// and their error is then too small, because the farthest are gone (Tukey and McLaughlin, 1963). The largest error
-/// shrinks by this many times the part that was set aside.
+/// and their error is then too small, because the farthest are gone (Tukey and McLaughlin, 1963). [`SCATTERED`] shrinks
+/// by this many times the part that was set aside.
 const HIDDEN: f64 = 2.5;
 /// Part of the visits that may be set aside as accidents: the lucky second, a burst of another program.
 const RARE: f64 = 0.1;
 /// The part of visits set aside beyond which they are a second state of the machine, and nothing tells which of the two
 /// states is the storage.
 const OFTEN: f64 = 0.15;
+/// The probability, for each depth, of a wrong statement that the depth lies below the load line: the few depths just
+/// above the line have it together, and 2.5 % is what an end of the interval may have.
+const WRONGLY_BELOW: f64 = 0.005;
+/// An error of a visit (a logarithm) that no bounds survive: in a third of the visits the machine gave less than 55 % of
+/// its usual throughput, or more than 180 %.
+const LARGEST_ERROR: f64 = 0.6;
+/// Errors of a visit on each side of the plateau that its interval holds where visits are scattered.
+const TYPICAL: f64 = 1.25;
+/// Part of the visits that may be set aside at all: with more, the usual state of the machine is a matter of chance.
+const MOST_ODD: f64 = 0.4;
 /// Rounds that lie farther apart than this saw different machines.
 const LARGEST_SPAN: f64 = 0.7;
 
@@ -74,18 +88,29 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
     let low = quantile(drawn.iter().map(|(shape, shift)| shape.pooled + shift), 0.025);
     let high = quantile(drawn.iter().map(|(shape, shift)| shape.top + shift), 0.975);
     let (slowest, fastest) = span(&effects);
-    let (low, high) = ((low + slowest).min(measured.pooled), (high + fastest).max(measured.pooled));
+    let scatter = scatter(&effects);
+    // Nothing tells which of the states that the visits saw is the storage: the interval holds a typical visit.
+    let typical = if scatter.is_some() { TYPICAL * effects.error } else { 0.0 };
+    let low = (low + slowest).min(measured.pooled - typical);
+    let high = (high + fastest).max(measured.pooled + typical);
     let plateau_iops = Estimate { mean: measured.pooled.exp(), low: low.exp(), high: high.exp() };
 
     let rise = quantile(drawn.iter().map(|(shape, _)| shape.last_doubling), 0.05);
     let still_rising = measured.last_doubling > RISING_A_DOUBLING && rise > 0.0;
-    let unnamed = reason_against(&effects);
     let line = (
         quantile(drawn.iter().map(|(shape, _)| shape.load_line.0), 0.025),
         quantile(drawn.iter().map(|(shape, _)| shape.load_line.1), 0.975),
     );
-    let line = seen.without_any_round(line);
+    let mut line = seen.without_any_round(line);
+    if scatter.is_some() {
+        let least = quantile(drawn.iter().map(|(shape, _)| shape.pooled), 0.025) + LOAD_LINE_FRACTION.ln();
+        line.0 = seen.surely_below(&levels, least).map_or(seen.x[0], |below| line.0.min(below));
+    }
     let load_line = seen.estimate(measured.load_line, line);
+    let deepest = seen.x[seen.x.len() - 1];
+    let any_depth = scatter.is_some() && load_line.low <= seen.x[0] && load_line.high >= deepest;
+    let unnamed = reason_against(&effects)
+        .or_else(|| scatter.as_ref().filter(|_| any_depth).map(|how| format!("{CHANGED}: {how}")));
     let overload = measured.overload.and_then(|bounds| {
         let falls = || drawn.iter().filter_map(|(shape, _)| shape.overload);
         // A fall that the noise alone produces now and then does not count as overload.
@@ -96,8 +121,9 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
     Some(LoadLine {
         plateau_iops,
         load_line: Some(load_line).filter(|_| unnamed.is_none()),
-        overload: overload.filter(|_| unnamed.is_none()),
+        overload: overload.filter(|_| unnamed.is_none() && scatter.is_none()),
         still_rising,
+        scatter: scatter.filter(|_| unnamed.is_none()),
         unnamed,
     })
 }
@@ -131,15 +157,23 @@ impl Curve {
     }
 }
 
+/// The beginning of most reasons for naming no load line.
+const CHANGED: &str = "the machine changed during the sweep";
+
+/// How the visits to the same depths differ, where it is too much for the fit's own errors; None where they agree.
+fn scatter(effects: &Effects) -> Option<String> {
+    let odd = effects.odd_part();
+    if effects.error > SCATTERED * (1.0 - HIDDEN * odd) {
+        return Some(format!("visits to the same depths differ by {}", percent(effects.error)));
+    }
+    (odd > OFTEN).then(|| format!("{} of the visits do not agree with the others at the same depths", percent(odd)))
+}
+
 /// The reason why the visits cannot name a load line; None if they can.
 fn reason_against(effects: &Effects) -> Option<String> {
-    let changed = |how: String| Some(format!("the machine changed during the sweep: {how}"));
-    let odd = effects.odd_part();
-    if effects.error > LARGEST_ERROR * (1.0 - HIDDEN * odd) {
-        return changed(format!("visits to the same depths differ by {}", percent(effects.error)));
-    }
-    if odd > OFTEN {
-        return changed(format!("{} of the visits do not agree with the others at the same depths", percent(odd)));
+    let changed = |how: String| Some(format!("{CHANGED}: {how}"));
+    if effects.error > LARGEST_ERROR || effects.odd_part() > MOST_ODD {
+        return scatter(effects).and_then(changed);
     }
     let (slowest, fastest) = span(effects);
     if fastest - slowest > LARGEST_SPAN {
@@ -193,6 +227,16 @@ impl Curve {
 const WIDEST: f64 = 4.0;
 
 impl LoadLine {
+    /// The plateau; None where no load line can be named: then no interval of throughput means anything either.
+    pub fn plateau(&self) -> Option<Estimate> {
+        self.unnamed.is_none().then_some(self.plateau_iops)
+    }
+
+    /// True if nothing can be said of overload: the visits to the same depths differ too much.
+    pub fn hides_overload(&self) -> bool {
+        self.overload.is_none() && (self.unnamed.is_some() || self.scatter.is_some())
+    }
+
     /// The answer of the sweep about the load line. Every table, sentence, tile and title shows this and nothing else.
     pub fn answer(&self) -> Answer<'_> {
         match (&self.unnamed, self.still_rising, self.load_line) {
@@ -204,6 +248,9 @@ impl LoadLine {
         }
     }
 }
+
+/// A depth times this lies beyond it.
+const JUST_BEYOND: f64 = 1.0 + 1e-6;
 
 /// The measurements: depths, ascending, and the visits to them.
 struct Seen {
@@ -240,6 +287,33 @@ impl Seen {
         })
     }
 
+    /// The deepest depth that is surely below a level of throughput (a logarithm), as the bound of a crossing; None if
+    /// that is no depth.
+    ///
+    /// The luckiest of `k` visits lies below the storage's own level by more than the quantile `p` of the errors with
+    /// probability p^k, whatever their distribution. The errors of all visits together give that quantile, those that
+    /// were set aside too. So a depth with few visits is below the level only if the worst visit of the sweep could not
+    /// have hidden it.
+    fn surely_below(&self, levels: &Levels, level: f64) -> Option<f64> {
+        let of = |depth: usize| self.looks.iter().filter(move |look| look.depth == depth);
+        let visits: Vec<f64> = (0..self.x.len()).map(|depth| of(depth).count() as f64).collect();
+        // Visits to a depth lie closer to their mean than to the truth.
+        let spread = |look: &Look| (visits[look.depth] / (visits[look.depth] - 1.0)).sqrt();
+        let several = self.looks.iter().filter(|look| visits[look.depth] >= 3.0);
+        let mut errors: Vec<f64> = several.map(|look| (look.ln - levels.ln_y[look.depth]) * spread(look)).collect();
+        errors.sort_by(f64::total_cmp);
+        if errors.is_empty() {
+            return None;
+        }
+        let top = (0..self.x.len()).max_by(|&a, &b| levels.ln_y[a].total_cmp(&levels.ln_y[b]))?;
+        let is_below = |&depth: &usize| {
+            let luckiest = of(depth).map(|look| look.ln).fold(f64::MIN, f64::max);
+            luckiest - sorted_quantile(&errors, WRONGLY_BELOW.powf(1.0 / visits[depth])) < level
+        };
+        // The line lies beyond that depth, so the next whole depth is the first that may be it.
+        (0..top).rev().find(is_below).map(|depth| self.x[depth] * JUST_BEYOND)
+    }
+
     /// The mean of all visits to each depth.
     fn means(&self) -> Vec<f64> {
         let of = |depth| self.looks.iter().filter(move |look| look.depth == depth).map(|look| look.ln);
@@ -255,7 +329,7 @@ impl Seen {
             plateau_iops: Estimate { mean: top, low: 0.0, high: top },
             still_rising: shape.last_doubling > RISING_A_DOUBLING,
             unnamed: Some(match self.looks.iter().map(|look| look.round).max() {
-                Some(2..) => "the machine changed during the sweep: visits to the same depths do not agree".into(),
+                Some(2..) => format!("{CHANGED}: visits to the same depths do not agree"),
                 _ => "no depth was visited at several times: give the sweep more --time".into(),
             }),
             ..LoadLine::default()
@@ -597,13 +671,28 @@ mod tests {
     }
 
     #[test]
+    fn scattered_visits_give_bounds_and_no_overload() {
+        let falling = |depth: f64| saturating(40.0)(depth) * 0.8f64.powf((depth / 100.0).log2().max(0.0));
+        let mut points = sweep(falling, &DEPTHS, 5, 0.01, 8);
+        change(&mut points, |x, round| if (x as u32 + round * 7) % 5 < 2 { 0.8 } else { 1.0 });
+        let found = find(&points).unwrap();
+        let Answer::Between(low, high) = found.answer() else { panic!("{found:?}") };
+        assert!(low <= 24.0 && high >= 24.0 && low > 4.0, "{found:?}");
+        let scatter = found.scatter.as_ref().unwrap();
+        assert!(scatter.starts_with("visits to the same depths differ by 1"), "{scatter}");
+        assert!(found.overload.is_none() && found.hides_overload(), "{found:?}");
+        let plateau = found.plateau().unwrap();
+        assert!(plateau.low < 0.8e5 && plateau.high > 1e5, "{plateau:?}");
+    }
+
+    #[test]
     fn visits_that_do_not_agree_name_no_line_and_say_why() {
         let mut points = sweep(saturating(40.0), &DEPTHS, 5, 0.01, 8);
-        change(&mut points, |x, round| if (x as u32 + round * 7) % 5 < 2 { 0.6 } else { 1.0 });
+        change(&mut points, |x, round| if (x as u32 + round * 7) % 5 < 2 { 0.1 } else { 1.0 });
         let found = find(&points).unwrap();
         let Answer::Unnamed(reason) = found.answer() else { panic!("{found:?}") };
         assert!(reason.starts_with("the machine changed during the sweep: "), "{reason}");
-        assert!(found.overload.is_none());
+        assert!(found.overload.is_none() && found.plateau().is_none() && found.hides_overload());
     }
 
     #[test]

@@ -545,7 +545,7 @@ pub struct Visit {
 /// Tables, sentences, tiles and titles show [`LoadLine::answer`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadLine {
-    /// The highest throughput, ops per second.
+    /// The highest throughput, ops per second: see [`LoadLine::plateau`].
     pub plateau_iops: Estimate,
     /// The smallest measured depth that reaches 97 % of the plateau, and the 95 % interval of the smallest depth that
     /// does; whole numbers where the depths are. None if no load line can be named: `unnamed` says why.
@@ -556,6 +556,11 @@ pub struct LoadLine {
     pub overload: Option<Estimate>,
     /// True if the curve was still rising at the deepest point: then the load line is a lower bound.
     pub still_rising: bool,
+    /// The difference between visits to the same depths, as the end of a sentence, where it is too large for one depth to
+    /// be named: "visits to the same depths differ by 9.2 %". The load line's interval then holds whatever state of the
+    /// machine the visits met, and no overload is named.
+    #[serde(default)]
+    pub scatter: Option<String>,
     /// The reason for a missing load line, as the end of a sentence: "the machine changed during the sweep: ...".
     #[serde(default)]
     pub unnamed: Option<String>,
@@ -621,6 +626,8 @@ pub struct Difference {
 pub enum CannotTell {
     /// Each side has one value, and nothing tells a difference from noise. The ends of the intervals are the values.
     NoInterval,
+    /// The sweep of a side cannot name a load line, so its plateau means nothing.
+    Unnamed,
     /// The value of a side is a lower bound: the curve of that side still rose at its deepest point.
     LowerBound,
     /// The ratio of the sides, or the ratio of the ends of its interval, is beyond what two measurements can mean.

@@ -35,18 +35,26 @@ pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> S
             let latency = nanoseconds(point.job.lat_ns().mean());
             format!("{label}, {axis} {}: {part} of {plateau} IOPS at {latency}; {beyond}{limit}.", plain(point.x))
         }
-        (Answer::Between(low, high), _) => format!(
-            "{label}: {plateau} IOPS; the load line lies between {axis} {} and {}; {beyond}{limit}.",
-            plain(low),
-            plain(high)
-        ),
+        (Answer::Between(low, high), _) => {
+            let more = match line.scatter {
+                Some(_) => "; a quieter machine or more --time narrows this",
+                None => "; deeper only adds latency",
+            };
+            let more = if line.overload.is_some() { format!("; {beyond}") } else { more.into() };
+            format!(
+                "{label}: {plateau} IOPS; the load line lies between {axis} {} and {}{more}{limit}.",
+                plain(low),
+                plain(high)
+            )
+        }
         (Answer::Beyond, Some(point)) => format!(
             "{label}, {axis} {}: {} IOPS at {}, and still rising: sweep deeper to find the line.",
             plain(point.x),
             count(point.iops.mean),
             nanoseconds(point.job.lat_ns().mean())
         ),
-        (Answer::Unnamed(reason), _) => format!("{label}: the sweep cannot name a load line: {reason}."),
+        // The verdict no-load-line gives the reason.
+        (Answer::Unnamed(_), _) => format!("{label}: the sweep cannot recommend a depth."),
         (Answer::At(_) | Answer::Beyond, None) => String::new(),
     }
 }
@@ -107,10 +115,7 @@ mod tests {
         );
         let line = one.line.as_mut().unwrap();
         (line.load_line, line.unnamed) = (None, Some("the machine changed".into()));
-        assert_eq!(
-            advice("iodepth", &[one.clone()], None),
-            "io_uring: the sweep cannot name a load line: the machine changed."
-        );
+        assert_eq!(advice("iodepth", &[one.clone()], None), "io_uring: the sweep cannot recommend a depth.");
         let line = one.line.as_mut().unwrap();
         (line.unnamed, line.still_rising) = (None, true);
         assert_eq!(

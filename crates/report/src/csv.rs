@@ -2,7 +2,7 @@
 //! names, then a line a row. A value that is not known is empty.
 
 use measure::schema::{
-    ComparisonResult, Curve, DirectionResult, Document, FilesResult, JobResult, RunResult, SweepResult,
+    ComparisonResult, Curve, DirectionResult, Document, FilesResult, JobResult, LoadLine, RunResult, SweepResult,
 };
 use measure::verdict::Verdict;
 use measure::{Direction, Histogram};
@@ -104,7 +104,9 @@ fn sweep(sweep: &SweepResult) -> String {
             (false, true) => "overload".into(),
             (false, false) => String::new(),
         });
-        cells.push(curve.line.as_ref().map(|line| number(line.plateau_iops.mean)).unwrap_or_default());
+        cells.push(
+            curve.line.as_ref().and_then(LoadLine::plateau).map(|plateau| number(plateau.mean)).unwrap_or_default(),
+        );
         cells.push(curve.at_load_line().map(|point| number(point.x)).unwrap_or_default());
         cells.push(codes(&point.job.verdicts));
         cells

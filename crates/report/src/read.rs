@@ -256,6 +256,10 @@ fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
             job.directions[direction] = fio_direction(section);
         }
     }
+    // fio counts the errors of all directions together: they go to the direction that did most.
+    if let Some(most) = Direction::ALL.into_iter().max_by_key(|&direction| job.directions[direction].ops) {
+        job.directions[most].failed_ops = integer(value, "total_err");
+    }
     // unified_rw_reporting: the sum of all may be all there is.
     if let Some(section) = value.get("mixed") {
         job.reporting.unified = Unified::Both;

@@ -33,10 +33,15 @@ pub fn for_curve(curve: &Curve, ceiling_iops: Option<Estimate>) -> Judgement {
         Basis::applies(curve.points.iter().any(|point| has_rate(&point.job))),
         rate_limited(curve),
     );
-    judged.enter("still-rising", line(), still_rising(curve));
-    let ceiling = line().needs(ceiling_iops.is_some(), "the generator was not measured without storage");
+    let plateau = || {
+        let known = curve.line.as_ref().is_none_or(|line| line.plateau().is_some());
+        line().needs(known, "the sweep cannot name a load line, so its plateau is not known")
+    };
+    judged.enter("still-rising", plateau(), still_rising(curve));
+    let ceiling = plateau().needs(ceiling_iops.is_some(), "the generator was not measured without storage");
     judged.enter("generator-ceiling", ceiling, generator_ceiling(curve, ceiling_iops));
-    judged.enter("uncertain", Basis::Known, uncertain(curve));
+    let points = Basis::Known.needs(!curve.points.is_empty(), "the curve has no points");
+    judged.enter("uncertain", points, uncertain(curve));
     judged
 }
 
@@ -120,7 +125,7 @@ fn still_rising(curve: &Curve) -> Option<Verdict> {
 }
 
 fn generator_ceiling(curve: &Curve, ceiling_iops: Option<Estimate>) -> Option<Verdict> {
-    let plateau = curve.line.as_ref()?.plateau_iops.mean;
+    let plateau = curve.line.as_ref()?.plateau()?.mean;
     let ceiling = ceiling_iops?.mean;
     (curve.label != "null" && plateau > ceiling * NEAR_CEILING).then(|| {
         verdict(

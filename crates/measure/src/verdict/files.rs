@@ -21,9 +21,13 @@ pub fn for_phase(phase: &PhaseResult, facts: &FilesFacts) -> Judgement {
     judged.enter("verify-mismatch", Basis::applies(phase.verified.is_some()), files_differ(phase));
     judged.enter("page-cache-read", Basis::applies(phase.reads_own_writes && posix), read_own_writes(phase, facts));
     judged.enter("errors-tolerated", Basis::applies(facts.continue_on_error), files_failed(phase, facts));
-    judged.enter("threads-uneven", Basis::applies(phase.threads.len() > 1), threads_uneven(phase));
+    let uneven = Basis::applies(phase.threads.len() > 1)
+        .needs(phase.stonewall_ns > 0, "the result does not record when the first thread ended");
+    judged.enter("threads-uneven", uneven, threads_uneven(phase));
     let long = phase.runtime_ns >= LEAST_ACCOUNTED_NS;
-    let cpu = Basis::applies(posix).needs(long, "the phase is too short for the kernel's accounting of CPU time");
+    let cpu = Basis::applies(posix)
+        .needs(long, "the phase is too short for the kernel's accounting of CPU time")
+        .needs(phase.cpu.is_known(), "the result does not record CPU time");
     judged.enter("generator-cpu-bound", cpu, files_cpu_bound(phase, facts));
     judged.enter("writes-not-synced", Basis::applies(writes_files(phase) && posix), files_not_synced(phase, facts));
     judged.enter("interval-too-short", Basis::Known, phase_too_short(phase));
@@ -52,7 +56,10 @@ pub fn for_files(result: &FilesResult) -> Judgement {
     let busy = busy.and_then(|(available, used)| machine_busy(cpus, available, used));
     let mut judged = Judgement::default();
     judged.enter("process-lost", Basis::applies(result.facts.processes > 1), processes_lost(&result.facts));
-    let basis = Basis::applies(threads > 1).needs(long, "the run is too short for the kernel's accounting of CPU time");
+    let basis = Basis::applies(threads > 1 && cpus != 1)
+        .needs(cpus > 0, "the result does not record the number of CPUs")
+        .needs(long, "the run is too short for the kernel's accounting of CPU time")
+        .needs(result.phases.iter().any(|phase| phase.cpu.is_known()), "the result does not record CPU time");
     judged.enter("machine-cpu-bound", basis, busy);
     judged
 }
@@ -114,7 +121,7 @@ fn files_failed(phase: &PhaseResult, facts: &FilesFacts) -> Option<Verdict> {
 
 fn threads_uneven(phase: &PhaseResult) -> Option<Verdict> {
     let (wall, end) = (phase.stonewall_ns as f64, phase.runtime_ns as f64);
-    (phase.threads.len() > 1 && end > 0.0 && wall < EVEN * end).then(|| {
+    (phase.threads.len() > 1 && wall > 0.0 && wall < EVEN * end).then(|| {
         verdict(
             "threads-uneven",
             Severity::Warning,

@@ -4,7 +4,7 @@ use super::check::{Basis, Judgement};
 use super::job::{clones, has_rate, is_null, seconds};
 use super::{LEAST_ACCOUNTED_NS, Severity, Verdict, verdict};
 use crate::figures::{self, count, nanoseconds, percent, plain};
-use crate::schema::{JobResult, RunResult};
+use crate::schema::{CpuUsage, JobResult, RunResult};
 use crate::{Direction, Histogram};
 
 /// Part of the latency spent in submission from which on requests hardly overlap.
@@ -57,10 +57,9 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
         );
     }
     let limited = job.latency_target.is_some() || has_rate(job);
-    let ops: u64 = job.depth.in_flight.iter().sum();
     let mean = job.depth.mean();
     // Batches as large as the depth fill the queue from empty each time: (depth + 1) / 2 on average is as asked.
-    if limited || is_null(job) || ops < ROUNDS_TO_SETTLE * u64::from(facts.iodepth) || mean >= asked * DEPTH_REACHED {
+    if limited || is_null(job) || !is_settled(job) || mean >= asked * DEPTH_REACHED {
         return None;
     }
     found(
@@ -68,6 +67,18 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
         "The numbers describe the depth that the job reached, not its iodepth.",
         "Possible causes: thinktime, a short job, iodepth_batch_complete, or too little CPU for the generator.",
     )
+}
+
+/// True if the job's mean depth is not that of filling and draining the queue.
+pub(super) fn is_settled(job: &JobResult) -> bool {
+    job.depth.in_flight.iter().sum::<u64>() >= ROUNDS_TO_SETTLE * u64::from(job.facts.iodepth)
+}
+
+impl CpuUsage {
+    /// True if the result holds CPU time: a program that ran used some.
+    pub(super) fn is_known(&self) -> bool {
+        self.user_ns + self.system_ns > 0
+    }
 }
 
 pub(super) fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
@@ -145,24 +156,36 @@ pub(super) fn queued_before_issue(job: &JobResult) -> Option<Verdict> {
 pub fn for_run(run: &RunResult) -> Judgement {
     let mut judged = Judgement::default();
     let ran = run.jobs.iter().any(|job| job.total_ops() > 0);
-    let basis = Basis::applies(ran && several_clones(run))
-        .needs(run.provenance.machine.cpus > 0, "the result does not record the number of CPUs");
+    let cpus = run.provenance.machine.cpus;
+    // On one CPU the job's own verdict says it.
+    let basis = Basis::applies(ran && several_clones(run) && cpus != 1)
+        .needs(cpus > 0, "the result does not record the number of CPUs")
+        .needs(took_ms(run) >= LEAST_ACCOUNTED_MS, "the run is too short for the kernel's accounting of CPU time")
+        .needs(run.jobs.iter().all(|job| job.cpu.is_known()), "the result does not record CPU time");
     judged.enter("machine-cpu-bound", basis, machine_cpu_bound(run));
     judged
 }
 
 fn machine_cpu_bound(run: &RunResult) -> Option<Verdict> {
-    let start = run.jobs.iter().map(|job| job.start_unix_ms).min()?;
-    let end = run.jobs.iter().map(|job| job.start_unix_ms + job.elapsed_ns / 1_000_000).max()?;
     let cpus = run.provenance.machine.cpus;
-    let available = (end - start) as f64 * 1e6 * f64::from(cpus);
+    let available = took_ms(run) as f64 * 1e6 * f64::from(cpus);
     let used: f64 = run.jobs.iter().map(|job| (job.cpu.user_ns + job.cpu.system_ns) as f64).sum();
     // On one CPU, or with a single clone, the job's own verdict says it.
-    if cpus > 1 && several_clones(run) && end - start >= LEAST_ACCOUNTED_NS / 1_000_000 {
+    if cpus > 1 && several_clones(run) && took_ms(run) >= LEAST_ACCOUNTED_MS {
         machine_busy(cpus, available, used)
     } else {
         None
     }
+}
+
+/// Milliseconds below which the kernel's accounting of CPU time says nothing.
+const LEAST_ACCOUNTED_MS: u64 = LEAST_ACCOUNTED_NS / 1_000_000;
+
+/// Milliseconds from the first start of a job to the last end; 0 without jobs.
+fn took_ms(run: &RunResult) -> u64 {
+    let start = run.jobs.iter().map(|job| job.start_unix_ms).min().unwrap_or(0);
+    let end = run.jobs.iter().map(|job| job.start_unix_ms + job.elapsed_ns / 1_000_000).max().unwrap_or(0);
+    end - start
 }
 
 fn several_clones(run: &RunResult) -> bool {

@@ -13,21 +13,24 @@ const START_SKEW_NS: u64 = 1_000_000;
 /// The judgement on how several hosts did together.
 pub fn for_hosts(hosts: &HostsResult) -> Judgement {
     let mut judged = Judgement::default();
-    judged.enter("host-slow", Basis::applies(hosts.hosts.len() > 1), host_slow(hosts));
+    let rates = Basis::applies(hosts.hosts.len() > 1)
+        .needs(hosts.hosts.iter().any(|host| rate(host) > 0.0), "the result does not record what each host did");
+    judged.enter("host-slow", rates, host_slow(hosts));
     judged.enter("start-skew", Basis::Known, start_skew(hosts));
     judged
 }
 
+/// The rate of a host: ops of one rank a second; for a run on files, files.
+fn rate(host: &HostResult) -> f64 {
+    let (files, ns) = host
+        .phases
+        .iter()
+        .fold((0, 0), |(files, ns), phase| (files + phase.total.files + phase.total.failed, ns + phase.runtime_ns));
+    let all = if ns > 0 { files as f64 * 1e9 / ns as f64 } else { window_of(&host.jobs).iops() };
+    all / f64::from(host.ranks.max(1))
+}
+
 fn host_slow(hosts: &HostsResult) -> Option<Verdict> {
-    // The rate of a host is in ops of one rank a second; for a run on files, in files.
-    let rate = |host: &HostResult| {
-        let (files, ns) = host
-            .phases
-            .iter()
-            .fold((0, 0), |(files, ns), phase| (files + phase.total.files + phase.total.failed, ns + phase.runtime_ns));
-        let all = if ns > 0 { files as f64 * 1e9 / ns as f64 } else { window_of(&host.jobs).iops() };
-        all / f64::from(host.ranks.max(1))
-    };
     let rates: Vec<f64> = hosts.hosts.iter().map(rate).collect();
     let mut sorted = rates.clone();
     sorted.sort_by(f64::total_cmp);

@@ -19,7 +19,14 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     },
     Rule {
         code: "loop-page-cache",
-        basis: |job| Basis::applies(!is_null(job) && !job.facts.elsewhere).needs(is_local(job), UNTOLD),
+        basis: |job| {
+            let device = job.facts.loop_device.as_ref();
+            let reads = job.directions.read.ops > 0;
+            let known = !reads || device.is_none_or(|device| device.cached_fraction.is_some());
+            Basis::applies(!is_null(job) && !job.facts.elsewhere)
+                .needs(is_local(job), UNTOLD)
+                .needs(known, "the result does not record how much of the file behind the loop device was in memory")
+        },
         find: loop_page_cache,
     },
     Rule {
@@ -28,7 +35,12 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
             let facts = &job.facts;
             let reads = job.directions.read.ops > 0 && !facts.elsewhere && !is_null(job);
             let known = facts.direct || facts.cached_fraction.is_some();
-            Basis::applies(reads).needs(known, "the result does not record how much of the data was in the page cache")
+            Basis::applies(reads)
+                .needs(known, "the result does not record how much of the data was in the page cache")
+                .needs(
+                    facts.direct || facts.target_bytes.is_some(),
+                    "the result does not record how many bytes the files have, so nothing tells reads of the same bytes",
+                )
         },
         find: page_cache_read,
     },
@@ -47,6 +59,10 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
             let known = job.depth.in_flight.iter().any(|ops| *ops > 0) || job.facts.synchronous;
             Basis::applies(job.facts.iodepth > 1 && !is_null(job))
                 .needs(known, "the result does not record the depth of the queue")
+                .needs(
+                    job.facts.synchronous || is_settled(job),
+                    "the job has fewer than ten ops for each request of the depth",
+                )
         },
         find: depth_not_achieved,
     },
@@ -54,14 +70,26 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         code: "generator-cpu-bound",
         basis: |job| {
             let long = job.runtime_ns >= LEAST_ACCOUNTED_NS;
-            Basis::applies(!is_null(job)).needs(long, "the job is too short for the kernel's accounting of CPU time")
+            Basis::applies(!is_null(job))
+                .needs(long, "the job is too short for the kernel's accounting of CPU time")
+                .needs(job.cpu.is_known(), "the result does not record CPU time")
         },
         find: generator_cpu_bound,
     },
-    Rule { code: "rate-not-met", basis: |job| Basis::applies(has_rate(job)), find: rate_not_met },
+    Rule {
+        code: "rate-not-met",
+        basis: |job| {
+            Basis::applies(has_rate(job)).needs(job.runtime_ns > 0, "the result does not record how long the job ran")
+        },
+        find: rate_not_met,
+    },
     Rule {
         code: "queued-before-issue",
-        basis: |job| Basis::applies(job.directions.iter().any(|(_, result)| result.lat_intended_ns.is_some())),
+        basis: |job| {
+            let intended = || job.directions.iter().filter_map(|(_, one)| Some((one, one.lat_intended_ns.as_ref()?)));
+            let known = intended().any(|(one, intended)| !intended.is_empty() && !one.lat_ns.is_empty());
+            Basis::applies(intended().next().is_some()).needs(known, "the result does not record latencies")
+        },
         find: queued_before_issue,
     },
     Rule {

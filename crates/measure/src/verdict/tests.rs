@@ -399,3 +399,84 @@ fn the_page_lists_every_code_once() {
     }
     assert_eq!(page.matches("\n### ").count(), CODES.len(), "docs/verdicts.md has a section too many");
 }
+
+/// The outcomes of the checks that passed.
+fn passed(judged: &Judgement) -> Vec<&str> {
+    let checks = judged.checks.iter().filter(|check| check.outcome == Outcome::Passed);
+    checks.map(|check| check.code.as_str()).collect()
+}
+
+#[test]
+fn a_check_without_its_inputs_is_not_passed() {
+    // A job to which every statement applies, and which records nothing but its counts.
+    let bare = || {
+        let mut job = JobResult { clones: 2, continue_on_error: true, verified: None, ..JobResult::default() };
+        job.facts.engine = "io_uring".into();
+        (job.facts.iodepth, job.facts.numjobs) = (8, 2);
+        job.facts.rate_iops.read = Some(1.0);
+        job.directions.read.ops = FEW;
+        job.directions.read.lat_intended_ns = Some(Histogram::new());
+        job
+    };
+    let writes = |mut job: JobResult| {
+        job.directions.write = std::mem::take(&mut job.directions.read);
+        job
+    };
+    // The counts are the input of these; nothing else could be absent.
+    let counted = ["errors-tolerated", "too-few-samples"];
+    let mut tried: Vec<String> = Vec::new();
+    for job in [bare(), writes(bare())] {
+        let judged = for_job(&job);
+        assert!(passed(&judged).iter().all(|code| counted.contains(code)), "{:?}", passed(&judged));
+        tried.extend(judged.checks.into_iter().map(|check| check.code));
+    }
+    for rule in super::job::JOB_RULES {
+        let unconditional = ["verify-mismatch", "steadiness-unknown"];
+        assert!(tried.iter().any(|code| code == rule.code) || unconditional.contains(&rule.code), "{}", rule.code);
+    }
+    // A job that looked at its files may still not know what was in memory.
+    let mut job = sound();
+    (job.facts.direct, job.facts.cached_fraction) = (false, None);
+    assert!(!passed(&for_job(&job)).contains(&"page-cache-read"));
+    (job.facts.cached_fraction, job.facts.target_bytes) = (Some(0.0), None);
+    assert!(!passed(&for_job(&job)).contains(&"page-cache-read"), "nothing tells a second read of the same bytes");
+    let mut job = sound();
+    job.facts.loop_device = Some(LoopDevice { name: "loop0".into(), cached_fraction: None });
+    assert!(!passed(&for_job(&job)).contains(&"loop-page-cache"));
+    let mut job = sound();
+    job.depth.in_flight = vec![8];
+    assert!(!passed(&for_job(&job)).contains(&"depth-not-achieved"), "the queue was filled and drained once");
+    let mut job = sound();
+    job.cpu = Default::default();
+    assert!(!passed(&for_job(&job)).contains(&"generator-cpu-bound"));
+    // A fact of each statement of a sound job, taken away.
+    assert_eq!(passed(&for_run(&RunResult { jobs: vec![bare()], ..RunResult::default() })), NONE);
+    let mut several = RunResult { jobs: vec![JobResult { clones: 2, ..sound() }], ..RunResult::default() };
+    several.provenance.machine.cpus = 4;
+    assert_eq!(passed(&for_run(&several)), NONE, "the run has no length");
+    several.jobs[0].elapsed_ns = 10_000_000_000;
+    assert_eq!(passed(&for_run(&several)), ["machine-cpu-bound"]);
+    several.jobs[0].cpu = Default::default();
+    assert_eq!(passed(&for_run(&several)), NONE, "no CPU time is recorded");
+    assert!(!passed(&for_hosts(&hosts(&[0, 0]))).contains(&"host-slow"));
+    let threads = vec![Default::default(); 2];
+    let phase = PhaseResult { runtime_ns: 10_000_000_000, threads, ..PhaseResult::default() };
+    let phase = PhaseResult { total: crate::schema::Work { files: FEW, failed: 1, ..Default::default() }, ..phase };
+    let facts = FilesFacts { access: "posix".into(), threads: 2, processes: 1, ..FilesFacts::default() };
+    let judged = for_phase(&phase, &facts);
+    assert!(judged.checks.len() >= 4, "{judged:?}");
+    for code in ["threads-uneven", "generator-cpu-bound"] {
+        assert!(!passed(&judged).contains(&code) && judged.checks.iter().any(|check| check.code == code), "{judged:?}");
+    }
+    let mut files = FilesResult { facts, phases: vec![phase], ..FilesResult::default() };
+    assert_eq!(passed(&for_files(&files)), NONE);
+    files.provenance.machine.cpus = 4;
+    assert_eq!(passed(&for_files(&files)), NONE, "no CPU time is recorded");
+    let unnamed = LoadLine { unnamed: Some("the machine changed".into()), ..LoadLine::default() };
+    let curve = Curve { line: Some(unnamed), ..Curve::default() };
+    let near = Estimate { mean: 1e6, low: 1e6, high: 1e6 };
+    let judged = for_curve(&curve, Some(near));
+    for code in ["still-rising", "generator-ceiling", "lone-peak"] {
+        assert!(!passed(&judged).contains(&code) && judged.checks.iter().any(|check| check.code == code), "{judged:?}");
+    }
+}

@@ -55,12 +55,15 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
     let deepest = curve.points.last().map_or(0.0, |point| point.x);
     let (said, more) = answered(line, axis, deepest);
     out.push_str(&tile("Load line", &said, &more, true));
-    let more =
-        format!("95 % interval {} to {}", precise_count(line.plateau_iops.low), precise_count(line.plateau_iops.high));
-    out.push_str(&tile("Plateau", &format!("{} IOPS", count(line.plateau_iops.mean)), &more, false));
+    if let Some(plateau) = line.plateau() {
+        let more = format!("95 % interval {} to {}", precise_count(plateau.low), precise_count(plateau.high));
+        out.push_str(&tile("Plateau", &format!("{} IOPS", count(plateau.mean)), &more, false));
+    }
     match &line.overload {
-        // Without a load line nothing is said of overload either.
         None if line.unnamed.is_some() => {}
+        None if line.hides_overload() => {
+            out.push_str(&tile("Overload", "cannot be told", line.scatter.as_deref().unwrap_or_default(), false));
+        }
         Some(overload) => {
             let more = format!("95 % interval {} to {}", plain(overload.low), plain(overload.high));
             out.push_str(&tile("Overload from", &format!("{axis} {}", plain(overload.mean)), &more, false));
@@ -78,8 +81,9 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
         out.push_str(&tile(&name, &nanoseconds(lat.mean()), &more, false));
     }
     if let Some(ceiling) = sweep.ceiling_iops {
-        let more =
-            format!("IOPS without storage; the plateau is {} of it", percent(line.plateau_iops.mean / ceiling.mean));
+        let part = line.plateau().map(|plateau| percent(plateau.mean / ceiling.mean));
+        let part = part.map(|part| format!("; the plateau is {part} of it")).unwrap_or_default();
+        let more = format!("IOPS without storage{part}");
         out.push_str(&tile("Generator's ceiling", &count(ceiling.mean), &more, false));
     }
     out + "</div>"
@@ -92,12 +96,12 @@ fn answered(line: &LoadLine, axis: &str, deepest: f64) -> (String, String) {
         Answer::At(line) => (at(line.mean), format!("95 % interval {} to {}", plain(line.low), plain(line.high))),
         Answer::Between(low, high) => (
             format!("{} to {}", at(low), plain(high)),
-            "the sweep cannot say more precisely where the line is".to_string(),
+            line.scatter.clone().unwrap_or_else(|| "the sweep cannot say more precisely where the line is".into()),
         ),
         Answer::Beyond => {
             (format!("beyond {}", plain(deepest)), "throughput still rises at the deepest point".to_string())
         }
-        Answer::Unnamed(reason) => ("cannot be named".to_string(), reason.to_string()),
+        Answer::Unnamed(_) => ("cannot be named".to_string(), "the verdict no-load-line says why".to_string()),
     }
 }
 
@@ -276,10 +280,10 @@ fn overview(name: &str, axis: &str, curves: &[(String, &Curve)], chosen: Option<
         let Some(line) = &curve.line else { continue };
         let lat = curve.at_load_line().map(|point| point.job.lat_ns());
         let at_line = |of: fn(&Histogram) -> f64| lat.as_ref().map_or("-".into(), |lat| nanoseconds(of(lat)));
-        let plateau = &line.plateau_iops;
+        let plateau = line.plateau();
         let overload = match line.overload {
             Some(overload) => plain(overload.mean),
-            None if line.unnamed.is_some() => "-".into(),
+            None if line.hides_overload() => "-".into(),
             None => "none".into(),
         };
         table.row(
@@ -294,8 +298,13 @@ fn overview(name: &str, axis: &str, curves: &[(String, &Curve)], chosen: Option<
                         Answer::Between(..) | Answer::Beyond | Answer::Unnamed(_) => "-".into(),
                     },
                 ),
-                ("", count(plateau.mean)),
-                ("", format!("{} to {}", precise_count(plateau.low), precise_count(plateau.high))),
+                ("", plateau.map_or("-".into(), |plateau| count(plateau.mean))),
+                (
+                    "",
+                    plateau.map_or("-".into(), |plateau| {
+                        format!("{} to {}", precise_count(plateau.low), precise_count(plateau.high))
+                    }),
+                ),
                 ("", overload),
                 ("", at_line(Histogram::mean)),
                 ("", at_line(|lat| lat.quantile(0.99) as f64)),

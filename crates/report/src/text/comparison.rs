@@ -18,13 +18,17 @@ pub(crate) fn named(effect: &Effect) -> (String, fn(f64) -> String) {
             _ => (format!("{phase}: files/s"), count),
         };
     }
+    let in_words;
     let (name, write): (&str, fn(f64) -> String) = match effect.figure.as_str() {
         "iops" => ("IOPS", count),
         "bw" => ("bandwidth", bytes_per_second),
         "lat_mean" => ("latency, mean", nanoseconds),
         "lat_p99" => ("latency, p99", nanoseconds),
         "cpu_per_op" => ("CPU an op", nanoseconds),
-        other => (other, count),
+        other => {
+            in_words = measure::effect::in_words(other);
+            (&in_words, count)
+        }
     };
     (name.to_owned(), write)
 }
@@ -35,7 +39,7 @@ pub(crate) fn changed(effect: &Effect) -> (String, String) {
     match effect.cannot_tell {
         None => (change(effect.change.mean), range()),
         Some(CannotTell::NoInterval) => (change(effect.change.mean), "-".into()),
-        Some(CannotTell::LowerBound | CannotTell::BeyondSense) => ("-".into(), "-".into()),
+        Some(CannotTell::Unnamed | CannotTell::LowerBound | CannotTell::BeyondSense) => ("-".into(), "-".into()),
     }
 }
 
@@ -43,6 +47,7 @@ pub(crate) fn changed(effect: &Effect) -> (String, String) {
 pub(crate) fn value(effect: &Effect, mean: f64) -> String {
     let (_, write) = named(effect);
     match effect.cannot_tell {
+        Some(CannotTell::Unnamed) => "?".into(),
         Some(CannotTell::LowerBound) => format!(">= {}", write(mean)),
         _ => write(mean),
     }

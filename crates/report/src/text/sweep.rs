@@ -40,7 +40,8 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
         several => out.push_str(&summary(sweep, several, style)),
     }
     if let Some(ceiling) = sweep.ceiling_iops {
-        let plateau = sweep.curves.iter().filter_map(|curve| curve.line.as_ref()).map(|line| line.plateau_iops.mean);
+        let lines = sweep.curves.iter().filter_map(|curve| curve.line.as_ref());
+        let plateau = lines.filter_map(|line| line.plateau()).map(|plateau| plateau.mean);
         let part = plateau.fold(0.0, f64::max) / ceiling.mean;
         let mut said = format!("{} IOPS without storage (null engine, same job)", count(ceiling.mean));
         if part > 0.0 && part.is_finite() {
@@ -346,19 +347,26 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     let Some(line) = &curve.line else { return String::new() };
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
     let mut out = String::new();
-    let _ = writeln!(out, "plateau    {}", interval(&line.plateau_iops, precise_count).replacen(',', " IOPS,", 1));
+    let plateau = match line.plateau() {
+        Some(plateau) => interval(&plateau, precise_count).replacen(',', " IOPS,", 1),
+        None => "cannot be told".into(),
+    };
+    let _ = writeln!(out, "plateau    {plateau}");
     let deepest = curve.points.last().map_or(0.0, |point| point.x);
     let said = match line.answer() {
         Answer::At(line) => format!("{axis} {} (97 % of the plateau)", interval(&line, plain)),
         Answer::Between(low, high) => {
-            format!("between {axis} {} and {} (97 % of the plateau)", plain(low), plain(high))
+            let reason = line.scatter.as_ref().map(|scatter| format!(": {scatter}")).unwrap_or_default();
+            format!("between {axis} {} and {} (97 % of the plateau){reason}", plain(low), plain(high))
         }
         Answer::Beyond => format!("beyond {axis} {}: throughput still rises", plain(deepest)),
-        Answer::Unnamed(reason) => format!("cannot be named: {reason}"),
+        // The verdict no-load-line, some lines below, gives the reason.
+        Answer::Unnamed(_) => "cannot be named; see no-load-line".into(),
     };
     let _ = writeln!(out, "{}  {}", style.paint(Tone::Good, "load line"), wrap(&said, style.width, 11));
     match &line.overload {
         None if line.unnamed.is_some() => {}
+        None if line.hides_overload() => out.push_str("overload   cannot be told\n"),
         Some(overload) => {
             let _ = writeln!(out, "overload   {axis} {} (5 % below the plateau)", interval(overload, plain));
         }
@@ -376,7 +384,10 @@ fn summary(sweep: &SweepResult, curves: &[Curve], style: Style) -> String {
     let range = |low: f64, high: f64, write: fn(f64) -> String| format!("{} to {}", write(low), write(high));
     for curve in curves {
         let Some(line) = &curve.line else { continue };
-        let plateau = &line.plateau_iops;
+        let (plateau, plateau_within) = match line.plateau() {
+            Some(plateau) => (precise_count(plateau.mean), range(plateau.low, plateau.high, precise_count)),
+            None => ("?".into(), "cannot tell".into()),
+        };
         let deepest = curve.points.last().map_or(0.0, |point| point.x);
         let (at, within) = match line.answer() {
             Answer::At(line) => (plain(line.mean), range(line.low, line.high, plain)),
@@ -387,13 +398,13 @@ fn summary(sweep: &SweepResult, curves: &[Curve], style: Style) -> String {
         let latency = curve.at_load_line().map(|point| nanoseconds(point.job.lat_ns().mean()));
         let overload = match &line.overload {
             Some(overload) => plain(overload.mean),
-            None if line.unnamed.is_some() => "?".into(),
+            None if line.hides_overload() => "?".into(),
             None => format!("> {}", plain(deepest)),
         };
         table.row(vec![
             curve.label.clone(),
-            precise_count(plateau.mean),
-            range(plateau.low, plateau.high, precise_count),
+            plateau,
+            plateau_within,
             at,
             within,
             latency.unwrap_or_else(|| "-".into()),
