@@ -97,13 +97,10 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
     };
     result.provenance.command = std::env::args().collect();
     let exit = exit(matches.get_one("fail-if-slower").copied(), &result);
-    let form = Form::of(matches);
-    if form == Form::Text {
-        output::print(&report::text::comparison(&result, output::style()))?;
-    }
-    let document = Document::Comparison(result);
-    output::print_as(form, &document)?;
-    output::save_as_asked(matches, None, document)?;
+    output::deliver(matches, None, Document::Comparison(result), |document, style| match document {
+        Document::Comparison(result) => report::text::comparison(result, style),
+        _ => String::new(),
+    })?;
     exit
 }
 

@@ -522,13 +522,10 @@ fn report(matches: &ArgMatches, result: FilesResult) -> anyhow::Result<()> {
     if let Some(error) = &result.error {
         let _ = writeln!(std::io::stderr(), "plimsoll: {}", error.message); // the status tells it too
     }
-    let form = Form::of(matches);
-    if form == Form::Text {
-        output::print(&report::text::files(&result, output::style()))?;
-    }
-    let document = Document::Files(result);
-    output::print_as(form, &document)?;
-    output::save_as_asked(matches, None, document)
+    output::deliver(matches, None, Document::Files(result), |document, style| match document {
+        Document::Files(result) => report::text::files(result, style),
+        _ => String::new(),
+    })
 }
 
 fn doing(now: &Moment) -> String {

@@ -43,9 +43,7 @@ fn ascii_only(variable: impl Fn(&str) -> Option<String>) -> bool {
 /// The error of write(2).
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 /// Warnings, a line each, on standard error: standard output is for results.
@@ -95,16 +93,35 @@ pub fn forms() -> [Arg; 3] {
     ]
 }
 
-/// Prints a document in a form that programs read; nothing in the form for people.
+/// Prints a result in the form that the arguments ask for (`text` makes the form for people), and saves it as
+/// [`save_as_asked`] does. A standard output that takes no more does not cost the saved result.
 ///
 /// # Errors
-/// The error of write(2).
-pub fn print_as(form: Form, document: &Document) -> anyhow::Result<()> {
-    match form {
-        Form::Json => print(&json(document)?),
-        Form::Csv => print(&report::csv::render(document)),
-        Form::Text | Form::Nothing => Ok(()),
-    }
+/// The error of printing, else that of saving.
+pub fn deliver(
+    matches: &ArgMatches,
+    default: Option<DefaultName>,
+    document: Document,
+    text: impl FnOnce(&Document, Style) -> String,
+) -> anyhow::Result<()> {
+    let printed = match Form::of(matches) {
+        Form::Text => print(&text(&document, style())),
+        Form::Json => print(&json(&document)?),
+        Form::Csv => print(&report::csv::render(&document)),
+        Form::Nothing => Ok(()),
+    };
+    all([printed, save_as_asked(matches, default, document)])
+}
+
+/// The first error of several steps that were all tried; the others become lines on standard error.
+///
+/// # Errors
+/// The first error.
+pub fn all(outcomes: impl IntoIterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let mut errors = outcomes.into_iter().filter_map(Result::err);
+    let Some(first) = errors.next() else { return Ok(()) };
+    errors.for_each(|error| complain_of(&error));
+    Err(first)
 }
 
 /// The results as JSON of Plimsoll's own schema.
@@ -190,7 +207,7 @@ fn put(file: &File, text: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// The error of [`write`](fn@write).
-fn write_result(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_result(path: &Path, text: &str) -> anyhow::Result<()> {
     let Err(error) = write(path, text) else { return Ok(()) };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let rescued = std::env::temp_dir().join(format!("plimsoll-rescued-{}-{name}", std::process::id()));

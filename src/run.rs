@@ -242,10 +242,10 @@ fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow
     drop(bar);
 
     out.add(&result);
-    out.finish()?;
     let ended = result.ended;
-    leave_behind(&invocation.run, result)?;
+    let left = output::all([out.finish(), leave_behind(&invocation.run, result)]);
     let triggered = trigger.conclude()? && !interrupt.signalled.load(Relaxed);
+    left?;
     Ok(if triggered && ended == Ended::Interrupted { Exit::Ok } else { ended.into() })
 }
 
@@ -295,7 +295,7 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
         Ok(())
     } else {
         out.add(&result);
-        out.finish().and_then(|()| leave_behind(&invocation.run, result))
+        output::all([out.finish(), leave_behind(&invocation.run, result)])
     };
     crew.farewell(status);
     said.map(|()| status)
@@ -303,16 +303,18 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
 
 /// Writes the files that a run leaves behind beside its report.
 fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
+    let mut written = Vec::new();
     if run.bandwidth_log {
         for (direction, log) in report::bandwidth_log::render(&result).iter() {
-            output::write(Path::new(&format!("agg-{}_bw.log", direction.name())), log)?;
+            written.push(output::write_result(Path::new(&format!("agg-{}_bw.log", direction.name())), log));
         }
     }
     if !run.formats.is_empty() && !run.formats.contains(&Format::Normal) {
         output::complain(&result); // fio's schema has room for a number only
         crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
     }
-    output::save(run.save.as_deref(), run.html.as_deref(), Document::Run(result))
+    written.push(output::save(run.save.as_deref(), run.html.as_deref(), Document::Run(result)));
+    output::all(written)
 }
 
 /// Reports one after another: on standard output at once, in a file when all are there.
@@ -343,10 +345,10 @@ impl<'a> Reports<'a> {
     }
 
     fn finish(self) -> anyhow::Result<()> {
-        if let Some(path) = &self.run.output {
-            output::write(path, &self.text)?;
+        match &self.run.output {
+            Some(path) => output::write_result(path, &self.text),
+            None => self.outcome,
         }
-        self.outcome
     }
 }
 

@@ -239,13 +239,10 @@ fn together(
 
 /// Prints the findings below the rows, which are printed already, and writes the result to the files of the options.
 fn report(matches: &ArgMatches, result: SweepResult) -> anyhow::Result<()> {
-    let form = Form::of(matches);
-    if form == Form::Text {
-        output::print(&report::text::sweep_findings(&result, output::style()))?;
-    }
-    let document = Document::Sweep(result);
-    output::print_as(form, &document)?;
-    output::save_as_asked(matches, default_name(matches), document)
+    output::deliver(matches, default_name(matches), Document::Sweep(result), |document, style| match document {
+        Document::Sweep(result) => report::text::sweep_findings(result, style),
+        _ => String::new(),
+    })
 }
 
 /// The name of the files that are left behind where the arguments name none.

@@ -161,7 +161,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     }
     if let Some(path) = json {
         let text = format!("{:#}\n", boards::json(&snapshots));
-        if path == Path::new("-") { output::print(&text)? } else { output::write(path, &text)? }
+        if path == Path::new("-") { output::print(&text)? } else { output::write_result(path, &text)? }
     }
     end_as(status)
 }

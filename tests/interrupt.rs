@@ -247,6 +247,37 @@ fn a_full_disk_is_an_error_that_leaves_nothing_and_loses_nothing() {
     assert_eq!(json_file(&elsewhere.path().join(rescued))["jobs"][0]["name"], "a");
 }
 
+/// A shell that sends a report to a full disk still has the files that it asked for.
+#[test]
+fn a_full_standard_output_is_an_error_that_loses_no_result() {
+    let directory = directory();
+    let job = "[a]\nioengine=null\nsize=64k\n";
+    file(directory.path(), "a.fio", job);
+    file(directory.path(), "b.fio", job);
+    std::fs::create_dir(directory.path().join("d")).unwrap();
+    let sim = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/sim/depth.toml");
+    for arguments in [
+        &["sweep", "--engine=null", "--iodepth=1,2,4", "--time=2s", "--save=r.json", "--html=r.html"][..],
+        &["run", "a.fio", "--save=r.json", "--html=r.html"],
+        &["run", "a.fio", "--save=r.json", "--html=r.html", "--bandwidth-log", "--output=/dev/full"],
+        &["run", "a.fio", "--output-format=json", "--save=r.json", "--html=r.html"],
+        &["compare", "a.fio", "b.fio", "--pairs=2", "--csv", "--save=r.json", "--html=r.html"],
+        &["files", "--op=create,unlink", "--files=20", "--dir=d", "--json", "--save=r.json", "--html=r.html"],
+        &["sim", sim, "--json=r.json", "--html=r.html"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = plimsoll(directory.path()).args(arguments).stdout(full).output().unwrap();
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains("No space left on device") && error.contains("cannot write "), "{arguments:?}: {error}");
+        for name in ["r.json", "r.html"] {
+            let path = directory.path().join(name);
+            assert!(std::fs::metadata(&path).is_ok_and(|file| file.len() > 100), "{arguments:?}: {name}: {error}");
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}
+
 #[test]
 fn places_of_results_are_tried_before_anything_runs() {
     let directory = directory();

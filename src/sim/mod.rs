@@ -115,18 +115,23 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     bar.finish_and_clear();
     let results: Vec<(Run, Outcome)> = runs.into_iter().zip(outcomes?).collect();
     let json_on_stdout = matches.get_one::<PathBuf>("json").is_some_and(|path| path == Path::new("-"));
+    let mut delivered = Vec::new();
     if let Some(path) = matches.get_one::<PathBuf>("json") {
         let text = serde_json::to_string_pretty(&document(&results))?;
-        if json_on_stdout { output::print(&format!("{text}\n"))? } else { output::write(path, &text)? }
+        delivered.push(match json_on_stdout {
+            true => output::print(&format!("{text}\n")),
+            false => output::write_result(path, &text),
+        });
     }
     if let Some(path) = matches.get_one::<PathBuf>("html") {
-        output::write(path, &page::page(&results))?;
+        delivered.push(output::write_result(path, &page::page(&results)));
     }
     match (matches.get_flag("csv"), json_on_stdout || matches.get_flag("quiet")) {
         (_, true) => {}
-        (true, false) => output::print(&table::csv(&results))?,
-        (false, false) => output::print(&table::text(&results, output::style()))?,
+        (true, false) => delivered.push(output::print(&table::csv(&results))),
+        (false, false) => delivered.push(output::print(&table::text(&results, output::style()))),
     }
+    output::all(delivered)?;
     Ok(Exit::Ok)
 }
 

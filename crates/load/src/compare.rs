@@ -151,7 +151,12 @@ fn different_blocks(a: &[JobResult], b: &[JobResult]) -> Option<Verdict> {
             true => figures::bytes(low as f64),
             false => format!("{} to {}", figures::bytes(low as f64), figures::bytes(high as f64)),
         };
-        used.map(|(_, range)| size(range)).collect::<Vec<_>>().join(" / ")
+        let mut sizes: Vec<String> = used.map(|(_, range)| size(range)).collect();
+        // Most jobs have one size for all directions.
+        if sizes.iter().all(|size| size == &sizes[0]) {
+            sizes.truncate(1);
+        }
+        sizes.join(" / ")
     };
     let known = |(a, b): &(String, String)| !a.is_empty() && !b.is_empty() && a != b;
     let (a, b) = a.iter().zip(b).map(|(a, b)| (written(a), written(b))).find(known)?;

@@ -60,8 +60,8 @@ const OFTEN: f64 = 0.15;
 /// The probability, for each depth, of a wrong statement that the depth lies below the load line: the few depths just
 /// above the line have it together, and 2.5 % is what an end of the interval may have.
 const WRONGLY_BELOW: f64 = 0.005;
-/// An error of a visit (a logarithm) that no bounds survive: in a third of the visits the machine gave less than 55 % of
-/// its usual throughput, or more than 180 %.
+/// An error of a visit (a logarithm) that is too large for bounds: in a third of the visits the machine gave less than
+/// 55 % of its usual throughput, or more than 180 %.
 const LARGEST_ERROR: f64 = 0.6;
 /// Errors of a visit on each side of the plateau that its interval holds where visits are scattered.
 const TYPICAL: f64 = 1.25;
@@ -160,7 +160,8 @@ impl Curve {
 /// The beginning of most reasons for naming no load line.
 const CHANGED: &str = "the machine changed during the sweep";
 
-/// How the visits to the same depths differ, where it is too much for the fit's own errors; None where they agree.
+/// The difference between visits to the same depths, in words, where it is too large for the fit's own errors; None
+/// where the visits agree.
 fn scatter(effects: &Effects) -> Option<String> {
     let odd = effects.odd_part();
     if effects.error > SCATTERED * (1.0 - HIDDEN * odd) {
@@ -287,8 +288,8 @@ impl Seen {
         })
     }
 
-    /// The deepest depth that is surely below a level of throughput (a logarithm), as the bound of a crossing; None if
-    /// that is no depth.
+    /// The deepest depth that is surely below a level of throughput (a logarithm), as the bound of a crossing; None
+    /// without such a depth.
     ///
     /// The luckiest of `k` visits lies below the storage's own level by more than the quantile `p` of the errors with
     /// probability p^k, whatever their distribution. The errors of all visits together give that quantile, those that

@@ -465,6 +465,18 @@ mod tests {
         }
     }
 
+    /// Until ext4 and XFS write a page of a reserved extent to the disk, FIEMAP calls the extent unwritten.
+    #[test]
+    fn data_that_the_page_cache_still_holds_counts_as_written() {
+        let file = scratch();
+        if let Err(error) = reserve(&file, Reserve::Native, 0, 8 * MIB) {
+            eprintln!("skipped: fallocate: {error}");
+            return;
+        }
+        file.write_all_at(&vec![1; 8 * MIB as usize], 0).unwrap();
+        assert_eq!(unwritten(&file, 0, 8 * MIB).unwrap(), Share { bytes: 0, of: 8 * MIB });
+    }
+
     #[test]
     fn the_page_cache_is_seen_filling_and_emptying() {
         let file = scratch();

@@ -15,6 +15,8 @@ use crate::{Error, ErrorKind};
 const RAMP_NS: u64 = 200_000_000;
 /// Layout ends here: the bytes that were written by then are the scratch file.
 const LAYOUT_CAP_NS: u64 = 8_000_000_000;
+/// The size that an engine without files works on, where nobody gives one.
+const NO_FILE: Amount = Amount::Bytes(1 << 30);
 /// Engines that are tried when none is named, best first.
 const PREFERRED: [&str; 3] = ["io_uring", "libaio", "psync"];
 
@@ -177,7 +179,8 @@ impl Workload {
     pub fn plan(&self, engine: &str, depth: u32, runtime_ns: u64) -> Result<Plan, Error> {
         let mut settings = self.settings.clone();
         settings.push(setting("ioengine", engine));
-        if Maker::find(engine)?.spec.synchronous {
+        let spec = Maker::find(engine)?.spec;
+        if spec.synchronous {
             settings.push(setting("iodepth", "1"));
             settings.push(setting("numjobs", &depth.to_string()));
         } else {
@@ -191,6 +194,10 @@ impl Workload {
             job.process.group_reporting = true;
             job.process.thread = true;
             job.files.unlink = false;
+            if spec.diskless && job.extent.file_size.is_none() {
+                // No file tells how large it is.
+                job.extent.size.get_or_insert(NO_FILE);
+            }
             // Another sequence at each depth: the same one would find its blocks in the drive's cache.
             job.pattern.seed = job.pattern.seed.wrapping_add(u64::from(depth));
         }
@@ -207,7 +214,7 @@ impl Workload {
             job.engine = "null".into();
             job.files.names.clear();
             job.files.direct = false;
-            job.extent.size.get_or_insert(Amount::Bytes(1 << 30));
+            job.extent.size.get_or_insert(NO_FILE);
             // A rate would be the ceiling, and take the blame for the storage.
             (job.rate.iops, job.rate.bytes) = Default::default();
         }
@@ -366,6 +373,15 @@ mod tests {
         let workload = prepared(&["--ioengine=null"]).unwrap();
         assert_eq!((workload.name.as_str(), workload.layout().unwrap().is_none()), ("no storage", true));
         assert_eq!(workload.plan("null", 8, 1).unwrap().jobs[0].extent.size, Some(Amount::Bytes(1 << 30)));
+    }
+
+    #[test]
+    fn an_engine_without_files_beside_one_with_a_file_has_a_size() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let workload = prepared(&["--ioengine=psync", file.path().to_str().unwrap()]).unwrap();
+        let size = |engine| workload.plan(engine, 4, 1).unwrap().jobs[0].extent.size;
+        assert_eq!((size("psync"), size("null")), (None, Some(NO_FILE)));
     }
 
     #[test]

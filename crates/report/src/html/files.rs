@@ -11,7 +11,7 @@ use super::frame::wide_and_narrow;
 use super::{NamedDocument, Table, cards, distribution_chart, drawn, folded, grid, percentile_chart};
 use crate::svg::escape;
 use crate::svg::rows::{Mark, Row, Rows};
-use crate::text::{described_files, grouped};
+use crate::text::{OVER_ITERATIONS, described_files, grouped, over_iterations};
 
 /// The rate of each phase, in one sentence.
 pub(super) fn headline(result: &FilesResult) -> String {
@@ -39,6 +39,7 @@ pub(super) fn section(result: &FilesResult) -> String {
         .filter(|drawing| !drawing.is_empty()),
     ));
     out.push_str(&overview(&result.phases));
+    out.push_str(&iterations(&result.phases));
     if let Some(hosts) = &result.hosts {
         out.push_str(&super::hosts::section(hosts, (&[], &result.phases)));
     }
@@ -130,6 +131,17 @@ fn overview(phases: &[PhaseResult]) -> String {
     }
     let about = "The stonewall is the moment at which the first thread is through: until then all threads are at work.";
     format!("{}<p class=\"about\">{about}</p>", table.end())
+}
+
+/// A table of the phases that were done several times; empty for a run without iterations.
+fn iterations(phases: &[PhaseResult]) -> String {
+    let rows = over_iterations(phases);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new("Over all iterations", &OVER_ITERATIONS);
+    rows.into_iter().for_each(|row| table.row("", &row.map(|cell| ("", cell))));
+    format!("<h3>Over all iterations</h3>{}", table.end())
 }
 
 fn one_phase(phase: &PhaseResult) -> String {

@@ -44,7 +44,12 @@ pub fn files(result: &FilesResult, style: Style) -> String {
         out.push_str(&one_phase(phase, style));
         out.push('\n');
     }
-    out.push_str(&over_iterations(&result.phases, style));
+    let iterations = over_iterations(&result.phases);
+    if !iterations.is_empty() {
+        let mut table = Table::new(OVER_ITERATIONS);
+        iterations.into_iter().for_each(|row| table.row(row.to_vec()));
+        out.push_str(&(table.render(style, 0) + "\n"));
+    }
     if let Some(error) = &result.error {
         let text = format!("error {}: {}", error.errno, error.message);
         let _ = writeln!(out, "{}", style.paint(Tone::Bad, &text));
@@ -93,14 +98,17 @@ fn over_time(course: &OverTime, style: Style) -> String {
     table.render(style, 2)
 }
 
-/// The rates of phases that were done several times (`create`, `create #2`, ...): mean, deviation, extremes. Empty for
-/// a run without iterations.
-fn over_iterations(phases: &[PhaseResult], style: Style) -> String {
+/// The titles of the columns of [`over_iterations`].
+pub(crate) const OVER_ITERATIONS: [&str; 6] = ["over all iterations", "times", "mean", "deviation", "min", "max"];
+
+/// The rates of phases that were done several times (`create`, `create #2`, ...), a row for each. Empty for a run
+/// without iterations.
+pub(crate) fn over_iterations(phases: &[PhaseResult]) -> Vec<[String; 6]> {
     let first = |phase: &PhaseResult| phase.name.split(" #").next().unwrap_or_default().to_string();
     if phases.iter().all(|phase| !phase.name.contains(" #")) {
-        return String::new();
+        return Vec::new();
     }
-    let mut table = Table::new(["over all iterations", "times", "mean", "deviation", "min", "max"]);
+    let mut rows = Vec::new();
     for (index, phase) in phases.iter().enumerate().filter(|(_, phase)| !phase.name.contains(" #")) {
         // A phase may be in one iteration twice: its place in the iteration tells the two apart.
         let before = phases[..index].iter().filter(|other| other.name == phase.name).count();
@@ -118,17 +126,16 @@ fn over_iterations(phases: &[PhaseResult], style: Style) -> String {
         let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
         let most = rates.iter().copied().fold(0.0, f64::max);
         let what = if phase.only_lists() { "entries/s" } else { "files/s" };
-        let cells = [
+        rows.push([
             format!("{}, {what}", phase.name),
             grouped(rates.len() as u64),
             count(mean),
             deviation,
             count(least),
             count(most),
-        ];
-        table.row(cells.to_vec());
+        ]);
     }
-    table.render(style, 0) + "\n"
+    rows
 }
 
 fn rates(work: &Work, ns: u64, lists: bool) -> Vec<String> {
