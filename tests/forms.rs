@@ -6,8 +6,7 @@ use common::*;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const SWEEP: [&str; 7] =
-    ["sweep", "data", "--engine=psync,null", "--iodepth=1,2,4", "--time=2s", "--size=1m", "--no-files"];
+const SWEEP: [&str; 6] = ["sweep", "data", "--engine=psync,null", "--iodepth=1,2,4", "--time=2s", "--no-files"];
 
 /// A short call of every command that prints results.
 fn calls() -> Vec<Vec<&'static str>> {

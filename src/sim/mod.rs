@@ -191,7 +191,7 @@ fn document(results: &[(Run, Outcome)]) -> serde_json::Value {
 fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(1000);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent} % {elapsed}, {eta} left") {
-        bar.set_style(style);
+        bar.set_style(style.progress_chars("=> ")); // in ASCII, for every locale
     }
     bar
 }
