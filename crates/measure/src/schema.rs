@@ -557,8 +557,8 @@ pub struct LoadLine {
     /// True if the curve was still rising at the deepest point: then the load line is a lower bound.
     pub still_rising: bool,
     /// The difference between visits to the same depths, as the end of a sentence, where it is too large for one depth:
-    /// "visits to the same depths differ by 9.2 %". The load line's interval then holds whatever state of the machine the
-    /// visits met, and no overload is named.
+    /// "visits to the same depths differ by 9.2 %". The load line's interval then holds each state of the machine that
+    /// the visits may have met, and no overload is named.
     #[serde(default)]
     pub scatter: Option<String>,
     /// The reason for a missing load line, as the end of a sentence: "the machine changed during the sweep: ...".

@@ -83,7 +83,7 @@ fn fio_2_in_microseconds_is_read_in_nanoseconds() {
 fn the_errors_that_fio_tolerated_are_not_forgotten() {
     let text = br#"{"fio version": "fio-3.33", "jobs": [{"jobname": "a", "total_err": 7, "first_error": 5,
         "read": {"io_bytes": 0, "total_ios": 0}, "write": {"io_bytes": 1024, "iops": 512.5, "total_ios": 256}}]}"#;
-    let Document::Run(run) = document(text).unwrap() else { panic!() };
+    let Document::Run(run) = read_document(text).unwrap() else { panic!() };
     assert_eq!(run.jobs[0].directions.write.failed_ops, 7);
     assert!(run.jobs[0].verdicts.iter().any(|verdict| verdict.code == "errors-tolerated"), "{:?}", run.jobs[0].checks);
 }
