@@ -13,6 +13,7 @@ use job::Invocation;
 use job::Rank;
 use job::args::{Action, Eta, FLAGS, Format, RunOptions, Takes, Warnings};
 use job::job::Plan;
+use job::workload::stream_seeds;
 use load::Control;
 use measure::schema::{Document, Ended, RunResult};
 
@@ -95,7 +96,12 @@ fn alone(manner: Manner, words: Vec<OsString>, interrupt: Interrupt) -> anyhow::
     let asked = Asked::read(manner, words, &crew::alone())?;
     asked.try_outputs()?;
     match asked {
-        Asked::Load(invocation, plan) => measure(&invocation, &plan, interrupt),
+        Asked::Load(invocation, mut plan) => {
+            if invocation.run.print_seeds {
+                load::draw_seeds(&mut plan);
+            }
+            measure(&invocation, &plan, interrupt)
+        }
         asked => asked.say(),
     }
 }
@@ -317,6 +323,21 @@ fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
     output::all(written)
 }
 
+/// The seeds of all random decisions, in the lines of fio's `--debug=random`.
+fn seeds(plan: &Plan) -> String {
+    let mut text = String::new();
+    for job in &plan.jobs {
+        for clone in 0..job.process.clones.max(1) {
+            let seeds = stream_seeds(job, clone);
+            text += &format!("random   {} {clone}: FIO_RAND_NR_OFFS={}\n", job.name, seeds.len());
+            for (number, (name, seed)) in seeds.into_iter().enumerate() {
+                text += &format!("random   {} {clone}: {name}: rand_seeds[{number}]={seed}\n", job.name);
+            }
+        }
+    }
+    text
+}
+
 /// Reports one after another: on standard output at once, in a file when all are there.
 struct Reports<'a> {
     run: &'a RunOptions,
@@ -330,7 +351,10 @@ impl<'a> Reports<'a> {
     fn new(run: &'a RunOptions, plan: &Plan) -> Reports<'a> {
         let for_people = run.formats.is_empty() || run.formats == [Format::Normal];
         let noted = plan.warnings.iter().filter(|_| for_people && run.warnings == Warnings::InReport);
-        let notes = noted.map(|warning| format!("note: {warning}\n")).collect();
+        let mut notes: String = noted.map(|warning| format!("note: {warning}\n")).collect();
+        if run.print_seeds {
+            notes += &seeds(plan);
+        }
         Reports { run, notes, text: String::new(), outcome: Ok(()) }
     }
 

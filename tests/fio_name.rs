@@ -35,7 +35,7 @@ fn notes_stand_in_the_report_and_not_on_standard_error() {
     let output = fio(directory.path(), &doubtful);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
-    assert!(stdout(&output).starts_with("note: --debug has no effect"), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("note: --debug has an effect with random only"), "{}", stdout(&output));
     assert_eq!(stdout(&output).matches("note: ").count(), 2, "{}", stdout(&output));
     // A report for programs has no room for them.
     let output = fio(directory.path(), &[&doubtful[..], &["--output-format=json"]].concat());
@@ -104,4 +104,22 @@ fn values_are_read_as_fio_reads_them() {
     let trims = ["--name=j", "--ioengine=null", "--size=1m", "--rw=trimwrite", "--bs=4k,4k,8k", "--output-format=json"];
     let result = json(&fio(directory.path(), &trims));
     assert_eq!(result["jobs"][0]["write"]["total_ios"], result["jobs"][0]["trim"]["total_ios"]);
+}
+
+/// `--debug=random` prints the seeds: equal where a run repeats another, different where it does not.
+#[test]
+fn the_seeds_of_a_run_are_printed_on_request() {
+    let directory = directory();
+    let seeds = |more: &[&str]| {
+        let job = ["--debug=random", "--name=a", "--ioengine=null", "--filesize=32k", "--rw=randread"];
+        let said = stdout(&fio(directory.path(), &[&job[..], more].concat()));
+        let lines = said.lines().filter(|line| line.contains("rand_seeds["));
+        let seeds: Vec<u64> = lines.map(|line| line.rsplit('=').next().unwrap().parse().unwrap()).collect();
+        assert_eq!(seeds.len(), 6, "{said}");
+        seeds
+    };
+    assert_eq!(seeds(&["--randrepeat=1"]), seeds(&["--allrandrepeat=1"]));
+    assert_ne!(seeds(&["--randrepeat=0"]), seeds(&["--randrepeat=0"]));
+    assert_eq!(seeds(&["--randrepeat=0", "--randseed=5"]), seeds(&["--randseed=5"]));
+    assert_ne!(seeds(&["--randseed=6"]), seeds(&["--randseed=5"]));
 }

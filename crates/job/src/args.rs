@@ -133,6 +133,8 @@ pub struct RunOptions {
     pub allow: Allow,
     /// True if jobs that verify and write save their state (`verify_state_save`) unless they say otherwise.
     pub saves_state: bool,
+    /// `--debug=random`: print the seeds before the report.
+    pub print_seeds: bool,
     /// `--aux-path`: directory of the files with verify states.
     pub aux_path: Option<PathBuf>,
     /// `--trigger`: the command that ends the run.
@@ -362,9 +364,12 @@ pub static FLAGS: &[Flag] = &[
         "debug",
         Takes::Value,
         "TYPE[,...]",
-        "Accepted without effect: --check prints doubts about the jobs",
-        |i, _| {
-            i.notes.push("--debug has no effect: --check prints doubts about the jobs".into());
+        "With random, print the seeds of all random decisions; without effect otherwise",
+        |i, v| {
+            i.run.print_seeds |= v.split(',').any(|kind| kind == "random" || kind == "all");
+            if v != "random" {
+                i.notes.push("--debug has an effect with random only: --check prints doubts about the jobs".into());
+            }
             Ok(())
         },
     ),

@@ -397,7 +397,13 @@ impl Draft {
         let zoned = pattern.zones.iter().any(|(_, zones)| !zones.is_empty())
             || pattern.zones_absolute.iter().any(|(_, zones)| !zones.is_empty());
         // A skewed distribution hits some blocks again and again: coverage is not its purpose.
-        pattern.no_random_map |= !uniform || zoned;
+        pattern.no_random_map |= !uniform || zoned || !pattern.sequence.is_empty();
+        if pattern.sequence_stride && pattern.sequence.is_empty() {
+            self.warn_at(
+                "random_sequence_stride",
+                "random_sequence_stride has no effect without random_distribution=sequence",
+            );
+        }
     }
 
     fn rate(&mut self) -> Result<(), Error> {

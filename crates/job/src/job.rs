@@ -300,6 +300,8 @@ pub struct Pattern {
     pub seed: u64,
     /// `randrepeat`, or a `randseed` was given: the same sequence every run. If false, `seed` means nothing.
     pub repeatable: bool,
+    /// True if `seed` was drawn for this run: it is not drawn again.
+    pub seed_drawn: bool,
     /// `norandommap`: blocks may repeat and be missed.
     pub no_random_map: bool,
     /// `softrandommap`: go without the map where memory does not suffice.
@@ -312,6 +314,10 @@ pub struct Pattern {
     pub zones: PerDirection<Vec<(f64, f64)>>,
     /// `random_distribution=zoned_abs`: (percent of accesses, bytes of the file) each way; empty if none.
     pub zones_absolute: PerDirection<Vec<(f64, u64)>>,
+    /// `random_distribution=sequence`: numbers of the blocks, in turn; empty if none.
+    pub sequence: Vec<u64>,
+    /// `random_sequence_stride`: after each turn, the numbers count from as many blocks further on as the turn has.
+    pub sequence_stride: bool,
     /// `percentage_random`: percent of a random job's ops that are random, each way.
     pub percent_random: PerDirection<u8>,
 }
@@ -459,6 +465,8 @@ pub struct Process {
     pub cpus_split: bool,
     /// `numa_cpu_nodes`: nodes whose processors the clones may use; empty: any.
     pub numa_cpu_nodes: Vec<u32>,
+    /// `numa_mem_policy`: nodes whose memory the clones take.
+    pub memory_policy: MemoryPolicy,
     /// `nice`: nice value of the clones.
     pub nice: i32,
     /// `prio` and `prioclass` of ioprio_set(2): (class, level).
@@ -584,6 +592,8 @@ pub struct Verify {
     pub sorted: bool,
     /// `verify_write_sequence`: check the write's sequence number too.
     pub write_sequence: bool,
+    /// `verify_header_seed`: check the seed of the content in the header too.
+    pub header_seed: bool,
     /// `experimental_verify`: regenerate the op stream instead of remembering it.
     pub regenerate: bool,
     /// `verify_state_save`: keep in a file which writes have ended.
@@ -594,6 +604,22 @@ pub struct Verify {
     pub policy: VerifyPolicy,
     /// `--aux-path`: directory of the file; None: the working directory.
     pub state_directory: Option<PathBuf>,
+}
+
+/// `numa_mem_policy`: the NUMA nodes that give a clone its memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// The policy that the program was started with.
+    #[default]
+    Default,
+    /// The node that the clone runs on.
+    Local,
+    /// This node, and others where it has no memory left.
+    Prefer(u32),
+    /// These nodes and no others.
+    Bind(Vec<u32>),
+    /// These nodes, page by page.
+    Interleave(Vec<u32>),
 }
 
 /// `verify_policy`: the writes that a verify state counts as ended.

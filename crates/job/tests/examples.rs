@@ -47,7 +47,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("netio", "unsupported engine net"),
     ("netio_multicast", "unsupported engine net"),
     ("nfs", "unsupported engine nfs"),
-    ("numa", "unsupported option numa_mem_policy=bind:0"),
     ("pmemblk", "unsupported engine pmemblk"),
     ("rados", "unsupported engine rados"),
     ("rbd", "unsupported engine rbd"),

@@ -89,6 +89,7 @@ fn every_switch_switches() {
         "verify_dump",
         "verifysort",
         "verify_write_sequence",
+        "verify_header_seed",
         "experimental_verify",
         "verify_state_save",
     ];

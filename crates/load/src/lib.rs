@@ -27,4 +27,4 @@ pub use error::{Error, ErrorKind};
 pub use machine::machine;
 pub use peers::{Gate, Peers, Stage};
 pub use run::{Control, Phase, Progress, run};
-pub use runner::inflate_log;
+pub use runner::{draw_seeds, inflate_log};

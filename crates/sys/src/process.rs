@@ -89,6 +89,44 @@ pub fn set_affinity(cpus: &[u32]) -> io::Result<()> {
     checked(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) })
 }
 
+/// A policy of set_mempolicy(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// The node that the thread runs on.
+    Local,
+    /// The first of the nodes, and others where it has no memory left.
+    Prefer,
+    /// The nodes and no others.
+    Bind,
+    /// The nodes, page by page.
+    Interleave,
+}
+
+/// Lets the memory that the calling thread touches first come from these NUMA nodes.
+///
+/// # Errors
+/// EINVAL if there is no such node, or none of them may be used.
+pub fn set_memory_policy(policy: MemoryPolicy, nodes: &[u32]) -> io::Result<()> {
+    let mut mask = [0u64; 128];
+    for &node in nodes {
+        let word = mask.get_mut(node as usize / 64).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        *word |= 1 << (node % 64);
+    }
+    // The kernel looks at one bit less than it is told of.
+    let (mode, bits) = match policy {
+        MemoryPolicy::Local => (libc::MPOL_LOCAL, 0usize),
+        MemoryPolicy::Prefer => (libc::MPOL_PREFERRED, 8192 + 1),
+        MemoryPolicy::Bind => (libc::MPOL_BIND, 8192 + 1),
+        MemoryPolicy::Interleave => (libc::MPOL_INTERLEAVE, 8192 + 1),
+    };
+    let nodes = if bits == 0 { std::ptr::null() } else { mask.as_ptr() };
+    // SAFETY: the mask has as many bits as the kernel looks at, and outlives the call.
+    match unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), nodes, bits) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The processors of NUMA nodes, ascending (`/sys/devices/system/node`).
 ///
 /// # Errors
@@ -232,5 +270,26 @@ mod tests {
         let host = host();
         assert!(host.kernel.starts_with("Linux ") && !host.name.is_empty() && !host.cpu.is_empty());
         assert!(host.cpus >= 1 && host.memory_bytes > 1 << 20);
+    }
+
+    #[test]
+    fn memory_comes_from_nodes_that_are_there() {
+        // In a thread of its own: the policy is the thread's.
+        let outcome = std::thread::spawn(|| {
+            let on = |policy, nodes: &[u32]| set_memory_policy(policy, nodes).map_err(|error| error.raw_os_error());
+            let none = on(MemoryPolicy::Bind, &[8000]);
+            let beyond = on(MemoryPolicy::Bind, &[100_000]);
+            (
+                on(MemoryPolicy::Bind, &[0]),
+                on(MemoryPolicy::Interleave, &[0]),
+                on(MemoryPolicy::Local, &[]),
+                none,
+                beyond,
+            )
+        })
+        .join()
+        .expect("no panic");
+        let refused = Err(Some(libc::EINVAL));
+        assert_eq!(outcome, (Ok(()), Ok(()), Ok(()), refused, refused));
     }
 }

@@ -223,6 +223,14 @@ static FILES: &[OptionSpec] = &[
     refused("write_hint", "none", "Expected life time of written data", "Plimsoll does not support data placement hints"),
 ];
 
+const MEMORY_POLICY_WORDS: &[(&str, &str)] = &[
+    ("default", "the policy that the program was started with"),
+    ("local", "the node that the clone runs on"),
+    ("prefer", ":node, and others where it has no memory left"),
+    ("bind", ":nodes, and no others"),
+    ("interleave", ":nodes, page by page"),
+];
+
 pub(super) const DISTRIBUTION_WORDS: &[(&str, &str)] = &[
     ("random", "every block equally often"),
     ("zipf", ":theta[:centre]"),
@@ -230,7 +238,10 @@ pub(super) const DISTRIBUTION_WORDS: &[(&str, &str)] = &[
     ("normal", ":deviation in percent[:centre]"),
     ("zoned", ":accesses%/file%:...[,writes[,trims]]"),
     ("zoned_abs", ":accesses%/size:...[,writes[,trims]]"),
+    ("sequence", ":block,block,..., numbers of blocks, in turn"),
 ];
+
+const NO_SPRANDOM: &str = "Plimsoll does not have sprandom";
 
 static PATTERN: &[OptionSpec] = &[
     option("rwmixread", Count(0, 100, |d, v| d.job.pattern.mix_read = v as u8), "50", "Percent of reads in a mix"),
@@ -254,18 +265,24 @@ static PATTERN: &[OptionSpec] = &[
         Custom("word[:parameters]", DISTRIBUTION_WORDS, |d, r, v| {
             let distribution = values::random_distribution(r, v)?;
             let pattern = &mut d.job.pattern;
-            (pattern.zones, pattern.zones_absolute) = Default::default();
+            (pattern.zones, pattern.zones_absolute, pattern.sequence) = Default::default();
             pattern.distribution = PerDirection::from_fn(|_| crate::job::Distribution::Uniform);
             match distribution {
                 values::RandomDistribution::Plain(distribution) => pattern.distribution = PerDirection::from_fn(|_| distribution),
                 values::RandomDistribution::Zoned(zones) => pattern.zones = zones,
                 values::RandomDistribution::ZonedAbsolute(zones) => pattern.zones_absolute = zones,
+                values::RandomDistribution::Sequence(numbers) => pattern.sequence = numbers,
             }
             Ok(())
         }),
         "random",
         "Distribution of random requests over the file",
     ),
+    option("random_sequence_stride", Bool(|d, v| d.job.pattern.sequence_stride = v), "0", "After each turn of random_distribution=sequence, count from as many blocks further on as the turn has"),
+    refused("sprandom", "0", "Bring an SSD into the state that random writes lead to", "Plimsoll does not model a drive's garbage collection: use rw=randwrite with norandommap=1 and an io_size of several times the size"),
+    refused("spr_num_regions", "100", "Number of regions of sprandom", NO_SPRANDOM),
+    refused("spr_op", "0.15", "Over-provisioning of the drive, for sprandom", NO_SPRANDOM),
+    refused("spr_cs", "0", "Size of the drive's cache, for sprandom", NO_SPRANDOM),
     option("percentage_random", EachCount(0, 100, |d, v| values::update(&mut d.job.pattern.percent_random, narrow(v, |n| n as u8))), "100", "Percent of the requests that are random, in a random job"),
     option("zonemode", Word(&[("none", "they have no effect"), ("strided", "stay in a zone, then skip to the next one"), ("zbd", "zoned block device (not supported)")], |d, v| d.zone_mode = Some(v.to_string())), "none", "Meaning of zonesize, zonerange and zoneskip"),
     option("zonesize", Bytes(0, |d, v| d.zones.size = v), "0", "Bytes that the job transfers in a zone before it moves to the next zone"),
@@ -323,7 +340,7 @@ static PROCESS: &[OptionSpec] = &[
         "",
         "NUMA nodes whose processors the clones may use",
     ),
-    refused("numa_mem_policy", "default", "NUMA policy of the buffers", "run under numactl --membind or --interleave instead"),
+    option("numa_mem_policy", Custom("default, local, prefer:node, bind:nodes or interleave:nodes", MEMORY_POLICY_WORDS, |d, _, v| values::memory_policy(v).map(|policy| d.job.process.memory_policy = policy)), "default", "NUMA nodes whose memory the buffers take"),
     option("nice", Integer(-20, 19, |d, v| d.job.process.nice = v as i32), "0", "Nice value"),
     option("prio", Count(0, 7, |d, v| d.priority.1 = Some(v as u8)), "", "I/O priority; 0 is the highest"),
     option("prioclass", Count(0, 3, |d, v| d.priority.0 = Some(v as u8)), "", "I/O priority class: 1 real time, 2 best effort, 3 idle"),
@@ -413,6 +430,7 @@ static VERIFY: &[OptionSpec] = &[
     option("verifysort", Bool(|d, v| d.verify.sorted = v), "1", "Read back in the order of offsets"),
     option("verifysort_nr", Opaque, "1024", "Number of blocks to sort").no_effect("fio ignores it since 2.1"),
     option("verify_write_sequence", Bool(|d, v| d.verify.write_sequence = v), "1", "Check the sequence number in the header of each block"),
+    option("verify_header_seed", Bool(|d, v| d.verify.header_seed = v), "1", "Check the seed in the header of each block, where it is known"),
     option("experimental_verify", Bool(|d, v| d.verify.regenerate = v), "0", "Compute the sequence of offsets again for verification, without storing it"),
     option("verify_state_load", Bool(|d, v| d.verify.loads_state = v), "0", "Check only the writes that had ended when the state file of the job was written"),
     option("verify_state_save", Bool(|d, v| d.saves_state = Some(v)), "0", "Write a file that says which writes have ended, at the end of a job that verifies and writes; called as fio, or with a trigger, the default is 1"),
@@ -482,6 +500,15 @@ static REPORTING: &[OptionSpec] = &[
     option("log_avg_msec", Time(Milliseconds, |d, v| d.job.reporting.logs.average_ns = v), "0", "Time that one line of a log covers; with 0 each request has a line"),
     option("log_hist_msec", Time(Milliseconds, |d, v| d.job.reporting.logs.histogram_ns = v), "0", "Time that one histogram of a log covers"),
     option("log_max_value", Bool(|d, v| d.job.reporting.logs.max_value = v), "0", "Log the largest value, not the mean"),
+    option(
+        "log_window_value",
+        Word(&[("avg", "the mean"), ("average", "the mean"), ("max", "the largest value"), ("maximum", "the largest value")], |d, v| {
+            d.job.reporting.logs.max_value = v.starts_with("max")
+        }),
+        "avg",
+        "Value that a log has of each log_avg_msec",
+    ),
+    refused("log_issue_time", "0", "Log the time at which each request was issued", "a log of Plimsoll has the time at which a request ended; subtract its latency"),
     option("log_offset", Bool(|d, v| d.job.reporting.logs.offset = v), "0", "Log the offsets too"),
     option("log_unix_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "Log times since 1970, not since the start"),
     option("log_alternate_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "Log times since 1970, not since the start"),
@@ -588,10 +615,31 @@ static ENGINES: &[OptionSpec] = &[
     option("port", Count(1, 65535, |d, v| d.other("port", &v.to_string())), "", "Port of the target"),
 ];
 
+const NO_COMMANDS: &str = "it goes with NVMe passthrough, and Plimsoll does not have the engine io_uring_cmd";
 const NO_ZONES: &str = "zoned block devices are not supported";
 const NO_CGROUP: &str = "start the run in a control group: systemd-run --scope -p IOWeight=";
 
 static OTHER: &[OptionSpec] = &[
+    refused("thinkcycles", "0", "Processor cycles to spend before each request", "use thinktime and thinktime_spin"),
+    refused("ramp_size", "0", "Bytes to transfer before measuring", "use ramp_time"),
+    refused("ss_interval", "1s", "Time between two looks of steadystate", "Plimsoll looks every second"),
+    refused("steadystate_check_interval", "1s", "Time between two looks of steadystate", "Plimsoll looks every second"),
+    refused("num_range", "1", "Ranges of one trim", "a trim of Plimsoll has one range: use more trims"),
+    refused("recover_zbd_write_error", "0", "Go on after a write error in a zone", NO_ZONES),
+    refused("fdp", "0", "Use flexible data placement", NO_COMMANDS),
+    refused("fdp_pli", "", "Placement identifiers of flexible data placement", NO_COMMANDS),
+    refused("fdp_pli_select", "", "Choice of the placement identifier", NO_COMMANDS),
+    refused("dataplacement", "none", "Kind of data placement", NO_COMMANDS),
+    refused("plids", "", "Placement identifiers", NO_COMMANDS),
+    refused("plid_select", "", "Choice of the placement identifier", NO_COMMANDS),
+    refused("dp_scheme", "", "File with the placement identifiers", NO_COMMANDS),
+    refused("write_mode", "write", "NVMe command for writes", NO_COMMANDS),
+    refused("verify_mode", "read", "NVMe command that verification uses", NO_COMMANDS),
+    refused("md_per_io_size", "0", "Bytes of metadata of each request", NO_COMMANDS),
+    refused("pi_act", "1", "Let the drive make the protection information", NO_COMMANDS),
+    refused("pi_chk", "", "Checks of the protection information", NO_COMMANDS),
+    refused("apptag", "0x1234", "Application tag of the protection information", NO_COMMANDS),
+    refused("apptag_mask", "0xffff", "Mask of the application tag", NO_COMMANDS),
     refused("cmd_type", "", "Kind of io_uring command", "Plimsoll does not have the engine io_uring_cmd"),
     refused("zonecapacity", "0", "Capacity of a zone", NO_ZONES),
     refused("read_beyond_wp", "0", "Read beyond the write pointer", NO_ZONES),

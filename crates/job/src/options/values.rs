@@ -177,6 +177,8 @@ pub enum RandomDistribution {
     Zoned(PerDirection<Vec<(f64, f64)>>),
     /// Percent of accesses to bytes of the file.
     ZonedAbsolute(PerDirection<Vec<(f64, u64)>>),
+    /// Numbers of blocks, in turn.
+    Sequence(Vec<u64>),
 }
 
 /// Parses `random_distribution`.
@@ -203,6 +205,11 @@ pub fn random_distribution(reader: &mut Reader, text: &str) -> Result<RandomDist
             Ok(complete(accesses, "shares of the accesses")?.into_iter().zip(sizes).collect())
         })
         .map(RandomDistribution::ZonedAbsolute),
+        "sequence" => rest
+            .split(',')
+            .map(|number| number.trim().parse().map_err(|_| format!("\"{number}\" is not the number of a block")))
+            .collect::<Result<_, _>>()
+            .map(RandomDistribution::Sequence),
         "random" => Ok(RandomDistribution::Plain(Distribution::Uniform)),
         _ => distribution(word, rest).map(RandomDistribution::Plain),
     }
@@ -247,6 +254,26 @@ pub fn file_service(reader: &mut Reader, text: &str) -> Result<(FileService, u32
     };
     let ops = if rest.is_empty() { 1 } else { reader.count(rest, 1, u32::MAX.into())? as u32 };
     Ok((service, ops))
+}
+
+/// `numa_mem_policy=`.
+pub fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
+    let (word, nodes) = text.split_once(':').map_or((text.trim(), None), |(word, nodes)| (word.trim(), Some(nodes)));
+    let some = || match nodes.map(str::trim) {
+        Some("all") | None | Some("") => Err(format!("{word} needs nodes, for example {word}:0")),
+        Some(nodes) => numbers(nodes),
+    };
+    match word {
+        "default" => Ok(MemoryPolicy::Default),
+        "local" => Ok(MemoryPolicy::Local),
+        "prefer" => match some()?[..] {
+            [node] => Ok(MemoryPolicy::Prefer(node)),
+            _ => Err("prefer takes one node".into()),
+        },
+        "bind" => some().map(MemoryPolicy::Bind),
+        "interleave" => some().map(MemoryPolicy::Interleave),
+        _ => Err(format!("\"{word}\" is not one of default, local, prefer, bind, interleave")),
+    }
 }
 
 /// Numbers of processors or nodes: `0-3,7`.

@@ -19,6 +19,8 @@ pub(super) struct Rule {
     distribution: crate::job::Distribution,
     /// Up to which share of 2^32 accesses, and which part of the file from where to where.
     zones: Vec<(u64, Span, Span)>,
+    /// Blocks in turn; empty if none. True: the next turn counts from where this one ended.
+    sequence: (Vec<u64>, bool),
     repeat: bool,
     soft: bool,
 }
@@ -56,6 +58,7 @@ impl Rule {
             align,
             distribution: pattern.distribution[direction],
             zones,
+            sequence: (pattern.sequence.clone(), pattern.sequence_stride),
             repeat: pattern.no_random_map && pattern.generator == Generator::Mapped,
             soft: pattern.soft_random_map,
         }
@@ -85,6 +88,36 @@ pub(super) enum Blocks {
     Shaped(Shape),
     /// Blocks drawn by zones of different popularity.
     Zoned(Vec<Zone>),
+    /// Blocks in turn.
+    Sequence(Sequence),
+}
+
+/// A turn of block numbers that repeats. Each turn counts from the start of the file; with a stride, each counts from
+/// where the turn before it ended, as long as the file has room for a whole turn.
+#[derive(Clone, Debug)]
+pub(super) struct Sequence {
+    numbers: Vec<u64>,
+    strides: bool,
+    /// Blocks of the file.
+    count: u64,
+    largest: u64,
+    /// Position in the turn, and the block from which the turn counts.
+    at: usize,
+    from: u64,
+}
+
+impl Sequence {
+    fn next(&mut self) -> u64 {
+        let block = self.from + self.numbers[self.at];
+        self.at += 1;
+        if self.at == self.numbers.len() {
+            self.at = 0;
+            let turn = self.numbers.len() as u64;
+            let fits = self.from + turn + self.largest < self.count;
+            self.from = if self.strides && fits { self.from + turn } else { 0 };
+        }
+        block
+    }
 }
 
 /// Accesses up to a share of 2^32 go to `count` blocks from `first` on.
@@ -107,6 +140,13 @@ impl Blocks {
     /// All blocks of `bytes` bytes; `job` and `file` name the place of an error.
     pub fn new(rule: &Rule, bytes: u64, random: &mut Random, job: &str, file: usize) -> Result<Blocks, Error> {
         let count = rule.count(bytes);
+        if let Some(&largest) = rule.sequence.0.iter().max() {
+            if largest >= count {
+                return Err(Error::BlockBeyondFile { job: job.to_owned(), file, block: largest, blocks: count });
+            }
+            let (numbers, strides) = rule.sequence.clone();
+            return Ok(Blocks::Sequence(Sequence { numbers, strides, count, largest, at: 0, from: 0 }));
+        }
         if let Some(shape) = Shape::new(rule.distribution, count.max(1), random) {
             return Ok(Blocks::Shaped(shape));
         }
@@ -149,6 +189,7 @@ impl Blocks {
         match self {
             Blocks::Mapped { map, .. } => map.clear(),
             Blocks::Ordered(order) => *order = Permutation::new(rule.count(bytes), random),
+            Blocks::Sequence(sequence) => (sequence.at, sequence.from) = (0, 0),
             // The popular blocks stay the popular ones.
             Blocks::Any { .. } | Blocks::Shaped(_) | Blocks::Zoned(_) => {}
         }
@@ -173,6 +214,7 @@ impl Blocks {
             }
             Blocks::Shaped(shape) => Some(shape.draw(random)),
             Blocks::Zoned(zones) => Some(Zone::draw(zones, random)),
+            Blocks::Sequence(sequence) => Some(sequence.next()),
         }
     }
 

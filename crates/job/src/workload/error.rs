@@ -39,6 +39,18 @@ pub enum Error {
         /// Number of blocks that the map would hold.
         blocks: u64,
     },
+    /// `sequence` names a block beyond a file.
+    #[error("job {job}: random_distribution=sequence names block {block}, but file {file} has only {blocks} blocks")]
+    BlockBeyondFile {
+        /// Name of the job.
+        job: String,
+        /// Index of the file.
+        file: usize,
+        /// Number of the block.
+        block: u64,
+        /// Blocks of the file.
+        blocks: u64,
+    },
     /// `zoned_abs` reaches beyond a file.
     #[error("job {job}: random_distribution=zoned_abs names {zones} bytes, but file {file} has only {size}")]
     ZonesBeyondFile {

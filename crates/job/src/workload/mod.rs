@@ -144,17 +144,23 @@ struct Streams {
     sequential: Random,
 }
 
+/// The streams by name, in the order of their seeds.
+const STREAMS: [&str; 6] = ["offset", "size", "direction", "file", "order", "sequential"];
+
+/// The seeds of the random streams of one clone, each with the name of the decision that the stream makes.
+pub fn stream_seeds(job: &Job, clone: u32) -> [(&'static str, u64); 6] {
+    let seeds = seeds_of(clone_seed(job.pattern.seed, &job.name, clone));
+    std::array::from_fn(|index| (STREAMS[index], seeds[index]))
+}
+
+fn seeds_of(root: u64) -> [u64; 6] {
+    std::array::from_fn(|index| mix(root ^ mix(index as u64 + 1)))
+}
+
 impl Streams {
     fn new(root: u64) -> Streams {
-        let stream = |number: u64| Random::new(mix(root ^ mix(number)));
-        Streams {
-            offset: stream(1),
-            size: stream(2),
-            direction: stream(3),
-            file: stream(4),
-            order: stream(5),
-            sequential: stream(6),
-        }
+        let [offset, size, direction, file, order, sequential] = seeds_of(root).map(Random::new);
+        Streams { offset, size, direction, file, order, sequential }
     }
 }
 

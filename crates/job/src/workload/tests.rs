@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::job::{Distribution, FileService, Generator, Rw, Zones};
+use crate::job::{Amount, Distribution, FileService, Generator, Rw, Zones};
 use measure::PerDirection;
 
 const KIB: u64 = 1024;
@@ -528,4 +528,24 @@ fn what_was_trimmed_is_written_in_one_piece_as_in_fio() {
     let (trim, write) = (OpKind::Io(Direction::Trim), OpKind::Io(Direction::Write));
     let block = |at| [(trim, at, 10240), (write, at, 10240)];
     assert_eq!(done, [block(0), block(10240)].concat());
+}
+
+#[test]
+fn a_sequence_of_blocks_comes_in_turn() {
+    let drawn = |strides: bool| {
+        let job = job(|job| {
+            job.pattern.no_random_map = true;
+            (job.pattern.sequence, job.pattern.sequence_stride) = (vec![2, 0, 1], strides);
+            job.extent.io_size = Some(Amount::Bytes(10 * 4096));
+        });
+        ops(&job, &[8 * 4096]).iter().map(|op| op.offset / 4096).collect::<Vec<_>>()
+    };
+    assert_eq!(drawn(false), [2, 0, 1, 2, 0, 1, 2, 0, 1, 2]);
+    // A third turn would reach beyond the 8 blocks: the turns begin at the start again.
+    assert_eq!(drawn(true), [2, 0, 1, 5, 3, 4, 2, 0, 1, 5]);
+    let beyond = Workload::new(&job(|job| job.pattern.sequence = vec![0, 8]), 0, &extents(&[8 * 4096])).unwrap_err();
+    assert_eq!(
+        beyond.to_string(),
+        "job test: random_distribution=sequence names block 8, but file 0 has only 8 blocks"
+    );
 }

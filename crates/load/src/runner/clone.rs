@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use job::Job;
 use job::engines::EngineSpec;
-use job::job::{Amount, FileLock, MemoryKind, OpenSync};
+use job::job::{Amount, FileLock, MemoryKind, MemoryPolicy, OpenSync};
 use measure::figures::ByteUnits;
 use measure::schema::{Ended, Facts, JobError, JobResult, Reporting, Unified, Verified};
 use measure::{Direction, PerDirection};
@@ -288,6 +288,8 @@ fn place(job: &Job, clone: u32) -> Result<(), Error> {
     place_on_processors(job, clone)?;
     let options = &job.process;
     let failed = |what: &str, error| Error::system(what, format!("in job {}", job.name), error);
+    set_memory_policy(&options.memory_policy)
+        .map_err(|error| failed("cannot take memory as numa_mem_policy= asks for", error))?;
     if options.nice != 0 {
         process::set_nice(options.nice).map_err(|error| failed("cannot set nice=", error))?;
     }
@@ -295,6 +297,16 @@ fn place(job: &Job, clone: u32) -> Result<(), Error> {
         process::set_io_priority(class, level).map_err(|error| failed("cannot set prio=, prioclass=", error))?;
     }
     Ok(())
+}
+
+fn set_memory_policy(policy: &MemoryPolicy) -> std::io::Result<()> {
+    match policy {
+        MemoryPolicy::Default => Ok(()),
+        MemoryPolicy::Local => process::set_memory_policy(process::MemoryPolicy::Local, &[]),
+        MemoryPolicy::Prefer(node) => process::set_memory_policy(process::MemoryPolicy::Prefer, &[*node]),
+        MemoryPolicy::Bind(nodes) => process::set_memory_policy(process::MemoryPolicy::Bind, nodes),
+        MemoryPolicy::Interleave(nodes) => process::set_memory_policy(process::MemoryPolicy::Interleave, nodes),
+    }
 }
 
 /// The part of it that is about processors.

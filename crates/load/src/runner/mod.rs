@@ -23,4 +23,5 @@ mod trial;
 mod workers;
 
 pub use logs::inflate as inflate_log;
+pub use schedule::draw_seeds;
 pub(crate) use schedule::run;

@@ -222,10 +222,12 @@ fn with_directions_of(logs: &[Option<Summary>], plan: &Plan) -> Plan {
     plan
 }
 
-/// Gives the jobs with `randrepeat=0` a seed that no other run has.
-fn draw_seeds(plan: &mut Plan) {
+/// Gives each job with `randrepeat=0` a seed that no earlier run had. [`crate::run()`] does so for the jobs that have
+/// none yet.
+pub fn draw_seeds(plan: &mut Plan) {
     for (job, number) in plan.jobs.iter_mut().zip(0u64..) {
-        if !job.pattern.repeatable {
+        if !job.pattern.repeatable && !job.pattern.seed_drawn {
+            job.pattern.seed_drawn = true;
             let moment = realtime_ns() ^ u64::from(std::process::id()) << 40;
             job.pattern.seed = random::mix(random::mix(moment) ^ number);
         }

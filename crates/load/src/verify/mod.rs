@@ -41,6 +41,7 @@ pub struct Verifier {
     /// Bytes of the header and its checksum.
     header_bytes: usize,
     check_sequence: bool,
+    check_seed: bool,
     seed: u64,
 }
 
@@ -150,6 +151,7 @@ impl Verifier {
             header_offset: header_offset as usize,
             header_bytes,
             check_sequence: verify.write_sequence,
+            check_seed: verify.write_sequence && verify.header_seed,
             seed: mix(seed),
         }))
     }
@@ -299,7 +301,7 @@ impl Verifier {
             ));
         }
         // The number has 16 bits in the header, the seed has 64: it tells a block that is 65536 writes old.
-        if let Some(seed) = expected.seed.filter(|_| self.check_sequence)
+        if let Some(seed) = expected.seed.filter(|_| self.check_seed)
             && header.seed != seed
         {
             return Err(mismatch("seed in the header", format!("{seed:#018x}"), format!("{:#018x}", header.seed)));

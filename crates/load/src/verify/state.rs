@@ -79,7 +79,7 @@ pub fn fingerprint(job: &Job, clone: u32, extents: &[FileExtent]) -> u64 {
         (blocks.range.write, &blocks.split.write, blocks.align.write, blocks.unaligned, blocks.is_seq_rand),
         (rw.random, rw.sequential_stride, rw.ops_per_offset, rw.trim_then_write),
         (&extent.size, repeats.then_some((&extent.io_size, extent.number_ios)), extent.strided),
-        pattern.distribution.write,
+        (pattern.distribution.write, &pattern.zones.write, &pattern.zones_absolute.write, &pattern.sequence),
         pattern.generator,
         (pattern.no_random_map, pattern.percent_random.write, pattern.identical, pattern.mix_read, pattern.repeatable),
         (job.time.loops, job.time.time_based),
