@@ -173,7 +173,7 @@ impl Crew {
     /// it.
     pub fn share(&self, now: &Progress) -> Progress {
         let three = |values: &PerDirection<u64>| [values.read, values.write, values.trim];
-        self.team.tell(hosts::Moment {
+        self.team.set_moment(hosts::Moment {
             phase: now.phase as u8,
             clones: now.running,
             elapsed_ns: now.elapsed_ns,
@@ -300,7 +300,7 @@ impl Crew {
     }
 
     /// Leaves the others, with the status that is right for this rank: a bad one ends all ranks that are still there.
-    pub fn part(self, status: Exit) -> Exit {
+    pub fn leave(self, status: Exit) -> Exit {
         match self.team.leave() {
             true => status,
             false if status == Exit::Ok => Exit::Interrupted,

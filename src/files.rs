@@ -414,7 +414,7 @@ fn carry_out(matches: &ArgMatches) -> anyhow::Result<Exit> {
         Ok(plan) => together(matches, &crew, &plan, interrupt),
         Err(status) => Ok(status),
     };
-    Ok(crew.part(crew::said(status)))
+    Ok(crew.leave(crew::said(status)))
 }
 
 /// The plan of one of many ranks, with separate files in a separate directory: one that `--dir` names with `$rank` or

@@ -143,7 +143,7 @@ impl Look<'_> {
         if let (Some(time), Some(file), false) = (time, &survey.file, readable.is_empty()) {
             let paths: Vec<PathBuf> = readable.iter().map(|&lane| pool.lanes[lane].path.clone()).collect();
             let measured = rate::measure(&paths, file, time);
-            let of_rates = examine_rates(&part(&survey, &readable), &measured, &findings);
+            let of_rates = examine_rates(&only(&survey, &readable), &measured, &findings);
             findings.extend(of_rates);
             findings.sort_by_key(|finding| finding.severity);
             // The results are again in the order of the pool's lanes.
@@ -159,7 +159,7 @@ impl Look<'_> {
     }
 }
 
-fn part(survey: &Survey, lanes: &[usize]) -> Survey {
+fn only(survey: &Survey, lanes: &[usize]) -> Survey {
     Survey { lanes: lanes.iter().map(|&lane| survey.lanes[lane].clone()).collect(), ..survey.clone() }
 }
 

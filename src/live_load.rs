@@ -19,7 +19,7 @@ impl LiveLoad {
     }
 
     /// Adds what was done since the last call. Each run of a sweep counts from zero, and so does each phase of a run.
-    pub fn tell(&mut self, now: &Progress, asked_depth: u64) {
+    pub fn add(&mut self, now: &Progress, asked_depth: u64) {
         let Some((board, row)) = &self.board else { return };
         let begins = now.elapsed_ns < self.told.elapsed_ns
             || Direction::ALL.iter().any(|&direction| now.ops[direction] < self.told.ops[direction]);
@@ -45,7 +45,7 @@ impl LiveLoad {
     }
 
     /// Tells the load line that a sweep has found so far; 0 while it has none.
-    pub fn tell_load_line(&self, depth: u64) {
+    pub fn set_load_line(&self, depth: u64) {
         if let Some((board, row)) = &self.board {
             board.counters(*row).set(Gauge::LoadLine, depth);
         }
@@ -64,9 +64,9 @@ mod tests {
         for (elapsed_ns, reads) in [(1, 10), (2, 25), (1, 5), (2, 7)] {
             let mut now = Progress { elapsed_ns, lat_sum_ns: reads * 1000, ..Progress::default() };
             (now.ops.read, now.bytes.read) = (reads, reads * 4096);
-            load.tell(&now, 32);
+            load.add(&now, 32);
         }
-        load.tell_load_line(64);
+        load.set_load_line(64);
         let row = &load.board.as_ref().unwrap().0.snapshot().rows[0];
         let read = row.op(Op::Read);
         assert_eq!((read.ops, read.bytes, read.lat_sum_ns), (32, 32 * 4096, 32_000));

@@ -150,12 +150,12 @@ impl Meter {
         let silent_ns = now.elapsed_ns - self.moved.elapsed_ns;
         if ops(now) > ops(&self.moved) || silent_ns > STALE_NS {
             self.moved = *now;
-            self.said = self.tell(now);
+            self.said = self.line_of(now);
         }
         self.said.clone()
     }
 
-    fn tell(&mut self, now: &Progress) -> String {
+    fn line_of(&mut self, now: &Progress) -> String {
         if now.elapsed_ns - self.next.elapsed_ns >= SPAN_NS {
             (self.from, self.next) = (self.next, *now);
         }

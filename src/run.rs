@@ -85,11 +85,11 @@ pub fn run_as(manner: Manner, words: Vec<OsString>) -> anyhow::Result<Exit> {
         .and_then(|asked| if crew.is_leader() { asked.try_outputs().map(|()| asked) } else { Ok(asked) });
     let status = match crew.agree(asked) {
         Ok(Asked::Load(invocation, plan)) => together(&crew, &invocation, &plan, interrupt),
-        Ok(asked) if crew.is_leader() => asked.say(),
+        Ok(asked) if crew.is_leader() => asked.print(),
         Ok(_) => Ok(Exit::Ok),
         Err(status) => Ok(status),
     };
-    Ok(crew.part(crew::said(status)))
+    Ok(crew.leave(crew::said(status)))
 }
 
 fn alone(manner: Manner, words: Vec<OsString>, interrupt: Interrupt) -> anyhow::Result<Exit> {
@@ -102,7 +102,7 @@ fn alone(manner: Manner, words: Vec<OsString>, interrupt: Interrupt) -> anyhow::
             }
             measure(&invocation, &plan, interrupt)
         }
-        asked => asked.say(),
+        asked => asked.print(),
     }
 }
 
@@ -162,7 +162,7 @@ impl Asked {
     }
 
     /// Prints help, versions and the like, for a command line that runs no load.
-    fn say(self) -> anyhow::Result<Exit> {
+    fn print(self) -> anyhow::Result<Exit> {
         match self {
             Asked::Text(text) => output::print(&text)?,
             Asked::Opinion { invocation, plan, aloud } => return check(&invocation.run, &plan, aloud),
@@ -238,7 +238,7 @@ fn measure(invocation: &Invocation, plan: &Plan, interrupt: Interrupt) -> anyhow
     let mut tick = |now: &load::Progress| {
         trigger.look(now.elapsed_ns);
         show(&mut bar, now);
-        live.tell(now, depth);
+        live.add(now, depth);
     };
     let mut out = Reports::new(&invocation.run, plan);
     let mut status = |result: RunResult| out.add(&result);
@@ -274,7 +274,7 @@ fn together(crew: &Crew, invocation: &Invocation, plan: &Plan, interrupt: Interr
     let mut out = Reports::new(&invocation.run, plan);
     let (mut live, depth) = live_load(plan);
     let mut tick = |now: &load::Progress| {
-        live.tell(now, depth);
+        live.add(now, depth);
         show(&mut bar, &crew.share(now));
         crew.take_statement().iter().for_each(|result| out.add(result));
     };

@@ -118,7 +118,7 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
         Ok((request, effort)) => together(matches, &crew, &request, &effort, interrupt),
         Err(status) => Ok(status),
     };
-    Ok(crew.part(crew::said(status)))
+    Ok(crew.leave(crew::said(status)))
 }
 
 /// The request that the arguments make to this rank.
@@ -159,7 +159,7 @@ fn sweep(
     let live = RefCell::new(LiveLoad::new("sweep", &target));
     let mut progress = |now: &Moment| {
         if let Doing::Point(_, depth, _) = now.doing {
-            live.borrow_mut().tell(now.run, depth.into());
+            live.borrow_mut().add(now.run, depth.into());
         }
         let all = crew.map(|crew| crew.share(now.run));
         bar.borrow_mut().show(&doing(&now.doing), Some(now.done), all.as_ref().unwrap_or(now.run));
@@ -171,7 +171,7 @@ fn sweep(
             && let Some(line) = measure::load_line::find(&only.points)
             && let Answer::At(line) = line.answer()
         {
-            live.borrow().tell_load_line(line.mean as u64);
+            live.borrow().set_load_line(line.mean as u64);
         }
         if bar.borrow().is_drawn() {
             let so_far = SweepResult { target: target.clone(), curves: curves.to_vec(), ..SweepResult::default() };

@@ -228,11 +228,11 @@ impl Member {
         std::mem::take(&mut self.out)
     }
 
-    fn say(&mut self, to: u32, message: Message) {
+    fn send(&mut self, to: u32, message: Message) {
         self.out.push((to, message, Vec::new()));
     }
 
-    fn say_below(&mut self, message: &Message, bytes: &[u8]) {
+    fn send_below(&mut self, message: &Message, bytes: &[u8]) {
         for child in self.tree.children(self.me) {
             self.out.push((child, message.clone(), bytes.to_vec()));
         }
@@ -265,7 +265,7 @@ impl Member {
             self.waiting = NOWHERE;
         }
         self.below.values_mut().filter(|(_, waiting)| *waiting <= round).for_each(|(_, waiting)| *waiting = NOWHERE);
-        self.say_below(&Message::Open { round, at_ns }, &[]);
+        self.send_below(&Message::Open { round, at_ns }, &[]);
     }
 
     /// The round that all ranks of this subtree have reached, and the first gate where one of them waits.
@@ -302,7 +302,7 @@ impl Member {
                 self.out.push((rank, Message::Answer { round }, bytes.clone()));
             }
         } else {
-            self.say_below(&Message::Answer { round }, &bytes);
+            self.send_below(&Message::Answer { round }, &bytes);
         }
         self.answers.insert(round, bytes);
     }
@@ -319,7 +319,7 @@ impl Member {
             if self.told != Some(standing) {
                 self.told = Some(standing);
                 let (reached, waiting) = standing;
-                self.say(parent, Message::Reached { view: self.view, reached, waiting });
+                self.send(parent, Message::Reached { view: self.view, reached, waiting });
             }
         } else if standing.1 != NOWHERE && standing.0 >= standing.1 && !self.stopped {
             // Late enough for the news to reach the last rank: a step takes a look at the messages.
@@ -367,7 +367,7 @@ impl Member {
         }
         sync.asked = Some((sync.trips, now_ns));
         let message = Message::Ping { sync: sync.number, number: sync.trips, machine: self.machine };
-        self.say(parent, message);
+        self.send(parent, message);
     }
 
     fn hear_the_clock(&mut self, trip: RoundTrip, same_machine: bool, onward: Option<Offset>) {
@@ -389,7 +389,7 @@ impl Member {
     // ---- progress ----
 
     /// Sets the activity of this rank, for the progress of all ranks.
-    pub fn tell(&mut self, moment: Moment) {
+    pub fn set_moment(&mut self, moment: Moment) {
         self.moment = Moment { ranks: 1, ..moment };
     }
 
@@ -450,7 +450,7 @@ impl Member {
         self.stopped = true;
         match self.is_root() {
             true => self.notify(now_ns),
-            false => self.say(self.tree.root(), Message::Urgent),
+            false => self.send(self.tree.root(), Message::Urgent),
         }
     }
 
@@ -461,7 +461,7 @@ impl Member {
         }
         let root = self.lowest_left();
         if root != self.me {
-            self.say(root, Message::Trouble(trouble));
+            self.send(root, Message::Trouble(trouble));
         } else if !self.knows(trouble.rank, false) {
             self.troubles.push(trouble);
             self.notify(now_ns);
@@ -490,7 +490,7 @@ impl Member {
             return;
         }
         let lost: Vec<u32> = self.tree.ranks().iter().copied().filter(|rank| self.suspects.contains(rank)).collect();
-        lost.into_iter().for_each(|rank| self.say(root, Message::Trouble(Trouble::lost(rank))));
+        lost.into_iter().for_each(|rank| self.send(root, Message::Trouble(Trouble::lost(rank))));
         if self.call.is_none() {
             let me = self.me;
             self.call(|rank| rank < me, CALLED_NS, now_ns);
@@ -548,7 +548,7 @@ impl Member {
         for neighbour in self.neighbours() {
             self.heard.insert(neighbour, now_ns);
         }
-        self.say_below(&Message::Stop { view, urgent, troubles, lost: lost.to_vec() }, &[]);
+        self.send_below(&Message::Stop { view, urgent, troubles, lost: lost.to_vec() }, &[]);
         for (from, message, bytes) in std::mem::take(&mut self.early) {
             self.hear(from, message, &bytes, now_ns);
         }
@@ -626,7 +626,7 @@ impl Member {
             Message::Open { round, at_ns } => self.open(round, at_ns),
             Message::Answer { round } => {
                 if !self.is_urgent() {
-                    self.say_below(&Message::Answer { round }, bytes);
+                    self.send_below(&Message::Answer { round }, bytes);
                 }
                 if self.mine.as_ref().is_some_and(|mine| mine.round <= round) {
                     self.mine = None;
@@ -640,7 +640,7 @@ impl Member {
                 let onward = onward.filter(|_| known);
                 let pong = Message::Pong { sync, number, machine: self.machine, clock_ns: now_ns, onward };
                 debug_assert!(machine != 0);
-                self.say(from, pong);
+                self.send(from, pong);
             }
             Message::Pong { sync, number, machine, clock_ns, onward } => {
                 if let Some((asked, asked_ns)) = self.sync.asked
@@ -658,7 +658,7 @@ impl Member {
                 self.moments.insert(from, moment);
             }
             Message::Pulse => {}
-            Message::Call => self.say(from, Message::Pulse),
+            Message::Call => self.send(from, Message::Pulse),
             Message::Trouble(trouble) => self.raise(trouble, now_ns),
             Message::Stop { view, urgent, troubles, lost } => self.stop(view, urgent, troubles, &lost, now_ns),
             Message::Urgent => self.urge(now_ns),
@@ -689,9 +689,9 @@ impl Member {
         self.next_beat_ns = now_ns + BEAT_NS;
         if let Some(parent) = self.tree.parent(self.me).filter(|parent| !self.suspects.contains(parent)) {
             let moment = self.moment();
-            self.say(parent, Message::Beat(moment));
+            self.send(parent, Message::Beat(moment));
         }
-        self.say_below(&Message::Pulse, &[]);
+        self.send_below(&Message::Pulse, &[]);
         for neighbour in self.neighbours().into_iter().filter(|_| in_peace) {
             let silent = match self.heard.get(&neighbour) {
                 Some(&heard_ns) => now_ns.saturating_sub(heard_ns) > SILENT_NS,

@@ -208,8 +208,8 @@ impl Team {
     }
 
     /// Sends the activity of this rank to the other ranks.
-    pub fn tell(&self, moment: Moment) {
-        self.member().tell(moment);
+    pub fn set_moment(&self, moment: Moment) {
+        self.member().set_moment(moment);
     }
 
     /// The sum of what all ranks are doing, as far as this rank knows: the leader knows all of it.

@@ -90,7 +90,7 @@ impl Health {
         }
     }
 
-    /// The state of the lane, by the observations so far. Unlike [`Health::look`], it does not take the time into
+    /// The state of the lane, by the observations so far. Unlike [`Health::state_at`], it does not take the time into
     /// account.
     pub fn state(&self) -> State {
         state(self.state.load(Acquire))
@@ -126,16 +126,17 @@ impl Health {
         }
     }
 
-    /// True if the lane may get a new op while `outstanding_ops` are in flight; a fast [`Health::look`] for every op.
+    /// True if the lane may get a new op while `outstanding_ops` are in flight; a fast [`Health::state_at`] for every
+    /// op.
     #[inline]
     pub fn is_open(&self, outstanding_ops: u64, now_ns: u64) -> bool {
         let well = self.state.load(Acquire) == State::Healthy as u32
             && (outstanding_ops == 0 || self.silent_ns(now_ns) <= self.limit_ns());
-        well || self.look(outstanding_ops, now_ns) == State::Healthy
+        well || self.state_at(outstanding_ops, now_ns) == State::Healthy
     }
 
     /// The state of the lane at this moment, with `outstanding_ops` in flight; time alone may have changed the state.
-    pub fn look(&self, outstanding_ops: u64, now_ns: u64) -> State {
+    pub fn state_at(&self, outstanding_ops: u64, now_ns: u64) -> State {
         match self.state() {
             State::Healthy if outstanding_ops > 0 && self.silent_ns(now_ns) > self.limit_ns() => {
                 if self.change(State::Healthy, State::Suspect) {
@@ -242,20 +243,20 @@ mod tests {
     fn silence_makes_suspect_and_an_answer_heals() {
         let health = health();
         health.became_busy(SECOND);
-        assert_eq!(health.look(3, SECOND + 500 * MS), State::Healthy);
-        assert_eq!(health.look(3, SECOND + 501 * MS), State::Suspect);
+        assert_eq!(health.state_at(3, SECOND + 500 * MS), State::Healthy);
+        assert_eq!(health.state_at(3, SECOND + 501 * MS), State::Suspect);
         assert_eq!((health.news(), health.news(), health.losses()), (Some(State::Suspect), None, 1));
         health.ended(Outcome::Done, 600 * MS, SECOND + 600 * MS);
-        assert_eq!(health.look(2, SECOND + 601 * MS), State::Healthy);
+        assert_eq!(health.state_at(2, SECOND + 601 * MS), State::Healthy);
         assert_eq!(health.news(), Some(State::Healthy));
     }
 
     #[test]
     fn an_idle_lane_is_silent_in_good_health() {
         let health = health();
-        assert_eq!(health.look(0, 100 * SECOND), State::Healthy);
+        assert_eq!(health.state_at(0, 100 * SECOND), State::Healthy);
         health.became_busy(100 * SECOND);
-        assert_eq!(health.look(1, 100 * SECOND + MS), State::Healthy, "silence counts from the op on");
+        assert_eq!(health.state_at(1, 100 * SECOND + MS), State::Healthy, "silence counts from the op on");
     }
 
     #[test]
@@ -263,8 +264,8 @@ mod tests {
         let health = health();
         health.became_busy(0);
         health.ended(Outcome::Done, 400 * MS, 400 * MS);
-        assert_eq!(health.look(1, 3 * SECOND), State::Healthy);
-        assert_eq!(health.look(1, 4 * SECOND), State::Suspect);
+        assert_eq!(health.state_at(1, 3 * SECOND), State::Healthy);
+        assert_eq!(health.state_at(1, 4 * SECOND), State::Suspect);
     }
 
     #[test]
@@ -272,10 +273,10 @@ mod tests {
         let health = health();
         health.became_busy(0);
         health.ended(Outcome::LaneFault, MS, MS);
-        assert_eq!(health.look(2, 2 * MS), State::Draining, "two are still outstanding");
+        assert_eq!(health.state_at(2, 2 * MS), State::Draining, "two are still outstanding");
         health.ended(Outcome::Done, MS, 3 * MS);
-        assert_eq!(health.look(1, 3 * MS), State::Draining, "an answer to something older heals nothing");
-        assert_eq!(health.look(0, 4 * MS), State::Failed);
+        assert_eq!(health.state_at(1, 3 * MS), State::Draining, "an answer to something older heals nothing");
+        assert_eq!(health.state_at(0, 4 * MS), State::Failed);
         assert!(!health.claim_probe(4 * MS + SECOND - 1));
         assert!(health.claim_probe(4 * MS + SECOND));
         assert!(!health.claim_probe(4 * MS + SECOND), "one caller");
@@ -291,7 +292,7 @@ mod tests {
     fn tries_become_rare_but_never_end() {
         let health = health();
         health.ended(Outcome::LaneFault, 0, 0);
-        health.look(0, 0);
+        health.state_at(0, 0);
         let (mut now, mut waits) = (0, Vec::new());
         for _ in 0..8 {
             let due = (0..).map(|step| now + step * SECOND).find(|&at| health.claim_probe(at)).unwrap();
@@ -306,8 +307,8 @@ mod tests {
     fn what_is_the_volumes_fault_is_not_the_lanes() {
         let health = health();
         health.ended(Outcome::Refused, MS, MS);
-        assert_eq!(health.look(0, MS), State::Healthy);
+        assert_eq!(health.state_at(0, MS), State::Healthy);
         health.ended(Outcome::Cancelled, 0, MS);
-        assert_eq!(health.look(0, MS), State::Healthy);
+        assert_eq!(health.state_at(0, MS), State::Healthy);
     }
 }

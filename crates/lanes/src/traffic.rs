@@ -234,7 +234,7 @@ impl Traffic {
     /// A lane that has failed and whose next try is due. One caller gets it: see [`Health::claim_probe`].
     pub fn probe_due(&self, now_ns: u64) -> Option<usize> {
         self.lanes.iter().position(|lane| {
-            lane.health.look(lane.outstanding().ops(), now_ns) == State::Failed && lane.health.claim_probe(now_ns)
+            lane.health.state_at(lane.outstanding().ops(), now_ns) == State::Failed && lane.health.claim_probe(now_ns)
         })
     }
 
@@ -272,7 +272,7 @@ impl Traffic {
         let lane = self.lanes.get(lane)?;
         let outstanding = lane.outstanding();
         Some(Load {
-            state: lane.health.look(outstanding.ops(), now_ns),
+            state: lane.health.state_at(outstanding.ops(), now_ns),
             ops: outstanding.ops(),
             bytes: outstanding.bytes(),
             rate_bytes_per_s: lane.rate() as u64,

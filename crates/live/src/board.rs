@@ -126,7 +126,7 @@ impl Board {
                 word.store(value, Relaxed);
             }
         }
-        words::put(self.part(header::TITLE, header::TITLE_WORDS), title);
+        words::put(self.words_at(header::TITLE, header::TITLE_WORDS), title);
         if let Some(ready) = self.words.get(header::READY) {
             ready.store(1, Release);
         }
@@ -135,7 +135,7 @@ impl Board {
     /// Adds a row; None if there is no room. Its counters start at 0.
     pub fn add(&self, kind: RowKind, group: &str, name: &str) -> Option<Row> {
         for index in 0..self.capacity {
-            let words = self.part(row_at(index), ROW_WORDS);
+            let words = self.words_at(row_at(index), ROW_WORDS);
             let (Some(generation), Some(kind_word)) = (words.get(row::GENERATION), words.get(row::KIND)) else {
                 continue;
             };
@@ -158,7 +158,7 @@ impl Board {
 
     /// Removes a row; its place may be given to another.
     pub fn remove(&self, row: Row) {
-        let words = self.part(row_at(row.0 as usize), ROW_WORDS);
+        let words = self.words_at(row_at(row.0 as usize), ROW_WORDS);
         let (Some(generation), Some(kind)) = (words.get(row::GENERATION), words.get(row::KIND)) else { return };
         let before = generation.load(Acquire);
         if before.is_multiple_of(2) && generation.compare_exchange(before, before + 1, AcqRel, Relaxed).is_ok() {
@@ -170,14 +170,14 @@ impl Board {
     /// The counters of a row.
     #[inline]
     pub fn counters(&self, row: Row) -> Counters<'_> {
-        Counters::new(self.part(row_at(row.0 as usize), ROW_WORDS))
+        Counters::new(self.words_at(row_at(row.0 as usize), ROW_WORDS))
     }
 
     /// The reason with this text, cut to 104 bytes; a new one starts at 0. When there is no room, the last one
     /// stands for all others.
     pub fn reason(&self, text: &str) -> Reason {
         for index in 0..REASONS - 1 {
-            let words = self.part(reason_at(index), layout::REASON_WORDS);
+            let words = self.words_at(reason_at(index), layout::REASON_WORDS);
             let (Some(state), Some(stored)) = (words.get(reason::STATE), words.get(reason::TEXT..)) else { break };
             if state.compare_exchange(0, 1, AcqRel, Acquire).is_ok() {
                 words::put(stored, text);
@@ -190,7 +190,7 @@ impl Board {
                 return Reason(index as u32);
             }
         }
-        let last = self.part(reason_at(REASONS - 1), layout::REASON_WORDS);
+        let last = self.words_at(reason_at(REASONS - 1), layout::REASON_WORDS);
         if let (Some(state), Some(stored)) = (last.get(reason::STATE), last.get(reason::TEXT..))
             && state.compare_exchange(0, 1, AcqRel, Acquire).is_ok()
         {
@@ -240,7 +240,7 @@ impl Board {
         }
     }
 
-    fn part(&self, start: usize, count: usize) -> &[AtomicU64] {
+    fn words_at(&self, start: usize, count: usize) -> &[AtomicU64] {
         self.words.get(start..start + count).unwrap_or_default()
     }
 }

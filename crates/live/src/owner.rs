@@ -22,7 +22,7 @@ impl Owner {
     /// The calling process. Allocates nothing; makes raw system calls only.
     pub fn this() -> Owner {
         let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs().into();
-        Owner { pid, ..look(c"/proc/self/stat", c"/proc/self/ns/pid", c"/proc/self/exe") }
+        Owner { pid, ..owner_at(c"/proc/self/stat", c"/proc/self/ns/pid", c"/proc/self/exe") }
     }
 
     /// True if this process exists. The reader cannot look up processes of another PID namespace, and believes that
@@ -32,7 +32,7 @@ impl Owner {
             return true;
         }
         let path = |name: &str| std::ffi::CString::new(format!("/proc/{}/{name}", self.pid)).unwrap_or_default();
-        let now = look(&path("stat"), &path("ns/pid"), &path("exe"));
+        let now = owner_at(&path("stat"), &path("ns/pid"), &path("exe"));
         now.start_ticks != 0
             && now.start_ticks == self.start_ticks
             // The program of another user's process cannot be looked at.
@@ -40,7 +40,7 @@ impl Owner {
     }
 }
 
-fn look(stat: &CStr, namespace: &CStr, exe: &CStr) -> Owner {
+fn owner_at(stat: &CStr, namespace: &CStr, exe: &CStr) -> Owner {
     let inode = |path: &CStr| rustix::fs::statat(CWD, path, AtFlags::empty()).map(|stat| (stat.st_dev, stat.st_ino));
     #[allow(clippy::unnecessary_cast, reason = "narrower on some architectures")]
     let wide = |(device, inode)| (device as u64, inode as u64);

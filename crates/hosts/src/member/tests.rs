@@ -406,7 +406,7 @@ fn a_statement_is_of_all_ranks_and_whoever_is_done_holds_up_none() {
 fn the_moment_of_all_ranks_reaches_the_root() {
     let mut world = World::of(10);
     world.each(|rank, member, _| {
-        member.tell(Moment { ops: [u64::from(rank), 0, 0], clones: (1, 1), ..Moment::default() });
+        member.set_moment(Moment { ops: [u64::from(rank), 0, 0], clones: (1, 1), ..Moment::default() });
     });
     let told = |world: &World| world.members[0].as_ref().unwrap().moment().ranks == 10;
     assert!(world.until(told) < 2_000_000_000);

@@ -284,7 +284,7 @@ impl Target {
                 unwritten += file::unwritten(&file, extent.offset, extent.size).unwrap_or_default();
             }
         }
-        let below = self.entries.iter().find_map(|entry| storage::look(&entry.reader().ok()?));
+        let below = self.entries.iter().find_map(|entry| storage::storage_of(&entry.reader().ok()?));
         let (memory, loop_device) = match below {
             Some(Storage::Memory(name)) => (Some(name), None),
             Some(Storage::Loop(device)) => (None, Some(device)),
@@ -410,7 +410,7 @@ fn existing(paths: &[String], job: &Job, backing: Backing) -> Result<Vec<(EntryK
             .map(|&bytes| (EntryKind::Elsewhere, Existing { bytes, growable: found.growable }))
             .collect()),
         Backing::Host => {
-            let precious = Precious::look();
+            let precious = Precious::of_host();
             paths.iter().map(|path| precious.check(path, job).and_then(|()| existing_file(path, job))).collect()
         }
     }

@@ -23,7 +23,7 @@ const SPARE_DESCRIPTORS: u64 = 64;
 /// # Errors
 /// The first thing that stands in the way, as [`super::Target::prepare`] would meet it later.
 pub fn preflight(plan: &Plan) -> Result<(), Error> {
-    let precious = Precious::look();
+    let precious = Precious::of_host();
     let mut rooms = Rooms::default();
     let mut descriptors = 0;
     let postponed = postponed(plan)?;

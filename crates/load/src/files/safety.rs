@@ -18,7 +18,7 @@ pub(super) struct Precious {
 }
 
 impl Precious {
-    pub(super) fn look() -> Precious {
+    pub(super) fn of_host() -> Precious {
         let identity = |path: &PathBuf| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
         Precious {
             swaps: block::swap_paths().iter().filter_map(identity).collect(),

@@ -76,7 +76,7 @@ pub(super) fn extents(
         if let Some(Amount::Percent(percent)) = extent.size
             && percent < 100.0
         {
-            last.size = (part(last.size.saturating_add(offset), percent)).min(last.size) / block * block;
+            last.size = (percent_of(last.size.saturating_add(offset), percent)).min(last.size) / block * block;
         }
         // A file without an end (a character device) ends at the largest offset that system calls take.
         if last.size == u64::MAX {
@@ -102,7 +102,7 @@ fn start(job: &Job, clone: u32, file: &Existing, basis: u64, block: u64) -> u64 
         Amount::Bytes(bytes) => bytes,
         Amount::Percent(percent) => {
             relative = true;
-            part(basis, percent)
+            percent_of(basis, percent)
         }
     };
     let first = bytes(job.extent.offset);
@@ -119,7 +119,7 @@ pub(super) fn smallest_block(job: &Job) -> u64 {
     used.map(|(direction, _)| job.blocks.range[direction].0).min().unwrap_or(1).max(1)
 }
 
-fn part(whole: u64, percent: f64) -> u64 {
+fn percent_of(whole: u64, percent: f64) -> u64 {
     // Exact for whole percents, which is what people write.
     let millionths = (percent * 1e6).round() as u128;
     (u128::from(whole) * millionths / 100_000_000) as u64

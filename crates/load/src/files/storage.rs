@@ -20,7 +20,7 @@ const LOOP_MAJOR: u32 = 7;
 const RAM_MAJOR: u32 = 1;
 
 /// The memory or the loop device that `open` is on; None for everything else.
-pub fn look(open: &File) -> Option<Storage> {
+pub fn storage_of(open: &File) -> Option<Storage> {
     let metadata = open.metadata().ok()?;
     let is_device = metadata.file_type().is_block_device();
     if !is_device && let Some(name) = file::memory_filesystem(open) {
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn shared_memory_is_memory_and_a_disk_is_not() {
         let shared = tempfile::tempfile_in("/dev/shm").unwrap();
-        assert!(matches!(look(&shared), Some(Storage::Memory(name)) if name == "tmpfs"));
-        assert!(look(&File::open("/proc/self/exe").unwrap()).is_none());
+        assert!(matches!(storage_of(&shared), Some(Storage::Memory(name)) if name == "tmpfs"));
+        assert!(storage_of(&File::open("/proc/self/exe").unwrap()).is_none());
     }
 }

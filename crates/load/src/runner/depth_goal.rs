@@ -52,13 +52,13 @@ impl DepthGoal {
             return false;
         }
         let fast_percent = 100.0 * (self.ops - self.slow_ops) as f64 / self.ops as f64;
-        self.judge(fast_percent >= self.goal.percentile);
+        self.adjust_depth(fast_percent >= self.goal.percentile);
         (self.ops, self.slow_ops) = (0, 0);
         self.window_end_ns = now_ns + self.goal.window_ns;
         self.settled && !self.goal.run
     }
 
-    fn judge(&mut self, met: bool) {
+    fn adjust_depth(&mut self, met: bool) {
         if met {
             self.good = self.good.max(self.depth);
         } else {

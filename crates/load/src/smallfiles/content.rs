@@ -65,13 +65,13 @@ impl Content {
             let at = offset + done as u64;
             let (block, within) = (at / BLOCK as u64, (at % BLOCK as u64) as usize);
             let len = (BLOCK - within).min(buffer.len() - done);
-            self.part(&mut buffer[done..done + len], id, block, within, generation);
+            self.fill_part(&mut buffer[done..done + len], id, block, within, generation);
             done += len;
         }
     }
 
     /// Fills `buffer` with a part of one block, from byte `within` on.
-    fn part(&self, buffer: &mut [u8], id: FileId, block: u64, within: usize, generation: u32) {
+    fn fill_part(&self, buffer: &mut [u8], id: FileId, block: u64, within: usize, generation: u32) {
         match self.incompressible {
             true => self.scatter(buffer, id, block, within),
             false => buffer.copy_from_slice(&self.body(id, block)[within..within + buffer.len()]),
@@ -140,7 +140,7 @@ impl Content {
                 _ => *generations.end(),
             };
             let expected = &mut expected[..len];
-            self.part(expected, id, block, within, generation);
+            self.fill_part(expected, id, block, within, generation);
             if got != expected && !self.partial_stamp(got, id, block, within, &generations) {
                 let first = got.iter().zip(expected.iter()).position(|(a, b)| a != b).unwrap_or(0);
                 return Err(Mismatch { offset: at + first as u64, what: self.describe(got, within, &generations) });
@@ -165,7 +165,7 @@ impl Content {
         let mut expected = [0; BLOCK];
         let expected = &mut expected[..got.len()];
         cut && generations.clone().take(1024).any(|generation| {
-            self.part(expected, id, block, within, generation);
+            self.fill_part(expected, id, block, within, generation);
             expected == got
         })
     }

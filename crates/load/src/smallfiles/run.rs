@@ -78,8 +78,8 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     // A library that keeps threads, as libgfapi does, must not be opened on this side of a fork.
     let in_children = plan.processes > 1;
     let seen = match (in_children, &plan.target) {
-        (true, Target::Gluster(_)) => in_child(|| look(plan, &*plan.target.open()?))?,
-        _ => look(plan, &*plan.target.open()?)?,
+        (true, Target::Gluster(_)) => in_child(|| check_bases(plan, &*plan.target.open()?))?,
+        _ => check_bases(plan, &*plan.target.open()?)?,
     };
     if let Some(directory) = &plan.response_times {
         std::fs::create_dir_all(directory)
@@ -229,12 +229,12 @@ fn remove_bases(plan: &Plan, fs: &dyn FileSystem) -> bool {
 
 /// Checks that the directories are there and have room; makes them if the plan asks for that. Returns the facts about
 /// the first.
-fn look(plan: &Plan, fs: &dyn FileSystem) -> Result<Seen, Error> {
-    let mut seen = plan.layout.bases().map(|base| look_at(plan, base, fs)).collect::<Result<Vec<_>, _>>()?;
+fn check_bases(plan: &Plan, fs: &dyn FileSystem) -> Result<Seen, Error> {
+    let mut seen = plan.layout.bases().map(|base| check_base(plan, base, fs)).collect::<Result<Vec<_>, _>>()?;
     Ok(seen.swap_remove(0))
 }
 
-fn look_at(plan: &Plan, base: &CStr, fs: &dyn FileSystem) -> Result<Seen, Error> {
+fn check_base(plan: &Plan, base: &CStr, fs: &dyn FileSystem) -> Result<Seen, Error> {
     let place = base.to_string_lossy();
     if plan.makes_base {
         match fs.mkdir(base, 0o777) {

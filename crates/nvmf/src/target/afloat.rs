@@ -132,7 +132,7 @@ pub(super) fn hangs_since(conn: &Connection, core: &Core) -> Option<u64> {
 }
 
 /// Finds out whether the connection is stuck, and whether there is memory for what waits for it.
-pub(super) fn look(conn: &mut Connection, core: &mut Core) {
+pub(super) fn check_if_stuck(conn: &mut Connection, core: &mut Core) {
     if conn.slots.used() == 0 {
         conn.afloat.largest = 0;
     }

@@ -158,7 +158,7 @@ impl Reactor {
             }
             self.go_round();
             if self.core.now_ns >= self.next_look_ns {
-                self.look();
+                self.check_for_stuck();
             }
             if self.core.now_ns >= self.next_tick_ns {
                 self.tick();
@@ -312,12 +312,12 @@ impl Reactor {
     }
 
     /// Looks for connections that are stuck. While the pacer holds anything, it has the reactor awake often enough.
-    fn look(&mut self) {
+    fn check_for_stuck(&mut self) {
         self.next_look_ns = self.core.now_ns + afloat::LOOK_NS;
         if self.core.afloat_bytes > 0 || self.lacks_memory {
             let mut lacks_memory = false;
             for (_, connection) in &mut self.connections {
-                afloat::look(connection, &mut self.core);
+                afloat::check_if_stuck(connection, &mut self.core);
                 lacks_memory |= afloat::wants_memory(connection);
             }
             self.lacks_memory = lacks_memory;

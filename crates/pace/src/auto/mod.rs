@@ -183,7 +183,7 @@ impl AutoPacer {
         let limited = part.released_ops > 0
             && part.released_ops as f64 >= self.tuning.limited_fraction * part.admitted_ops as f64;
         let largest_op_bytes = self.shares.largest_op_bytes();
-        let ended = self.window.part(&self.tuning, Seen { rate_bytes_per_s, limited, largest_op_bytes });
+        let ended = self.window.add_part(&self.tuning, Seen { rate_bytes_per_s, limited, largest_op_bytes });
         // The ops in flight were admitted under the previous window: let a few residences pass before measuring.
         let mut begins_ns = now_ns;
         if ended {

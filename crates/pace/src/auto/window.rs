@@ -97,7 +97,7 @@ impl Window {
     }
 
     /// True when this part ended a measurement, so that the window may be another one from now on.
-    pub fn part(&mut self, tuning: &Tuning, seen: Seen) -> bool {
+    pub fn add_part(&mut self, tuning: &Tuning, seen: Seen) -> bool {
         self.meter.add(seen);
         let Meter { parts, mean, .. } = self.meter;
         let lost = mean < self.base_rate * (1.0 - tuning.bail_out) && (self.phase != Phase::Base || parts >= 2);
