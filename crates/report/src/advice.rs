@@ -59,7 +59,7 @@ pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> S
     }
 }
 
-/// The point that the sentence gives the figures of: at the load line, else the deepest.
+/// The point whose figures the sentence gives: at the load line, else the deepest.
 fn shown(curve: &Curve) -> Option<&Point> {
     curve.at_load_line().or(curve.points.last())
 }

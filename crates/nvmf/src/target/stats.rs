@@ -272,7 +272,7 @@ pub struct DeviceInfo {
     pub read_only: bool,
     /// True if I/O passes by the page cache (files opened with O_DIRECT; true for null and memory).
     pub direct: bool,
-    /// Names of the devices stacked on it.
+    /// Names of the devices stacked on this device.
     pub claimed_by: Vec<String>,
 }
 
