@@ -37,6 +37,7 @@ mod progress;
 mod queued;
 mod reactor;
 mod stats;
+mod vital;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -61,6 +62,7 @@ use configuration::Configuration;
 use controller::{Controllers, Service};
 use mailbox::{Mailbox, Message};
 use reactor::Reactor;
+use vital::Vital;
 
 /// The discovery service's NQN: every listener answers to it.
 pub use crate::spec::DISCOVERY_NQN;
@@ -238,6 +240,7 @@ impl Target {
             let (started, outcome) = mpsc::channel();
             // The reactor is made on the thread that will run it: rings and devices belong to a thread.
             let body = move || {
+                let _vital = Vital(format!("reactor {index}"));
                 let pinned = cpu.map_or(Ok(()), |cpu| sys::process::set_affinity(&[cpu]));
                 let reactor = pinned
                     .map_err(|e| {
