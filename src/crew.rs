@@ -39,6 +39,9 @@ const NO_MPI: &str = "this build of plimsoll runs on one host: for mpirun and sr
 /// # Errors
 /// A build that cannot; ranks of different versions. Only the first rank says so.
 pub fn join(interrupt: &Interrupt) -> anyhow::Result<Joined> {
+    if launch::bound_unasked(|name| std::env::var(name).ok()) {
+        let _ = sys::process::unbind(); // the binding stays where it cannot be changed
+    }
     let Some(launched) = launch::launched(|name| std::env::var(name).ok()) else { return Ok(Joined::Alone) };
     match team(interrupt) {
         Ok(team) => Ok(Joined::Among(Box::new(Crew::new(team)))),

@@ -393,6 +393,7 @@ fn inside_failures_are_named_and_what_was_measured_is_kept() {
         a_rank_is_killed(place, victim);
     }
     everything_is_ended(place);
+    a_rank_is_lost_and_mpirun_goes_on(place);
     a_cable_is_cut(place);
     a_cable_is_cut_and_mpirun_does_not_notice(place);
 }
@@ -469,6 +470,22 @@ fn all_but_one_reported(place: &Path, name: &str, victim: &str, said: &str) {
     let expected: Vec<&str> = ["a", "b", "c", "d"].into_iter().filter(|host| *host != victim).collect();
     assert_eq!(left, expected, "{text}");
     assert!(hosts.iter().all(|host| host["jobs"][0]["directions"]["read"]["ops"].as_u64().unwrap() > 0));
+}
+
+/// `mpirun --enable-recovery` leaves the other ranks alone, and ends with them, with status 0. The last line on
+/// standard error and the saved result say that the run failed.
+fn a_rank_is_lost_and_mpirun_goes_on(place: &Path) {
+    let child = endless(place, "recovery", &["--enable-recovery"]);
+    let pids = ranks_on("c");
+    assert!(Command::new("kill").args(["-KILL", &pids[0]]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = stderr(&output);
+    all_but_one_reported(place, "recovery", "c", &said);
+    let last = said.lines().rfind(|line| line.starts_with("plimsoll: "));
+    assert_eq!(last, Some("plimsoll: all ranks: status 1"), "mpirun's status is {}: {said}", output.status);
+    for host in ["a", "b", "c", "d"] {
+        everyone_leaves(host);
+    }
 }
 
 /// Waits until no rank is left on a host.

@@ -29,6 +29,14 @@ pub fn launched(get: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     })
 }
 
+/// True if mpirun has bound this process to some processors and nobody asked for that: Open MPI 4 binds each process to
+/// one core when there are two of them, else to a socket (mpirun(1)). A rank has threads and clones of its own, which
+/// would all share that core. `get` reads a variable of the environment.
+pub fn bound_unasked(get: impl Fn(&str) -> Option<String>) -> bool {
+    let set = |name: &str| get(name).is_some();
+    set("OMPI_MCA_orte_bound_at_launch") && !set("OMPI_MCA_hwloc_base_binding_policy")
+}
+
 /// The time that the launcher gives its processes between SIGTERM and SIGKILL: Open MPI's parameter, or its default of
 /// a second. `get` reads a variable of the environment.
 pub fn grace(get: impl Fn(&str) -> Option<String>) -> Duration {
@@ -52,6 +60,14 @@ mod tests {
         let srun = &[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_NTASKS", "2")];
         assert_eq!(told(srun), Some(Launched { rank: 1, ranks: 2 }));
         assert_eq!(told(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "16")]), None, "a batch script itself");
+    }
+
+    #[test]
+    fn a_binding_that_was_asked_for_is_told_from_the_default() {
+        let told = |names: &'static [&str]| bound_unasked(|name| names.contains(&name).then(|| "1".to_string()));
+        assert!(told(&["OMPI_MCA_orte_bound_at_launch"]));
+        assert!(!told(&["OMPI_MCA_orte_bound_at_launch", "OMPI_MCA_hwloc_base_binding_policy"]));
+        assert!(!told(&["OMPI_MCA_hwloc_base_binding_policy"]) && !told(&[]));
     }
 
     #[test]

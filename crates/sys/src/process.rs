@@ -127,6 +127,14 @@ pub fn set_memory_policy(policy: MemoryPolicy, nodes: &[u32]) -> io::Result<()> 
     }
 }
 
+/// Lets the calling thread, and those that it starts, run on every processor that the process's control group allows.
+///
+/// # Errors
+/// ENOSYS, EPERM where a filter forbids the call.
+pub fn unbind() -> io::Result<()> {
+    set_affinity(&(0..libc::CPU_SETSIZE as u32).collect::<Vec<_>>())
+}
+
 /// The processors of NUMA nodes, ascending (`/sys/devices/system/node`).
 ///
 /// # Errors
