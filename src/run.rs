@@ -184,6 +184,7 @@ fn fios_habits(run: &mut RunOptions) {
     run.formats.sort_by_key(place);
     run.formats.dedup();
     run.saves_state = true;
+    run.counts_rehearsed = true;
     if run.warnings == Warnings::Aside {
         run.warnings = Warnings::InReport;
     }
@@ -323,6 +324,17 @@ fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
     output::all(written)
 }
 
+/// The result as fio counts it: the writes that `verify_only` goes through on paper are among the writes.
+fn with_rehearsed_writes(result: &RunResult) -> RunResult {
+    let mut result = result.clone();
+    for job in &mut result.jobs {
+        let (ops, bytes) = job.verified.map_or((0, 0), |verified| verified.rehearsed);
+        job.directions.write.ops += ops;
+        job.directions.write.bytes += bytes;
+    }
+    result
+}
+
 /// The seeds of all random decisions, in the lines of fio's `--debug=random`.
 fn seeds(plan: &Plan) -> String {
     let mut text = String::new();
@@ -359,6 +371,13 @@ impl<'a> Reports<'a> {
     }
 
     fn add(&mut self, result: &RunResult) {
+        let counted;
+        let result = if self.run.counts_rehearsed {
+            counted = with_rehearsed_writes(result);
+            &counted
+        } else {
+            result
+        };
         let text = std::mem::take(&mut self.notes) + &render(&self.run.formats, result);
         if self.run.output.is_some() {
             self.text += &text;

@@ -123,3 +123,18 @@ fn the_seeds_of_a_run_are_printed_on_request() {
     assert_eq!(seeds(&["--randrepeat=0", "--randseed=5"]), seeds(&["--randseed=5"]));
     assert_ne!(seeds(&["--randseed=6"]), seeds(&["--randseed=5"]));
 }
+
+/// fio counts the writes that verify_only only goes through on paper; under Plimsoll's name, nothing was written.
+#[test]
+fn verify_only_counts_as_in_fio() {
+    let directory = directory();
+    let job = ["--name=a", "--rw=randwrite", "--size=64k", "--verify=crc32c", "--output-format=json"];
+    for more in [&["--do_verify=0"][..], &["--verify_only"], &["--verify_only", "--verify_state_load=1"]] {
+        let output = fio(directory.path(), &[&job[..], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let write = &json(&output)["jobs"][0]["write"];
+        assert_eq!((&write["total_ios"], &write["io_bytes"]), (&16.into(), &(64 << 10).into()), "{more:?}");
+    }
+    let output = run(directory.path(), &[&["run"], &job[..], &["--verify_only"]].concat());
+    assert_eq!(json(&output)["jobs"][0]["write"]["total_ios"], 0);
+}

@@ -133,6 +133,8 @@ pub struct RunOptions {
     pub allow: Allow,
     /// True if jobs that verify and write save their state (`verify_state_save`) unless they say otherwise.
     pub saves_state: bool,
+    /// True if reports count the writes that `verify_only` goes through on paper, as fio does.
+    pub counts_rehearsed: bool,
     /// `--debug=random`: print the seeds before the report.
     pub print_seeds: bool,
     /// `--aux-path`: directory of the files with verify states.

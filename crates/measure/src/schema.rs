@@ -424,13 +424,17 @@ pub struct Verified {
     pub entries: u64,
     /// Blocks that differed.
     pub mismatches: u64,
+    /// Writes that `verify_only` went through on paper, and their bytes: fio counts them among the writes.
+    #[serde(default)]
+    pub rehearsed: (u64, u64),
 }
 
 impl Verified {
     /// Adds the checks of others.
     pub fn add(&mut self, other: &Verified) {
-        let Verified { blocks, entries, mismatches } = other;
+        let Verified { blocks, entries, mismatches, rehearsed } = other;
         self.blocks += blocks;
+        self.rehearsed = (self.rehearsed.0 + rehearsed.0, self.rehearsed.1 + rehearsed.1);
         self.entries += entries;
         self.mismatches += mismatches;
     }

@@ -298,7 +298,12 @@ impl<'a> Worker<'a> {
             tally.note_missing();
         }
         let runtime_ns = end_ns.saturating_sub(start_ns);
-        let verified = Verified { blocks: tally.blocks, entries: tally.entries, mismatches: tally.mismatches };
+        let verified = Verified {
+            blocks: tally.blocks,
+            entries: tally.entries,
+            mismatches: tally.mismatches,
+            ..Verified::default()
+        };
         let verified = (plan.verify && verified != Verified::default()).then_some(verified);
         let result = PhaseResult {
             name: phase.name.clone(),

@@ -21,12 +21,18 @@ pub(super) struct Recalled {
     left: Vec<ReadBack>,
     /// (file, offset) to length.
     places: BTreeMap<(u32, u64), u32>,
+    gone_through: (u64, u64),
 }
 
 impl Recalled {
     /// The next block to read.
     pub fn pop(&mut self) -> Option<ReadBack> {
         self.left.pop()
+    }
+
+    /// Writes that were gone through on paper, and their bytes.
+    pub fn gone_through(&self) -> (u64, u64) {
+        self.gone_through
     }
 
     /// True if an op reads one of the blocks. Ops that transfer nothing pass.
@@ -108,7 +114,7 @@ fn walk(writer: &Job, clone: u32, extents: &[FileExtent], known: &State) -> Resu
     let older = if known.own.is_some() { 0 } else { known.listed() };
     let counted_from = known.window_from().saturating_sub(older);
     let mut in_window = BTreeMap::new();
-    let (mut writes, mut writes_before, mut to_the_end) = (0, 0, false);
+    let (mut writes, mut writes_before, mut to_the_end, mut bytes) = (0, 0, false, 0);
     let mut first_of_pass = None;
     loop {
         let Some(op) = first_of_pass.take().or_else(|| passes.next_in_pass(None)) else {
@@ -141,6 +147,7 @@ fn walk(writer: &Job, clone: u32, extents: &[FileExtent], known: &State) -> Resu
                     ledger.wrote(ReadBack { file: op.file, offset: op.offset, len: op.len as u32, sequence: 0 });
                 }
                 writes += 1;
+                bytes += op.len;
             }
             OpKind::Io(Direction::Trim) => ledger.changing(op.file, op.offset, op.len),
             _ => {}
@@ -150,5 +157,5 @@ fn walk(writer: &Job, clone: u32, extents: &[FileExtent], known: &State) -> Resu
     let mut left: Vec<ReadBack> = std::iter::from_fn(|| ledger.next_read()).collect();
     left.reverse();
     let places = left.iter().map(|block| ((block.file, block.offset), block.len)).collect();
-    Ok(Walked { blocks: Recalled { left, places }, writes, to_the_end })
+    Ok(Walked { blocks: Recalled { left, places, gone_through: (writes, bytes) }, writes, to_the_end })
 }

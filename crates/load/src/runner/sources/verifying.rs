@@ -87,6 +87,7 @@ impl Verifying {
         let directions = job.rw.directions;
         let passes = Passes::new(job, clone, extents)?;
         let recalled = verify.loads_state.then(|| recalled::blocks(job, clone, seat, extents)).transpose()?;
+        let rehearsed = recalled.as_ref().filter(|_| verify.only).map_or((0, 0), Recalled::gone_through);
         Ok(Verifying {
             filler: Filler::for_job(job, seed),
             verifier,
@@ -105,7 +106,7 @@ impl Verifying {
             drawn: None,
             flights: Vec::new(),
             full: false,
-            verified: Verified::default(),
+            verified: Verified { rehearsed, ..Verified::default() },
             first_mismatch: None,
         })
     }
@@ -168,10 +169,14 @@ impl Verifying {
     }
 
     /// An op of the workload as it is to be issued.
-    fn step(&self, mut op: Op) -> Step {
+    fn step(&mut self, mut op: Op) -> Step {
         let write = op.kind == OpKind::Io(Direction::Write);
         let read = op.kind == OpKind::Io(Direction::Read);
         let checked = (self.reads_only && write) || (self.checks_reads && read);
+        if self.reads_only && write {
+            self.verified.rehearsed.0 += 1;
+            self.verified.rehearsed.1 += op.len;
+        }
         if checked {
             op.kind = OpKind::Io(Direction::Read);
         }
@@ -194,6 +199,8 @@ impl Verifying {
             if let Some(direction) = changes(&op) {
                 self.ledger.changing(op.file, op.offset, op.len);
                 if direction == Direction::Write {
+                    self.verified.rehearsed.0 += 1;
+                    self.verified.rehearsed.1 += op.len;
                     self.ledger.wrote(ReadBack { file: op.file, offset: op.offset, len: op.len as u32, sequence: 0 });
                 }
             }
