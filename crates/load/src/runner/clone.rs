@@ -13,7 +13,6 @@ use sys::buffer::Memory;
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 use sys::process;
 
-use super::board::Board;
 use super::depth_goal::DepthGoal;
 use super::flow::Share;
 use super::generator::{End, Gear, Generator};
@@ -21,6 +20,7 @@ use super::logs::OpLogs;
 use super::opened::{Access, Opened};
 use super::recorder::{Recorded, Recorder};
 use super::recording::Recording;
+use super::seats::Seats;
 use super::sources::Source;
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
@@ -43,12 +43,12 @@ pub(super) struct Orders<'a> {
     pub largest_block: u64,
     /// Number among the job's clones, from 0.
     pub clone: u32,
-    /// Number among all clones of the run, from 0: the clone's seat on the board.
+    /// Number among all clones of the run, from 0: the clone's seat on the seats.
     pub seat: usize,
     /// The seats and weights of the clones with which the clone shares (`flow`), itself included; empty: with none.
     pub flow: &'a [(usize, u32)],
     /// The words that the clones and the runner share.
-    pub board: &'a Board,
+    pub seats: &'a Seats,
     /// The clock of the run.
     pub clock: Clock,
     /// The place at which the runner asks the clone for its measurements so far. None: the runner never asks.
@@ -172,15 +172,15 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         free,
         opened,
         timing: Timing::new(job, orders.clone),
-        share: job.rate.flow.map(|flow| Share::new(orders.board, orders.seat, flow.sleep_ns, orders.flow)),
+        share: job.rate.flow.map(|flow| Share::new(orders.seats, orders.seat, flow.sleep_ns, orders.flow)),
         minimum: Minimum::new(job),
         recorder,
         goal,
         logs,
         recording: Recording::open(job, orders.clone, &names)?,
         clock: orders.clock,
-        seat: orders.board.seat(orders.seat),
-        stop_all: orders.board.stop_word(),
+        seat: orders.seats.seat(orders.seat),
+        stop_all: orders.seats.stop_word(),
         statement: orders.statement,
         on_asked: &on_asked,
         on_measured: &mut on_measured,
@@ -255,7 +255,7 @@ fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured
 
 /// Reports ready and waits for the common start. Returns the start time, already reached.
 fn wait_at_gate(orders: &Orders) -> u64 {
-    let seat = orders.board.seat(orders.seat);
+    let seat = orders.seats.seat(orders.seat);
     seat.report_ready();
     loop {
         if let Some(at) = seat.gate() {
@@ -263,7 +263,7 @@ fn wait_at_gate(orders: &Orders) -> u64 {
             seat.began(monotonic_ns());
             return orders.clock.now_ns();
         }
-        sleep_until_ns(monotonic_ns() + orders.board.gate_poll_ns());
+        sleep_until_ns(monotonic_ns() + orders.seats.gate_poll_ns());
     }
 }
 

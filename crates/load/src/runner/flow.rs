@@ -3,7 +3,7 @@
 //! A clone that is ahead of its share waits until the others have caught up. A clone that has not begun, or has ended,
 //! has no share.
 
-use super::board::{Board, Seat};
+use super::seats::{Seat, Seats};
 
 /// The share of one clone.
 pub struct Share<'a> {
@@ -21,10 +21,10 @@ const LOOK_NS: u64 = 20_000;
 
 impl<'a> Share<'a> {
     /// The share of the clone in seat `seat`, in a group of (seat, weight).
-    pub fn new(board: &'a Board, seat: usize, sleep_ns: u64, group: &[(usize, u32)]) -> Share<'a> {
+    pub fn new(seats: &'a Seats, seat: usize, sleep_ns: u64, group: &[(usize, u32)]) -> Share<'a> {
         let weight = group.iter().find(|(other, _)| *other == seat).map_or(1, |(_, weight)| u64::from(*weight));
-        let group = group.iter().map(|&(other, weight)| (board.seat(other), u64::from(weight))).collect();
-        Share { mine: board.seat(seat), weight, issued: 0, sleep_ns: sleep_ns.max(LOOK_NS), group }
+        let group = group.iter().map(|&(other, weight)| (seats.seat(other), u64::from(weight))).collect();
+        Share { mine: seats.seat(seat), weight, issued: 0, sleep_ns: sleep_ns.max(LOOK_NS), group }
     }
 
     /// Takes one op from the share: None if the clone may issue it now, otherwise the nanoseconds to wait before it
@@ -51,9 +51,9 @@ mod tests {
     use super::*;
 
     /// The ops of each clone after `steps` turns, in which each clone asks once.
-    fn issued(weights: &[u32], steps: usize, board: &Board) -> Vec<u64> {
+    fn issued(weights: &[u32], steps: usize, seats: &Seats) -> Vec<u64> {
         let group: Vec<(usize, u32)> = weights.iter().copied().enumerate().collect();
-        let mut shares: Vec<Share> = (0..weights.len()).map(|seat| Share::new(board, seat, 0, &group)).collect();
+        let mut shares: Vec<Share> = (0..weights.len()).map(|seat| Share::new(seats, seat, 0, &group)).collect();
         for _ in 0..steps {
             for share in &mut shares {
                 share.take();
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn ops_are_in_proportion_to_weights() {
-        let board = Board::new(3).unwrap();
-        (0..3).for_each(|seat| board.seat(seat).began(1));
-        let issued = issued(&[1, 5, 10], 8000, &board);
+        let seats = Seats::new(3).unwrap();
+        (0..3).for_each(|seat| seats.seat(seat).began(1));
+        let issued = issued(&[1, 5, 10], 8000, &seats);
         let unit = issued[0] as f64;
         assert!(unit > 100.0, "{issued:?}");
         assert!(
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn a_clone_waits_for_none_that_has_ended_or_not_begun() {
-        let board = Board::new(3).unwrap();
-        board.seat(0).began(1);
-        board.seat(1).began(1);
-        board.seat(1).leave();
-        assert_eq!(issued(&[1, 100, 100], 50, &board)[0], 50);
+        let seats = Seats::new(3).unwrap();
+        seats.seat(0).began(1);
+        seats.seat(1).began(1);
+        seats.seat(1).leave();
+        assert_eq!(issued(&[1, 100, 100], 50, &seats)[0], 50);
     }
 }

@@ -21,13 +21,13 @@ use measure::Direction;
 use measure::schema::Verified;
 use sys::clock::{Clock, sleep_until_ns};
 
-use super::board::Seat;
 use super::depth_goal::DepthGoal;
 use super::flow::Share;
 use super::logs::OpLogs;
 use super::opened::Opened;
 use super::recorder::{Recorded, Recorder, Times};
 use super::recording::Recording;
+use super::seats::Seat;
 use super::sources::verification_failed;
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};

@@ -1,7 +1,6 @@
 //! The way from a plan to its result: the schedule of the clones, as threads or as processes, and the use of their
 //! reports.
 
-mod board;
 mod clone;
 mod depth_goal;
 mod flow;
@@ -13,6 +12,7 @@ mod opened;
 mod recorder;
 mod recording;
 mod schedule;
+mod seats;
 mod shared;
 mod sources;
 mod statements;

@@ -25,8 +25,8 @@ use job::workload::random::Random;
 use measure::{Direction, PerDirection};
 use sys::clock::{Clock, monotonic_ns};
 
-use super::board::Board;
 use super::clone::{self, Orders, Report};
+use super::seats::Seats;
 use super::sources::largest_block;
 use crate::engine::{Completion, Engine, Maker, Queued, Request, Slots};
 use crate::files::{Backing, Context, Target};
@@ -546,8 +546,8 @@ fn run(seed: u64, mood_of: impl Fn(&mut Random) -> Mood) -> Option<(Outcome, Moo
     job.extent.fill = mood == Mood::Full;
     let storage = Arc::new(Mutex::new(storage));
     STORAGE.with(|here| *here.borrow_mut() = Some(Arc::clone(&storage)));
-    let board = Board::new(1).unwrap();
-    board.seat(0).open_gate(monotonic_ns());
+    let seats = Seats::new(1).unwrap();
+    seats.seat(0).open_gate(monotonic_ns());
     let report = clone::run(&Orders {
         job: &job,
         maker: MODEL,
@@ -556,7 +556,7 @@ fn run(seed: u64, mood_of: impl Fn(&mut Random) -> Mood) -> Option<(Outcome, Moo
         clone,
         seat: 0,
         flow: &[],
-        board: &board,
+        seats: &seats,
         clock: Clock::monotonic(),
         statement: None,
         interval_ns: None,

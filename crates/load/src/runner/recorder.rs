@@ -215,7 +215,7 @@ impl Recorder {
         self.interval_end_ns = nominal_end + (behind + 1) * self.interval_ns;
     }
 
-    /// Ops, bytes and the latency sum so far, for the board.
+    /// Ops, bytes and the latency sum so far, for the seats.
     pub fn counters(&self) -> (PerDirection<u64>, PerDirection<u64>, u64) {
         let of = |field: fn(&DirectionResult) -> u64| PerDirection::from_fn(|d| field(&self.directions[d]));
         (of(|r| r.ops), of(|r| r.bytes), self.lat_sum_ns)

@@ -14,8 +14,8 @@ use measure::schema::{Ended, JobResult, RunResult};
 use measure::{PerDirection, verdict};
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
-use super::board::{Board, Published};
 use super::clone::{self, Orders, Report};
+use super::seats::{Published, Seats};
 use super::shared::refuse_shared_writes;
 use super::sources::{self, largest_block, survey};
 use super::statements::Statements;
@@ -88,7 +88,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         peers::wait(peers, Stage::LaidOut, &stopped, &mut |_| {});
     }
     let no_memory = |error| Error::system("cannot share memory", "", error);
-    let board = Board::new(clones.len()).map_err(no_memory)?;
+    let seats = Seats::new(clones.len()).map_err(no_memory)?;
     let statements = control
         .status
         .as_ref()
@@ -126,7 +126,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             plan,
             makers: &makers,
             clones: &clones,
-            board: &board,
+            seats: &seats,
             flows: &flows,
             statements: statements.as_ref(),
             describe: &describe,
@@ -312,7 +312,7 @@ struct Schedule<'scope, 'run> {
     plan: &'run Plan,
     makers: &'run [Maker],
     clones: &'run [Clone],
-    board: &'run Board,
+    seats: &'run Seats,
     /// For each job, the seats and weights of the clones with which it shares (`flow`).
     flows: &'run [Vec<(usize, u32)>],
     statements: Option<&'run Statements>,
@@ -341,7 +341,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         loop {
             let stopping = control.stop.load(Relaxed);
             if stopping {
-                self.board.stop_all();
+                self.seats.stop_all();
             }
             let now_ns = monotonic_ns();
             if !stopping && !self.closing {
@@ -367,7 +367,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         }
         self.report_progress(control, monotonic_ns());
         if let Some(peers) = control.peers.as_deref_mut() {
-            let began = |index: usize| self.board.seat(index).began_at();
+            let began = |index: usize| self.seats.seat(index).began_at();
             self.aligned.iter().for_each(|&(index, agreed_ns)| {
                 began(index).into_iter().for_each(|actual_ns| peers.started(agreed_ns, actual_ns));
             });
@@ -460,12 +460,12 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         while due.iter().any(|&index| self.is_getting_ready(index)) {
             self.collect_some(due);
             if control.stop.load(Relaxed) {
-                self.board.stop_all();
+                self.seats.stop_all();
             }
             std::thread::sleep(Duration::from_micros(200));
         }
         // The start is near enough not to be noticed, and far enough for every clone to be asleep on it.
-        let mut start_at_ns = monotonic_ns() + self.board.gate_poll_ns() + 500_000;
+        let mut start_at_ns = monotonic_ns() + self.seats.gate_poll_ns() + 500_000;
         if let Some(peers) = control.peers.as_deref_mut().filter(|_| together) {
             let stage = Stage::Start(self.clones[first].job as u32);
             let agreed = peers::wait(peers, stage, &control.stop, &mut |peers| {
@@ -478,11 +478,11 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
                     self.aligned.extend(due.iter().map(|&index| (index, at_ns)));
                 }
                 // The clones are let go, and end at once.
-                None => self.board.stop_all(),
+                None => self.seats.stop_all(),
             }
         }
         for &index in due {
-            self.board.seat(index).open_gate(start_at_ns);
+            self.seats.seat(index).open_gate(start_at_ns);
         }
     }
 
@@ -504,7 +504,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     }
 
     fn is_getting_ready(&self, index: usize) -> bool {
-        matches!(self.stands[index], Stand::Running(_)) && !self.board.seat(index).is_ready()
+        matches!(self.stands[index], Stand::Running(_)) && !self.seats.seat(index).is_ready()
     }
 
     fn orders(&self, index: usize, control: &Control) -> Orders<'run> {
@@ -517,7 +517,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             clone: clone.number,
             seat: index,
             flow: self.flows[clone.job].as_slice(),
-            board: self.board,
+            seats: self.seats,
             clock: self.clock,
             statement: self.statements.map(|statements| statements.of(index)),
             interval_ns: control.interval_ns,
@@ -543,7 +543,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     }
 
     fn ended(&self, index: usize, report: Result<Report, Error>) -> Stand<'scope> {
-        self.board.seat(index).leave();
+        self.seats.seat(index).leave();
         let clone = &self.clones[index];
         let job = &self.plan.jobs[clone.job];
         Stand::Ended(Box::new(report.unwrap_or_else(|error| Report::failed(job, self.untouched(index).facts, &error))))
@@ -569,13 +569,13 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         }
         if failed && time.exit_all_on_error {
             self.closing = true;
-            self.board.stop_all();
+            self.seats.stop_all();
         }
         if time.exit_all {
             match time.exit_what {
                 ExitWhat::All => {
                     self.closing = true;
-                    self.board.stop_all();
+                    self.seats.stop_all();
                 }
                 ExitWhat::Stonewall => self.stop(|_| true),
                 ExitWhat::Group => self.stop(|peer| peer.group == clone.group),
@@ -587,7 +587,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
     fn stop(&self, chosen: impl Fn(&Clone) -> bool) {
         for (index, clone) in self.clones.iter().enumerate() {
             if chosen(clone) && matches!(self.stands[index], Stand::Running(_)) {
-                self.board.seat(index).stop();
+                self.seats.seat(index).stop();
             }
         }
     }
@@ -621,7 +621,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             if !chosen(clone) || matches!(self.stands[index], Stand::Waiting) {
                 continue;
             }
-            let one = self.board.seat(index).read();
+            let one = self.seats.seat(index).read();
             for (direction, ops) in total.ops.iter_mut() {
                 *ops += one.ops[direction];
             }
@@ -671,7 +671,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         };
         let measuring = |schedule: &Self, index: usize| {
             matches!(schedule.stands[index], Stand::Running(_))
-                && matches!(schedule.board.seat(index).read().phase, Phase::Run | Phase::Verify)
+                && matches!(schedule.seats.seat(index).read().phase, Phase::Run | Phase::Verify)
         };
         let all = 0..self.stands.len();
         let next_ns = *self.next_status_ns.get_or_insert(now_ns + *interval_ns);
@@ -708,7 +708,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             Stand::Waiting => 0.0,
             Stand::Running(_) => {
                 let time = &self.plan.jobs[clone.job].time;
-                let by_work = self.board.seat(index).read().done_millionths as f64 / 1e6;
+                let by_work = self.seats.seat(index).read().done_millionths as f64 / 1e6;
                 match time.runtime_ns {
                     Some(runtime) => {
                         let by_time = elapsed_ns as f64 / (runtime + time.ramp_ns).max(1) as f64;

@@ -5,10 +5,10 @@
 //!                        └─ Files: numbers ─► names, sizes, contents ─► FileSystem (posix, gfapi)
 //! ```
 
-mod board;
 mod content;
 mod files;
 mod fs;
+mod gates;
 pub(crate) mod gluster;
 mod gun;
 mod listing;

@@ -11,9 +11,9 @@ use measure::verdict;
 use sys::child::{self, Child, Outcome};
 use sys::clock::{Clock, monotonic_ns, realtime_ns};
 
-use super::board::{Board, LEFT, Stop};
 use super::content::Content;
 use super::fs::{EntryKind, FileSystem};
+use super::gates::{Gates, LEFT, Stop};
 use super::plan::Plan;
 use super::target::Target;
 use super::worker::{self, Orders, Report};
@@ -73,7 +73,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
     let content_of = |seed| if plan.incompressible { Content::incompressible(seed) } else { Content::new(seed) };
     let content = content_of(plan.seed);
     let content_abroad = plan.abroad.as_ref().map(|abroad| content_of(abroad.seed));
-    let board = Board::new(plan.phases.len(), plan.workers() as usize)
+    let gates = Gates::new(plan.phases.len(), plan.workers() as usize)
         .map_err(|error| Error::system("cannot share memory", "", error))?;
     // A library that keeps threads, as libgfapi does, must not be opened on this side of a fork.
     let in_children = plan.processes > 1;
@@ -89,7 +89,7 @@ pub fn run(plan: &Plan, control: &mut Control) -> Result<FilesResult, Error> {
 
     let orders = Orders {
         plan,
-        board: &board,
+        gates: &gates,
         content: &content,
         content_abroad: content_abroad.as_ref().unwrap_or(&content),
         clock,
@@ -340,8 +340,8 @@ fn one_process(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Resu
             let begins = gate(&*fs);
             match &begins {
                 Ok(true) => {}
-                Ok(false) => orders.board.stop(Stop::Interrupted),
-                Err(_) => orders.board.stop(Stop::Failed),
+                Ok(false) => orders.gates.stop(Stop::Interrupted),
+                Err(_) => orders.gates.stop(Stop::Failed),
             }
             begins
         });
@@ -370,9 +370,9 @@ fn start_threads<'scope, 'env>(
             Ok(started) => threads.push(started),
             Err(error) => {
                 // Let the threads go that wait at the gate.
-                orders.board.stop(Stop::Failed);
+                orders.gates.stop(Stop::Failed);
                 let first = orders.process * orders.plan.threads;
-                (thread..first + orders.plan.threads).for_each(|seat| orders.board.reach(seat as usize, LEFT));
+                (thread..first + orders.plan.threads).for_each(|seat| orders.gates.reach(seat as usize, LEFT));
                 let hint = "the limit of processes is reached (ulimit -u), or memory is: use fewer --threads";
                 return Err(Error::system("cannot start a thread", "", error).hint(hint));
             }
@@ -402,7 +402,7 @@ fn processes(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result
             Err(error) => return Err(Error::system("cannot start a process", "", error)),
         }
     }
-    let board = orders.board;
+    let gates = orders.gates;
     let mut look_after = || {
         for (process, child, outcome) in children.iter_mut().filter(|(_, _, outcome)| outcome.is_none()) {
             let ended = match child.try_wait() {
@@ -419,12 +419,12 @@ fn processes(orders: Orders, control: &mut Control, pulse: &mut Pulse) -> Result
                 Err(error) => Err(Error::system("cannot wait for", "a process", error)),
             };
             if ended.is_err() {
-                board.stop(Stop::Failed);
+                gates.stop(Stop::Failed);
             }
             *outcome = Some(ended);
             // However the process ended, nobody waits for its threads any more.
             let first = *process * plan.threads;
-            (first..first + plan.threads).for_each(|seat| board.reach(seat as usize, LEFT));
+            (first..first + plan.threads).for_each(|seat| gates.reach(seat as usize, LEFT));
         }
         children.iter().all(|(_, _, outcome)| outcome.is_some())
     };
@@ -491,25 +491,25 @@ fn pause(elapsed_ns: u64) -> Duration {
 
 /// Opens gate after gate, hands on the wish to stop, reports progress. `look_after` watches the child processes.
 fn conduct(orders: Orders, control: &mut Control, pulse: &mut Pulse, mut look_after: impl FnMut() -> bool) {
-    let Orders { plan, board, .. } = orders;
+    let Orders { plan, gates, .. } = orders;
     let mut next_progress_ns = 0;
     let mut began_ns = monotonic_ns();
     let Control { stop, progress, peers, .. } = control;
     let mut wait_for = |gate: u64, phase: usize, began_ns: u64| {
-        while !board.have_reached(gate) {
+        while !gates.have_reached(gate) {
             look_after();
             if stop.load(Relaxed) {
-                board.stop(Stop::Interrupted);
+                gates.stop(Stop::Interrupted);
             }
             let now_ns = monotonic_ns();
             if let Some(running) = phase.checked_sub(1) {
-                pulse.beat(running, now_ns.saturating_sub(began_ns), || board.total());
+                pulse.beat(running, now_ns.saturating_sub(began_ns), || gates.total());
             }
             if now_ns >= next_progress_ns
                 && let Some(progress) = progress
             {
                 next_progress_ns = now_ns + PROGRESS_NS;
-                let work = board.total();
+                let work = gates.total();
                 let elapsed_ns = now_ns.saturating_sub(began_ns);
                 let all = plan.files as f64 * f64::from(plan.workers());
                 let by_time = plan.runtime_ns.map_or(0.0, |runtime| elapsed_ns as f64 / runtime as f64);
@@ -517,7 +517,7 @@ fn conduct(orders: Orders, control: &mut Control, pulse: &mut Pulse, mut look_af
                 progress(&Moment {
                     phase: name,
                     phases: (phase.saturating_sub(1), plan.phases.len()),
-                    busy: board.behind(gate),
+                    busy: gates.behind(gate),
                     work,
                     elapsed_ns,
                     done: (work.files as f64 / all.max(1.0)).max(by_time).min(1.0),
@@ -528,27 +528,27 @@ fn conduct(orders: Orders, control: &mut Control, pulse: &mut Pulse, mut look_af
     };
     for phase in 0..plan.phases.len() {
         wait_for(phase as u64 + 1, phase, began_ns);
-        if board.stopped() != Stop::No {
+        if gates.stopped() != Stop::No {
             break;
         }
         // The start is so near that nobody notices the wait, and so far that every thread sleeps until it by then.
-        began_ns = monotonic_ns() + 2 * board.poll_ns() + 200_000;
+        began_ns = monotonic_ns() + 2 * gates.poll_ns() + 200_000;
         if let Some(peers) = peers.as_deref_mut() {
             let before = if phase == 0 { peers::wait(peers, Stage::LaidOut, stop, &mut |_| {}) } else { Some(0) };
             match before.and_then(|_| peers::wait(peers, Stage::Start(phase as u32), stop, &mut |_| {})) {
                 Some(at_ns) => began_ns = at_ns,
                 None => {
-                    board.stop(Stop::Interrupted);
+                    gates.stop(Stop::Interrupted);
                     break;
                 }
             }
         }
-        board.open_gate(phase, began_ns);
+        gates.open_gate(phase, began_ns);
     }
     wait_for(LEFT, plan.phases.len(), began_ns);
     for phase in 0..plan.phases.len() {
         if let (Some(peers), Some(agreed_ns), Some((first, last))) =
-            (peers.as_deref_mut(), board.gate(phase), board.began(phase))
+            (peers.as_deref_mut(), gates.gate(phase), gates.began(phase))
         {
             peers.started(agreed_ns, first);
             peers.started(agreed_ns, last);

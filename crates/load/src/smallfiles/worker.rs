@@ -7,10 +7,10 @@ use measure::OverTime;
 use measure::schema::{JobError, OperationResult, PhaseResult, ThreadResult, Verified, Work};
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 
-use super::board::{Board, LEFT, Stop};
 use super::content::Content;
 use super::files::Files;
 use super::fs::FileSystem;
+use super::gates::{Gates, LEFT, Stop};
 use super::operation::{Operation, Population, Walk};
 use super::plan::{Phase, Plan};
 use super::tally::{Failure, Tally};
@@ -21,7 +21,7 @@ use crate::machine::cpu_usage;
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
     pub plan: &'a Plan,
-    pub board: &'a Board,
+    pub gates: &'a Gates,
     pub content: &'a Content,
     /// The contents of the files of [`Plan::abroad`].
     pub content_abroad: &'a Content,
@@ -43,7 +43,7 @@ pub(super) struct Report {
 
 /// A thread's seat at the gates. Dropping it marks the thread as gone, however the thread ends, so that nobody waits
 /// for it.
-struct Seat<'a>(&'a Board, usize);
+struct Seat<'a>(&'a Gates, usize);
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
@@ -56,19 +56,19 @@ impl Drop for Seat<'_> {
 
 /// The whole life of a thread; returns its report.
 pub(super) fn run(orders: Orders, fs: &dyn FileSystem) -> Report {
-    let seat = Seat(orders.board, orders.thread as usize);
+    let seat = Seat(orders.gates, orders.thread as usize);
     sys::clock::precise_timers();
     let mut report = Report::default();
-    let stopped = || orders.board.stopped() != Stop::No;
+    let stopped = || orders.gates.stopped() != Stop::No;
     let tally = Tally::new(orders.clock, orders.plan.latency);
-    let others = |worker: u32| orders.board.holdings(worker as usize);
+    let others = |worker: u32| orders.gates.holdings(worker as usize);
     let files =
         Files::new(orders.plan, fs, orders.content, orders.plan.number_of(orders.thread), tally, &stopped, &others);
     let mut worker = match files {
         Ok(files) => Worker { orders, files, sure: [false; 4] },
         Err(error) => {
             report.error = Some(JobError { errno: error.errno(), message: error.to_string() });
-            orders.board.stop(Stop::Failed);
+            orders.gates.stop(Stop::Failed);
             return report;
         }
     };
@@ -125,7 +125,7 @@ impl<'a> Worker<'a> {
     }
 
     fn give_up(&self, failure: &Failure) -> JobError {
-        self.orders.board.stop(Stop::Failed);
+        self.orders.gates.stop(Stop::Failed);
         let (errno, message) = self.files.explain(failure);
         JobError { errno, message }
     }
@@ -144,9 +144,9 @@ impl<'a> Worker<'a> {
     /// Publishes the objects that the thread has whose objects this thread worked on. A thread that worked on those of
     /// another rank speaks for itself: all ranks do the same, and so its own have the same numbers.
     fn publish(&self) {
-        let Orders { plan, board, thread, .. } = self.orders;
+        let Orders { plan, gates, thread, .. } = self.orders;
         let seat = if plan.abroad.is_some() { thread } else { self.files.owner() - plan.number_of(0) };
-        board.publish_holdings(seat as usize, &self.files.holdings());
+        gates.publish_holdings(seat as usize, &self.files.holdings());
     }
 
     /// Turns to the objects that a phase works on: this thread's own, or those of its neighbour. All threads have
@@ -183,40 +183,40 @@ impl<'a> Worker<'a> {
     }
 
     fn turn_to_thread(&mut self, worker: u32) {
-        let Orders { plan, board, content, .. } = self.orders;
+        let Orders { plan, gates, content, .. } = self.orders;
         let owner = plan.number_of(worker);
         if owner != self.files.owner() {
-            let holdings = board.holdings(worker as usize);
+            let holdings = gates.holdings(worker as usize);
             self.files.turn_to(owner, plan.layout.base_of(worker), plan.seed, content, Some(holdings));
         }
     }
 
     /// Waits until all threads have come this far or left.
     fn meet(&self, gate: u64) {
-        let Orders { board, thread, .. } = self.orders;
-        board.reach(thread as usize, gate);
-        while !board.have_reached(gate) {
-            std::thread::sleep(std::time::Duration::from_nanos(board.poll_ns()));
+        let Orders { gates, thread, .. } = self.orders;
+        gates.reach(thread as usize, gate);
+        while !gates.have_reached(gate) {
+            std::thread::sleep(std::time::Duration::from_nanos(gates.poll_ns()));
         }
     }
 
     /// Waits at a gate; returns the time at which the phase begins, or None if the run ends before the gate opens.
     fn wait(&self, gate: u64, phase: usize) -> Option<u64> {
-        let Orders { board, thread, .. } = self.orders;
-        board.reach(thread as usize, gate + 1);
+        let Orders { gates, thread, .. } = self.orders;
+        gates.reach(thread as usize, gate + 1);
         let at_ns = loop {
             // An open gate comes before the wish to stop: either all threads pass it, or none. Neighbours would
             // disagree otherwise about whose files each of them has.
-            match board.gate(phase) {
+            match gates.gate(phase) {
                 Some(at_ns) => break at_ns,
-                None if board.stopped() != Stop::No => return None,
-                None => std::thread::sleep(std::time::Duration::from_nanos(board.poll_ns())),
+                None if gates.stopped() != Stop::No => return None,
+                None => std::thread::sleep(std::time::Duration::from_nanos(gates.poll_ns())),
             }
         };
         while monotonic_ns() < at_ns {
             sleep_until_ns(at_ns);
         }
-        board.begin(phase, monotonic_ns());
+        gates.begin(phase, monotonic_ns());
         Some(at_ns)
     }
 
@@ -252,7 +252,7 @@ impl<'a> Worker<'a> {
     }
 
     fn phase(&mut self, index: usize, phase: &Phase) -> (PhaseResult, Option<JobError>) {
-        let Orders { plan, board, clock, process, thread, .. } = self.orders;
+        let Orders { plan, gates, clock, process, thread, .. } = self.orders;
         self.settle(phase);
         self.files.tally = Tally::new(clock, plan.latency);
         let reads_own_writes = plan.abroad.is_none()
@@ -262,7 +262,7 @@ impl<'a> Worker<'a> {
         for &(operation, _) in &phase.operations {
             self.files.start_of(operation);
         }
-        let start_ns = board.gate(index).unwrap_or_else(monotonic_ns);
+        let start_ns = gates.gate(index).unwrap_or_else(monotonic_ns);
         let start_unix_ms = realtime_ns() / 1_000_000;
         let cpu_before = cpu_usage();
         let mut operations: Vec<Done> = phase
@@ -283,14 +283,14 @@ impl<'a> Worker<'a> {
             None => self.mix(phase, &mut operations, &mut loop_state),
         }
         let end_ns = monotonic_ns();
-        board.finish(index, end_ns);
-        board.publish(thread as usize, &self.files.tally.work);
+        gates.finish(index, end_ns);
+        gates.publish(thread as usize, &self.files.tally.work);
         let cpu = cpu_usage().since(&cpu_before);
         let times = loop_state.times.take();
         if let (Some(times), Some(directory)) = (&times, &plan.response_times)
             && let Err(error) = times.write(directory, thread, index, phase)
         {
-            board.stop(Stop::Failed);
+            gates.stop(Stop::Failed);
             loop_state.error.get_or_insert(JobError { errno: error.errno(), message: error.to_string() });
         }
         let tally = &mut self.files.tally;
@@ -310,7 +310,7 @@ impl<'a> Worker<'a> {
             start_unix_ms,
             runtime_ns,
             total: tally.work,
-            stonewall_ns: board.wall_ns(index).saturating_sub(start_ns),
+            stonewall_ns: gates.wall_ns(index).saturating_sub(start_ns),
             at_stonewall: loop_state.at_wall.unwrap_or(tally.work),
             threads: vec![ThreadResult {
                 process,
@@ -376,7 +376,7 @@ impl<'a> Worker<'a> {
 
     /// Removes objects that mixes of earlier runs made beyond the planned number, then the directories.
     fn end_of_cleanup(&mut self, from: u64, operation: Operation, done: &mut Done, state: &mut Loop) {
-        let Orders { plan, board, .. } = self.orders;
+        let Orders { plan, gates, .. } = self.orders;
         let mut number = from;
         // The rest of the last directory, then every further directory that is there.
         while self.goes_on(state) && self.files.may_be_there(number) {
@@ -388,7 +388,7 @@ impl<'a> Worker<'a> {
             self.sure[kind as usize] = true;
         }
         // Directories that are shared are empty when the last thread is through.
-        if board.is_last(state.index) || !plan.layout.shared {
+        if gates.is_last(state.index) || !plan.layout.shared {
             self.files.remove_directories(true);
         }
     }
@@ -412,7 +412,7 @@ impl<'a> Worker<'a> {
             });
             let Some((which, operation, number)) = chosen else {
                 let message = format!("{}: no file is left for any of its operations", phase.name);
-                self.orders.board.stop(Stop::Failed);
+                self.orders.gates.stop(Stop::Failed);
                 state.error = Some(JobError { errno: libc::ENOENT, message });
                 return;
             };
@@ -461,14 +461,14 @@ impl<'a> Worker<'a> {
     /// thread's progress, and takes note of the stonewall.
     #[inline]
     fn goes_on(&mut self, state: &mut Loop) -> bool {
-        let Orders { board, thread, clock, .. } = self.orders;
-        board.publish(thread as usize, &self.files.tally.work);
-        if state.at_wall.is_none() && board.wall_ns(state.index) != 0 {
+        let Orders { gates, thread, clock, .. } = self.orders;
+        gates.publish(thread as usize, &self.files.tally.work);
+        if state.at_wall.is_none() && gates.wall_ns(state.index) != 0 {
             state.at_wall = Some(self.files.tally.work);
         }
         let late = state.deadline_ns.is_some_and(|deadline| clock.now_ns() >= deadline);
-        let over = late || (self.orders.plan.finish_first && board.wall_ns(state.index) != 0);
-        !over && board.stopped() == Stop::No
+        let over = late || (self.orders.plan.finish_first && gates.wall_ns(state.index) != 0);
+        !over && gates.stopped() == Stop::No
     }
 
     #[inline]
@@ -507,7 +507,7 @@ impl<'a> Worker<'a> {
                     state.error = Some(JobError { errno, message });
                 }
                 if !plan.continue_on_error {
-                    self.orders.board.stop(Stop::Failed);
+                    self.orders.gates.stop(Stop::Failed);
                 }
             }
         }
@@ -525,7 +525,7 @@ impl<'a> Worker<'a> {
         let now_ns = monotonic_ns();
         let end_ns = state.deadline_ns.unwrap_or(u64::MAX).min(now_ns.saturating_add(pause_ns));
         let mut at_ns = now_ns;
-        while at_ns < end_ns && self.orders.board.stopped() == Stop::No {
+        while at_ns < end_ns && self.orders.gates.stopped() == Stop::No {
             std::thread::sleep(std::time::Duration::from_nanos((end_ns - at_ns).min(LONGEST_SLEEP_NS)));
             at_ns = monotonic_ns();
         }
@@ -536,7 +536,7 @@ impl<'a> Worker<'a> {
 /// together then leave the storage alone for about a tenth of the time.
 const AUTO_PAUSE: f64 = 0.1;
 
-/// The longest sleep without a look at the board: nobody who presses Ctrl-C notices it.
+/// The longest sleep without a look at the gates: nobody who presses Ctrl-C notices it.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
 
 /// The counts of one operation of a phase.

@@ -18,8 +18,8 @@ const LINE: usize = 8;
 /// phase.
 const SEAT: usize = 3 * LINE;
 
-/// The shared words.
-pub(super) struct Board {
+/// The words that the workers of a run share.
+pub(super) struct Gates {
     words: SharedWords,
     phases: usize,
     workers: usize,
@@ -63,9 +63,9 @@ pub(super) enum Stop {
 /// The gate of a worker that has left: past every gate.
 pub(super) const LEFT: u64 = u64::MAX;
 
-impl Board {
-    pub fn new(phases: usize, workers: usize) -> io::Result<Board> {
-        Ok(Board { words: SharedWords::new(LINE * (1 + phases) + SEAT * workers)?, phases, workers })
+impl Gates {
+    pub fn new(phases: usize, workers: usize) -> io::Result<Gates> {
+        Ok(Gates { words: SharedWords::new(LINE * (1 + phases) + SEAT * workers)?, phases, workers })
     }
 
     fn phase(&self, phase: usize) -> &[AtomicU64] {

@@ -1,4 +1,4 @@
-//! The board: the few words that the runner and its clones, threads or processes, share while they run.
+//! The seats: the few words that the runner and its clones, threads or processes, share while they run.
 //!
 //! Each word has one writer. Clones write their own counters with plain stores once a reaping call; the runner
 //! reads them a few times a second. Nothing here is on the path of a single op.
@@ -17,9 +17,9 @@ const HEADER: usize = 16;
 /// Words of a seat: two cache lines, so that clones do not share one.
 const SEAT: usize = 16;
 
-/// The shared words of a run.
+/// The words that a run and its clones share.
 #[derive(Debug)]
-pub struct Board {
+pub struct Seats {
     words: SharedWords,
 }
 
@@ -44,13 +44,13 @@ pub struct Published {
     pub done_millionths: u64,
 }
 
-impl Board {
-    /// A board for `clones` clones.
+impl Seats {
+    /// Seats for `clones` clones.
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn new(clones: usize) -> io::Result<Board> {
-        Ok(Board { words: SharedWords::new(HEADER + clones * SEAT)? })
+    pub fn new(clones: usize) -> io::Result<Seats> {
+        Ok(Seats { words: SharedWords::new(HEADER + clones * SEAT)? })
     }
 
     /// The seat of clone number `clone` of the whole run.
@@ -71,7 +71,7 @@ impl Board {
         self.words[0].store(1, Relaxed);
     }
 
-    /// The word that [`Board::stop_all`] sets.
+    /// The word that [`Seats::stop_all`] sets.
     pub fn stop_word(&self) -> &AtomicU64 {
         &self.words[0]
     }
