@@ -92,8 +92,8 @@ fn every_option_that_fio_knows_is_known_here() {
     }
 }
 
-/// The option whose default is fio's only where the program is called `fio`: without a request, `plimsoll run` leaves no
-/// state files behind.
+/// The option whose default is fio's only where the program is called `fio`: `plimsoll run` leaves no state files
+/// behind that nobody asked for.
 const OTHER_DEFAULT: &str = "verify_state_save";
 
 #[test]
