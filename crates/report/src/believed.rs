@@ -89,7 +89,7 @@ mod tests {
     fn a_statement_that_failed_on_one_job_does_not_pass_because_it_passes_on_another() {
         let mut job = JobResult { runtime_ns: 1_000_000_000, ..JobResult::default() };
         job.directions.read.ops = 1000;
-        job.facts.cached_fraction = Some(0.0);
+        (job.facts.cached_fraction, job.facts.target_bytes) = (Some(0.0), Some(1 << 30));
         let mut cached = job.clone();
         cached.facts.cached_fraction = Some(1.0);
         [&mut job, &mut cached].into_iter().for_each(JobResult::judge);
