@@ -137,7 +137,7 @@ impl Crew {
     }
 
     /// The request of this rank, if all ranks can do what they were asked for. Otherwise the leader has said which rank
-    /// cannot, and why; this rank then has to [`Crew::part`] with that status.
+    /// cannot, and why; this rank then has to [`Crew::leave`] with that status.
     pub fn agree<T>(&self, mine: anyhow::Result<T>) -> Result<T, Exit> {
         let objection = mine.as_ref().err().map(|error| format!("{error:#}"));
         let objections = self.team.objections(objection).unwrap_or_else(|_| self.troubles());
