@@ -48,7 +48,7 @@ pub enum Conclusion {
 pub struct Identity {
     /// The name of the host on which the rank runs.
     pub host: String,
-    /// A number that tells hosts with separate clocks apart: see [`machine`].
+    /// A number that tells hosts with separate clocks apart: see [`machine_number`].
     pub machine: u64,
     /// The program's version: all ranks must have the same.
     pub version: String,
