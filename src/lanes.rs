@@ -69,7 +69,8 @@ fn command() -> Command {
         ))
         .arg(flag("write-probe", "Write a small file through the first lane, look for it on the others, and remove it"))
         .arg(flag("json", "Print JSON instead of text"))
-        .arg(flag("quiet", "Print nothing: the exit status tells").conflicts_with("json"))
+        .arg(flag("csv", "Print comma-separated values, a line a lane, without the findings").conflicts_with("json"))
+        .arg(flag("quiet", "Print nothing: the exit status tells").conflicts_with_all(["json", "csv"]))
 }
 
 fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
@@ -92,6 +93,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let well = looks.iter().all(Look::is_well) && program.as_ref().is_none_or(|(_, found)| found.works());
     if matches.get_flag("json") {
         output::print(&format!("{:#}\n", as_value(&looks, program.as_ref())))?;
+    } else if matches.get_flag("csv") {
+        output::print(&as_csv(&looks))?;
     } else if !matches.get_flag("quiet") {
         output::print(&as_text(&looks, program.as_ref()))?;
     }
@@ -202,6 +205,30 @@ fn text_of(look: &Look) -> String {
         out += "  no fault: the lanes are one volume, and independent\n";
     }
     out
+}
+
+/// The lanes as comma-separated values; a value that a lane does not have is empty.
+fn as_csv(looks: &[Look]) -> String {
+    let header = ["pool", "lane", "usable", "type", "source", "nfs_version", "superblock", "connection", "bytes_per_s"];
+    let row = |look: &Look, index: usize, lane: &LaneFacts| {
+        let mount = lane.mount.as_ref();
+        let rate = look.rates.as_ref().and_then(|rates| rates.alone.get(index)?.as_ref().ok());
+        vec![
+            look.pool.name.clone(),
+            lane.path.display().to_string(),
+            lane.trouble.is_none().to_string(),
+            mount.map(|mount| mount.kind.clone()).unwrap_or_default(),
+            mount.map(|mount| mount.source.clone()).unwrap_or_default(),
+            mount.and_then(|mount| mount.nfs_version()).unwrap_or_default().to_string(),
+            lane.directory.as_ref().map(|facts| device(facts.device())).unwrap_or_default(),
+            if lane.connections.is_empty() { String::new() } else { connections(lane) },
+            rate.map(|rate| format!("{rate:.0}")).unwrap_or_default(),
+        ]
+    };
+    let rows = looks
+        .iter()
+        .flat_map(|look| look.survey.lanes.iter().enumerate().map(move |(index, lane)| row(look, index, lane)));
+    report::csv::table(&header, rows)
 }
 
 fn trouble(lane: &LaneFacts) -> String {

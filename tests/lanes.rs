@@ -87,6 +87,13 @@ fn inside_four_lanes_of_nfs_3_and_what_may_happen_to_them() {
     assert!(lanes.iter().all(|lane| lane["nfs_version"] == "3"));
     assert!(gain(&said) > 2.0, "four capped lanes are faster than one: {said:#}");
 
+    let listed = stdout(&run(&place, &["lanes", "--csv", "--no-rate", "--pool", &pool]));
+    let rows: Vec<&str> = listed.lines().collect();
+    assert_eq!(rows[0], "pool,lane,usable,type,source,nfs_version,superblock,connection,bytes_per_s");
+    assert_eq!(rows.len(), 5, "{listed}");
+    assert!(rows[1].starts_with("e4a,/mnt/v32,true,nfs,127.0.0.32:/run/export,3,0:"), "{listed}");
+    assert!(rows[1..].iter().all(|row| row.ends_with(',')), "no rate was measured: {listed}");
+
     // Nothing is left behind where something may be written, and all lanes see it.
     let (said, status) = doctor(&place, &["--pool", &pool, "--no-rate", "--write-probe"]);
     assert_eq!((kinds(&said), status), (vec![], 0), "{said:#}");
