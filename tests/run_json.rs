@@ -157,3 +157,25 @@ fn terse_lists_the_latencies_that_the_job_wants() {
     let slowest_us = json["jobs"][0]["read"]["lat_ns"]["percentile"]["100.000000"].as_u64().unwrap() / 1000;
     assert!(terse.contains(&format!(";100.000000%={slowest_us};")), "{slowest_us} us in {terse}");
 }
+
+/// A shell command before a job and one after it. Their output is kept as by fio; a command that fails before the job
+/// fails the job.
+#[test]
+fn shell_commands_run_before_and_after_a_job() {
+    let place = directory();
+    let job = ["run", "--name=j", "--rw=write", "--size=64k", "--filename=data"];
+    let before = "--exec_prerun=echo before; test ! -e after";
+    let after = "--exec_postrun=echo late >&2; touch after; stat -c %s data";
+    succeed(place.path(), &[&job[..], &[before, after]].concat());
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).unwrap();
+    assert_eq!((read("j.prerun.txt"), read("j.postrun.txt")), ("before\n".into(), "late\n65536\n".into()));
+    assert!(place.path().join("after").exists());
+    // The same command fails now.
+    let output = run(place.path(), &[&job[..], &[before]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output) + &stdout(&output);
+    assert!(said.contains("exec_prerun failed in job j: exit status: 1 (its output is in j.prerun.txt)"), "{said}");
+    // As in fio, a job has done its work when the command after it fails; the result says so.
+    let said = stdout(&run(place.path(), &[&job[..], &["--exec_postrun=exit 3"]].concat()));
+    assert!(said.contains("exec_postrun failed in job j: exit status: 3"), "{said}");
+}

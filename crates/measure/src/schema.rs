@@ -204,7 +204,7 @@ pub struct Facts {
     /// The loop device below the files, if it goes through the page cache of the file behind it.
     #[serde(default)]
     pub loop_device: Option<LoopDevice>,
-    /// Sentences on where imported figures come from.
+    /// Sentences on the job: where imported figures come from, and the failure of `exec_postrun`.
     pub notes: Vec<String>,
 }
 

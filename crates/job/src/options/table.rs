@@ -344,8 +344,8 @@ static PROCESS: &[OptionSpec] = &[
     option("nice", Integer(-20, 19, |d, v| d.job.process.nice = v as i32), "0", "Nice value"),
     option("prio", Count(0, 7, |d, v| d.priority.1 = Some(v as u8)), "", "I/O priority; 0 is the highest"),
     option("prioclass", Count(0, 3, |d, v| d.priority.0 = Some(v as u8)), "", "I/O priority class: 1 real time, 2 best effort, 3 idle"),
-    option("exec_prerun", Text(|d, v| d.job.process.before = Some(v.into())), "", "Shell command that runs before the job"),
-    option("exec_postrun", Text(|d, v| d.job.process.after = Some(v.into())), "", "Shell command that runs after the job"),
+    option("exec_prerun", Text(|d, v| d.job.process.before = Some(v.into())), "", "Shell command that each clone runs before its work; the output goes to JOB.prerun.txt"),
+    option("exec_postrun", Text(|d, v| d.job.process.after = Some(v.into())), "", "Shell command that each clone runs after its work; the output goes to JOB.postrun.txt"),
     option(
         "mem",
         Word(

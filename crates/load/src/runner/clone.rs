@@ -13,6 +13,7 @@ use sys::buffer::Memory;
 use sys::clock::{Clock, monotonic_ns, realtime_ns, sleep_until_ns};
 use sys::process;
 
+use super::commands;
 use super::depth_goal::DepthGoal;
 use super::flow::Share;
 use super::generator::{End, Gear, Generator};
@@ -100,6 +101,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     sys::clock::precise_timers();
     if job.files.create_only {
         return Ok(Report { result: blank(job, facts.clone()), ended: Ended::Complete });
+    }
+    if let Some(command) = &job.process.before {
+        commands::run(command, &job.name, "prerun")?;
     }
 
     let synchronous = is_synchronous(job, maker.spec);
@@ -192,6 +196,12 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     };
     let Measured { start_unix_ms, recorded, mut outcome, goal, verified } = measured;
     let mut result = result_of(recorded, start_unix_ms, verified);
+    // As in fio, the job has done its work when this command fails.
+    if let Some(error) =
+        job.process.after.as_ref().and_then(|command| commands::run(command, &job.name, "postrun").err())
+    {
+        result.facts.notes.push(error.to_string());
+    }
     if let Some(goal) = goal {
         result.latency_target = goal.outcome();
         if goal.is_hopeless() && outcome.is_ok() {

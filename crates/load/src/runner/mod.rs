@@ -2,6 +2,7 @@
 //! reports.
 
 mod clone;
+mod commands;
 mod depth_goal;
 mod flow;
 mod generator;
