@@ -276,3 +276,23 @@ fn states_are_exchanged_with_fio_where_the_order_is_certain() {
     assert!(fios(&["--rw=randwrite", "--do_verify=0"]).status.success());
     assert!(ours(&[&load[..], &random].concat()).status.success(), "all blocks are written, in whatever order");
 }
+
+/// A job that tolerates mismatches reads on and counts them; `verify_fatal` ends it at the first one.
+#[test]
+fn verify_fatal_ends_a_job_that_tolerates_mismatches() {
+    let place = directory();
+    let job = ["run", "--name=j", "--size=64k", "--filename=data", "--verify=crc32c", "--output-format=json"];
+    succeed(place.path(), &[&job[..], &["--rw=write", "--do_verify=0"]].concat());
+    let data = place.path().join("data");
+    let mut bytes = std::fs::read(&data).unwrap();
+    (bytes[5000], bytes[30_000]) = (!bytes[5000], !bytes[30_000]);
+    std::fs::write(&data, bytes).unwrap();
+    let ends = |fatal: &str| {
+        let output = run(place.path(), &[&job[..], &["--rw=read", "--continue_on_error=verify", fatal]].concat());
+        (output.status.code(), json(&output)["jobs"][0]["read"]["total_ios"].as_u64().unwrap())
+    };
+    assert_eq!(ends("--verify_fatal=0").1, 16);
+    let (status, blocks) = ends("--verify_fatal=1");
+    assert_eq!(status, Some(1));
+    assert_eq!(blocks, 2, "the second block is the first wrong one");
+}

@@ -476,12 +476,17 @@ impl<T: Traffic> Generator<'_, T> {
         }
         match landed {
             Ok(()) => Ok(()),
-            Err(_) if self.gear.job.errors.continue_verify => {
+            Err(_) if self.gear.job.errors.continue_verify && !self.ends_at_mismatch() => {
                 self.gear.recorder.failed(direction);
                 Ok(())
             }
             Err(mismatch) => Err(verification_failed(&mismatch, self.gear.opened.name(mismatch.file))),
         }
+    }
+
+    /// True if the first mismatch ends the job, also one that tolerates errors (`verify_fatal`).
+    fn ends_at_mismatch(&self) -> bool {
+        self.gear.job.verify.as_ref().is_some_and(|verify| verify.fatal)
     }
 
     #[cold]
