@@ -33,11 +33,16 @@ pub fn arg(value: c_int) -> usize {
     value as isize as usize
 }
 
-/// openat(2) with O_CLOEXEC.
+/// open(2) with O_CLOEXEC.
 pub fn open(path: &CStr, flags: c_int) -> Result<c_int> {
+    open_at(libc::AT_FDCWD, path, flags)
+}
+
+/// openat(2) with O_CLOEXEC.
+pub fn open_at(directory: c_int, path: &CStr, flags: c_int) -> Result<c_int> {
     let flags = flags | libc::O_CLOEXEC;
     // SAFETY: the path is NUL-terminated; nothing else is passed by address.
-    let result = unsafe { call(libc::SYS_openat, arg(libc::AT_FDCWD), path.as_ptr() as usize, arg(flags), 0, 0, 0) };
+    let result = unsafe { call(libc::SYS_openat, arg(directory), path.as_ptr() as usize, arg(flags), 0, 0, 0) };
     check(result).map(|fd| fd as c_int)
 }
 

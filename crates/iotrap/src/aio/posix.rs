@@ -184,10 +184,10 @@ impl Found {
         let result = match what {
             What::Sync { lanes } if lanes != 0 && result >= 0 => -i64::from(lanes),
             What::Sync { .. } => result,
-            What::Transfer { kind, choice } if result == -i64::from(libc::ECANCELED) => {
-                // Nothing has reached the kernel. (That it is no longer in flight has been said.)
+            What::Transfer { choice, .. } if result == -i64::from(libc::ECANCELED) => {
+                // The request has not reached the kernel. `not_counted` has taken it out of those in flight, so the
+                // cancelled choice names no file.
                 let choice = Choice { file: None, ..choice };
-                let _ = kind;
                 spread::cancel(&group, &choice, raw::now_ns());
                 result
             }

@@ -31,7 +31,7 @@ macro_rules! executes {
                     // SAFETY: the program upholds, by exec(3), that the path is NUL-terminated and stays in memory.
                     unsafe { executed::announce($program) };
                 }
-                // SAFETY: the caller's contract is that of the function of this name.
+                // SAFETY: the program passes NUL-terminated strings and lists, as the function of this name demands.
                 unsafe { real::$name($($argument),*) }
             }
         )*
@@ -69,7 +69,7 @@ macro_rules! spawns {
                     // SAFETY: the program upholds, by posix_spawn(3), that the path is NUL-terminated.
                     unsafe { executed::announce($program(path)) };
                 }
-                // SAFETY: the caller's contract is that of the function of this name.
+                // SAFETY: the program passes NUL-terminated strings and lists, as the function of this name demands.
                 unsafe { real::$name(pid, path, actions, attributes, arguments, environment) }
             }
         )*

@@ -91,15 +91,12 @@ fn announce_command(name: &[u8]) {
     }
 }
 
-/// Names the program at this path. False if there is no file that can be read.
+/// Names the program at this path. False if the path leads to nothing that this process may read.
 fn announce_path(directory: c_int, path: &CStr) -> bool {
     // A named pipe would wait for its other end.
-    let flags = raw::arg(libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC);
-    // SAFETY: the kernel reads the path, which is NUL-terminated.
-    let file = unsafe { raw::call(libc::SYS_openat, raw::arg(directory), path.as_ptr() as usize, flags, 0, 0, 0) };
-    let Ok(file) = raw::check(file) else { return false };
-    announce_file(file as c_int);
-    let _ = raw::close(file as c_int);
+    let Ok(file) = raw::open_at(directory, path, libc::O_RDONLY | libc::O_NONBLOCK) else { return false };
+    announce_file(file);
+    let _ = raw::close(file);
     true
 }
 

@@ -36,7 +36,6 @@ pub fn needing_number(call: impl Fn() -> c_int) -> c_int {
 /// that no hook sees, and they must not fail either.
 #[cold]
 fn leave_spare_numbers() {
-    let _errno = errno::kept();
     is_full(libc::EMFILE);
 }
 

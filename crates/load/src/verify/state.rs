@@ -90,8 +90,7 @@ pub fn fingerprint(job: &Job, clone: u32, extents: &[FileExtent]) -> u64 {
         job.syncs.fsync,
         rw.directions.trim,
     );
-    let word = |seed: u64| text.bytes().fold(seed, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    word(0xcbf2_9ce4_8422_2325)
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl State {
@@ -153,7 +152,7 @@ impl State {
     /// Reads the bytes of a state file.
     ///
     /// # Errors
-    /// What is wrong with them, in a few words.
+    /// The fault of the bytes, in a few words: too short, another version, a wrong size or checksum.
     pub fn read(bytes: &[u8]) -> Result<State, String> {
         let u64_at = |at: usize| bytes.get(at..at + 8).and_then(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
         let u32_at = |at: usize| bytes.get(at..at + 4).and_then(|word| Some(u32::from_le_bytes(word.try_into().ok()?)));

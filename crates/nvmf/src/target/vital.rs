@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "run by the test above"]
+    #[ignore = "it ends its process: a_panic_of_a_vital_thread_ends_the_process_and_is_said runs it in one of its own"]
     fn inside_a_process_that_panics() {
         let vital = || {
             let _vital = Vital("reactor 3".into());
