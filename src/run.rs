@@ -126,6 +126,9 @@ impl Asked {
         if let Some(text) = invocation.help_text()? {
             return Ok(Asked::Text(text));
         }
+        if invocation.run.print_settings && rank.rank == 0 {
+            output::print(&rank.in_surroundings(|surroundings| invocation.settings(surroundings))?)?;
+        }
         Ok(match invocation.action {
             Action::Version if manner == Manner::Fio => {
                 Asked::Text(report::fio_json::version_of(env!("CARGO_PKG_VERSION")) + "\n")
@@ -185,6 +188,7 @@ fn fios_habits(run: &mut RunOptions) {
     run.formats.dedup();
     run.saves_state = true;
     run.counts_rehearsed = true;
+    run.reads_as_fio = true;
     if run.warnings == Warnings::Aside {
         run.warnings = Warnings::InReport;
     }
@@ -199,7 +203,8 @@ fn warn(run: &RunOptions, plan: &Plan) {
 
 /// The plan of this rank.
 fn planned(invocation: &Invocation, rank: &Rank) -> anyhow::Result<Plan> {
-    if invocation.files.is_empty() && invocation.command_line.sections.is_empty() {
+    let parses_only = invocation.run.reads_as_fio && invocation.action == Action::ParseOnly;
+    if invocation.files.is_empty() && invocation.command_line.sections.is_empty() && !parses_only {
         bail!("nothing to run: give a job file, or a job as --name=NAME --rw=... (`plimsoll run --help`)");
     }
     let mut plan = rank.in_surroundings(|surroundings| invocation.plan_in(surroundings))?;

@@ -35,7 +35,11 @@ fn notes_stand_in_the_report_and_not_on_standard_error() {
     let output = fio(directory.path(), &doubtful);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
-    assert!(stdout(&output).starts_with("note: --debug has an effect with random only"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).starts_with("note: --debug has an effect with random and parse only"),
+        "{}",
+        stdout(&output)
+    );
     assert_eq!(stdout(&output).matches("note: ").count(), 2, "{}", stdout(&output));
     // A report for programs has no room for them.
     let output = fio(directory.path(), &[&doubtful[..], &["--output-format=json"]].concat());
@@ -137,4 +141,51 @@ fn verify_only_counts_as_in_fio() {
     }
     let output = run(directory.path(), &[&["run"], &job[..], &["--verify_only"]].concat());
     assert_eq!(json(&output)["jobs"][0]["write"]["total_ios"], 0);
+}
+
+/// fio's t/strided.py writes `--filesize=65536)`: fio reads the number, and nothing else of the text.
+#[test]
+fn text_after_a_number_is_ignored_as_fio_ignores_it() {
+    let directory = directory();
+    for (value, bytes) in [("65536)", 65536), ("64k)", 65536), ("64kk", 65536), ("64x", 64), ("0x10000#", 65536)] {
+        let size = format!("--size={value}");
+        let arguments = ["--name=j", "--ioengine=null", "--rw=read", "--bs=64", &size];
+        let output = fio(directory.path(), &[&arguments[..], &["--output-format=json"]].concat());
+        assert_eq!(json(&output)["jobs"][0]["read"]["io_bytes"], bytes, "{value}: {}", stderr(&output));
+        let output = fio(directory.path(), &arguments);
+        assert!(stdout(&output).contains(&format!("fio reads {bytes}, and so does Plimsoll")), "{}", stdout(&output));
+        // Under our own name a typing error stays an error.
+        let output = run(directory.path(), &[&["run"], &arguments[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    }
+    let output = fio(directory.path(), &["--name=j", "--ioengine=null", "--rw=read", "--size=k"]);
+    assert_eq!(output.status.code(), Some(1), "fio refuses a size without a number");
+}
+
+/// fio's t/steadystate_tests.py reads options alone, and finds them in the debug output.
+#[test]
+fn options_without_a_job_are_read_and_shown() {
+    let directory = directory();
+    for (value, shown) in [
+        ("iops:10", "set steady state IOPS threshold to 10.000000\n"),
+        ("bw_slope:.1%", "set steady state threshold to 0.100000%\n"),
+        ("bw:12", "set steady state BW threshold to 12\n"),
+    ] {
+        let threshold = format!("--ss={value}");
+        let output = fio(directory.path(), &["--parse-only", "--debug=parse", "--ss_dur=10s", &threshold]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stdout(&output).contains(shown), "{}", stdout(&output));
+    }
+    let output = fio(directory.path(), &["--parse-only", "--ss=iops:ten"]);
+    assert_eq!(output.status.code(), Some(1));
+    let output = run(directory.path(), &["run", "--parse-only", "--ss_dur=10s"]);
+    assert_eq!(output.status.code(), Some(2), "under our own name a job is missing");
+}
+
+#[test]
+fn a_missing_engine_is_named_and_not_the_options_that_go_with_it() {
+    let directory = directory();
+    std::fs::write(directory.path().join("zoned.fio"), "[global]\nmax_open_zones=32\n[a]\nioengine=libzbc\n").unwrap();
+    let output = fio(directory.path(), &["zoned.fio"]);
+    assert!(stderr(&output).contains("unsupported engine libzbc"), "{}", stderr(&output));
 }

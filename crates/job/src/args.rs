@@ -9,7 +9,7 @@ use crate::build::{self, Imposed};
 use crate::error::{Error, Place};
 use crate::file::{self, Surroundings};
 use crate::job::{Allow, Plan};
-use crate::options;
+use crate::options::{self, Reader, values};
 use crate::source::{Section, Setting, Source};
 
 /// The request that a command line makes: an action, job files, jobs and options of the run.
@@ -133,10 +133,14 @@ pub struct RunOptions {
     pub allow: Allow,
     /// True if jobs that verify and write save their state (`verify_state_save`) unless they say otherwise.
     pub saves_state: bool,
+    /// True if the text after a number is ignored where fio ignores it, and `--parse-only` needs no job.
+    pub reads_as_fio: bool,
     /// True if reports count the writes that `verify_only` goes through on paper, as fio does.
     pub counts_rehearsed: bool,
     /// `--debug=random`: print the seeds before the report.
     pub print_seeds: bool,
+    /// `--debug=parse`: print the settings before anything else.
+    pub print_settings: bool,
     /// `--aux-path`: directory of the files with verify states.
     pub aux_path: Option<PathBuf>,
     /// `--trigger`: the command that ends the run.
@@ -366,11 +370,15 @@ pub static FLAGS: &[Flag] = &[
         "debug",
         Takes::Value,
         "TYPE[,...]",
-        "With random, print the seeds of all random decisions; without effect otherwise",
+        "With random, print the seeds of all random decisions; with parse, print the settings; without effect otherwise",
         |i, v| {
-            i.run.print_seeds |= v.split(',').any(|kind| kind == "random" || kind == "all");
-            if v != "random" {
-                i.notes.push("--debug has an effect with random only: --check prints doubts about the jobs".into());
+            let asks = |wanted: &str| v.split(',').any(|kind| kind == wanted || kind == "all");
+            (i.run.print_seeds, i.run.print_settings) =
+                (i.run.print_seeds || asks("random"), i.run.print_settings || asks("parse"));
+            if v.split(',').any(|kind| kind != "random" && kind != "parse") {
+                i.notes.push(
+                    "--debug has an effect with random and parse only: --check prints doubts about the jobs".into(),
+                );
             }
             Ok(())
         },
@@ -558,10 +566,35 @@ impl Invocation {
                 || self.run.trigger_file.is_some()
                 || self.run.trigger_timeout_ns.is_some(),
             state_directory: self.run.aux_path.clone(),
+            lenient: self.run.reads_as_fio,
+            may_lack_jobs: self.run.reads_as_fio && self.action == Action::ParseOnly,
         };
         let mut plan = build::plan(&self.command_line, &files, &imposed)?;
         plan.warnings.splice(0..0, self.notes.iter().cloned());
         Ok(plan)
+    }
+
+    /// The settings of the command line and of the job files, one a line, with their places: `--debug=parse`.
+    ///
+    /// A threshold of `steadystate` is a line of its own, in the words of fio's debug output, on which scripts rely.
+    ///
+    /// # Errors
+    /// A job file that cannot be read.
+    pub fn settings(&self, surroundings: &Surroundings) -> Result<String, Error> {
+        let files = self.files.iter().map(|path| file::parse(path, surroundings)).collect::<Result<Vec<_>, _>>()?;
+        let mut text = String::new();
+        for section in std::iter::once(&self.command_line).chain(&files).flat_map(|source| &source.sections) {
+            for setting in &section.settings {
+                text.push_str(&format!("parse: {}: [{}] {}\n", setting.place, section.name, setting.written()));
+                let threshold = setting.value.as_deref().filter(|_| setting.option.name == "steadystate");
+                if let Some(steady) =
+                    threshold.and_then(|value| values::steady_state(&mut Reader::new(1024), value).ok())
+                {
+                    text.push_str(&format!("parse: set steady state {}\n", steady.threshold()));
+                }
+            }
+        }
+        Ok(text)
     }
 
     /// The job files as command lines, one a line: `--showcmd`.

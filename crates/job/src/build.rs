@@ -27,6 +27,10 @@ pub struct Imposed {
     pub saves_state: bool,
     /// Directory of the files with verify states.
     pub state_directory: Option<PathBuf>,
+    /// True if the text after a number is ignored where fio ignores it.
+    pub lenient: bool,
+    /// True if a plan may have no job: fio reads options alone with `--parse-only`.
+    pub may_lack_jobs: bool,
 }
 
 /// A job in the making: options set one by one, in the order in which they were written.
@@ -57,6 +61,8 @@ pub struct Draft {
     own: bool,
     /// File and line of the section's heading.
     section: Place,
+    /// See [`Imposed::lenient`].
+    lenient: bool,
     warnings: Vec<String>,
 }
 
@@ -85,6 +91,7 @@ impl Default for Draft {
             set: BTreeMap::new(),
             own: false,
             section: Place::CommandLine,
+            lenient: false,
             warnings: Vec::new(),
         }
     }
@@ -173,7 +180,7 @@ impl Draft {
     }
 
     fn set_supported(&mut self, setting: &Setting, value: Option<&str>) -> Result<(), Error> {
-        let mut reader = Reader::new(self.job.reporting.kb_base);
+        let mut reader = Reader { lenient: self.lenient, ..Reader::new(self.job.reporting.kb_base) };
         let wrong = |message: String| Error::new(&setting.place, format!("{}: {message}", setting.written()));
         apply(self, &mut reader, setting.option, value).map_err(wrong)?;
         for difference in reader.differences {
@@ -711,6 +718,19 @@ fn boolean(value: &str) -> Result<bool, String> {
     }
 }
 
+/// The error about the first engine that fio has and Plimsoll has not, if a job wants one.
+///
+/// It stands in place of an error about a global option that goes with the engine of a later section.
+fn missing_engine(source: &Source, imposed: &Imposed) -> Option<Error> {
+    let wanted = |section: &&Section| imposed.sections.is_empty() || imposed.sections.contains(&section.name);
+    let settings = source.sections.iter().filter(wanted).flat_map(|section| &section.settings);
+    settings.filter(|setting| setting.option.name == "ioengine").find_map(|setting| {
+        let mut draft = Draft::default();
+        draft.set(setting).ok()?;
+        draft.known_engine().err()
+    })
+}
+
 /// The plan that the sources describe: the command line first, then the job files in order.
 ///
 /// As in fio, global settings of the command line hold for the first job file only, and each later file begins
@@ -720,7 +740,8 @@ fn boolean(value: &str) -> Result<bool, String> {
 /// The first thing that is wrong, with its place.
 pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Result<Plan, Error> {
     let mut plan = Plan::default();
-    let mut globals = Draft::default();
+    let fresh = || Draft { lenient: imposed.lenient, ..Draft::default() };
+    let mut globals = fresh();
     for (index, source) in std::iter::once(command_line).chain(files).enumerate() {
         let later_file = index > 1;
         if later_file {
@@ -730,7 +751,7 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
                 let file = source.sections.first().map_or(&setting.place, |section| &section.place);
                 plan.warnings.push(format!("{file}: --{name} on the command line is for the first job file only, as in fio; write it into this file too"));
             }
-            globals = Draft::default();
+            globals = fresh();
         }
         plan.warnings.extend(source.warnings.iter().cloned());
         let mut stonewall = later_file;
@@ -739,7 +760,7 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
                 if index == 1 {
                     overridden(&globals, section, &mut plan.warnings);
                 }
-                globals.take(section)?;
+                globals.take(section).map_err(|error| missing_engine(source, imposed).unwrap_or(error))?;
                 plan.warnings.append(&mut globals.warnings);
                 plan.global_options.extend(written(section));
             } else if imposed.sections.is_empty() || imposed.sections.contains(&section.name) {
@@ -762,7 +783,7 @@ pub fn plan(command_line: &Source, files: &[Source], imposed: &Imposed) -> Resul
     lint::plan(&mut plan, command_line, files);
     let mut seen = std::collections::BTreeSet::new();
     plan.warnings.retain(|warning| seen.insert(warning.clone()));
-    if plan.jobs.is_empty() {
+    if plan.jobs.is_empty() && !imposed.may_lack_jobs {
         return Err(no_jobs(command_line, files, imposed));
     }
     match plan.warnings.first() {

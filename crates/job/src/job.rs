@@ -450,6 +450,18 @@ pub struct SteadyState {
     pub ramp_ns: u64,
 }
 
+impl SteadyState {
+    /// The limit, in the words of fio's `--debug=parse`.
+    pub fn threshold(&self) -> String {
+        let limit = self.limit_millionths as f64 / 1e6;
+        match (self.percent, self.bandwidth) {
+            (true, _) => format!("threshold to {:.6}%", limit * 100.0),
+            (false, true) => format!("BW threshold to {limit:.0}"),
+            (false, false) => format!("IOPS threshold to {limit:.6}"),
+        }
+    }
+}
+
 /// Clones of a job, and the way they run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {

@@ -40,7 +40,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("librpma_apm-server", "unsupported engine librpma_apm_server"),
     ("librpma_gpspm-client", "unsupported engine librpma_gpspm_client"),
     ("librpma_gpspm-server", "unsupported engine librpma_gpspm_server"),
-    ("libzbc-rand-write", "unsupported option max_open_zones=32"),
+    ("libzbc-rand-write", "unsupported engine libzbc"),
     ("libzbc-seq-read", "unsupported engine libzbc"),
     ("mtd", "unsupported engine mtd"),
     ("nbd", "unsupported engine nbd"),

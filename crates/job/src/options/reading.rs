@@ -8,21 +8,22 @@ use crate::job::Amount;
 pub struct Reader {
     /// The number that the suffix `k` multiplies by.
     pub kb_base: u32,
-    /// One sentence for each value that fio's parser would read differently.
+    /// True if a text that is not a quantity has the value that fio reads from it: fio ignores what follows a number.
+    pub lenient: bool,
+    /// One sentence for each value that fio's parser would read differently, or that only fio's parser reads.
     pub differences: Vec<String>,
 }
 
 impl Reader {
-    /// A reader for a `kb_base` of 1024 or 1000.
+    /// A strict reader for a `kb_base` of 1024 or 1000.
     pub fn new(kb_base: u32) -> Reader {
-        Reader { kb_base, differences: Vec::new() }
+        Reader { kb_base, lenient: false, differences: Vec::new() }
     }
 
     /// Bytes, or a plain number.
     pub fn bytes(&mut self, text: &str) -> Result<u64, String> {
-        let ours = units::parse_bytes(text, self.kb_base).map_err(|error| error.to_string())?;
-        self.compare(text, ours, fio_bytes(text, self.kb_base), |value| value.to_string());
-        Ok(ours)
+        let ours = units::parse_bytes(text, self.kb_base).map_err(|error| error.to_string());
+        self.settle(text, ours, fio_bytes(text, self.kb_base), |value| value.to_string())
     }
 
     /// A plain number within bounds.
@@ -39,10 +40,11 @@ impl Reader {
 
     /// Reads an amount: bytes or percent.
     pub fn amount(&mut self, text: &str) -> Result<Amount, String> {
-        match units::parse_size(text, self.kb_base).map_err(|error| error.to_string())? {
-            Size::Bytes(_) => self.bytes(text).map(Amount::Bytes),
-            Size::Zones(_) => Err(format!("\"{text}\" counts zones, and zoned block devices are not supported")),
-            Size::Percent(percent) => {
+        match units::parse_size(text, self.kb_base) {
+            // An error here is one of `bytes` too, unless fio reads a number.
+            Ok(Size::Bytes(_)) | Err(_) => self.bytes(text).map(Amount::Bytes),
+            Ok(Size::Zones(_)) => Err(format!("\"{text}\" counts zones, and zoned block devices are not supported")),
+            Ok(Size::Percent(percent)) => {
                 let whole = percent.trunc();
                 if whole != percent {
                     self.differences
@@ -55,20 +57,36 @@ impl Reader {
 
     /// Reads a time, and returns nanoseconds.
     pub fn time(&mut self, text: &str, unit: TimeUnit) -> Result<u64, String> {
-        let ours = units::parse_time_ns(text, unit).map_err(|error| error.to_string())?;
+        let ours = units::parse_time_ns(text, unit).map_err(|error| error.to_string());
         let fios = match unit {
             TimeUnit::Microseconds => fio_time_us(text, false).map(|us| us.saturating_mul(1_000)),
             TimeUnit::Seconds => fio_time_us(text, true).map(|us| us.saturating_mul(1_000)),
             // fio's options in milliseconds are plain numbers, whose letters can only be those of sizes.
             TimeUnit::Milliseconds => fio_bytes(text, self.kb_base).map(|ms| ms.saturating_mul(1_000_000)),
         };
-        self.compare(text, ours, fios, units::exact_time);
-        Ok(ours)
+        self.settle(text, ours, fios, units::exact_time)
     }
 
-    fn compare(&mut self, text: &str, ours: u64, fios: Option<u64>, show: fn(u64) -> String) {
-        if let Some(fios) = fios.filter(|fios| *fios != ours) {
-            self.differences.push(format!("\"{}\" is {} here; fio reads {}", text.trim(), show(ours), show(fios)));
+    /// The value of a text of which both programs have an opinion.
+    fn settle(
+        &mut self,
+        text: &str,
+        ours: Result<u64, String>,
+        fios: Option<u64>,
+        show: fn(u64) -> String,
+    ) -> Result<u64, String> {
+        let text = text.trim();
+        match (ours, fios) {
+            (Ok(ours), Some(fios)) if ours != fios => {
+                self.differences.push(format!("\"{text}\" is {} here; fio reads {}", show(ours), show(fios)));
+                Ok(ours)
+            }
+            (Err(wrong), Some(fios)) if self.lenient => {
+                self.differences
+                    .push(format!("{wrong}; fio reads {}, and so does Plimsoll when it is called as fio", show(fios)));
+                Ok(fios)
+            }
+            (ours, _) => ours,
         }
     }
 }
