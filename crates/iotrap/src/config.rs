@@ -11,7 +11,7 @@ use lanes::Pools;
 use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
-use crate::abi::{errno, said};
+use crate::abi::{errno, said, undisturbed};
 use crate::aio::{self, async_io, context};
 use crate::fork;
 use crate::hooks::{executed, exit};
@@ -35,6 +35,7 @@ pub fn begin() {
         let asked = |name: &str| variable(name).is_some_and(|value| value != "0");
         async_io::prepare(asked(TRACE_VARIABLE) || asked(STATS_VARIABLE));
         exit::prepare();
+        undisturbed::look();
     }
     let pools = match Pools::from_environment(variable, read) {
         Ok(Some(pools)) => pools,
@@ -60,6 +61,7 @@ pub fn begin() {
     if variable(STATS_VARIABLE).is_some_and(|value| value != "0") {
         stats::want_summary();
     }
+    undisturbed::look();
     executed::prepare();
     node::prepare(aio::note_completed);
     lane::configure(pools);

@@ -1,5 +1,6 @@
 //! The ground floor: the kernel's and libc's binary interface. System calls without libc, the functions that the
-//! program would have called, errno, the clock, threads without libc, and the structures of libaio and liburing.
+//! program would have called, errno, the clock, threads without libc, the structures of libaio and liburing, and calls
+//! that a signal handler cannot leave.
 
 pub mod clock;
 pub mod errno;
@@ -9,3 +10,4 @@ pub mod raw;
 pub mod raw_thread;
 pub mod real;
 pub mod said;
+pub mod undisturbed;

@@ -205,23 +205,23 @@ pub struct BlockedSignals {
 impl BlockedSignals {
     /// Blocks all signals of the calling thread from here on.
     pub fn new() -> BlockedSignals {
-        let mut before = 0;
-        mask_signals(u64::MAX, &mut before);
-        BlockedSignals { before }
+        BlockedSignals { before: change_mask(libc::SIG_SETMASK, u64::MAX) }
     }
 
     /// Restores the set of blocked signals from before.
     pub fn end(&self) {
-        mask_signals(self.before, &mut 0);
+        change_mask(libc::SIG_SETMASK, self.before);
     }
 }
 
-/// rt_sigprocmask(2) with sets of the kernel's size.
-fn mask_signals(new: u64, before: &mut u64) {
-    let (how, new) = (libc::SIG_SETMASK as usize, &raw const new as usize);
-    let (before, size) = (core::ptr::from_mut(before) as usize, size_of::<u64>());
+/// Changes the blocked signals of the calling thread, by a set of the kernel's size, and returns those of before
+/// (rt_sigprocmask(2)).
+pub fn change_mask(how: c_int, signals: u64) -> u64 {
+    let mut before = 0u64;
+    let (new, old) = (&raw const signals as usize, &raw mut before as usize);
     // SAFETY: one set is read, the other written.
-    let _ = unsafe { call(libc::SYS_rt_sigprocmask, how, new, before, size, 0, 0) };
+    let _ = unsafe { call(libc::SYS_rt_sigprocmask, arg(how), new, old, size_of::<u64>(), 0, 0) };
+    before
 }
 
 /// The id of the process, as the kernel sees it at this moment: a vfork child is another process than its parent.

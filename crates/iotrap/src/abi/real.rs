@@ -106,6 +106,8 @@ type Text = *const c_char;
 type List = *const Text;
 type Nothing = ();
 
+/// SIG_ERR
+const NOT_SET: *mut c_void = core::ptr::without_provenance_mut(libc::SIG_ERR);
 const HERE: isize = libc::AT_FDCWD as isize;
 const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
@@ -317,6 +319,23 @@ real! {
         else late!(lockf(fd, command, length): (c_int, c_int, i64) -> c_int, -1);
     fn lockf64(fd: c_int, command: c_int, length: i64) -> c_int,
         else late!(lockf64(fd, command, length): (c_int, c_int, i64) -> c_int, -1);
+
+    fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int,
+        else late!(sigaction(signal, action, before): (c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int, -1);
+    fn __sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int,
+        else late!(__sigaction(signal, action, before): (c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int, -1);
+    fn signal(signal: c_int, handler: *mut c_void) -> *mut c_void,
+        else late!(signal(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
+    fn bsd_signal(signal: c_int, handler: *mut c_void) -> *mut c_void,
+        else late!(bsd_signal(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
+    fn ssignal(signal: c_int, handler: *mut c_void) -> *mut c_void,
+        else late!(ssignal(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
+    fn sysv_signal(signal: c_int, handler: *mut c_void) -> *mut c_void,
+        else late!(sysv_signal(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
+    fn __sysv_signal(signal: c_int, handler: *mut c_void) -> *mut c_void,
+        else late!(__sysv_signal(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
+    fn sigset(signal: c_int, handler: *mut c_void) -> *mut c_void,
+        else late!(sigset(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
 
     fn mmap(address: *mut c_void, length: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void,
         else kernel!(libc::SYS_mmap, address, length, protection, flags, fd as isize, offset);

@@ -8,7 +8,7 @@
 //! (`IOTRAP_RING=same-thread` lets a program vouch for itself: the thread that reads the ring is the one that submits.)
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::abi::libaio::Event;
 use crate::abi::raw;
@@ -18,6 +18,8 @@ use crate::aio::libaio;
 /// Contexts of a process that the library can know; others are neither spread nor made asynchronous.
 pub const CONTEXTS: usize = 1024;
 const PROBES: usize = 16;
+/// Threads that fetch from one context at a time and are told apart.
+const REAPERS: usize = 8;
 const MAGIC: u32 = 0xa10a_10a1;
 
 /// The header of the ring that the kernel maps at the address by which a context is known (`struct aio_ring`,
@@ -34,6 +36,12 @@ struct Ring {
     header_bytes: AtomicU32,
 }
 
+/// A thread's place among those that fetch events; None if there was no room.
+#[must_use]
+pub struct Fetching {
+    place: Option<usize>,
+}
+
 /// One libaio context of the program, with the events that the library adds to it.
 pub struct Context {
     id: AtomicU64,
@@ -41,8 +49,11 @@ pub struct Context {
     base: AtomicU32,
     /// Events that were fetched through the library.
     fetched: AtomicU64,
-    /// Threads that fetch at this moment.
-    reapers: AtomicU32,
+    /// Threads that fetch at this moment: each by the address of its control block, as far as there is room. A thread
+    /// that has left the call by a signal handler takes its place again with its next call.
+    reapers: [AtomicUsize; REAPERS],
+    /// The number of those for which there is no room.
+    more_reapers: AtomicU32,
     /// A thread has fetched events through the library.
     by_function: AtomicBool,
     /// The program reads the ring from memory.
@@ -61,7 +72,8 @@ static ALL: [Context; CONTEXTS] = [const {
         id: AtomicU64::new(0),
         base: AtomicU32::new(0),
         fetched: AtomicU64::new(0),
-        reapers: AtomicU32::new(0),
+        reapers: [const { AtomicUsize::new(0) }; REAPERS],
+        more_reapers: AtomicU32::new(0),
         by_function: AtomicBool::new(false),
         direct: AtomicBool::new(false),
         in_flight: AtomicU32::new(0),
@@ -108,7 +120,8 @@ pub fn add(id: u64) {
         context.base.store(head, Relaxed);
         context.seen.store(head, Relaxed);
         context.fetched.store(0, Relaxed);
-        context.reapers.store(0, Relaxed);
+        context.reapers.iter().for_each(|reaper| reaper.store(0, Relaxed));
+        context.more_reapers.store(0, Relaxed);
         context.by_function.store(false, Relaxed);
         context.direct.store(false, Relaxed);
         context.in_flight.store(0, Relaxed);
@@ -191,22 +204,29 @@ impl Context {
         // The comparison holds only while no thread is between the kernel's move of the head and the library's count of
         // it.
         let before = self.fetched.load(SeqCst);
-        if self.reapers.load(SeqCst) != 0 {
+        if self.is_being_fetched() {
             return false;
         }
         let Some((head, count)) = self.with_ring(|ring| (ring.head.load(Acquire), ring.count.load(Relaxed).max(1)))
         else {
             return true;
         };
-        if self.reapers.load(SeqCst) != 0 || self.fetched.load(SeqCst) != before {
+        if self.is_being_fetched() || self.fetched.load(SeqCst) != before {
             return false;
         }
         let expected = (u64::from(self.base.load(Relaxed)) + before) % u64::from(count);
         if u64::from(head % count) == expected {
             return false;
         }
+        // Events up to here are accounted for; their iocbs may be in flight again.
+        self.seen.store(expected as u32, Relaxed);
         self.direct.store(true, Release);
         true
+    }
+
+    /// True if a thread is fetching events at this moment.
+    fn is_being_fetched(&self) -> bool {
+        self.more_reapers.load(SeqCst) != 0 || self.reapers.iter().any(|reaper| reaper.load(SeqCst) != 0)
     }
 
     /// Retires the requests whose events have come back since the last time, of a ring that the program reads by
@@ -231,20 +251,36 @@ impl Context {
         true
     }
 
-    /// Notes that a thread begins to fetch events.
+    /// Notes that the calling thread begins to fetch events.
     #[inline]
-    pub fn fetching(&self) {
-        self.reapers.fetch_add(1, SeqCst);
+    pub fn fetching(&self) -> Fetching {
         if !self.by_function.load(Relaxed) {
             self.by_function.store(true, Release);
         }
+        // SAFETY: a function without arguments, which reads a register.
+        let own = unsafe { libc::pthread_self() } as usize;
+        let free = |reaper: &AtomicUsize| {
+            let found = reaper.load(SeqCst);
+            found == own || (found == 0 && reaper.compare_exchange(0, own, SeqCst, Relaxed).is_ok())
+        };
+        let known = self.reapers.iter().position(|reaper| reaper.load(SeqCst) == own);
+        let place = known.or_else(|| self.reapers.iter().position(free));
+        if place.is_none() {
+            self.more_reapers.fetch_add(1, SeqCst);
+        }
+        Fetching { place }
     }
 
-    /// Notes that a thread has fetched `count` events, and fetches no longer.
+    /// Notes that the thread has fetched `count` events, and fetches no longer.
     #[inline]
-    pub fn fetched(&self, count: u64) {
+    pub fn fetched(&self, fetching: Fetching, count: u64) {
         self.fetched.fetch_add(count, SeqCst);
-        self.reapers.fetch_sub(1, SeqCst);
+        match fetching.place.and_then(|place| self.reapers.get(place)) {
+            Some(reaper) => reaper.store(0, SeqCst),
+            None => {
+                self.more_reapers.fetch_sub(1, SeqCst);
+            }
+        }
     }
 
     /// Counts requests that were recorded (`change` is positive) or retired (negative).

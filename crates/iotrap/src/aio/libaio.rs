@@ -10,6 +10,7 @@ use core::ffi::{c_int, c_long, c_void};
 
 use crate::abi::libaio::{Event, Iocb, opcode};
 use crate::abi::raw;
+use crate::abi::undisturbed::Undisturbed;
 use crate::aio::async_io;
 use crate::aio::changed_iocbs::{self, ChangedIocbs};
 use crate::aio::context::{self, Context};
@@ -47,6 +48,7 @@ pub unsafe fn setup(events: usize, context: *mut u64) -> isize {
 /// # Safety
 /// As io_destroy(2).
 pub unsafe fn destroy(context: u64) -> isize {
+    let _undisturbed = lane::active().then(Undisturbed::begin);
     let found = context::find(context).map(|(place, _)| place);
     found.into_iter().for_each(async_io::context_ends);
     // Nobody may look into a ring that is about to be unmapped.
@@ -74,6 +76,7 @@ pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isiz
     // SAFETY: the program's contract, all of it or a part.
     let spread = |count: c_long, iocbs: *mut *mut Iocb| unsafe { submit_spread(context, count, iocbs) };
     if async_io::active() {
+        let _undisturbed = Undisturbed::begin();
         crate::state::process::notice_fork();
         // SAFETY: the program's contract.
         return unsafe { async_io::submit(context, count, iocbs, spread) };
@@ -95,6 +98,7 @@ unsafe fn submit_spread(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> i
         // SAFETY: the program's contract.
         return unsafe { submit_bare(context, count, iocbs) };
     }
+    let _undisturbed = Undisturbed::begin();
     let mut done: c_long = 0;
     while done < count {
         let part = (count - done).min(changed_iocbs::MOST as c_long);
@@ -404,18 +408,21 @@ pub unsafe fn get_events(
     timeout: Timeout,
     mask: Option<*const c_void>,
 ) -> isize {
-    let number = if mask.is_some() { raw::SYS_IO_PGETEVENTS } else { libc::SYS_io_getevents };
-    let mask = mask.map_or(0, |mask| mask as usize);
-    let bare = || {
+    let bare = |mask: Option<*const c_void>| {
+        let number = if mask.is_some() { raw::SYS_IO_PGETEVENTS } else { libc::SYS_io_getevents };
+        let mask = mask.map_or(0, |mask| mask as usize);
         let (min_count, count) = (min_count as usize, count as usize);
         // SAFETY: the program's contract.
         unsafe { raw::call(number, context as usize, min_count, count, events as usize, timeout as usize, mask) }
     };
     let Some((place, found)) = context::find(context).filter(|_| lane::active() || async_io::active()) else {
-        return bare();
+        return bare(mask);
     };
-    found.fetching();
-    let result = bare();
+    // Handlers run while the kernel waits, and in no other moment: an event that the kernel has returned is retired.
+    let undisturbed = Undisturbed::begin();
+    let waiting = [undisturbed.mask() as usize, size_of::<u64>()];
+    let fetching = found.fetching();
+    let result = bare(mask.or_else(|| (waiting[0] != 0).then(|| waiting.as_ptr().cast())));
     let got = usize::try_from(result).unwrap_or(0);
     if got > 0 {
         let now_ns = raw::now_ns();
@@ -447,7 +454,7 @@ pub unsafe fn get_events(
             found.recorded(-retired);
         }
     }
-    found.fetched(got as u64);
+    found.fetched(fetching, got as u64);
     result
 }
 

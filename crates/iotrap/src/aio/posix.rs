@@ -19,6 +19,7 @@ use libc::aiocb;
 use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::policy::spread::{self, Choice, Chosen, Kind};
 use crate::policy::trace;
@@ -319,6 +320,11 @@ unsafe fn enter(of: *mut aiocb, group: &GroupRef, fd: c_int, file: c_int, what: 
 /// # Safety
 /// The aiocb is the program's.
 pub unsafe fn submit(of: *mut aiocb, kind: Kind, real: impl Fn(*mut aiocb) -> c_int) -> c_int {
+    // SAFETY: the program's contract: null or valid.
+    if !unsafe { of.as_ref() }.is_some_and(|cb| table::get(cb.aio_fildes) != Entry::Nothing) {
+        return real(of);
+    }
+    let _undisturbed = Undisturbed::begin();
     let errno_before = errno::get();
     // SAFETY: the program's contract.
     let Some(begun) = (unsafe { begin(of, kind) }) else {
@@ -354,6 +360,10 @@ pub unsafe fn fsync(operation: c_int, of: *mut aiocb) -> c_int {
     if !valid {
         return sync(of);
     }
+    if table::get(fd) == Entry::Nothing {
+        return sync(of);
+    }
+    let _undisturbed = Undisturbed::begin();
     let Some(group) = GroupRef::proven(fd) else { return sync(of) };
     let errno_before = errno::get();
     process::notice_fork();
@@ -379,19 +389,13 @@ pub unsafe fn fsync(operation: c_int, of: *mut aiocb) -> c_int {
 /// # Safety
 /// The contract of the function of that name in aio(7).
 pub unsafe fn error(of: *const aiocb) -> c_int {
-    match find(of) {
-        // SAFETY: the program's contract.
-        None => unsafe { real::aio_error(of) },
-        Some(found) => match found.ended() {
-            None => libc::EINPROGRESS,
-            Some(result) => {
-                if result < 0 {
-                    -result as c_int
-                } else {
-                    0
-                }
-            }
-        },
+    // SAFETY: the program's contract.
+    let Some(found) = find(of) else { return unsafe { real::aio_error(of) } };
+    let _undisturbed = Undisturbed::begin();
+    match found.ended() {
+        None => libc::EINPROGRESS,
+        Some(result) if result < 0 => -result as c_int,
+        Some(_) => 0,
     }
 }
 
@@ -402,6 +406,7 @@ pub unsafe fn error(of: *const aiocb) -> c_int {
 pub unsafe fn result(of: *mut aiocb) -> isize {
     // SAFETY: the program's contract.
     let Some(found) = find(of) else { return unsafe { real::aio_return(of) } };
+    let _undisturbed = Undisturbed::begin();
     match found.ended() {
         None => {
             errno::set(libc::EINPROGRESS);
@@ -494,12 +499,79 @@ pub unsafe fn cancel(fd: c_int, of: *mut aiocb) -> c_int {
 /// # Safety
 /// The contract of the function of that name in aio(7).
 pub unsafe fn list(mode: c_int, list: *const *mut aiocb, count: c_int, event: *mut libc::sigevent) -> c_int {
+    // SAFETY: the program's contract.
+    let submitted = unsafe { submit_list(mode, list, count, event) };
+    match submitted {
+        Listed::Done(result) => result,
+        // SAFETY: the program's contract.
+        Listed::Waits => unsafe { wait_for(list, count) },
+    }
+}
+
+/// The end of the submission of a list.
+enum Listed {
+    /// The function returns this.
+    Done(c_int),
+    /// The function waits for all requests of the list.
+    Waits,
+}
+
+/// Waits for all requests of a list, as lio_listio(3) does with LIO_WAIT. A signal handler may leave the wait.
+///
+/// # Safety
+/// As lio_listio(3).
+unsafe fn wait_for(list: *const *mut aiocb, count: c_int) -> c_int {
+    let mut failed = false;
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: the program's contract: `count` pointers.
+        let of: *const aiocb = unsafe { *list.wrapping_add(at) };
+        // SAFETY: the program's contract: null, or an aiocb.
+        let Some(cb) = (unsafe { of.as_ref() }).filter(|cb| cb.aio_lio_opcode != libc::LIO_NOP) else { continue };
+        loop {
+            // SAFETY: the program's contract.
+            match unsafe { error(cb) } {
+                0 => break,
+                libc::EINPROGRESS => {}
+                _ => {
+                    failed = true;
+                    break;
+                }
+            }
+            // SAFETY: a list of one aiocb, and no limit of time.
+            if unsafe { suspend(&raw const of, 1, core::ptr::null()) } != 0 && errno::get() == libc::EINTR {
+                return -1;
+            }
+        }
+    }
+    if failed {
+        errno::set(libc::EIO);
+        return -1;
+    }
+    0
+}
+
+/// # Safety
+/// As lio_listio(3).
+unsafe fn submit_list(mode: c_int, list: *const *mut aiocb, count: c_int, event: *mut libc::sigevent) -> Listed {
+    // LIO_WAIT has no notification.
+    let event = if mode == libc::LIO_WAIT { core::ptr::null_mut() } else { event };
     // SAFETY: the program's contract, or shadows.
-    let real = |list: *const *mut aiocb| unsafe { real::lio_listio(mode, list, count, event) };
+    let real_of = |mode: c_int, list: *const *mut aiocb| unsafe { real::lio_listio(mode, list, count, event) };
+    let real = |list: *const *mut aiocb| Listed::Done(real_of(mode, list));
     let wanted = usize::try_from(count).unwrap_or(0);
     if list.is_null() || wanted == 0 || wanted > LIST || !crate::state::lane::active() {
         return real(list);
     }
+    let of_pools = (0..wanted).any(|at| {
+        // SAFETY: the program's contract: `count` pointers.
+        let of = unsafe { *list.wrapping_add(at) };
+        // SAFETY: the program's contract: null or valid.
+        unsafe { of.as_ref() }.is_some_and(|cb| table::get(cb.aio_fildes) != Entry::Nothing)
+    });
+    if !of_pools || !matches!(mode, libc::LIO_WAIT | libc::LIO_NOWAIT) {
+        return real(list);
+    }
+    let _undisturbed = Undisturbed::begin();
     let errno_before = errno::get();
     let mut shadows = [core::ptr::null_mut::<aiocb>(); LIST];
     let mut begun = [const { None::<Begun> }; LIST];
@@ -523,28 +595,16 @@ pub unsafe fn list(mode: c_int, list: *const *mut aiocb, count: c_int, event: *m
         };
     }
     errno::set(errno_before);
-    let result = real(shadows.as_ptr());
+    // glibc waits with its own lock held and the requests of the library under way: the library waits instead, where a
+    // signal handler may leave.
+    let result = real_of(libc::LIO_NOWAIT, shadows.as_ptr());
     if result != 0 && errno::get() == libc::EINVAL {
         // Nothing was begun.
         let _errno = errno::kept();
         begun.into_iter().flatten().for_each(Begun::undo);
-        return result;
+        return Listed::Done(result);
     }
-    if mode == libc::LIO_WAIT && result == -1 && errno::get() == libc::EIO {
-        // A lane's failure that another lane has made good does not count.
-        let all_well = |at: usize| {
-            // SAFETY: the program's contract: `count` pointers.
-            let of = unsafe { *list.wrapping_add(at) };
-            // SAFETY: the program's contract: null, or an aiocb.
-            of.is_null() || unsafe { error(of) } == 0
-        };
-        if (0..wanted).all(all_well) {
-            errno::set(errno_before);
-            return 0;
-        }
-        errno::set(libc::EIO);
-    }
-    result
+    if mode == libc::LIO_WAIT && result == 0 { Listed::Waits } else { Listed::Done(result) }
 }
 
 // The layout that shadows rely on.

@@ -6,6 +6,7 @@ use core::ffi::{c_int, c_uint};
 use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::aio::async_io;
 use crate::open::tracking;
 use crate::policy::trace;
@@ -32,6 +33,8 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
             -1
         }
         Entry::File(_) | Entry::Quiet(_) => {
+            real::cancellation_point();
+            let _undisturbed = Undisturbed::begin();
             trace::closed(fd);
             let known = {
                 let _errno = errno::kept();
@@ -56,6 +59,20 @@ fn merge(result: c_int, lanes: raw::Result<()>) -> c_int {
         }
         _ => result,
     }
+}
+
+/// A guard for the close of a stream of a file on a pool. Other streams may wait, for a pipe for example.
+///
+/// # Safety
+/// The stream is the program's, or null.
+pub unsafe fn undisturbed(file: *mut libc::FILE) -> Option<Undisturbed> {
+    if file.is_null() || table::used() == 0 {
+        return None;
+    }
+    let _errno = errno::kept();
+    // SAFETY: the program's contract: an open stream.
+    let fd = unsafe { libc::fileno(file) };
+    (table::get(fd) != Entry::Nothing).then(Undisturbed::begin)
 }
 
 /// Prepares the close of a stream's descriptor: removes its entry, which the caller passes to `tracking::closed`.
@@ -86,6 +103,8 @@ pub unsafe fn before_stream(file: *mut libc::FILE) -> Entry {
 /// As fclose(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fclose(file: *mut libc::FILE) -> c_int {
+    // SAFETY: the program's contract.
+    let _undisturbed = unsafe { undisturbed(file) };
     // SAFETY: the program's contract.
     let entry = unsafe { before_stream(file) };
     // SAFETY: the program's contract.
@@ -135,6 +154,7 @@ pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
         let alone = unsafe { raw::call(libc::SYS_unshare, libc::CLONE_FILES as usize, 0, 0, 0, 0, 0) };
         return if alone < 0 { alone } else { range(first, last, flags & !UNSHARE) };
     }
+    let _undisturbed = Undisturbed::begin();
     let limit = c_int::try_from(last).unwrap_or(c_int::MAX);
     let from = c_int::try_from(first).unwrap_or(c_int::MAX);
     let (mut from, mut result) = (from, 0);

@@ -6,6 +6,7 @@ use super::room;
 use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::policy::trace;
 use crate::state::group::{self, GroupRef};
@@ -19,6 +20,7 @@ fn share(old: c_int, new: c_int) -> c_int {
         return new;
     }
     if process::is_own() {
+        let _undisturbed = Undisturbed::begin();
         let _errno = errno::kept();
         drop(GroupRef::held_by(table::take(new)));
         if let Some(group) = GroupRef::proven(old) {
@@ -75,6 +77,7 @@ fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
     if quiet || from == to || !process::is_own() {
         return real();
     }
+    let _undisturbed = Undisturbed::begin();
     if crate::aio::async_io::owns(to) {
         // The number belongs to the library's engine for libaio: a file there would not be the program's. (dup2(2)
         // knows EBUSY.)
@@ -153,6 +156,10 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
 const FOLLOWED: c_int = libc::O_NONBLOCK | libc::O_NDELAY | libc::O_NOATIME;
 
 fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
+    if table::get(fd) == Entry::Nothing {
+        return real();
+    }
+    let _undisturbed = Undisturbed::begin();
     let Some(group) = GroupRef::proven(fd) else { return real() };
     let settable = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | FOLLOWED;
     let errno_before = errno::get();

@@ -69,8 +69,7 @@ pub unsafe extern "C-unwind" fn io_getevents(
         && context::is_empty(context)
     {
         if let Some((_, found)) = context::find(context) {
-            found.fetching();
-            found.fetched(0);
+            found.fetched(found.fetching(), 0);
         }
         return 0;
     }

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 
 use crate::abi::errno;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::state::group::{self, GroupRef};
 use crate::state::lane;
@@ -15,6 +16,7 @@ pub fn before(fd: c_int) {
     if !lane::active() {
         return;
     }
+    let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
     let end = |node: NodeRef| {
         node.get().end(Reason::Locked);

@@ -5,8 +5,10 @@ use core::ffi::{c_int, c_void};
 
 use crate::abi::errno;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::state::lane;
+use crate::state::node;
 use crate::state::reason::Reason;
 
 /// Ends the spreading of a file that is about to be mapped, or has been, whatever descriptor it is mapped through.
@@ -26,6 +28,10 @@ pub fn around<T>(fd: c_int, protection: c_int, flags: c_int, map: impl FnOnce() 
 }
 
 fn end(fd: c_int, writes: bool) {
+    if !node::any() {
+        return;
+    }
+    let _undisturbed = Undisturbed::begin();
     let Some(known) = tracking::node_of_file(fd) else { return };
     let _errno = errno::kept();
     let node = known.get();

@@ -9,6 +9,10 @@
 //! A hook calls the real function with the program's own arguments unless there is a reason not to, never panics,
 //! allocates nothing, and leaves `errno` as the program expects it.
 //!
+//! A hook that counts a request, or holds a reference or a place in a table, cannot be left by a signal handler or by a
+//! cancellation: it begins with [`crate::abi::undisturbed::Undisturbed::begin`], and holds nothing while it waits for
+//! anything but the file.
+//!
 //! Libaio requests that the kernel would carry out synchronously go to [`crate::aio::async_io`] (`IOTRAP_ASYNC=1`).
 
 pub mod close;
@@ -24,6 +28,7 @@ pub mod posix_aio;
 pub mod receive;
 pub mod room;
 pub mod rw;
+pub mod signal;
 pub mod size;
 pub mod sync;
 pub mod syscall;

@@ -7,6 +7,7 @@ use super::room;
 use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::open::others;
 use crate::open::tracking;
 use crate::policy::trace;
@@ -14,6 +15,7 @@ use crate::state::group::GroupRef;
 use crate::state::lane;
 use crate::state::node;
 use crate::state::reason::Reason;
+use crate::state::table::{self, Entry};
 
 type Path = *const c_char;
 type Mode = libc::mode_t;
@@ -29,6 +31,7 @@ unsafe fn before(at: c_int, path: Path, flags: c_int) {
     if flags & libc::O_TRUNC == 0 || !lane::active() {
         return;
     }
+    let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
     // SAFETY: the program's contract.
     if let Ok(stat) = unsafe { raw::stat_at(at, path) }
@@ -41,6 +44,7 @@ unsafe fn before(at: c_int, path: Path, flags: c_int) {
 
 fn after(fd: c_int, flags: c_int) -> c_int {
     if fd >= 0 {
+        let _undisturbed = Undisturbed::begin();
         let _errno = errno::kept();
         tracking::opened(fd, flags);
         trace::opened(fd);
@@ -164,6 +168,7 @@ fn after_stdio(file: File, mode: Path) -> File {
     if file.is_null() || !lane::active() {
         return file;
     }
+    let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
     // SAFETY: stdio has just made it.
     let fd = unsafe { libc::fileno(file) };
@@ -211,6 +216,8 @@ macro_rules! reopens {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(path: Path, mode: Path, file: File) -> File {
                 // SAFETY: the program's contract.
+                let _undisturbed = unsafe { super::close::undisturbed(file) };
+                // SAFETY: the program's contract.
                 let entry = unsafe { super::close::before_stream(file) };
                 // SAFETY: the program's contract.
                 let file = unsafe { real::$name(path, mode, file) };
@@ -232,6 +239,10 @@ reopens! { freopen freopen64 }
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: Path) -> File {
     // SAFETY: the program's contract.
     let file = unsafe { real::fdopen(fd, mode) };
+    if table::get(fd) == Entry::Nothing {
+        return file;
+    }
+    let _undisturbed = Undisturbed::begin();
     if !file.is_null()
         && let Some(group) = GroupRef::proven(fd)
     {

@@ -20,7 +20,7 @@ macro_rules! both {
         /// The program's contract ([`crate::hooks`]). (On 64-bit machines the functions with and without 64 are the
         /// same.)
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result $body
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result $body
     };
 }
 

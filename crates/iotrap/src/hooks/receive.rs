@@ -6,6 +6,7 @@ use core::ffi::{c_int, c_uint};
 use super::room;
 use crate::abi::errno;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::open::others;
 use crate::state::lane;
 
@@ -19,6 +20,7 @@ unsafe fn look_into(message: *const libc::msghdr) {
     // SAFETY: null, or a header within the message's control data.
     while let Some(found) = unsafe { header.as_ref() } {
         if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            let _undisturbed = Undisturbed::begin();
             // SAFETY: a header within the message's control data.
             let data: *const c_int = unsafe { libc::CMSG_DATA(header) }.cast();
             // SAFETY: an integer only.
@@ -42,6 +44,7 @@ pub unsafe extern "C-unwind" fn pidfd_getfd(pidfd: c_int, number: c_int, flags: 
     // SAFETY: the contract of pidfd_getfd(2), which the program keeps.
     let fd = room::needing_number(|| unsafe { real::pidfd_getfd(pidfd, number, flags) });
     if fd >= 0 {
+        let _undisturbed = Undisturbed::begin();
         let _errno = errno::kept();
         others::came(fd);
     }

@@ -9,6 +9,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::open::others;
 use crate::state::group;
 use crate::state::lane;
@@ -45,6 +46,7 @@ pub fn is_full(error: c_int) -> bool {
     if !matches!(error, libc::EMFILE | libc::ENFILE) || !lane::active() || !process::is_own() {
         return false;
     }
+    let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
     let limit = raw::descriptor_limit().unwrap_or(0);
     // ENFILE: the table of the whole system is full, so any number helps. EMFILE: only numbers below the process's

@@ -6,10 +6,11 @@ use core::ffi::{c_int, c_void};
 use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::policy::split;
 use crate::policy::spread::{self, Kind};
 use crate::policy::trace;
-use crate::state::group::GroupRef;
+use crate::state::group::{self, GroupRef};
 use crate::state::reason::Reason;
 use crate::state::table::{self, Entry};
 
@@ -33,49 +34,71 @@ fn passes(fd: c_int, kind: Kind) -> bool {
     }
 }
 
-/// Carries out a request on `fd`: `real` is the program's own call, `bare` the same on another descriptor.
+/// Carries out a request on `fd`: `parts` cuts it into parts if it is to be cut, `real` is the program's own call,
+/// `bare` the same on another descriptor.
 #[inline(never)]
 fn positioned(
     fd: c_int,
     kind: Kind,
     offset: i64,
     bytes: impl FnOnce() -> Option<u64>,
+    parts: impl Fn() -> Option<isize>,
     real: impl Fn() -> isize,
     bare: impl Fn(c_int) -> isize,
 ) -> isize {
-    match table::get(fd) {
-        Entry::Nothing | Entry::Lane(_) => real(),
-        Entry::Quiet(_) if kind == Kind::Read && !trace::on() => real(),
-        Entry::Quiet(_) | Entry::File(_) => {
-            real::cancellation_point();
-            let (Some(group), Some(bytes)) = (GroupRef::of(fd), bytes()) else { return real() };
-            of_a_pool(&group, fd, kind, offset, bytes, real, bare)
+    let quiet = match table::get(fd) {
+        Entry::Nothing | Entry::Lane(_) => return real(),
+        Entry::Quiet(_) => true,
+        Entry::File(_) => false,
+    };
+    if quiet && !trace::on() {
+        return watched(fd, kind, real);
+    }
+    real::cancellation_point();
+    // The program's memory is read before anything is held: it may be a bad pointer, and a handler may leave from here.
+    let Some(bytes) = bytes() else { return real() };
+    trace_transfer(fd, kind, offset, bytes);
+    if quiet {
+        return watched(fd, kind, real);
+    }
+    let errno_before = errno::get();
+    let mut waited = false;
+    loop {
+        let undisturbed = Undisturbed::begin();
+        if let Some(result) = parts() {
+            return to_libc(result);
         }
+        let Some(group) = GroupRef::of(fd) else {
+            drop(undisturbed);
+            return real();
+        };
+        // On the program's descriptor the request is the program's own call; on lanes it is the library's bare system
+        // call.
+        let carry = |file: c_int| if file == fd { from_libc(real()) } else { bare(file) };
+        if let Some(result) = spread::synchronous(&group, fd, kind, offset, bytes, carry) {
+            errno::set(errno_before);
+            return to_libc(result);
+        }
+        // The window of every lane is full: its own completions open it. Nothing is held meanwhile.
+        drop(group);
+        drop(undisturbed);
+        if !core::mem::replace(&mut waited, true) {
+            Reason::Window.count();
+        }
+        raw::sleep_us(20);
     }
 }
 
-fn of_a_pool(
-    group: &GroupRef,
-    fd: c_int,
-    kind: Kind,
-    offset: i64,
-    bytes: u64,
-    real: impl Fn() -> isize,
-    bare: impl Fn(c_int) -> isize,
-) -> isize {
-    trace::transfers(fd, group, kind, offset, bytes);
-    if !group.is_direct() && kind == Kind::Write {
-        let result = real();
-        let _errno = errno::kept();
-        group.node().soil();
-        return result;
+/// Records a transfer in the trace: as one, also if it is cut into parts.
+fn trace_transfer(fd: c_int, kind: Kind, offset: i64, bytes: u64) {
+    if !trace::on() {
+        return;
     }
-    let errno_before = errno::get();
-    // On the program's descriptor the request is the program's own call; on lanes it is the library's bare system call.
-    let carry = |file: c_int| if file == fd { from_libc(real()) } else { bare(file) };
-    let result = spread::synchronous(group, fd, kind, offset, bytes, carry);
-    errno::set(errno_before);
-    to_libc(result)
+    let _undisturbed = Undisturbed::begin();
+    let _errno = errno::kept();
+    if let Some(group) = GroupRef::of(fd) {
+        trace::transfers(fd, &group, kind, offset, bytes);
+    }
 }
 
 macro_rules! plain {
@@ -95,10 +118,8 @@ macro_rules! plain {
                     // SAFETY: the program's contract; on another descriptor of the same file.
                     let bare = |file| unsafe { raw::transfer(libc::$number, file, room, count, offset) };
                     // SAFETY: the program's contract.
-                    match unsafe { split::transfer(fd, Kind::$kind, room, count, offset) } {
-                        Some(result) => to_libc(result),
-                        None => positioned(fd, Kind::$kind, offset, || Some(count as u64), real, bare),
-                    }
+                    let parts = || unsafe { split::transfer(fd, Kind::$kind, room, count, offset) };
+                    positioned(fd, Kind::$kind, offset, || Some(count as u64), parts, real, bare)
                 }
                 if passes(fd, Kind::$kind) {
                     // SAFETY: the program's contract.
@@ -140,7 +161,7 @@ macro_rules! fortified {
                 }
                 // SAFETY: the program's contract; on another descriptor of the same file.
                 let bare = |file| unsafe { raw::transfer(libc::SYS_pread64, file, buffer, count, offset) };
-                positioned(fd, Kind::Read, offset, || Some(count as u64), real, bare)
+                positioned(fd, Kind::Read, offset, || Some(count as u64), || None, real, bare)
             }
         )*
     };
@@ -190,7 +211,7 @@ macro_rules! vectored {
                     unsafe { raw::transfer_vectors(libc::$number, file, vectors, count, offset, with) }
                 };
                 // SAFETY: the program's contract.
-                positioned(fd, Kind::$kind, offset, || unsafe { total(vectors, count) }, real, bare)
+                positioned(fd, Kind::$kind, offset, || unsafe { total(vectors, count) }, || None, real, bare)
             }
         )*
     };
@@ -209,13 +230,9 @@ vectored! {
 
 /// Carries out a request that stays on the opened lane because of its flags or its offset.
 fn unspread(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
-    let result = real();
-    if let Some(group) = GroupRef::of(fd) {
-        let _errno = errno::kept();
+    let result = watched(fd, kind, real);
+    if table::get(fd) != Entry::Nothing {
         Reason::Flagged.count();
-        if kind == Kind::Write && !group.is_direct() {
-            group.node().soil();
-        }
     }
     result
 }
@@ -227,7 +244,7 @@ fn unspread(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, count: usize) -> isize {
     // SAFETY: the program's contract.
-    watched(fd, || unsafe { real::write(fd, buffer, count) })
+    watched(fd, Kind::Write, || unsafe { real::write(fd, buffer, count) })
 }
 
 /// writev(2).
@@ -237,20 +254,16 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, count: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, vectors: *const libc::iovec, count: c_int) -> isize {
     // SAFETY: the program's contract.
-    watched(fd, || unsafe { real::writev(fd, vectors, count) })
+    watched(fd, Kind::Write, || unsafe { real::writev(fd, vectors, count) })
 }
 
-/// Carries out a write to the descriptor's own position, and notes that the page cache is written.
+/// Carries out a request on the opened lane, and notes that the page cache is written if the request is a write. The
+/// program may leave the call: while the descriptor is open, its file counts as written anyway.
 #[inline]
-fn watched(fd: c_int, real: impl Fn() -> isize) -> isize {
-    if table::get(fd) == Entry::Nothing {
-        return real();
-    }
+fn watched(fd: c_int, kind: Kind, real: impl Fn() -> isize) -> isize {
     let result = real();
-    if let Some(group) = GroupRef::of(fd)
-        && !group.is_direct()
-    {
-        group.node().soil();
+    if kind == Kind::Write {
+        group::soil(fd);
     }
     result
 }

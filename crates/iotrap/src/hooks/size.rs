@@ -6,6 +6,7 @@ use core::ffi::{c_char, c_int, c_uint};
 use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::state::group::GroupRef;
 use crate::state::lane;
 use crate::state::node;
@@ -17,6 +18,7 @@ fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
     if table::get(fd) == Entry::Nothing {
         return change();
     }
+    let _undisturbed = Undisturbed::begin();
     let Some(group) = GroupRef::proven(fd) else { return change() };
     {
         let _errno = errno::kept();
@@ -81,6 +83,7 @@ truncates! { truncate truncate64 }
 /// # Safety
 /// The path is the program's.
 unsafe fn by_path(path: *const c_char, change: impl FnOnce() -> c_int) -> c_int {
+    let _undisturbed = lane::active().then(Undisturbed::begin);
     // SAFETY: the program's contract.
     let stat = || unsafe { raw::stat_at(libc::AT_FDCWD, path) }.ok();
     let errno_before = errno::get();
@@ -98,23 +101,43 @@ unsafe fn by_path(path: *const c_char, change: impl FnOnce() -> c_int) -> c_int 
 
 /// Carries out a transfer from one descriptor to another: it has to read the data that lanes have written, and lanes
 /// have to see the data that it writes.
-fn between<T>(from: c_int, to: c_int, change: impl FnOnce() -> T) -> T {
+///
+/// The other end may be a pipe or a socket, for which the transfer waits, and the program may leave it. For the time of
+/// the transfer, the written file counts as one that the program writes through the page cache, whatever the flags of
+/// the descriptor: if the program leaves the call, the file stays so.
+fn between<T>(from: c_int, to: c_int, transfer: impl FnOnce() -> T) -> T {
     if table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing {
-        return change();
+        return transfer();
     }
-    if let Some(group) = GroupRef::proven(from) {
+    crate::aio::async_io::settle(to);
+    let written = {
+        let _undisturbed = Undisturbed::begin();
         let _errno = errno::kept();
-        group.node().drain();
-        group.node().revalidate(from);
-    }
-    alone(to, || {
-        let result = change();
-        // The data went through the page cache, whatever the flags of the descriptor.
-        if let Some(group) = GroupRef::of(to) {
-            group.node().soil();
+        if let Some(group) = GroupRef::proven(from) {
+            group.node().drain();
+            group.node().revalidate(from);
         }
-        result
-    })
+        GroupRef::proven(to).map(|group| {
+            group.node().descriptor(false, true, 1);
+            group.node().drain();
+            group.node().revalidate(to);
+            group.name()
+        })
+    };
+    let result = transfer();
+    if let Some(name) = written {
+        let _undisturbed = Undisturbed::begin();
+        let _errno = errno::kept();
+        // If another thread has closed the file meanwhile, the file stays counted as one that is written.
+        if let Some(group) = GroupRef::acquire(name) {
+            group.node().measure(to);
+            for (_, file) in group.proven_lanes() {
+                raw::revalidate(file);
+            }
+            group.node().descriptor(false, true, -1);
+        }
+    }
+    result
 }
 
 macro_rules! sendfiles {

@@ -6,6 +6,7 @@ use core::ffi::{c_int, c_uint};
 use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
+use crate::abi::undisturbed::Undisturbed;
 use crate::open::tracking;
 use crate::policy::trace;
 use crate::state::group::GroupRef;
@@ -17,6 +18,8 @@ fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int
     if table::get(fd) == Entry::Nothing {
         return real();
     }
+    real::cancellation_point();
+    let _undisturbed = Undisturbed::begin();
     let Some(group) = GroupRef::proven(fd) else { return real() };
     trace::synced(fd, data_only);
     let lanes = {
@@ -78,6 +81,7 @@ pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
 /// As sync_file_range(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sync_file_range(fd: c_int, offset: i64, count: i64, flags: c_uint) -> c_int {
+    let _undisturbed = (table::get(fd) != Entry::Nothing).then(Undisturbed::begin);
     let Some(group) = GroupRef::proven(fd) else {
         // SAFETY: the program's contract.
         return unsafe { real::sync_file_range(fd, offset, count, flags) };

@@ -8,6 +8,7 @@ use lanes::identity::{Facts, compare_in_turns, compare_inodes};
 use lanes::{Difference, PathBuffer, Place, Proof, State};
 
 use crate::abi::raw;
+use crate::abi::undisturbed;
 use crate::open::opener::{self, Errand, Refusal, Rest};
 use crate::open::others;
 use crate::state::group::{self, GroupRef, Opened};
@@ -91,6 +92,7 @@ fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
                 known.soil(); // another program may have left dirty pages: written out before the first read
             }
             others::look_for(&group, fd, path);
+            undisturbed::look();
             match known.ended() {
                 Some(reason) => group.end(reason),
                 None if group.watch(fd).is_err() => group.end(Reason::Limit),

@@ -10,7 +10,6 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::abi::libaio::{Event, Iocb, opcode};
 use crate::abi::raw;
 use crate::policy::spread::{self, Choice, Chosen, Kind};
-use crate::policy::trace;
 use crate::state::group::GroupRef;
 use crate::state::proof::Proofs;
 use crate::state::table::{self, Entry};
@@ -71,6 +70,8 @@ pub fn forget_all() {
 
 /// Carries a transfer out in parts. Returns bytes or `-errno`; None if the transfer is not to be split.
 ///
+/// The caller sees to it that no signal handler leaves the call: the parts are under way in the program's memory.
+///
 /// A transfer that fails in one part ends before it, like any short one; of a write, later parts may have been
 /// carried out.
 ///
@@ -79,7 +80,6 @@ pub fn forget_all() {
 #[inline]
 pub unsafe fn transfer(fd: c_int, kind: Kind, buffer: *mut c_void, count: usize, offset: i64) -> Option<isize> {
     let Entry::File(_) = table::get(fd) else { return None };
-    crate::abi::real::cancellation_point();
     let group = GroupRef::of(fd)?;
     let part = usize::try_from(group.pool()?.config.split_bytes?).ok()?;
     let mut proofs = Proofs::none();
@@ -87,7 +87,6 @@ pub unsafe fn transfer(fd: c_int, kind: Kind, buffer: *mut c_void, count: usize,
     if count <= part || !group.is_direct() || !leaves() {
         return None;
     }
-    trace::transfers(fd, &group, kind, offset, count as u64);
     // SAFETY: the program's contract.
     unsafe { in_parts(&group, fd, kind, buffer, count, offset, part, &mut proofs) }
 }

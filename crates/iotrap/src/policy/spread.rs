@@ -256,7 +256,7 @@ pub fn finish(group: &GroupRef, choice: &Choice, kind: Kind, offset: i64, result
 }
 
 /// Carries a synchronous request out on the lane that is chosen for it: `carry` does it on a descriptor and returns
-/// bytes or `-errno`.
+/// bytes or `-errno`. None if the window of every lane is full: the caller waits, and holds nothing meanwhile.
 ///
 /// A read that fails because of its lane, or that comes back short, is done again elsewhere: the program does not see
 /// it. A write is not done again: a failed write may still arrive. The one exception is a write whose lane has no file
@@ -268,29 +268,17 @@ pub fn synchronous(
     offset: i64,
     bytes: u64,
     carry: impl Fn(c_int) -> isize,
-) -> isize {
-    let mut now_ns = raw::now_ns();
-    let mut waits = 0;
-    let choice = loop {
-        match choose(group, fd, kind, offset, bytes, now_ns, &mut Proofs::none()) {
-            Chosen::To(choice) => break choice,
-            Chosen::Stale => return carry(fd),
-            // The window of every lane is full: its own completions open it.
-            Chosen::Full => {
-                if waits == 0 {
-                    Reason::Window.count();
-                }
-                waits += 1;
-                raw::sleep_us(20);
-                now_ns = raw::now_ns();
-            }
-        }
+) -> Option<isize> {
+    let choice = match choose(group, fd, kind, offset, bytes, raw::now_ns(), &mut Proofs::none()) {
+        Chosen::To(choice) => choice,
+        Chosen::Stale => return Some(carry(fd)),
+        Chosen::Full => return None,
     };
     let result = carry(choice.file.unwrap_or(fd));
     if choice.file.is_some() {
         group.node().lane_ends();
     }
-    settle(group, fd, kind, offset, bytes, &choice, result, carry)
+    Some(settle(group, fd, kind, offset, bytes, &choice, result, carry))
 }
 
 /// Counts the end of a synchronous request, and before that does the request elsewhere where that is due. Returns the

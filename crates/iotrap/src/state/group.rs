@@ -496,6 +496,18 @@ pub fn private_entry_is_stale(fd: c_int) -> bool {
     true
 }
 
+/// Notes that a file is written through the page cache, by a descriptor without O_DIRECT. Nothing is held: should the
+/// descriptor be closed at this moment, another file may count as written too, which costs it one write-out.
+#[inline]
+pub fn soil(fd: c_int) {
+    if let Entry::File(name) | Entry::Quiet(name) = table::get(fd)
+        && let Some(group) = GROUPS_OF_PROCESS.get(name.index as usize)
+        && !group.is_direct()
+    {
+        group.node().soil();
+    }
+}
+
 /// Finds an open file of the node that is open on this lane, and its file there.
 pub fn on_lane(node: NodeRef, at: usize) -> Option<(GroupRef, c_int)> {
     all_of(node).find_map(|group| {

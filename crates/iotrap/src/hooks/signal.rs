@@ -1,0 +1,67 @@
+//! sigaction(2) and signal(3): the library learns which signals the program handles, and blocks those while a call must
+//! not be left ([`crate::abi::undisturbed`]).
+
+use core::ffi::{c_int, c_void};
+
+use crate::abi::errno;
+use crate::abi::real;
+use crate::abi::undisturbed;
+use crate::state::process;
+
+/// Carries out a change of a signal's handler. The signal counts as handled before the handler can run.
+fn around<T>(signal: c_int, handler: Option<usize>, change: impl FnOnce() -> T) -> T {
+    // A child of vfork(2) has handlers of its own, and its parent's memory.
+    if !process::is_own() {
+        return change();
+    }
+    if handler.is_some_and(|handler| handler != libc::SIG_DFL && handler != libc::SIG_IGN) {
+        undisturbed::will_handle(signal);
+    }
+    let result = change();
+    let _errno = errno::kept();
+    undisturbed::look_at(signal);
+    result
+}
+
+macro_rules! actions {
+    ($($name:ident)*) => {
+        $(
+            /// sigaction(2).
+            ///
+            /// # Safety
+            /// The program's contract ([`crate::hooks`]).
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(
+                signal: c_int,
+                action: *const libc::sigaction,
+                before: *mut libc::sigaction,
+            ) -> c_int {
+                // SAFETY: the program's contract: null, or a structure.
+                let handler = unsafe { action.as_ref() }.map(|action| action.sa_sigaction);
+                // SAFETY: the program's contract.
+                let real = || unsafe { real::$name(signal, action, before) };
+                if handler.is_none() { real() } else { around(signal, handler, real) }
+            }
+        )*
+    };
+}
+
+actions! { sigaction __sigaction }
+
+macro_rules! handlers {
+    ($($name:ident)*) => {
+        $(
+            /// The function of that name of signal(3) or sigset(3).
+            ///
+            /// # Safety
+            /// The program's contract ([`crate::hooks`]).
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(signal: c_int, handler: *mut c_void) -> *mut c_void {
+                // SAFETY: the program's contract.
+                around(signal, Some(handler.expose_provenance()), || unsafe { real::$name(signal, handler) })
+            }
+        )*
+    };
+}
+
+handlers! { signal bsd_signal ssignal sysv_signal __sysv_signal sigset }
