@@ -593,24 +593,26 @@ impl Limits {
     fn new(job: &Job, files: &[FileExtent]) -> Limits {
         let total = files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size));
         let twice = if job.rw.trim_then_write { 2 } else { 1 };
-        let io_size = job.extent.io_size.map(|amount| match amount {
-            Amount::Bytes(bytes) => bytes,
-            Amount::Percent(percent) => (total as f64 * percent / 100.0) as u64,
-        });
         let lap = total.saturating_mul(twice);
         // size= is what is transferred even where filesize= makes the files larger.
         let whole = match job.extent.size {
             Some(Amount::Bytes(bytes)) if bytes > 0 && !job.extent.fill => bytes.saturating_mul(twice).min(lap),
             _ => lap,
         };
+        let (asked, goes_on) = match job.extent.io_size {
+            Some(Amount::Bytes(bytes)) => (bytes.saturating_mul(twice), true),
+            // A part of the files, which size= limits as it limits the whole.
+            Some(Amount::Percent(percent)) => ((lap as f64 * percent / 100.0) as u64, false),
+            None => (whole, false),
+        };
         // A time based run is ended by its time; only verification needs an end to read back from.
         let endless = job.time.time_based && job.verify.is_none();
         Limits {
             bytes: 0,
-            bytes_most: match io_size {
+            bytes_most: match goes_on {
                 _ if endless => u64::MAX,
-                Some(bytes) => bytes.saturating_mul(twice),
-                None => whole,
+                true => asked,
+                false => asked.min(whole),
             },
             ops: 0,
             ops_most: job
@@ -620,7 +622,7 @@ impl Limits {
                 .map_or(u64::MAX, |ops| ops.saturating_mul(twice)),
             lap_bytes: 0,
             lap_most: if endless { u64::MAX } else { lap },
-            goes_on: io_size.is_some() && !endless,
+            goes_on: goes_on && !endless,
         }
     }
 }

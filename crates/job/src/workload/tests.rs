@@ -438,6 +438,20 @@ fn size_is_what_is_transferred_of_larger_files() {
     }
 }
 
+/// The figures are those of fio 3.33: io_size in percent is a part of the files, and size= limits that part.
+#[test]
+fn a_part_of_the_files_is_limited_by_size() {
+    for (size, part, bytes) in [(64, 75.0, 64), (64, 10.0, 28), (512, 75.0, 192), (512, 100.0, 256)] {
+        let job = job(|job| {
+            job.extent.size = Some(Amount::Bytes(size * KIB));
+            job.extent.file_size = Some((256 * KIB, 256 * KIB));
+            job.extent.io_size = Some(Amount::Percent(part));
+        });
+        let sum = ops(&job, &[256 * KIB]).iter().map(|op| op.len).sum::<u64>();
+        assert_eq!(sum, bytes * KIB, "{size}k, {part} %");
+    }
+}
+
 /// Billions of blocks need no memory and no time to set up: an order replaces the map.
 #[test]
 fn a_petabyte_is_no_burden() {

@@ -8,7 +8,7 @@
 
 use std::fs::{self, File, FileType};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -423,7 +423,7 @@ fn existing_file(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error> 
         }
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            if !job.files.allow_create || open::parent_is_missing(path) || path.starts_with("/dev/") {
+            if !job.files.allow_create || open::parent_is_missing(path) || stands_among_devices(path) {
                 return Err(missing(path, job));
             }
             return Ok((EntryKind::Regular, Existing { bytes: 0, growable: true }));
@@ -441,6 +441,14 @@ fn existing_file(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error> 
         EntryKind::Stream | EntryKind::Elsewhere => Existing { bytes: u64::MAX, growable: false },
     };
     Ok((kind, existing))
+}
+
+/// True if a file of this path would stand among the device files: in `/dev`, or below it on the same file system. The
+/// file systems that are mounted below `/dev`, such as `/dev/shm`, hold files of any program.
+fn stands_among_devices(path: &str) -> bool {
+    let file_system = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
+    let Some(parent) = Path::new(path).parent().and_then(|parent| fs::canonicalize(parent).ok()) else { return false };
+    parent.starts_with("/dev") && file_system(&parent) == file_system(Path::new("/dev"))
 }
 
 fn missing(path: &str, job: &Job) -> Error {

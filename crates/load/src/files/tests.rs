@@ -184,7 +184,7 @@ fn what_is_wrong_is_said_in_one_line() {
         error.to_string()
     };
     type Edit<'a> = &'a dyn Fn(&mut Job);
-    let cases: [(Edit, &str); 10] = [
+    let cases: [(Edit, &str); 11] = [
         (&|job| job.extent.size = None, "give size="),
         (&|job| job.extent.size = Some(Amount::Bytes(0)), "give size="),
         (&|job| job.extent.size = Some(Amount::Bytes(100)), "raise size= or lower bs="),
@@ -192,6 +192,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&|job| job.files.names = vec!["missing/file".into()], "its directory does not exist"),
         (&|job| job.files.allow_create = false, "allow_file_create=0"),
         (&|job| (job.files.directories.clear(), job.files.names = vec!["/dev/nvme77n9".into()]).1, "no such device"),
+        (&|job| (job.files.directories.clear(), job.files.names = vec!["/dev/./nvme77n9".into()]).1, "no such device"),
         (&|job| (job.files.directories.clear(), job.files.names = vec!["/tmp".into()]).1, "use directory="),
         (
             &|job| {
@@ -372,4 +373,18 @@ fn sizes_are_those_of_fio() {
     job.extent.file_size = Some((MIB, MIB));
     job.extent.size = Some(Amount::Bytes(2 * MIB));
     assert_eq!(sizes(&job, 0), [MIB; 4]);
+}
+
+/// A missing name in `/dev` is a typing error; `/dev/shm` is a file system like any other.
+#[test]
+fn files_below_dev_are_made_on_file_systems_of_their_own() {
+    let elsewhere = fs::metadata("/dev/shm").unwrap().dev() != fs::metadata("/dev").unwrap().dev();
+    let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
+    let name = scratch.path().join("f").to_str().unwrap().to_string();
+    let mut job = job(&Scratch::new(), true, true, 4096);
+    job.files.allow_create = true;
+    (job.files.directories, job.files.names) = (Vec::new(), vec![name.clone()]);
+    let outcome = prepare(&job, 0).map(drop);
+    assert_eq!(outcome.is_ok(), elsewhere, "{outcome:?}");
+    assert!(elsewhere || !fs::exists(name).unwrap());
 }
