@@ -1,5 +1,7 @@
 //! The way from written settings to validated jobs: defaults, inheritance, and the effects of options on each other.
 
+mod peers;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -41,6 +43,7 @@ pub struct Draft {
     pub(crate) block_range: Each<(u64, u64)>,
     pub(crate) align: Each<u64>,
     pub(crate) zone_mode: Option<String>,
+    pub(crate) cpu: CpuLoad,
     pub(crate) zones: Zones,
     pub(crate) low: Option<u32>,
     pub(crate) seed_given: bool,
@@ -66,6 +69,13 @@ pub struct Draft {
     warnings: Vec<String>,
 }
 
+/// `cpuload` and `cpuchunks`.
+#[derive(Clone, Copy)]
+pub(crate) struct CpuLoad {
+    pub load_percent: Option<u32>,
+    pub chunk_ns: u64,
+}
+
 impl Default for Draft {
     fn default() -> Draft {
         Draft {
@@ -74,6 +84,7 @@ impl Default for Draft {
             block_range: PerDirection::default(),
             align: PerDirection::default(),
             zone_mode: None,
+            cpu: CpuLoad { load_percent: None, chunk_ns: 50_000_000 },
             zones: Zones { size: 0, range: 0, skip: 0 },
             low: None,
             seed_given: false,
@@ -142,7 +153,7 @@ impl Draft {
         self.warn(&place, text);
     }
 
-    fn fail<T>(&self, name: &str, what: impl Into<String>, hint: &str) -> Result<T, Error> {
+    pub(crate) fn fail<T>(&self, name: &str, what: impl Into<String>, hint: &str) -> Result<T, Error> {
         Err(Error::new(self.place(name), what).hint(hint))
     }
 
@@ -195,6 +206,8 @@ impl Draft {
         self.blocks()?;
         self.extent()?;
         self.names();
+        self.without_data()?;
+        peers::check(&mut self)?;
         self.zones()?;
         self.queue();
         self.pattern();
@@ -347,6 +360,32 @@ impl Draft {
             let extent = &mut self.job.extent;
             (extent.size, extent.file_size, extent.io_size) = (None, Some((block, block)), None);
         }
+    }
+
+    /// Engines whose ops move no data: they have no sizes, no rates and no content.
+    fn without_data(&mut self) -> Result<(), Error> {
+        if !engines::find(&self.job.engine).is_some_and(|engine| engine.without_data) {
+            return Ok(());
+        }
+        if self.job.engine == "cpuio" {
+            let Some(percent) = self.cpu.load_percent.filter(|percent| *percent > 0) else {
+                return self.fail("cpuload", "the engine cpuio needs cpuload", "write for example cpuload=50");
+            };
+            (self.job.rate.busy_percent, self.job.ring.chunk_ns) = (Some(percent), self.cpu.chunk_ns);
+        } else if !self.is_set("program") {
+            return self.fail("program", "the engine exec needs program", "write for example program=/usr/bin/vmstat");
+        }
+        let plain = Job::default();
+        self.job.rw = plain.rw;
+        self.job.blocks.range = PerDirection::from_fn(|_| (1, 1));
+        self.job.blocks.split = plain.blocks.split;
+        (self.job.extent.size, self.job.extent.file_size) = (None, Some((1, 1)));
+        self.job.files.names.clear();
+        self.job.files.count = 1;
+        self.verify_kind = None;
+        (self.verify_given, self.verify) = (true, Verify::default());
+        self.job.iolog = plain.iolog;
+        Ok(())
     }
 
     fn zones(&mut self) -> Result<(), Error> {

@@ -106,6 +106,7 @@ impl Default for Job {
                 min_iops: each(None),
                 poisson: false,
                 cycle_ns: 1_000_000_000,
+                busy_percent: None,
                 ignore_think_time: false,
                 think_ns: 0,
                 think_spin_ns: 0,
@@ -128,6 +129,7 @@ impl Default for Job {
                 exit_all: false,
                 exit_what: ExitWhat::Group,
                 exit_all_on_error: false,
+                ends_with_io: false,
                 steady_state: None,
             },
             process: Process {

@@ -19,6 +19,10 @@ pub struct EngineSpec {
     pub diskless: bool,
     /// True if ops are calls on the files' names: each file has one op in a pass, and no content.
     pub on_names: bool,
+    /// True if ops move no data: the engine keeps a processor or a program at work until the time is over.
+    pub without_data: bool,
+    /// True if the data go to a peer or come from one: they have no place from which they could be read back.
+    pub to_peer: bool,
     /// Names of the options that only this engine and others that name them take.
     pub options: &'static [&'static str],
 }
@@ -34,6 +38,8 @@ impl EngineSpec {
             opens_files: false,
             diskless: false,
             on_names: false,
+            without_data: false,
+            to_peer: false,
             options: &[],
         }
     }
@@ -65,6 +71,18 @@ impl EngineSpec {
         self
     }
 
+    /// A synchronous engine whose ops move no data and touch no file.
+    const fn without_data(mut self) -> EngineSpec {
+        (self.synchronous, self.diskless, self.without_data) = (true, true, true);
+        self
+    }
+
+    /// A synchronous engine that sends data to a peer, or receives them.
+    const fn to_peer(mut self) -> EngineSpec {
+        (self.synchronous, self.diskless, self.to_peer) = (true, true, true);
+        self
+    }
+
     const fn options(mut self, options: &'static [&'static str]) -> EngineSpec {
         self.options = options;
         self
@@ -72,6 +90,10 @@ impl EngineSpec {
 }
 
 use EngineSpec as Engine;
+
+/// The options of the engines that use a socket.
+const SOCKET_OPTIONS: &[&str] =
+    &["protocol", "listen", "hostname", "port", "nodelay", "pingpong", "window_size", "mss", "interface", "ttl"];
 
 /// The engines that jobs can use.
 #[rustfmt::skip]
@@ -102,6 +124,15 @@ pub static ENGINES: &[EngineSpec] = &[
     Engine::new("dircreate", "mkdir(2) of each name once").on_names(&[]),
     Engine::new("dirstat", "stat(2) of each directory once").on_names(&["stat_type"]),
     Engine::new("dirdelete", "rmdir(2) of each directory once").on_names(&[]),
+    Engine::new("net", "a socket: TCP, UDP, UNIX or vsock; one job sends and another one receives")
+        .to_peer().options(SOCKET_OPTIONS),
+    Engine::new("netsplice", "as net, with splice(2) between a pipe and a TCP socket").to_peer().options(SOCKET_OPTIONS),
+    Engine::new("cpuio", "burns processor time, and moves no data").without_data().options(&[
+        "cpuload", "cpumode", "cpuchunks", "exit_on_io_done",
+    ]),
+    Engine::new("exec", "runs a program while other jobs run, and moves no data").without_data().options(&[
+        "program", "arguments", "grace_time", "std_redirect",
+    ]),
     Engine::new("null", "transfers nothing: measures the generator").diskless(),
     Engine::new("gfapi", "a Gluster volume through libgfapi, asynchronous and without FUSE")
         .aliases(&["gfapi_async"]).opens_files().options(&["volume", "brick", "single-instance"]),
@@ -151,9 +182,6 @@ static NOT_HERE: &[(&str, &[&str])] = &[
     ("solarisaio", &[]),
     ("windowsaio", &["no_completion_thread"]),
     ("sg", &["readfua", "writefua", "sg_write_mode", "stream_id"]),
-    ("net", &["protocol", "nodelay", "listen", "pingpong", "interface", "ttl", "window_size", "mss"]),
-    ("netsplice", &["protocol", "nodelay", "listen", "pingpong", "interface", "ttl", "window_size", "mss"]),
-    ("cpuio", &["cpuload", "cpumode", "cpuchunks", "exit_on_io_done"]),
     ("rdma", &["bindname", "verb"]),
     ("e4defrag", &["donorname", "inplace"]),
     ("rados", &["clustername", "pool", "clientname", "conf", "busy_poll", "touch_objects"]),
@@ -163,7 +191,6 @@ static NOT_HERE: &[(&str, &[&str])] = &[
         "http_s3_sse_customer_key", "http_s3_sse_customer_algorithm", "http_s3_storage_class", "http_swift_auth_token",
         "http_mode", "http_verbose",
     ]),
-    ("exec", &["program", "arguments", "grace_time", "std_redirect"]),
     ("libpmem", &[]),
     ("pmemblk", &[]),
     ("dev-dax", &[]),

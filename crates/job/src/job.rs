@@ -347,6 +347,8 @@ pub struct Rate {
     pub poisson: bool,
     /// `rate_cycle`: nanoseconds over which the minima are averaged.
     pub cycle_ns: u64,
+    /// `cpuload`: after each op the clone pauses, so that ops take this percentage of its time; None: no such pause.
+    pub busy_percent: Option<u32>,
     /// `rate_ignore_thinktime`: a rate does not make up for think time.
     pub ignore_think_time: bool,
     /// `thinktime`: nanoseconds to pause after `think_blocks` ops.
@@ -417,6 +419,8 @@ pub struct Time {
     pub exit_what: ExitWhat,
     /// `exitall_on_error`: when this job fails, all jobs end.
     pub exit_all_on_error: bool,
+    /// `exit_on_io_done`: the job ends when all jobs that move data have ended.
+    pub ends_with_io: bool,
     /// `steadystate`: end when the figure is steady.
     pub steady_state: Option<SteadyState>,
 }
@@ -809,6 +813,8 @@ pub struct Ring {
     pub force_async: u32,
     /// `userspace_reap` of libaio: reap completions from the ring in memory.
     pub userspace_reap: bool,
+    /// `cpuchunks` of cpuio: length of one op in nanoseconds.
+    pub chunk_ns: u64,
     /// `nowait`: fail instead of blocking (RWF_NOWAIT).
     pub nowait: bool,
     /// Anything else an engine takes (`subnqn`, `volume`, ...): name and value.

@@ -8,6 +8,7 @@ use crate::source::Source;
 /// Warns about one job, after everything in it is settled.
 pub fn job(draft: &mut Draft) {
     depth(draft);
+    end(draft);
     clones(draft);
     files(draft);
     mixes(draft);
@@ -61,6 +62,18 @@ fn depth(draft: &mut Draft) {
         );
     } else if engine == "libaio" && !draft.job.files.direct {
         draft.warn_at("iodepth", format!("iodepth={depth} has hardly any effect: libaio blocks in io_submit on buffered files; add direct=1, or use ioengine=io_uring"));
+    }
+}
+
+/// An endless job: as in fio, the user ends it.
+fn end(draft: &mut Draft) {
+    let job = &draft.job;
+    let ends = job.time.runtime_ns.is_some() || job.time.ends_with_io || job.extent.number_ios.is_some();
+    if job.engine == "cpuio" && !ends {
+        draft.warn_at(
+            "cpuload",
+            "the job does not end by itself: add runtime=60s, or exit_on_io_done=1 to end with the other jobs",
+        );
     }
 }
 

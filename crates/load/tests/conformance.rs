@@ -156,7 +156,7 @@ impl Rig {
             names.extend((0..files).map(|file| format!("gluster://{server}/gv0/{directory}/{file}")));
             job.rw.directions.write = true;
         }
-        let setup = Setup { job: &job, slots: Arc::clone(&slots), depth, files, names: &names };
+        let setup = Setup { job: &job, slots: Arc::clone(&slots), depth, files, names: &names, clone: 0 };
         match maker.make(&setup) {
             Ok(engine) => Some(Rig { engine, slots, free, combined: false, own, target: running }),
             Err(error) => {
@@ -672,6 +672,10 @@ macro_rules! suite {
 
 /// Engines without a row below, each with the reason.
 const OUTSIDE: &[(&str, &str)] = &[
+    ("net", "has a peer and no offsets: tests/net.rs is about it"),
+    ("netsplice", "has a peer and no offsets: tests/net.rs is about it"),
+    ("cpuio", "moves no bytes: tests/busy.rs is about it"),
+    ("exec", "moves no bytes: tests/busy.rs is about it"),
     ("null", "moves no bytes: the last test of this file is about it"),
     ("falloc", "moves no bytes: tests/space_and_names.rs is about it"),
     ("ftruncate", "moves no bytes: tests/space_and_names.rs is about it"),
@@ -771,7 +775,7 @@ mod refusals {
         let (slots, _) = Slots::new(2, 4096, 0, &Memory::Anonymous).unwrap();
         let mut job = job;
         job.ring.register_files = true;
-        let setup = Setup { job: &job, slots, depth: 2, files: (1 << 20) + 1, names: &[] };
+        let setup = Setup { job: &job, slots, depth: 2, files: (1 << 20) + 1, names: &[], clone: 0 };
         let error = Maker::find("io_uring").unwrap().make(&setup).map(drop).unwrap_err().to_string();
         assert!(
             !error.contains('\n') && (error.contains("registerfiles") || error.contains("not available")),
@@ -785,7 +789,7 @@ mod refusals {
     fn inside_the_filter() {
         let (slots, _) = Slots::new(2, 4096, 0, &Memory::Anonymous).unwrap();
         let job = Job { engine: "io_uring".into(), name: "j".into(), ..Job::default() };
-        let setup = Setup { job: &job, slots, depth: 2, files: 1, names: &[] };
+        let setup = Setup { job: &job, slots, depth: 2, files: 1, names: &[], clone: 0 };
         let error = Maker::find("io_uring").unwrap().make(&setup).map(drop).unwrap_err();
         assert_eq!(error.errno(), libc::EPERM);
         println!("refused with: {error}");

@@ -74,6 +74,24 @@ fn die_with_parent() {
     }
 }
 
+/// Gives the program of `command` the usual dispositions of signals, which a child of [`spawn`] ignores: a program
+/// would inherit that, and SIGTERM would not end it. With `dies_with_parent` the program ends with the calling thread.
+pub fn usual_signals(command: &mut std::process::Command, dies_with_parent: bool) {
+    let prepare = move || {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+            // SAFETY: sets a disposition of the new process; SIG_DFL is always valid.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        if dies_with_parent {
+            // SAFETY: changes only the new process: the kernel sends it SIGKILL when its parent ends.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec, `prepare` makes two kinds of system calls and touches no memory of the parent.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(command, prepare) };
+}
+
 impl Child {
     /// The process id of the child.
     pub fn id(&self) -> i32 {

@@ -581,6 +581,15 @@ static REPORTING: &[OptionSpec] = &[
     refused("block_error_percentiles", "0", "Histogram of trim errors by block", "Plimsoll counts errors of trims, but not by block"),
 ];
 
+const PROTOCOL_WORDS: &[(&str, &str)] = &[
+    ("tcp", "TCP over IPv4"),
+    ("tcpv6", "TCP over IPv6"),
+    ("udp", "UDP over IPv4"),
+    ("udpv6", "UDP over IPv6"),
+    ("unix", "a stream between processes; hostname is a path"),
+    ("vsock", "a stream between virtual machines; hostname is a number (CID)"),
+];
+
 static ENGINES: &[OptionSpec] = &[
     option("hipri", Flag(|d, v| d.job.ring.hipri = v), "0", "Poll the device for completions"),
     option("fixedbufs", Flag(|d, v| d.job.ring.fixed_buffers = v), "0", "Register the buffers with the kernel"),
@@ -611,8 +620,24 @@ static ENGINES: &[OptionSpec] = &[
     option("nr_io_queues", Count(1, 1024, |d, v| d.other("nr_io_queues", &v.to_string())), "one for each 128 of iodepth", "Number of I/O queues; each is a TCP connection"),
     option("keep_alive_tmo", Count(0, 3600, |d, v| d.other("keep_alive_tmo", &v.to_string())), "15", "Seconds of silence after which the target may drop the host; 0 means never"),
     option("ctrl_loss_tmo", Count(0, U32, |d, v| d.other("ctrl_loss_tmo", &v.to_string())), "30", "Seconds that the host tries to reach a lost target before requests fail"),
-    option("hostname", Text(|d, v| d.other("hostname", v)), "", "Address of the target"),
-    option("port", Count(1, 65535, |d, v| d.other("port", &v.to_string())), "", "Port of the target"),
+    option("hostname", Text(|d, v| d.other("hostname", v)), "", "Address of the target, or of the side that listens"),
+    option("port", Count(1, 65535, |d, v| d.other("port", &v.to_string())), "", "Port of the target, or of the side that listens; each clone adds its number"),
+    option("protocol", Word(PROTOCOL_WORDS, |d, v| d.other("protocol", v)), "tcp", "Protocol of the socket").aliases(&["proto"]),
+    option("listen", Flag(|d, v| d.other("listen", if v { "1" } else { "0" })), "0", "Wait for the connection of the other side (tcp, tcpv6, vsock); datagrams and unix sockets: the side that reads listens"),
+    option("nodelay", Bool(|d, v| d.other("nodelay", if v { "1" } else { "0" })), "0", "Send small segments at once (TCP_NODELAY)"),
+    option("pingpong", Flag(|d, v| d.other("pingpong", if v { "1" } else { "0" })), "0", "Send every block back: a request ends when the answer is there"),
+    option("window_size", Bytes(0, |d, v| d.other("window_size", &v.to_string())), "0", "Size of the socket's buffer; 0 leaves the kernel's"),
+    option("mss", Bytes(0, |d, v| d.other("mss", &v.to_string())), "0", "Largest TCP segment; 0 leaves the kernel's"),
+    option("interface", Text(|d, v| d.other("interface", v)), "", "Address of the network interface for multicast"),
+    option("ttl", Count(0, 255, |d, v| d.other("ttl", &v.to_string())), "1", "Number of routers that a multicast datagram may pass"),
+    option("cpuload", Count(0, 100_000, |d, v| d.cpu.load_percent = Some(v.min(100) as u32)), "", "Percent of the time that the clone burns a processor"),
+    option("cpumode", Word(&[("noop", "an empty loop"), ("qsort", "sorting of an array, which takes as long as it takes")], |d, v| d.other("cpumode", v)), "noop", "Kind of the load on the processor"),
+    option("cpuchunks", Time(Microseconds, |d, v| d.cpu.chunk_ns = v), "50000", "Length of one piece of load"),
+    option("exit_on_io_done", Bool(|d, v| d.job.time.ends_with_io = v), "0", "End when the jobs that transfer data have ended"),
+    option("program", Text(|d, v| d.other("program", v)), "", "Program to run"),
+    option("arguments", Text(|d, v| d.other("arguments", v)), "", "Arguments of the program, separated by spaces; %r stands for the runtime in seconds, %n for the job's name"),
+    option("grace_time", Time(Seconds, |d, v| d.other("grace_time", &v.to_string())), "1", "Time between SIGTERM and SIGKILL for a program that runs longer than the job"),
+    option("std_redirect", Bool(|d, v| d.other("std_redirect", if v { "1" } else { "0" })), "1", "Write the program's output to JOB.stdout and JOB.stderr"),
 ];
 
 const NO_COMMANDS: &str = "it goes with NVMe passthrough, and Plimsoll does not have the engine io_uring_cmd";
@@ -663,26 +688,10 @@ static OTHER: &[OptionSpec] = &[
     refused("percentage_sequential", "", "Percent of the requests that are sequential, in a random job", "fio has removed it; use percentage_random"),
     // Options of engines that are not here: a job that uses them names such an engine, which is the error it gets
     // first; without one, this is better than "unknown option".
-    refused("cpuload", "", "Load of the processor in percent", NO_ENGINE),
-    refused("cpumode", "", "Kind of the load on the processor", NO_ENGINE),
-    refused("cpuchunks", "", "Length of one piece of load, in microseconds", NO_ENGINE),
-    refused("exit_on_io_done", "0", "End when the jobs with I/O have ended", NO_ENGINE),
     refused("donorname", "", "File to exchange blocks with", NO_ENGINE),
     refused("inplace", "", "Way to allocate the donor file", NO_ENGINE),
-    refused("program", "", "Program to run", NO_ENGINE),
-    refused("arguments", "", "Arguments of the program", NO_ENGINE),
-    refused("grace_time", "1", "Seconds between SIGTERM and SIGKILL for the program", NO_ENGINE),
-    refused("std_redirect", "1", "Write the program's output to files", NO_ENGINE),
     refused("skip_bad", "0", "Skip bad blocks", NO_ENGINE),
     refused("uri", "", "Address of the export", NO_ENGINE),
-    refused("protocol", "tcp", "Network protocol", NO_ENGINE),
-    refused("nodelay", "0", "TCP_NODELAY", NO_ENGINE),
-    refused("listen", "0", "Wait for connections", NO_ENGINE),
-    refused("pingpong", "0", "Answer every message", NO_ENGINE),
-    refused("interface", "", "Network interface", NO_ENGINE),
-    refused("ttl", "1", "Time to live", NO_ENGINE),
-    refused("window_size", "", "Size of the socket's buffer in bytes", NO_ENGINE),
-    refused("mss", "", "Largest TCP segment in bytes", NO_ENGINE),
     refused("clustername", "", "Ceph cluster", NO_ENGINE),
     refused("rbdname", "", "Name of the RBD image", NO_ENGINE),
     refused("pool", "", "Name of the storage pool", NO_ENGINE),

@@ -148,6 +148,22 @@ impl Engine for Locked {
         submitted
     }
 
+    fn begin(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<()> {
+        self.engine.begin(is_stopped)
+    }
+
+    fn abandon(&mut self) {
+        self.engine.abandon();
+    }
+
+    fn failure(&mut self) -> Option<io::Error> {
+        self.engine.failure()
+    }
+
+    fn lost_messages(&self) -> u64 {
+        self.engine.lost_messages()
+    }
+
     fn storage(&mut self) -> Option<&mut dyn Storage> {
         self.engine.storage()
     }
@@ -173,7 +189,7 @@ mod tests {
         job.files.lock = FileLock::ReadWrite;
         let (slots, mut free) = Slots::new(4, 4096, 0, &Memory::Anonymous).unwrap();
         let names = [path.to_str().unwrap().to_owned()];
-        let setup = Setup { job: &job, slots: Arc::clone(&slots), depth: 4, files: 1, names: &names };
+        let setup = Setup { job: &job, slots: Arc::clone(&slots), depth: 4, files: 1, names: &names, clone: 0 };
         let engine = Maker::find("null").unwrap().make(&setup).unwrap();
         let mut engine = Locked::make(engine, &setup).unwrap();
         engine.open(0, other.as_raw_fd()).unwrap();

@@ -20,7 +20,9 @@ use job::workload::OpKind;
 use crate::Error;
 
 mod blocking;
+mod cpu;
 mod descriptors;
+mod exec;
 mod gfapi;
 mod guasi;
 mod io_uring;
@@ -28,6 +30,7 @@ mod libaio;
 mod locked;
 mod mapped;
 mod names;
+mod net;
 mod null;
 mod nvme_tcp;
 mod offload;
@@ -65,8 +68,16 @@ pub struct Request {
 pub struct Completion {
     /// The buffer of the request; the caller may use it again.
     pub slot: Slot,
-    /// Bytes transferred (possibly fewer than asked), 0 for syncs; or a negative errno.
+    /// Bytes transferred (possibly fewer than asked), 0 for syncs; or a negative errno; or one of the constants.
     pub result: i64,
+}
+
+impl Completion {
+    /// The peer has nothing more to give, or the engine's work is done: the job ends, and the op counts with the bytes
+    /// that it had transferred before.
+    pub const ENDED: i64 = i64::MIN;
+    /// The op is complete with the bytes that it had transferred before: a datagram was shorter than the op.
+    pub const COMPLETE: i64 = i64::MIN + 1;
 }
 
 /// The answer of [`Engine::queue`]: the fate of the request.
@@ -126,6 +137,30 @@ pub trait Engine: Send {
         let submitted = self.submit()?;
         self.reap(min, max, timeout_ns, done)?;
         Ok(submitted)
+    }
+
+    /// Waits for whatever the engine needs from elsewhere: the connection of a peer. Called once, when the clone's turn
+    /// has come and before its clock starts. The engine asks `is_stopped` again and again, and returns when it is true.
+    ///
+    /// # Errors
+    /// Errors that end the job.
+    fn begin(&mut self, _is_stopped: &dyn Fn() -> bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Ends the requests that wait for somebody else, such as a peer that has nothing to send: nothing is to be issued
+    /// any more. They complete as [`Completion::ENDED`].
+    fn abandon(&mut self) {}
+
+    /// The failure of the engine's work that no op shows, if there is one: a program that ended with an error. Asked
+    /// when all ops have finished.
+    fn failure(&mut self) -> Option<io::Error> {
+        None
+    }
+
+    /// Messages to this clone that were lost on the way, as far as the engine can tell.
+    fn lost_messages(&self) -> u64 {
+        0
     }
 
     /// The files of an engine that opens them by itself ([`EngineSpec::opens_files`]); None from all others.
@@ -193,6 +228,8 @@ pub struct Setup<'a> {
     pub files: u32,
     /// Names of the files, for engines that open them by themselves; index as in [`Request::file`].
     pub names: &'a [String],
+    /// Number of the clone among those of its job, from 0.
+    pub clone: u32,
 }
 
 /// Makes an engine, on the thread that will drive it.
@@ -222,6 +259,10 @@ static CONSTRUCTORS: &[(&str, Constructor)] = &[
     ("dircreate", names::make),
     ("dirstat", names::make),
     ("dirdelete", names::make),
+    ("net", net::make),
+    ("netsplice", net::make),
+    ("cpuio", cpu::make),
+    ("exec", exec::make),
     ("null", null::make),
     ("gfapi", gfapi::make),
     ("nvme_tcp", nvme_tcp::make),

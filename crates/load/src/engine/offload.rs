@@ -50,12 +50,12 @@ impl Offload {
         for _ in 0..setup.depth.clamp(1, MAX_WORKERS) {
             let (job, slots, work, done) =
                 (Arc::clone(&job), Arc::clone(&setup.slots), Arc::clone(&work), done.clone());
-            let (names, files) = (setup.names.to_vec(), setup.files);
+            let (names, files, clone) = (setup.names.to_vec(), setup.files, setup.clone);
             // Rings belong to the thread that makes them. Each thread reports whether it could make its engine before
             // the next thread starts.
             let (made, is_made) = mpsc::channel();
             let thread = std::thread::Builder::new().name("offload".into()).spawn(move || {
-                match make_one(maker, &job, slots, files, &names) {
+                match make_one(maker, &job, slots, files, &names, clone) {
                     Ok(engine) => {
                         let _ = made.send(Ok(()));
                         carry_out(engine, files, &work, &done);
@@ -81,8 +81,9 @@ fn make_one(
     slots: Arc<Slots>,
     files: u32,
     names: &[String],
+    clone: u32,
 ) -> Result<Box<dyn Engine>, Error> {
-    maker.make(&Setup { job, slots, depth: 1, files, names })
+    maker.make(&Setup { job, slots, depth: 1, files, names, clone })
 }
 
 /// The loop of a worker thread: it carries out one request at a time, until the channel closes.

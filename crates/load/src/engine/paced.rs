@@ -183,6 +183,22 @@ impl Engine for Paced {
         }
     }
 
+    fn begin(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<()> {
+        self.inner.begin(is_stopped)
+    }
+
+    fn abandon(&mut self) {
+        self.inner.abandon();
+    }
+
+    fn failure(&mut self) -> Option<io::Error> {
+        self.inner.failure()
+    }
+
+    fn lost_messages(&self) -> u64 {
+        self.inner.lost_messages()
+    }
+
     fn storage(&mut self) -> Option<&mut dyn Storage> {
         self.inner.storage()
     }
@@ -234,7 +250,7 @@ mod tests {
     fn no_more_than_the_pacer_allows_is_in_flight_and_nothing_is_lost() {
         let job = job::Job::default();
         let (slots, mut free) = Slots::new(16, 131_072, 0, &Memory::Anonymous).unwrap();
-        let setup = Setup { job: &job, slots, depth: 16, files: 1, names: &[] };
+        let setup = Setup { job: &job, slots, depth: 16, files: 1, names: &[], clone: 0 };
         let slow = Slow::default();
         let most = slow.most.clone();
         let mut paced = Paced::make("buffers:3", Box::new(slow), &setup, Clock::monotonic()).unwrap();
@@ -266,7 +282,7 @@ mod tests {
     fn a_rate_lets_held_ops_go_by_time() {
         let job = job::Job::default();
         let (slots, mut free) = Slots::new(4, 4096, 0, &Memory::Anonymous).unwrap();
-        let setup = Setup { job: &job, slots, depth: 4, files: 1, names: &[] };
+        let setup = Setup { job: &job, slots, depth: 4, files: 1, names: &[], clone: 0 };
         let mut paced = Paced::make("iops:1000", Box::new(Slow::default()), &setup, Clock::monotonic()).unwrap();
         let (mut done, mut completed) = (Vec::new(), 0);
         let began_ns = sys::clock::monotonic_ns();

@@ -168,7 +168,8 @@ impl<'a> Worker<'a> {
         (own.files.direct, own.files.sync) = (false, job::job::OpenSync::None);
         let (slots, free) = Slots::new(DEPTH, CHUNK_BYTES as usize, 0, &Memory::Anonymous)
             .map_err(|error| Error::system("no memory for layout", "", error))?;
-        let setup = Setup { job: &own, slots: slots.clone(), depth: DEPTH, files: paths.len() as u32, names: paths };
+        let files = paths.len() as u32;
+        let setup = Setup { job: &own, slots: slots.clone(), depth: DEPTH, files, names: paths, clone: 0 };
         let engine = maker.make(&setup)?;
         Ok(Worker { job, paths, engine, slots, free, words })
     }

@@ -16,7 +16,7 @@ use sys::process;
 use super::commands;
 use super::depth_goal::DepthGoal;
 use super::flow::Share;
-use super::generator::{End, Gear, Generator};
+use super::generator::{End, Gear, Generator, engine_failed};
 use super::logs::OpLogs;
 use super::opened::{Access, Opened};
 use super::recorder::{Recorded, Recorder};
@@ -119,10 +119,13 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     }
     let (slots, free) = buffers(job, depth, slot_bytes)?;
     let names: Vec<String> = target.names().map(str::to_owned).collect();
-    let setup = Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names };
-    if maker.spec.opens_files && (job.queue.offload || job.files.lock != FileLock::None) {
+    let setup =
+        Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names, clone: orders.clone };
+    let alone = maker.spec.opens_files || maker.spec.without_data || maker.spec.to_peer;
+    if alone && (job.queue.offload || job.files.lock != FileLock::None) {
         let option = if job.queue.offload { "io_submit_mode=offload" } else { "lockfile=" };
-        let hint = format!("ioengine={} opens its files itself: leave the option out", maker.spec.name);
+        let why = if maker.spec.opens_files { "opens its files itself" } else { "has no files" };
+        let hint = format!("ioengine={} {why}: leave the option out", maker.spec.name);
         return Err(Error::usage(format!("{option} is not possible"), format!("in job {}", job.name), hint));
     }
     let mut engine = if job.queue.offload { Offload::make(maker, &setup)? } else { maker.make(&setup)? };
@@ -193,6 +196,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         Source::Plain(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
         Source::Verifying(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
         Source::Replay(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
+        Source::Pulses(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
     };
     let Measured { start_unix_ms, recorded, mut outcome, goal, verified } = measured;
     let mut result = result_of(recorded, start_unix_ms, verified);
@@ -231,10 +235,15 @@ struct Measured {
 
 fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured {
     generator.prepare();
-    let start_ns = wait_at_gate(orders);
+    let gate_ns = wait_at_gate(orders);
+    let (start_ns, begun) = generator.begin(gate_ns);
     let start_unix_ms = realtime_ns() / 1_000_000;
-    let mut outcome = generator.run(start_ns);
+    let mut outcome = begun.and_then(|()| generator.run(start_ns));
     let Generator { mut gear, mut traffic } = generator;
+    if let Some(error) = gear.engine.failure() {
+        outcome = outcome.and(Err(engine_failed("the work of", gear.job, error)));
+    }
+    gear.recorder.lost(gear.engine.lost_messages());
     let end_ns = gear.clock.now_ns();
     if gear.job.syncs.end_fsync && outcome.is_ok() {
         outcome = gear.opened.sync_all(&mut *gear.engine).and(outcome);

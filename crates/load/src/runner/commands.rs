@@ -16,7 +16,9 @@ pub(super) fn run(command: &str, job: &str, when: &str) -> Result<(), Error> {
     let failed = |error: io::Error| Error::system(format!("the command of exec_{when} failed in job"), job, error);
     let output = File::create(&name).map_err(|error| failed(error).hint(format!("its output goes to {name}")))?;
     let copy = output.try_clone().map_err(failed)?;
-    let status = Command::new("sh").args(["-c", command]).stdout(output).stderr(copy).status().map_err(failed)?;
+    let mut shell = Command::new("sh");
+    sys::child::usual_signals(&mut shell, false);
+    let status = shell.args(["-c", command]).stdout(output).stderr(copy).status().map_err(failed)?;
     if status.success() {
         return Ok(());
     }

@@ -131,6 +131,22 @@ impl<T: Traffic> Generator<'_, T> {
         }
     }
 
+    /// Lets the engine wait for a peer, from `gate_ns` on. Returns the time from which the clone's clock runs.
+    ///
+    /// # Errors
+    /// The engine cannot begin.
+    pub fn begin(&mut self, gate_ns: u64) -> (u64, Result<(), Error>) {
+        if !job::engines::find(&self.gear.job.engine).is_some_and(|engine| engine.to_peer) {
+            return (gate_ns, Ok(()));
+        }
+        let (seat, stop_all) = (self.gear.seat, self.gear.stop_all);
+        let is_stopped = || stop_all.load(Relaxed) != 0 || seat.is_stopped();
+        let begun = self.gear.engine.begin(&is_stopped);
+        let now = self.gear.clock.now_ns();
+        self.gear.recorder.start(now);
+        (now, begun.map_err(|error| engine_failed("connecting", self.gear.job, error)))
+    }
+
     /// Issues ops from `start_ns` until the end; all requests have finished when it returns.
     ///
     /// # Errors
@@ -188,11 +204,17 @@ impl<T: Traffic> Generator<'_, T> {
             loop {
                 self.reap(state, wake, &mut done)?;
                 // Refused ops do not finish before they are offered again.
-                if state.in_flight <= low + state.refused.len() || state.end.is_some() {
+                if state.in_flight <= low + state.refused.len() || state.end.is_some() || self.is_over(state) {
                     break;
                 }
             }
         }
+    }
+
+    /// True if the clone was told to stop, or its time is over.
+    #[inline]
+    fn is_over(&self, state: &State) -> bool {
+        state.now >= state.ends_at || self.gear.stop_all.load(Relaxed) != 0 || self.gear.seat.is_stopped()
     }
 
     /// Issues ops until the queue is full, the next is not due, or there is none.
@@ -408,13 +430,23 @@ impl<T: Traffic> Generator<'_, T> {
                 self.hand_over(rest, state)
             }
             (OpKind::Io(Direction::Read), 0) if self.end_of_file_is_short() => {
-                let mut flight = *flight;
-                state.in_flight -= 1;
                 if flight.transferred == 0 {
                     self.gear.recorder.short(Direction::Read);
                 }
-                flight.op.len = u64::from(flight.transferred);
-                self.landed(Direction::Read, &flight, completion.slot, state)
+                self.landed_short(Direction::Read, completion.slot, state)
+            }
+            (OpKind::Io(direction), Completion::COMPLETE) => self.landed_short(direction, completion.slot, state),
+            (OpKind::Io(direction), Completion::ENDED) => {
+                state.end.get_or_insert(End::Done);
+                if flight.transferred > 0 {
+                    return self.landed_short(direction, completion.slot, state);
+                }
+                self.gear.recorder.withdrawn(state.in_flight);
+                state.in_flight -= 1;
+                self.gear.opened.after(flight.op.file);
+                self.traffic.lost(completion.slot.index());
+                self.gear.free.push(completion.slot);
+                Ok(())
             }
             (OpKind::Io(direction), result) => {
                 let op = flight.op;
@@ -444,6 +476,15 @@ impl<T: Traffic> Generator<'_, T> {
         (!synchronous || self.gear.job.queue.offload) && self.gear.job.verify.is_none()
     }
 
+    /// An op that ends with fewer bytes than it asked for.
+    #[cold]
+    fn landed_short(&mut self, direction: Direction, slot: Slot, state: &mut State) -> Result<(), Error> {
+        let mut flight = state.flights[slot.index() as usize];
+        flight.op.len = u64::from(flight.transferred);
+        state.in_flight -= 1;
+        self.landed(direction, &flight, slot, state)
+    }
+
     #[inline]
     fn landed(
         &mut self,
@@ -454,7 +495,7 @@ impl<T: Traffic> Generator<'_, T> {
     ) -> Result<(), Error> {
         let Flight { op, times, .. } = flight;
         self.gear.recorder.transferred(direction, op.len, times);
-        self.gear.timing.completed(state.now);
+        self.gear.timing.completed(state.now, times.completed - times.created);
         self.gear.opened.after(op.file);
         if let Some(logs) = &mut self.gear.logs {
             logs.completed(direction, op, times);
@@ -608,6 +649,7 @@ impl<T: Traffic> Generator<'_, T> {
         let mut done = Vec::new();
         let mut first_failure = Ok(());
         self.forget_refused(state);
+        self.gear.engine.abandon();
         while state.in_flight > 0 {
             self.submit(state)?;
             let min = usize::from(state.unsubmitted.len() < state.in_flight);
@@ -660,7 +702,8 @@ impl<T: Traffic> Generator<'_, T> {
     }
 }
 
-fn engine_failed(doing: &str, job: &Job, error: std::io::Error) -> Error {
+/// The failure of an engine as a whole, which ends the job.
+pub(super) fn engine_failed(doing: &str, job: &Job, error: std::io::Error) -> Error {
     Error::system(format!("{doing} the {} engine failed", job.engine), format!("in job {}", job.name), error)
 }
 

@@ -136,6 +136,14 @@ impl Recorder {
         self.depth.in_flight_sum += depth as u64;
     }
 
+    /// Takes back the count of an op that found the work at its end.
+    #[cold]
+    pub fn withdrawn(&mut self, depth: usize) {
+        let class = &mut self.depth.in_flight[depth.max(1).ilog2() as usize & 31];
+        *class = class.saturating_sub(1);
+        self.depth.in_flight_sum = self.depth.in_flight_sum.saturating_sub(depth as u64);
+    }
+
     /// Counts a submission call of `ops` ops.
     #[inline]
     pub fn submitted(&mut self, ops: usize) {
@@ -186,6 +194,11 @@ impl Recorder {
     /// Counts a transfer that came up short and is being continued.
     pub fn short(&mut self, direction: Direction) {
         self.directions[direction].short_ops += 1;
+    }
+
+    /// Counts messages that never came.
+    pub fn lost(&mut self, messages: u64) {
+        self.directions.read.dropped_ops += messages;
     }
 
     /// Counts a failure that the job tolerates.

@@ -349,6 +349,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
                 self.start(&due, control, scope);
             }
             self.collect();
+            self.end_with_io();
             if let Some(peers) = control.peers.as_deref_mut() {
                 self.tell_failure(peers);
             }
@@ -580,6 +581,20 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
                 ExitWhat::Stonewall => self.stop(|_| true),
                 ExitWhat::Group => self.stop(|peer| peer.group == clone.group),
             }
+        }
+    }
+
+    /// `exit_on_io_done`: ends such jobs when every job that moves data has ended. Without a job that moves data they
+    /// go on, as in fio.
+    fn end_with_io(&self) {
+        let mut moves_data =
+            self.clones.iter().zip(&self.stands).filter(|(clone, _)| !self.makers[clone.job].spec.without_data);
+        let some_wait = self.plan.jobs.iter().any(|job| job.time.ends_with_io);
+        if some_wait
+            && moves_data.clone().next().is_some()
+            && moves_data.all(|(_, stand)| matches!(stand, Stand::Ended(_)))
+        {
+            self.stop(|clone| self.plan.jobs[clone.job].time.ends_with_io);
         }
     }
 

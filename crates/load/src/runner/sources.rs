@@ -3,6 +3,7 @@
 mod overlaps;
 mod passes;
 mod plain;
+mod pulses;
 mod recalled;
 mod replay;
 mod verifying;
@@ -15,6 +16,7 @@ use measure::Direction;
 use crate::Error;
 use crate::verify::State;
 pub(super) use plain::Plain;
+pub(super) use pulses::Pulses;
 pub(super) use replay::{Replay, survey};
 pub(super) use verifying::{Verifying, verification_failed};
 
@@ -26,6 +28,8 @@ pub(super) enum Source {
     Verifying(Box<Verifying>),
     /// The replay of a log (`read_iolog`).
     Replay(Box<Replay>),
+    /// Ops that move no data.
+    Pulses(Box<Pulses>),
 }
 
 impl Source {
@@ -34,7 +38,9 @@ impl Source {
     /// # Errors
     /// An extent too small for a block, an iolog or a verify state that cannot be read.
     pub fn new(job: &Job, clone: u32, seat: u32, extents: &[FileExtent]) -> Result<Source, Error> {
-        if job.iolog.read.is_some() {
+        if job::engines::find(&job.engine).is_some_and(|engine| engine.without_data) {
+            Ok(Source::Pulses(Box::new(Pulses::new(job))))
+        } else if job.iolog.read.is_some() {
             Replay::new(job, clone).map(|replay| Source::Replay(Box::new(replay)))
         } else if job.verify.is_some() {
             Verifying::new(job, clone, seat, extents).map(|verifying| Source::Verifying(Box::new(verifying)))

@@ -11,6 +11,8 @@ use measure::{Direction, PerDirection};
 pub struct Timing {
     arrivals: Option<Arrivals>,
     think: Option<Think>,
+    /// `cpuload`: the percentage of the time that ops take.
+    busy_percent: Option<u32>,
     /// `rate_ignore_thinktime`: the schedule waits while the user thinks; otherwise it is caught up with.
     postpones: bool,
     started_at: u64,
@@ -26,6 +28,7 @@ impl Timing {
         Timing {
             arrivals: Arrivals::new(job, clone),
             think: Think::new(&job.rate),
+            busy_percent: job.rate.busy_percent,
             postpones: job.rate.ignore_think_time,
             started_at: 0,
             issued: 0,
@@ -76,10 +79,13 @@ impl Timing {
         }
     }
 
-    /// Takes note of a completed op.
+    /// Takes note of a completed op, which took `latency_ns`.
     #[inline]
-    pub fn completed(&mut self, now: u64) {
+    pub fn completed(&mut self, now: u64, latency_ns: u64) {
         self.completed += 1;
+        if let Some(percent) = self.busy_percent {
+            self.not_before = now + latency_ns.saturating_mul(u64::from(100 - percent)) / u64::from(percent);
+        }
         if self.think.is_some() {
             self.consider_pause(now);
         }
@@ -195,9 +201,9 @@ mod tests {
         timing.start(10);
         let op = Op { kind: OpKind::Sync, file: 0, offset: 0, len: 0 };
         assert_eq!(timing.due(&op), 0);
-        timing.completed(20);
+        timing.completed(20, 0);
         assert_eq!(timing.due(&op), 0);
-        timing.completed(30);
+        timing.completed(30, 0);
         assert_eq!(timing.due(&op), 1030);
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn trial(plan: &Plan, makers: &[Maker]) -> Result<(), Error> {
         let (slots, _free) = clone::buffers(job, 1, 4096)?;
         // Engines that open their files themselves would look for them, those without a disk have nothing to try.
         if !maker.spec.opens_files && !maker.spec.diskless {
-            maker.make(&Setup { job, slots, depth: 1, files: 1, names: &[String::new()] })?;
+            maker.make(&Setup { job, slots, depth: 1, files: 1, names: &[String::new()], clone: 0 })?;
         }
     }
     Ok(())

@@ -85,6 +85,10 @@ impl Workload {
             .map(|name| Maker::find(name).map(|maker| maker.spec))
             .collect::<Result<Vec<_>, _>>()?;
 
+        if let Some(engine) = engines.iter().find(|engine| engine.without_data || engine.to_peer) {
+            let hint = "use it with plimsoll run";
+            return Err(Error::usage("a sweep needs storage, which this engine does not use:", engine.name, hint));
+        }
         if engines.iter().all(|engine| engine.opens_files || engine.diskless) {
             workload.name = target.as_ref().map_or_else(|| "no storage".into(), |target| target.display().to_string());
             if let Some(target) = target.filter(|_| engines.iter().any(|engine| engine.opens_files)) {
