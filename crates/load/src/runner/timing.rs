@@ -108,15 +108,32 @@ const SETTLING_NS: u64 = 2_000_000_000;
 
 /// `rate_min`, `rate_iops_min`: the least that must be reached in every `rate_cycle`, in each direction that the job
 /// has.
+///
+/// A cycle ends when an op ends, as in fio: a look between two ops would find that nothing happened, at a rate of less
+/// than one op a cycle. A direction whose ops do not end at all is judged once one more op should have ended.
 #[derive(Debug)]
 pub struct Minimum {
     bytes: PerDirection<Option<u64>>,
     iops: PerDirection<Option<u64>>,
     cycle_ns: u64,
+    /// The time that the largest op takes at the minimum.
+    op_ns: PerDirection<u64>,
     /// The time at which the job began.
     began_ns: Option<u64>,
-    /// The present cycle: its start, and the ops and bytes counted until then.
-    cycle: Option<(u64, PerDirection<u64>, PerDirection<u64>)>,
+    /// The present cycle of each direction.
+    cycles: PerDirection<Option<Cycle>>,
+}
+
+/// A cycle in progress.
+#[derive(Clone, Copy, Debug)]
+struct Cycle {
+    start_ns: u64,
+    /// Ops and bytes that were counted at the start.
+    ops: u64,
+    bytes: u64,
+    /// The time of the last look, and the ops that were counted then.
+    seen_ns: u64,
+    seen: u64,
 }
 
 impl Minimum {
@@ -127,13 +144,26 @@ impl Minimum {
         let of =
             |minima: &PerDirection<Option<u64>>| PerDirection::from_fn(|d| minima[d].filter(|_| job.rw.directions[d]));
         let (bytes, iops) = (of(&rate.min_bytes), of(&rate.min_iops));
+        let op_ns = PerDirection::from_fn(|d| {
+            let split = job.blocks.split[d].iter().map(|&(bytes, _)| bytes).max().unwrap_or(0);
+            let block = job.blocks.range[d].1.max(split);
+            let of_bytes = bytes[d].map_or(0, |least| block.saturating_mul(1_000_000_000) / least.max(1));
+            of_bytes.max(iops[d].map_or(0, |least| 1_000_000_000 / least.max(1)))
+        });
         let wanted = Direction::ALL.iter().any(|&d| bytes[d].is_some() || iops[d].is_some());
-        wanted.then(|| Minimum { bytes, iops, cycle_ns: rate.cycle_ns.max(1), began_ns: None, cycle: None })
+        wanted.then(|| Minimum {
+            bytes,
+            iops,
+            cycle_ns: rate.cycle_ns.max(1),
+            op_ns,
+            began_ns: None,
+            cycles: PerDirection::default(),
+        })
     }
 
     /// The job does something else than its load: its data are read back. The next look begins a new cycle.
     pub fn interrupt(&mut self) {
-        self.cycle = None;
+        self.cycles = PerDirection::default();
     }
 
     /// The shortfall in the cycle that has ended by `now`, as a phrase; None if nothing fell short, or no cycle has
@@ -142,15 +172,26 @@ impl Minimum {
         if now.saturating_sub(*self.began_ns.get_or_insert(now)) < SETTLING_NS {
             return None;
         }
-        let (start_ns, ops_before, bytes_before) = *self.cycle.get_or_insert((now, *ops, *bytes));
-        let elapsed = now.saturating_sub(start_ns);
-        if elapsed < self.cycle_ns {
-            return None;
-        }
-        self.cycle = Some((now, *ops, *bytes));
-        let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 * 1e9 / elapsed as f64) as u64;
         Direction::ALL.into_iter().find_map(|d| {
-            let (iops, bandwidth) = (rate(ops[d], ops_before[d]), rate(bytes[d], bytes_before[d]));
+            if self.iops[d].is_none() && self.bytes[d].is_none() {
+                return None;
+            }
+            let fresh = Cycle { start_ns: now, ops: ops[d], bytes: bytes[d], seen_ns: now, seen: ops[d] };
+            let cycle = self.cycles[d].get_or_insert(fresh);
+            let (seen_ns, seen) = (cycle.seen_ns, cycle.seen);
+            (cycle.seen_ns, cycle.seen) = (now, ops[d]);
+            let until = match seen != ops[d] {
+                // The op ended after the last look: the time until then is counted, in favour of the job.
+                true => now.min(seen_ns.max(cycle.start_ns.saturating_add(self.cycle_ns))),
+                false => now.saturating_sub(self.op_ns[d]),
+            };
+            let elapsed = until.saturating_sub(cycle.start_ns);
+            if elapsed < self.cycle_ns {
+                return None;
+            }
+            let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 * 1e9 / elapsed as f64) as u64;
+            let (iops, bandwidth) = (rate(ops[d], cycle.ops), rate(bytes[d], cycle.bytes));
+            *cycle = fresh;
             let name = d.name();
             match (self.iops[d], self.bytes[d]) {
                 (Some(min), _) if iops < min => Some(format!("{name}: {iops} iops, rate_iops_min asks for {min}")),
@@ -190,6 +231,27 @@ mod tests {
 
         job.rw.directions = PerDirection::default();
         assert!(Minimum::new(&job).is_none(), "a job has to reach nothing in directions that it does not have");
+    }
+
+    /// A rate of 1250 bytes/s is a block of 4 KiB every 3.3 s: no cycle of a second has the minimum in it.
+    #[test]
+    fn a_minimum_of_less_than_an_op_a_cycle_is_judged_from_op_to_op() {
+        const MS: u64 = 1_000_000;
+        let mut job = Job::default();
+        job.blocks.range.read = (4096, 4096);
+        job.rate.min_bytes.read = Some(1024);
+        job.rate.cycle_ns = 1000 * MS;
+        // The time between two ops, and the first time at which they are too slow.
+        for (apart_ms, missed_ms) in [(3276, None), (3900, None), (4300, Some(10_000)), (u64::MAX, Some(8_000))] {
+            let mut minimum = Minimum::new(&job).unwrap();
+            let missed = (0..60_000).step_by(50).find(|ms| {
+                let ops = PerDirection { read: ms / apart_ms, ..PerDirection::default() };
+                let bytes = PerDirection { read: ops.read * 4096, ..PerDirection::default() };
+                minimum.missed(ms * MS, &ops, &bytes).is_some()
+            });
+            assert_eq!(missed.is_some(), missed_ms.is_some(), "{apart_ms} ms apart: {missed:?}");
+            assert!(missed <= missed_ms.map(|ms| ms + 5_000), "{apart_ms} ms apart: {missed:?}");
+        }
     }
 
     #[test]
