@@ -39,12 +39,12 @@ test-loom: ## every interleaving of the queues of guasi
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --locked -p guasi --release --lib
 
 .PHONY: test-guest
-test-guest: ## Debian 13's kernel as host and as target, authentication, two paths: half an hour of emulation
-	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test nvmet -- --ignored --test-threads 1
+test-guest: ## kernels of Debian as hosts and as a target, all of it: some minutes of emulation, less with KVM
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test nvmet --test nvme_cli -- --include-ignored --test-threads 1
 
 .PHONY: test-auth
 test-auth: ## authentication against the initiator of Debian 13's kernel
-	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel authentication -- --ignored
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel authentication
 
 .PHONY: test-slurm
 test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian's slurmctld slurmd slurm-client munge)

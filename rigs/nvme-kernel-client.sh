@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A stock Linux kernel as NVMe/TCP initiator, or as target: boots a kernel of Debian in QEMU (a few seconds, by software
-# emulation) and runs a script in it.
+# A stock Linux kernel as NVMe/TCP initiator, or as target: boots a kernel of Debian in QEMU (a few seconds, by KVM or
+# by software emulation) and runs a script in it.
 #
 #   [RIG_MEM=768] ... rigs/nvme-kernel-client.sh SCRIPT [PROGRAM...]
 #
@@ -8,12 +8,15 @@
 #                their paths, with their libraries. A target that listens on this machine's 127.0.0.1:PORT is at
 #                10.0.2.2:PORT.
 #   RIG_MEM      megabytes of memory: 768, and 1536 for Debian 13
-#   RIG_CPUS     processors: 2, and 1 for Debian 13, whose kernel QEMU 7.2 ends when it patches itself on two
+#   RIG_CPUS     processors: 2, and 1 for Debian 13 without KVM: QEMU 7.2 ends its kernel when it patches itself on two
 #   RIG_MODULES  more modules of the kernel: RIG_MODULES="ext4 dm-mod"
 #   RIG_DEBIAN   13 boots Linux 6.12 of Debian 13, which has what the cloud kernel of this machine's Debian lacks:
 #                authentication, and the kernel's own target (nvmet), with configfs mounted for it
+#   RIG_PACKAGES packages of Debian 13 that the guest has, with those that they need: RIG_PACKAGES="nvme-cli". Their
+#                programs run by `newer NAME` in the guest, with their own libraries
 #   RIG_FORWARD  PORT: connections to 127.0.0.1:PORT of this machine go to port 4420 of the guest
-#   RIG_ACCEL    tcg, software emulation, which works everywhere; or kvm
+#   RIG_ACCEL    kvm; or tcg, software emulation, which works everywhere; by default kvm where /dev/kvm opens and the
+#                processor virtualizes
 #   RIG_TIMEOUT  seconds, 1200: then the guest is ended and the status is 124
 #   RIG_CACHE    where kernels are kept, which are downloaded once: /var/cache/plimsoll-rigs, or ~/.cache/plimsoll-rigs
 #
@@ -35,6 +38,10 @@ for program in qemu-system-x86_64 depmod modprobe cpio apt-get dpkg-deb; do
 done
 [ -x /bin/busybox ] || refuse "/bin/busybox is not installed (Debian package busybox-static)"
 for program in "${@:2}"; do [ -f "$program" ] || refuse "$program: no such program"; done
+
+# A KVM without vmx or svm below it emulates the kernel's mode itself: kernels of Debian do not boot in it.
+find_accelerator() { grep -qwE 'vmx|svm' /proc/cpuinfo && (: <> /dev/kvm) 2> /dev/null && echo kvm || echo tcg; }
+accelerator=${RIG_ACCEL:-$(find_accelerator)}
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/nvme-rig.XXXXXX")
 trap 'rm -rf "$work"' EXIT; trap 'exit 130' INT; trap 'exit 143' TERM
@@ -79,6 +86,25 @@ fetch_kernel() {
   rm -r "$work/kernel"
 }
 
+# Unpacks packages of Debian 13, and all that they need, into a directory of the cache.
+fetch_packages() {
+  local apt=() list
+  look_at_debian_13
+  mkdir "$work/packages"
+  chmod 755 "$work"; [ "$(id -u)" != 0 ] || chown _apt "$work/packages" 2> /dev/null || true
+  # With the empty status of look_at_debian_13 nothing counts as installed: these are all of them.
+  list=$(apt-get "${apt[@]}" install -s --no-install-recommends "$@" 2> "$work/apt" | awk '$1 == "Inst" {print $2}')
+  [ -n "$list" ] || refuse "no packages $* in Debian 13: $(tail -n 1 "$work/apt")"
+  # shellcheck disable=SC2086 # a list of names
+  (cd "$work/packages" && apt-get "${apt[@]}" download -qq $list > "$work/apt" 2>&1) ||
+    refuse "cannot download $list: $(tail -n 1 "$work/apt")"
+  mkdir "$packages.new"
+  for package in "$work"/packages/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -C "$packages.new" -x --exclude=./usr/share/doc --exclude=./usr/share/man --exclude=./usr/share/locale
+  done
+  mv "$packages.new" "$packages"
+}
+
 debian=${RIG_DEBIAN:-}
 cache=${RIG_CACHE:-/var/cache/plimsoll-rigs}
 case $debian in
@@ -95,6 +121,12 @@ newest() { find "$cache/boot" -name 'vmlinuz-*-amd64' 2> /dev/null | sort -V | t
 [ -n "$(newest)" ] || fetch_kernel
 kernel=$(newest); release=${kernel##*/vmlinuz-}
 [ -s "$cache/lib/modules/$release/modules.dep" ] || depmod -b "$cache" "$release"
+packages=
+if [ -n "${RIG_PACKAGES:-}" ]; then
+  packages=$cache/packages-${RIG_PACKAGES// /-}
+  # shellcheck disable=SC2086 # a list of names
+  [ -d "$packages" ] || fetch_packages $RIG_PACKAGES
+fi
 exec 9>&-
 
 # ---- the guest: a root file system in memory ----
@@ -124,6 +156,17 @@ for program in "${@:2}"; do
     [ -f "$root$library" ] || install -D "$library" "$root$library"
   done
 done
+if [ -n "$packages" ]; then
+  cp -r "$packages" "$root/packages"
+  cat > "$root/bin/newer" <<'NEWER'
+#!/bin/sh
+# Runs a program of /packages with its own libraries.
+name=$1; shift
+for place in /packages/usr/bin /packages/usr/sbin; do [ ! -x $place/$name ] || program=$place/$name; done
+exec /packages/usr/lib64/ld-linux-x86-64.so.2 --library-path /packages/usr/lib/x86_64-linux-gnu "$program" "$@"
+NEWER
+  chmod +x "$root/bin/newer"
+fi
 cat > "$root/init" <<'GUEST'
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -143,16 +186,15 @@ chmod +x "$root/init"
 # Not compressed: unpacking costs an emulated processor more than loading.
 (cd "$root" && find . | cpio -o -H newc --quiet) > "$work/initrd"
 
-case ${RIG_ACCEL:-tcg} in
-  tcg)
-    accelerate=(-accel "tcg,thread=multi" -cpu max)
-    # One thread: QEMU 7.2 loses this kernel when a processor patches code that another one runs.
-    [ "$debian" != 13 ] || accelerate=(-accel "tcg,thread=single" -cpu max)
-    ;;
+cpus=2
+case $accelerator in
+  # One processor for Debian 13: QEMU 7.2 loses this kernel when a processor patches code that another one runs.
+  tcg) if [ "$debian" = 13 ]; then threads=single cpus=1; else threads=multi; fi; accelerate=(-accel "tcg,thread=$threads" -cpu max) ;;
   kvm) accelerate=(-accel kvm -cpu host) ;;
-  *) refuse "RIG_ACCEL=$RIG_ACCEL: tcg or kvm" ;;
+  *) refuse "RIG_ACCEL=$accelerator: tcg or kvm" ;;
 esac
-if [ "$debian" = 13 ]; then cpus=${RIG_CPUS:-1} memory=${RIG_MEM:-1536}; else cpus=${RIG_CPUS:-2} memory=${RIG_MEM:-768}; fi
+cpus=${RIG_CPUS:-$cpus}
+if [ "$debian" = 13 ]; then memory=${RIG_MEM:-1536}; else memory=${RIG_MEM:-768}; fi
 forward=; [ -z "${RIG_FORWARD:-}" ] || forward=",hostfwd=tcp:127.0.0.1:$RIG_FORWARD-:4420"
 # An emulated processor that is held up at the wrong moment fails the check of its timer (no_timer_check).
 mkfifo "$work/console"

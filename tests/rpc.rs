@@ -115,10 +115,8 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
         (&["trace_get_info"], "Method not found: trace_get_info: there are no trace points"),
         (&["bdev_get_iostat", "names=[\"M\"]"], "No such device: M"),
         (&["nvmf_set_config", "admin_cmd_passthru={\"identify_ctrlr\": true}"], "identify_ctrlr must be false"),
-        (
-            &["nvmf_subsystem_add_ns", &nqn(), "namespace.bdev_name=N", "namespace.no_auto_visible=true"],
-            "must be false",
-        ),
+        (&["sock_set_default_impl", "impl_name=ssl"], "impl_name takes one of posix, uring, not \"ssl\""),
+        (&["keyring_linux_set_options", "enable=true"], "enable must be false, not true: keys come from files"),
         (
             &["nvmf_subsystem_add_listener", &nqn(), "listen_address.traddr=::1", "secure_channel=true"],
             "there is no TLS",
@@ -324,6 +322,51 @@ fn spdks_defaults_are_accepted() {
     let told = served.refused(&["nvmf_create_subsystem", "nqn=nqn.2016-06.io.spdk:cnode2"]);
     assert!(told.contains("there are 2 subsystems") && told.contains("(code -28)"), "{told}");
     served.end();
+}
+
+/// A namespace with no_auto_visible is there for the hosts that are named, also in a target that loads what was saved.
+#[test]
+fn a_namespace_is_shown_to_the_hosts_that_are_named() {
+    const MINE: &str = "nqn.2014-08.org.nvmexpress:uuid:00010203-0405-0607-0809-0a0b0c0d0e0f";
+    const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:10010203-0405-0607-0809-0a0b0c0d0e0f";
+    let place = directory();
+    let served = Served::one_line(place.path(), &["--null", "1g"]);
+    served.rpc(&["bdev_null_create", "name=Masked", "num_blocks=2048", "block_size=4096"]);
+    let masked = ["namespace.bdev_name=Masked", "namespace.no_auto_visible=true"];
+    assert_eq!(served.rpc(&[&["nvmf_subsystem_add_ns", &nqn()], &masked[..]].concat()), json!(2));
+    let sees = |served: &Served, host: &str| {
+        let load = ["run", "--name=x", "--ioengine=nvme_tcp", "--rw=read", "--bs=4k", "--number_ios=5", "--eta=never"];
+        let (host, filename) = (format!("--hostnqn={host}"), served.filename(2));
+        let words = [&load[..], &[&host, &filename]].concat();
+        run(place.path(), &words).status.success()
+    };
+    let call = |method: &str, nsid: u32, host: &str| {
+        [String::from(method), nqn(), format!("nsid={nsid}"), format!("host={host}")]
+    };
+    let told = |served: &Served, words: [String; 4]| served.rpc(&words.each_ref().map(String::as_str));
+    let refused = |words: [String; 4]| served.refused(&words.each_ref().map(String::as_str));
+    assert!(!sees(&served, MINE));
+    assert_eq!(told(&served, call("nvmf_ns_add_host", 2, MINE)), json!(true));
+    assert!(sees(&served, MINE) && !sees(&served, OTHER));
+    let shown = &served.rpc(&["nvmf_get_subsystems", &nqn()])[0]["namespaces"][1];
+    assert_eq!((&shown["no_auto_visible"], &shown["hosts"]), (&json!(true), &json!([{ "nqn": MINE }])));
+    assert!(refused(call("nvmf_ns_add_host", 1, MINE)).contains("every host sees namespace 1"));
+    assert!(refused(call("nvmf_ns_add_host", 3, MINE)).contains("no namespace 3"));
+    assert!(refused(call("nvmf_ns_add_host", 2, "mine")).contains("mine"));
+
+    let saved = served.rpc_text(&["save_config"]);
+    assert_eq!(saved.matches("nvmf_ns_add_host").count(), 1, "{saved}");
+    let config = file(place.path(), "saved.json", &saved);
+    told(&served, call("nvmf_ns_remove_host", 2, MINE));
+    assert!(!sees(&served, MINE));
+    assert!(!served.rpc_text(&["save_config"]).contains("nvmf_ns_add_host"));
+    told(&served, call("nvmf_ns_add_host", 2, OTHER));
+    served.rpc(&["bdev_null_delete", "name=Masked"]);
+    assert!(!served.rpc_text(&["save_config"]).contains("nvmf_ns_add_host"), "the list goes with the device");
+    served.end();
+    let again = Served::start(place.path(), &["-c", &config.display().to_string()]);
+    assert!(sees(&again, MINE) && !sees(&again, OTHER));
+    again.end();
 }
 
 /// The discovery service has listeners of its own, and names others.

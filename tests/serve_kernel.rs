@@ -300,7 +300,6 @@ echo "all of it"
 /// Linux and the target prove to each other who they are, with every hash function, group and kind of key. The kernel
 /// of Debian 13 has authentication.
 #[test]
-#[ignore = "takes minutes: make test-guest"]
 fn a_kernel_with_authentication_and_the_target_prove_themselves() {
     const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:2cc3c3a1-7d5d-4d4c-8a5e-0c8f6a9b1d10";
     if !has_rig() {
@@ -319,7 +318,7 @@ fn a_kernel_with_authentication_and_the_target_prove_themselves() {
         keys.push_str(&format!("HOST{hmac}='{host}' BACK{hmac}='{back}'\n"));
     }
     let script = r#"
-join() { nvme connect $AT -n $SUBSYSTEM -q $HOST "$@" > /tmp/said 2>&1; }
+join() { nvme connect $AT -n $SUBSYSTEM -q $HOST -I ${HOST##*:} -k 20 "$@" > /tmp/said 2>&1; }
 leave() { wait_for [ -b /dev/nvme0n1 ]; dd if=/dev/nvme0n1 of=/dev/null bs=64k count=16 2> /dev/null || failed read; disconnect; }
 refused() { join "$@" && failed "connected: $*"; dmesg -c > /tmp/log; }
 # The kernel reports the admin queue only. The use of the other queues shows that they authenticate too.
@@ -333,7 +332,7 @@ refused
 refused -S "$BACK0"
 refused -S "$HOST0" -C "$HOST1"
 join -S "$HOST0" -i 2 || { cat /tmp/said; failed 'with its key'; }
-met "$(how sha512 ffdhe3072)" 'creating 2 I/O queues'
+met "$(how sha512 ffdhe3072)" 'I/O queues'
 leave
 
 for hash in sha256 sha384 sha512; do
@@ -409,7 +408,7 @@ done
 connect
 says 'cap +: ' nvme show-regs /dev/nvme0
 says 'csts +: 1' nvme show-regs /dev/nvme0
-says 'ACS|LBCC|CSUPP' nvme effects-log /dev/nvme0
+says 'ACS|LBCC|CSUPP' nvme effects-log /dev/nvme0 --csi=0
 disconnect
 dmesg | grep -iE 'I/O error|digest error' && failed 'errors'
 echo "all of it"
@@ -440,7 +439,7 @@ path() { nvme connect -t tcp -a 127.0.0.1 -s $1 -n $SUBSYSTEM -k 5 -c 1 -l 600 >
 relay 5001; relay 5002; sleep 1
 path 5001; path 5002
 wait_for [ -b /dev/nvme0n1 ]
-[ "$(ls -d /sys/class/nvme-subsystem/nvme-subsys0/nvme*/nvme*c*n1 | wc -l)" = 2 ] || failed 'not two paths'
+wait_for sh -c '[ "$(ls -d /sys/class/nvme-subsystem/nvme-subsys0/nvme*/nvme*c*n1 | wc -l)" = 2 ]'
 fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --rw=randwrite --bsrange=4k-64k --size=24m --iodepth=8 \
   --rate_iops=60 --verify=crc32c --verify_fatal=1 --verify_backlog=64 > /tmp/fio 2>&1 &
 fio=$!
@@ -460,6 +459,112 @@ try nvme disconnect -n $SUBSYSTEM
 echo "all of it"
 "#;
     let said = guest(directory, target.port(), script, |action| panic!("{action}"));
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
+/// The meaning of blktests' group nvme, on Linux 6.12: fio writes and verifies one namespace while another comes and
+/// goes, the host scans and resets, and the target falls silent beyond the keep-alive timeout. The host disconnects
+/// amid I/O and finds its data later. A masked namespace comes and goes for this host alone.
+#[test]
+#[ignore = "takes minutes: make test-guest"]
+fn churn_beside_a_verified_load_costs_linux_nothing() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let target = Served::one_line(directory, &["--mem", "32m"]);
+    target.rpc(&["bdev_malloc_create", "name=Comes", "num_blocks=2048", "block_size=4096"]);
+    let script = r#"
+load() { fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --rw=randwrite --bsrange=4k-64k --size=24m --iodepth=8 \
+    --rate_iops=60 --verify=crc32c --verify_fatal=1 --verify_backlog=64 > /tmp/fio 2>&1 & fio=$!; }
+loaded() { wait $fio || { cat /tmp/fio; failed "fio: $1"; }; }
+live() { wait_for grep -q live /sys/class/nvme/nvme0/state; }
+connect -c 1 -l 600
+generation=$(nvme discover $AT | sed -n 's/.*Generation counter \([0-9]*\).*/\1/p')
+
+# Namespaces come and go, scanned and read as they do.
+load
+for round in 1 2 3 4 5 6 7 8; do
+  outside add
+  wait_for [ -b /dev/nvme0n2 ]
+  dd if=/dev/nvme0n2 of=/dev/null bs=64k count=200 2> /dev/null & reader=$!
+  nvme ns-rescan /dev/nvme0
+  outside remove
+  wait_for [ ! -e /dev/nvme0n2 ]
+  wait $reader # it may have lost its disk
+done
+loaded churn
+
+# Rescans and resets at once.
+load
+(for scan in $(seq 20); do nvme ns-rescan /dev/nvme0 2> /dev/null; usleep 50000; done) & scanner=$!
+for round in 1 2 3 4; do nvme reset /dev/nvme0; live; done
+wait $scanner
+loaded resets
+
+# A target that stands still for longer than the keep-alive timeout: the host gives it up, and comes back.
+disconnect; connect -c 1 -l 600 -k 3
+load
+outside stop
+wait_for sh -c "dmesg | grep -qE 'nvme0: (failed nvme_keep_alive|starting error recovery|.*timeout)'"
+outside continue
+live
+loaded silence
+# (What was read of a namespace while it went is lost; nothing else is.)
+dmesg | grep -iE 'I/O error|digest error|WARNING:|BUG:' | grep -v 'nvme0\(c0\)\?n2' && failed 'errors'
+
+# The host disconnects amid I/O, and finds its data when it is back; nothing of the old connection is left.
+dd if=/dev/urandom of=/tmp/data bs=64k count=8 2> /dev/null
+try dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct
+dd if=/dev/nvme0n1 of=/dev/null bs=4k 2> /dev/null & reader=$!
+nvme disconnect -n $SUBSYSTEM > /dev/null
+wait $reader
+connect -i 1
+try dd if=/dev/nvme0n1 of=/tmp/back bs=64k count=8 iflag=direct
+try cmp /tmp/data /tmp/back
+wait_for [ "$(ls /sys/class/nvme | wc -l)" = 1 ]
+
+# A masked namespace: this host sees it when it is named, without a scan of its own.
+outside add-masked
+try nvme ns-rescan /dev/nvme0
+sleep 1; [ ! -e /dev/nvme0n2 ] || failed 'a masked namespace is there'
+outside show
+wait_for [ -b /dev/nvme0n2 ]
+try dd if=/tmp/data of=/dev/nvme0n2 bs=64k oflag=direct
+outside hide
+wait_for [ ! -e /dev/nvme0n2 ]
+says '0x1' nvme list-ns /dev/nvme0
+grep -q 0x2 /tmp/said && failed 'a hidden namespace is listed'
+disconnect
+
+# Discovery: what changes counts, and a persistent controller is told.
+outside listen
+later=$(nvme discover $AT | sed -n 's/.*Generation counter \([0-9]*\).*/\1/p')
+[ "$later" -gt "$generation" ] || failed "generation $generation, then $later"
+echo "all of it"
+"#;
+    let nqn = format!("nqn={NQN}");
+    let added = [&nqn, "namespace.bdev_name=Comes", "namespace.nsid=2"];
+    let this_host = "host=nqn.2014-08.org.nvmexpress:uuid:9f2c1b1e-3c5b-4f57-8d2e-6a0d1f0b7c11";
+    let said = guest_of("13", directory, target.port(), script, |action| match action {
+        "add" => drop(target.rpc(&[&["nvmf_subsystem_add_ns"], &added[..]].concat())),
+        "remove" => drop(target.rpc(&["nvmf_subsystem_remove_ns", &nqn, "nsid=2"])),
+        "stop" => target.signal("STOP"),
+        "continue" => target.signal("CONT"),
+        "add-masked" => {
+            let masked = [&["nvmf_subsystem_add_ns"], &added[..], &["namespace.no_auto_visible=true"]].concat();
+            target.rpc(&masked);
+        }
+        "show" => drop(target.rpc(&["nvmf_ns_add_host", &nqn, "nsid=2", this_host])),
+        "hide" => drop(target.rpc(&["nvmf_ns_remove_host", &nqn, "nsid=2", this_host])),
+        "listen" => {
+            let address = ["listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
+            target.rpc(&[&["nvmf_subsystem_add_listener", &nqn], &address[..]].concat());
+        }
+        other => panic!("{other}"),
+    });
     assert!(said.contains("all of it"), "{said}");
     target.end();
 }

@@ -24,8 +24,13 @@ says() { what=$1; shift; try "$@"; grep -qE -- "$what" /tmp/said || { cat /tmp/s
 outside() { echo "outside: $*"; read -r answer < /dev/ttyS0; [ "$answer" = done ] || failed "outside: $*: $answer"; }
 # Waits until a command succeeds.
 wait_for() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 3000 ] || failed "waited for: $*"; usleep 100000; done; }
+# Linux from 6.6 on takes a host for one of its NQN and its identifier together: both are named where nvme-cli looks.
+host_id=9f2c1b1e-3c5b-4f57-8d2e-6a0d1f0b7c11
+echo $host_id > /etc/nvme/hostid; echo nqn.2014-08.org.nvmexpress:uuid:$host_id > /etc/nvme/hostnqn
 # Emulated processors stand still for seconds at times: the keep-alive timeout allows for it.
 connect() { try nvme connect $AT -n $SUBSYSTEM -k 20 "$@"; wait_for [ -b /dev/nvme0n1 ]; }
+# The disk that is the namespace of that number.
+disk() { for at in /sys/block/nvme[0-9]n*; do [ "$(cat $at/nsid)" != $1 ] || basename $at; done; }
 disconnect() { says 'disconnected 1' nvme disconnect -n $SUBSYSTEM; }
 # Writes and reads back; every block has its checksum.
 verified() { try fio --name=v --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --group_reporting "$@"; }
@@ -49,31 +54,37 @@ pub fn guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str
 }
 
 /// Boots a guest with the kernel of that release of Debian, as [`guest`] does.
-pub fn guest_of(debian: &str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
-    start(debian, directory, port, None, script, outside)
+pub fn guest_of(debian: &'static str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    start(Guest { debian, packages: "", forward: None }, directory, port, script, outside)
+}
+
+/// A guest with the kernel of Debian 13, and with nvme-cli of Debian 13 as `newer nvme`.
+pub fn newer_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    start(Guest { debian: "13", packages: "nvme-cli", forward: None }, directory, port, script, outside)
 }
 
 /// A guest of Debian 13 whose port 4420 is `port` of this machine's loopback: its kernel is the target.
 pub fn target_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
-    start("13", directory, port, Some(port), script, outside)
+    start(Guest { debian: "13", packages: "", forward: Some(port) }, directory, port, script, outside)
 }
 
-fn start(
-    debian: &str,
-    directory: &Path,
-    port: u16,
+/// The rig's guest: the release of Debian that its kernel is of, packages of Debian 13, and the port of this machine
+/// that leads to its port 4420.
+struct Guest {
+    debian: &'static str,
+    packages: &'static str,
     forward: Option<u16>,
-    script: &str,
-    mut outside: impl FnMut(&str),
-) -> String {
+}
+
+fn start(guest: Guest, directory: &Path, port: u16, script: &str, mut outside: impl FnMut(&str)) -> String {
     let head = format!("PORT={port} AT='-t tcp -a 10.0.2.2 -s {port}' SUBSYSTEM={NQN}\n{PRELUDE}");
     let script = file(directory, "guest.sh", format!("{head}{script}"));
     let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/rigs/nvme-kernel-client.sh"));
     rig.arg(script).args(PROGRAMS.iter().filter_map(|name| path_of(name)));
     // Programs of the test's own are at the same place in the guest.
     rig.args(Some(directory.join(MODEL)).filter(|path| path.exists()));
-    rig.env("RIG_MODULES", "ext4 crc32c_generic").env("TMPDIR", directory).env("RIG_DEBIAN", debian);
-    rig.envs(forward.map(|port| ("RIG_FORWARD", port.to_string())));
+    rig.env("RIG_MODULES", "ext4 crc32c_generic").env("TMPDIR", directory).env("RIG_DEBIAN", guest.debian);
+    rig.env("RIG_PACKAGES", guest.packages).envs(guest.forward.map(|port| ("RIG_FORWARD", port.to_string())));
     let mut child = rig.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
     let mut orders = child.stdin.take().expect("piped");
     let mut said = String::new();

@@ -225,6 +225,22 @@ fn hosts_hear_of_namespaces_that_come_go_and_grow() {
     assert!(admin.command(request, &[]).status.is(Status::ASYNC_EVENT_LIMIT_EXCEEDED));
 }
 
+/// A host may have no keep-alive timeout, but none that is shorter than the transport's.
+#[test]
+fn keep_alive_timeouts_are_as_long_as_the_transport_says() {
+    let options = Options { least_keep_alive_ms: 7000, keep_alive_units: 50, ..Options::default() };
+    let served = Served::with(options, &[("null", DeviceKind::Null { bytes: 1 << 30 })]);
+    let mut admin = Host::admin(served.address);
+    let page = admin.fetch(Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 }.command(0)).unwrap();
+    assert_eq!(IdentifyController::read(page.first_chunk().unwrap()).kas, 50);
+    for (asked_ms, effective_ms) in [(1000, 7000), (8000, 8000), (0, 0)] {
+        let timer = |opcode| Command { cdw10: feature::KEEP_ALIVE_TIMER.into(), ..Command::new(opcode, 0) };
+        let set = Command { cdw11: asked_ms, ..timer(admin::SET_FEATURES) };
+        assert_eq!(admin.command(set, &[]).status, Status::SUCCESS);
+        assert_eq!(admin.command(timer(admin::GET_FEATURES), &[]).result, effective_ms);
+    }
+}
+
 #[test]
 fn discovery_shows_each_host_what_it_may_connect_to() {
     let served = Served::plain();

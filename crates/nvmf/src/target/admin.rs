@@ -191,7 +191,8 @@ fn set_features(core: &Core, controller: &Arc<Controller>, command: &Command, da
             Ok(Answer::Result(granted.into()))
         }
         feature::KEEP_ALIVE_TIMER => {
-            controller.keep_alive_ms.store(command.cdw11, Ordering::Relaxed);
+            let timeout_ms = core.shared.options.keep_alive_ms(command.cdw11);
+            controller.keep_alive_ms.store(timeout_ms, Ordering::Relaxed);
             Ok(Answer::Result(0))
         }
         feature::HOST_BEHAVIOR => {

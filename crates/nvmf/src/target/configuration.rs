@@ -1,7 +1,7 @@
 //! Subsystems, namespaces, listeners and hosts as they are configured: a value that is copied, changed and handed to
 //! the reactors whole. Nothing in this module does I/O but opening the file of a device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +47,26 @@ impl SubsystemSpec {
     }
 }
 
+/// The hosts of a subsystem that see a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Visibility {
+    /// Every host sees the namespace.
+    #[default]
+    All,
+    /// The hosts with these NQNs see the namespace; for others its number is that of an inactive namespace.
+    Only(BTreeSet<String>),
+}
+
+impl Visibility {
+    /// True if the host with that NQN sees the namespace.
+    pub fn includes(&self, host_nqn: &str) -> bool {
+        match self {
+            Visibility::All => true,
+            Visibility::Only(hosts) => hosts.contains(host_nqn),
+        }
+    }
+}
+
 /// A namespace: a device under a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamespaceSpec {
@@ -60,12 +80,15 @@ pub struct NamespaceSpec {
     pub nguid: Option<[u8; 16]>,
     /// The namespace's EUI-64; `None` derives it from the UUID.
     pub eui64: Option<[u8; 8]>,
+    /// The hosts that see the namespace.
+    pub visibility: Visibility,
 }
 
 impl NamespaceSpec {
-    /// A namespace on the device, under the lowest free number and with the device's identities.
+    /// A namespace on the device, under the lowest free number, with the device's identities, and for every host.
     pub fn new(device: impl Into<String>) -> NamespaceSpec {
-        NamespaceSpec { nsid: 0, device: device.into(), uuid: None, nguid: None, eui64: None }
+        let (uuid, nguid, eui64) = (None, None, None);
+        NamespaceSpec { nsid: 0, device: device.into(), uuid, nguid, eui64, visibility: Visibility::All }
     }
 
     /// All identities that hosts are given for the namespace, on a device with this UUID.
@@ -110,6 +133,14 @@ impl Namespace {
     }
 }
 
+/// A namespace that has come, gone or changed, and the hosts that are told of it.
+pub(super) struct ChangedNamespace {
+    /// The uid of the namespace's subsystem.
+    pub subsystem: u64,
+    pub nsid: u32,
+    pub visibility: Visibility,
+}
+
 #[derive(Clone)]
 pub(super) struct Subsystem {
     /// The subsystem's identifier, which is never used again.
@@ -124,6 +155,16 @@ pub(super) struct Subsystem {
 impl Subsystem {
     pub fn admits(&self, host: &Nqn) -> bool {
         self.spec.allow_any_host || self.hosts.contains(host)
+    }
+
+    /// The namespaces that a host sees.
+    pub fn seen_by(&self, host_nqn: &str) -> impl Iterator<Item = (u32, &Namespace)> {
+        let all = self.namespaces.iter().map(|(nsid, namespace)| (*nsid, namespace));
+        all.filter(move |(_, namespace)| namespace.spec.visibility.includes(host_nqn))
+    }
+
+    fn changed(&self, nsid: u32, namespace: &Namespace) -> ChangedNamespace {
+        ChangedNamespace { subsystem: self.uid, nsid, visibility: namespace.spec.visibility.clone() }
     }
 }
 
@@ -151,6 +192,10 @@ pub(super) struct Configuration {
 
 fn missing(what: &str, name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("no {what} is called {name:?}"))
+}
+
+fn no_namespace(nqn: &str, nsid: u32) -> Error {
+    Error::new(ErrorKind::NotFound, format!("subsystem {nqn} has no namespace {nsid}"))
 }
 
 fn printable(what: &str, text: &str, longest: usize) -> Result<(), Error> {
@@ -308,23 +353,16 @@ impl Configuration {
         Ok(if taken_by(&uuid).is_some() { identity::derived_uuid(&uuid, &spec.name) } else { uuid })
     }
 
-    /// Deletes a device and its namespaces. Returns the namespaces as (subsystem, nsid).
-    pub fn delete_device(&mut self, name: &str) -> Result<Vec<(u64, u32)>, Error> {
+    /// Deletes a device and its namespaces. Returns the namespaces.
+    pub fn delete_device(&mut self, name: &str) -> Result<Vec<ChangedNamespace>, Error> {
         self.device(name)?;
         if let Some(above) = self.claims(name).first() {
             let busy = format!("device {name:?} is below device {above:?}: delete that first");
             return Err(Error::new(ErrorKind::Busy, busy));
         }
-        let mut removed = Vec::new();
+        let removed = self.namespaces_on(name);
         for subsystem in &mut self.subsystems {
-            let uid = subsystem.uid;
-            subsystem.namespaces.retain(|nsid, namespace| {
-                let stays = namespace.spec.device != name;
-                if !stays {
-                    removed.push((uid, *nsid));
-                }
-                stays
-            });
+            subsystem.namespaces.retain(|_, namespace| namespace.spec.device != name);
         }
         self.devices.retain(|entry| entry.spec.name != name);
         Ok(removed)
@@ -346,8 +384,8 @@ impl Configuration {
     }
 
     /// The namespaces whose size follows that of the device: those on the device itself, and those on devices stacked
-    /// on it. Each is (subsystem, nsid).
-    pub fn namespaces_on(&self, name: &str) -> Vec<(u64, u32)> {
+    /// on it.
+    pub fn namespaces_on(&self, name: &str) -> Vec<ChangedNamespace> {
         let mut names = vec![name.to_string()];
         let mut at = 0;
         while at < names.len() {
@@ -356,7 +394,7 @@ impl Configuration {
         }
         let on = |s: &Subsystem| {
             let of = s.namespaces.iter().filter(|(_, ns)| names.contains(&ns.spec.device));
-            of.map(|(nsid, _)| (s.uid, *nsid)).collect::<Vec<_>>()
+            of.map(|(nsid, namespace)| s.changed(*nsid, namespace)).collect::<Vec<_>>()
         };
         self.subsystems.iter().flat_map(on).collect()
     }
@@ -397,8 +435,8 @@ impl Configuration {
         Ok(uid)
     }
 
-    /// Adds a namespace. Returns the subsystem's uid and the number that the namespace now has.
-    pub fn add_namespace(&mut self, nqn: &str, mut spec: NamespaceSpec) -> Result<(u64, u32), Error> {
+    /// Adds a namespace. Returns the namespace with the number that it now has.
+    pub fn add_namespace(&mut self, nqn: &str, mut spec: NamespaceSpec) -> Result<ChangedNamespace, Error> {
         let entry = Arc::clone(self.device(&spec.device)?);
         let busy = |by: &str| {
             Error::new(ErrorKind::Busy, format!("device {:?} belongs to {by}: two users would clash", spec.device))
@@ -445,17 +483,43 @@ impl Configuration {
         if subsystem.namespaces.contains_key(&nsid) {
             return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} has a namespace {nsid} already")));
         }
-        subsystem.namespaces.insert(nsid, Namespace { spec, entry, drive });
-        Ok((subsystem.uid, nsid))
+        let namespace = Namespace { spec, entry, drive };
+        let added = subsystem.changed(nsid, &namespace);
+        subsystem.namespaces.insert(nsid, namespace);
+        Ok(added)
     }
 
-    /// Removes a namespace from a subsystem. Returns the subsystem's uid.
-    pub fn remove_namespace(&mut self, nqn: &str, nsid: u32) -> Result<u64, Error> {
+    /// Removes a namespace from a subsystem. Returns the namespace.
+    pub fn remove_namespace(&mut self, nqn: &str, nsid: u32) -> Result<ChangedNamespace, Error> {
         let subsystem = self.subsystem_mut(nqn)?;
         match subsystem.namespaces.remove(&nsid) {
-            Some(_) => Ok(subsystem.uid),
-            None => Err(Error::new(ErrorKind::NotFound, format!("subsystem {nqn} has no namespace {nsid}"))),
+            Some(namespace) => Ok(subsystem.changed(nsid, &namespace)),
+            None => Err(no_namespace(nqn, nsid)),
         }
+    }
+
+    /// Shows a namespace to a host, or hides it from the host. Returns the namespace with that host alone; `None` if
+    /// nothing changes.
+    pub fn show_namespace(
+        &mut self,
+        nqn: &str,
+        nsid: u32,
+        host: &str,
+        shows: bool,
+    ) -> Result<Option<ChangedNamespace>, Error> {
+        let host: Nqn = host.parse().map_err(|e: crate::spec::NqnError| Error::invalid(e.to_string()))?;
+        let subsystem = self.subsystem_mut(nqn)?;
+        let uid = subsystem.uid;
+        let namespace = subsystem.namespaces.get_mut(&nsid).ok_or_else(|| no_namespace(nqn, nsid))?;
+        let Visibility::Only(hosts) = &mut namespace.spec.visibility else {
+            return Err(Error::invalid(format!(
+                "every host sees namespace {nsid} of {nqn}: add it with no_auto_visible to choose its hosts"
+            )));
+        };
+        let host = host.to_string();
+        let changes = if shows { hosts.insert(host.clone()) } else { hosts.remove(&host) };
+        let visibility = Visibility::Only([host].into());
+        Ok(changes.then_some(ChangedNamespace { subsystem: uid, nsid, visibility }))
     }
 
     /// The listeners of a subsystem, or of the discovery service.

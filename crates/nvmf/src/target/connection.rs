@@ -263,6 +263,15 @@ impl Connection {
         self.subsystem.as_deref()?.namespace(nsid)
     }
 
+    /// True if the command's namespace is still there for the host, on the device that the command was checked for.
+    #[inline]
+    pub fn reaches(&self, core: &Core, index: u16) -> bool {
+        let slot = &self.slots[index];
+        let namespace = self.namespace(core, slot.nsid);
+        namespace.is_some_and(|it| it.channel == slot.channel && it.device_uid == slot.device_uid)
+            && core.reaches(slot.channel, slot.device_uid)
+    }
+
     /// True if the command in that slot is in a device.
     #[inline]
     pub fn awaits(&self, slot: u16) -> bool {

@@ -81,7 +81,11 @@ impl Controller {
     }
 
     /// True if the host has been silent for longer than the keep-alive timeout that it gave, plus one second of grace.
+    /// The timer runs while the controller is enabled: before that a host may compute a proof for as long as it takes.
     pub fn is_expired(&self, now_ns: u64) -> bool {
+        if !self.enabled.load(Ordering::Acquire) {
+            return false;
+        }
         let timeout = u64::from(self.keep_alive_ms.load(Ordering::Relaxed));
         let seen = self.seen_ms.load(Ordering::Relaxed);
         timeout > 0 && (now_ns / 1_000_000).saturating_sub(seen) > timeout + 1000
@@ -272,6 +276,19 @@ mod tests {
         let eight = Arc::clone(all.get(one, 8).expect("it is there"));
         all.remove(&eight);
         assert_eq!(all.create(new(one, Some((7, 9)))).map(|it| it.id), Some(8));
+    }
+
+    #[test]
+    fn a_silent_host_expires_once_its_controller_is_enabled() {
+        let mut all = Controllers::default();
+        let controller = all.create(NewController { keep_alive_ms: 5000, ..new(Service::Discovery, None) });
+        let controller = controller.expect("an identifier is free");
+        let seconds = |seconds: u64| seconds * 1_000_000_000;
+        assert!(!controller.is_expired(seconds(60)), "the host computes its proof");
+        controller.enabled.store(true, Ordering::Release);
+        controller.seen(seconds(60));
+        assert!(!controller.is_expired(seconds(66)));
+        assert!(controller.is_expired(seconds(67)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use slab::Slab;
 use sys::buffer::Buffer;
 use sys::clock::Clock;
 
-use super::configuration::{Configuration, DeviceEntry};
+use super::configuration::{Configuration, DeviceEntry, Visibility};
 use super::controller::Service;
 use super::latencies::Latencies;
 use super::limited::{Limit, Limited};
@@ -23,6 +23,7 @@ use super::queued::Queued;
 use super::stats::{DeviceStats, HostStats};
 use super::{Error, Shared};
 use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
+use crate::spec::Nqn;
 
 /// The time between looks at a command that the limit of its device holds back.
 const LEAST_WAIT_NS: u64 = 20_000;
@@ -44,6 +45,7 @@ pub(super) struct OpenChannel {
 }
 
 /// A namespace as this reactor reaches it.
+#[derive(Clone)]
 pub(super) struct LocalNamespace {
     pub device: Arc<dyn Device>,
     pub device_uid: u64,
@@ -55,10 +57,12 @@ pub(super) struct LocalNamespace {
     pub read_only: bool,
 }
 
-/// A subsystem's namespaces by number; shared with the connections to it.
+/// A subsystem's namespaces by number, as a host sees them; shared with connections.
 #[derive(Default)]
 pub(super) struct LocalSubsystem {
     pub namespaces: Vec<Option<LocalNamespace>>,
+    /// True if some namespaces are not for every host.
+    is_masked: bool,
 }
 
 impl LocalSubsystem {
@@ -203,6 +207,7 @@ impl Core {
                     self.channels[channel].row = self.rows.namespace(board, subsystem.nqn.as_str(), *nsid, name);
                 }
                 let device = Arc::clone(&namespace.entry.device);
+                local.is_masked |= namespace.spec.visibility != Visibility::All;
                 local.namespaces.resize_with(local.namespaces.len().max(*nsid as usize + 1), || None);
                 local.namespaces[*nsid as usize] = Some(LocalNamespace {
                     channel,
@@ -257,11 +262,22 @@ impl Core {
         Ok(index)
     }
 
-    pub fn subsystem(&self, service: Service) -> Option<Rc<LocalSubsystem>> {
-        match service {
-            Service::Subsystem(uid) => self.subsystems.get(&uid).cloned(),
-            Service::Discovery => None,
+    /// The subsystem as a host sees it: I/O needs no look at who sees a namespace.
+    pub fn subsystem(&self, service: Service, host: &Nqn) -> Option<Rc<LocalSubsystem>> {
+        let Service::Subsystem(uid) = service else { return None };
+        let whole = self.subsystems.get(&uid)?;
+        if !whole.is_masked {
+            return Some(Rc::clone(whole));
         }
+        let configured = self.configuration.subsystems.iter().find(|subsystem| subsystem.uid == uid)?;
+        let mut own = LocalSubsystem { is_masked: true, ..LocalSubsystem::default() };
+        own.namespaces.resize_with(whole.namespaces.len(), || None);
+        for (nsid, _) in configured.seen_by(host.as_str()) {
+            if let Some(place) = own.namespaces.get_mut(nsid as usize) {
+                *place = whole.namespace(nsid).cloned();
+            }
+        }
+        Some(Rc::new(own))
     }
 
     /// True if the channel still leads to the device with this uid, and the device is still configured.

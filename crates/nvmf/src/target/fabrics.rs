@@ -93,7 +93,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             host_nqn: host_nqn.clone(),
             host_id: data.hostid,
             peer: conn.peer,
-            keep_alive_ms: asked.kato_ms,
+            keep_alive_ms: core.shared.options.keep_alive_ms(asked.kato_ms),
             admin: conn.token,
             now_ns: core.now_ns,
         };
@@ -133,7 +133,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     conn.queue_id = asked.qid;
     conn.queue_entries = entries as u16;
     conn.no_flow_control = asked.cattr & Connect::NO_FLOW_CONTROL != 0;
-    conn.subsystem = core.subsystem(service);
+    conn.subsystem = core.subsystem(service, &host_nqn);
     conn.controller = Some(controller);
     conn.phase = Phase::Ready;
     if asked.qid != 0 {

@@ -37,25 +37,26 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             if command.nsid >= 0xffff_fffe {
                 return Err(Status::INVALID_NAMESPACE.do_not_retry());
             }
-            Ok(namespace_list(subsystem.namespaces.keys().copied(), command.nsid).to_vec())
+            let seen = subsystem.seen_by(controller.host_nqn.as_str());
+            Ok(namespace_list(seen.map(|(nsid, _)| nsid), command.nsid).to_vec())
         }
-        cns::NAMESPACE => match active(subsystem, command.nsid)? {
+        cns::NAMESPACE => match active(subsystem, controller, command.nsid)? {
             Some(it) => Ok(namespace(it).write().to_vec()),
             // A valid number without a namespace: all zeros.
             None => Ok(vec![0; 4096]),
         },
         cns::NAMESPACE_IDS => {
-            let it = active(subsystem, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+            let it = active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             Ok(it.identities().write().to_vec())
         }
         // The NVM command set has nothing to add, and no limits below MDTS.
         cns::NAMESPACE_CSI if asked.csi == 0 => {
-            active(subsystem, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+            active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             Ok(vec![0; 4096])
         }
         cns::CONTROLLER_CSI if asked.csi == 0 => Ok(vec![0; 4096]),
         cns::NAMESPACE_INDEPENDENT => {
-            let it = active(subsystem, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+            let it = active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             let own = namespace(it);
             let mut page = vec![0; 4096];
             (page[1], page[8]) = (own.nmic, own.nsattr);
@@ -66,11 +67,13 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
     }
 }
 
-fn active(subsystem: &Subsystem, nsid: u32) -> Result<Option<&Namespace>, Status> {
+/// The namespace under a valid number; `None` if there is none that the controller's host sees.
+fn active<'a>(subsystem: &'a Subsystem, controller: &Controller, nsid: u32) -> Result<Option<&'a Namespace>, Status> {
     if nsid == 0 || nsid > subsystem.spec.max_namespaces {
         return Err(Status::INVALID_NAMESPACE.do_not_retry());
     }
-    Ok(subsystem.namespaces.get(&nsid))
+    let namespace = subsystem.namespaces.get(&nsid);
+    Ok(namespace.filter(|namespace| namespace.spec.visibility.includes(controller.host_nqn.as_str())))
 }
 
 fn namespace(it: &Namespace) -> IdentifyNamespace {
@@ -109,7 +112,7 @@ fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> Identify
         acl: ABORTS_LESS_ONE,
         frmw: 0b11,
         lpa: 0b100,
-        kas: 10,
+        kas: options.keep_alive_units,
         maxcmd: options.limits.queue_depth,
         sgls: 1 | 1 << 20 | 1 << 21,
         subnqn: subsystem_nqn.field(),
@@ -136,7 +139,8 @@ fn discovery_controller(core: &Core, controller: &Controller) -> Vec<u8> {
 
 fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) -> Vec<u8> {
     let options = &core.shared.options;
-    let bytes: u128 = subsystem.namespaces.values().map(|it| u128::from(it.entry.device.bytes())).sum();
+    let seen = subsystem.seen_by(controller.host_nqn.as_str());
+    let bytes: u128 = seen.map(|(_, namespace)| u128::from(namespace.entry.device.bytes())).sum();
     IdentifyController {
         sn: Text::new(&subsystem.spec.serial),
         mn: Text::new(&subsystem.spec.model),

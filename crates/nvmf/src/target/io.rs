@@ -300,11 +300,11 @@ pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) 
 /// Gives the device the part of the command that is left to do.
 fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
     let token = conn.token;
-    let slot = &mut conn.slots[index];
-    if !core.reaches(slot.channel, slot.device_uid) {
+    if !conn.reaches(core, index) {
         // The namespace has gone while the command waited.
         return finish(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
     }
+    let slot = &mut conn.slots[index];
     let (mut offset, mut len) = (slot.offset + slot.moved, slot.len - slot.moved);
     let kind = slot.command.row().device_op;
     if slot.command == IoCommand::DatasetManagement {
@@ -567,11 +567,11 @@ pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64)
 
 /// Fails held commands whose namespace has changed or gone since they came: at once, not when their turn comes.
 pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
-    let orphan = |(index, slot): (u16, &mut CommandSlot)| {
-        let waits = matches!(slot.stage, Stage::Held | Stage::Limited);
-        (waits && !core.reaches(slot.channel, slot.device_uid)).then_some((index, slot.cid))
+    let waiting = |(index, slot): (u16, &mut CommandSlot)| {
+        matches!(slot.stage, Stage::Held | Stage::Limited).then_some((index, slot.cid))
     };
-    let orphans: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(orphan).collect();
+    let mut orphans: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(waiting).collect();
+    orphans.retain(|(index, _)| !conn.reaches(core, *index));
     for (index, cid) in orphans {
         forget_waiting(conn, core, index);
         conn.respond(core, cid, Status::INVALID_NAMESPACE.do_not_retry(), 0);

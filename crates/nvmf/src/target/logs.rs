@@ -32,7 +32,7 @@ pub(super) fn page(
         (log::ERROR, Service::Subsystem(_)) => Ok(controller.lock().errors.page()),
         (log::SMART, Service::Subsystem(uid)) => match nsid {
             // Of the controller: LPA says that there is none per namespace.
-            0 | 0xffff_ffff => Ok(smart(core, uid, controller.lock().errors.count())),
+            0 | 0xffff_ffff => Ok(smart(core, uid, controller)),
             _ => Err(Status::INVALID_NAMESPACE.do_not_retry()),
         },
         (log::FIRMWARE, Service::Subsystem(_)) => {
@@ -53,20 +53,20 @@ pub(super) fn page(
     }
 }
 
-/// The SMART log page: the counts that this reactor has of the subsystem's devices.
-fn smart(core: &Core, subsystem: u64, errors: u64) -> Vec<u8> {
+/// The SMART log page: the counts that this reactor has of the devices of the subsystem that the host sees.
+fn smart(core: &Core, subsystem: u64, controller: &Controller) -> Vec<u8> {
     let mut page = Smart {
         temperature: ROOM_KELVINS,
         available_spare: 100,
         spare_threshold: 10,
         power_cycles: 1,
-        error_entries: errors.into(),
+        error_entries: controller.lock().errors.count().into(),
         power_on_hours: u128::from(core.shared.uptime_ns() / 3_600_000_000_000),
         ..Smart::default()
     };
     let (mut read, mut written) = (0u128, 0u128);
     let namespaces = core.configuration.subsystems.iter().filter(|other| other.uid == subsystem);
-    for namespace in namespaces.flat_map(|subsystem| subsystem.namespaces.values()) {
+    for (_, namespace) in namespaces.flat_map(|subsystem| subsystem.seen_by(controller.host_nqn.as_str())) {
         for (_, open) in core.channels.iter().filter(|(_, open)| open.uid == namespace.entry.uid) {
             page.host_reads += u128::from(open.stats.reads);
             page.host_writes += u128::from(open.stats.writes);

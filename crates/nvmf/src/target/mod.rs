@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 pub use crate::device::{Error, ErrorKind};
 use auth::Examiner;
 pub use auth::{Authenticator, Closed, Exchange, ExchangeState};
-pub use configuration::{NamespaceSpec, Referral, SubsystemSpec};
+pub use configuration::{NamespaceSpec, Referral, SubsystemSpec, Visibility};
 pub use latencies::{GRANULARITY, Latencies};
 pub use options::{Limits, Options};
 pub use stats::{
@@ -58,7 +58,7 @@ pub use stats::{
 
 use crate::device::{DeviceSpec, Fault, Latency};
 use crate::spec::{AsyncEvent, Nqn};
-use configuration::Configuration;
+use configuration::{ChangedNamespace, Configuration};
 use controller::{Controllers, Service};
 use mailbox::{Mailbox, Message};
 use reactor::Reactor;
@@ -302,14 +302,18 @@ impl Target {
         *current = new;
         drop(current);
         if discovery_changed {
-            self.raise(Service::Discovery, AsyncEvent::DISCOVERY_CHANGED, &[]);
+            self.raise(Service::Discovery, &Visibility::All, AsyncEvent::DISCOVERY_CHANGED, &[]);
         }
         Ok(result)
     }
 
-    /// Tells the hosts of a service that something happened.
-    fn raise(&self, service: Service, event: AsyncEvent, namespaces: &[u32]) {
-        for controller in self.shared.controllers().iter().filter(|controller| controller.service == service) {
+    /// Tells those hosts of a service that something happened.
+    fn raise(&self, service: Service, to: &Visibility, event: AsyncEvent, namespaces: &[u32]) {
+        let controllers = self.shared.controllers();
+        let told = |controller: &&Arc<controller::Controller>| {
+            controller.service == service && to.includes(controller.host_nqn.as_str())
+        };
+        for controller in controllers.iter().filter(told) {
             if controller.raise(event, namespaces.iter().copied()) {
                 let admin = controller.lock().admin;
                 self.shared.send(admin.reactor, Message::Events(admin));
@@ -317,9 +321,9 @@ impl Target {
         }
     }
 
-    fn namespaces_changed(&self, namespaces: &[(u64, u32)]) {
-        for &(subsystem, nsid) in namespaces {
-            self.raise(Service::Subsystem(subsystem), AsyncEvent::NAMESPACE_CHANGED, &[nsid]);
+    fn namespaces_changed(&self, namespaces: &[ChangedNamespace]) {
+        for ChangedNamespace { subsystem, nsid, visibility } in namespaces {
+            self.raise(Service::Subsystem(*subsystem), visibility, AsyncEvent::NAMESPACE_CHANGED, &[*nsid]);
         }
     }
 
@@ -486,14 +490,15 @@ impl Target {
         configuration.subsystems.iter().map(info).collect()
     }
 
-    /// Adds a namespace and tells connected hosts. Returns the number of the namespace.
+    /// Adds a namespace and tells the connected hosts that see it. Returns the number of the namespace.
     ///
     /// # Errors
     /// `NotFound` (subsystem or device), `Exists` (the number), `Busy` (the device is claimed), `Full`.
     pub fn add_namespace(&self, nqn: &str, namespace: NamespaceSpec) -> Result<u32, Error> {
         let added = self.change(|configuration| configuration.add_namespace(nqn, namespace))?;
+        let nsid = added.nsid;
         self.namespaces_changed(&[added]);
-        Ok(added.1)
+        Ok(nsid)
     }
 
     /// Removes a namespace: commands that the pacer holds for it fail, ops inside the device end; connected hosts are
@@ -502,8 +507,20 @@ impl Target {
     /// # Errors
     /// `NotFound`.
     pub fn remove_namespace(&self, nqn: &str, nsid: u32) -> Result<(), Error> {
-        let subsystem = self.change(|configuration| configuration.remove_namespace(nqn, nsid))?;
-        self.namespaces_changed(&[(subsystem, nsid)]);
+        let removed = self.change(|configuration| configuration.remove_namespace(nqn, nsid))?;
+        self.namespaces_changed(&[removed]);
+        Ok(())
+    }
+
+    /// Shows a namespace to a host, or hides it: the commands of the host that the pacer holds for it fail then, and
+    /// ops inside the device end. A host that is connected is told.
+    ///
+    /// # Errors
+    /// `NotFound` (subsystem or namespace); `Invalid` if every host sees the namespace, and for an NQN against the
+    /// standard.
+    pub fn show_namespace(&self, nqn: &str, nsid: u32, host_nqn: &str, shows: bool) -> Result<(), Error> {
+        let changed = self.change(|configuration| configuration.show_namespace(nqn, nsid, host_nqn, shows))?;
+        self.namespaces_changed(changed.as_slice());
         Ok(())
     }
 

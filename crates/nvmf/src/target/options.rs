@@ -20,6 +20,10 @@ pub struct Options {
     /// Reads that succeed have no completion beside their data, for hosts that have disabled SQ flow control (the
     /// SUCCESS flag of C2HData).
     pub c2h_success: bool,
+    /// The granularity of keep-alive timeouts that hosts are told (KAS), in units of 100 ms.
+    pub keep_alive_units: u16,
+    /// The shortest keep-alive timeout in milliseconds: shorter ones become this one. A host may have no timeout.
+    pub least_keep_alive_ms: u32,
     /// Bounds on what hosts may take.
     pub limits: Limits,
     /// The firmware revision that controllers report: at most 8 printable characters.
@@ -84,6 +88,13 @@ impl Default for Limits {
     }
 }
 
+impl Options {
+    /// The keep-alive timeout in milliseconds of a host that asks for this one; 0 is none.
+    pub(super) fn keep_alive_ms(&self, asked_ms: u32) -> u32 {
+        if asked_ms == 0 { 0 } else { asked_ms.max(self.least_keep_alive_ms) }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -94,6 +105,8 @@ impl Default for Options {
             max_io_bytes: 1 << 20,
             in_capsule_bytes: 4096,
             c2h_success: true,
+            keep_alive_units: 10,
+            least_keep_alive_ms: 0,
             limits: Limits::default(),
             firmware: env!("CARGO_PKG_VERSION").to_string(),
             publish: true,

@@ -657,7 +657,7 @@ impl Reactor {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             let Some(controller) = &connection.controller else { continue };
             let (service, is_discovery) = (controller.service, controller.is_discovery());
-            connection.subsystem = self.core.subsystem(service);
+            connection.subsystem = self.core.subsystem(service, &controller.host_nqn);
             if connection.subsystem.is_none() && !is_discovery {
                 self.close(index); // the subsystem is gone
             } else {

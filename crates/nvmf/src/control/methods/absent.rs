@@ -25,8 +25,6 @@ pub static METHODS: &[(&str, &str)] = &[
     ("nvmf_create_target", "there is one target, nvmf_tgt"),
     ("nvmf_delete_target", "there is one target, nvmf_tgt: spdk_kill_instance ends it"),
     ("nvmf_get_crdt", "there are no command retry delays"),
-    ("nvmf_ns_add_host", "every host of a subsystem sees every namespace: make a subsystem for each host"),
-    ("nvmf_ns_remove_host", "every host of a subsystem sees every namespace: make a subsystem for each host"),
     ("nvmf_publish_mdns_prr", "there is no mDNS"),
     ("nvmf_stop_mdns_prr", "there is no mDNS"),
     ("nvmf_subsystem_listener_set_ana_state", "every path is optimized"),

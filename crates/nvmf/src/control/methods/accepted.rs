@@ -26,8 +26,6 @@ pub static METHODS: &[Method] = &[
     accepted("framework_enable_cpumask_locks", "the target does not lock processors"),
     accepted("iobuf_set_options", "reactors take buffers when they need them, within the memory budget"),
     accepted("iscsi_set_options", "there is no iSCSI target"),
-    accepted("keyring_linux_set_options", "keys come from files"),
     accepted("scsi_set_options", "there is no SCSI target"),
     accepted("sock_impl_set_options", "the kernel's sockets are the only ones"),
-    accepted("sock_set_default_impl", "the kernel's sockets are the only ones"),
 ];

@@ -462,8 +462,14 @@ fn delete(state: &mut State, params: &Params, methods: &[&str]) -> Outcome {
 
 /// The target has removed the namespaces and the limit of a device that no longer exists.
 fn forget_users(state: &mut State, device: &str) {
+    let of_device = |given: &Value| given["namespace"]["bdev_name"] == device;
+    let added = state.made.iter().filter(|step| step.method == "nvmf_subsystem_add_ns");
+    let added = added.filter_map(|step| step.params.as_ref().filter(|given| of_device(given)));
+    let gone: Vec<(Value, Value)> =
+        added.map(|given| (given["nqn"].clone(), given["namespace"]["nsid"].clone())).collect();
     state.forget(|method, given| match method {
-        "nvmf_subsystem_add_ns" => given["namespace"]["bdev_name"] == device,
+        "nvmf_subsystem_add_ns" => of_device(given),
+        "nvmf_ns_add_host" => gone.iter().any(|(nqn, nsid)| given["nqn"] == *nqn && given["nsid"] == *nsid),
         "bdev_set_qos_limit" => given["name"] == device,
         _ => false,
     });

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{METHODS as ALL, Method, Run, When};
+use super::{METHODS as ALL, Method, Run, When, only};
 use crate::control::config::Step;
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Need, Param, ParamKind, Params, U64};
@@ -175,6 +175,15 @@ pub static METHODS: &[Method] = &[
         when: When::Always,
         run: Run::Do(kill_instance),
     },
+    only(
+        "sock_set_default_impl",
+        "Say that connections are the kernel's sockets",
+        &[Param::required(
+            "impl_name",
+            ParamKind::OneOf(&["posix", "uring"]),
+            "the kernel's sockets in both cases; ssl is refused, because there is no TLS",
+        )],
+    ),
 ];
 
 fn get_methods(state: &mut State, params: &Params) -> Outcome {

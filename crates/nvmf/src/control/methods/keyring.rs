@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Method, Run, When};
+use super::{Method, Run, When, only};
 use crate::auth::{Credentials, Secret};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Param, ParamKind, Params};
@@ -42,6 +42,11 @@ pub static METHODS: &[Method] = &[
         when: When::Always,
         run: Run::Do(get_keys),
     },
+    only(
+        "keyring_linux_set_options",
+        "Say that keys do not come from the kernel's keyring",
+        &[Param::only("enable", ParamKind::Bool, "false", "keys come from files: keyring_file_add_key")],
+    ),
 ];
 
 fn add_key(state: &mut State, params: &Params) -> Outcome {

@@ -1,5 +1,6 @@
 //! Methods about the transport, subsystems, namespaces, listeners, hosts and their statistics.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Map, Value, json};
@@ -14,6 +15,7 @@ use crate::control::state::State;
 use crate::spec::NqnError;
 use crate::target::{
     DISCOVERY_NQN, DeviceInfo, NamespaceSpec, PacerStats, ReactorStats, Referral, Stats, SubsystemInfo, SubsystemSpec,
+    Visibility,
 };
 
 /// The help of `pacing` of a transport, as [`pace::SYNTAX`] has it; a test holds the two together.
@@ -75,7 +77,12 @@ const NAMESPACE: &[Param] = &[
     Param::optional("eui64", ParamKind::Text, "derived from the UUID", "EUI-64, 16 hexadecimal digits"),
     Param::optional("uuid", ParamKind::Text, "the device's", "UUID"),
     Param::ignored("anagrpid", U32, "there is one ANA group"),
-    Param::only("no_auto_visible", ParamKind::Bool, "false", "every host of a subsystem sees every namespace"),
+    Param::optional(
+        "no_auto_visible",
+        ParamKind::Bool,
+        "false",
+        "show the namespace to no host but those that nvmf_ns_add_host names",
+    ),
     Param::only("hide_metadata", ParamKind::Bool, "false", "there is no metadata"),
 ];
 
@@ -104,6 +111,8 @@ const TRANSPORT: &[Param] = &[
         "true",
         "send no completion after the data of a read to hosts that have disabled SQ flow control",
     ),
+    Param::optional("kas", U16, "10", "granularity of keep-alive timeouts that hosts are told, in units of 100 ms"),
+    Param::optional("min_kato", U32, "0", "shortest keep-alive timeout in milliseconds; shorter ones become this one"),
     Param::only("dif_insert_or_strip", ParamKind::Bool, "false", "there is no protection information"),
     Param::only("sock_priority", U32, "0", "packets have no priority"),
     Param::only("masked_oncs", ParamKind::Any, "[]", "the target cannot hide a command"),
@@ -111,7 +120,7 @@ const TRANSPORT: &[Param] = &[
     Param::ignored("iobuf_small_cache_size", U32, "there are no pools of buffers"),
     Param::ignored("iobuf_large_cache_size", U32, "there are no pools of buffers"),
     Param::ignored("num_cqe", U32, "RDMA's"),
-    Param::ignored("max_aq_depth", U32, "admin queues have 32 entries"),
+    Param::ignored("max_aq_depth", U32, "hosts may ask for admin queues of up to 4096 entries"),
     Param::ignored("max_srq_depth", U32, "RDMA's"),
     Param::ignored("no_srq", ParamKind::Bool, "RDMA's"),
     Param::ignored("zcopy", ParamKind::Bool, "data is copied as little as the sockets allow"),
@@ -126,8 +135,6 @@ const TRANSPORT: &[Param] = &[
     Param::ignored("acceptor_backlog", U32, "the system's limit holds"),
     Param::ignored("ack_timeout", U32, "RDMA's"),
     Param::ignored("data_wr_pool_size", U32, "RDMA's"),
-    Param::ignored("kas", U32, "keep-alive timers have a granularity of 100 ms"),
-    Param::ignored("min_kato", U32, "the target accepts every keep-alive timeout"),
 ];
 const TRANSPORT_COUNT: usize = TRANSPORT.len() + pacer::PARAMS.len();
 static CREATE_TRANSPORT: [Param; TRANSPORT_COUNT] = {
@@ -261,6 +268,20 @@ pub static METHODS: &[Method] = &[
         &[NQN, Param::required("nsid", U32, "number of the namespace"), TGT_NAME],
         "true",
         remove_ns,
+    ),
+    method(
+        "nvmf_ns_add_host",
+        "Show a namespace that was added with no_auto_visible to a host, and notify the host",
+        &[NQN, Param::required("nsid", U32, "number of the namespace"), HOST, TGT_NAME],
+        "true",
+        |state, params| show_namespace(state, params, true),
+    ),
+    method(
+        "nvmf_ns_remove_host",
+        "Hide a namespace that was added with no_auto_visible from a host, and notify the host",
+        &[NQN, Param::required("nsid", U32, "number of the namespace"), HOST, TGT_NAME],
+        "true",
+        |state, params| show_namespace(state, params, false),
     ),
     method(
         "nvmf_subsystem_add_listener",
@@ -417,6 +438,11 @@ fn set_config(state: &mut State, params: &Params) -> Outcome {
     if let Some(names) = params.list_if("dhchap_dhgroups") {
         policy.groups.retain(|group| names.contains(&group.name()));
     }
+    if params.has("poll_groups_mask") {
+        let where_else =
+            "nvmf_set_config: poll_groups_mask is put aside: `plimsoll serve --cores` says where reactors run";
+        state.warnings.push(where_else.into());
+    }
     state.keys.set_policy(policy);
     state.forget(|method, _| method == "nvmf_set_config");
     state.remember("nvmf", "nvmf_set_config", params.as_given().clone());
@@ -450,6 +476,12 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
         options.max_io_bytes = bytes;
     }
     options.c2h_success = params.bool_if("c2h_success").unwrap_or(true);
+    if let Some(units) = params.number_if("kas") {
+        options.keep_alive_units = units as u16;
+    }
+    if let Some(ms) = params.u32_if("min_kato") {
+        options.least_keep_alive_ms = ms;
+    }
     options.pacing = pacing_of(state, params)?;
     state.restart(options)?;
     state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
@@ -588,6 +620,10 @@ fn describe(subsystem: &SubsystemInfo, devices: &[DeviceInfo]) -> Value {
             object["nguid"] = json!(identities.nguid.map(|nguid| hex_text(&nguid)));
             object["eui64"] = json!(identities.eui64.map(|eui64| hex_text(&eui64)));
         }
+        if let Visibility::Only(hosts) = &namespace.visibility {
+            object["no_auto_visible"] = json!(true);
+            object["hosts"] = hosts.iter().map(|nqn| json!({ "nqn": nqn })).collect();
+        }
         object
     };
     let spec = &subsystem.spec;
@@ -615,6 +651,10 @@ fn add_ns(state: &mut State, params: &Params) -> Outcome {
         uuid: identity(&given, "uuid")?,
         nguid: identity(&given, "nguid")?,
         eui64: identity(&given, "eui64")?,
+        visibility: match given.bool_if("no_auto_visible") {
+            Some(true) => Visibility::Only(BTreeSet::new()),
+            _ => Visibility::All,
+        },
     };
     let nsid = state.target.add_namespace(nqn, spec).map_err(refusal)?;
     let mut params = params.as_given().clone();
@@ -633,8 +673,22 @@ fn remove_ns(state: &mut State, params: &Params) -> Outcome {
     let (nqn, nsid) = (params.text("nqn"), params.u32_if("nsid").unwrap_or_default());
     state.target.remove_namespace(nqn, nsid).map_err(refusal)?;
     state.forget(|method, given| {
-        method == "nvmf_subsystem_add_ns" && given["nqn"] == nqn && given["namespace"]["nsid"] == nsid
+        let is_of = given["namespace"]["nsid"] == nsid || method == "nvmf_ns_add_host" && given["nsid"] == nsid;
+        matches!(method, "nvmf_subsystem_add_ns" | "nvmf_ns_add_host") && given["nqn"] == nqn && is_of
     });
+    Ok(Value::Bool(true))
+}
+
+fn show_namespace(state: &mut State, params: &Params, shows: bool) -> Outcome {
+    let (nqn, host) = (params.text("nqn"), params.text("host"));
+    let nsid = params.u32_if("nsid").unwrap_or_default();
+    state.target.show_namespace(nqn, nsid, host, shows).map_err(refusal)?;
+    state.forget(|method, given| {
+        method == "nvmf_ns_add_host" && given["nqn"] == nqn && given["nsid"] == nsid && given["host"] == host
+    });
+    if shows {
+        state.remember("nvmf", "nvmf_ns_add_host", params.as_given().clone());
+    }
     Ok(Value::Bool(true))
 }
 

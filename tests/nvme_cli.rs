@@ -1,0 +1,109 @@
+//! nvme-cli, of Debian 12 and of Debian 13, with the target: each subcommand that means something for a controller, and
+//! its output read.
+
+mod common;
+use common::guest::{has_rig, newer_guest};
+use common::served::Served;
+use common::*;
+
+/// Both versions read the target's structures, change what can be changed, and say what the target does not have.
+#[test]
+fn both_versions_of_nvme_cli_read_the_target() {
+    if !has_rig() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let target = Served::one_line(directory, &["--mem", "64m", "--null", "1g"]);
+    let script = r#"
+# It must fail, and say why.
+refuses() { what=$1; shift; "$@" > /tmp/said 2>&1 && failed "$* succeeds"
+  grep -qE -- "$what" /tmp/said || { cat /tmp/said; failed "$* does not say: $what"; }; }
+absent() { refuses 'Invalid Command Opcode' "$@"; }
+dd if=/dev/urandom of=/tmp/data bs=4096 count=2 2> /dev/null
+for nvme in nvme 'newer nvme'; do
+says 'version 2' $nvme version
+says 'subtype: +nvme subsystem' $nvme discover $AT
+says '"treq":"not specified, sq flow control disable supported"' $nvme discover $AT -o json
+try $nvme connect $AT -n $SUBSYSTEM -k 20
+wait_for [ -b /dev/nvme0n2 ]
+# Linux 6.12 looks at namespaces side by side, and numbers its disks as it finds them.
+ONE=/dev/$(disk 1) TWO=/dev/$(disk 2)
+says '"ModelNumber": *"Plimsoll"' $nvme list -o json
+says 'nvme0n. .*1.07 +GB' $nvme list -v
+says '"State": *"live"' $nvme list-subsys -o json
+says 'ns 2' $nvme show-topology
+says 'SQ Associations|subnqn +: nqn.2016-06.io.spdk:cnode1' $nvme id-ctrl /dev/nvme0 -H
+says '"cntrltype": *1' $nvme id-ctrl /dev/nvme0 -o json
+says '"nn": *32' $nvme id-ctrl /dev/nvme0 -o json
+says 'lbads:12' $nvme id-ns $ONE
+says '"nsze": *262144' $nvme id-ns $ONE -o json
+says 'nsze +: 0$' $nvme id-ns /dev/nvme0 -n 7
+says '"uuid": *"[0-9a-f-]{36}"' $nvme ns-descs $ONE -o json
+says '"nsid": *2' $nvme list-ns /dev/nvme0 -o json
+says 'vsl +: 0' $nvme nvm-id-ctrl /dev/nvme0
+says 'lbads:0 +\(in use\)|pic' $nvme nvm-id-ns $ONE
+says 'namespace-id: ?1' $nvme get-ns-id $ONE
+says '"critical_warning": *0' $nvme smart-log /dev/nvme0 -o json
+says '"avail_spare": *100' $nvme smart-log /dev/nvme0 -o json
+says 'Active Firmware Slot.*1' $nvme fw-log /dev/nvme0 -o json
+try $nvme changed-ns-list-log /dev/nvme0
+says 'ACS6 +\[Identify' $nvme effects-log /dev/nvme0 --csi=0
+says 'NVM Command Set' $nvme effects-log /dev/nvme0 --csi=0
+says '00000000' $nvme get-feature /dev/nvme0 -f 2
+says 'Allocated \(NSQA\): 1' $nvme get-feature /dev/nvme0 -f 7 -H
+says 'Namespace Attribute Notices +: Send' $nvme get-feature /dev/nvme0 -f 0xb -H
+says 'milliseconds: 20000' $nvme get-feature /dev/nvme0 -f 0xf -H
+says '9f 2c 1b 1e' $nvme get-feature /dev/nvme0 -f 0x81
+says 'value: ?(0x)?0*1$' $nvme get-feature /dev/nvme0 -f 6
+try $nvme set-feature /dev/nvme0 -f 4 -v 0x140
+says '140$' $nvme get-feature /dev/nvme0 -f 4
+refuses 'Feature Not Changeable' $nvme set-feature /dev/nvme0 -f 6 -v 0
+refuses 'Invalid Field' $nvme get-feature /dev/nvme0 -f 0x7f
+says 'cap +: ' $nvme show-regs /dev/nvme0
+says 'csts +: (0x)?1' $nvme show-regs /dev/nvme0
+says '1.4' $nvme get-property /dev/nvme0 -o 8 -H
+try $nvme write $TWO -s 8 -c 1 -z 8192 -d /tmp/data
+try $nvme read $TWO -s 8 -c 1 -z 8192 -d /tmp/back
+try cmp /tmp/data /tmp/back
+try $nvme compare $TWO -s 8 -c 1 -z 8192 -d /tmp/data
+refuses 'Compare Failure' $nvme compare $TWO -s 9 -c 1 -z 8192 -d /tmp/data
+try $nvme write-zeroes $TWO -s 8 -c 0
+try $nvme dsm $TWO -d -s 9 -b 1
+try $nvme read $TWO -s 8 -c 1 -z 8192 -d /tmp/back
+dd if=/dev/zero bs=4096 count=2 2> /dev/null | cmp -s - /tmp/back || failed 'not zeroed'
+try $nvme flush $TWO
+refuses 'LBA Out of Range' $nvme read $TWO -s 16384 -c 0 -z 4096 -d /tmp/back
+says 'Success' $nvme io-passthru $ONE -o 2 -n 1 -l 4096 -r --cdw10=0 --cdw12=0
+says 'Success' $nvme admin-passthru /dev/nvme0 -o 6 -l 4096 -r --cdw10=1
+# What the target does not have it says so of; nothing stops, and the log of errors has it.
+for page in supported-log-pages ana-log self-test-log endurance-log sanitize-log; do refuses 'Invalid Log Page' $nvme $page /dev/nvme0; done
+for structure in list-ctrl id-iocs primary-ctrl-caps; do refuses 'Invalid Field' $nvme $structure /dev/nvme0; done
+absent $nvme verify $ONE -s 0 -c 7
+absent $nvme write-uncor $ONE -s 0 -c 0
+absent $nvme copy $ONE -d 10 -s 0 -b 1
+absent $nvme resv-report $ONE
+absent $nvme format $ONE -f
+absent $nvme sanitize /dev/nvme0 -a 2
+absent $nvme delete-ns /dev/nvme0 -n 1
+absent $nvme attach-ns /dev/nvme0 -n 1 -c 1
+absent $nvme security-recv /dev/nvme0 -p 0 -s 0 -t 16 -x 16
+absent $nvme device-self-test /dev/nvme0 -s 1
+absent $nvme fw-commit /dev/nvme0 -s 1 -a 1
+absent $nvme dir-receive /dev/nvme0 -n 1 -D 0 -O 1
+refuses 'not supported' $nvme subsystem-reset /dev/nvme0
+says 'Invalid Command Opcode' $nvme error-log /dev/nvme0 -e 4
+try $nvme ns-rescan /dev/nvme0
+try $nvme reset /dev/nvme0
+wait_for grep -q live /sys/class/nvme/nvme0/state
+[ -b $ONE ] && [ -b $TWO ] || failed 'namespaces went with a reset'
+says 'disconnected 1' $nvme disconnect -n $SUBSYSTEM
+refuses 'could not add|failed|Failed' $nvme connect $AT -n nqn.2016-06.io.spdk:other
+done
+dmesg | grep -iE 'nvme.*(timeout|I/O error)' && failed 'errors'
+echo "all of it"
+"#;
+    let said = newer_guest(directory, target.port(), script, |action| panic!("{action}"));
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
