@@ -112,6 +112,11 @@ pub fn summary(snapshots: &[Snapshot]) -> String {
         ]);
     }
     out += &table.render(Style::default(), 2);
+    let (caught, reasons): (Vec<_>, Vec<_>) =
+        reasons.into_iter().partition(|reason| reason.text == lanes::environment::CAUGHT);
+    for reason in caught {
+        out += &format!("  {} system calls outside libc, seen by --raw\n", reason.count);
+    }
     if !reasons.is_empty() {
         out += "  stayed on the lane that the program opened:\n";
         let width = reasons.iter().map(|reason| reason.count.to_string().len()).max().unwrap_or(0);

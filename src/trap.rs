@@ -51,6 +51,7 @@ fn command() -> Command {
                 .help("Rule that chooses the lane: least-loaded (by measured service rate) or round-robin [default: from the pool]"),
         )
         .arg(flag("async", "Let io_submit return at once where requests would block"))
+        .arg(flag("raw", "See system calls that do not pass through libc, too (Linux 5.11 or later, x86-64)"))
         .arg(flag("stats", "When the program has ended, print the traffic of each lane on standard error"))
         .arg(path(Arg::new("stats-json").long("stats-json").value_name("FILE").help("Write the traffic of each lane as JSON")))
         .arg(path(
@@ -115,6 +116,9 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     if pools.is_empty() && !matches.get_flag("async") {
         bail!("no pool: give the lanes of a volume as --pool NAME=/mnt/a,/mnt/b, or a --pool-file");
     }
+    if matches.get_flag("raw") && !sys::process::calls_can_be_dispatched() {
+        bail!("--raw: this kernel has no Syscall User Dispatch (Linux 5.11 or later, x86-64); run trap without --raw");
+    }
     if let Some(&policy) = matches.get_one::<Policy>("policy") {
         pools.iter_mut().for_each(|pool| pool.policy = policy);
     }
@@ -130,7 +134,12 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     if let Some(pools) = &pools {
         child.env(pool::TEXT_VARIABLE, pools.to_toml());
     }
-    for (flag, variable) in [("async", environment::ASYNC_VARIABLE), ("verbose", environment::TRACE_VARIABLE)] {
+    let flags = [
+        ("async", environment::ASYNC_VARIABLE),
+        ("raw", environment::RAW_VARIABLE),
+        ("verbose", environment::TRACE_VARIABLE),
+    ];
+    for (flag, variable) in flags {
         if matches.get_flag(flag) {
             child.env(variable, "1");
         }

@@ -1,7 +1,7 @@
 //! The sections of the manual pages that no table of arguments holds: examples, statuses, files, environment, and the
 //! page of libiotrap.
 
-use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
+use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
 use super::roff::{bold, list, prose, verbatim};
@@ -351,6 +351,7 @@ pub fn libiotrap() -> String {
         (TEXT_VARIABLE, "Pools as the text of a pool file. plimsoll trap --pool sets it."),
         (FILE_VARIABLE, "A TOML file of pools, with weights, policy and windows. plimsoll trap --pool-file sets it."),
         (POOLS_VARIABLE, "Pools as the original iotrap takes them: name:/mnt/a/,/mnt/b/, several separated by spaces."),
+        (RAW_VARIABLE, "1 has system calls outside libc seen, too, as plimsoll trap --raw does."),
         (ASYNC_VARIABLE, "1 makes libaio requests that would block asynchronous, as plimsoll trap --async does."),
         ("IOTRAP_RING", "same-thread promises that the thread that reads a completion ring also submits."),
         (STATS_VARIABLE, "1 prints a summary on standard error when the program ends."),

@@ -8,13 +8,13 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
 use lanes::Pools;
-use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
+use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
 use crate::abi::{errno, said, undisturbed};
 use crate::aio::{self, async_io, context};
 use crate::fork;
-use crate::hooks::{executed, exit};
+use crate::hooks::{caught, executed, exit};
 use crate::policy::trace;
 use crate::state::{lane, node, process, stats};
 
@@ -39,7 +39,7 @@ pub fn begin() {
     }
     let pools = match Pools::from_environment(variable, read) {
         Ok(Some(pools)) => pools,
-        Ok(None) if asynchronous => return,
+        Ok(None) if asynchronous => return catch_calls(variable),
         Ok(None) => {
             return say(&format!(
                 "nothing is spread: none of {TEXT_VARIABLE}, {FILE_VARIABLE} and {POOLS_VARIABLE} is set"
@@ -65,6 +65,14 @@ pub fn begin() {
     executed::prepare();
     node::prepare(aio::note_completed);
     lane::configure(pools);
+    catch_calls(variable);
+}
+
+/// Begins to catch the system calls outside libc, if that is wanted.
+fn catch_calls(variable: impl Fn(&str) -> Option<String>) {
+    if variable(RAW_VARIABLE).is_some_and(|value| value != "0") {
+        caught::prepare();
+    }
 }
 
 fn say(text: &str) {

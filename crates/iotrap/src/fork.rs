@@ -1,15 +1,18 @@
 //! The list of everything that a forked child must forget: the parent's requests, lanes and descriptors.
 
-use crate::aio::{async_io, changed_iocbs, context, inflight, posix, uring};
+use crate::abi::dispatch;
+use crate::aio::{async_io, changed_iocbs, context, inflight, posix, raw_ring, rings};
 use crate::open::opener;
 use crate::policy::split;
 use crate::state::{group, lane, node, reason, stats};
 
 /// Forgets the parent's state, in the child, which has one thread. Makes system calls and uses atomics only.
 pub fn forget_all() {
+    dispatch::forget_all();
     async_io::forget_all();
     posix::forget_all();
-    uring::forget_all();
+    raw_ring::forget_all();
+    rings::forget_all();
     context::forget_all();
     inflight::forget_all();
     changed_iocbs::forget_all();

@@ -6,8 +6,8 @@
 //! - [`hooks`]: the functions that programs call, under the names of libc, libaio and liburing; and programs that are
 //!   executed.
 //! - [`aio`]: requests in flight. libaio ([`aio::libaio`], [`aio::changed_iocbs`], [`aio::inflight`],
-//!   [`aio::context`]), POSIX aio ([`aio::posix`]), io_uring ([`aio::uring`], [`aio::tagged`]), and requests that the
-//!   library makes asynchronous ([`aio::async_io`]).
+//!   [`aio::context`]), POSIX aio ([`aio::posix`]), io_uring ([`aio::rings`], by liburing [`aio::uring`] or by system
+//!   calls [`aio::raw_ring`]), and requests that the library makes asynchronous ([`aio::async_io`]).
 //! - [`policy`]: which request may be spread, and where it goes ([`policy::spread`]); large transfers that are cut
 //!   ([`policy::split`]); the record of the requests ([`policy::trace`]).
 //! - [`open`]: the way from a path to the same file on all lanes ([`open::tracking`]), by threads that a silent lane
@@ -15,8 +15,8 @@
 //! - [`state`]: a descriptor ([`state::table`]), an open file with its lanes ([`state::group`]), a file
 //!   ([`state::node`]), the pools ([`state::lane`]), the proof that a number still means its file ([`state::proof`]),
 //!   fork and high numbers ([`state::process`]), reasons and counts ([`state::reason`], [`state::stats`]).
-//! - [`abi`]: system calls, threads, the clock and errno without libc; the real functions; the structures of libaio and
-//!   liburing.
+//! - [`abi`]: system calls, threads, the clock and errno without libc; the dispatch of calls outside libc
+//!   ([`abi::dispatch`]); the real functions; the structures of libaio and liburing.
 //!
 //! Above the house, [`config`] sets everything up from the environment, and [`fork`] lists everything that a forked
 //! child forgets. Two calls lead upwards, through functions that `config` hands down: a file that waits for its lanes
@@ -43,7 +43,7 @@ mod policy;
 mod state;
 
 use abi::{clock, real};
-use aio::async_io;
+use aio::{async_io, raw_ring};
 use state::stats;
 
 /// Sets the library up when it has been loaded, before the program's `main`.
@@ -57,6 +57,7 @@ extern "C" fn begin() {
 extern "C" fn end() {
     async_io::ends();
     async_io::tell();
+    raw_ring::notes_unseen();
     stats::end();
 }
 

@@ -6,5 +6,11 @@ pub const TRACE_VARIABLE: &str = "IOTRAP_TRACE";
 pub const IOLOG_VARIABLE: &str = "IOTRAP_IOLOG";
 /// `1`: the interposer carries out libaio requests that would block asynchronously.
 pub const ASYNC_VARIABLE: &str = "IOTRAP_ASYNC";
+/// `1`: the interposer sees system calls that do not pass through libc, too.
+pub const RAW_VARIABLE: &str = "IOTRAP_RAW";
 /// `1`: the interposer writes a summary to standard error when the program ends.
 pub const STATS_VARIABLE: &str = "IOTRAP_STATS";
+
+/// Under this name the interposer counts the system calls that `--raw` has caught, beside the reasons why requests stay
+/// on their lane.
+pub const CAUGHT: &str = "a system call outside libc, which --raw has caught";

@@ -233,6 +233,19 @@ fn checked(status: libc::c_int) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// True if the kernel can turn system calls from outside a range of addresses into signals (Syscall User Dispatch,
+/// Linux 5.11, Documentation/admin-guide/syscall-user-dispatch.rst). The project uses the dispatch on x86-64 only.
+pub fn calls_can_be_dispatched() -> bool {
+    /// linux/prctl.h. The libc crate does not know it.
+    const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+    /// Switches the dispatch off, which it is already.
+    const PR_SYS_DISPATCH_OFF: usize = 0;
+    // SAFETY: the call takes integers only.
+    let off =
+        unsafe { crate::raw::call(libc::SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0) };
+    cfg!(target_arch = "x86_64") && off == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

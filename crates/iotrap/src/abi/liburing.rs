@@ -30,7 +30,7 @@ impl SubmissionQueue {
     pub fn written(&self, flags: c_uint) -> impl Iterator<Item = *mut Request> {
         // SAFETY: the program keeps the ring mapped until io_uring_queue_exit, which the hook sees first.
         let mask = unsafe { (*self.mask).load(Relaxed) };
-        let stride = if flags & LARGE != 0 { 2 } else { 1 };
+        let stride = if flags & setup::SQE128 != 0 { 2 } else { 1 };
         let at = move |index: u32| (self.own_head.wrapping_add(index) & mask) as usize * stride;
         (0..self.own_tail.wrapping_sub(self.own_head)).map(move |index| self.requests.wrapping_add(at(index)))
     }
@@ -95,8 +95,13 @@ pub struct Completion {
 pub mod opcode {
     pub const READV: u8 = 1;
     pub const WRITEV: u8 = 2;
+    pub const READ_FIXED: u8 = 4;
+    pub const WRITE_FIXED: u8 = 5;
     pub const READ: u8 = 22;
     pub const WRITE: u8 = 23;
+    pub const READV_FIXED: u8 = 58;
+    pub const WRITEV_FIXED: u8 = 59;
+    pub const MSG_RING: u8 = 40;
     pub const FSYNC: u8 = 3;
     pub const CLOSE: u8 = 19;
     pub const FALLOCATE: u8 = 17;
@@ -113,11 +118,27 @@ pub const FIXED_FILE: u8 = 1;
 pub const ASYNC: u8 = 1 << 4;
 /// IOSQE_IO_LINK and IOSQE_IO_HARDLINK: what follows is part of a chain.
 pub const LINKS: u8 = 1 << 2 | 1 << 3;
-/// IORING_SETUP_IOPOLL, SQE128, CQE32, DEFER_TASKRUN, NO_SQARRAY: other rules, entries of other sizes, or completions
-/// that nobody sees before the program asks for them.
-pub const OTHER_RINGS: c_uint = 1 << 0 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
-/// IORING_SETUP_SQE128: an entry takes the room of two.
-pub const LARGE: c_uint = 1 << 10;
+/// IOSQE_IO_DRAIN: the request waits for all others, and those after it wait for the request.
+pub const DRAIN: u8 = 1 << 1;
+/// IOSQE_BUFFER_SELECT: the kernel chooses the buffer.
+pub const SELECT: u8 = 1 << 5;
+
+/// IORING_SETUP_*.
+pub mod setup {
+    use core::ffi::c_uint;
+
+    pub const IOPOLL: c_uint = 1 << 0;
+    pub const SQPOLL: c_uint = 1 << 1;
+    pub const SQE128: c_uint = 1 << 10;
+    pub const DEFER_TASKRUN: c_uint = 1 << 13;
+    pub const REGISTERED_FD_ONLY: c_uint = 1 << 15;
+    pub const NO_SQARRAY: c_uint = 1 << 16;
+    /// Flags that change nothing of what the library relies on: SQPOLL (to be asked for apart), SQ_AFF, CQSIZE, CLAMP,
+    /// ATTACH_WQ, R_DISABLED, SUBMIT_ALL, COOP_TASKRUN, TASKRUN_FLAG, SINGLE_ISSUER, NO_SQARRAY.
+    pub const PLAIN: c_uint =
+        SQPOLL | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 12 | NO_SQARRAY;
+}
+
 /// IORING_SQ_CQ_OVERFLOW
 pub const OVERFLOW: u32 = 1 << 1;
 /// IOSQE_CQE_SKIP_SUCCESS: a request that has succeeded has no completion.

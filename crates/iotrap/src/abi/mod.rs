@@ -3,6 +3,7 @@
 //! that a signal handler cannot leave.
 
 pub mod clock;
+pub mod dispatch;
 pub mod errno;
 pub mod libaio;
 pub mod liburing;

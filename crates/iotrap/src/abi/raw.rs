@@ -9,7 +9,7 @@ use core::ffi::{CStr, c_int, c_long, c_void};
 /// The value that a system call returned, or the errno it failed with (positive).
 pub type Result<T> = core::result::Result<T, c_int>;
 
-pub use sys::raw::call;
+pub use crate::abi::dispatch::call;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("libiotrap knows the system calls of x86-64 and AArch64 only");
@@ -205,6 +205,12 @@ pub struct BlockedSignals {
 impl BlockedSignals {
     /// Blocks all signals of the calling thread from here on.
     pub fn new() -> BlockedSignals {
+        // A dispatched call kills a thread that blocks SIGSYS.
+        BlockedSignals { before: change_mask(libc::SIG_SETMASK, !crate::abi::dispatch::SIGSYS_BIT) }
+    }
+
+    /// Blocks even SIGSYS: for a thread that is made in the meantime and has no calls dispatched.
+    pub fn even_sigsys() -> BlockedSignals {
         BlockedSignals { before: change_mask(libc::SIG_SETMASK, u64::MAX) }
     }
 

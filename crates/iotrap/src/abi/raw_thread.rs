@@ -77,7 +77,7 @@ pub unsafe fn start(
     // SAFETY: the top of the stack, aligned to 16, within the caller's mapping, which no thread uses.
     unsafe { task.write(Task { name: name.as_ptr() as usize, work, argument }) };
     // A thread inherits the set of blocked signals.
-    let blocked = raw::BlockedSignals::new();
+    let blocked = raw::BlockedSignals::even_sigsys();
     // SAFETY: a stack and a block of thread-local variables of the thread's own; the caller keeps `alive` valid.
     let started = unsafe { clone_thread(stack, here.expose_provenance(), alive, stack) };
     blocked.end();
@@ -116,19 +116,31 @@ const SHARED: c_int = libc::CLONE_VM
 unsafe fn clone_thread(stack: usize, local: usize, alive: *mut u32, task: usize) -> raw::Result<usize> {
     let entry: extern "C" fn(usize) -> ! = live;
     let result: isize;
+    // With a gate (crate::abi::dispatch) the call returns by an address on the stack, in the child too. So the child's
+    // stack begins with the place where the child begins.
     // SAFETY: the parent goes on behind the call as from any other; the child has its own stack and never returns.
     unsafe {
         core::arch::asm!(
+            "test r14, r14",
+            "jz 3f",
+            "lea r15, [rip + 4f]",
+            "sub rsi, 8",
+            "mov [rsi], r15",
+            "call r14",
+            "jmp 2f",
+            "3:",
             "syscall",
             "test rax, rax",
             "jnz 2f",
+            "4:",
             "xor ebp, ebp",
             "mov rdi, r13",
             "call r12",
             "ud2",
             "2:",
+            in("r14") crate::abi::dispatch::gate(), out("r15") _,
             inlateout("rax") libc::SYS_clone as isize => result,
-            in("rdi") SHARED as usize, in("rsi") stack, in("rdx") 0usize, in("r10") alive, in("r8") local,
+            in("rdi") SHARED as usize, inlateout("rsi") stack => _, in("rdx") 0usize, in("r10") alive, in("r8") local,
             in("r12") entry, in("r13") task,
             lateout("rcx") _, lateout("r11") _,
         );

@@ -105,6 +105,8 @@ type File = *mut libc::FILE;
 type Text = *const c_char;
 type List = *const Text;
 type Nothing = ();
+type ThreadFunction = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+type ShortFunction = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
 /// SIG_ERR
 const NOT_SET: *mut c_void = core::ptr::without_provenance_mut(libc::SIG_ERR);
@@ -336,6 +338,25 @@ real! {
         else late!(__sysv_signal(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
     fn sigset(signal: c_int, handler: *mut c_void) -> *mut c_void,
         else late!(sigset(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
+    fn sigprocmask(how: c_int, set: *const libc::sigset_t, before: *mut libc::sigset_t) -> c_int,
+        else kernel!(libc::SYS_rt_sigprocmask, how as isize, set, before, 8);
+    fn pthread_sigmask(how: c_int, set: *const libc::sigset_t, before: *mut libc::sigset_t) -> c_int,
+        else late!(pthread_sigmask(how, set, before): (c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int, libc::ENOSYS);
+    fn sigsuspend(mask: *const libc::sigset_t) -> c_int, else kernel!(libc::SYS_rt_sigsuspend, mask, 8);
+    fn ppoll(list: *mut c_void, count: libc::nfds_t, timeout: *const libc::timespec, mask: *const libc::sigset_t) -> c_int,
+        else late!(ppoll(list, count, timeout, mask): (*mut c_void, libc::nfds_t, *const libc::timespec, *const libc::sigset_t) -> c_int, unavailable());
+    fn pselect(count: c_int, read: *mut c_void, write: *mut c_void, other: *mut c_void, timeout: *const libc::timespec, mask: *const libc::sigset_t) -> c_int,
+        else late!(pselect(count, read, write, other, timeout, mask): (c_int, *mut c_void, *mut c_void, *mut c_void, *const libc::timespec, *const libc::sigset_t) -> c_int, unavailable());
+    fn epoll_pwait(epoll: c_int, events: *mut c_void, count: c_int, timeout: c_int, mask: *const libc::sigset_t) -> c_int,
+        else kernel!(libc::SYS_epoll_pwait, epoll as isize, events, count as isize, timeout as isize, mask, 8);
+    fn epoll_pwait2(epoll: c_int, events: *mut c_void, count: c_int, timeout: *const libc::timespec, mask: *const libc::sigset_t) -> c_int,
+        else kernel!(libc::SYS_epoll_pwait2, epoll as isize, events, count as isize, timeout, mask, 8);
+    fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int,
+        else kernel!(libc::SYS_prctl, option as isize, a, b, c, d);
+    fn pthread_create(thread: *mut c_void, attributes: *const c_void, function: ThreadFunction, argument: *mut c_void) -> c_int,
+        else late!(pthread_create(thread, attributes, function, argument): (*mut c_void, *const c_void, ThreadFunction, *mut c_void) -> c_int, libc::EAGAIN);
+    fn thrd_create(thread: *mut c_void, function: ShortFunction, argument: *mut c_void) -> c_int,
+        else late!(thrd_create(thread, function, argument): (*mut c_void, ShortFunction, *mut c_void) -> c_int, 2);
 
     fn mmap(address: *mut c_void, length: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void,
         else kernel!(libc::SYS_mmap, address, length, protection, flags, fd as isize, offset);

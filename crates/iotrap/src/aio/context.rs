@@ -94,7 +94,8 @@ pub fn prepare(trusted: bool) {
     TRUSTED.store(trusted, Release);
 }
 
-fn single_threaded() -> bool {
+/// True if the program has had one thread so far, by libc's word.
+pub fn is_single_threaded() -> bool {
     let flag = SINGLE_THREADED.load(Acquire);
     // SAFETY: null, or a char of libc that always exists; it is written only as threads are created.
     unsafe { flag.as_ref() }.is_some_and(|flag| flag.load(Relaxed))
@@ -188,7 +189,7 @@ impl Context {
         if direct && !self.catch_up(place) {
             return false;
         }
-        single_threaded() || TRUSTED.load(Relaxed) || (!direct && self.by_function.load(Acquire))
+        is_single_threaded() || TRUSTED.load(Relaxed) || (!direct && self.by_function.load(Acquire))
     }
 
     /// True if the program takes its events from io_getevents, and from nowhere else as far as is known.

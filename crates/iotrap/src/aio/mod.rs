@@ -7,6 +7,10 @@ pub mod context;
 pub mod inflight;
 pub mod libaio;
 pub mod posix;
+pub mod prepare;
+pub mod raw_ring;
+pub mod registered;
+pub mod rings;
 pub mod tagged;
 pub mod uring;
 
@@ -15,5 +19,5 @@ pub mod uring;
 pub fn note_completed() {
     context::look_at_all_rings();
     posix::look_at_all();
-    uring::look_at_all();
+    rings::look_at_all();
 }

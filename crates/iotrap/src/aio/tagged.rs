@@ -61,6 +61,11 @@ impl<T: Copy> Tagged<T> {
         self.strangers.fill(0);
     }
 
+    /// True if no request is recorded.
+    pub fn is_empty(&self) -> bool {
+        self.recorded == 0
+    }
+
     /// True if a request of this `user_data` can be recorded now: its completion could be told from all others.
     pub fn can_record(&self, user_data: u64) -> bool {
         self.strangers.get(bucket(user_data)) == Some(&0) && self.recorded < SLOTS && self.find(user_data).is_none()
@@ -82,6 +87,24 @@ impl<T: Copy> Tagged<T> {
         if let Some(slot) = self.slot(user_data) {
             slot.rivals = slot.rivals.saturating_add(1);
         }
+    }
+
+    /// Takes back the last [`Tagged::count`] of this `user_data`: the request was not submitted.
+    pub fn uncount(&mut self, user_data: u64) {
+        if let Some(count) = self.strangers.get_mut(bucket(user_data)) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(slot) = self.slot(user_data) {
+            slot.rivals = slot.rivals.saturating_sub(1);
+        }
+    }
+
+    /// Takes back the last [`Tagged::record`] of this `user_data`: the request was not submitted.
+    pub fn remove(&mut self, user_data: u64) -> Option<T> {
+        let at = self.find(user_data)?;
+        let slot = self.slots.get_mut(at)?.take()?;
+        self.recorded -= 1;
+        Some(slot.request)
     }
 
     /// Notes the last completion of a request.
@@ -184,6 +207,39 @@ mod tests {
             }
             prop_assert!(alive.is_empty());
             prop_assert!((0..4).all(|tag| tagged.can_record(tag)));
+        }
+    }
+
+    proptest! {
+        /// A batch of which the kernel has taken only a part leaves the table as if the rest had never been there.
+        #[test]
+        fn requests_that_were_not_submitted_leave_nothing(tags in proptest::collection::vec(0u64..5, 0..40), taken in 0usize..40) {
+            let (mut tagged, mut other) = (Tagged::<usize>::new(), Tagged::<usize>::new());
+            let mut placed = Vec::new();
+            let place = |tagged: &mut Tagged<usize>, number: usize, tag: u64| {
+                let records = number.is_multiple_of(2) && tagged.can_record(tag);
+                if records { tagged.record(tag, number) } else { tagged.count(tag) }
+                records
+            };
+            for (number, &tag) in tags.iter().enumerate() {
+                let recorded = place(&mut tagged, number, tag);
+                if number < taken {
+                    prop_assert_eq!(place(&mut other, number, tag), recorded);
+                } else {
+                    placed.push((number, tag, recorded));
+                }
+            }
+            for (number, tag, recorded) in placed.into_iter().rev() {
+                if recorded {
+                    prop_assert_eq!(tagged.remove(tag), Some(number));
+                } else {
+                    tagged.uncount(tag);
+                }
+            }
+            for tag in tags.into_iter().take(taken) {
+                prop_assert_eq!(tagged.ended(tag), other.ended(tag));
+            }
+            prop_assert!((0..5).all(|tag| tagged.can_record(tag)));
         }
     }
 

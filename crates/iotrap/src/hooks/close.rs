@@ -7,7 +7,7 @@ use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
-use crate::aio::async_io;
+use crate::aio::{async_io, raw_ring};
 use crate::open::tracking;
 use crate::policy::trace;
 use crate::state::group::{self, GroupRef};
@@ -21,6 +21,7 @@ use crate::state::table::{self, Entry};
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     async_io::settle(fd);
+    raw_ring::closes(fd);
     // SAFETY: the contract of close(2), which the program keeps.
     let real = || unsafe { real::close(fd) };
     match table::get(fd) {
@@ -144,6 +145,7 @@ pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
     if flags & CLOEXEC == 0 {
         let number = |value: c_uint| c_int::try_from(value).unwrap_or(c_int::MAX);
         async_io::settle_range(number(first), number(last));
+        raw_ring::closes_all(number(first), number(last));
     }
     if first > last || flags & !(UNSHARE | CLOEXEC) != 0 || table::used() == 0 || !process::is_own() {
         return bare_range(first, last, flags);

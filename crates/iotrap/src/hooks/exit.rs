@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 
 use crate::abi::raw;
-use crate::aio::async_io;
+use crate::aio::{async_io, raw_ring};
 
 macro_rules! exits {
     ($($name:ident)*) => {
@@ -17,6 +17,7 @@ macro_rules! exits {
             pub unsafe extern "C" fn $name(status: c_int) -> ! {
                 async_io::ends();
                 async_io::tell();
+                raw_ring::notes_unseen();
                 loop {
                     // SAFETY: an integer; it does not return.
                     unsafe { raw::call(libc::SYS_exit_group, raw::arg(status), 0, 0, 0, 0, 0) };

@@ -15,6 +15,7 @@
 //!
 //! Libaio requests that the kernel would carry out synchronously go to [`crate::aio::async_io`] (`IOTRAP_ASYNC=1`).
 
+pub mod caught;
 pub mod close;
 pub mod dup;
 pub mod exec;
@@ -23,6 +24,7 @@ pub mod exit;
 pub mod libaio;
 pub mod lock;
 pub mod map;
+pub mod masks;
 pub mod open;
 pub mod posix_aio;
 pub mod receive;
@@ -32,4 +34,5 @@ pub mod signal;
 pub mod size;
 pub mod sync;
 pub mod syscall;
+pub mod thread;
 pub mod uring;

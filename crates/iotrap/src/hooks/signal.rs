@@ -1,18 +1,23 @@
 //! sigaction(2) and signal(3): the library learns which signals the program handles, and blocks those while a call must
-//! not be left ([`crate::abi::undisturbed`]).
+//! not be left ([`crate::abi::undisturbed`]). A program that handles SIGSYS itself ends `--raw`.
 
 use core::ffi::{c_int, c_void};
 
+use super::caught;
+use crate::abi::dispatch;
 use crate::abi::errno;
 use crate::abi::real;
 use crate::abi::undisturbed;
 use crate::state::process;
 
 /// Carries out a change of a signal's handler. The signal counts as handled before the handler can run.
-fn around<T>(signal: c_int, handler: Option<usize>, change: impl FnOnce() -> T) -> T {
+pub fn around<T>(signal: c_int, handler: Option<usize>, change: impl FnOnce() -> T) -> T {
     // A child of vfork(2) has handlers of its own, and its parent's memory.
     if !process::is_own() {
         return change();
+    }
+    if signal == libc::SIGSYS && handler.is_some() {
+        caught::stop("the program handles SIGSYS itself");
     }
     if handler.is_some_and(|handler| handler != libc::SIG_DFL && handler != libc::SIG_IGN) {
         undisturbed::will_handle(signal);
@@ -21,6 +26,21 @@ fn around<T>(signal: c_int, handler: Option<usize>, change: impl FnOnce() -> T) 
     let _errno = errno::kept();
     undisturbed::look_at(signal);
     result
+}
+
+/// The program's action with a mask without SIGSYS, if `--raw` is in force.
+///
+/// # Safety
+/// `action` is null or valid.
+unsafe fn without_sigsys(action: *const libc::sigaction) -> Option<libc::sigaction> {
+    if action.is_null() || !dispatch::on() {
+        return None;
+    }
+    // SAFETY: the caller passes a valid action.
+    let mut action = unsafe { action.read() };
+    // SAFETY: a valid set.
+    let _ = unsafe { libc::sigdelset(&raw mut action.sa_mask, libc::SIGSYS) };
+    Some(action)
 }
 
 macro_rules! actions {
@@ -38,6 +58,9 @@ macro_rules! actions {
             ) -> c_int {
                 // SAFETY: the program's contract: null, or a structure.
                 let handler = unsafe { action.as_ref() }.map(|action| action.sa_sigaction);
+                // SAFETY: the program's contract.
+                let changed = unsafe { without_sigsys(action) };
+                let action = changed.as_ref().map_or(action, core::ptr::from_ref);
                 // SAFETY: the program's contract.
                 let real = || unsafe { real::$name(signal, action, before) };
                 if handler.is_none() { real() } else { around(signal, handler, real) }

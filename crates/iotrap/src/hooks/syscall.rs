@@ -2,11 +2,11 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use super::{close, dup, exec, exit, lock, map, open, receive, room, rw, size, sync};
+use super::{close, dup, exec, exit, lock, map, masks, open, receive, room, rw, size, sync};
 use crate::abi::errno;
 use crate::abi::libaio::{Event, Iocb};
 use crate::abi::raw;
-use crate::aio::{libaio, uring};
+use crate::aio::{libaio, raw_ring};
 
 type Text = *const c_char;
 type List = *const Text;
@@ -96,17 +96,12 @@ pub unsafe extern "C-unwind" fn syscall(
             hook!(size::copy_file_range(fd, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint))
         }
         libc::SYS_splice => hook!(size::splice(fd, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint)),
-        libc::SYS_io_uring_setup => {
-            // SAFETY: the program's contract.
-            let ring = unsafe { raw::call(number, a, b, c, d, e, f) };
-            uring::set_up_by_system_call();
-            errno::libc_result(ring) as c_long
+        libc::SYS_io_uring_setup => kernel!(raw_ring::set_up(a, b as *mut c_void)),
+        libc::SYS_io_uring_enter => {
+            let wait = raw_ring::Wait { least: c, flags: d, argument: e, size: f };
+            kernel!(raw_ring::enter(fd, b as c_uint, &wait))
         }
-        libc::SYS_io_uring_register => {
-            // SAFETY: the arguments of io_uring_register(2), as the program gives them.
-            unsafe { uring::registers_by_system_call(b as c_uint, c as *const c_void, d as c_uint) };
-            kernel!(raw::call(number, a, b, c, d, e, f))
-        }
+        libc::SYS_io_uring_register => kernel!(raw_ring::register(fd, b as c_uint, c, d as c_uint)),
         libc::SYS_execve => hook!(exec::execve(a as Text, b as List, c as List)),
         libc::SYS_execveat => hook!(exec::execveat(fd, b as Text, c as List, d as List, e as c_int)),
         // SAFETY: the system call takes an integer only, so it accesses no memory of this process.
@@ -119,6 +114,10 @@ pub unsafe extern "C-unwind" fn syscall(
             map::around(e as c_int, c as c_int, d as c_int, || kernel!(raw::call(number, a, b, c, d, e, f)))
         }
         _ => {
+            // SAFETY: the arguments are those of the call by that number.
+            if let Some(result) = unsafe { masks::by_number(number, [a, b, c, d, e, f]) } {
+                return errno::libc_result(result) as c_long;
+            }
             // SAFETY: the arguments are those of the call by that number.
             let call = || unsafe { raw::call(number, a, b, c, d, e, f) };
             let result = match call() {

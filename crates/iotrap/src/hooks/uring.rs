@@ -4,7 +4,8 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use crate::abi::liburing::Uring;
 use crate::abi::real;
-use crate::aio::uring::{before, ends, registers};
+use crate::aio::uring::{before, ends};
+use crate::open::others;
 
 macro_rules! submits {
     ($($name:ident(uring: *mut Uring $(, $argument:ident: $type:ty)*);)*) => {
@@ -51,7 +52,7 @@ macro_rules! registering {
                 $($before: $before_type,)* $files: *const c_int, $($between: $between_type,)* $count: c_uint
             ) -> c_int {
                 // SAFETY: the contract of io_uring_register_files(3), which the program keeps.
-                unsafe { registers($files, $count) };
+                unsafe { others::go_out_of_sight($files, $count) };
                 // SAFETY: the contract of io_uring_register_files(3), which the program keeps.
                 unsafe { real::$name($($before,)* $files, $($between,)* $count) }
             }

@@ -141,6 +141,21 @@ pub fn goes_out_of_sight(fd: c_int) {
     }
 }
 
+/// Notes files that a ring keeps: a request names a place in the ring's table, and the descriptor may be closed.
+///
+/// # Safety
+/// `files` points to `count` descriptors, or is null.
+pub unsafe fn go_out_of_sight(files: *const c_int, count: u32) {
+    if files.is_null() || !lane::active() {
+        return;
+    }
+    let _errno = crate::abi::errno::kept();
+    for at in 0..count as usize {
+        // SAFETY: the caller passes an array of this number of descriptors.
+        goes_out_of_sight(unsafe { files.wrapping_add(at).read_unaligned() });
+    }
+}
+
 /// Notes that a file is about to be opened where no hook sees its descriptor: if it is a file of a pool, nothing of it
 /// is spread any more.
 ///

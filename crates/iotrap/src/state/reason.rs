@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:expr,)*) => {
         /// The reason why a file, or one request of it, stays on the lane that the program opened.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
@@ -76,12 +76,40 @@ reasons! {
     Ring = "a completion ring that is, or may be, read without io_getevents while other threads submit",
     /// The table of requests is full, or as many errands to lanes are under way as there may be.
     Busy = "more requests in flight than the tables hold",
-    /// The request is linked, drained, uses fixed files, or its completion cannot be told from another one.
-    Uring = "an io_uring request that is not a plain read or write of its own",
-    /// The program makes the ring by system calls, as fio's engine does.
-    RawUring = "an io_uring that is driven by system calls: nothing of it is seen",
+    /// The request has another operation, flags, a priority, a personality, or uses the position of the file.
+    Uring = "an io_uring request that is not a plain read or write at an offset",
+    /// The kernel decides when such a request begins, by requests beside it.
+    RingLinked = "an io_uring request that is linked to others, or drained",
+    /// The kernel chooses the buffer.
+    RingBuffers = "an io_uring request with provided buffers",
+    /// The completion of the request cannot be told from another one.
+    RingTwins = "an io_uring request whose user_data another request in flight has",
+    /// A sync does not cover requests that are submitted beside it.
+    RingSyncs = "an io_uring write that is submitted beside a sync",
+    /// Without `--raw` the table may have changed where no hook sees it.
+    RingFixed = "an io_uring request on a registered file, without --raw or registered out of sight",
+    /// Another thread could see the request while it names another file.
+    RingThreads = "an io_uring request on a registered file, in a program of several threads",
+    /// The kernel's thread takes requests as soon as they are written.
+    RingPolled = "an io_uring with SQPOLL: the kernel takes its requests before the library can see them",
+    /// Nobody sees the completion before the program asks for it.
+    RingIopoll = "an io_uring with IOPOLL: its completions come when the program asks for them",
+    /// A thread that waits for lanes cannot ask for the completions of another thread's ring.
+    RingDeferred = "an io_uring with DEFER_TASKRUN, in a program of several threads",
+    /// SQE128, CQE32 and mixed sizes, NO_MMAP, and what later kernels may add.
+    RingKind = "an io_uring with entries of other sizes, memory of the program, or unknown flags",
+    /// Completions were lost to the library; it does not know which requests have ended.
+    RingOverflow = "an io_uring whose completion queue has overflowed",
+    /// A request that succeeds has no completion.
+    RingSilent = "an io_uring with requests that have no completion (CQE_SKIP_SUCCESS), or messages of other rings",
+    /// Somebody submits requests, or has submitted requests, past the library.
+    RingDrivers = "an io_uring that was entered where no hook sees it (see --raw)",
+    /// The library has to see a ring from its first request on.
+    RingUnknown = "an io_uring that the library has not seen being made, or by a registered or duplicated number",
     /// Only the opened lane can tell how such flags act on the file (RWF_APPEND, for example).
     Flagged = "request flags that only the opened lane understands",
+    /// `--raw` has caught a call. The call may be spread: this reason exists for the statistics.
+    Caught = lanes::environment::CAUGHT,
     /// All lanes of the pool are too busy for another request: this reason exists for the statistics.
     Window = "every lane's window was full",
 }

@@ -164,6 +164,13 @@ impl Counted {
         })
     }
 
+    /// The requests that stayed on the opened lane for a reason, and all requests.
+    pub fn stayed_of_all(&self) -> (u64, u64) {
+        let reasons = self.0.iter().flat_map(|board| &board.reasons);
+        let stayed = reasons.filter(|reason| reason.text != lanes::environment::CAUGHT).map(|reason| reason.count);
+        (stayed.sum(), self.ops().iter().sum())
+    }
+
     /// The number of times that the programs met reasons with these words in their text.
     pub fn reason(&self, words: &str) -> u64 {
         self.0
