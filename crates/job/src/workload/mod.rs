@@ -7,7 +7,8 @@
 //! turns (which file) ─► direction ─► offset: sequential, or blocks (order, map, shape, zones) ─► sizes ─► Op
 //! ```
 //!
-//! The deterministic parts (sequential offsets, strides, zones, the number of ops and syncs) are as in fio, op by op.
+//! The deterministic parts (sequential offsets, strides over whole files, zones, the number of ops and syncs) are as in
+//! fio, op by op.
 //! The random parts follow the same rules with another generator.
 
 pub mod arrivals;
