@@ -17,6 +17,10 @@ use crate::spec::{AsyncEvent, Nqn, feature};
 /// Controller identifiers beyond this are reserved.
 pub(super) const LAST_ID: u16 = 0xffef;
 
+/// The silence in milliseconds that ends a host which has not enabled its controller: the proof of a large group of
+/// DH-HMAC-CHAP takes seconds on a small machine.
+const BEFORE_ENABLED_MS: u64 = 120_000;
+
 /// The service that a controller belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Service {
@@ -81,12 +85,13 @@ impl Controller {
     }
 
     /// True if the host has been silent for longer than the keep-alive timeout that it gave, plus one second of grace.
-    /// The timer runs while the controller is enabled: before that a host may compute a proof for as long as it takes.
+    /// Before the controller is enabled a host may compute a proof, so it has at least [`BEFORE_ENABLED_MS`].
     pub fn is_expired(&self, now_ns: u64) -> bool {
-        if !self.enabled.load(Ordering::Acquire) {
-            return false;
-        }
-        let timeout = u64::from(self.keep_alive_ms.load(Ordering::Relaxed));
+        let least = if self.enabled.load(Ordering::Acquire) { 0 } else { BEFORE_ENABLED_MS };
+        let timeout = match u64::from(self.keep_alive_ms.load(Ordering::Relaxed)) {
+            0 => 0,
+            timeout => timeout.max(least),
+        };
         let seen = self.seen_ms.load(Ordering::Relaxed);
         timeout > 0 && (now_ns / 1_000_000).saturating_sub(seen) > timeout + 1000
     }
@@ -285,6 +290,7 @@ mod tests {
         let controller = controller.expect("an identifier is free");
         let seconds = |seconds: u64| seconds * 1_000_000_000;
         assert!(!controller.is_expired(seconds(60)), "the host computes its proof");
+        assert!(controller.is_expired(seconds(200)), "the host has died before it enabled its controller");
         controller.enabled.store(true, Ordering::Release);
         controller.seen(seconds(60));
         assert!(!controller.is_expired(seconds(66)));
