@@ -44,6 +44,7 @@ pub struct Draft {
     pub(crate) align: Each<u64>,
     pub(crate) zone_mode: Option<String>,
     pub(crate) cpu: CpuLoad,
+    pub(crate) command_priority: CommandPriority,
     pub(crate) zones: Zones,
     pub(crate) low: Option<u32>,
     pub(crate) seed_given: bool,
@@ -76,6 +77,15 @@ pub(crate) struct CpuLoad {
     pub chunk_ns: u64,
 }
 
+/// `cmdprio_percentage` and its companions, as written.
+#[derive(Clone, Default)]
+pub(crate) struct CommandPriority {
+    pub percent: PerDirection<u8>,
+    pub class: PerDirection<u8>,
+    pub level: PerDirection<u8>,
+    pub split: Option<PerDirection<Vec<values::PriorityPart>>>,
+}
+
 impl Default for Draft {
     fn default() -> Draft {
         Draft {
@@ -84,6 +94,7 @@ impl Default for Draft {
             block_range: PerDirection::default(),
             align: PerDirection::default(),
             zone_mode: None,
+            command_priority: CommandPriority::default(),
             cpu: CpuLoad { load_percent: None, chunk_ns: 50_000_000 },
             zones: Zones { size: 0, range: 0, skip: 0 },
             low: None,
@@ -234,6 +245,7 @@ impl Draft {
             let class = self.priority.0.filter(|class| *class != 0).unwrap_or(2);
             self.job.process.io_priority = Some((class, self.priority.1.unwrap_or(0)));
         }
+        self.request_priorities()?;
         lint::job(&mut self);
         Ok((self.job, self.warnings))
     }
@@ -360,6 +372,38 @@ impl Draft {
             let extent = &mut self.job.extent;
             (extent.size, extent.file_size, extent.io_size) = (None, Some((block, block)), None);
         }
+    }
+
+    /// The shares of requests with a priority of their own; trims have none, as in fio.
+    fn request_priorities(&mut self) -> Result<(), Error> {
+        let wanted = &self.command_priority;
+        let percent = |direction| wanted.percent[direction];
+        if wanted.split.is_some() && Direction::ALL.into_iter().any(|direction| percent(direction) > 0) {
+            let hint = "leave one of them out";
+            return self.fail("cmdprio_bssplit", "cmdprio_percentage and cmdprio_bssplit exclude each other", hint);
+        }
+        let engine = engines::find(&self.job.engine);
+        if !engine.is_some_and(|engine| engine.options.contains(&"cmdprio_percentage")) {
+            return Ok(());
+        }
+        let value = |class: u8, level: u8| u16::from(class) << 13 | u16::from(level);
+        for direction in [Direction::Read, Direction::Write] {
+            // The class is real time where none is given, as in fio.
+            let class = if wanted.class[direction] == 0 { 1 } else { wanted.class[direction] };
+            let usual = value(class, wanted.level[direction]);
+            let share = |block, percent, priority| PriorityShare { block, percent, priority };
+            let shares: Vec<PriorityShare> = match &wanted.split {
+                None => vec![share(None, percent(direction), usual)],
+                Some(split) => {
+                    let parts = split[direction].iter();
+                    let own = |own: Option<(u8, u8)>| own.map_or(usual, |(class, level)| value(class, level));
+                    parts.map(|(size, percent, priority)| share(Some(*size), *percent, own(*priority))).collect()
+                }
+            };
+            self.job.process.request_priorities[direction] =
+                shares.into_iter().filter(|share| share.percent > 0 && self.job.rw.directions[direction]).collect();
+        }
+        Ok(())
     }
 
     /// Engines whose ops move no data: they have no sizes, no rates and no content.

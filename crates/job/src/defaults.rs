@@ -142,6 +142,7 @@ impl Default for Job {
                 memory_policy: MemoryPolicy::Default,
                 nice: 0,
                 io_priority: None,
+                request_priorities: each(Vec::new()),
                 before: None,
                 after: None,
             },

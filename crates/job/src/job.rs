@@ -466,6 +466,17 @@ impl SteadyState {
     }
 }
 
+/// A share of the requests of one direction that has an I/O priority of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriorityShare {
+    /// The size of the requests; None: all sizes.
+    pub block: Option<u64>,
+    /// Percent of these requests, 1..=100.
+    pub percent: u8,
+    /// The priority as ioprio_set(2) takes it: the class times 2^13, plus the level.
+    pub priority: u16,
+}
+
 /// Clones of a job, and the way they run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -487,6 +498,8 @@ pub struct Process {
     pub nice: i32,
     /// `prio` and `prioclass` of ioprio_set(2): (class, level).
     pub io_priority: Option<(u8, u8)>,
+    /// `cmdprio_percentage`, `cmdprio_bssplit`: shares of the requests with a priority of their own; empty: none.
+    pub request_priorities: PerDirection<Vec<PriorityShare>>,
     /// `exec_prerun`: shell command before the job.
     pub before: Option<String>,
     /// `exec_postrun`: shell command after the job.
@@ -788,6 +801,8 @@ pub struct Logs {
     pub max_value: bool,
     /// `log_offset`: log the offsets, too.
     pub offset: bool,
+    /// `log_prio`: log the priority of each request as a number; otherwise 1 for the real-time class, 0 for others.
+    pub priority: bool,
     /// `log_unix_epoch`, `log_alternate_epoch`: times in logs are since 1970.
     pub unix_epoch: bool,
     /// `per_job_logs`: put the clone's number into the names of logs.

@@ -68,7 +68,7 @@ fn rate(row: &Row, file: &File) -> f64 {
     let mut job = Job { engine: engine.into(), ..Job::default() };
     options(&mut job);
     let (slots, mut free) = Slots::new(DEPTH, BLOCK as usize, 0, &Memory::Anonymous).expect("128 KiB of memory");
-    let setup = Setup { job: &job, slots: Arc::clone(&slots), depth: DEPTH, files: 1, names: &[] };
+    let setup = Setup { job: &job, slots: Arc::clone(&slots), depth: DEPTH, files: 1, names: &[], clone: 0 };
     let mut engine = match Maker::find(engine).expect("a row of the engine table").make(&setup) {
         Ok(engine) => engine,
         Err(error) => {
@@ -89,7 +89,7 @@ fn rate(row: &Row, file: &File) -> f64 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let offset = (seed >> 40) % BLOCKS * u64::from(BLOCK);
                 let kind = OpKind::Io(Direction::Read);
-                match engine.queue(Request { slot, kind, file: 0, offset, len: BLOCK, skip: 0 }) {
+                match engine.queue(Request { slot, kind, file: 0, offset, len: BLOCK, skip: 0, priority: 0 }) {
                     Queued::Later => in_flight += 1,
                     Queued::Done(completion) => done.push(completion),
                     Queued::Full(request) => {

@@ -191,7 +191,7 @@ impl Rig {
     }
 
     fn request(&mut self, kind: OpKind, file: u32, offset: u64, len: usize) -> Request {
-        Request { slot: self.free.pop().unwrap(), kind, file, offset, len: len as u32, skip: 0 }
+        Request { slot: self.free.pop().unwrap(), kind, file, offset, len: len as u32, skip: 0, priority: 0 }
     }
 
     /// Queues, submitting when the engine is full.
@@ -326,6 +326,25 @@ fn errors_are_results(subject: &Subject) {
     assert_eq!(rig.op(READ, 0, 0, 4096), 4096, "the engine goes on");
 }
 
+/// The kernel refuses a priority of a class that it does not know: the priority of a request arrives there.
+fn priorities_of_requests_reach_the_kernel(subject: &Subject) {
+    let spec = job::engines::find(subject.engine).unwrap();
+    if !spec.options.contains(&"cmdprio_percentage") {
+        return;
+    }
+    let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
+    let place = Place::new(subject);
+    let (file, _) = place.file("priorities", &[7; 8192], subject);
+    rig.open(0, &file);
+    for (kind, class, expected) in
+        [(READ, 2, 4096), (WRITE, 3, 4096), (READ, 7, -i64::from(libc::EINVAL)), (WRITE, 7, -i64::from(libc::EINVAL))]
+    {
+        let mut request = rig.request(kind, 0, 0, 4096);
+        request.priority = class << 13;
+        assert_eq!(rig.carry_out(request).0, expected, "{kind:?} of class {class}");
+    }
+}
+
 fn syncs_succeed_and_trims_make_holes(subject: &Subject) {
     let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
     let place = Place::new(subject);
@@ -359,7 +378,15 @@ fn many_in_flight_complete_exactly_once(subject: &Subject) {
             let index = slot.index() as usize;
             assert!(at[index].replace(block).is_none(), "a slot was given out twice");
             issued += 1;
-            match rig.engine.queue(Request { slot, kind: READ, file: 0, offset: block * 4096, len: 4096, skip: 0 }) {
+            match rig.engine.queue(Request {
+                slot,
+                kind: READ,
+                file: 0,
+                offset: block * 4096,
+                len: 4096,
+                skip: 0,
+                priority: 0,
+            }) {
                 Queued::Later => {}
                 Queued::Done(completion) => done.push(completion),
                 Queued::Full(request) => {
@@ -645,6 +672,7 @@ macro_rules! suite {
         written_data_is_read_back_exactly_where_it_was_written
         short_reads_at_the_end_are_results
         errors_are_results
+        priorities_of_requests_reach_the_kernel
         syncs_succeed_and_trims_make_holes
         many_in_flight_complete_exactly_once
         a_full_engine_hands_the_request_back

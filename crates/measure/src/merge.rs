@@ -99,6 +99,7 @@ impl DirectionResult {
             lat_ns,
             lat_intended_ns,
             from_percentiles,
+            priorities,
         } = other;
         self.bytes += bytes;
         self.ops += ops;
@@ -113,6 +114,15 @@ impl DirectionResult {
             self.lat_intended_ns.get_or_insert_default().merge(theirs);
         }
         self.from_percentiles |= from_percentiles;
+        for theirs in priorities {
+            match self.priorities.iter_mut().find(|ours| ours.priority == theirs.priority) {
+                Some(ours) => {
+                    ours.clat_ns.merge(&theirs.clat_ns);
+                    ours.lat_ns.merge(&theirs.lat_ns);
+                }
+                None => self.priorities.push(theirs.clone()),
+            }
+        }
     }
 }
 

@@ -255,6 +255,33 @@ pub struct DirectionResult {
     /// shape of the distributions is not known.
     #[serde(default)]
     pub from_percentiles: bool,
+    /// The latencies of the ops of each I/O priority, if single ops have priorities of their own (`cmdprio`); empty
+    /// otherwise.
+    #[serde(default)]
+    pub priorities: Vec<PriorityLatency>,
+}
+
+/// The latencies of the ops with one I/O priority.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PriorityLatency {
+    /// The priority as ioprio_set(2) takes it: the class times 2^13, plus the level.
+    pub priority: u16,
+    /// As [`DirectionResult::clat_ns`].
+    pub clat_ns: Histogram,
+    /// As [`DirectionResult::lat_ns`].
+    pub lat_ns: Histogram,
+}
+
+impl PriorityLatency {
+    /// The class of ioprio_set(2): 1 real time, 2 best effort, 3 idle, 0 none.
+    pub fn class(&self) -> u16 {
+        self.priority >> 13
+    }
+
+    /// The level within the class: 0 is the highest.
+    pub fn level(&self) -> u16 {
+        self.priority & 7
+    }
 }
 
 /// Sync calls and how long they took.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::schema::{
-    DirectionResult, DiskUtil, HostsResult, Interval, JobResult, LatencyTarget, Provenance, RunResult, SteadyState,
-    Unified,
+    DirectionResult, DiskUtil, HostsResult, Interval, JobResult, LatencyTarget, PriorityLatency, Provenance, RunResult,
+    SteadyState, Unified,
 };
 use measure::{Direction, Histogram, stats};
 
@@ -196,6 +196,20 @@ fn directed(
         ("clat_ns", Object(latency(&result.clat_ns, listed(reporting.clat_percentiles), plus))),
         ("lat_ns", Object(latency(&result.lat_ns, listed(reporting.lat_percentiles), plus))),
     ]);
+    let seen = || result.priorities.iter().filter(|one| !one.clat_ns.is_empty() || !one.lat_ns.is_empty());
+    if seen().count() >= 2 {
+        let wanted = listed(reporting.lat_percentiles || reporting.clat_percentiles);
+        let one = |one: &PriorityLatency| {
+            let (name, histogram) =
+                if reporting.lat_percentiles { ("lat_ns", &one.lat_ns) } else { ("clat_ns", &one.clat_ns) };
+            Object(object([
+                ("prioclass", Integer(one.class().into())),
+                ("prio", Integer(one.level().into())),
+                (name, Object(latency(histogram, wanted, plus))),
+            ]))
+        };
+        out.push(("prios".into(), Array(seen().map(one).collect())));
+    }
     let sum = |interval: &Interval, of: fn(&Interval, Direction) -> u64| -> f64 {
         directions.iter().map(|&direction| of(interval, direction)).sum::<u64>() as f64 * 1e9
             / interval.length_ns as f64

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use measure::schema::{
     DepthDistribution, DirectionResult, DiskUtil, Document, Ended, Facts, Interval, JobError, JobResult, LatencyTarget,
-    PhaseResult, Reporting, RunResult, SCHEMA_VERSION, Unified, Work,
+    PhaseResult, PriorityLatency, Reporting, RunResult, SCHEMA_VERSION, Unified, Work,
 };
 use measure::{Direction, Histogram};
 use serde_json::{Map, Value};
@@ -364,7 +364,19 @@ fn fio_direction(section: &Value) -> DirectionResult {
         lat_ns,
         lat_intended_ns: None,
         from_percentiles: !has_bins,
+        priorities: priorities(section),
     }
+}
+
+/// The latencies by I/O priority that fio wrote; fio lists one of the two kinds.
+fn priorities(section: &Value) -> Vec<PriorityLatency> {
+    let listed = section.get("prios").and_then(Value::as_array).into_iter().flatten();
+    let one = |found: &Value| {
+        let latency = |key: &str| found.get(key).map(|latency| fio_latency(latency, 1.0)).unwrap_or_default();
+        let priority = (integer(found, "prioclass").min(7) << 13 | integer(found, "prio").min(7)) as u16;
+        PriorityLatency { priority, clat_ns: latency("clat_ns"), lat_ns: latency("lat_ns") }
+    };
+    listed.map(one).collect()
 }
 
 /// A distribution rebuilt from the bins of `json+`, else from the percentiles (each value stands for the samples since

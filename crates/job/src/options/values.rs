@@ -150,6 +150,37 @@ pub fn bssplit(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<(u64,
     })
 }
 
+/// A part of `cmdprio_bssplit=`: size, percent, and class and level if they are given.
+pub type PriorityPart = (u64, u8, Option<(u8, u8)>);
+
+/// `cmdprio_bssplit=`: `4k/30/1/0:64k/10` for reads and writes.
+pub fn priority_split(reader: &mut Reader, text: &str) -> Result<PerDirection<Vec<PriorityPart>>, String> {
+    lists(text, |list| {
+        let mut all: Vec<PriorityPart> = Vec::new();
+        for part in list.split(':').map(str::trim).filter(|part| !part.is_empty()) {
+            let mut fields = part.split('/').map(str::trim);
+            let size = reader.bytes(fields.next().unwrap_or_default())?;
+            let percent = match fields.next() {
+                None | Some("") => 0,
+                Some(percent) => reader.count(percent, 0, 100)? as u8,
+            };
+            let priority = match (fields.next(), fields.next(), fields.next()) {
+                (None, ..) => None,
+                (Some(class), Some(level), None) => {
+                    Some((reader.count(class, 0, 3)? as u8, reader.count(level, 0, 7)? as u8))
+                }
+                _ => return Err(format!("\"{part}\" is not size/percent or size/percent/class/level")),
+            };
+            let sum: u32 = all.iter().filter(|known| known.0 == size).map(|known| u32::from(known.1)).sum();
+            if sum + u32::from(percent) > 100 {
+                return Err(format!("the percentages of {size} bytes add up to more than 100%"));
+            }
+            all.push((size, percent, priority));
+        }
+        Ok(all)
+    })
+}
+
 /// Reads `reads,writes,trims` where each part is a list; a part that is left out is as the one before.
 fn lists<T: Clone>(
     text: &str,

@@ -103,7 +103,7 @@ impl Gfapi {
     }
 
     fn begin(&mut self, request: Request) {
-        let Request { slot, kind, file, offset, len, skip } = request;
+        let Request { slot, kind, file, offset, len, skip, .. } = request;
         let Some(open) = self.files.get(file as usize).and_then(Option::as_ref) else {
             self.refused.push(Completion { slot, result: -i64::from(libc::EBADF) });
             return;

@@ -103,7 +103,7 @@ impl Asynchronous {
     }
 
     fn begin(&mut self, request: Request) {
-        let Request { slot, kind, file, offset, len, skip } = request;
+        let Request { slot, kind, file, offset, len, skip, .. } = request;
         let transfers = matches!(kind, OpKind::Io(Direction::Read | Direction::Write));
         let reach = if transfers { skip as usize + len as usize } else { 0 };
         assert!(reach <= self.slots.slot_bytes(), "a request is larger than its buffer");

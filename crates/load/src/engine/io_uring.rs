@@ -181,29 +181,29 @@ impl Uring {
         let (slot, len) = (request.slot.index(), request.len);
         let memory = self.slots.place(request);
         if self.how.register_files {
-            self.entry(types::Fixed(request.file), memory, slot, len, request.offset, write)
+            self.entry(types::Fixed(request.file), memory, slot, len, request, write)
         } else {
             let fd = self.files[request.file as usize].fd;
-            self.entry(types::Fd(fd), memory, slot, len, request.offset, write)
+            self.entry(types::Fd(fd), memory, slot, len, request, write)
         }
     }
 
     #[inline(always)]
-    fn entry<F>(&mut self, fd: F, memory: *mut u8, slot: u32, len: u32, offset: u64, write: bool) -> squeue::Entry
+    fn entry<F>(&mut self, fd: F, memory: *mut u8, slot: u32, len: u32, request: &Request, write: bool) -> squeue::Entry
     where
         F: Target,
     {
-        let rwf = self.how.flags.rwf;
+        let (offset, way) = (request.offset, Way { rwf: self.how.flags.rwf, priority: request.priority });
         if self.how.fixed_buffers {
             let buffer = if slot < self.how.slots_per_buffer { 0 } else { (slot / self.how.slots_per_buffer) as u16 };
-            return fd.fixed(memory, len, buffer, offset, rwf, write);
+            return fd.fixed(memory, len, buffer, offset, way, write);
         }
         if self.how.vectored {
             let vector = &mut self.vectors[slot as usize];
             *vector = libc::iovec { iov_base: memory.cast(), iov_len: len as usize };
-            return fd.vectored(vector, offset, rwf, write);
+            return fd.vectored(vector, offset, way, write);
         }
-        fd.plain(memory, len, offset, rwf, write)
+        fd.plain(memory, len, offset, way, write)
     }
 
     /// The entry of a trim or sync; None where only a system call that blocks can make it.
@@ -477,11 +477,18 @@ impl Drop for Uring {
     }
 }
 
+/// The flags RWF_* and the I/O priority of an entry.
+#[derive(Clone, Copy)]
+struct Way {
+    rwf: i32,
+    priority: u16,
+}
+
 /// A descriptor as entries take it: plain, or a number of a registered file.
 trait Target: Sized {
-    fn fixed(self, memory: *mut u8, len: u32, buffer: u16, offset: u64, rwf: i32, write: bool) -> squeue::Entry;
-    fn vectored(self, vector: *const libc::iovec, offset: u64, rwf: i32, write: bool) -> squeue::Entry;
-    fn plain(self, memory: *mut u8, len: u32, offset: u64, rwf: i32, write: bool) -> squeue::Entry;
+    fn fixed(self, memory: *mut u8, len: u32, buffer: u16, offset: u64, way: Way, write: bool) -> squeue::Entry;
+    fn vectored(self, vector: *const libc::iovec, offset: u64, way: Way, write: bool) -> squeue::Entry;
+    fn plain(self, memory: *mut u8, len: u32, offset: u64, way: Way, write: bool) -> squeue::Entry;
 }
 
 macro_rules! target {
@@ -494,30 +501,38 @@ macro_rules! target {
                 len: u32,
                 buffer: u16,
                 offset: u64,
-                rwf: i32,
+                way: Way,
                 write: bool,
             ) -> squeue::Entry {
                 if write {
-                    opcode::WriteFixed::new(self, memory, len, buffer).offset(offset).rw_flags(rwf).build()
+                    opcode::WriteFixed::new(self, memory, len, buffer)
+                        .offset(offset)
+                        .rw_flags(way.rwf)
+                        .ioprio(way.priority)
+                        .build()
                 } else {
-                    opcode::ReadFixed::new(self, memory, len, buffer).offset(offset).rw_flags(rwf).build()
+                    opcode::ReadFixed::new(self, memory, len, buffer)
+                        .offset(offset)
+                        .rw_flags(way.rwf)
+                        .ioprio(way.priority)
+                        .build()
                 }
             }
 
-            fn vectored(self, vector: *const libc::iovec, offset: u64, rwf: i32, write: bool) -> squeue::Entry {
+            fn vectored(self, vector: *const libc::iovec, offset: u64, way: Way, write: bool) -> squeue::Entry {
                 if write {
-                    opcode::Writev::new(self, vector, 1).offset(offset).rw_flags(rwf).build()
+                    opcode::Writev::new(self, vector, 1).offset(offset).rw_flags(way.rwf).ioprio(way.priority).build()
                 } else {
-                    opcode::Readv::new(self, vector, 1).offset(offset).rw_flags(rwf).build()
+                    opcode::Readv::new(self, vector, 1).offset(offset).rw_flags(way.rwf).ioprio(way.priority).build()
                 }
             }
 
             #[inline(always)]
-            fn plain(self, memory: *mut u8, len: u32, offset: u64, rwf: i32, write: bool) -> squeue::Entry {
+            fn plain(self, memory: *mut u8, len: u32, offset: u64, way: Way, write: bool) -> squeue::Entry {
                 if write {
-                    opcode::Write::new(self, memory, len).offset(offset).rw_flags(rwf).build()
+                    opcode::Write::new(self, memory, len).offset(offset).rw_flags(way.rwf).ioprio(way.priority).build()
                 } else {
-                    opcode::Read::new(self, memory, len).offset(offset).rw_flags(rwf).build()
+                    opcode::Read::new(self, memory, len).offset(offset).rw_flags(way.rwf).ioprio(way.priority).build()
                 }
             }
         }

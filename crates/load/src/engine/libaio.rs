@@ -27,6 +27,9 @@ const FSYNC: u16 = 2;
 const FDSYNC: u16 = 3;
 
 /// `struct iocb` of linux/aio_abi.h, whose second and third field change places with the byte order.
+/// IOCB_FLAG_IOPRIO: `reqprio` is the priority of the request (Linux 4.18).
+const WITH_PRIORITY: u32 = 1 << 1;
+
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Iocb {
@@ -190,6 +193,9 @@ impl Libaio {
                 iocb.bytes = request.len.into();
                 iocb.offset = request.offset as i64;
                 iocb.rw_flags = self.flags.rwf;
+                if request.priority != 0 {
+                    (iocb.flags, iocb.reqprio) = (WITH_PRIORITY, request.priority as i16);
+                }
             }
             OpKind::Sync => iocb.opcode = FSYNC,
             OpKind::DataSync => iocb.opcode = FDSYNC,

@@ -201,7 +201,7 @@ mod tests {
         };
         let mut request = |direction| {
             let slot = free.pop().unwrap();
-            Request { slot, kind: OpKind::Io(direction), file: 0, offset: 0, len: 1, skip: 0 }
+            Request { slot, kind: OpKind::Io(direction), file: 0, offset: 0, len: 1, skip: 0, priority: 0 }
         };
         assert!(matches!(engine.queue(request(Direction::Read)), Queued::Later));
         assert!(matches!(engine.queue(request(Direction::Read)), Queued::Later));

@@ -61,6 +61,8 @@ pub struct Request {
     pub len: u32,
     /// Bytes of the slot to skip: more than 0 where the request continues a short transfer.
     pub skip: u32,
+    /// I/O priority as ioprio_set(2) takes it, for engines that can give one to single requests; 0: the thread's.
+    pub priority: u16,
 }
 
 /// A finished op, with its result and its buffer.

@@ -258,7 +258,7 @@ mod tests {
         for round in 0..1000 {
             while let Some(slot) = free.pop() {
                 let kind = OpKind::Io(Direction::Read);
-                let request = Request { slot, kind, file: 0, offset: round, len: 131_072, skip: 0 };
+                let request = Request { slot, kind, file: 0, offset: round, len: 131_072, skip: 0, priority: 0 };
                 assert!(matches!(paced.queue(request), Queued::Later));
             }
             paced.submit().unwrap();
@@ -289,7 +289,7 @@ mod tests {
         while completed < 40 {
             while let Some(slot) = free.pop() {
                 let kind = OpKind::Io(Direction::Read);
-                let _ = paced.queue(Request { slot, kind, file: 0, offset: 0, len: 4096, skip: 0 });
+                let _ = paced.queue(Request { slot, kind, file: 0, offset: 0, len: 4096, skip: 0, priority: 0 });
             }
             paced.submit().unwrap();
             paced.reap(1, 4, None, &mut done).unwrap();

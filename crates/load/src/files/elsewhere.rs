@@ -251,7 +251,7 @@ impl<'a> Worker<'a> {
         let slot = self.free.pop().ok_or(io::ErrorKind::ResourceBusy)?;
         let kind = OpKind::Io(Direction::Read);
         let mut done = Vec::new();
-        match self.engine.queue(Request { slot, kind, file, offset: begin, len: len as u32, skip: 0 }) {
+        match self.engine.queue(Request { slot, kind, file, offset: begin, len: len as u32, skip: 0, priority: 0 }) {
             Queued::Later => {
                 self.engine.submit_and_reap(1, 1, None, &mut done)?;
             }
@@ -306,7 +306,8 @@ impl<'a> Worker<'a> {
                 fill(&mut self.slots.bytes_mut(&mut slot)[..len as usize], at);
                 wanted[slot.index() as usize] = len;
                 let kind = OpKind::Io(Direction::Write);
-                match self.engine.queue(Request { slot, kind, file, offset: at, len: len as u32, skip: 0 }) {
+                match self.engine.queue(Request { slot, kind, file, offset: at, len: len as u32, skip: 0, priority: 0 })
+                {
                     Queued::Later => {}
                     Queued::Done(completion) => done.push(completion),
                     Queued::Full(request) => {

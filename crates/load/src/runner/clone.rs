@@ -19,10 +19,11 @@ use super::flow::Share;
 use super::generator::{End, Gear, Generator, engine_failed};
 use super::logs::OpLogs;
 use super::opened::{Access, Opened};
+use super::priorities::Priorities;
 use super::recorder::{Recorded, Recorder};
 use super::recording::Recording;
 use super::seats::Seats;
-use super::sources::Source;
+use super::sources::{Source, clone_seed};
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
@@ -183,6 +184,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         minimum: Minimum::new(job),
         recorder,
         goal,
+        priorities: Priorities::new(job, clone_seed(job, orders.clone)),
         logs,
         recording: Recording::open(job, orders.clone, &names)?,
         clock: orders.clock,

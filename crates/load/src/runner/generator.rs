@@ -25,6 +25,7 @@ use super::depth_goal::DepthGoal;
 use super::flow::Share;
 use super::logs::OpLogs;
 use super::opened::Opened;
+use super::priorities::Priorities;
 use super::recorder::{Recorded, Recorder, Times};
 use super::recording::Recording;
 use super::seats::Seat;
@@ -43,6 +44,8 @@ struct Flight {
     times: Times,
     /// Bytes already transferred by earlier, short parts.
     transferred: u32,
+    /// I/O priority of the op; 0: that of the clone.
+    priority: u16,
 }
 
 /// Everything that one clone needs to generate its load, except the ops themselves.
@@ -57,6 +60,7 @@ pub(super) struct Gear<'a> {
     pub minimum: Option<Minimum>,
     pub recorder: Recorder,
     pub goal: Option<DepthGoal>,
+    pub priorities: Option<Priorities>,
     pub logs: Option<Box<OpLogs>>,
     pub recording: Option<Recording>,
     pub clock: Clock,
@@ -156,6 +160,7 @@ impl<T: Traffic> Generator<'_, T> {
             op: Op { kind: OpKind::Sync, file: 0, offset: 0, len: 0 },
             times: Times::default(),
             transferred: 0,
+            priority: 0,
         };
         let time = &self.gear.job.time;
         let mut state = State {
@@ -308,11 +313,16 @@ impl<T: Traffic> Generator<'_, T> {
         state.now = self.gear.clock.now_ns();
         // Without an open-loop rate an op is intended for the moment at which it is created.
         let intended = if due == 0 { state.now } else { due };
+        let priority = match (&mut self.gear.priorities, op.kind) {
+            (Some(priorities), OpKind::Io(direction)) => priorities.draw(direction, op.len),
+            _ => 0,
+        };
         let index = slot.index() as usize;
         state.flights[index] = Flight {
             op,
             times: Times { intended, created: state.now, submitted: state.now, completed: 0 },
             transferred: 0,
+            priority,
         };
         state.in_flight += 1;
         self.gear.recorder.issued(state.in_flight);
@@ -321,7 +331,8 @@ impl<T: Traffic> Generator<'_, T> {
         if let Some(recording) = &mut self.gear.recording {
             recording.op(&op, state.now.saturating_sub(self.gear.timing.started_at()));
         }
-        let request = Request { slot, kind: op.kind, file: op.file, offset: op.offset, len: op.len as u32, skip: 0 };
+        let (kind, file, offset, len) = (op.kind, op.file, op.offset, op.len as u32);
+        let request = Request { slot, kind, file, offset, len, skip: 0, priority };
         self.hand_over(request, state)
     }
 
@@ -426,6 +437,7 @@ impl<T: Traffic> Generator<'_, T> {
                     offset: op.offset + u64::from(skip),
                     len: op.len as u32 - skip,
                     skip,
+                    priority: flight.priority,
                 };
                 self.hand_over(rest, state)
             }
@@ -494,11 +506,11 @@ impl<T: Traffic> Generator<'_, T> {
         state: &mut State,
     ) -> Result<(), Error> {
         let Flight { op, times, .. } = flight;
-        self.gear.recorder.transferred(direction, op.len, times);
+        self.gear.recorder.transferred(direction, op.len, times, flight.priority);
         self.gear.timing.completed(state.now, times.completed - times.created);
         self.gear.opened.after(op.file);
         if let Some(logs) = &mut self.gear.logs {
-            logs.completed(direction, op, times);
+            logs.completed(direction, op, times, flight.priority);
         }
         let index = slot.index();
         let landed = match direction {

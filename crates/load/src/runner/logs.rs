@@ -31,6 +31,9 @@ pub struct OpLogs {
     window_end_ns: u64,
     rate_window: Window,
     with_offset: bool,
+    with_priority: bool,
+    /// The priority of ops that have none of their own.
+    usual_priority: u16,
     keep_max: bool,
     bw: Option<Log>,
     iops: Option<Log>,
@@ -129,6 +132,8 @@ impl OpLogs {
             window_end_ns: u64::MAX,
             rate_window: Window::default(),
             with_offset: logs.offset,
+            with_priority: logs.priority,
+            usual_priority: super::priorities::usual(job),
             keep_max: logs.max_value,
             bw: log(&logs.bw, "bw")?,
             iops: log(&logs.iops, "iops")?,
@@ -152,7 +157,7 @@ impl OpLogs {
     }
 
     /// Takes note of a completed op.
-    pub fn completed(&mut self, direction: Direction, op: &Op, times: &Times) {
+    pub fn completed(&mut self, direction: Direction, op: &Op, times: &Times, priority: u16) {
         if self.start_ns == 0 {
             return; // Still in the ramp.
         }
@@ -177,7 +182,8 @@ impl OpLogs {
         // Every op: its own bandwidth and one op.
         let kib_per_second = (op.len as f64 / 1024.0 * 1e9 / lat.max(1) as f64) as u64;
         let at_ms = self.time_ms(times.completed);
-        let line = Line { at_ms, direction, block: op.len, offset: self.with_offset.then_some(op.offset) };
+        let priority = self.priority(priority);
+        let line = Line { at_ms, direction, block: op.len, offset: self.with_offset.then_some(op.offset), priority };
         let values = [
             (&mut self.bw, kib_per_second),
             (&mut self.iops, 1),
@@ -218,7 +224,9 @@ impl OpLogs {
                 continue;
             }
             // A mean is of no block and no offset.
-            let line = Line { at_ms, direction, block: 0, offset: self.with_offset.then_some(0) };
+            // A mean is of no priority.
+            let priority = if self.with_priority { Ok(0) } else { Err(false) };
+            let line = Line { at_ms, direction, block: 0, offset: self.with_offset.then_some(0), priority };
             if let Some(log) = &mut self.bw {
                 note(&mut self.failure, &log.path, line.write(&mut log.out, (bytes as f64 / 1024.0 / seconds) as u64));
             }
@@ -234,6 +242,12 @@ impl OpLogs {
             }
         }
         self.rate_window = Window { start_ns: now_ns, ..Window::default() };
+    }
+
+    /// The priority of an op: as a number, or true for the real-time class.
+    fn priority(&self, of_op: u16) -> Result<u16, bool> {
+        let priority = if of_op == 0 { self.usual_priority } else { of_op };
+        if self.with_priority { Ok(priority) } else { Err(priority >> 13 == 1) }
     }
 
     fn time_ms(&self, now_ns: u64) -> u64 {
@@ -281,14 +295,20 @@ struct Line {
     direction: Direction,
     block: u64,
     offset: Option<u64>,
+    /// The priority as a number, or true for the real-time class.
+    priority: Result<u16, bool>,
 }
 
 impl Line {
     fn write(&self, out: &mut impl Write, value: u64) -> io::Result<()> {
         let (at, direction, block) = (self.at_ms, self.direction as u8, self.block);
-        match self.offset {
-            Some(offset) => writeln!(out, "{at}, {value}, {direction}, {block}, {offset}, 0"),
-            None => writeln!(out, "{at}, {value}, {direction}, {block}, 0"),
+        write!(out, "{at}, {value}, {direction}, {block}, ")?;
+        if let Some(offset) = self.offset {
+            write!(out, "{offset}, ")?;
+        }
+        match self.priority {
+            Ok(priority) => writeln!(out, "0x{priority:04x}"),
+            Err(real_time) => writeln!(out, "{}", u8::from(real_time)),
         }
     }
 }

@@ -10,6 +10,7 @@ mod logs;
 #[cfg(test)]
 mod model;
 mod opened;
+mod priorities;
 mod recorder;
 mod recording;
 mod schedule;

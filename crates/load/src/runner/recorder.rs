@@ -1,8 +1,11 @@
 //! Measurements of a clone: counts, latencies, depth, intervals. No lock, no system call, no allocation per op.
 
 use job::Job;
-use measure::schema::{DepthDistribution, DirectionResult, Interval, SyncResult};
+use measure::schema::{DepthDistribution, DirectionResult, Interval, PriorityLatency, SyncResult};
+
 use measure::{Direction, Histogram, PerDirection};
+
+use super::priorities;
 
 /// Times of one op, all on the run's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +35,10 @@ pub struct Recorder {
     kept: Kept,
     /// True if the workload itself reads.
     reads: bool,
+    /// True if single ops have priorities of their own.
+    by_priority: bool,
+    /// The priority of the other ops.
+    usual_priority: u16,
     directions: PerDirection<DirectionResult>,
     sync: SyncResult,
     depth: Depth,
@@ -79,6 +86,8 @@ impl Recorder {
                 intended: open_loop,
             },
             reads: job.rw.directions.read,
+            by_priority: job.process.request_priorities.iter().any(|(_, shares)| !shares.is_empty()),
+            usual_priority: priorities::usual(job),
             directions: PerDirection::default(),
             sync: SyncResult::default(),
             depth: Depth::default(),
@@ -160,7 +169,7 @@ impl Recorder {
 
     /// Counts a successful transfer of `bytes`.
     #[inline]
-    pub fn transferred(&mut self, direction: Direction, bytes: u64, times: &Times) {
+    pub fn transferred(&mut self, direction: Direction, bytes: u64, times: &Times, priority: u16) {
         let lat = times.completed.saturating_sub(times.created);
         let result = &mut self.directions[direction];
         result.ops += 1;
@@ -177,12 +186,30 @@ impl Recorder {
         if let Some(histogram) = &mut result.lat_intended_ns {
             histogram.record(times.completed.saturating_sub(times.intended));
         }
+        if self.by_priority {
+            self.record_priority(direction, times, priority);
+        }
         self.lat_sum_ns += lat;
         self.current.ops[direction] += 1;
         self.current.bytes[direction] += bytes;
         self.current.lat_sum_ns[direction] += lat;
         if let Some(histogram) = &mut self.current.lat_ns {
             histogram.record(lat);
+        }
+    }
+
+    fn record_priority(&mut self, direction: Direction, times: &Times, priority: u16) {
+        let priority = if priority == 0 { self.usual_priority } else { priority };
+        let all = &mut self.directions[direction].priorities;
+        let index = all.iter().position(|one| one.priority == priority).unwrap_or_else(|| {
+            all.push(PriorityLatency { priority, ..PriorityLatency::default() });
+            all.len() - 1
+        });
+        if self.kept.clat {
+            all[index].clat_ns.record(times.completed.saturating_sub(times.submitted));
+        }
+        if self.kept.lat {
+            all[index].lat_ns.record(times.completed.saturating_sub(times.created));
         }
     }
 

@@ -223,6 +223,12 @@ fn latencies(job: &JobResult, result: &measure::schema::DirectionResult, style: 
         return String::new();
     }
     filled().for_each(|(name, histogram)| table.row(latency_row(name, histogram)));
+    let seen = || result.priorities.iter().filter(|one| !one.clat_ns.is_empty());
+    if seen().count() >= 2 {
+        seen().for_each(|one| {
+            table.row(latency_row(&format!("prio {}/{}", one.class(), one.level()), &one.clat_ns));
+        });
+    }
     let mut out = fitted(table, style);
     // A list of one's own is given in full.
     if job.reporting.percentiles != measure::schema::Reporting::default().percentiles {
