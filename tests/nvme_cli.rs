@@ -56,9 +56,9 @@ says 'Namespace Attribute Notices +: Send' $nvme get-feature /dev/nvme0 -f 0xb -
 says 'milliseconds: 20000' $nvme get-feature /dev/nvme0 -f 0xf -H
 says '9f 2c 1b 1e' $nvme get-feature /dev/nvme0 -f 0x81
 says 'value: ?(0x)?0*1$' $nvme get-feature /dev/nvme0 -f 6
-try $nvme set-feature /dev/nvme0 -f 4 -v 0x140
+try $nvme set-feature /dev/nvme0 -f 4 --value=0x140
 says '140$' $nvme get-feature /dev/nvme0 -f 4
-refuses 'Feature Not Changeable' $nvme set-feature /dev/nvme0 -f 6 -v 0
+refuses 'Feature Not Changeable' $nvme set-feature /dev/nvme0 -f 6 --value=0
 refuses 'Invalid Field' $nvme get-feature /dev/nvme0 -f 0x7f
 says 'cap +: ' $nvme show-regs /dev/nvme0
 says 'csts +: (0x)?1' $nvme show-regs /dev/nvme0

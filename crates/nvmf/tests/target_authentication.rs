@@ -5,8 +5,9 @@ mod raw;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
+use nvmf::pdu::{H2cData, Pdu};
 use nvmf::spec::fabrics::Authentication;
-use nvmf::spec::{Identify, Status, cns};
+use nvmf::spec::{Command, Identify, Sgl, Status, cns};
 use nvmf::target::{Authenticator, Exchange, ExchangeState};
 use raw::{Host, NQN, Served};
 
@@ -94,6 +95,28 @@ fn an_exchange_that_takes_long_holds_up_nobody() {
     assert_eq!(next.fetch(identify.command(0)).unwrap_err(), Status::AUTHENTICATION_REQUIRED.do_not_retry());
     assert_eq!(queue.read(1, 0, 1).unwrap()[0], 3);
     served.assert_alive();
+}
+
+/// A peer that authenticates has one message under way: it holds the memory of one.
+#[test]
+fn a_guest_is_asked_for_one_message_at_a_time() {
+    let served = Served::plain();
+    let (begun, has_begun) = mpsc::channel();
+    let (open, gate) = mpsc::channel();
+    served.target.set_authenticator(Some(Arc::new(Gate { begun, open: Arc::new(Mutex::new(gate)) })));
+    let mut host = unproven(&served);
+    let asked = Command { sgl: Sgl::transport(64), ..Authentication::send(64) };
+    let first = host.send_command(asked, &[]);
+    let Pdu::R2t(ready) = host.unit().unwrap().pdu else { panic!("no R2T") };
+    assert_eq!(ready.cid, first);
+    assert!(host.command(asked, &[]).status.is(Status::COMMAND_INTERRUPTED));
+    assert!(host.command(Authentication::send(64), &[1; 64]).status.is(Status::COMMAND_INTERRUPTED));
+    let data = host.h2c(&H2cData { cid: ready.cid, ttag: ready.ttag, offset: 0, length: 64, last: true }, &[1; 64]);
+    host.send(&data);
+    has_begun.recv().unwrap();
+    open.send(()).unwrap();
+    let answer = host.response();
+    assert_eq!((answer.cid, answer.status), (first, Status::SUCCESS));
 }
 
 /// Peers that send a message and leave are faster than the computation: the messages that wait are bounded, and a host

@@ -4,7 +4,9 @@ mod raw;
 
 use nvmf::device::{DeviceKind, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::Pdu;
+use nvmf::spec::fabrics::PropertyAccess;
 use nvmf::spec::opcode::admin;
+use nvmf::spec::property::{self, Configuration, ControllerStatus};
 use nvmf::spec::{Command, Sgl, Status};
 use nvmf::target::{Limits, Options};
 use raw::{Host, Served};
@@ -263,4 +265,83 @@ fn a_command_that_is_held_for_too_long_goes_back_to_its_host() {
         assert!(queue.response().status.is(Status::UNRECOVERED_READ_ERROR));
     }
     assert_eq!(queue.read(1, 0, 256).unwrap().len(), 131_072);
+}
+
+/// A reset is complete when no write of the host is in a device any more: a write that ends later would overwrite what
+/// the host writes after the reset.
+#[test]
+fn a_reset_or_a_shutdown_waits_for_what_is_in_devices() {
+    for asks_shutdown in [false, true] {
+        let served = stuck("none");
+        let never = Fault { on: FaultOn::Writes, effect: Effect::Never, one_in: 1, count: None };
+        served.target.set_faults("stuck", &[never]).unwrap();
+        let (mut admin, mut queue) = Host::pair(served.address);
+        let write = Command { sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 0, 4096) };
+        queue.send_command(write, &[7; 4096]);
+        raw::until(|| served.target.stats().devices.iter().any(|device| device.in_device == 1));
+        let status = |host: &mut Host| {
+            let csts = host.command(PropertyAccess::get(property::CSTS, 4), &[]).result as u32;
+            ControllerStatus::of(csts)
+        };
+        let enabled = Configuration::ENABLED;
+        let value = if asks_shutdown { enabled.with_shutdown().0 } else { 0 };
+        assert!(admin.command(PropertyAccess::set(property::CC, 4, value.into()), &[]).status.is_ok());
+        assert!(queue.is_closed());
+        let before = status(&mut admin);
+        assert_eq!((before.ready, before.shutdown), (true, u8::from(asks_shutdown)), "the write is in its device");
+        let_go(&served);
+        let done = |status: ControllerStatus| if asks_shutdown { status.shutdown == 2 } else { !status.ready };
+        raw::until(|| done(status(&mut admin)));
+    }
+}
+
+/// A controller reset ends requests for events: afterwards the host may make four of them again.
+#[test]
+fn requests_for_events_do_not_outlive_a_reset() {
+    let served = Served::plain();
+    let mut admin = Host::admin(served.address);
+    let request = Command::new(admin::ASYNC_EVENT_REQUEST, 0);
+    for _ in 0..3 {
+        for _ in 0..4 {
+            admin.send_command(request, &[]);
+        }
+        assert!(admin.command(request, &[]).status.is(Status::ASYNC_EVENT_LIMIT_EXCEEDED));
+        assert!(admin.command(PropertyAccess::set(property::CC, 4, 0), &[]).status.is_ok());
+        admin.enable();
+    }
+    // Of 32 entries none is lost.
+    for _ in 0..40 {
+        assert!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status.is_ok());
+    }
+}
+
+/// One host's writes wait for the limit of a device, with their data: another host's data still find room.
+#[test]
+fn data_that_wait_for_a_limit_leave_room_to_other_hosts() {
+    const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:0f0e0d0c-0b0a-0908-0706-050403020100";
+    let limits = Limits { hold: std::time::Duration::from_secs(3600), ..Limits::default() };
+    let served = Served::with(
+        Options { in_capsule_bytes: 64 << 10, limits, ..Options::default() },
+        &[("slow", DeviceKind::Memory { bytes: 1 << 20 }), ("fast", DeviceKind::Memory { bytes: 1 << 20 })],
+    );
+    served.target.set_rates("slow", pace::Rates { ops_per_s: 1, ..pace::Rates::default() }).unwrap();
+    let (_admin, queue) = Host::pair(served.address);
+    let mut sender = queue.stream.try_clone().unwrap();
+    let capsule = {
+        let command = Command { sgl: Sgl::in_capsule(64 << 10), ..Host::write_command(1, 0, 64 << 10) };
+        queue.capsule(&command, &[7; 64 << 10])
+    };
+    // More than the reserve; the target stops reading from the host before the end.
+    let flood = std::thread::spawn(move || (0..100).try_for_each(|_| std::io::Write::write_all(&mut sender, &capsule)));
+    raw::until(|| served.target.stats().reactors[0].pending_io >= 24);
+
+    let admin = Host::admin_of(served.address, raw::NQN, OTHER, false);
+    let mut other = Host::open(served.address, false, false);
+    assert!(other.connect(1, 128, admin.cntlid, raw::NQN, OTHER).status.is_ok());
+    for lba in (0..16).cycle().take(500) {
+        let write = Command { sgl: Sgl::in_capsule(64 << 10), ..Host::write_command(2, lba, 64 << 10) };
+        assert_eq!(other.command(write, &[5; 64 << 10]).status, Status::SUCCESS);
+    }
+    queue.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    let _ = flood.join();
 }

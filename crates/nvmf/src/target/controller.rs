@@ -39,6 +39,8 @@ pub(super) struct Controller {
     pub enabled: AtomicBool,
     /// The keep-alive timeout in milliseconds; 0 for none.
     pub keep_alive_ms: AtomicU32,
+    /// The I/O queues, and the ops of I/O queues that have gone whose devices have not ended them yet.
+    busy: AtomicU32,
     /// The time at which anything of the host last arrived on any queue, in milliseconds of the monotonic clock.
     pub seen_ms: AtomicU64,
     state: Mutex<State>,
@@ -96,6 +98,28 @@ impl Controller {
         timeout > 0 && (now_ns / 1_000_000).saturating_sub(seen) > timeout + 1000
     }
 
+    /// Counts an I/O queue, or an op of an I/O queue that goes.
+    pub fn begins(&self) {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts an I/O queue that has gone, or an op that has ended after its queue.
+    pub fn ends(&self) {
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The status that the host reads. A reset or a shutdown is complete when no op of the host is in a device: a write
+    /// that ended later would overwrite data that the host writes after the reset.
+    pub fn status(&self) -> ControllerStatus {
+        let state = self.lock();
+        let mut status = state.status;
+        if self.busy.load(Ordering::Acquire) > 0 {
+            status.ready |= !state.configuration.is_enabled();
+            status.shutdown = status.shutdown.min(1);
+        }
+        status
+    }
+
     /// Notes an event. Returns true if the host is to be told.
     pub fn raise(&self, event: AsyncEvent, changed: impl IntoIterator<Item = u32>) -> bool {
         let mut state = self.lock();
@@ -117,6 +141,15 @@ impl State {
         let event = self.pending.pop()?;
         self.masked.push(event);
         Some(event)
+    }
+
+    /// Forgets what a controller reset ends: features, and events.
+    pub fn reset(&mut self) {
+        (self.status.ready, self.status.shutdown) = (false, 0);
+        self.features.clear();
+        self.changed.clear();
+        self.pending.clear();
+        self.masked.clear();
     }
 
     /// The log page of these events was read: they may be told again.
@@ -227,6 +260,7 @@ impl Controllers {
             peer: new.peer,
             enabled: AtomicBool::new(false),
             keep_alive_ms: AtomicU32::new(new.keep_alive_ms),
+            busy: AtomicU32::new(0),
             seen_ms: AtomicU64::new(new.now_ns / 1_000_000),
             state: Mutex::new(state),
         });

@@ -12,7 +12,7 @@ use sys::buffer::Buffer;
 use sys::clock::Clock;
 
 use super::configuration::{Configuration, DeviceEntry, Visibility};
-use super::controller::Service;
+use super::controller::{Controller, Service};
 use super::latencies::Latencies;
 use super::limited::{Limit, Limited};
 use super::live::Rows;
@@ -96,6 +96,8 @@ pub(super) struct Core {
     pub pool: BufferPool,
     /// Bytes of buffers with data that came in capsules of commands not yet admitted.
     pub reserve_used: u64,
+    /// The part of each host in these bytes, by tenant id.
+    reserve_of: Vec<u64>,
     /// Bytes of data on the network, of all connections; and the part of these bytes that is set aside.
     pub afloat_bytes: u64,
     pub aside_bytes: u64,
@@ -108,6 +110,8 @@ pub(super) struct Core {
     pub guests: u32,
     pub channels: Slab<OpenChannel>,
     pub flights: Slab<Flight>,
+    /// The ops inside devices whose queues have gone, and the controllers that these queues belonged to.
+    late: HashMap<usize, Arc<Controller>>,
     pub done: Vec<Done>,
     pub local: Local,
     subsystems: HashMap<u64, Rc<LocalSubsystem>>,
@@ -145,6 +149,7 @@ impl Core {
             now_ns: clock.now_ns(),
             configuration: Arc::default(),
             reserve_used: 0,
+            reserve_of: Vec::new(),
             afloat_bytes: 0,
             aside_bytes: 0,
             queued: Queued::new(shared.options.reactors),
@@ -152,6 +157,7 @@ impl Core {
             guests: 0,
             channels: Slab::new(),
             flights: Slab::new(),
+            late: HashMap::new(),
             done: Vec::new(),
             local: Local::default(),
             subsystems: HashMap::new(),
@@ -296,6 +302,14 @@ impl Core {
         open.channel.submit(self.now_ns, io, &mut self.done);
     }
 
+    /// Counts the ops that the queue `connection` leaves inside devices as its controller's, until they end.
+    pub fn leave_flights(&mut self, connection: Token, controller: &Arc<Controller>) {
+        for (tag, _) in self.flights.iter().filter(|(_, flight)| flight.connection == connection) {
+            controller.begins();
+            self.late.insert(tag, Arc::clone(controller));
+        }
+    }
+
     /// Asks the device to end the op of a command now, as cancelled. Returns true if the device does.
     pub fn cancel(&mut self, connection: Token, slot: u16) -> bool {
         let mine = |flight: &Flight| flight.connection == connection && flight.slot == slot;
@@ -308,6 +322,11 @@ impl Core {
     #[inline]
     pub fn landed(&mut self, done: &Done) -> Flight {
         let flight = self.flights.remove(done.tag as usize);
+        if !self.late.is_empty()
+            && let Some(controller) = self.late.remove(&(done.tag as usize))
+        {
+            controller.ends();
+        }
         let open = &mut self.channels[flight.channel];
         open.inside -= 1;
         open.stats.errors += u64::from(done.result.is_err());
@@ -396,6 +415,32 @@ impl Core {
         let Some(board) = &self.shared.board else { return };
         let namespaces = self.channels.iter().filter_map(|(_, open)| open.row.map(|row| (row, open.drive)));
         self.rows.gauges(board, &*self.pacer, namespaces, busy_ns, connections);
+    }
+
+    /// Takes `bytes` of the reserve for a host. Returns false if the host has as much of it as is left: no host takes
+    /// all of the reserve, whatever its commands wait for. The first capsule of each host always has room.
+    #[inline]
+    pub fn reserve(&mut self, tenant: u32, bytes: u32) -> bool {
+        let index = tenant as usize;
+        if index >= self.reserve_of.len() {
+            self.reserve_of.resize(index + 1, 0);
+        }
+        let (own, bytes) = (&mut self.reserve_of[index], u64::from(bytes));
+        let has_room = *own == 0 || *own + bytes <= self.share.reserve_bytes.saturating_sub(self.reserve_used);
+        if has_room {
+            *own += bytes;
+            self.reserve_used += bytes;
+        }
+        has_room
+    }
+
+    /// Gives `bytes` of a host back to the reserve.
+    #[inline]
+    pub fn unreserve(&mut self, tenant: u32, bytes: u32) {
+        if bytes > 0 {
+            self.reserve_of[tenant as usize] -= u64::from(bytes);
+            self.reserve_used -= u64::from(bytes);
+        }
     }
 
     #[inline]

@@ -115,6 +115,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
                 Entry::Occupied(_) => Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0)),
                 Entry::Vacant(free) => {
                     free.insert(IoQueue { token: conn.token, peer: conn.peer });
+                    controller.begins();
                     Ok(Arc::clone(controller))
                 }
             },
@@ -191,7 +192,6 @@ fn property_get(conn: &mut Connection, core: &Core, command: &Command) -> Option
     let controller = conn.controller.as_ref()?;
     let capabilities =
         Capabilities { queue_entries: core.shared.options.limits.queue_depth.into(), timeout_ms: READY_TIMEOUT_MS };
-    let state = controller.lock();
     match (access.offset, access.bytes) {
         (property::CAP, 8) => Some(capabilities.value()),
         // A host may read either half of CAP, as SPDK's target answers.
@@ -200,8 +200,8 @@ fn property_get(conn: &mut Connection, core: &Core, command: &Command) -> Option
         // CAP says that there is no such reset: then it reads as 0.
         (property::NSSR, 4) => Some(0),
         (property::VS, 4) => Some(property::VERSION_1_4.into()),
-        (property::CC, 4) => Some(state.configuration.0.into()),
-        (property::CSTS, 4) => Some(state.status.value().into()),
+        (property::CC, 4) => Some(controller.lock().configuration.0.into()),
+        (property::CSTS, 4) => Some(controller.status().value().into()),
         _ => None,
     }
 }
@@ -229,9 +229,10 @@ fn property_set(conn: &mut Connection, core: &mut Core, command: &Command) -> St
         state.status.shutdown = 2;
     }
     if resets {
-        state.status.ready = false;
-        state.status.shutdown = 0;
-        state.features.clear();
+        state.reset();
+        // Requests for events end without an answer; the host makes new ones.
+        conn.outstanding = conn.outstanding.saturating_sub(conn.event_requests.len() as u32);
+        conn.event_requests.clear();
     }
     controller.enabled.store(new.is_enabled() && new.shutdown() == 0, Ordering::Release);
     if resets || new.shutdown() != 0 {

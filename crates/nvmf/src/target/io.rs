@@ -173,13 +173,13 @@ fn request(
 pub(super) fn room_for_capsule(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
     let slot = &mut conn.slots[index];
     let bytes = charged_bytes(slot.data_len);
-    // A capsule alone always has room: a reserve smaller than a capsule must not stop everything.
-    let has_room = core.reserve_used == 0 || core.reserve_used + u64::from(bytes) <= core.share.reserve_bytes;
-    if has_room && let Ok(buffer) = core.pool.take(slot.data_len as usize) {
-        core.reserve_used += u64::from(bytes);
-        slot.reserved = bytes;
-        slot.buffer = Some(buffer);
-        return true;
+    if core.reserve(conn.tenant, bytes) {
+        if let Ok(buffer) = core.pool.take(slot.data_len as usize) {
+            slot.reserved = bytes;
+            slot.buffer = Some(buffer);
+            return true;
+        }
+        core.unreserve(conn.tenant, bytes);
     }
     conn.stall(core, index);
     false
@@ -258,7 +258,7 @@ pub(super) fn released(conn: &mut Connection, core: &mut Core, index: u16) {
 fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
     let slot = &mut conn.slots[index];
     slot.admitted = true;
-    core.reserve_used -= u64::from(std::mem::take(&mut slot.reserved));
+    core.unreserve(conn.tenant, std::mem::take(&mut slot.reserved));
     let is_from_host = slot.command.row().direction == Direction::FromHost;
     if slot.data_len > 0 && !slot.zeros && slot.buffer.is_none() {
         match core.pool.take(slot.data_len as usize) {
@@ -522,7 +522,7 @@ pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
     core.free.extend(slot.buffer.take());
     core.free.extend(slot.expected.take());
     core.give_free();
-    core.reserve_used -= u64::from(std::mem::take(&mut slot.reserved));
+    core.unreserve(conn.tenant, std::mem::take(&mut slot.reserved));
     let (admitted, held, op) = (slot.admitted, slot.stage == Stage::Held, slot.op);
     let charged = u64::from(slot.charged);
     conn.slots.give(index);

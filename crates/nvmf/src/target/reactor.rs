@@ -570,6 +570,8 @@ impl Reactor {
             if state.queues.get(&queue_id).is_some_and(|queue| queue.token == token) {
                 state.queues.remove(&queue_id);
             }
+            self.core.leave_flights(token, &controller);
+            controller.ends();
             return;
         }
         controllers.remove(&controller);

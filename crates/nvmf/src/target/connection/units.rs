@@ -77,6 +77,11 @@ impl Connection {
             return Err(Fault::field(PduType::CapsuleCmd, "PLEN", 4, bytes, "admin commands have 8192 bytes at most"));
         }
         let usable = admin::data_from_host(self, command);
+        if usable > 0 && self.exchange.is_some() && self.admin_transfers() > 0 {
+            // A host that authenticates sends one message at a time: a guest holds memory for no more.
+            self.respond(core, command.cid, Status::COMMAND_INTERRUPTED, 0);
+            return Ok(Sink::Nothing);
+        }
         if layout.data_bytes > 0 {
             self.admin_command = Some(Box::new(*command));
             self.admin_data_most = usable;
@@ -91,12 +96,17 @@ impl Connection {
         Ok(Sink::Nothing)
     }
 
+    /// The number of admin and Fabrics commands whose data have been asked for.
+    fn admin_transfers(&mut self) -> usize {
+        self.slots.iter_mut().filter(|(_, slot)| slot.admin.is_some()).count()
+    }
+
     fn ask_for_admin_data(&mut self, core: &mut Core, command: &Command) {
         let bytes = command.sgl.length;
         if bytes > ADMIN_CAPSULE_BYTES {
             return self.respond(core, command.cid, Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0);
         }
-        if self.slots.iter_mut().filter(|(_, slot)| slot.admin.is_some()).count() >= ADMIN_TRANSFERS {
+        if self.admin_transfers() >= ADMIN_TRANSFERS {
             return self.respond(core, command.cid, Status::COMMAND_INTERRUPTED, 0);
         }
         // The buffer does not come from the pool: admin commands go on when data buffers are short.
