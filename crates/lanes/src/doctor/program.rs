@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 pub enum Interception {
     /// The library is loaded and sees the program's calls.
     Works,
+    /// The library sees the program's calls of libc. The program's own code makes system calls without libc, too, which
+    /// the library sees with `--raw` only.
+    Inline,
     /// The file is a script: its interpreter and the interpreter's fate.
     Script(PathBuf, Box<Interception>),
     /// The program has no dynamic loader in it.
@@ -34,7 +37,7 @@ impl Interception {
     /// True if the library sees the program's calls.
     pub fn works(&self) -> bool {
         match self {
-            Interception::Works => true,
+            Interception::Works | Interception::Inline => true,
             Interception::Script(_, inner) => inner.works(),
             _ => false,
         }
@@ -45,6 +48,9 @@ impl fmt::Display for Interception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Interception::Works => "can be intercepted",
+            Interception::Inline => {
+                "can be intercepted; its code makes system calls without libc, too, which `plimsoll trap --raw` sees"
+            }
             Interception::Script(interpreter, inner) => {
                 return write!(f, "is a script for {}, which {inner}", interpreter.display());
             }
@@ -123,6 +129,8 @@ pub enum Contents {
 }
 
 const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+const PT_LOAD: u32 = 1;
+const PF_X: u32 = 1;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 /// The most bytes of a note or an interpreter that are read: these parts are short.
@@ -154,7 +162,7 @@ pub fn contents(read: &dyn Fn(u64, &mut [u8]) -> usize) -> Contents {
     let (Some(offset), Some(size), Some(count)) = (u64_at(head, 32), u16_at(head, 54), u16_at(head, 56)) else {
         return Contents::Other;
     };
-    let (mut interpreter, mut go) = (None, false);
+    let (mut interpreter, mut go, mut inline) = (None, false, false);
     for index in 0..usize::from(count).min(HEADERS_MAX) {
         let mut header = [0; 56];
         let at = offset.saturating_add(index as u64 * u64::from(size));
@@ -169,6 +177,10 @@ pub fn contents(read: &dyn Fn(u64, &mut [u8]) -> usize) -> Contents {
             room
         };
         match u32_at(&header, 0) {
+            Some(PT_LOAD) if u32_at(&header, 4).unwrap_or(0) & PF_X != 0 && MACHINE == X86_64 => {
+                let (at, length) = (u64_at(&header, 8).unwrap_or(0), u64_at(&header, 32).unwrap_or(0));
+                inline |= has_inline_calls(read, at, length);
+            }
             Some(PT_INTERP) => interpreter = Some(part()),
             Some(PT_NOTE) => go |= has_go_note(&part()),
             _ => {}
@@ -178,8 +190,42 @@ pub fn contents(read: &dyn Fn(u64, &mut [u8]) -> usize) -> Contents {
         _ if go => Interception::Go,
         None => Interception::Static,
         Some(path) if path.windows(7).any(|window| window == b"ld-musl") => Interception::Musl,
+        Some(_) if inline => Interception::Inline,
         Some(_) => Interception::Works,
     })
+}
+
+const X86_64: u16 = 62;
+/// The most bytes of a program's text that are searched.
+const TEXT_MAX: u64 = 64 << 20;
+/// The most bytes between the number of a call and the call.
+const NEAR: usize = 24;
+/// The system calls of x86-64 by which a program gets, uses and closes files: open, close, pread64, pwrite64, dup,
+/// dup2, fcntl, openat, dup3, preadv, pwritev, copy_file_range, preadv2, pwritev2, close_range, openat2; io_uring_setup
+/// and io_setup with their kin.
+const CALLS: [u32; 22] =
+    [2, 3, 17, 18, 32, 33, 72, 206, 208, 209, 257, 292, 295, 296, 326, 327, 328, 425, 426, 427, 436, 437];
+
+/// True if the text makes such system calls itself: `mov eax, NUMBER` is followed by `syscall`.
+fn has_inline_calls(read: &dyn Fn(u64, &mut [u8]) -> usize, from: u64, length: u64) -> bool {
+    let mut room = vec![0; 1 << 20];
+    let (mut at, end) = (0, length.min(TEXT_MAX));
+    while at < end {
+        let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(room.len());
+        let got = read(from.saturating_add(at), &mut room[..wanted]).min(wanted);
+        if room[..got].windows(2).enumerate().any(|(place, bytes)| {
+            let before = &room[place.saturating_sub(NEAR)..place];
+            bytes == [0x0f, 0x05]
+                && before.windows(5).any(|code| code[0] == 0xb8 && u32_at(code, 1).is_some_and(|n| CALLS.contains(&n)))
+        }) {
+            return true;
+        }
+        if got < wanted || got <= NEAR + 2 {
+            break;
+        }
+        at += (got - if got == room.len() { NEAR + 2 } else { 0 }) as u64;
+    }
+    false
 }
 
 /// True if one of the notes is the build id that Go's linker leaves.
@@ -263,6 +309,17 @@ mod tests {
         for (file, wanted) in cases {
             assert_eq!(of(&file), Contents::Elf(wanted));
         }
+        let with_text = |text: &[u8]| {
+            let mut file = elf(MACHINE, &[(PT_LOAD, text), (PT_INTERP, GLIBC)]);
+            file[68..72].copy_from_slice(&PF_X.to_le_bytes());
+            of(&file)
+        };
+        // mov eax, 426; xor edx, edx; syscall, at the border of the parts that are read. Then the number of getpid.
+        let text = [&vec![0x90; (1 << 20) - 6][..], b"\xb8\xaa\x01\0\0\x31\xd2\x0f\x05"].concat();
+        let wanted = if MACHINE == X86_64 { Interception::Inline } else { Interception::Works };
+        assert_eq!(with_text(&text), Contents::Elf(wanted));
+        assert_eq!(with_text(b"\xb8\x27\0\0\0\x0f\x05"), Contents::Elf(Interception::Works));
+        assert_eq!(with_text(b"\x0f\x05\xc3"), Contents::Elf(Interception::Works));
         assert_eq!(of(b"#!/bin/sh -e\necho"), Contents::Script("/bin/sh".into()));
         assert_eq!(of(b"#! /usr/bin/env python3\n"), Contents::Script("/usr/bin/env".into()));
         assert_eq!(of(b"#!\n"), Contents::Other);
@@ -272,7 +329,7 @@ mod tests {
 
     #[test]
     fn programs_of_this_machine() {
-        assert_eq!(examine(Path::new("/proc/self/exe")), Interception::Works);
+        assert!(examine(Path::new("/proc/self/exe")).works());
         assert_eq!(examine(Path::new("/etc/passwd")), Interception::NoProgram);
         assert_eq!(examine(Path::new("/")), Interception::NoProgram);
         assert_eq!(examine(Path::new("/nothing/there")), Interception::Unreadable);
