@@ -1,6 +1,6 @@
 //! Calls of programs on their files that no hook sees, on real NFS, where each lane has a separate page cache: the
-//! programs of crates/iotrap/tests/c/holes.c without the interposer, with it, and with asynchronous libaio. `make
-//! test-nfs-model` runs random programs there, beside a model of the contents of their files (model.c).
+//! programs of crates/iotrap/tests/c/holes.c and raw_ring.c without the interposer, with it, and with asynchronous
+//! libaio. `make test-nfs-model` runs random programs there, beside a model of the contents of their files (model.c).
 
 mod common;
 #[path = "common/nfs.rs"]
@@ -16,6 +16,7 @@ use trapped::{PATIENT, Pool};
 /// Name the programs to the tests inside the rig, where nothing can be built.
 const PROGRAM: &str = "PLIMSOLL_TEST_HOLES";
 const MODEL: &str = "PLIMSOLL_TEST_MODEL";
+const RAW_RING: &str = "PLIMSOLL_TEST_RAW_RING";
 
 fn program(name: &str) -> PathBuf {
     let binary = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("iotrap-{name}"));
@@ -62,6 +63,20 @@ const DIRECT: &[&str] = &[
     "registered_files",
     "all_numbers_are_the_programs",
 ];
+/// Programs that make io_urings by system calls. (The rig's kernel, user-mode Linux, has no Syscall User Dispatch:
+/// `--raw` is tested on bind mounts.)
+const RINGS: &[&str] = &[
+    "reads_and_writes",
+    "reads_and_writes inline",
+    "registered_files",
+    "registered_files_that_change",
+    "entries_that_are_left",
+    "what_is_not_plain",
+    "two_drivers",
+    "ends",
+    "completions_that_are_held_back",
+    "a_waiter_holds_up_nobody",
+];
 /// Programs that run with files that are cut into parts.
 const LARGE: &[&str] = &["stale_large"];
 /// Programs that run with buffered reads that are spread.
@@ -102,6 +117,7 @@ fn failures(program: &str, tests: &[&str], more: &str) -> Vec<String> {
 
 fn all() {
     let mut failed = failures(PROGRAM, DIRECT, "");
+    failed.extend(failures(RAW_RING, RINGS, ""));
     failed.extend(failures(PROGRAM, LARGE, "split = \"8k\""));
     failed.extend(failures(PROGRAM, BUFFERED, "buffered-reads = true"));
     assert!(failed.is_empty(), "{}", failed.join("\n"));
@@ -115,9 +131,11 @@ fn random() {
 }
 
 fn on(test: &str, version: &str) {
-    let (holes, model) = (program("holes"), program("model"));
-    let programs = [(PROGRAM, holes.to_str().unwrap()), (MODEL, model.to_str().unwrap())];
-    on_nfs(test, &[("VERS", version), ("RATE", "10gbit"), programs[0], programs[1]]);
+    let names = [(PROGRAM, "holes"), (MODEL, "model"), (RAW_RING, "raw_ring")];
+    let built = names.map(|(variable, name)| (variable, program(name)));
+    let mut variables = vec![("VERS", version), ("RATE", "10gbit")];
+    variables.extend(built.iter().map(|(variable, path)| (*variable, path.to_str().unwrap())));
+    on_nfs(test, &variables);
 }
 
 #[test]

@@ -113,6 +113,29 @@ fn a_programs_reads_go_over_both_lanes_and_are_counted() {
     assert!(names(&lanes.path("boards")).is_empty(), "nothing is left: {:?}", names(&lanes.path("boards")));
 }
 
+/// fio makes the system calls of io_uring in its own code.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn calls_outside_libc_are_seen_and_counted() {
+    let Some(lanes) = Lanes::new() else { return };
+    if !has_program("fio") {
+        return;
+    }
+    let reads: Vec<&str> =
+        READ.iter().map(|word| if *word == "--ioengine=libaio" { "--ioengine=io_uring" } else { word }).collect();
+    for (raw, spread) in [(&[][..], false), (&["--raw"], true)] {
+        let command = [raw, &["--stats", "--stats-json", "stats.json", "--"], &reads].concat();
+        let output = lanes.trap_patiently(&command).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let said = json_file(&lanes.path("stats.json"));
+        let used = lanes_of(&said).iter().filter(|lane| lane["read"]["bytes"].as_u64().unwrap() > 0).count();
+        assert_eq!(used == 2, spread, "{said:#}");
+        let text = stderr(&output);
+        assert_eq!(text.contains("system calls outside libc, seen by --raw"), spread, "{text}");
+        assert_eq!(text.contains("entered where no hook sees it (see --raw)"), !spread, "{text}");
+    }
+}
+
 #[test]
 fn a_trace_is_replayed_by_us_and_by_fio() {
     let Some(lanes) = Lanes::new() else { return };

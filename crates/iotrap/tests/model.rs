@@ -1,6 +1,7 @@
 //! Random programs beside a model of the contents of their files (tests/c/model.c): without the library, with it, with
-//! asynchronous libaio, and where buffered reads are spread. Seeds count up from 1, for as long as each way is given. A
-//! seed that fails is shrunk and shown step by step. (On real NFS: tests/iotrap_holes.rs of the root package.)
+//! asynchronous libaio, with `--raw`, and where buffered reads are spread. Seeds count up from 1, for as long as each
+//! way is given. A seed that fails is shrunk and shown step by step. (On real NFS: tests/iotrap_holes.rs of the root
+//! package.)
 
 mod common;
 use common::{Volume, compile, skipped, succeed, text};
@@ -56,6 +57,17 @@ fn with_buffered_reads() {
         let mut command = volume.trapped(&program(), arguments);
         let pools = volume.pools().replacen("policy =", "buffered-reads = true\npolicy =", 1);
         command.env("IOTRAP_POOLS", pools);
+        command
+    });
+}
+
+/// Every call of the programs is seen.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn with_calls_outside_libc() {
+    run("raw", "3000001", 2, |volume, arguments| {
+        let mut command = volume.trapped(&program(), arguments);
+        command.env("IOTRAP_RAW", "1");
         command
     });
 }

@@ -17,11 +17,20 @@ fn holds(name: &str) -> Option<Counted> {
         return None;
     }
     succeed(&mut Volume::new().plain(program(), &[name]));
-    let mut volume = Volume::new();
-    volume.pool = "policy = \"round-robin\"".into(); // a lane that was held up once would get little for a while
-    let output = succeed(&mut volume.trapped(program(), &[name]));
-    assert_eq!(text(&output.stderr), "");
-    Some(volume.counted())
+    let run = |raw: &str| {
+        let mut volume = Volume::new();
+        volume.pool = "policy = \"round-robin\"".into(); // a lane that was held up once would get little for a while
+        let output = succeed(volume.trapped(program(), &[name]).env("IOTRAP_RAW", raw));
+        (volume.counted(), text(&output.stderr))
+    };
+    if cfg!(target_arch = "x86_64") {
+        let (counted, said) = run("1");
+        assert_eq!(said, "", "with --raw");
+        assert!(counted.reason("which --raw has caught") > 0);
+    }
+    let (counted, said) = run("0");
+    assert_eq!(said, "");
+    Some(counted)
 }
 
 #[test]

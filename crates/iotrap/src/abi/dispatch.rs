@@ -106,6 +106,19 @@ struct Search {
     go: bool,
 }
 
+/// True if one of the notes (`Elf64_Nhdr`: lengths of name and text, kind; name and text) is of Go's linker.
+fn is_of_go(mut notes: &[u8]) -> bool {
+    while let Some((head, rest)) = notes.split_first_chunk::<12>() {
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
+        if word(0) == 4 && rest.starts_with(b"Go\0\0") {
+            return true;
+        }
+        let skipped = word(0).next_multiple_of(4).saturating_add(word(4).next_multiple_of(4));
+        notes = rest.get(skipped..).unwrap_or_default();
+    }
+    false
+}
+
 extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr(3) passes the `Search` that `find` has given.
     let search = unsafe { &mut *data.cast::<Search>() };
@@ -122,12 +135,10 @@ extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -
         {
             (search.from, search.length) = (from, length);
         }
-        // `Elf64_Nhdr`: the length of the name, 4, and behind the header the name, "Go" (go.buildid).
-        if header.p_type == libc::PT_NOTE && length >= 16 {
-            let note: *const [u8; 16] = core::ptr::with_exposed_provenance(from);
+        if header.p_type == libc::PT_NOTE {
+            let notes: *const u8 = core::ptr::with_exposed_provenance(from);
             // SAFETY: a note segment of that length is mapped there.
-            let note = unsafe { note.read_unaligned() };
-            search.go |= note.starts_with(&[4, 0, 0, 0]) && note.ends_with(b"Go\0\0");
+            search.go |= is_of_go(unsafe { core::slice::from_raw_parts(notes, length) });
         }
     }
     0

@@ -216,6 +216,7 @@ fn is_made(fd: c_int, made: &Parameters) {
     };
     let word = |offset: u32| core::ptr::with_exposed_provenance(queues + offset as usize);
     let places = Queues {
+        head: word(made.submission.head),
         flags: word(made.submission.fifth),
         completed: word(made.completion.tail),
         completed_mask: made.completions.wrapping_sub(1),
@@ -461,10 +462,31 @@ pub unsafe fn enter(fd: c_int, count: c_uint, wait: &Wait) -> isize {
     submit(pinned, count, wait, kernel)
 }
 
-/// The entries of a call that have to be looked at before: syncs, closes and the like. Returns the positions of syncs
-/// that must fail, and whether there are syncs.
-fn prepare_all(place: &Mapped, id: u64, from: u32, count: u32) -> ([Option<u32>; 16], bool) {
-    let (mut failed, mut syncs) = ([None; 16], false);
+/// The syncs of a call that must fail, because a lane could not be synced.
+#[derive(Default)]
+struct Failed {
+    positions: [Option<u32>; 16],
+    /// There are more of them: all syncs of the call fail.
+    more: bool,
+}
+
+impl Failed {
+    fn add(&mut self, position: u32) {
+        match self.positions.iter_mut().find(|place| place.is_none()) {
+            Some(free) => *free = Some(position),
+            None => self.more = true,
+        }
+    }
+
+    fn has(&self, position: u32, request: &Request) -> bool {
+        self.positions.contains(&Some(position)) || (self.more && request.opcode == opcode::FSYNC)
+    }
+}
+
+/// Does the work that is due before the entries of a call: syncs, closes and the like. Returns the syncs that must
+/// fail, and true if there are syncs.
+fn prepare_all(place: &Mapped, id: u64, from: u32, count: u32) -> (Failed, bool) {
+    let (mut failed, mut syncs) = (Failed::default(), false);
     for position in (0..count).map(|at| from.wrapping_add(at)) {
         let Some(request) = place.request(position).filter(|request| !rings::is_transfer(request)) else { continue };
         if request.opcode == opcode::MSG_RING {
@@ -472,10 +494,8 @@ fn prepare_all(place: &Mapped, id: u64, from: u32, count: u32) -> ([Option<u32>;
         }
         let done = prepare(&request, file_of(id, &request));
         syncs |= done != Prepared::Other;
-        if done == Prepared::NotDurable
-            && let Some(free) = failed.iter_mut().find(|free| free.is_none())
-        {
-            *free = Some(position);
+        if done == Prepared::NotDurable {
+            failed.add(position);
         }
     }
     (failed, syncs)
@@ -542,18 +562,23 @@ fn submit(pinned: Pinned, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &W
             note_files(&held, &request);
         }
         let choice = held.place(&request, &mut batch);
-        let not_durable = failed.contains(&Some(position));
+        let not_durable = failed.has(position, &request);
         let file = if not_durable { Some(-1) } else { choice.and_then(|choice| choice.file) };
         let was = first_word(entry).load(Relaxed);
         let is = file.map_or(was, |file| with_file(was, file));
-        if (choice.is_some() || is != was) && changes.add(Change { position, recorded: choice.is_some(), was, is }) {
-            first_word(entry).store(is, Relaxed);
+        if choice.is_some() || is != was {
+            let noted = changes.add(Change { position, recorded: choice.is_some(), was, is });
+            if noted || not_durable {
+                first_word(entry).store(is, Relaxed);
+            }
         }
     }
     let end = from.wrapping_add(taken);
     held.known().seen = end;
-    let waits = wait.flags & GETEVENTS != 0 && wait.least != 0;
-    if changes.used == 0 && waits {
+    // The kernel waits only if it has taken as many entries as the program said. More may have been written meanwhile,
+    // which the library has not seen: the kernel is not to take those.
+    let waits = wait.flags & GETEVENTS != 0 && wait.least != 0 && taken == count;
+    if taken == 0 || (changes.used == 0 && waits) {
         // Nothing was changed or recorded. If the kernel takes fewer entries, their count is wrong from then on.
         place.entering.fetch_add(1, AcqRel);
         drop((held, pinned, errno, undisturbed));
@@ -561,7 +586,8 @@ fn submit(pinned: Pinned, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &W
         if place.id.load(Acquire) == id {
             let _ = place.entering.fetch_update(AcqRel, Relaxed, |calls| calls.checked_sub(1));
         }
-        if !usize::try_from(result).is_ok_and(|done| done >= taken as usize)
+        if taken != 0
+            && !usize::try_from(result).is_ok_and(|done| done >= taken as usize)
             && let Some(held) = rings::hold(id)
             && held.known().blind.is_none()
         {
@@ -570,7 +596,7 @@ fn submit(pinned: Pinned, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &W
         return result;
     }
     let first = Wait { least: 0, flags: wait.flags & !OF_WAITING, argument: 0, size: 0 };
-    let result = if waits { kernel(count, &first) } else { kernel(count, wait) };
+    let result = if waits || taken < count { kernel(taken, &first) } else { kernel(count, wait) };
     let head = place.head();
     for change in changes.all() {
         if change.is != change.was

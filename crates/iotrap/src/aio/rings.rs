@@ -42,6 +42,8 @@ const RINGS: usize = 64;
 /// The places of a ring's two queues, in memory that the ring's owner keeps mapped until the ring is taken out.
 #[derive(Clone, Copy)]
 pub struct Queues {
+    /// The end of the entries that the kernel has taken.
+    pub head: *const AtomicU32,
     /// IORING_SQ_*
     pub flags: *const AtomicU32,
     /// The end of the completions.
@@ -55,6 +57,7 @@ pub struct Queues {
 impl Queues {
     /// The places of no ring.
     pub const NONE: Queues = Queues {
+        head: core::ptr::null(),
         flags: core::ptr::null(),
         completed: core::ptr::null(),
         completed_mask: 0,
@@ -227,12 +230,18 @@ impl Held {
         if self.id == 0 || (known.blind.is_some() && known.requests.is_empty()) {
             return; // nothing that could come back matters
         }
-        let (queues, mut at, outstanding) = (known.queues, known.completed, known.outstanding);
+        let (queues, mut at, outstanding, seen) = (known.queues, known.completed, known.outstanding, known.seen);
         // SAFETY: the places of an entered ring are valid until its owner takes it out.
         let tail = unsafe { (*queues.completed).load(Acquire) };
         // SAFETY: the places of an entered ring are valid until its owner takes it out.
         let flags = unsafe { (*queues.flags).load(Acquire) };
+        // After the completions: each of those belongs to an entry before this end.
+        // SAFETY: the places of an entered ring are valid until its owner takes it out.
+        let head = unsafe { (*queues.head).load(Acquire) };
         let now_ns = raw::now_ns();
+        if head.wrapping_sub(seen).cast_signed() > 0 {
+            self.loses_sight(Reason::RingDrivers, now_ns); // somebody has submitted entries past the library
+        }
         let places = queues.completed_mask.wrapping_add(1);
         if flags & OVERFLOW != 0 {
             // The queue is full, and the completions since then are not in it before the program has made room: any

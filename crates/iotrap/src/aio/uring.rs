@@ -1,6 +1,6 @@
 //! io_uring by liburing: reads and writes are spread before liburing submits them, where that is safe
 //! ([`crate::aio::rings`]). With `--raw`, the library sees liburing's system calls, and [`crate::aio::raw_ring`] does
-//! the work.
+//! the work, except for rings with SQPOLL.
 
 use crate::abi::dispatch;
 use crate::abi::errno;
@@ -30,6 +30,7 @@ unsafe fn held(uring: *const Uring) -> Option<Held> {
     // SAFETY: the program's contract.
     let Uring { submission, completion, flags, ring_fd } = unsafe { &*uring };
     let queues = Queues {
+        head: submission.head,
         flags: submission.flags,
         completed: completion.tail,
         // SAFETY: the program keeps the ring mapped until io_uring_queue_exit, which the hook sees first.
@@ -49,11 +50,14 @@ unsafe fn held(uring: *const Uring) -> Option<Held> {
 /// # Safety
 /// A valid `struct io_uring` whose submission queue is the calling thread's.
 pub unsafe fn before(uring: *mut Uring) {
-    if uring.is_null() || !lane::active() || dispatch::on() {
+    if uring.is_null() || !lane::active() {
         return;
     }
     // SAFETY: the program's contract.
     let flags = unsafe { (*uring).flags };
+    if dispatch::on() && flags & setup::SQPOLL == 0 {
+        return;
+    }
     let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
     process::notice_fork();

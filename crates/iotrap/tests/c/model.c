@@ -41,6 +41,16 @@ static struct {
 	int file, writes;
 } maps[MAPS];
 
+/* A ring that the program makes and drives by syscall(2), and its registered files: each keeps its file when the descriptor
+ * is closed. */
+static struct {
+	int fd, made;
+	unsigned *tail, *mask, *array, *cq_head, *cq_mask;
+	struct io_uring_sqe *sqes;
+	struct io_uring_cqe *cqes;
+	struct slot places[4];
+} own;
+
 static char *buffer;
 static io_context_t context;
 static struct io_uring liburing;
@@ -124,8 +134,19 @@ static int is_mapped(int file)
 	return 0;
 }
 
+static int is_registered(int file)
+{
+	for (int at = 0; at < 4; at++)
+		if (own.places[at].fd >= 0 && own.places[at].file == file)
+			return 1;
+	return 0;
+}
+
 static int is_cached(int file)
 {
+	for (int at = 0; at < 4; at++)
+		if (own.places[at].fd >= 0 && own.places[at].file == file && !own.places[at].direct)
+			return 1;
 	for (int at = 0; at < SLOTS; at++)
 		if (slots[at].fd >= 0 && slots[at].file == file && !slots[at].direct)
 			return 1;
@@ -150,7 +171,7 @@ static int is_in_use(int file)
 	for (int at = 0; at < SLOTS; at++)
 		if (slots[at].fd >= 0 && slots[at].file == file)
 			return 1;
-	return 0;
+	return is_registered(file);
 }
 
 static void step_open(void)
@@ -310,8 +331,73 @@ static ssize_t by_liburing(int fd, int write, long bytes, long offset)
 	return result;
 }
 
-static ssize_t transfer(int way, int fd, int write_it, long bytes, long offset)
+/* Makes the ring; false if the kernel refuses. */
+static int has_own_ring(void)
 {
+	struct io_uring_params params = {.flags = state & 1 ? IORING_SETUP_COOP_TASKRUN : 0};
+	int none[4] = {-1, -1, -1, -1};
+	if (own.made)
+		return own.fd >= 0;
+	own.made = 1;
+	own.fd = (int)syscall(SYS_io_uring_setup, 8, &params);
+	if (own.fd < 0)
+		return 0;
+	size_t sq = params.sq_off.array + params.sq_entries * 4, cq = params.cq_off.cqes + params.cq_entries * sizeof *own.cqes;
+	char *rings = mmap(NULL, sq > cq ? sq : cq, PROT_READ | PROT_WRITE, MAP_SHARED, own.fd, IORING_OFF_SQ_RING);
+	own.sqes = mmap(NULL, params.sq_entries * sizeof *own.sqes, PROT_READ | PROT_WRITE, MAP_SHARED, own.fd, IORING_OFF_SQES);
+	CHECK(rings != MAP_FAILED && (void *)own.sqes != MAP_FAILED);
+	own.tail = (unsigned *)(rings + params.sq_off.tail);
+	own.mask = (unsigned *)(rings + params.sq_off.ring_mask);
+	own.array = (unsigned *)(rings + params.sq_off.array);
+	own.cq_head = (unsigned *)(rings + params.cq_off.head);
+	own.cq_mask = (unsigned *)(rings + params.cq_off.ring_mask);
+	own.cqes = (struct io_uring_cqe *)(rings + params.cq_off.cqes);
+	HOLDS(syscall(SYS_io_uring_register, own.fd, IORING_REGISTER_FILES, none, 4), 0);
+	return 1;
+}
+
+/* A place of the table with the slot's file: one that has it already, or one that gets it, by a call that is seen or not. */
+static int registered_place(const struct slot *slot, int write)
+{
+	for (int at = 0; at < 4 && below(2); at++)
+		if (own.places[at].fd >= 0 && own.places[at].file == slot->file && own.places[at].writes >= write && own.places[at].direct <= slot->direct)
+			return at;
+	int place = below(4), fd = slot->fd;
+	struct io_uring_files_update update = {.offset = (unsigned)place, .fds = (uintptr_t)&fd};
+	if (slot->direct && below(3) == 0)
+		HOLDS(kernel(SYS_io_uring_register, own.fd, IORING_REGISTER_FILES_UPDATE, (long)&update, 1), 1);
+	else
+		HOLDS(syscall(SYS_io_uring_register, own.fd, IORING_REGISTER_FILES_UPDATE, &update, 1), 1);
+	own.places[place] = *slot;
+	return place;
+}
+
+static ssize_t by_own_ring(const struct slot *slot, int write, long bytes, long offset)
+{
+	int fixed = below(2), unseen = rings && below(6) == 0, vectors = below(3) == 0;
+	struct iovec vector = {buffer, bytes};
+	unsigned at = *own.tail & *own.mask;
+	own.sqes[at] = (struct io_uring_sqe){
+		.opcode = vectors ? (write ? IORING_OP_WRITEV : IORING_OP_READV) : write ? IORING_OP_WRITE : IORING_OP_READ,
+		.fd = fixed ? registered_place(slot, write) : slot->fd,
+		.flags = fixed ? IOSQE_FIXED_FILE : 0,
+		.addr = vectors ? (uintptr_t)&vector : (uintptr_t)buffer,
+		.len = vectors ? 1 : (unsigned)bytes,
+		.off = (uint64_t)offset,
+		.user_data = drawn() % 3,
+	};
+	own.array[at] = at;
+	__atomic_store_n(own.tail, *own.tail + 1, __ATOMIC_RELEASE);
+	HOLDS(unseen ? inline6(SYS_io_uring_enter, own.fd, 1, 1, IORING_ENTER_GETEVENTS, 0, 0)
+	             : syscall(SYS_io_uring_enter, own.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0), 1);
+	ssize_t result = own.cqes[*own.cq_head & *own.cq_mask].res;
+	__atomic_store_n(own.cq_head, *own.cq_head + 1, __ATOMIC_RELEASE);
+	return result;
+}
+
+static ssize_t transfer(int way, const struct slot *slot, int write_it, long bytes, long offset)
+{
+	int fd = slot->fd;
 	struct iovec vector = {buffer, bytes};
 	switch (way) {
 	case 0: return by_libaio(fd, write_it, bytes, offset);
@@ -329,6 +415,11 @@ static ssize_t transfer(int way, int fd, int write_it, long bytes, long offset)
 		return write_it ? write(fd, buffer, bytes) : read(fd, buffer, bytes);
 	case 5: /* unseen, as the number is */
 		return write_it ? kernel(SYS_pwrite64, fd, (long)buffer, bytes, offset) : kernel(SYS_pread64, fd, (long)buffer, bytes, offset);
+	case 6:
+	case 7:
+		if (has_own_ring())
+			return by_own_ring(slot, write_it, bytes, offset);
+		/* fall through */
 	default: return write_it ? pwrite(fd, buffer, bytes, offset) : pread(fd, buffer, bytes, offset);
 	}
 }
@@ -374,7 +465,7 @@ static void step_transfer(void)
 	if (write_it) {
 		char letter = (char)(1 + below(120));
 		memset(buffer, letter, bytes);
-		HOLDS(transfer(way, slot->fd, 1, bytes, offset), bytes);
+		HOLDS(transfer(way, slot, 1, bytes, offset), bytes);
 		if (offset > file->size)
 			memset(file->bytes + file->size, 0, offset - file->size);
 		memset(file->bytes + offset, letter, bytes);
@@ -385,7 +476,7 @@ static void step_transfer(void)
 		long there = offset >= file->size ? 0 : offset + bytes > file->size ? file->size - offset : bytes;
 		/* A size that is not a multiple of the block: O_DIRECT may read to the end, as it does here. */
 		memset(buffer, 0, bytes);
-		HOLDS(transfer(way, slot->fd, 0, bytes, offset), there);
+		HOLDS(transfer(way, slot, 0, bytes, offset), there);
 		same(file, buffer, offset, there);
 	}
 }
@@ -402,7 +493,7 @@ static void step_map(void)
 		return;
 	struct slot *slot = &slots[at];
 	/* Mapped by an unseen call while it is open: see docs/trap.md. */
-	int several = 0;
+	int several = is_registered(slot->file);
 	for (int other = 0; other < SLOTS; other++)
 		several += slots[other].fd >= 0 && slots[other].file == slot->file;
 	if (several > 1 || slot->direct)
@@ -565,6 +656,8 @@ static void step_child(void)
 		context = 0;
 		liburing.ring_fd = -1;
 		ring.fd = -1;
+		own.fd = -1; /* the parent's ring */
+		own.made = 1;
 		HOLDS(io_setup(4, &context), 0);
 		for (int round = 0; round < 4; round++) {
 			int at = any_slot(0), name = below(files_used), file = model->name[name];
@@ -618,6 +711,8 @@ static void whole_program(uint64_t seed, const char *keep)
 {
 	for (int at = 0; at < SLOTS; at++)
 		slots[at].fd = -1;
+	for (int at = 0; at < 4; at++)
+		own.places[at].fd = -1;
 	files_used = 1 + (int)(seed % FILES);
 	slots_used = 2 + (int)(seed / FILES % 4);
 	rings = seed % 7 == 0;
