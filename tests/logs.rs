@@ -80,3 +80,21 @@ fn a_compressed_log_holds_the_lines_of_all_clones() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("none.fz") && stdout(&refused).is_empty(), "{}", stderr(&refused));
 }
+
+/// `log_window_value=both`: the mean, then the largest value; a rate is both.
+#[test]
+fn a_window_has_its_mean_and_its_largest_value() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--ioengine=null", "--size=256k", "--write_lat_log=L", "--write_iops_log=I"];
+    let both = ["--log_avg_msec=100", "--log_window_value=both", "--log_offset=1"];
+    succeed(directory.path(), &[&job[..], &both].concat());
+    for name in ["L_lat.1.log", "I_iops.1.log"] {
+        let text = std::fs::read_to_string(directory.path().join(name)).unwrap();
+        assert!(!text.is_empty());
+        for line in text.lines() {
+            let fields: Vec<u64> = line.split(", ").map(|field| field.parse().unwrap()).collect();
+            let [_, mean, largest, 0, 0, 0, 0] = fields[..] else { panic!("{line}") };
+            assert!(if name.starts_with('I') { mean == largest } else { mean <= largest && largest > 0 }, "{line}");
+        }
+    }
+}

@@ -44,6 +44,7 @@ pub struct Draft {
     pub(crate) align: Each<u64>,
     pub(crate) zone_mode: Option<String>,
     pub(crate) cpu: CpuLoad,
+    pub(crate) dedupe: Dedupe,
     pub(crate) command_priority: CommandPriority,
     pub(crate) zones: Zones,
     pub(crate) low: Option<u32>,
@@ -86,6 +87,14 @@ pub(crate) struct CommandPriority {
     pub split: Option<PerDirection<Vec<values::PriorityPart>>>,
 }
 
+/// `dedupe_mode` and its companions.
+#[derive(Clone, Copy)]
+pub(crate) struct Dedupe {
+    pub from_set: bool,
+    pub percent: u64,
+    pub global: bool,
+}
+
 impl Default for Draft {
     fn default() -> Draft {
         Draft {
@@ -95,6 +104,7 @@ impl Default for Draft {
             align: PerDirection::default(),
             zone_mode: None,
             command_priority: CommandPriority::default(),
+            dedupe: Dedupe { from_set: false, percent: 5, global: false },
             cpu: CpuLoad { load_percent: None, chunk_ns: 50_000_000 },
             zones: Zones { size: 0, range: 0, skip: 0 },
             low: None,
@@ -225,6 +235,7 @@ impl Draft {
         self.rate()?;
         self.time();
         self.buffers();
+        self.working_set()?;
         self.verify(imposed)?;
         self.reporting();
         let changes_names = matches!(self.job.engine.as_str(), "filecreate" | "filedelete" | "dircreate" | "dirdelete");
@@ -372,6 +383,36 @@ impl Draft {
             let extent = &mut self.job.extent;
             (extent.size, extent.file_size, extent.io_size) = (None, Some((block, block)), None);
         }
+    }
+
+    /// The set of blocks that `dedupe_mode=working_set` repeats.
+    fn working_set(&mut self) -> Result<(), Error> {
+        if !self.dedupe.from_set || self.job.buffers.dedupe_percent == 0 {
+            for name in ["dedupe_working_set_percentage", "dedupe_global"] {
+                let is_given = self.setting(name).is_some_and(|setting| setting.value.as_deref() != Some("0"));
+                if is_given && !self.dedupe.from_set {
+                    self.warn_at(name, format!("{name} has no effect without dedupe_mode=working_set"));
+                }
+            }
+            return Ok(());
+        }
+        let extent = &self.job.extent;
+        let bytes = match (extent.size, extent.file_size) {
+            (Some(Amount::Bytes(bytes)), _) => bytes,
+            (_, Some((_, largest))) => largest.saturating_mul(self.job.files.count.into()),
+            _ => {
+                let hint = "write size in bytes, for example size=1g";
+                return self.fail(
+                    "dedupe_mode",
+                    "dedupe_mode=working_set needs size, of which the set is a part",
+                    hint,
+                );
+            }
+        };
+        let part = (u128::from(bytes) * u128::from(self.dedupe.percent) / 100) as u64;
+        let blocks = (part / self.job.blocks.range.write.0).max(1);
+        self.job.buffers.working_set = Some(WorkingSet { blocks, global: self.dedupe.global });
+        Ok(())
     }
 
     /// The shares of requests with a priority of their own; trims have none, as in fio.

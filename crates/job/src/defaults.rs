@@ -156,6 +156,7 @@ impl Default for Job {
                 compress_percent: 0,
                 compress_chunk: 512,
                 dedupe_percent: 0,
+                working_set: None,
             },
             syncs: Syncs::default(),
             verify: None,

@@ -527,6 +527,17 @@ pub struct Buffers {
     pub compress_chunk: u64,
     /// `dedupe_percentage`: percent of buffers that repeat an earlier one, 0..=100.
     pub dedupe_percent: u8,
+    /// `dedupe_mode=working_set`: repetitions are of this set; None: of the last buffers.
+    pub working_set: Option<WorkingSet>,
+}
+
+/// `dedupe_mode=working_set`: the blocks that repetitions repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkingSet {
+    /// Number of different blocks, at least 1.
+    pub blocks: u64,
+    /// `dedupe_global`: the blocks are those of all jobs with this option; otherwise each clone has its own.
+    pub global: bool,
 }
 
 /// `mem=`: the kind of memory that buffers live in.
@@ -799,6 +810,8 @@ pub struct Logs {
     pub compressed: bool,
     /// `log_max_value`: log the largest value instead of the mean.
     pub max_value: bool,
+    /// `log_window_value=both`: log the mean and the largest value, in two columns.
+    pub both_values: bool,
     /// `log_offset`: log the offsets, too.
     pub offset: bool,
     /// `log_prio`: log the priority of each request as a number; otherwise 1 for the real-time class, 0 for others.

@@ -14,7 +14,6 @@ const FOLDER: &str = "/usr/share/doc/fio/examples";
 /// Examples that are refused, and the option or engine that their error names. All other examples are jobs in Plimsoll.
 const REFUSED: &[(&str, &str)] = &[
     ("cpp_null", "unknown engine cpp_null"),
-    ("dedupe-global", "unsupported option dedupe_mode=working_set"),
     ("dev-dax", "unsupported engine dev-dax"),
     ("dfs", "unsupported engine dfs"),
     ("e4defrag", "unsupported engine e4defrag"),

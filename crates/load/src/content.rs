@@ -5,11 +5,13 @@
 //! repetition) is generated for every write.
 
 use job::Job;
-use job::job::Buffers;
+use job::job::{Buffers, WorkingSet};
 use job::workload::random::{Random, mix};
 
 /// Bytes of the unit that storage compares and compresses at the least.
 const SECTOR: usize = 512;
+/// The seed of the blocks that jobs with `dedupe_global` share.
+const GLOBAL_SET: u64 = 0x7368_6172_6564_2121;
 
 /// Fills the write buffers of one clone. The same seed gives the same bytes.
 #[derive(Clone, Debug)]
@@ -40,6 +42,8 @@ struct Fresh {
     /// Of 2^32 blocks, how many repeat an earlier one, and the size of a block.
     repeats_below: u64,
     block: usize,
+    /// The blocks to repeat, with the seed of the first one; None: the last blocks.
+    set: Option<(WorkingSet, u64)>,
     /// Seeds of the last blocks that were new: what repetitions repeat.
     recent: [u64; 16],
     known: usize,
@@ -76,6 +80,8 @@ impl Filler {
                 body: Body::new(buffers),
                 repeats_below: (u64::from(buffers.dedupe_percent.min(100)) << 32) / 100,
                 block: 4096,
+                // All jobs know the seed of the global set.
+                set: buffers.working_set.map(|set| (set, if set.global { GLOBAL_SET } else { mix(seed ^ GLOBAL_SET) })),
                 recent: [0; 16],
                 known: 0,
             })
@@ -142,8 +148,11 @@ impl Fresh {
             return self.body.fill(random, buffer);
         }
         for block in buffer.chunks_mut(self.block) {
-            let repeat = self.known > 0 && random.next() >> 32 < self.repeats_below;
-            let seed = if repeat {
+            let can_repeat = self.known > 0 || self.set.is_some();
+            let repeat = can_repeat && random.next() >> 32 < self.repeats_below;
+            let seed = if let Some((set, first)) = self.set.filter(|_| repeat) {
+                mix(first.wrapping_add(random.below(set.blocks)))
+            } else if repeat {
                 self.recent[random.below(self.known as u64) as usize]
             } else {
                 let seed = random.next();
@@ -290,6 +299,32 @@ mod tests {
                 assert!((unlike - asked).abs() < bound, "{percent} %: {unlike} of {count} unlike");
             }
         }
+    }
+
+    #[test]
+    fn repetitions_from_a_working_set_are_of_that_set() {
+        let set =
+            |global| Buffers { dedupe_percent: 60, working_set: Some(WorkingSet { blocks: 50, global }), ..buffers() };
+        let count = 10_000;
+        let seen = |buffers: &Buffers, seed: u64| {
+            let mut filler = Filler::new(buffers, seed);
+            let mut block = vec![0; 4096];
+            let mut seen = std::collections::HashMap::new();
+            for _ in 0..count {
+                filler.fill(&mut block);
+                *seen.entry(block.clone()).or_insert(0_u64) += 1;
+            }
+            seen
+        };
+        let often = |seen: &std::collections::HashMap<Vec<u8>, u64>| -> HashSet<Vec<u8>> {
+            seen.iter().filter(|(_, n)| **n > 1).map(|(block, _)| block.clone()).collect()
+        };
+        let own = seen(&set(false), 1);
+        assert_eq!(often(&own).len(), 50);
+        let repeated: u64 = own.values().filter(|n| **n > 1).sum();
+        assert!((5800..6200).contains(&repeated), "{repeated}");
+        assert!(often(&own).is_disjoint(&often(&seen(&set(false), 2))), "each clone has its own set");
+        assert_eq!(often(&seen(&set(true), 1)), often(&seen(&set(true), 2)), "jobs share the global set");
     }
 
     #[test]

@@ -384,9 +384,9 @@ static PROCESS: &[OptionSpec] = &[
     option("buffer_compress_percentage", Count(0, 100, |d, v| d.job.buffers.compress_percent = v as u8), "0", "Percent of each buffer that compresses well"),
     option("buffer_compress_chunk", Bytes(0, |d, v| d.job.buffers.compress_chunk = v), "512", "Size of the pieces with compressible data"),
     option("dedupe_percentage", Count(0, 100, |d, v| d.job.buffers.dedupe_percent = v as u8), "0", "Percent of buffers that repeat an earlier buffer"),
-    refused("dedupe_mode", "repeat", "Rule that chooses the buffer to repeat", "Plimsoll supports the mode repeat only"),
-    refused("dedupe_working_set_percentage", "5", "Size of the working set for dedupe_mode=working_set", "Plimsoll does not support dedupe_mode=working_set"),
-    refused("dedupe_global", "0", "Share repeated buffers among jobs", "Plimsoll does not support dedupe_mode=working_set"),
+    option("dedupe_mode", Word(&[("repeat", "one of the last buffers"), ("working_set", "one of a set of buffers, which stays the same")], |d, v| d.dedupe.from_set = v == "working_set"), "repeat", "Rule that chooses the buffer to repeat"),
+    option("dedupe_working_set_percentage", Count(0, 100, |d, v| d.dedupe.percent = v), "5", "Size of the set of dedupe_mode=working_set in percent of size"),
+    option("dedupe_global", Bool(|d, v| d.dedupe.global = v), "0", "Take the set of dedupe_mode=working_set from the buffers that all jobs with this option share"),
     refused("gpu_dev_id", "0", "GPU whose memory holds the buffers", "Plimsoll does not support GPU memory"),
 ];
 
@@ -502,8 +502,9 @@ static REPORTING: &[OptionSpec] = &[
     option("log_max_value", Bool(|d, v| d.job.reporting.logs.max_value = v), "0", "Log the largest value, not the mean"),
     option(
         "log_window_value",
-        Word(&[("avg", "the mean"), ("average", "the mean"), ("max", "the largest value"), ("maximum", "the largest value")], |d, v| {
-            d.job.reporting.logs.max_value = v.starts_with("max")
+        Word(&[("avg", "the mean"), ("average", "the mean"), ("max", "the largest value"), ("maximum", "the largest value"), ("both", "the mean, then the largest value in a column of its own")], |d, v| {
+            d.job.reporting.logs.max_value = v.starts_with("max");
+            d.job.reporting.logs.both_values = v == "both";
         }),
         "avg",
         "Value that a log has of each log_avg_msec",

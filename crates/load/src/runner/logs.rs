@@ -34,7 +34,7 @@ pub struct OpLogs {
     with_priority: bool,
     /// The priority of ops that have none of their own.
     usual_priority: u16,
-    keep_max: bool,
+    value: WindowValue,
     bw: Option<Log>,
     iops: Option<Log>,
     slat: Option<Log>,
@@ -48,8 +48,24 @@ pub struct OpLogs {
 struct Log {
     path: String,
     out: Out,
-    /// Sum or maximum, and number, of this window's values.
-    window: PerDirection<(u64, u64)>,
+    window: PerDirection<Values>,
+}
+
+/// The values of a window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Values {
+    sum: u64,
+    count: u64,
+    largest: u64,
+}
+
+/// `log_window_value=`: the value that stands for a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WindowValue {
+    Mean,
+    Largest,
+    /// The mean, and the largest value in the next column.
+    Both,
 }
 
 /// Bytes and ops of the present window.
@@ -134,7 +150,11 @@ impl OpLogs {
             with_offset: logs.offset,
             with_priority: logs.priority,
             usual_priority: super::priorities::usual(job),
-            keep_max: logs.max_value,
+            value: match (logs.both_values, logs.max_value) {
+                (true, _) => WindowValue::Both,
+                (_, true) => WindowValue::Largest,
+                _ => WindowValue::Mean,
+            },
             bw: log(&logs.bw, "bw")?,
             iops: log(&logs.iops, "iops")?,
             // A synchronous engine has no submission latency: the log is there and empty, as fio's.
@@ -173,9 +193,10 @@ impl OpLogs {
         if self.average_ns > 0 {
             for (log, value) in [(&mut self.slat, slat), (&mut self.clat, clat), (&mut self.lat, lat)] {
                 let Some(log) = log else { continue };
-                let (sum, count) = &mut log.window[direction];
-                *sum = if self.keep_max { (*sum).max(value) } else { *sum + value };
-                *count += 1;
+                let window = &mut log.window[direction];
+                window.sum += value;
+                window.count += 1;
+                window.largest = window.largest.max(value);
             }
             return;
         }
@@ -183,7 +204,14 @@ impl OpLogs {
         let kib_per_second = (op.len as f64 / 1024.0 * 1e9 / lat.max(1) as f64) as u64;
         let at_ms = self.time_ms(times.completed);
         let priority = self.priority(priority);
-        let line = Line { at_ms, direction, block: op.len, offset: self.with_offset.then_some(op.offset), priority };
+        let line = Line {
+            at_ms,
+            direction,
+            block: op.len,
+            offset: self.with_offset.then_some(op.offset),
+            priority,
+            second: None,
+        };
         let values = [
             (&mut self.bw, kib_per_second),
             (&mut self.iops, 1),
@@ -226,17 +254,25 @@ impl OpLogs {
             // A mean is of no block and no offset.
             // A mean is of no priority.
             let priority = if self.with_priority { Ok(0) } else { Err(false) };
-            let line = Line { at_ms, direction, block: 0, offset: self.with_offset.then_some(0), priority };
-            if let Some(log) = &mut self.bw {
-                note(&mut self.failure, &log.path, line.write(&mut log.out, (bytes as f64 / 1024.0 / seconds) as u64));
-            }
-            if let Some(log) = &mut self.iops {
-                note(&mut self.failure, &log.path, line.write(&mut log.out, (ops as f64 / seconds) as u64));
+            let line =
+                Line { at_ms, direction, block: 0, offset: self.with_offset.then_some(0), priority, second: None };
+            let rates = [(&mut self.bw, bytes as f64 / 1024.0), (&mut self.iops, ops as f64)];
+            for (log, amount) in rates {
+                // A window has one rate: it is the mean and the largest value.
+                let rate = (amount / seconds) as u64;
+                let line = Line { second: (self.value == WindowValue::Both).then_some(rate), ..line };
+                if let Some(log) = log {
+                    note(&mut self.failure, &log.path, line.write(&mut log.out, rate));
+                }
             }
             for log in [&mut self.slat, &mut self.clat, &mut self.lat].into_iter().flatten() {
-                let (sum, count) = std::mem::take(&mut log.window[direction]);
+                let Values { sum, count, largest } = std::mem::take(&mut log.window[direction]);
                 if let Some(mean) = sum.checked_div(count) {
-                    let value = if self.keep_max { sum } else { mean };
+                    let (value, line) = match self.value {
+                        WindowValue::Mean => (mean, line),
+                        WindowValue::Largest => (largest, line),
+                        WindowValue::Both => (mean, Line { second: Some(largest), ..line }),
+                    };
                     note(&mut self.failure, &log.path, line.write(&mut log.out, value));
                 }
             }
@@ -290,6 +326,7 @@ fn note(failure: &mut Option<(String, io::Error)>, path: &str, outcome: io::Resu
 }
 
 /// The columns of a line beside its value.
+#[derive(Clone, Copy)]
 struct Line {
     at_ms: u64,
     direction: Direction,
@@ -297,12 +334,18 @@ struct Line {
     offset: Option<u64>,
     /// The priority as a number, or true for the real-time class.
     priority: Result<u16, bool>,
+    /// The largest value, behind the mean.
+    second: Option<u64>,
 }
 
 impl Line {
     fn write(&self, out: &mut impl Write, value: u64) -> io::Result<()> {
         let (at, direction, block) = (self.at_ms, self.direction as u8, self.block);
-        write!(out, "{at}, {value}, {direction}, {block}, ")?;
+        write!(out, "{at}, {value}, ")?;
+        if let Some(second) = self.second {
+            write!(out, "{second}, ")?;
+        }
+        write!(out, "{direction}, {block}, ")?;
         if let Some(offset) = self.offset {
             write!(out, "{offset}, ")?;
         }
