@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 3600
 
 .PHONY: help
 help: ## list the targets
@@ -45,6 +46,11 @@ test-guest: ## kernels of Debian as hosts and as a target, all of it: some minut
 .PHONY: test-auth
 test-auth: ## authentication against the initiator of Debian 13's kernel
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel authentication
+
+.PHONY: soak
+soak: ## a target under hostile peers, resets and namespaces that come and go, beside verified loads, for SOAK_SECONDS
+	$(CARGO) build --release --locked
+	rigs/soak.py target/release/plimsoll $(SOAK_SECONDS)
 
 .PHONY: test-slurm
 test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian's slurmctld slurmd slurm-client munge)
