@@ -41,9 +41,8 @@ pub(super) fn extents(
         let empty = if wanted == Some(0) { "size=0" } else { "the job has no size=, and the file is empty" };
         return Err(Error::usage("nothing to do on", name, format!("job {}: {empty}: give size=", job.name)));
     }
-    // fio gives the first files one block more when the size does not divide.
-    let share =
-        |index: u64| wanted.map(|size| size / block / count * block + block * u64::from(index < size / block % count));
+    // As in fio: files need not end at a block, and the first ones get what a division by many files leaves over.
+    let share = |index: u64| wanted.map(|size| size / count + block * u64::from(index < size % count / block));
     let mut extents = Vec::new();
     for (index, (file, name)) in existing.iter().zip(names).enumerate() {
         let index = index as u64;

@@ -360,8 +360,14 @@ fn sizes_are_those_of_fio() {
         let target = prepare(job, clone).unwrap();
         target.extents().iter().map(|extent| extent.size).collect::<Vec<_>>()
     };
+    assert_eq!(sizes(&job, 0), [10240; 4]);
     // The first files get the blocks that are left over.
-    assert_eq!(sizes(&job, 0), [3 * 4096, 3 * 4096, 2 * 4096, 2 * 4096]);
+    (job.extent.size, job.blocks.range.read, job.blocks.range.write) = (Some(Amount::Bytes(4095)), (2, 2), (2, 2));
+    job.files.count = 16;
+    assert_eq!(sizes(&job, 0), [[257; 7].as_slice(), &[255; 9]].concat());
+    (job.extent.size, job.files.count) = (Some(Amount::Bytes(777_777)), 1);
+    assert_eq!(sizes(&job, 0), [777_777]);
+    (job.blocks.range.read, job.blocks.range.write, job.files.count) = ((4096, 4096), (4096, 4096), 4);
 
     job.extent.size = None;
     job.extent.file_size = Some((64 << 10, 128 << 10));
