@@ -402,6 +402,21 @@ fn two_reactors_serve_the_queues_of_one_controller() {
     assert!(queues.iter_mut().all(Host::is_closed), "on both reactors");
 }
 
+/// Hosts with one I/O queue each: their admin queues, which come first, do not push all I/O to the other reactor.
+#[test]
+fn the_io_queues_of_eight_hosts_are_spread_over_two_reactors() {
+    let options = Options { reactors: 2, ..Options::default() };
+    let served = Served::with(options, &[("null", DeviceKind::Null { bytes: 1 << 30 })]);
+    let spread = || -> Vec<u32> { served.target.stats().reactors.iter().map(|reactor| reactor.io_qpairs).collect() };
+    let mut hosts: Vec<(Host, Host)> = (0..8).map(|_| Host::pair(served.address)).collect();
+    assert_eq!(spread(), [4, 4]);
+    // Half of the hosts go, all from one reactor if need be; those that come take their places.
+    hosts.truncate(4);
+    raw::until(|| served.connections() == 8);
+    hosts.extend((0..4).map(|_| Host::pair(served.address)));
+    assert_eq!(spread(), [4, 4]);
+}
+
 #[test]
 fn a_delay_device_delays_and_nothing_else() {
     const READ_US: u64 = 3_000_000; // longer than anybody is kept from a processor between the two reads

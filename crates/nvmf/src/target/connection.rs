@@ -119,6 +119,8 @@ pub(super) struct Connection {
     c2h_success: bool,
     /// True if the host is in the subsystem's list, or the subsystem does not let any host in.
     pub is_listed: bool,
+    /// True once the target counts the connection as an admin queue.
+    pub counts_as_admin: bool,
     /// True while the reactor counts the connection as a guest.
     pub counts_as_guest: bool,
     sq_head: u16,
@@ -190,6 +192,7 @@ impl Connection {
             no_flow_control: false,
             c2h_success: options.c2h_success,
             is_listed: false,
+            counts_as_admin: false,
             counts_as_guest: false,
             sq_head: 0,
             max_io_bytes: options.max_io_bytes,

@@ -139,6 +139,9 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     conn.phase = Phase::Ready;
     if asked.qid != 0 {
         conn.widen_send_buffer(core);
+    } else {
+        conn.counts_as_admin = true;
+        shared.connection_is_admin(core.reactor);
     }
     core.connected(asked.qid == 0, (service != Service::Discovery).then_some(tenant), host_nqn.as_str());
     if !host_nqn.is_well_formed() {

@@ -88,6 +88,8 @@ struct Shared {
     mailboxes: Vec<Mailbox>,
     /// The number of connections of each reactor.
     connections: Vec<AtomicU32>,
+    /// The number of these that are I/O queues, or may become I/O queues.
+    workers: Vec<AtomicU32>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     started: Instant,
     /// Lines for the user that [`Target::take_warnings`] has not taken yet.
@@ -155,22 +157,32 @@ impl Shared {
         let _ = answer.recv();
     }
 
-    /// Chooses the reactor with the fewest connections for a new one, and counts the connection there. Returns `None`
-    /// at the limit of connections.
+    /// Chooses the reactor with the fewest I/O queues for a new connection, and among equals the one with the fewest
+    /// connections; counts the connection there. Admin queues do not count: every second connection of a host with one
+    /// I/O queue is an admin queue, and has hardly any work. Returns `None` at the limit of connections.
     fn place_connection(&self) -> Option<u32> {
-        let counts = self.connections.iter().map(|count| count.load(Ordering::Relaxed));
-        let (total, least) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, least), (index, count)| {
-            (total.saturating_add(count), if count < least.1 { (index, count) } else { least })
-        });
-        if total >= self.options.limits.connections {
+        let count = |counts: &[AtomicU32], reactor: usize| counts[reactor].load(Ordering::Relaxed);
+        let total: u64 = (0..self.connections.len()).map(|reactor| u64::from(count(&self.connections, reactor))).sum();
+        if total >= self.options.limits.connections.into() {
             return None;
         }
-        self.connections[least.0].fetch_add(1, Ordering::Relaxed);
-        Some(least.0 as u32)
+        let load = |reactor: &usize| (count(&self.workers, *reactor), count(&self.connections, *reactor));
+        let least = (0..self.connections.len()).min_by_key(load)?;
+        self.connections[least].fetch_add(1, Ordering::Relaxed);
+        self.workers[least].fetch_add(1, Ordering::Relaxed);
+        Some(least as u32)
     }
 
-    fn connection_closed(&self, reactor: u32) {
+    /// Notes that a connection has become an admin queue.
+    fn connection_is_admin(&self, reactor: u32) {
+        self.workers[reactor as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn connection_closed(&self, reactor: u32, is_admin: bool) {
         self.connections[reactor as usize].fetch_sub(1, Ordering::Relaxed);
+        if !is_admin {
+            self.workers[reactor as usize].fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     fn uptime_ns(&self) -> u64 {
@@ -226,6 +238,7 @@ impl Target {
             examiner: Examiner::default(),
             mailboxes,
             connections: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
+            workers: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
             threads: Mutex::default(),
             started: Instant::now(),
             warnings: Mutex::default(),

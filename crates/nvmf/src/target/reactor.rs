@@ -537,7 +537,7 @@ impl Reactor {
                 self.core.guests += 1;
                 entry.insert(connection);
             }
-            None => self.core.shared.connection_closed(self.core.reactor),
+            None => self.core.shared.connection_closed(self.core.reactor, false),
         }
     }
 
@@ -551,7 +551,7 @@ impl Reactor {
         connection.forget(&mut self.core);
         queued::forget(&mut connection, &mut self.core);
         self.core.guests -= u32::from(connection.counts_as_guest);
-        self.core.shared.connection_closed(self.core.reactor);
+        self.core.shared.connection_closed(self.core.reactor, connection.counts_as_admin);
     }
 
     /// Takes the queue out of its controller. If the queue is the admin queue, the controller goes, and all its queues.
