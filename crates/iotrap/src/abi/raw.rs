@@ -100,6 +100,17 @@ pub fn identity(fd: c_int) -> Result<Identity> {
     Ok(Identity { device, inode: found.stx_ino, mode: found.stx_mode.into() })
 }
 
+/// True if the file of a descriptor lies on FUSE (fstatfs(2)).
+pub fn is_fuse(fd: c_int) -> bool {
+    /// linux/magic.h
+    const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+    let mut room = core::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the kernel fills one statfs, which is what it is given.
+    let result = unsafe { call(libc::SYS_fstatfs, arg(fd), room.as_mut_ptr() as usize, 0, 0, 0, 0) };
+    // SAFETY: zeroed, and filled on success: every bit pattern is a valid statfs.
+    result == 0 && unsafe { room.assume_init() }.f_type == FUSE_SUPER_MAGIC
+}
+
 /// stat(2) of a path relative to a directory; symbolic links are followed.
 ///
 /// # Safety

@@ -173,6 +173,20 @@ real! {
         kernel!(libc::SYS_epoll_create1, 0)
     };
     fn epoll_create1(flags: c_int) -> c_int, else kernel!(libc::SYS_epoll_create1, flags);
+    fn memfd_create(name: Text, flags: u32) -> c_int, else kernel!(libc::SYS_memfd_create, name, flags);
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int, else kernel!(libc::SYS_timerfd_create, clock, flags);
+    fn inotify_init() -> c_int, else kernel!(libc::SYS_inotify_init1, 0);
+    fn inotify_init1(flags: c_int) -> c_int, else kernel!(libc::SYS_inotify_init1, flags);
+    fn fanotify_init(flags: u32, event_flags: u32) -> c_int, else kernel!(libc::SYS_fanotify_init, flags, event_flags);
+    fn signalfd(fd: c_int, mask: *const c_void, flags: c_int) -> c_int,
+        else late!(signalfd(fd, mask, flags): (c_int, *const c_void, c_int) -> c_int, -1);
+    fn pidfd_open(process: c_int, flags: u32) -> c_int, else kernel!(libc::SYS_pidfd_open, process, flags);
+    fn posix_openpt(flags: c_int) -> c_int, else late!(posix_openpt(flags): (c_int) -> c_int, -1);
+    fn popen(command: Text, kind: Text) -> File, else late!(popen(command, kind): (Text, Text) -> File, core::ptr::null_mut());
+    fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int,
+        else late!(io_uring_queue_init(entries, ring, flags): (u32, *mut c_void, u32) -> c_int, -libc::ENOSYS);
+    fn io_uring_queue_init_params(entries: u32, ring: *mut c_void, parameters: *mut c_void) -> c_int,
+        else late!(io_uring_queue_init_params(entries, ring, parameters): (u32, *mut c_void, *mut c_void) -> c_int, -libc::ENOSYS);
     fn opendir(path: Text) -> *mut libc::DIR,
         else late!(opendir(path): (Text) -> *mut libc::DIR, core::ptr::null_mut());
     fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize,

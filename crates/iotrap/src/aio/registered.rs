@@ -8,6 +8,7 @@
 use core::ffi::c_int;
 
 use crate::abi::dispatch;
+use crate::open::tracking;
 use crate::state::group::GroupRef;
 use crate::state::table::Name;
 
@@ -110,6 +111,10 @@ pub unsafe fn before(files: *const c_int, first: usize, count: usize) -> Candida
     for (at, place) in names.iter_mut().enumerate().take(count) {
         // SAFETY: the caller passes an array of this number of descriptors.
         let fd = unsafe { files.wrapping_add(at).read_unaligned() };
+        // The program may close the number and use the file by its place: the library needs a duplicate from here on.
+        if let Some(group) = GroupRef::of(fd).filter(|group| group.is_asleep() && group.ended().is_none()) {
+            let _ = tracking::awaken(&group, fd); // a number that means another file is not proven below
+        }
         *place = GroupRef::proven(fd).map(|group| group.name());
     }
     Candidates { names, first, count }

@@ -153,16 +153,13 @@ fn control(fd: c_int, command: c_int, argument: usize, real: impl Fn() -> c_int)
     }
 }
 
-/// Flags that lanes can follow; a change of the others makes the file another one than was opened.
-const FOLLOWED: c_int = libc::O_NONBLOCK | libc::O_NDELAY | libc::O_NOATIME;
-
 fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
     if table::get(fd) == Entry::Nothing {
         return real();
     }
     let _undisturbed = Undisturbed::begin();
     let Some(group) = GroupRef::proven(fd) else { return real() };
-    let settable = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | FOLLOWED;
+    let settable = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | group::FOLLOWED;
     let errno_before = errno::get();
     let before = raw::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
     let changed = (before ^ flags) & settable;
@@ -177,6 +174,9 @@ fn set_flags(fd: c_int, flags: c_int, real: impl Fn() -> c_int) -> c_int {
     }
     errno::set(errno_before);
     let result = real();
+    if result >= 0 {
+        group.follow(flags); // also the lanes that are opened later
+    }
     if result >= 0 && group.ended().is_none() {
         for (_, file) in group.proven_lanes() {
             if raw::fcntl(file, libc::F_SETFL, (flags | tracking::LANES_FLAG) as usize).is_err() {

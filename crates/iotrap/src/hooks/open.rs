@@ -93,21 +93,23 @@ opens! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int {
     // SAFETY: the contract of open_by_handle_at(2), which the program keeps.
-    after(unsafe { real::open_by_handle_at(mount, handle, flags) }, flags)
+    after(room::needing_number(|| unsafe { real::open_by_handle_at(mount, handle, flags) }), flags)
 }
 
 /// The functions that make a file of a new name: their flags beside O_RDWR.
 macro_rules! temporaries {
-    ($($name:ident($($argument:ident: $type:ty),*) with $flags:expr;)*) => {
+    ($($name:ident($template:ident: $path:ty $(, $argument:ident: $type:ty)*) with $flags:expr, after $suffix:expr;)*) => {
         $(
             /// The function of that name of mkstemp(3).
             ///
             /// # Safety
             /// The program's contract ([`crate::hooks`]).
             #[unsafe(no_mangle)]
-            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+            pub unsafe extern "C-unwind" fn $name($template: $path $(, $argument: $type)*) -> c_int {
                 // SAFETY: the contract of mkstemp(3), which the program keeps.
-                let fd = unsafe { real::$name($($argument),*) };
+                let make = || unsafe { real::$name($template $(, $argument)*) };
+                // SAFETY: the contract of mkstemp(3), which the program keeps.
+                let fd = room::needing_number(|| unsafe { with_six(make, $template, $suffix) });
                 after(fd, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | $flags)
             }
         )*
@@ -115,14 +117,33 @@ macro_rules! temporaries {
 }
 
 temporaries! {
-    mkstemp(template: *mut c_char) with 0;
-    mkstemp64(template: *mut c_char) with 0;
-    mkostemp(template: *mut c_char, flags: c_int) with flags;
-    mkostemp64(template: *mut c_char, flags: c_int) with flags;
-    mkstemps(template: *mut c_char, suffix: c_int) with 0;
-    mkstemps64(template: *mut c_char, suffix: c_int) with 0;
-    mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) with flags;
-    mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) with flags;
+    mkstemp(template: *mut c_char) with 0, after 0;
+    mkstemp64(template: *mut c_char) with 0, after 0;
+    mkostemp(template: *mut c_char, flags: c_int) with flags, after 0;
+    mkostemp64(template: *mut c_char, flags: c_int) with flags, after 0;
+    mkstemps(template: *mut c_char, suffix: c_int) with 0, after suffix;
+    mkstemps64(template: *mut c_char, suffix: c_int) with 0, after suffix;
+    mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) with flags, after suffix;
+    mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) with flags, after suffix;
+}
+
+/// Makes a temporary file, and puts the six X before the suffix back if there was no number for it: libc has replaced
+/// them, and would not accept the template again.
+///
+/// # Safety
+/// The template is as mkstemp(3) demands.
+unsafe fn with_six(make: impl Fn() -> c_int, template: *mut c_char, suffix: c_int) -> c_int {
+    let fd = make();
+    if fd < 0 && matches!(errno::get(), libc::EMFILE | libc::ENFILE) {
+        // SAFETY: the program's contract: NUL-terminated, with six characters before the suffix.
+        let length = unsafe { libc::strlen(template) };
+        let from = length.saturating_sub(6 + suffix.max(0) as usize);
+        for at in from..from + 6 {
+            // SAFETY: the program's contract: within the template.
+            unsafe { template.wrapping_add(at).write(b'X' as c_char) };
+        }
+    }
+    fd
 }
 
 macro_rules! temporary_streams {
@@ -135,7 +156,7 @@ macro_rules! temporary_streams {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name() -> File {
                 // SAFETY: a function without arguments.
-                let file = unsafe { real::$name() };
+                let file = room::needing(room::number_of_stream, || unsafe { real::$name() });
                 if !file.is_null() {
                     let _errno = errno::kept();
                     // SAFETY: stdio has just made it.
@@ -159,8 +180,8 @@ pub unsafe fn by_openat2(at: c_int, path: Path, how: *const core::ffi::c_void, b
     // SAFETY: the program's contract.
     unsafe { before(at, path, flags) };
     // SAFETY: the program's contract.
-    let fd = unsafe { raw::call(libc::SYS_openat2, raw::arg(at), path as usize, how as usize, bytes, 0, 0) };
-    after(errno::libc_result(fd) as c_int, flags)
+    let open = || unsafe { raw::call(libc::SYS_openat2, raw::arg(at), path as usize, how as usize, bytes, 0, 0) };
+    after(room::needing_number(|| errno::libc_result(open()) as c_int), flags)
 }
 
 /// Enters the file of a stream that stdio has opened. If the stream may write, nobody sees when it does.
@@ -198,7 +219,7 @@ macro_rules! stdio {
             pub unsafe extern "C-unwind" fn $name(path: Path, mode: Path) -> File {
                 // SAFETY: the program's contract.
                 let open = || unsafe { real::$name(path, mode) };
-                after_stdio(room::needing(|file: &File| file.is_null(), open), mode)
+                after_stdio(room::needing(room::number_of_stream, open), mode)
             }
         )*
     };

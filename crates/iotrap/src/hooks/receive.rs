@@ -27,7 +27,9 @@ unsafe fn look_into(message: *const libc::msghdr) {
             let before = unsafe { libc::CMSG_LEN(0) } as usize;
             for at in 0..found.cmsg_len.saturating_sub(before) / size_of::<c_int>() {
                 // SAFETY: the header states the number of descriptors that follow it.
-                others::came(unsafe { data.wrapping_add(at).read_unaligned() });
+                let fd = unsafe { data.wrapping_add(at).read_unaligned() };
+                others::came(fd);
+                room::got(fd);
             }
         }
         // SAFETY: a header within the message's control data.
@@ -57,6 +59,10 @@ pub unsafe extern "C-unwind" fn pidfd_getfd(pidfd: c_int, number: c_int, flags: 
 /// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recvmsg(socket: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
+    // SAFETY: the program's contract: null, or a message.
+    if let Some(message) = unsafe { message.as_ref() } {
+        room::for_a_message(message.msg_controllen);
+    }
     // SAFETY: the contract of recvmsg(2), which the program keeps.
     let result = unsafe { real::recvmsg(socket, message, flags) };
     if result >= 0 && lane::active() {
@@ -79,6 +85,10 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     flags: c_int,
     timeout: *mut libc::timespec,
 ) -> c_int {
+    for at in 0..if messages.is_null() { 0 } else { count as usize } {
+        // SAFETY: the program's contract: this number of messages.
+        room::for_a_message(unsafe { (*messages.wrapping_add(at)).msg_hdr.msg_controllen });
+    }
     // SAFETY: the contract of recvmmsg(2), which the program keeps.
     let result = unsafe { real::recvmmsg(socket, messages, count, flags, timeout) };
     if lane::active() {

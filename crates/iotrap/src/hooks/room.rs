@@ -1,8 +1,10 @@
-//! Descriptor numbers for the program: when it has none left, the library first closes the files on lanes, and frees
+//! Descriptor numbers for the program: when it has hardly any left, the library closes the files on lanes, and frees
 //! their numbers.
 //!
-//! Lanes lie above the program's soft limit where the hard limit permits. Otherwise lanes share the program's numbers,
-//! and the library repeats a call that fails with EMFILE after it has closed the lanes of some open files.
+//! Lanes lie above the program's soft limit where the hard limit permits, or where the process may raise that limit.
+//! Otherwise lanes share the program's numbers. Lanes then live only while the last numbers are free, for calls that no
+//! hook sees: when the program gets one of them, all lanes give their numbers back. Lanes do so too when a call fails
+//! for want of a number, and the library makes the call once more.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -15,29 +17,37 @@ use crate::state::group;
 use crate::state::lane;
 use crate::state::process;
 
-/// Makes a call of libc that returns a new descriptor or -1, or a stream or null. Makes it once more if it fails for
-/// want of a number and the library could give numbers up.
+/// Makes a call of libc that returns something with a descriptor. Makes it once more if it fails for want of a number
+/// and the library could give numbers up. `number` is the descriptor of a result, negative if the call has failed.
 #[inline]
-pub fn needing<T>(failed: impl Fn(&T) -> bool, call: impl Fn() -> T) -> T {
-    let result = call();
-    if failed(&result) && is_full(errno::get()) { call() } else { result }
+pub fn needing<T>(number: impl Fn(&T) -> c_int, call: impl Fn() -> T) -> T {
+    let mut result = call();
+    if number(&result) < 0 && is_full(errno::get()) {
+        result = call();
+    }
+    got(number(&result));
+    result
 }
 
 /// Makes a call of libc that returns a descriptor or -1, and makes it once more as `needing` does.
 #[inline]
 pub fn needing_number(call: impl Fn() -> c_int) -> c_int {
-    let fd = needing(|&fd| fd < 0, call);
-    if process::is_crowded(fd) {
-        leave_spare_numbers();
-    }
-    fd
+    needing(|&fd| fd, call)
 }
 
-/// Has open files give up their lanes before the program's numbers are used up: libc opens files and sockets by calls
-/// that no hook sees, and they must not fail either.
-#[cold]
-fn leave_spare_numbers() {
-    is_full(libc::EMFILE);
+/// Notes a number that the program has got. If hardly any are left, the lanes give their numbers back.
+#[inline]
+pub fn got(fd: c_int) {
+    if process::is_crowded(fd) {
+        is_full(libc::EMFILE);
+    }
+}
+
+/// Makes room for as many descriptors as a message may bring: the kernel drops those for which there are no numbers.
+pub fn for_a_message(control_bytes: usize) {
+    if control_bytes / size_of::<c_int>() > process::SPARE as usize / 2 && process::shares_numbers() {
+        is_full(libc::EMFILE);
+    }
 }
 
 /// True if a call that has failed with this error is worth another try, because lanes have given numbers back.
@@ -52,7 +62,9 @@ pub fn is_full(error: c_int) -> bool {
     // ENFILE: the table of the whole system is full, so any number helps. EMFILE: only numbers below the process's
     // limit help.
     let limit = if error == libc::ENFILE { u64::MAX } else { limit };
-    group::make_room(c_int::try_from(limit).unwrap_or(c_int::MAX))
+    let (freed, left) = group::make_room(c_int::try_from(limit).unwrap_or(c_int::MAX));
+    process::owe(left && error == libc::EMFILE);
+    freed > 0
 }
 
 macro_rules! numbers {
@@ -80,6 +92,14 @@ numbers! {
     eventfd(initial: c_uint, flags: c_int);
     epoll_create(size: c_int);
     epoll_create1(flags: c_int);
+    memfd_create(name: *const c_char, flags: c_uint);
+    timerfd_create(clock: c_int, flags: c_int);
+    inotify_init();
+    inotify_init1(flags: c_int);
+    fanotify_init(flags: c_uint, event_flags: c_uint);
+    signalfd(fd: c_int, mask: *const c_void, flags: c_int);
+    pidfd_open(process: c_int, flags: c_uint);
+    posix_openpt(flags: c_int);
 }
 
 macro_rules! pairs {
@@ -95,7 +115,9 @@ macro_rules! pairs {
                 let result = needing_number(|| unsafe { real::$name($($argument,)* $pair $(, $after)?) });
                 for at in 0..if result == 0 { 2 } else { 0 } {
                     // SAFETY: the kernel has written both.
-                    others::is_new(unsafe { $pair.wrapping_add(at).read() });
+                    let fd = unsafe { $pair.wrapping_add(at).read() };
+                    others::is_new(fd);
+                    got(fd);
                 }
                 result
             }
@@ -115,6 +137,50 @@ pairs! {
 /// The program's contract ([`crate::hooks`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut libc::DIR {
+    let number = |directory: &*mut libc::DIR| match directory.is_null() {
+        true => -1,
+        // SAFETY: libc has just made it.
+        false => unsafe { libc::dirfd(*directory) },
+    };
     // SAFETY: the contract of opendir(3), which the program keeps.
-    needing(|directory: &*mut libc::DIR| directory.is_null(), || unsafe { real::opendir(path) })
+    needing(number, || unsafe { real::opendir(path) })
+}
+
+/// The descriptor of a stream that libc has just made; -1 if it has not.
+pub fn number_of_stream(file: &*mut libc::FILE) -> c_int {
+    // SAFETY: null, or a stream that libc has just made.
+    if file.is_null() { -1 } else { unsafe { libc::fileno(*file) } }
+}
+
+/// popen(3).
+///
+/// # Safety
+/// The program's contract ([`crate::hooks`]).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE {
+    // SAFETY: the contract of popen(3), which the program keeps.
+    needing(number_of_stream, || unsafe { real::popen(command, kind) })
+}
+
+macro_rules! rings {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(
+            /// liburing's function of that name, which returns 0 or `-errno`.
+            ///
+            /// # Safety
+            /// The program's contract ([`crate::hooks`]).
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the contract of the function of that name, which the program keeps.
+                let call = || unsafe { real::$name($($argument),*) };
+                let result = call();
+                if is_full(result.wrapping_neg()) { call() } else { result }
+            }
+        )*
+    };
+}
+
+rings! {
+    io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint);
+    io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void);
 }

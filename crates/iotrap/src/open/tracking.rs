@@ -15,6 +15,7 @@ use crate::state::group::{self, GroupRef, Opened};
 use crate::state::lane::{self, Pool};
 use crate::state::node::{self, NodeRef};
 use crate::state::process;
+use crate::state::proof;
 use crate::state::reason::Reason;
 use crate::state::stats;
 use crate::state::table::{self, Entry};
@@ -50,7 +51,7 @@ fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
     }
     let mut room = [0u8; 4096];
     let found = raw::path_of(fd, &mut room).and_then(|path| Some((path, lane::find(path)?)));
-    let Some((path, place)) = found else {
+    let Some((_, place)) = found else {
         // A path off the lanes may lead to a file that is spread: a bind mount, a root directory of chroot(2).
         others::came_off_the_lanes(fd, flags);
         return;
@@ -91,18 +92,54 @@ fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
             if group.is_direct() {
                 known.soil(); // another program may have left dirty pages: written out before the first read
             }
-            others::look_for(&group, fd, path);
-            undisturbed::look();
-            match known.ended() {
-                Some(reason) => group.end(reason),
-                None if group.watch(fd).is_err() => group.end(Reason::Limit),
-                None => {
-                    open_lanes(&group, pool, fd, (u32::MAX, None), Some(place), Manner::Opening);
-                }
+            if raw::is_fuse(fd) {
+                known.set_fuse();
             }
+            known.ended().into_iter().for_each(|reason| group.end(reason));
         }
     }
     enter(fd, group);
+}
+
+/// Opens the lanes of a file whose first request may leave the opened lane. Until then the file has one descriptor, as
+/// without the library.
+///
+/// # Errors
+/// The number means another file than the program opened under it.
+#[cold]
+pub fn awaken(group: &GroupRef, fd: c_int) -> Result<(), ()> {
+    let Some(pool) = group.pool().filter(|_| process::is_own()) else { return Ok(()) };
+    if !group.wakes() {
+        return Ok(());
+    }
+    let _errno = crate::abi::errno::kept();
+    // The number was not watched until now: it may mean another file.
+    if !proof::is_inode(fd, group.node().identity()) {
+        group.wake(true);
+        return Err(());
+    }
+    if !proof::same_flags(group, fd) {
+        group.node().end(Reason::Flags);
+    }
+    raw::fcntl(fd, libc::F_GETFL, 0).into_iter().for_each(|flags| group.follow(flags));
+    group.node().measure(fd);
+    let mut room = [0u8; 4096];
+    let found = raw::path_of(fd, &mut room).and_then(|path| Some((path, lane::find(path)?)));
+    if let Some((path, place)) = found {
+        others::look_for(group, fd, path);
+        undisturbed::look();
+        if let Some(reason) = group.node().ended() {
+            group.end(reason);
+        } else if group.watch(fd).is_err() {
+            group.end(Reason::Limit);
+        } else {
+            open_lanes(group, pool, fd, (u32::MAX, None), Some(place), Manner::Opening);
+        }
+    } else {
+        group.end(Reason::NotOpened); // renamed out of the pool
+    }
+    group.wake(false);
+    Ok(())
 }
 
 /// Removes the entry of a number that the program has been given for a new file.

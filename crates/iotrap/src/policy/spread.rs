@@ -25,7 +25,7 @@ use crate::abi::raw;
 use crate::open::tracking;
 use crate::state::group::GroupRef;
 use crate::state::lane::Pool;
-use crate::state::proof::Proofs;
+use crate::state::proof::{self, Proofs};
 use crate::state::reason::Reason;
 
 /// The lane that was chosen for a request. The caller gives it to [`finish`] or [`cancel`], once.
@@ -118,7 +118,14 @@ pub fn may_leave(
     bytes: u64,
     proofs: &mut Proofs,
 ) -> Result<(), Stays> {
-    let would = would_leave(group, kind, offset, bytes);
+    let mut would = would_leave(group, kind, offset, bytes);
+    if would.is_ok() && group.is_asleep() {
+        if tracking::awaken(group, fd).is_err() {
+            proof::forget(group, fd);
+            return Err(Stays::Stale);
+        }
+        would = would_leave(group, kind, offset, bytes);
+    }
     // Such requests teach how far the file reaches, if the descriptor means the file.
     let learns = matches!(would, Err(Reason::BeyondSize | Reason::Extends));
     if (would.is_ok() || learns) && !proofs.hold(group, fd) {

@@ -27,6 +27,9 @@ pub struct Group {
     /// A [`Reason::mark`]: the reason why nothing of the open file is spread; 0 if it may be spread.
     ended: AtomicU8,
     flags: AtomicI32,
+    /// The lanes are opened with the first request that may leave the opened lane: [`ASLEEP`], [`WAKING`] or
+    /// [`AWAKE`].
+    sleep: AtomicU8,
     /// Lanes that another attempt to open is due for, a bit each.
     missing: AtomicU32,
     /// The time of the next attempt to open the file on the missing lanes, in `CLOCK_MONOTONIC` nanoseconds.
@@ -38,6 +41,16 @@ pub struct Group {
     files: [AtomicI32; LANES_MAX],
 }
 
+/// Flags that lanes can follow; a change of the others makes the file another one than was opened.
+pub const FOLLOWED: c_int = libc::O_NONBLOCK | libc::O_NDELAY | libc::O_NOATIME;
+
+/// Nothing of the open file was spread yet, and no lane is open.
+const ASLEEP: u8 = 0;
+/// A thread is opening the lanes.
+const WAKING: u8 = 1;
+/// The lanes were opened, or nothing of the open file will be spread.
+const AWAKE: u8 = 2;
+
 static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
     Group {
         count: Count::free(),
@@ -46,6 +59,7 @@ static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
         own: AtomicU8::new(0),
         ended: AtomicU8::new(0),
         flags: AtomicI32::new(0),
+        sleep: AtomicU8::new(ASLEEP),
         missing: AtomicU32::new(0),
         attempt_at: AtomicU64::new(0),
         witness: AtomicI32::new(-1),
@@ -114,6 +128,7 @@ impl GroupRef {
             group.own.store(opened.own as u8, Relaxed);
             group.ended.store(0, Relaxed);
             group.flags.store(opened.flags, Relaxed);
+            group.sleep.store(ASLEEP, Relaxed);
             group.missing.store(0, Relaxed);
             group.witness.store(-1, Relaxed);
             group.files.iter().for_each(|file| file.store(-1, Relaxed));
@@ -319,6 +334,12 @@ impl Group {
         self.flags.load(Relaxed)
     }
 
+    /// Takes over those flags that lanes can follow, from the flags that the program's descriptor has now.
+    pub fn follow(&self, flags: c_int) {
+        let kept = self.flags() & !FOLLOWED;
+        self.flags.store(kept | flags & FOLLOWED, Relaxed);
+    }
+
     /// True if the file was opened with O_DIRECT.
     #[inline]
     pub fn is_direct(&self) -> bool {
@@ -342,6 +363,29 @@ impl Group {
     #[inline]
     pub fn ended(&self) -> Option<Reason> {
         Reason::of_mark(self.ended.load(Acquire)).or_else(|| self.node().ended())
+    }
+
+    /// True if the lanes of the open file were not opened yet.
+    #[inline]
+    pub fn is_asleep(&self) -> bool {
+        self.sleep.load(Acquire) != AWAKE
+    }
+
+    /// True if the calling thread is the one that opens the lanes: it calls [`Group::wake`] when that is done. Other
+    /// threads wait for it here.
+    pub fn wakes(&self) -> bool {
+        loop {
+            match self.sleep.compare_exchange(ASLEEP, WAKING, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(AWAKE) => return false,
+                Err(_) => raw::sleep_us(50),
+            }
+        }
+    }
+
+    /// Notes that the lanes were opened, as far as they can be, or with `again` that the next request is to try it.
+    pub fn wake(&self, again: bool) {
+        self.sleep.store(if again { ASLEEP } else { AWAKE }, Release);
     }
 
     /// Ends the spreading of the open file from now on; the first reason stays. Lanes stay open until the program
@@ -530,27 +574,23 @@ fn all_of(node: NodeRef) -> impl Iterator<Item = GroupRef> {
     })
 }
 
-/// Closes private descriptors, because the program has no numbers left below `limit`: those of a few open files, which
-/// stay on their lanes from then on. False if nothing was closed.
-///
-/// A file that is locked keeps its descriptors (closing any descriptor drops POSIX locks), and so does one with
-/// requests under way.
-pub fn make_room(limit: c_int) -> bool {
-    /// The number of closed descriptors that is enough for now.
-    const ENOUGH: usize = 64;
-    let mut freed = 0;
+/// Closes the private descriptors below `limit`, because the program has hardly any numbers left. Their files stay on
+/// the opened lane from then on. Returns how many were closed, and if any are left: a file that is locked keeps its
+/// descriptors (closing any descriptor drops POSIX locks), and so does one with requests under way.
+pub fn make_room(limit: c_int) -> (usize, bool) {
+    let (mut freed, mut left) = (0, false);
     for (index, group) in GROUPS_OF_PROCESS.iter().enumerate() {
         let Some(generation) = group.count.acquire_any() else { continue };
         let group = GroupRef { name: Name { index: index as u32, generation } };
         let helps = group.open_lanes().map(|(_, file)| file).chain(group.witness()).any(|fd| fd < limit);
-        if helps && !group.node().is_locked() {
-            freed += group.close_lanes();
+        if !helps {
+            continue;
         }
-        if freed >= ENOUGH {
-            break;
-        }
+        let closed = if group.node().is_locked() { 0 } else { group.close_lanes() };
+        freed += closed;
+        left |= closed == 0;
     }
-    freed > 0
+    (freed, left)
 }
 
 /// Gives up the private duplicates of all open files of a node, before the program locks the file. A lock ends with the

@@ -111,15 +111,28 @@ fn limits(new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
 }
 
 /// Numbers that the program keeps for calls that no hook sees, where lanes share the program's numbers.
-const SPARE: u64 = 32;
+pub const SPARE: u64 = 32;
 /// A number that the program gets from here on says that its numbers are nearly used up. The highest number where the
 /// lanes lie above the program's limit.
 static CROWDED_FROM: AtomicI32 = AtomicI32::new(c_int::MAX);
 
+/// Lanes have to give numbers back that they could not give back at once.
+static OWED: AtomicBool = AtomicBool::new(false);
+
 /// True if the program has got a number that says that hardly any are left: the kernel gives the lowest free number.
 #[inline]
 pub fn is_crowded(fd: c_int) -> bool {
-    fd >= CROWDED_FROM.load(Relaxed)
+    fd >= CROWDED_FROM.load(Relaxed) || OWED.load(Relaxed)
+}
+
+/// Notes if lanes still have numbers that the program needs.
+pub fn owe(numbers: bool) {
+    OWED.store(numbers, Relaxed);
+}
+
+/// True if the lanes share the program's numbers.
+pub fn shares_numbers() -> bool {
+    CROWDED_FROM.load(Relaxed) != c_int::MAX
 }
 
 impl HighNumbers {
@@ -131,8 +144,12 @@ impl HighNumbers {
         }
         let Some(found) = limits(None) else { return HighNumbers { from: 0, restore: None, blocked } };
         let soft = found.rlim_cur;
-        if soft <= HIGH && found.rlim_max > soft {
-            let raised = libc::rlimit { rlim_cur: found.rlim_max.min(soft + ROOM), ..found };
+        if soft <= HIGH {
+            // A privileged process may raise its hard limit, too (CAP_SYS_RESOURCE), and lower it again.
+            let wanted = soft + ROOM;
+            let within = libc::rlimit { rlim_cur: found.rlim_max.min(wanted), ..found };
+            let beyond = libc::rlimit { rlim_cur: wanted, rlim_max: found.rlim_max.max(wanted) };
+            let raised = if found.rlim_max > soft { within } else { beyond };
             if limits(Some(&raised)).is_some() {
                 CROWDED_FROM.store(c_int::MAX, Relaxed);
                 return HighNumbers { from: soft as c_int, restore: Some(found), blocked };
@@ -148,11 +165,18 @@ impl HighNumbers {
     /// EMFILE: the process uses all its descriptor numbers but the last ones.
     pub fn duplicate(&self, fd: c_int) -> raw::Result<c_int> {
         let high = self.duplicate_even_the_last(fd)?;
-        if self.restore.is_none() && is_crowded(high) {
+        if self.restore.is_none() && (is_crowded(high) || !self.last_are_free()) {
             let _ = raw::close(high); // the last numbers are the program's
             return Err(libc::EMFILE);
         }
         Ok(high)
+    }
+
+    /// True if nobody uses any of the last numbers. While lanes have numbers of the program, this has to be so: the
+    /// program may make as many descriptors at least where no hook sees it.
+    fn last_are_free(&self) -> bool {
+        let from = CROWDED_FROM.load(Relaxed);
+        (from..from.saturating_add(SPARE as c_int)).all(|fd| raw::fcntl(fd, libc::F_GETFD, 0).is_err())
     }
 
     /// Duplicates a descriptor to a high number, closed on exec: a file without which a call of the program fails.

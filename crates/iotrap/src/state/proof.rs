@@ -115,7 +115,8 @@ pub fn forget(group: &GroupRef, fd: c_int) {
 
 const O_BY_WHICH_IT_SPREADS: c_int = libc::O_ACCMODE | libc::O_DIRECT | libc::O_APPEND;
 
-fn same_flags(group: &GroupRef, fd: c_int) -> bool {
+/// True if the descriptor has the flags by which requests are spread that the file was opened with.
+pub fn same_flags(group: &GroupRef, fd: c_int) -> bool {
     raw::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|flags| (flags ^ group.flags()) & O_BY_WHICH_IT_SPREADS == 0)
 }
 

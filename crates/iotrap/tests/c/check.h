@@ -179,6 +179,15 @@ static inline int open_direct(const char *path, int flags)
 	return fd;
 }
 
+/* The same as lane_files, of a file that is in use: the library opens the lanes with the first request. */
+static inline int lane_files_in_use(const char *name, int fd, int *found, int room)
+{
+	void *first = aligned(BLOCK);
+	CHECK_IS(pread(fd, first, BLOCK, 0), BLOCK);
+	free(first);
+	return lane_files(name, fd, found, room);
+}
+
 struct test {
 	const char *name;
 	void (*run)(void);

@@ -190,7 +190,7 @@ static void every_way_to_close(void)
 	int null = open("/dev/null", O_RDWR), fd, found[8];
 
 	fd = open_direct(at(0, "file"), O_RDWR);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	CHECK_IS(lane_files("file", -1, found, 8), 0);
 	expect_reused(fd, "close");
@@ -241,7 +241,7 @@ static void every_way_to_close(void)
 	fd = open_direct(at(0, "file"), O_RDWR);
 	CHECK_IS(dup2(9999, fd), -1);
 	CHECK_IS(errno, EBADF);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(pread(fd, block, BLOCK, 0), BLOCK);
 	CHECK(holds(block, 'f', 0));
 	CHECK_IS(dup2(fd, fd), fd);
@@ -256,6 +256,7 @@ static void duplicates_share(void)
 	char *block = aligned(BLOCK);
 	make_file(at(0, "file"), 'f', 64);
 	int fd = open_direct(at(0, "file"), O_RDWR);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK((copies[0] = dup(fd)) >= 0);
 	CHECK((copies[1] = fcntl(fd, F_DUPFD, 100)) >= 100);
 	CHECK((copies[2] = fcntl(fd, F_DUPFD_CLOEXEC, 200)) >= 200);
@@ -368,38 +369,38 @@ static void paths_as_the_kernel_resolves_them(void)
 	char path[PATH_MAX];
 	snprintf(path, sizeof path, "%s/directory/../file", lane(1));
 	fd = open_direct(path, O_RDONLY);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	snprintf(path, sizeof path, "%s/link", getenv("SCRATCH"));
 	CHECK_IS(symlink(at(2, "file"), path), 0);
 	fd = open_direct(path, O_RDONLY);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	CHECK_IS(chdir(lane(3)), 0);
 	fd = open_direct("file", O_RDONLY);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	CHECK((directory = open(at(0, "directory"), O_RDONLY | O_DIRECTORY)) >= 0);
 	CHECK((fd = openat(directory, "../file", O_RDONLY | O_DIRECT)) >= 0);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	CHECK((fd = (int)syscall(SYS_openat, directory, "../file", O_RDONLY | O_DIRECT, 0)) >= 0);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	extern int __open_2(const char *, int), __openat_2(int, const char *, int), __open64_2(const char *, int);
 	CHECK((fd = __open_2("file", O_RDONLY | O_DIRECT)) >= 0);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	CHECK((fd = __open64_2("file", O_RDONLY | O_DIRECT)) >= 0);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	CHECK((fd = __openat_2(directory, "../file", O_RDONLY | O_DIRECT)) >= 0);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	CHECK_IS(close(fd), 0);
 	/* The longest prefix wins: a pool inside a lane of another. */
 	make_file(at(0, "inner/file2"), 'f', 16);
 	fd = open_direct(at(0, "inner/file2"), O_RDONLY);
-	CHECK_IS(lane_files("file2", fd, found, 8), 1);
+	CHECK_IS(lane_files_in_use("file2", fd, found, 8), 1);
 	CHECK_IS(close(fd), 0);
 }
 
@@ -616,7 +617,7 @@ static void vfork_children(void)
 	int status;
 	CHECK_IS(waitpid(child, &status, 0), child);
 	CHECK_IS(status, 0);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	for (int number = 0; number < 64; number++) {
 		CHECK_IS(pread(fd, block, BLOCK, number * BLOCK), BLOCK);
 		CHECK(holds(block, 'f', number));
@@ -715,7 +716,7 @@ static void lanes_are_out_of_the_way(void)
 	int fd = open_direct(at(0, "file"), O_RDONLY), found[8];
 	int next = open("/dev/null", O_RDONLY);
 	CHECK_IS(next, fd + 1);
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	for (int index = 0; index < 3; index++) {
 		CHECK(found[index] > 255);
 		CHECK_IS(kernel(SYS_fcntl, found[index], F_GETFD, 0, 0), FD_CLOEXEC);
@@ -734,7 +735,7 @@ static void lanes_are_out_of_the_way(void)
 		CHECK_IS(pread(fd, block, BLOCK, number * BLOCK), BLOCK);
 		CHECK(holds(block, 'f', number));
 	}
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	/* The program takes a number that the library uses for a lane: the file stays on the opened lane. */
 	int null = open("/dev/null", O_RDONLY);
 	CHECK_IS(dup2(null, found[1]), found[1]);

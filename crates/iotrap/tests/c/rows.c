@@ -237,10 +237,13 @@ static void flags_that_change(void)
 	int fd = direct_file(O_RDWR), found[8];
 	int flags = fcntl(fd, F_GETFL);
 	CHECK_IS(fcntl(fd, F_SETFL, flags | O_NONBLOCK), 0);
+	reads(fd, 'a');
 	CHECK_IS(lane_files("file", fd, found, 8), 3);
 	for (int index = 0; index < 3; index++)
 		CHECK(kernel(SYS_fcntl, found[index], F_GETFL, 0, 0) & O_NONBLOCK);
-	reads(fd, 'a');
+	CHECK_IS(fcntl(fd, F_SETFL, flags), 0);
+	for (int index = 0; index < 3; index++)
+		CHECK(!(kernel(SYS_fcntl, found[index], F_GETFL, 0, 0) & O_NONBLOCK));
 }
 
 static void append_by_flag(void)
@@ -341,6 +344,7 @@ static void expect_child(pid_t child)
 static void forked_children(void)
 {
 	int fd = direct_file(O_RDWR), found[8];
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	for (int way = 0; way < 3; way++) {
 		pid_t child = way == 0 ? fork() : way == 1 ? _Fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
 		if (child == 0) {
@@ -350,12 +354,12 @@ static void forked_children(void)
 			CHECK_IS(fsync(fd), 0);
 			CHECK_IS(close(fd), 0);
 			fd = open_direct(at(0, "file"), O_RDONLY);
-			CHECK_IS(lane_files("file", fd, found, 8), 3);
+			CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 			reads(fd, 'a');
 			_exit(0);
 		}
 		expect_child(child);
-		CHECK_IS(lane_files("file", fd, found, 8), 3);
+		CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 		reads(fd, 'a');
 	}
 }
@@ -374,7 +378,7 @@ static void spawned_children(void)
 		pid_t child;
 		CHECK_IS(posix_spawn(&child, "/bin/sh", &actions, NULL, arguments, environ), 0);
 		expect_child(child);
-		CHECK_IS(lane_files("file", fd, found, 8), 3);
+		CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 		reads(fd, 'a');
 		CHECK_IS(lseek(fd, 0, SEEK_SET), 0);
 	}
@@ -414,7 +418,7 @@ static void descriptors_sent(void)
 static void reads_on_a_failing_lane(void)
 {
 	int fd = direct_file(O_RDONLY), found[8];
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	int writes_only = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "file"), O_WRONLY, 0);
 	replace_lane(writes_only, found[1]);
 	reads(fd, 'a');
@@ -432,7 +436,7 @@ static void reads_on_a_failing_lane(void)
 static void lanes_that_come_back_for_others(void)
 {
 	int fd = direct_file(O_RDONLY), found[8];
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	int writes_only = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "file"), O_WRONLY, 0);
 	replace_lane(writes_only, found[1]);
 	reads(fd, 'a');
@@ -504,7 +508,7 @@ static pid_t hold_up(int lane, int go[2])
 static void until_open_on(int lanes, const char *name, int fd)
 {
 	int found[8];
-	while (lane_files(name, fd, found, 8) != lanes)
+	while (lane_files_in_use(name, fd, found, 8) != lanes)
 		usleep(1000);
 }
 
@@ -555,7 +559,7 @@ static void silent_lane(void)
 static void libaio_on_a_failing_lane(void)
 {
 	int fd = direct_file(O_RDONLY), found[8];
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	int writes_only = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "file"), O_WRONLY, 0);
 	replace_lane(writes_only, found[1]);
 	io_context_t ctx = 0;
@@ -583,7 +587,7 @@ static void libaio_on_a_failing_lane(void)
 static void short_reads_of_a_lane(void)
 {
 	int fd = direct_file(O_RDONLY), found[8];
-	CHECK_IS(lane_files("file", fd, found, 8), 3);
+	CHECK_IS(lane_files_in_use("file", fd, found, 8), 3);
 	make_file(at(0, "short"), 'a', 3);
 	for (int index = 0; index < 3; index++) {
 		int shorter = (int)kernel(SYS_openat, AT_FDCWD, (long)at(0, "short"), O_RDONLY | O_DIRECT, 0);
