@@ -135,7 +135,9 @@ fn silent_lane() {
     let lanes: Vec<&str> = pool.lanes.iter().map(|lane| lane.to_str().unwrap()).collect();
     let mut trap = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     trap.args(["trap", "--pool", &format!("p={}", lanes.join(",")), "--library"]).arg(trapped::library());
-    let read = ["dd", "if=f", "of=/dev/null", "bs=64k", "count=1", "iflag=direct"];
+    // A program that reads by pread: the lanes are opened with its first request.
+    let read =
+        ["fio", "--name=f", "--filename=f", "--size=64k", "--bs=64k", "--rw=read", "--ioengine=psync", "--direct=1"];
     let output = trap.args(["--stats", "--"]).args(read).current_dir(&pool.lanes[0]).output().unwrap();
     let said = stderr(&output);
     assert!(output.status.success() && said.contains("/mnt/v34 does not answer"), "{said}");

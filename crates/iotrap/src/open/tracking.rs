@@ -2,6 +2,8 @@
 //! tells, opened on the other lanes, and proven to be one file.
 
 use core::ffi::c_int;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use std::os::fd::BorrowedFd;
 
 use lanes::identity::{Facts, compare_in_turns, compare_inodes};
@@ -138,8 +140,19 @@ pub fn awaken(group: &GroupRef, fd: c_int) -> Result<(), ()> {
     } else {
         group.end(Reason::NotOpened); // renamed out of the pool
     }
+    WOKEN_AT.store(raw::now_ns(), Relaxed);
     group.wake(false);
     Ok(())
+}
+
+/// The time at which lanes were last opened for a first request.
+static WOKEN_AT: AtomicU64 = AtomicU64::new(0);
+
+/// The time at which a request begins whose caller has looked at the clock at `now_ns`: a request of a batch does not
+/// begin while the lanes for it are being opened, which may take as long as a silent lane is trusted.
+#[inline]
+pub fn begins_at(now_ns: u64) -> u64 {
+    now_ns.max(WOKEN_AT.load(Relaxed))
 }
 
 /// Removes the entry of a number that the program has been given for a new file.

@@ -159,6 +159,7 @@ pub fn choose(
             return stays(matches!(reason, Reason::BeyondSize | Reason::Extends));
         }
     }
+    let now_ns = tracking::begins_at(now_ns);
     tracking::maintain(group, pool, fd, now_ns);
     let usable = group.usable();
     if usable.count_ones() < 2 {
@@ -199,7 +200,7 @@ pub fn choose(
 
 /// Chooses the opened lane, and counts the request there. Nothing is proven.
 pub fn own(group: &GroupRef, pool: &Pool, bytes: u64, now_ns: u64) -> Choice {
-    Choice { ticket: pool.begin(group.own(), bytes, now_ns), file: None, proven: false }
+    Choice { ticket: pool.begin(group.own(), bytes, tracking::begins_at(now_ns)), file: None, proven: false }
 }
 
 /// Undoes a choice of which nothing has reached the kernel.
