@@ -1,7 +1,7 @@
 /* Ways to change a file that no hook sees: holes NAME. Each test expects only contents that hold without the library,
  * too. Where data differs, the test names the block. */
+#include "interfaces.h"
 #include "unseen.h"
-#include <aio.h>
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -20,48 +20,6 @@ static char *block;
 
 /* ---- requests of every interface ---- */
 
-static struct io_uring liburing;
-static io_context_t context;
-
-static ssize_t by_libaio(int fd, int write, off_t offset)
-{
-	struct iocb iocb, *list[1] = {&iocb};
-	struct io_event event;
-	if (write)
-		io_prep_pwrite(&iocb, fd, block, BLOCK, offset);
-	else
-		io_prep_pread(&iocb, fd, block, BLOCK, offset);
-	CHECK_IS(io_submit(context, 1, list), 1);
-	CHECK_IS(io_getevents(context, 1, 1, &event, NULL), 1);
-	CHECK(event.obj == &iocb);
-	return (ssize_t)event.res;
-}
-
-static ssize_t by_aio(int fd, int write, off_t offset)
-{
-	struct aiocb cb = {.aio_fildes = fd, .aio_buf = block, .aio_nbytes = BLOCK, .aio_offset = offset};
-	const struct aiocb *list[1] = {&cb};
-	CHECK_IS(write ? aio_write(&cb) : aio_read(&cb), 0);
-	while (aio_error(&cb) == EINPROGRESS)
-		aio_suspend(list, 1, NULL);
-	return aio_return(&cb);
-}
-
-static ssize_t by_liburing(int fd, int write, off_t offset)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
-	struct io_uring_cqe *cqe;
-	if (write)
-		io_uring_prep_write(sqe, fd, block, BLOCK, offset);
-	else
-		io_uring_prep_read(sqe, fd, block, BLOCK, offset);
-	CHECK_IS(io_uring_submit(&liburing), 1);
-	CHECK_IS(io_uring_wait_cqe(&liburing, &cqe), 0);
-	ssize_t result = cqe->res;
-	io_uring_cqe_seen(&liburing, cqe);
-	return result;
-}
-
 enum way { PREAD, PREADV2, LIBAIO, AIO, LIBURING, WAYS };
 
 static ssize_t transfer(enum way way, int fd, int write, off_t offset)
@@ -70,18 +28,16 @@ static ssize_t transfer(enum way way, int fd, int write, off_t offset)
 	switch (way) {
 	case PREAD: return write ? pwrite(fd, block, BLOCK, offset) : pread(fd, block, BLOCK, offset);
 	case PREADV2: return write ? pwritev2(fd, &vector, 1, offset, 0) : preadv2(fd, &vector, 1, offset, 0);
-	case LIBAIO: return by_libaio(fd, write, offset);
-	case AIO: return by_aio(fd, write, offset);
-	default: return by_liburing(fd, write, offset);
+	case LIBAIO: return by_libaio(fd, write, block, BLOCK, offset);
+	case AIO: return by_aio(fd, write, block, BLOCK, offset);
+	default: return by_liburing(fd, write, block, BLOCK, offset);
 	}
 }
 
 static void prepare(void)
 {
 	block = aligned(BLOCK);
-	CHECK_IS(io_setup(8, &context), 0);
-	if (io_uring_queue_init(8, &liburing, 0) != 0)
-		liburing.ring_fd = -1;
+	make_interfaces(8);
 }
 
 static int has_way(enum way way)
@@ -495,19 +451,6 @@ static void mapping_that_ended(void)
 
 enum source { OPENED, INHERITED, EXECUTED, SENT, RING, STREAM, STREAM_READS, REGISTERED, TEMPORARY, BOUND, ROOTED, TAKEN, SOURCES };
 static const char *const SOURCE_NAMES[SOURCES] = {"opened", "inherited", "executed", "sent", "ring", "stream", "stream_reads", "registered", "temporary", "bound", "rooted", "taken"};
-
-static int liburing_open(const char *path, int flags)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
-	struct io_uring_cqe *cqe;
-	io_uring_prep_openat(sqe, AT_FDCWD, path, flags, 0600);
-	CHECK_IS(io_uring_submit(&liburing), 1);
-	CHECK_IS(io_uring_wait_cqe(&liburing, &cqe), 0);
-	int fd = cqe->res;
-	io_uring_cqe_seen(&liburing, cqe);
-	CHECK(fd >= 0);
-	return fd;
-}
 
 /* Buffered and direct I/O of one file in one process. */
 static void beside(int buffered, int direct, int writes_buffered)

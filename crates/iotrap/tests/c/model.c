@@ -10,7 +10,6 @@
  * The steps leave out two cases in which the library promises nothing (docs/trap.md): two processes that use one file
  * through page cache and lanes at the same time, and truncations that no hook sees. */
 #include "unseen.h"
-#include <aio.h>
 #include <time.h>
 
 enum { STEPS = 120, FILES = 3, SLOTS = 8, MAPS = 3, BLOCKS = 12, MOST = BLOCKS * BLOCK };
@@ -52,8 +51,6 @@ static struct {
 } own;
 
 static char *buffer;
-static io_context_t context;
-static struct io_uring liburing;
 static uint64_t state;
 static int worker;
 /* Where the program of a seed tells its steps: what it told is shown if it fails. */
@@ -93,6 +90,8 @@ static int below(int limit)
 		if (is_ != should_)                                                                    \
 			FAIL("%s is %lld, not %lld (%s)", #expression, is_, should_, strerror(errno));      \
 	} while (0)
+#define MUST_BE HOLDS
+#include "interfaces.h"
 
 static const char *name_of(int name)
 {
@@ -151,18 +150,6 @@ static int is_cached(int file)
 		if (slots[at].fd >= 0 && slots[at].file == file && !slots[at].direct)
 			return 1;
 	return is_mapped(file);
-}
-
-static int liburing_open(const char *path, int flags)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
-	struct io_uring_cqe *cqe;
-	io_uring_prep_openat(sqe, AT_FDCWD, path, flags, 0600);
-	HOLDS(io_uring_submit(&liburing), 1);
-	HOLDS(io_uring_wait_cqe(&liburing, &cqe), 0);
-	int fd = cqe->res;
-	io_uring_cqe_seen(&liburing, cqe);
-	return fd;
 }
 
 /* An unseen descriptor with a page cache of its own must not come while the file is spread: see docs/trap.md. */
@@ -293,44 +280,6 @@ static void step_duplicate(void)
 
 /* ---- reads and writes ---- */
 
-static ssize_t by_libaio(int fd, int write, long bytes, long offset)
-{
-	struct iocb iocb, *list[1] = {&iocb};
-	struct io_event event;
-	if (write)
-		io_prep_pwrite(&iocb, fd, buffer, bytes, offset);
-	else
-		io_prep_pread(&iocb, fd, buffer, bytes, offset);
-	HOLDS(io_submit(context, 1, list), 1);
-	HOLDS(io_getevents(context, 1, 1, &event, NULL), 1);
-	return (ssize_t)event.res;
-}
-
-static ssize_t by_aio(int fd, int write, long bytes, long offset)
-{
-	struct aiocb cb = {.aio_fildes = fd, .aio_buf = buffer, .aio_nbytes = bytes, .aio_offset = offset};
-	const struct aiocb *list[1] = {&cb};
-	HOLDS(write ? aio_write(&cb) : aio_read(&cb), 0);
-	while (aio_error(&cb) == EINPROGRESS)
-		aio_suspend(list, 1, NULL);
-	return aio_return(&cb);
-}
-
-static ssize_t by_liburing(int fd, int write, long bytes, long offset)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&liburing);
-	struct io_uring_cqe *cqe;
-	if (write)
-		io_uring_prep_write(sqe, fd, buffer, bytes, offset);
-	else
-		io_uring_prep_read(sqe, fd, buffer, bytes, offset);
-	HOLDS(io_uring_submit(&liburing), 1);
-	HOLDS(io_uring_wait_cqe(&liburing, &cqe), 0);
-	ssize_t result = cqe->res;
-	io_uring_cqe_seen(&liburing, cqe);
-	return result;
-}
-
 /* Makes the ring; false if the kernel refuses. */
 static int has_own_ring(void)
 {
@@ -400,14 +349,14 @@ static ssize_t transfer(int way, const struct slot *slot, int write_it, long byt
 	int fd = slot->fd;
 	struct iovec vector = {buffer, bytes};
 	switch (way) {
-	case 0: return by_libaio(fd, write_it, bytes, offset);
+	case 0: return by_libaio(fd, write_it, buffer, bytes, offset);
 	case 1:
 		if (!in_a_child)
-			return by_aio(fd, write_it, bytes, offset);
+			return by_aio(fd, write_it, buffer, bytes, offset);
 		/* fall through */
 	case 2:
 		if (liburing.ring_fd >= 0)
-			return by_liburing(fd, write_it, bytes, offset);
+			return by_liburing(fd, write_it, buffer, bytes, offset);
 		/* fall through */
 	case 3: return write_it ? pwritev2(fd, &vector, 1, offset, 0) : preadv2(fd, &vector, 1, offset, 0);
 	case 4:
