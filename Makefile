@@ -61,6 +61,11 @@ test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian'
 test-nfs-model: ## random programs under the interposer on real NFS, beside a model of their files; not yet without failures
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test iotrap_holes random_on -- --ignored --skip inside_ --nocapture
 
+.PHONY: test-programs
+test-programs: ## programs of others without the interposer and with it; installs them (root, Debian)
+	$(CARGO) build --release --locked --package plimsoll --package iotrap
+	rigs/programs.sh
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolchain)
 	@command -v cargo-fuzz > /dev/null || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz"; exit 1; }

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Programs of others under the interposer: each of tests/programs/others/*.sh runs without it and with it, on four lanes
+# of one directory (bind mounts in a mount namespace of their own), and has to print the same.
+#   rigs/programs.sh [NAME...]
+# Prints a line for each program: if both runs agree, and which part of the program's traffic left the opened lane.
+# Variables: WAYS="trapped async" (--async, too), POLICY=round-robin, PLIMSOLL=target/release/plimsoll.
+# Installs what a program needs from Debian (root). A program that this machine cannot have is skipped, with its reason.
+# Exit status 1: a program did not do the same.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PLIMSOLL=$(realpath "${PLIMSOLL:-target/release/plimsoll}")
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+programs=$(realpath tests/programs/others)
+export PLIMSOLL POLICY="${POLICY:-round-robin}"
+
+# Runs one program one way, in the first lane: one_way SCRIPT plain|trapped|async WORK
+if [ "${1:-}" = --one-way ]; then
+  script=$2 way=$3 work=$4
+  for lane in 1 2 3 4; do mount --bind "$work/volume" "$work/lane$lane"; done
+  cd "$work/lane1"
+  case $way in
+    plain) exec "$script" run ;;
+    trapped) async=() ;;
+    async) async=(--async) ;;
+  esac
+  exec "$PLIMSOLL" trap --policy "$POLICY" --pool "v=$work/lane1,$work/lane2,$work/lane3,$work/lane4" "${async[@]}" \
+    --stats -- "$script" run 2> "$work/stats"
+fi
+
+# The part of the traffic that was not on the opened lane, in per cent, from the table of --stats.
+left() { awk '$1 == "v" && $3 ~ /[0-9]/ { if ($2 !~ /lane1$/) sum += $3 } END { printf "%.0f", sum }' "$1"; }
+
+status=0
+[ $# -gt 0 ] || set -- "$programs"/*.sh
+for name; do
+  name=$(basename "$name" .sh)
+  script=$programs/$name.sh
+  missing=()
+  for package in $("$script" packages); do
+    dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  if [ ${#missing[@]} != 0 ] &&
+    ! apt-get install -y --no-install-recommends "${missing[@]}" > "$target/programs-apt.log" 2>&1; then
+    echo "$name: skipped: apt-get cannot install ${missing[*]} (see $target/programs-apt.log)"
+    continue
+  fi
+  for way in plain ${WAYS:-trapped async}; do
+    work=$(mktemp -d "$target/programs.XXXXXX")
+    chmod 755 "$work"
+    mkdir -m 1777 "$work/volume"
+    mkdir "$work"/lane{1,2,3,4}
+    done=0
+    unshare --mount "$0" --one-way "$script" "$way" "$work" > "$target/programs-$name-$way" || done=$?
+    if [ $done != 0 ]; then
+      echo "$name, $way: FAILED with status $done"
+      tail -5 "$work/stats" "$target/programs-$name-$way" 2> /dev/null || true
+      status=1
+    elif [ "$way" = plain ]; then
+      echo "$name, plain: $(wc -l < "$target/programs-$name-plain") lines of results"
+    elif cmp -s "$target/programs-$name-plain" "$target/programs-$name-$way"; then
+      echo "$name, $way: the same; $(left "$work/stats") % of its traffic left the opened lane"
+    else
+      echo "$name, $way: DIFFERENT"
+      diff "$target/programs-$name-plain" "$target/programs-$name-$way" | head -10 || true
+      status=1
+    fi
+    grep -E '^ +[0-9]+ ' "$work/stats" 2> /dev/null | head -4 || true
+    rm -rf --one-file-system "$work"
+  done
+done
+exit $status
