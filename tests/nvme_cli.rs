@@ -71,7 +71,7 @@ refuses 'Feature Not Changeable' $nvme set-feature /dev/nvme0 -f 6 --value=0
 refuses 'Invalid Field' $nvme get-feature /dev/nvme0 -f 0x7f
 says 'cap +: ' $nvme show-regs /dev/nvme0
 says 'csts +: (0x)?1' $nvme show-regs /dev/nvme0
-says '10400' $nvme get-property /dev/nvme0 -o 8
+says '1.4' $nvme get-property /dev/nvme0 --offset=8 -H
 try $nvme write $TWO -s 8 -c 1 -z 8192 -d /tmp/data
 try $nvme read $TWO -s 8 -c 1 -z 8192 -d /tmp/back
 try cmp /tmp/data /tmp/back
