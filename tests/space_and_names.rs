@@ -77,3 +77,15 @@ fn space_is_reserved_freed_and_cut() {
         !output.status.success() && stderr(&output).contains("only writes") || stdout(&output).contains("only writes")
     );
 }
+
+/// A mapping does not make its file longer, so the file has its length before the first write.
+#[test]
+fn mapped_files_are_written_whatever_reserves_their_space() {
+    let directory = directory();
+    for fallocate in ["none", "keep", "truncate", "native"] {
+        let (name, option) = (format!("--name={fallocate}"), format!("--fallocate={fallocate}"));
+        let job = ["run", &name, "--ioengine=mmap", "--rw=write", "--bs=4k", "--size=64k", "--verify=crc32c", &option];
+        succeed(directory.path(), &job);
+        assert_eq!(std::fs::metadata(directory.path().join(format!("{fallocate}.0.0"))).unwrap().len(), 64 << 10);
+    }
+}

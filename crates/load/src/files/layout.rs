@@ -74,8 +74,12 @@ fn extend(file: &File, path: &str, bytes: u64, layout: Layout, job: &Job, contex
         return Ok(());
     }
     reserve(file, old, bytes, job).map_err(|error| failed("cannot reserve space in", error))?;
-    if layout == Layout::Space {
+    // A mapping does not make its file longer: with fallocate=none or keep, the file would end before the first write.
+    if layout == Layout::Space && job.engine != "mmap" {
         return Ok(());
+    }
+    if layout == Layout::Space {
+        return file.set_len(bytes).map_err(|error| failed("cannot extend", error));
     }
     file.set_len(bytes).map_err(|error| failed("cannot extend", error))?;
     let written = write_data(file, path, old, bytes, context);
