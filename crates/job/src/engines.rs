@@ -78,7 +78,7 @@ impl EngineSpec {
     }
 
     /// A synchronous engine that sends data to a peer, or receives them.
-    const fn to_peer(mut self) -> EngineSpec {
+    const fn with_peer(mut self) -> EngineSpec {
         (self.synchronous, self.diskless, self.to_peer) = (true, true, true);
         self
     }
@@ -125,8 +125,8 @@ pub static ENGINES: &[EngineSpec] = &[
     Engine::new("dirstat", "stat(2) of each directory once").on_names(&["stat_type"]),
     Engine::new("dirdelete", "rmdir(2) of each directory once").on_names(&[]),
     Engine::new("net", "a socket: TCP, UDP, UNIX or vsock; one job sends and another one receives")
-        .to_peer().options(SOCKET_OPTIONS),
-    Engine::new("netsplice", "as net, with splice(2) between a pipe and a TCP socket").to_peer().options(SOCKET_OPTIONS),
+        .with_peer().options(SOCKET_OPTIONS),
+    Engine::new("netsplice", "as net, with splice(2) between a pipe and a TCP socket").with_peer().options(SOCKET_OPTIONS),
     Engine::new("cpuio", "burns processor time, and moves no data").without_data().options(&[
         "cpuload", "cpumode", "cpuchunks", "exit_on_io_done",
     ]),
