@@ -61,6 +61,42 @@ pub struct Uring {
     pub ring_fd: c_int,
 }
 
+/// `struct io_sqring_offsets` and `struct io_cqring_offsets`; the fields that only one of them has are numbered.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Offsets {
+    pub head: u32,
+    pub tail: u32,
+    pub mask: u32,
+    pub entries: u32,
+    /// flags, overflow
+    pub fifth: u32,
+    /// dropped, cqes
+    pub sixth: u32,
+    /// array, flags
+    pub seventh: u32,
+    pub reserved: u32,
+    pub address: u64,
+}
+
+/// `struct io_uring_params`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Parameters {
+    pub submissions: u32,
+    pub completions: u32,
+    pub flags: u32,
+    pub thread_cpu: u32,
+    pub thread_idle: u32,
+    pub features: u32,
+    pub other: u32,
+    pub reserved: [u32; 3],
+    pub submission: Offsets,
+    pub completion: Offsets,
+}
+
+const _: () = assert!(size_of::<Parameters>() == 120, "as linux/io_uring.h has it");
+
 /// `struct io_uring_sqe` (linux/io_uring.h) of the usual 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]

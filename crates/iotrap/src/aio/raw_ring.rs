@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::abi::errno;
-use crate::abi::liburing::{FIXED_FILE, Request, opcode, setup};
+use crate::abi::liburing::{FIXED_FILE, Parameters, Request, opcode, setup};
 use crate::abi::raw;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::prepare::{Prepared, prepare};
@@ -100,40 +100,6 @@ pub struct Wait {
 const GETEVENTS: usize = 1;
 const REGISTERED: usize = 1 << 4;
 const OF_WAITING: usize = GETEVENTS | 1 << 3 | 1 << 5 | 1 << 6;
-
-/// `struct io_uring_params`, as far as it is read.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Parameters {
-    submissions: u32,
-    completions: u32,
-    flags: u32,
-    thread: [u32; 2],
-    features: u32,
-    other: [u32; 4],
-    submission: Offsets,
-    completion: Offsets,
-}
-
-/// `struct io_sqring_offsets` and `struct io_cqring_offsets`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Offsets {
-    head: u32,
-    tail: u32,
-    mask: u32,
-    entries: u32,
-    /// flags, overflow
-    fifth: u32,
-    /// dropped, cqes
-    sixth: u32,
-    /// array, flags
-    seventh: u32,
-    reserved: u32,
-    address: u64,
-}
-
-const _: () = assert!(size_of::<Parameters>() == 120, "as linux/io_uring.h has it");
 
 /// IORING_FEAT_SINGLE_MMAP, IORING_FEAT_NODROP, IORING_FEAT_SUBMIT_STABLE (Linux 5.5).
 const FEATURES: u32 = 1 | 1 << 1 | 1 << 2;

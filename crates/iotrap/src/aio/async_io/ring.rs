@@ -8,6 +8,7 @@ use core::ffi::{c_int, c_long};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::abi::liburing::Parameters;
 use crate::abi::raw;
 
 /// IORING_OP_*.
@@ -63,42 +64,7 @@ pub struct Completion {
     flags: u32,
 }
 
-/// `struct io_sqring_offsets` and `struct io_cqring_offsets`; the fields that only one of them has are numbered.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Offsets {
-    head: u32,
-    tail: u32,
-    mask: u32,
-    entries: u32,
-    /// flags, overflow
-    fifth: u32,
-    /// dropped, cqes
-    sixth: u32,
-    /// array, flags
-    seventh: u32,
-    reserved: u32,
-    address: u64,
-}
-
-/// `struct io_uring_params`.
-#[repr(C)]
-#[derive(Default)]
-struct Parameters {
-    submissions: u32,
-    completions: u32,
-    flags: u32,
-    thread_cpu: u32,
-    thread_idle: u32,
-    features: u32,
-    other: u32,
-    reserved: [u32; 3],
-    submission: Offsets,
-    completion: Offsets,
-}
-
 const _: () = assert!(size_of::<Submission>() == 64 && size_of::<Completion>() == 16, "as linux/io_uring.h has them");
-const _: () = assert!(size_of::<Parameters>() == 120, "as linux/io_uring.h has it");
 
 /// IORING_FEAT_SINGLE_MMAP, IORING_FEAT_NODROP and IORING_FEAT_EXT_ARG (Linux 5.11).
 const FEATURES: u32 = 1 | 1 << 1 | 1 << 8;
