@@ -98,7 +98,7 @@ def main():
                     sys.exit(output.stderr)
                 for kind, value in enumerate(output.stdout.split()):
                     samples[side][kind].append(float(value))
-    lines = [f"\n## Linux {platform.release()}, {os.cpu_count()} processors\n"]
+    lines = [f"\n## Linux {platform.release().partition('-')[0]}, {os.cpu_count()} processors\n"]
     lines += ["| call | " + " | ".join(SIDES) + " | trap --raw against trap |", "| --- | --- | --- | --- | --- |"]
     for kind, name in enumerate(KINDS):
         medians = [f"{statistics.median(samples[side][kind]):.0f} ns" for side in range(len(SIDES))]
