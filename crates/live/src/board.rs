@@ -132,7 +132,7 @@ impl Board {
         }
     }
 
-    /// Adds a row; None if there is no room. Its counters start at 0.
+    /// Adds a row; None if the board is full. Its counters start at 0.
     pub fn add(&self, kind: RowKind, group: &str, name: &str) -> Option<Row> {
         for index in 0..self.capacity {
             let words = self.words_at(row_at(index), ROW_WORDS);

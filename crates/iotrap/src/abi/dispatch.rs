@@ -147,7 +147,7 @@ extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -
 /// Finds libc's text and the gate.
 ///
 /// # Errors
-/// The reason why there is no way.
+/// The reason why calls cannot be dispatched.
 fn find() -> Result<(), Refusal> {
     // SAFETY: a NUL-terminated name of a function that every glibc has.
     let inside = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()) };

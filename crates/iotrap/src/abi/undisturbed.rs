@@ -21,7 +21,7 @@ use crate::abi::raw;
 /// sigaction(2) keep the set, and [`look`] finds handlers that were set by system calls of the program's own code.
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
-/// The bit of a signal in a set of the kernel's kind; 0 if there is no such signal.
+/// The bit of a signal in a set of the kernel's kind; 0 if the number is not that of a signal.
 fn bit(signal: c_int) -> u64 {
     let at = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));
     at.and_then(|at| 1u64.checked_shl(at)).unwrap_or(0)

@@ -52,7 +52,7 @@ pub struct Context {
     /// Threads that fetch at this moment: each by the address of its control block, as far as there is room. A thread
     /// that has left the call by a signal handler takes its place again with its next call.
     reapers: [AtomicUsize; REAPERS],
-    /// The number of those for which there is no room.
+    /// The number of threads that found all these places taken.
     more_reapers: AtomicU32,
     /// A thread has fetched events through the library.
     by_function: AtomicBool,

@@ -358,7 +358,7 @@ struct Changes {
 }
 
 impl Changes {
-    /// Notes an entry; false if there is no room.
+    /// Notes an entry; false if the list is full.
     fn add(&mut self, change: Change) -> bool {
         let Some(place) = self.room.get_mut(self.used) else { return false };
         place.write(change);

@@ -167,7 +167,7 @@ pub fn hold(id: u64) -> Option<Held> {
     ring.hold(true).filter(|held| held.id == id)
 }
 
-/// Enters a new ring; `seen` is the end of the entries that were submitted before. None if there is no room.
+/// Enters a new ring; `seen` is the end of the entries that were submitted before. None if the table is full.
 ///
 /// # Safety
 /// The places of the queues stay valid until [`Held::ends`].

@@ -43,7 +43,7 @@ pub fn got(fd: c_int) {
     }
 }
 
-/// Makes room for as many descriptors as a message may bring: the kernel drops those for which there are no numbers.
+/// Makes room for as many descriptors as a message may bring: the kernel drops descriptors that find all numbers taken.
 pub fn for_a_message(control_bytes: usize) {
     if control_bytes / size_of::<c_int>() > process::SPARE as usize / 2 && process::shares_numbers() {
         is_full(libc::EMFILE);
