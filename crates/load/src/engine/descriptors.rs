@@ -26,9 +26,4 @@ impl Descriptors {
     pub fn of(&self, file: u32) -> RawFd {
         self.0[file as usize]
     }
-
-    /// The descriptors of the files that are open.
-    pub fn all_open(&self) -> impl Iterator<Item = RawFd> {
-        self.0.iter().copied().filter(|&fd| fd >= 0)
-    }
 }

@@ -169,9 +169,11 @@ impl Engine for PosixAio {
 impl Drop for PosixAio {
     /// Waits for the requests in flight: the library writes into their buffers until they have ended.
     fn drop(&mut self) {
-        for fd in self.fds.all_open() {
-            // SAFETY: a null block asks to cancel all requests on the descriptor. The loop waits for those that go on.
-            unsafe { libc::aio_cancel(fd, std::ptr::null_mut()) };
+        for flight in &mut self.flights {
+            // By its block: the number of the file may mean a file of another engine by now, with requests of its own.
+            let (file, block) = (flight.control.aio_fildes, &raw mut *flight.control);
+            // SAFETY: the library has the block. The loop waits for the requests that go on.
+            unsafe { libc::aio_cancel(file, block) };
         }
         let mut ended = Vec::new();
         loop {
