@@ -203,8 +203,7 @@ fn warn(run: &RunOptions, plan: &Plan) {
 
 /// The plan of this rank.
 fn planned(invocation: &Invocation, rank: &Rank) -> anyhow::Result<Plan> {
-    let parses_only = invocation.run.reads_as_fio && invocation.action == Action::ParseOnly;
-    if invocation.files.is_empty() && invocation.command_line.sections.is_empty() && !parses_only {
+    if invocation.files.is_empty() && invocation.command_line.sections.is_empty() && !invocation.may_lack_jobs() {
         bail!("nothing to run: give a job file, or a job as --name=NAME --rw=... (`plimsoll run --help`)");
     }
     let mut plan = rank.in_surroundings(|surroundings| invocation.plan_in(surroundings))?;

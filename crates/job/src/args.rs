@@ -543,6 +543,11 @@ fn take_option(invocation: &mut Invocation, option: &'static options::OptionSpec
 }
 
 impl Invocation {
+    /// True if the plan may be empty: called as fio, `--parse-only` reads options alone.
+    pub fn may_lack_jobs(&self) -> bool {
+        self.run.reads_as_fio && self.action == Action::ParseOnly
+    }
+
     /// The jobs, validated, from the job files and the command line.
     ///
     /// # Errors
@@ -567,7 +572,7 @@ impl Invocation {
                 || self.run.trigger_timeout_ns.is_some(),
             state_directory: self.run.aux_path.clone(),
             lenient: self.run.reads_as_fio,
-            may_lack_jobs: self.run.reads_as_fio && self.action == Action::ParseOnly,
+            may_lack_jobs: self.may_lack_jobs(),
         };
         let mut plan = build::plan(&self.command_line, &files, &imposed)?;
         plan.warnings.splice(0..0, self.notes.iter().cloned());

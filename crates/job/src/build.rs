@@ -1,6 +1,9 @@
 //! The way from written settings to validated jobs: defaults, inheritance, and the effects of options on each other.
 
 mod peers;
+mod priorities;
+mod without_data;
+mod working_set;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,6 +16,9 @@ use crate::job::*;
 use crate::lint;
 use crate::options::{self, Each, OptionSpec, Reader, Status, ValueKind, values};
 use crate::source::{Section, Setting, Source};
+use priorities::CommandPriority;
+use without_data::CpuLoad;
+use working_set::Dedupe;
 
 /// Conditions that the whole run imposes on its jobs.
 #[derive(Clone, Debug, Default)]
@@ -69,30 +75,6 @@ pub struct Draft {
     /// See [`Imposed::lenient`].
     lenient: bool,
     warnings: Vec<String>,
-}
-
-/// `cpuload` and `cpuchunks`.
-#[derive(Clone, Copy)]
-pub(crate) struct CpuLoad {
-    pub load_percent: Option<u32>,
-    pub chunk_ns: u64,
-}
-
-/// `cmdprio_percentage` and its companions, as written.
-#[derive(Clone, Default)]
-pub(crate) struct CommandPriority {
-    pub percent: PerDirection<u8>,
-    pub class: PerDirection<u8>,
-    pub level: PerDirection<u8>,
-    pub split: Option<PerDirection<Vec<values::PriorityPart>>>,
-}
-
-/// `dedupe_mode` and its companions.
-#[derive(Clone, Copy)]
-pub(crate) struct Dedupe {
-    pub from_set: bool,
-    pub percent: u64,
-    pub global: bool,
 }
 
 impl Default for Draft {
@@ -383,94 +365,6 @@ impl Draft {
             let extent = &mut self.job.extent;
             (extent.size, extent.file_size, extent.io_size) = (None, Some((block, block)), None);
         }
-    }
-
-    /// The set of blocks that `dedupe_mode=working_set` repeats.
-    fn working_set(&mut self) -> Result<(), Error> {
-        if !self.dedupe.from_set || self.job.buffers.dedupe_percent == 0 {
-            for name in ["dedupe_working_set_percentage", "dedupe_global"] {
-                let is_given = self.setting(name).is_some_and(|setting| setting.value.as_deref() != Some("0"));
-                if is_given && !self.dedupe.from_set {
-                    self.warn_at(name, format!("{name} has no effect without dedupe_mode=working_set"));
-                }
-            }
-            return Ok(());
-        }
-        let extent = &self.job.extent;
-        let bytes = match (extent.size, extent.file_size) {
-            (Some(Amount::Bytes(bytes)), _) => bytes,
-            (_, Some((_, largest))) => largest.saturating_mul(self.job.files.count.into()),
-            _ => {
-                let hint = "write size in bytes, for example size=1g";
-                return self.fail(
-                    "dedupe_mode",
-                    "dedupe_mode=working_set needs size, of which the set is a part",
-                    hint,
-                );
-            }
-        };
-        let part = (u128::from(bytes) * u128::from(self.dedupe.percent) / 100) as u64;
-        let blocks = (part / self.job.blocks.range.write.0).max(1);
-        self.job.buffers.working_set = Some(WorkingSet { blocks, global: self.dedupe.global });
-        Ok(())
-    }
-
-    /// The shares of requests with a priority of their own; trims have none, as in fio.
-    fn request_priorities(&mut self) -> Result<(), Error> {
-        let wanted = &self.command_priority;
-        let percent = |direction| wanted.percent[direction];
-        if wanted.split.is_some() && Direction::ALL.into_iter().any(|direction| percent(direction) > 0) {
-            let hint = "leave one of them out";
-            return self.fail("cmdprio_bssplit", "cmdprio_percentage and cmdprio_bssplit exclude each other", hint);
-        }
-        let engine = engines::find(&self.job.engine);
-        if !engine.is_some_and(|engine| engine.options.contains(&"cmdprio_percentage")) {
-            return Ok(());
-        }
-        let value = |class: u8, level: u8| u16::from(class) << 13 | u16::from(level);
-        for direction in [Direction::Read, Direction::Write] {
-            // The class is real time where none is given, as in fio.
-            let class = if wanted.class[direction] == 0 { 1 } else { wanted.class[direction] };
-            let usual = value(class, wanted.level[direction]);
-            let share = |block, percent, priority| PriorityShare { block, percent, priority };
-            let shares: Vec<PriorityShare> = match &wanted.split {
-                None => vec![share(None, percent(direction), usual)],
-                Some(split) => {
-                    let parts = split[direction].iter();
-                    let own = |own: Option<(u8, u8)>| own.map_or(usual, |(class, level)| value(class, level));
-                    parts.map(|(size, percent, priority)| share(Some(*size), *percent, own(*priority))).collect()
-                }
-            };
-            self.job.process.request_priorities[direction] =
-                shares.into_iter().filter(|share| share.percent > 0 && self.job.rw.directions[direction]).collect();
-        }
-        Ok(())
-    }
-
-    /// Engines whose ops move no data: they have no sizes, no rates and no content.
-    fn without_data(&mut self) -> Result<(), Error> {
-        if !engines::find(&self.job.engine).is_some_and(|engine| engine.without_data) {
-            return Ok(());
-        }
-        if self.job.engine == "cpuio" {
-            let Some(percent) = self.cpu.load_percent.filter(|percent| *percent > 0) else {
-                return self.fail("cpuload", "the engine cpuio needs cpuload", "write for example cpuload=50");
-            };
-            (self.job.rate.busy_percent, self.job.ring.chunk_ns) = (Some(percent), self.cpu.chunk_ns);
-        } else if !self.is_set("program") {
-            return self.fail("program", "the engine exec needs program", "write for example program=/usr/bin/vmstat");
-        }
-        let plain = Job::default();
-        self.job.rw = plain.rw;
-        self.job.blocks.range = PerDirection::from_fn(|_| (1, 1));
-        self.job.blocks.split = plain.blocks.split;
-        (self.job.extent.size, self.job.extent.file_size) = (None, Some((1, 1)));
-        self.job.files.names.clear();
-        self.job.files.count = 1;
-        self.verify_kind = None;
-        (self.verify_given, self.verify) = (true, Verify::default());
-        self.job.iolog = plain.iolog;
-        Ok(())
     }
 
     fn zones(&mut self) -> Result<(), Error> {

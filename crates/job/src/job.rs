@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use measure::PerDirection;
+use measure::{Direction, PerDirection};
 
 /// The jobs that a job file and a command line ask for, ready to run.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +93,14 @@ pub struct Blocks {
     pub unaligned: bool,
     /// `bs_is_seq_rand`: the read size is for sequential, the write size for random ops.
     pub is_seq_rand: bool,
+}
+
+impl Blocks {
+    /// The largest block of a direction, in bytes.
+    pub fn largest(&self, direction: Direction) -> u64 {
+        let split = self.split[direction].iter().map(|&(bytes, _)| bytes).max().unwrap_or(0);
+        self.range[direction].1.max(split)
+    }
 }
 
 /// An amount of a target.
@@ -464,6 +472,11 @@ impl SteadyState {
             (false, false) => format!("IOPS threshold to {limit:.6}"),
         }
     }
+}
+
+/// An I/O priority as ioprio_set(2) takes it: the class times 2^13, plus the level.
+pub fn io_priority_value(class: u8, level: u8) -> u16 {
+    u16::from(class) << 13 | u16::from(level)
 }
 
 /// A share of the requests of one direction that has an I/O priority of its own.

@@ -1,7 +1,7 @@
 //! I/O priorities of single ops: `cmdprio_percentage`, `cmdprio_bssplit`.
 
 use job::Job;
-use job::job::PriorityShare;
+use job::job::{PriorityShare, io_priority_value};
 use job::workload::random::Random;
 use measure::{Direction, PerDirection};
 
@@ -38,7 +38,7 @@ impl Priorities {
 
 /// The priority of the clone itself (`prio`, `prioclass`); 0: it has none.
 pub(super) fn usual(job: &Job) -> u16 {
-    job.process.io_priority.map_or(0, |(class, level)| u16::from(class) << 13 | u16::from(level))
+    job.process.io_priority.map_or(0, |(class, level)| io_priority_value(class, level))
 }
 
 #[cfg(test)]

@@ -65,10 +65,9 @@ pub(super) fn find_states(plan: &Plan, clones: &[(usize, u32)]) -> Result<(), Er
 pub(super) fn largest_block(job: &Job) -> u64 {
     // With trimwrite, a write is as long as the trim before it.
     let data = Direction::ALL.into_iter().filter(|&d| d != Direction::Trim || job.rw.trim_then_write).map(|d| {
-        let split = job.blocks.split[d].iter().map(|&(bytes, _)| bytes).max().unwrap_or(0);
         // With bs_is_seq_rand, both sizes serve every direction.
         let used = job.rw.directions[d] || job.verify.is_some() || job.blocks.is_seq_rand;
-        if used { job.blocks.range[d].1.max(split) } else { 0 }
+        if used { job.blocks.largest(d) } else { 0 }
     });
     data.max().unwrap_or(0).max(1)
 }

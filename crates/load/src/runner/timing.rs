@@ -145,9 +145,8 @@ impl Minimum {
             |minima: &PerDirection<Option<u64>>| PerDirection::from_fn(|d| minima[d].filter(|_| job.rw.directions[d]));
         let (bytes, iops) = (of(&rate.min_bytes), of(&rate.min_iops));
         let op_ns = PerDirection::from_fn(|d| {
-            let split = job.blocks.split[d].iter().map(|&(bytes, _)| bytes).max().unwrap_or(0);
-            let block = job.blocks.range[d].1.max(split);
-            let of_bytes = bytes[d].map_or(0, |least| block.saturating_mul(1_000_000_000) / least.max(1));
+            let of_bytes =
+                bytes[d].map_or(0, |least| job.blocks.largest(d).saturating_mul(1_000_000_000) / least.max(1));
             of_bytes.max(iops[d].map_or(0, |least| 1_000_000_000 / least.max(1)))
         });
         let wanted = Direction::ALL.iter().any(|&d| bytes[d].is_some() || iops[d].is_some());
