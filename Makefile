@@ -42,6 +42,7 @@ test-loom: ## every interleaving of the queues of guasi
 .PHONY: test-guest
 test-guest: ## kernels of Debian as hosts and as a target, all of it: some minutes of emulation, less with KVM
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test nvmet --test nvme_cli -- --include-ignored --test-threads 1
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked -p load --test conformance -- --ignored nvme_tcp_on_the_target_of_linux
 
 .PHONY: test-auth
 test-auth: ## authentication against the initiator of Debian 13's kernel

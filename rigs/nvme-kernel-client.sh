@@ -14,6 +14,7 @@
 #                authentication, and the kernel's own target (nvmet), with configfs mounted for it
 #   RIG_PACKAGES packages of Debian 13 that the guest has, with those that they need: RIG_PACKAGES="nvme-cli". Their
 #                programs run by `newer NAME` in the guest, with their own libraries
+#   RIG_DISKS    files that are disks of the guest (with RIG_MODULES=virtio_blk): their names are the serial numbers
 #   RIG_FORWARD  PORT: connections to 127.0.0.1:PORT of this machine go to port 4420 of the guest
 #   RIG_ACCEL    kvm; or tcg, software emulation, which works everywhere; by default kvm where /dev/kvm opens and the
 #                processor virtualizes
@@ -196,6 +197,11 @@ esac
 cpus=${RIG_CPUS:-$cpus}
 if [ "$debian" = 13 ]; then memory=${RIG_MEM:-1536}; else memory=${RIG_MEM:-768}; fi
 forward=; [ -z "${RIG_FORWARD:-}" ] || forward=",hostfwd=tcp:127.0.0.1:$RIG_FORWARD-:4420"
+disks=()
+for disk in ${RIG_DISKS:-}; do
+  name=${disk##*/}
+  disks+=(-drive "file=$disk,format=raw,if=none,id=$name,discard=unmap" -device "virtio-blk-pci,drive=$name,serial=$name")
+done
 # An emulated processor that is held up at the wrong moment fails the check of its timer (no_timer_check).
 mkfifo "$work/console"
 status=99
@@ -203,7 +209,7 @@ status=99
 timeout --foreground "${RIG_TIMEOUT:-1200}" qemu-system-x86_64 "${accelerate[@]}" -smp "$cpus" -m "$memory" \
   -display none -monitor none -serial stdio -no-reboot -kernel "$kernel" -initrd "$work/initrd" \
   -append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check" \
-  -netdev "user,id=n0$forward" -device virtio-net-pci,netdev=n0,romfile= <&0 > "$work/console" 2>&1 &
+  -netdev "user,id=n0$forward" -device virtio-net-pci,netdev=n0,romfile= "${disks[@]}" <&0 > "$work/console" 2>&1 &
 guest=$!
 while IFS= read -r line; do
   line=${line%$'\r'}

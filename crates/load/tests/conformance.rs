@@ -14,9 +14,11 @@ use job::Job;
 use job::workload::OpKind;
 use load::engine::{Completion, Engine, Maker, Queued, Request, Setup, Slot, Slots};
 use measure::Direction;
-use nvmf::device::{DeviceKind, DeviceSpec};
-use nvmf::target::{NamespaceSpec, SubsystemSpec, Target};
 use sys::buffer::Memory;
+
+#[path = "conformance/namespaces.rs"]
+mod namespaces;
+use namespaces::Service;
 
 const READ: OpKind = OpKind::Io(Direction::Read);
 const WRITE: OpKind = OpKind::Io(Direction::Write);
@@ -37,9 +39,16 @@ struct Subject {
     asynchronous: bool,
     /// True if the engine is handed descriptors. Other engines open their files themselves.
     descriptors: bool,
-    /// For an engine that opens its files: true if they are namespaces of an NVMe/TCP target in this process; false if
-    /// they are files on a Gluster volume.
-    namespaces: bool,
+    /// For an engine whose files are namespaces: the NVMe/TCP target that serves them. Other engines that open their
+    /// files themselves open files on a Gluster volume.
+    namespaces: Option<Service>,
+}
+
+impl Subject {
+    /// True if the files are on a Gluster volume.
+    fn is_on_volume(&self) -> bool {
+        !self.descriptors && self.namespaces.is_none()
+    }
 }
 
 /// The volume of rigs/gluster-volume.sh, in which such engines are tested: a directory of the volume, as the program
@@ -57,7 +66,7 @@ const BLOCKING: Subject = Subject {
     flags: 0,
     asynchronous: false,
     descriptors: true,
-    namespaces: false,
+    namespaces: None,
 };
 
 const ASYNCHRONOUS: Subject = Subject { engine: "io_uring", asynchronous: true, ..BLOCKING };
@@ -69,10 +78,9 @@ impl Place {
     fn new(subject: &Subject) -> Place {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("conformance-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = if subject.descriptors || subject.namespaces {
-            std::env::current_exe().unwrap().with_file_name(name)
-        } else {
-            volume().join(name)
+        let path = match subject.is_on_volume() {
+            true => volume().join(name),
+            false => std::env::current_exe().unwrap().with_file_name(name),
         };
         fs::create_dir(&path).unwrap();
         Place(path)
@@ -81,11 +89,17 @@ impl Place {
     /// A new file of that content, and a path at which its content can be seen.
     fn file(&self, name: &str, content: &[u8], subject: &Subject) -> (File, PathBuf) {
         use std::os::unix::fs::OpenOptionsExt;
-        let path = self.0.join(name);
-        let _ = fs::remove_file(&path);
-        fs::write(&path, content).unwrap();
+        let path = match subject.namespaces {
+            Some(Service::Guest) => namespaces::disk_of_guest(content),
+            _ => {
+                let path = self.0.join(name);
+                let _ = fs::remove_file(&path);
+                fs::write(&path, content).unwrap();
+                path
+            }
+        };
         let file = File::options().read(true).write(true).custom_flags(subject.flags).open(&path).unwrap();
-        if subject.descriptors || subject.namespaces {
+        if !subject.is_on_volume() {
             return (file, path);
         }
         // Mounts cache: the brick itself has what the engine has written.
@@ -110,26 +124,7 @@ struct Rig {
     /// Directory of the files of an engine that opens them by itself: `0`, `1`, ..., made when they are opened.
     own: Option<Place>,
     /// The target that an engine connects to whose files are namespaces.
-    target: Option<Target>,
-}
-
-/// The subsystem of such a target.
-const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:conformance";
-
-/// A target with a subsystem, and where it listens.
-fn target() -> (Target, std::net::SocketAddr) {
-    let target = Target::start(nvmf::target::Options::default()).unwrap();
-    target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(SUBSYSTEM) }).unwrap();
-    let address = target.add_listener(SUBSYSTEM, "127.0.0.1:0".parse().unwrap()).unwrap();
-    (target, address)
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        if let Some(target) = &self.target {
-            target.shutdown(Duration::from_secs(1));
-        }
-    }
+    target: Option<namespaces::Target>,
 }
 
 impl Rig {
@@ -141,14 +136,11 @@ impl Rig {
         let (slots, free) = Slots::new(depth + 2, SLOT_BYTES, 0, &Memory::Anonymous).unwrap();
         let maker = Maker::find(subject.engine).unwrap();
         assert_eq!(maker.spec.synchronous, !subject.asynchronous);
-        let own = (!subject.descriptors && !subject.namespaces).then(|| Place::new(subject));
+        let own = subject.is_on_volume().then(|| Place::new(subject));
         let mut names = Vec::new();
-        let mut running = None;
-        if subject.namespaces {
-            let (target, address) = target();
-            let place = format!("traddr={} trsvcid={} subnqn={SUBSYSTEM}", address.ip(), address.port());
-            names.extend((1..=files).map(|nsid| format!("{place} ns={nsid}")));
-            running = Some(target);
+        let target = subject.namespaces.map(namespaces::Target::start);
+        if let Some(target) = &target {
+            names.extend((1..=files).map(|nsid| target.filename(nsid)));
         }
         if let Some(Place(directory)) = &own {
             let server = std::env::var("GLUSTER_SERVER").unwrap();
@@ -158,7 +150,7 @@ impl Rig {
         }
         let setup = Setup { job: &job, slots: Arc::clone(&slots), depth, files, names: &names, clone: 0 };
         match maker.make(&setup) {
-            Ok(engine) => Some(Rig { engine, slots, free, combined: false, own, target: running }),
+            Ok(engine) => Some(Rig { engine, slots, free, combined: false, own, target }),
             Err(error) => {
                 eprintln!("skipped: {error}");
                 None
@@ -177,15 +169,7 @@ impl Rig {
             }
         }
         if let Some(target) = &self.target {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let path = fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
-            let kind = DeviceKind::File { path, create_bytes: None, direct: false, read_only: false };
-            let name = format!("file{}", NEXT.fetch_add(1, Ordering::Relaxed));
-            let device = DeviceSpec { name: name.clone(), block_bytes: Some(512), uuid: None, kind };
-            target.create_device(device).unwrap();
-            let _ = target.remove_namespace(SUBSYSTEM, file + 1); // there is none the first time
-            let namespace = NamespaceSpec { nsid: file + 1, ..NamespaceSpec::new(name) };
-            assert_eq!(target.add_namespace(SUBSYSTEM, namespace).unwrap(), file + 1);
+            target.serve(file + 1, fs::read_link(format!("/proc/self/fd/{fd}")).unwrap());
         }
         self.engine.open(file, fd).unwrap();
     }
@@ -287,7 +271,7 @@ fn short_reads_at_the_end_are_results(subject: &Subject) {
     let Some(mut rig) = Rig::new(subject, 4, 1) else { return };
     let place = Place::new(subject);
     // Namespaces end with a block.
-    let size = if subject.namespaces { 5120 } else { 5000 };
+    let size = if subject.namespaces.is_some() { 5120 } else { 5000 };
     let (file, _) = place.file("short", &vec![7; size], subject);
     rig.open(0, &file);
     assert_eq!(rig.op(READ, 0, 4096, 8192), size as i64 - 4096);
@@ -729,7 +713,10 @@ const DIRECT_AIO: Subject = Subject { align: 4096, flags: libc::O_DIRECT, ..AIO 
 const DIRECT: Subject = Subject { align: 4096, flags: libc::O_DIRECT, ..ASYNCHRONOUS };
 
 const NAMESPACES: Subject =
-    Subject { descriptors: false, namespaces: true, any_descriptor: false, align: 512, ..ASYNCHRONOUS };
+    Subject { descriptors: false, namespaces: Some(Service::Here), any_descriptor: false, align: 512, ..ASYNCHRONOUS };
+
+/// The target of Linux, in a guest.
+const NVMET: Subject = Subject { namespaces: Some(Service::Guest), ..NAMESPACES };
 
 suite! {
     psync: BLOCKING;
@@ -764,6 +751,14 @@ suite! {
     nvme_tcp: Subject { engine: "nvme_tcp", ..NAMESPACES };
     nvme_tcp_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "BOTH".into())), ..NAMESPACES };
     nvme_tcp_queues: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("nr_io_queues".into(), "3".into())), ..NAMESPACES };
+    #[ignore = "run by nvme_tcp_on_the_target_of_linux, which boots one"]
+    nvmet: Subject { engine: "nvme_tcp", ..NVMET };
+    #[ignore = "run by nvme_tcp_on_the_target_of_linux, which boots one"]
+    nvmet_header_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "HEADER".into())), ..NVMET };
+    #[ignore = "run by nvme_tcp_on_the_target_of_linux, which boots one"]
+    nvmet_data_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "DATA".into())), ..NVMET };
+    #[ignore = "run by nvme_tcp_on_the_target_of_linux, which boots one"]
+    nvmet_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "BOTH".into())), ..NVMET };
     io_uring_sqpoll: Subject { options: |job| job.ring.sq_poll = true, ..ASYNCHRONOUS };
 }
 
@@ -792,6 +787,23 @@ fn gfapi_on_a_volume() {
     assert!(output.status.success(), "{said}\n{errors}");
     let passed = said.lines().filter(|line| line.starts_with("test gfapi::") && line.ends_with("... ok")).count();
     assert!(passed > 10 && !said.contains("skipped: "), "{said}\n{errors}");
+}
+
+/// The initiator with the target of a kernel of Debian 13, emulated: minutes. `make test-guest` runs this.
+#[test]
+#[ignore = "minutes of emulation: make test-guest"]
+fn nvme_tcp_on_the_target_of_linux() {
+    if let Some(missing) = namespaces::missing() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing} is missing: under CI this is a failure");
+        return println!(
+            "skipped: nvme_tcp_on_the_target_of_linux: {missing} is not installed (tests/needs installs it)"
+        );
+    }
+    let output = namespaces::run_on_guest(&["nvmet", "--ignored", "--test-threads=1"]);
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{errors}");
+    let passed = said.lines().filter(|line| line.starts_with("test nvmet") && line.ends_with("... ok")).count();
+    assert!(passed > 50 && !said.contains("skipped: "), "{said}\n{errors}");
 }
 
 /// Engines refuse with one line that says why and what to do.

@@ -1,0 +1,204 @@
+//! The targets whose namespaces are an engine's files: Plimsoll's, in this process, and that of Linux, in a guest.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use nvmf::device::{DeviceKind, DeviceSpec};
+use nvmf::target::{NamespaceSpec, SubsystemSpec};
+
+const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:conformance";
+
+/// The target that serves the namespaces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// One of Plimsoll's in this process.
+    Here,
+    /// That of Linux, in the guest of [`run_on_guest`].
+    Guest,
+}
+
+/// A target at work.
+pub enum Target {
+    Here(nvmf::target::Target, SocketAddr),
+    Guest(SocketAddr),
+}
+
+impl Target {
+    pub fn start(service: Service) -> Target {
+        if service == Service::Guest {
+            let port = std::env::var("NVMET_PORT").expect("runs inside run_on_guest");
+            return Target::Guest(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())));
+        }
+        let target = nvmf::target::Target::start(nvmf::target::Options::default()).unwrap();
+        target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(SUBSYSTEM) }).unwrap();
+        let address = target.add_listener(SUBSYSTEM, "127.0.0.1:0".parse().unwrap()).unwrap();
+        Target::Here(target, address)
+    }
+
+    /// The words by which an engine finds a namespace.
+    pub fn filename(&self, nsid: u32) -> String {
+        let (Target::Here(_, address) | Target::Guest(address)) = self;
+        format!("traddr={} trsvcid={} subnqn={SUBSYSTEM} ns={nsid}", address.ip(), address.port())
+    }
+
+    /// Makes a file the namespace of that number, in place of any other.
+    pub fn serve(&self, nsid: u32, path: PathBuf) {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let Target::Here(target, _) = self else {
+            return order(&format!("serve {nsid} {}", path.file_name().unwrap().display()));
+        };
+        let kind = DeviceKind::File { path, create_bytes: None, direct: false, read_only: false };
+        let name = format!("file{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let device = DeviceSpec { name: name.clone(), block_bytes: Some(512), uuid: None, kind };
+        target.create_device(device).unwrap();
+        let _ = target.remove_namespace(SUBSYSTEM, nsid); // there is none the first time
+        let namespace = NamespaceSpec { nsid, ..NamespaceSpec::new(name) };
+        assert_eq!(target.add_namespace(SUBSYSTEM, namespace).unwrap(), nsid);
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        match self {
+            Target::Here(target, _) => drop(target.shutdown(Duration::from_secs(1))),
+            Target::Guest(_) if std::thread::panicking() => {} // the test has failed already
+            Target::Guest(_) => order("clear"),
+        }
+    }
+}
+
+/// Sizes of the guest's disks in bytes: a guest cannot get another disk later. A file of a test is the next disk of its
+/// size, in turn.
+const DISKS: [u64; 12] =
+    [4096, 4096, 5120, 8192, 8192, 64 << 10, 64 << 10, 64 << 10, 128 << 10, 128 << 10, 1 << 20, 1 << 20];
+
+fn name_of_disk(number: usize) -> String {
+    format!("disk{number}")
+}
+
+/// A disk of the guest with that content, as this machine sees it. It goes past the guest's caches both ways.
+pub fn disk_of_guest(content: &[u8]) -> PathBuf {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let fitting: Vec<usize> = (0..DISKS.len()).filter(|&number| DISKS[number] == content.len() as u64).collect();
+    assert!(!fitting.is_empty(), "no disk of {} bytes: add one to DISKS", content.len());
+    let turn = TURN.fetch_add(1, Ordering::Relaxed) as usize;
+    let directory = std::env::var_os("NVMET_DISKS").expect("runs inside run_on_guest");
+    let path = Path::new(&directory).join(name_of_disk(fitting[turn % fitting.len()]));
+    fs::write(&path, content).unwrap();
+    path
+}
+
+/// Has the guest do something, and waits until it is done.
+fn order(order: &str) {
+    let mut guest = UnixStream::connect(std::env::var_os("NVMET_ORDERS").expect("runs inside run_on_guest")).unwrap();
+    writeln!(guest, "{order}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(guest).read_line(&mut answer).unwrap();
+    assert_eq!(answer.trim(), "done", "{order}");
+}
+
+/// The script of the guest. Every line that it prints asks for the next order, or says what has gone wrong.
+const SCRIPT: &str = r#"
+dmesg -n 1
+cd /sys/kernel/config/nvmet
+here=subsystems/$SUBSYSTEM
+mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir ports/1 && cd ports/1 || exit 1
+echo tcp > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
+cd ../..
+ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || exit 1
+disk() { for block in /sys/block/vd*; do [ "$(cat $block/serial)" != $1 ] || echo /dev/${block##*/}; done; }
+# A namespace goes with its identity.
+remove() { [ ! -d $1 ] || { echo 0 > $1/enable && rmdir $1; }; }
+while echo next; do
+  read -r order nsid name < /dev/ttyS0
+  case $order in
+    serve) at=$here/namespaces/$nsid; remove $at && mkdir $at && disk $name > $at/device_path && echo 1 > $at/enable ;;
+    clear) for at in $here/namespaces/*; do remove $at; done ;;
+    end) exit 0 ;;
+    *) false ;;
+  esac || { echo "failed: $order $nsid $name"; dmesg | tail -n 5; exit 1; }
+done
+"#;
+
+/// The first program that the guest needs and this machine lacks.
+pub fn missing() -> Option<&'static str> {
+    let is_there = |name: &&str| {
+        ["/usr/bin", "/usr/sbin", "/bin", "/sbin"].iter().any(|place| Path::new(place).join(name).exists())
+    };
+    ["qemu-system-x86_64", "busybox", "cpio", "depmod"].into_iter().find(|name| !is_there(name))
+}
+
+/// A guest whose kernel is the target, until it is told to end.
+struct Guest {
+    rig: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Guest {
+    fn start(directory: &Path, port: u16) -> Guest {
+        let script = directory.join("guest.sh");
+        fs::write(&script, format!("SUBSYSTEM={SUBSYSTEM}\n{SCRIPT}")).unwrap();
+        let mut disks = Vec::new();
+        for (number, bytes) in DISKS.into_iter().enumerate() {
+            let path = directory.join(name_of_disk(number));
+            fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+            disks.push(path.display().to_string());
+        }
+        let mut rig = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../rigs/nvme-kernel-client.sh"));
+        rig.arg(script).env("RIG_DEBIAN", "13").env("RIG_FORWARD", port.to_string()).env("TMPDIR", directory);
+        rig.env("RIG_MODULES", "virtio_blk").env("RIG_DISKS", disks.join(" "));
+        let mut rig = rig.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let orders = rig.stdin.take().unwrap();
+        let answers = BufReader::new(rig.stdout.take().unwrap());
+        let mut guest = Guest { rig, orders, answers };
+        assert_eq!(guest.next(), "next", "the guest is ready");
+        guest
+    }
+
+    /// The next thing that the guest says.
+    fn next(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim().into()
+    }
+
+    /// Passes orders of [`order`] on, until the guest fails or the socket closes.
+    fn serve(mut self, listener: &UnixListener) {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut order = String::new();
+            BufReader::new(&stream).read_line(&mut order).unwrap();
+            let _ = self.orders.write_all(order.as_bytes()); // who has gone answers nothing
+            if order.trim() == "end" {
+                break;
+            }
+            let answer = self.next();
+            let _ = writeln!(stream, "{}", if answer == "next" { "done" } else { &answer });
+        }
+        assert!(self.rig.wait().unwrap().success());
+    }
+}
+
+/// Runs tests of this program, by their names, while a guest is the target.
+pub fn run_on_guest(arguments: &[&str]) -> Output {
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("orders");
+    let listener = UnixListener::bind(&socket).unwrap();
+    // The port is free for as long as it takes the guest to bind it; its number is below those that the system hands out.
+    let port = 20_000 + (std::process::id() % 10_000) as u16;
+    let guest = Guest::start(place.path(), port);
+    let served = std::thread::spawn(move || guest.serve(&listener));
+    let mut suite = Command::new(std::env::current_exe().unwrap());
+    suite.env("NVMET_PORT", port.to_string()).env("NVMET_DISKS", place.path()).env("NVMET_ORDERS", &socket);
+    let output = suite.args(arguments).output().unwrap();
+    UnixStream::connect(&socket).unwrap().write_all(b"end\n").unwrap();
+    served.join().unwrap();
+    output
+}
