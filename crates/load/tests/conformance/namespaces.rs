@@ -191,7 +191,7 @@ pub fn run_on_guest(arguments: &[&str]) -> Output {
     let place = tempfile::tempdir().unwrap();
     let socket = place.path().join("orders");
     let listener = UnixListener::bind(&socket).unwrap();
-    // The port is free for as long as it takes the guest to bind it; its number is below those that the system hands out.
+    // Below the ports that the system hands out: it stays free until the guest binds it.
     let port = 20_000 + (std::process::id() % 10_000) as u16;
     let guest = Guest::start(place.path(), port);
     let served = std::thread::spawn(move || guest.serve(&listener));
