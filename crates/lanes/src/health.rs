@@ -56,6 +56,8 @@ pub enum Outcome {
     Refused,
     /// The op failed because of the lane: ESTALE, ENOTCONN, ETIMEDOUT, or EIO where another lane succeeds.
     LaneFault,
+    /// The lane has carried the op out some time ago: that is an answer, and no measurement.
+    Answered,
     /// The op was cancelled: it tells nothing about the lane.
     Cancelled,
 }
@@ -113,10 +115,12 @@ impl Health {
         match outcome {
             Outcome::LaneFault => self.fault(now_ns),
             Outcome::Cancelled => {}
-            Outcome::Done | Outcome::Refused => {
-                let mean = self.latency_ns.load(Relaxed);
-                let next = if mean == 0 { latency_ns } else { mean - mean / 8 + latency_ns / 8 };
-                self.latency_ns.store(next, Relaxed);
+            Outcome::Done | Outcome::Refused | Outcome::Answered => {
+                if outcome != Outcome::Answered {
+                    let mean = self.latency_ns.load(Relaxed);
+                    let next = if mean == 0 { latency_ns } else { mean - mean / 8 + latency_ns / 8 };
+                    self.latency_ns.store(next, Relaxed);
+                }
                 self.progressed(now_ns);
                 // A look before the locked instruction: nearly always there is nothing to change.
                 if self.state.load(Acquire) == State::Suspect as u32 {
@@ -133,6 +137,14 @@ impl Health {
         let well = self.state.load(Acquire) == State::Healthy as u32
             && (outstanding_ops == 0 || self.silent_ns(now_ns) <= self.limit_ns());
         well || self.state_at(outstanding_ops, now_ns) == State::Healthy
+    }
+
+    /// True if a lane in good health has been silent for so long that [`Health::state_at`] would make it suspect.
+    #[inline]
+    pub fn looks_silent(&self, outstanding_ops: u64, now_ns: u64) -> bool {
+        outstanding_ops > 0
+            && self.silent_ns(now_ns) > self.limit_ns()
+            && self.state.load(Acquire) == State::Healthy as u32
     }
 
     /// The state of the lane at this moment, with `outstanding_ops` in flight; time alone may have changed the state.
@@ -310,5 +322,17 @@ mod tests {
         assert_eq!(health.state_at(0, MS), State::Healthy);
         health.ended(Outcome::Cancelled, 0, MS);
         assert_eq!(health.state_at(0, MS), State::Healthy);
+    }
+
+    #[test]
+    fn an_answer_that_was_noticed_late_heals_and_measures_nothing() {
+        let health = health();
+        health.became_busy(0);
+        assert!(!health.looks_silent(1, 500 * MS) && health.looks_silent(1, 501 * MS) && !health.looks_silent(0, SECOND));
+        health.ended(Outcome::Answered, SECOND, SECOND);
+        assert_eq!(health.state_at(1, SECOND + 500 * MS), State::Healthy);
+        assert_eq!(health.state_at(1, SECOND + 501 * MS), State::Suspect, "patience has not grown");
+        health.ended(Outcome::Answered, SECOND, 2 * SECOND);
+        assert_eq!(health.state(), State::Healthy);
     }
 }

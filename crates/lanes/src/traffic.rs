@@ -231,6 +231,13 @@ impl Traffic {
         latency_ns
     }
 
+    /// True if one of `among` is about to become suspect, because none of its outstanding ops has ended for too long. A
+    /// caller that may have missed the ends of ops looks for them first.
+    #[inline]
+    pub fn looks_silent(&self, among: Lanes, now_ns: u64) -> bool {
+        self.open(among).any(|(_, lane)| lane.health.looks_silent(lane.outstanding().ops(), now_ns))
+    }
+
     /// A lane that has failed and whose next try is due. One caller gets it: see [`Health::claim_probe`].
     pub fn probe_due(&self, now_ns: u64) -> Option<usize> {
         self.lanes.iter().position(|lane| {

@@ -311,7 +311,7 @@ impl Context {
                 && is_between(ring.head.load(Acquire), at, tail, count)
                 && let Some(key) = inflight::key(place, event.obj)
             {
-                inflight::completed(key);
+                libaio::completed(key);
             }
             at = (at + 1) % count;
         }

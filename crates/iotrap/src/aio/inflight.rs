@@ -8,8 +8,9 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::abi::raw;
 use crate::policy::spread::Choice;
 use crate::state::node::NodeRef;
 use crate::state::table::Name;
@@ -40,15 +41,19 @@ pub struct Record {
     pub vectors: [libc::iovec; VECTORS],
     /// The number of vectors; 0 if there were more than fit.
     pub count: u8,
+    /// The node in which the request counts as in flight on another lane than the opened one.
+    pub counted_in: Option<NodeRef>,
 }
 
 const FREE: u64 = 0;
 /// A place that a thread is filling or emptying.
 const BUSY: u64 = 1;
+/// The bit of a key whose record a thread is changing, for a moment: a thread that looks for the record waits.
+const HELD: u64 = 1 << 63;
 
 struct Room(UnsafeCell<MaybeUninit<Record>>);
 
-// SAFETY: a record is written and read only by the thread that has moved its key to BUSY.
+// SAFETY: a record is written and read only by the thread that has moved its key to BUSY, or set HELD in it.
 unsafe impl Sync for Room {}
 
 /// The keys of all places, aligned to cache lines.
@@ -57,10 +62,6 @@ struct Keys([AtomicU64; RECORDS]);
 
 static KEYS: Keys = Keys([const { AtomicU64::new(FREE) }; RECORDS]);
 static ROOMS: [Room; RECORDS] = [const { Room(UnsafeCell::new(MaybeUninit::uninit())) }; RECORDS];
-/// The serial number in [`COUNTED`].
-const SERIAL: u64 = 0xffff_ffff_0000_0000;
-/// The node in whose `in_flight` the request counts, plus one, or 0 if in none; above it a serial number of the place.
-static COUNTED: [AtomicU64; RECORDS] = [const { AtomicU64::new(0) }; RECORDS];
 /// Marks a place (a bit each) if another request with the same address went past the table: a read of such a place is
 /// not carried out again.
 static DOUBTFUL: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
@@ -78,7 +79,7 @@ fn places(key: u64) -> impl Iterator<Item = usize> {
 }
 
 /// Enters a request. Returns false if the table is full, or already holds a request with this key.
-pub fn enter(key: u64, record: Record, counted_in: Option<NodeRef>) -> bool {
+pub fn enter(key: u64, record: Record) -> bool {
     if let Some(twin) = find(key) {
         if let Some(word) = DOUBTFUL.get(twin / 64) {
             word.fetch_or(1 << (twin % 64), Relaxed);
@@ -98,11 +99,6 @@ pub fn enter(key: u64, record: Record, counted_in: Option<NodeRef>) -> bool {
         {
             word.fetch_and(!(1 << (place % 64)), Relaxed);
         }
-        if let (Some(counted), Some(node)) = (COUNTED.get(place), counted_in) {
-            // Nobody else changes the count before the key is there; the key is stored after it.
-            let serial = (counted.load(Relaxed) >> 32).wrapping_add(1);
-            counted.store(serial << 32 | (u64::from(node.number()) + 1), Release);
-        }
         found.store(key, Release);
         return true;
     }
@@ -110,7 +106,20 @@ pub fn enter(key: u64, record: Record, counted_in: Option<NodeRef>) -> bool {
 }
 
 fn find(key: u64) -> Option<usize> {
-    places(key).find(|&place| KEYS.0.get(place).is_some_and(|found| found.load(Acquire) == key))
+    places(key).find(|&place| KEYS.0.get(place).is_some_and(|found| found.load(Acquire) & !HELD == key))
+}
+
+/// Moves the key of a place from `key` to `to`, as soon as no other thread holds the record. False if the place has
+/// another key.
+fn move_key(place: usize, key: u64, to: u64) -> bool {
+    let Some(found) = KEYS.0.get(place) else { return false };
+    loop {
+        match found.compare_exchange(key, to, AcqRel, Acquire) {
+            Ok(_) => return true,
+            Err(held) if held == key | HELD => raw::pause(),
+            Err(_) => return false,
+        }
+    }
 }
 
 /// A request that was taken out.
@@ -119,48 +128,45 @@ pub struct Taken {
     pub record: Record,
     /// True if no other request with the same address went past the table meanwhile.
     pub certain: bool,
-    /// The node in which the request still counts as in flight.
-    pub counted_in: Option<NodeRef>,
 }
 
 /// Takes a request out of the table; None if it is not there.
 pub fn take(key: u64) -> Option<Taken> {
     let place = find(key)?;
     let (found, room) = (KEYS.0.get(place)?, ROOMS.get(place)?);
-    found.compare_exchange(key, BUSY, AcqRel, Acquire).ok()?;
+    if !move_key(place, key, BUSY) {
+        return None;
+    }
     let pointer = room.0.get();
     // SAFETY: the key is BUSY, so this thread alone uses the place; see `Room`.
     let room = unsafe { &*pointer };
     // SAFETY: the place had a key, so `enter` has written the record.
     let record = unsafe { room.assume_init_read() };
     let certain = DOUBTFUL.get(place / 64).is_some_and(|word| word.load(Relaxed) & 1 << (place % 64) == 0);
-    let counted_in = COUNTED.get(place).and_then(|counted| node_of(counted.fetch_and(SERIAL, SeqCst)));
     found.store(FREE, Release);
-    Some(Taken { record, certain, counted_in })
+    Some(Taken { record, certain })
 }
 
-/// Notes that the kernel has completed a request that nobody has fetched yet: it is in flight no longer.
-pub fn completed(key: u64) {
-    let Some(counted) = find(key).and_then(|place| COUNTED.get(place)) else { return };
-    let word = counted.load(SeqCst);
-    // The serial number tells this request from a later one in the same place.
-    if find(key).is_some()
-        && counted.compare_exchange(word, word & SERIAL, SeqCst, Acquire).is_ok()
-        && let Some(node) = node_of(word)
-    {
-        node.get().lane_ends();
+/// Changes the record of a request that stays in the table: the kernel has completed it, and nobody has fetched its
+/// event. `change` makes no call that could come back here.
+pub fn change(key: u64, change: impl FnOnce(&mut Record)) {
+    let Some(place) = find(key) else { return };
+    let (Some(found), Some(room)) = (KEYS.0.get(place), ROOMS.get(place)) else { return };
+    if !move_key(place, key, key | HELD) {
+        return;
     }
-}
-
-fn node_of(word: u64) -> Option<NodeRef> {
-    let number = word as u32;
-    number.checked_sub(1).map(NodeRef::of_number)
+    let pointer = room.0.get();
+    // SAFETY: this thread has set HELD, so it alone uses the place; see `Room`.
+    let room = unsafe { &mut *pointer };
+    // SAFETY: the place had a key, so `enter` has written the record.
+    change(unsafe { room.assume_init_mut() });
+    found.store(key, Release);
 }
 
 /// Takes out every request of a context that no longer exists.
 pub fn take_all_of(context: usize, mut each: impl FnMut(Taken)) {
     for found in &KEYS.0 {
-        let key = found.load(Acquire);
+        let key = found.load(Acquire) & !HELD;
         if key >> 48 == context as u64 + 1
             && let Some(taken) = take(key)
         {
@@ -171,10 +177,5 @@ pub fn take_all_of(context: usize, mut each: impl FnMut(Taken)) {
 
 /// Empties the table in a forked child: the requests are the parent's.
 pub fn forget_all() {
-    for (key, counted) in KEYS.0.iter().zip(&COUNTED) {
-        if key.load(Relaxed) != FREE {
-            key.store(FREE, Relaxed);
-            counted.store(0, Relaxed);
-        }
-    }
+    KEYS.0.iter().filter(|key| key.load(Relaxed) != FREE).for_each(|key| key.store(FREE, Relaxed));
 }

@@ -323,13 +323,13 @@ unsafe fn prepare(
         offset: request.offset,
         vectors,
         count: kept,
+        counted_in: choice.file.map(|_| group.node_ref()),
     };
-    let counted_in = choice.file.map(|_| group.node_ref());
     let Some(key) = inflight::key(place, iocb.expose_provenance() as u64) else {
         spread::cancel(&group, &choice, now_ns);
         return Ok(Prepared::Plain);
     };
-    if !inflight::enter(key, record, counted_in) {
+    if !inflight::enter(key, record) {
         Reason::Busy.count();
         spread::cancel(&group, &choice, now_ns);
         return Ok(Prepared::Plain);
@@ -375,7 +375,7 @@ unsafe fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VEC
 /// know.
 fn undo(taken: Taken, refused: bool, now_ns: u64) {
     let group = GroupRef::again(taken.record.group);
-    if let Some(node) = taken.counted_in {
+    if let Some(node) = taken.record.counted_in {
         node.get().lane_ends();
     }
     let choice = taken.record.choice;
@@ -383,9 +383,24 @@ fn undo(taken: Taken, refused: bool, now_ns: u64) {
     if refused && ticket.lane != group.own() {
         let kind = kind_of(taken.record.opcode);
         spread::finish(&group, &choice, kind, taken.record.offset, -i64::from(libc::EBADF), true, now_ns);
-    } else if let Some(pool) = group.pool() {
+    } else if let Some(pool) = group.pool().filter(|_| !choice.given_back) {
         pool.cancel(ticket, now_ns);
     }
+}
+
+/// Notes that the kernel has completed a request whose event nobody has fetched yet: it is in flight no longer, and
+/// its place on its lane is free.
+pub fn completed(key: u64) {
+    inflight::change(key, |record| {
+        // The record holds a reference to the group.
+        let group = core::mem::ManuallyDrop::new(GroupRef::again(record.group));
+        if let Some(node) = record.counted_in.take() {
+            node.get().lane_ends();
+        }
+        if let Some(pool) = group.pool() {
+            spread::given_back(&mut record.choice, pool, raw::now_ns());
+        }
+    });
 }
 
 /// Undoes a request of a context that no longer exists.
@@ -472,9 +487,9 @@ enum Retired {
 /// that came back short.
 fn retire(place: usize, event: &mut Event, now_ns: u64) -> Retired {
     let Some(taken) = inflight::key(place, event.obj).and_then(inflight::take) else { return Retired::Unknown };
-    let Taken { record, certain, counted_in } = taken;
+    let Taken { record, certain } = taken;
     let group = GroupRef::again(record.group);
-    if let Some(node) = counted_in {
+    if let Some(node) = record.counted_in {
         node.get().lane_ends();
     }
     let kind = kind_of(record.opcode);
@@ -531,7 +546,7 @@ pub fn retire_unseen(place: usize, found: &Context, event: &Event) {
     let Some(taken) = inflight::key(place, event.obj).and_then(inflight::take) else { return };
     found.recorded(-1);
     let group = GroupRef::again(taken.record.group);
-    if let Some(node) = taken.counted_in {
+    if let Some(node) = taken.record.counted_in {
         node.get().lane_ends();
     }
     let kind = kind_of(taken.record.opcode);

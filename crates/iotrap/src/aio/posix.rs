@@ -12,7 +12,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
 use libc::aiocb;
 
@@ -45,6 +45,8 @@ const RUNNING: u8 = 0;
 const SETTLING: u8 = 1;
 /// The request has ended, and its result is there.
 const ENDED: u8 = 2;
+/// The request is about to be given to glibc, which has not filled its part of the shadow.
+const BEGINNING: u8 = 3;
 
 struct Record {
     shadow: UnsafeCell<MaybeUninit<aiocb>>,
@@ -52,6 +54,8 @@ struct Record {
     state: AtomicU8,
     /// True while the request counts as in flight on another lane than the opened one.
     counted: AtomicBool,
+    /// True once the request was given back to its pool, before its result was settled.
+    given_back: AtomicBool,
     /// Bytes or `-errno`, once the request has ended.
     result: AtomicI64,
 }
@@ -62,7 +66,7 @@ unsafe impl Sync for Record {}
 
 #[derive(Clone, Copy)]
 struct Request {
-    /// The open file of the request; the record holds a reference.
+    /// The open file of the request; the record holds a reference until the request has ended.
     group: Name,
     fd: c_int,
     what: What,
@@ -88,6 +92,7 @@ static ALL: [Record; RECORDS] = [const {
         request: UnsafeCell::new(MaybeUninit::uninit()),
         state: AtomicU8::new(RUNNING),
         counted: AtomicBool::new(false),
+        given_back: AtomicBool::new(false),
         result: AtomicI64::new(0),
     }
 }; RECORDS];
@@ -116,17 +121,31 @@ fn find(of: *const aiocb) -> Option<Found> {
 /// Forgets all requests in a forked child, where glibc has neither threads nor requests.
 pub fn forget_all() {
     KEYS.iter().filter(|key| key.load(Relaxed) != FREE).for_each(|key| key.store(FREE, Relaxed));
+    RUNNING_NOW.store(0, Relaxed);
 }
 
-/// Takes requests out of the count that have ended and that nobody has asked about yet: the thread that waits for lanes
-/// to be drained may be the one that would ask.
+/// Settles the requests that have ended and that nobody has asked about yet: the thread that waits for lanes to be
+/// drained may be the one that would ask. A program may also never ask; its file's lanes are closed all the same.
 pub fn look_at_all() {
+    if RUNNING_NOW.load(Acquire) == 0 {
+        return;
+    }
     for (place, record) in ALL.iter().enumerate() {
-        let running = KEYS.get(place).is_some_and(|key| key.load(Acquire) > BUSY);
-        if running && record.counted.load(Acquire) && (Found { place, record }).real_error() != libc::EINPROGRESS {
-            Found { place, record }.not_counted();
+        let used = KEYS.get(place).is_some_and(|key| key.load(Acquire) > BUSY);
+        if used && record.state.load(Acquire) == RUNNING {
+            let _ = Found { place, record }.ended(Asked::No);
         }
     }
+}
+
+/// The requests whose end was not settled yet.
+static RUNNING_NOW: AtomicU32 = AtomicU32::new(0);
+
+/// True if the program has asked about a request, so that its buffer is the library's until the program has the answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Yes,
+    No,
 }
 
 impl Found {
@@ -146,20 +165,13 @@ impl Found {
         unsafe { real::aio_error(self.shadow()) }
     }
 
-    fn not_counted(self) {
-        if self.record.counted.swap(false, SeqCst) {
-            let group = GroupRef::again(self.request().group);
-            group.node().lane_ends();
-            core::mem::forget(group); // the record's
-        }
-    }
-
-    /// Bytes or `-errno`; None while the request is in progress.
-    fn ended(self) -> Option<i64> {
+    /// Bytes or `-errno`; None while the request is in progress, or while nobody has asked and its read has to be done
+    /// again: the program may have freed the buffer of a request that it does not ask about.
+    fn ended(self, asked: Asked) -> Option<i64> {
         loop {
             match self.record.state.load(Acquire) {
                 ENDED => return Some(self.record.result.load(Acquire)),
-                SETTLING => return None,
+                SETTLING | BEGINNING => return None,
                 _ => {}
             }
             let error = self.real_error();
@@ -170,29 +182,57 @@ impl Found {
                 // SAFETY: the request has ended, and only the thread that has set SETTLING asks for its result, once.
                 let value = unsafe { real::aio_return(self.shadow()) };
                 let result = if error == 0 { value as i64 } else { -i64::from(error) };
-                self.not_counted();
-                self.record.result.store(self.settle(result), Release);
+                // The record's reference, until the request is settled.
+                let group = GroupRef::again(self.request().group);
+                if self.record.counted.swap(false, SeqCst) {
+                    group.node().lane_ends();
+                }
+                if asked == Asked::No && self.is_read_again(result) {
+                    self.give_back(&group);
+                    core::mem::forget(group);
+                    self.record.state.store(RUNNING, Release);
+                    return None;
+                }
+                self.record.result.store(self.settle(&group, result), Release);
+                RUNNING_NOW.fetch_sub(1, AcqRel);
                 self.record.state.store(ENDED, Release);
             }
         }
     }
 
+    /// True if the request is a read that has failed or came back short: perhaps its lane's fault.
+    fn is_read_again(self, result: i64) -> bool {
+        // SAFETY: `enter` has filled the shadow, and it stays as it is while the record is in use.
+        let bytes = unsafe { (*self.shadow()).aio_nbytes } as i64;
+        matches!(self.request().what, What::Transfer { kind: Kind::Read, .. }) && result < bytes
+    }
+
+    /// Gives the place of a request on its lane back.
+    fn give_back(self, group: &GroupRef) {
+        if let (What::Transfer { mut choice, .. }, Some(pool)) = (self.request().what, group.pool())
+            && !self.record.given_back.swap(true, AcqRel)
+        {
+            spread::given_back(&mut choice, pool, raw::now_ns());
+        }
+    }
+
     /// The result that the program gets: a read that failed because of its lane is done again elsewhere.
-    fn settle(self, result: i64) -> i64 {
+    fn settle(self, group: &GroupRef, result: i64) -> i64 {
         let _errno = errno::kept();
-        let Request { group, fd, what } = self.request();
-        let group = GroupRef::again(group);
-        let result = match what {
+        let Request { fd, what, .. } = self.request();
+        let given_back = self.record.given_back.load(Acquire);
+        match what {
             What::Sync { lanes } if lanes != 0 && result >= 0 => -i64::from(lanes),
             What::Sync { .. } => result,
             What::Transfer { choice, .. } if result == -i64::from(libc::ECANCELED) => {
-                // The request has not reached the kernel. `not_counted` has taken it out of those in flight, so the
-                // cancelled choice names no file.
-                let choice = Choice { file: None, ..choice };
-                spread::cancel(&group, &choice, raw::now_ns());
+                // The request has not reached the kernel. It counts as in flight no longer, so the cancelled choice
+                // names no file.
+                let choice = Choice { file: None, given_back, ..choice };
+                spread::cancel(group, &choice, raw::now_ns());
                 result
             }
             What::Transfer { kind, choice } => {
+                let choice = Choice { given_back, ..choice };
                 // SAFETY: `enter` has filled the shadow, and it stays as it is while the record is in use.
                 let cb = unsafe { &*self.shadow() };
                 let number = if kind == Kind::Read { libc::SYS_pread64 } else { libc::SYS_pwrite64 };
@@ -200,21 +240,17 @@ impl Found {
                 // SAFETY: the buffer is the request's until the program has been told of its end.
                 let carry = |file: c_int| unsafe { raw::transfer(number, file, buffer, count, offset) };
                 // The program may have closed its descriptor; the number may be another file's by now.
-                let own = if proof::means(&group, fd) { fd } else { -1 };
-                spread::settle(&group, own, kind, offset, count as u64, &choice, result as isize, carry) as i64
+                let own = if proof::means(group, fd) { fd } else { -1 };
+                spread::settle(group, own, kind, offset, count as u64, &choice, result as isize, carry) as i64
             }
-        };
-        core::mem::forget(group); // the record's, until it is freed
-        result
+        }
     }
 
-    /// Frees the record for others, and gives its reference back.
+    /// Frees the record for others. It has given its reference back.
     fn free(self) {
-        let group = GroupRef::again(self.request().group);
         if let Some(key) = KEYS.get(self.place) {
             key.store(FREE, Release);
         }
-        drop(group);
     }
 }
 
@@ -231,6 +267,11 @@ impl Begun {
         }
     }
 
+    /// Notes that glibc has the request.
+    fn handed_over(&self) {
+        self.found.record.state.store(RUNNING, Release);
+    }
+
     /// Frees the record of a request that glibc has not taken.
     fn undo(self) {
         let Request { group, what, .. } = self.found.request();
@@ -239,7 +280,7 @@ impl Begun {
         if let What::Transfer { choice, .. } = what {
             spread::cancel(&group, &choice, raw::now_ns());
         }
-        core::mem::forget(group);
+        RUNNING_NOW.fetch_sub(1, AcqRel);
         self.found.free();
     }
 }
@@ -293,7 +334,7 @@ unsafe fn enter(of: *mut aiocb, group: &GroupRef, fd: c_int, file: c_int, what: 
     if let Some(before) = find(of) {
         // The aiocb is used again though nobody has asked about its last request: that one is over, or the program
         // breaks the rules.
-        before.ended()?;
+        before.ended(Asked::Yes)?;
         before.free();
     }
     let place = places(key).find(|&place| {
@@ -310,8 +351,10 @@ unsafe fn enter(of: *mut aiocb, group: &GroupRef, fd: c_int, file: c_int, what: 
     let room: *mut Request = record.request.get().cast();
     // SAFETY: the key is BUSY, so this thread alone uses the record; see `Record`.
     unsafe { room.write(Request { group: group.name(), fd, what }) };
-    record.state.store(RUNNING, Relaxed);
+    record.state.store(BEGINNING, Relaxed);
     record.counted.store(matches!(what, What::Transfer { choice, .. } if choice.file.is_some()), Relaxed);
+    record.given_back.store(false, Relaxed);
+    RUNNING_NOW.fetch_add(1, AcqRel);
     Some(Begun { found: Found { place, record }, key })
 }
 
@@ -342,6 +385,7 @@ fn hand_over(begun: Begun, errno_before: c_int, real: impl Fn(*mut aiocb) -> c_i
         let _errno = errno::kept();
         begun.undo();
     } else {
+        begun.handed_over();
         errno::set(errno_before);
     }
     result
@@ -392,7 +436,7 @@ pub unsafe fn error(of: *const aiocb) -> c_int {
     // SAFETY: the program's contract.
     let Some(found) = find(of) else { return unsafe { real::aio_error(of) } };
     let _undisturbed = Undisturbed::begin();
-    match found.ended() {
+    match found.ended(Asked::Yes) {
         None => libc::EINPROGRESS,
         Some(result) if result < 0 => -result as c_int,
         Some(_) => 0,
@@ -407,7 +451,7 @@ pub unsafe fn result(of: *mut aiocb) -> isize {
     // SAFETY: the program's contract.
     let Some(found) = find(of) else { return unsafe { real::aio_return(of) } };
     let _undisturbed = Undisturbed::begin();
-    match found.ended() {
+    match found.ended(Asked::Yes) {
         None => {
             errno::set(libc::EINPROGRESS);
             -1
@@ -604,6 +648,7 @@ unsafe fn submit_list(mode: c_int, list: *const *mut aiocb, count: c_int, event:
         begun.into_iter().flatten().for_each(Begun::undo);
         return Listed::Done(result);
     }
+    begun.iter().flatten().for_each(Begun::handed_over);
     if mode == libc::LIO_WAIT && result == 0 { Listed::Waits } else { Listed::Done(result) }
 }
 

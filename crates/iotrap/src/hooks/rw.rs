@@ -79,8 +79,10 @@ fn positioned(
             errno::set(errno_before);
             return to_libc(result);
         }
-        // The window of every lane is full: its own completions open it. Nothing is held meanwhile.
+        // The window of every lane is full: completions open it. The calling thread may be the one that would fetch
+        // them. Nothing is held while it waits.
         drop(group);
+        crate::aio::note_completed();
         drop(undisturbed);
         if !core::mem::replace(&mut waited, true) {
             Reason::Window.count();

@@ -265,7 +265,7 @@ fn open_lanes(
     let mut sent = 0u32;
     for at in all {
         let now_ns = raw::now_ns();
-        let state = pool.traffic.load(at, now_ns).map(|load| load.state);
+        let state = pool.state_of(at, now_ns);
         if opener::is_under_way(group.name(), group.pool_index(), at) && manner != Manner::Needed {
             continue;
         }
@@ -513,5 +513,10 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
 /// Gives back the reference of a table entry that was removed: for `close` and every other call that closes. Returns
 /// the first error of closing the lanes.
 pub fn closed(entry: Entry) -> raw::Result<()> {
-    GroupRef::held_by(entry).map_or(Ok(()), GroupRef::release)
+    let Some(group) = GroupRef::held_by(entry) else { return Ok(()) };
+    if !group.is_asleep() {
+        // Requests that have ended, and of which nobody has fetched the result, keep the lanes open.
+        node::note_completed();
+    }
+    group.release()
 }

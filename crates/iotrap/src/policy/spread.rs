@@ -38,6 +38,9 @@ pub struct Choice {
     /// The program's descriptor was proven to mean the file, so that the result of the request tells how far the file
     /// reaches.
     pub proven: bool,
+    /// The request was given back to the pool ([`given_back`]): the kernel has completed it, and the program has not
+    /// fetched its result.
+    pub given_back: bool,
 }
 
 /// The answer to the question where a request goes.
@@ -175,7 +178,7 @@ pub fn choose(
         }
     };
     let Some(file) = group.file(ticket.lane) else {
-        return Chosen::To(Choice { ticket, file: None, proven: true });
+        return Chosen::To(Choice { ticket, file: None, proven: true, given_back: false });
     };
     if !proofs.hold_lane(group, ticket.lane, file) {
         Reason::Stale.count();
@@ -195,12 +198,21 @@ pub fn choose(
     if kind == Kind::Write {
         node.lane_write(ticket.lane);
     }
-    Chosen::To(Choice { ticket, file: Some(file), proven: true })
+    Chosen::To(Choice { ticket, file: Some(file), proven: true, given_back: false })
 }
 
 /// Chooses the opened lane, and counts the request there. Nothing is proven.
 pub fn own(group: &GroupRef, pool: &Pool, bytes: u64, now_ns: u64) -> Choice {
-    Choice { ticket: pool.begin(group.own(), bytes, tracking::begins_at(now_ns)), file: None, proven: false }
+    let ticket = pool.begin(group.own(), bytes, tracking::begins_at(now_ns));
+    Choice { ticket, file: None, proven: false, given_back: false }
+}
+
+/// Notes that the kernel has completed a request whose result the program has not fetched: its place on the lane is
+/// free. The caller gives the choice to [`finish`] or [`cancel`] later, as every other.
+pub fn given_back(choice: &mut Choice, pool: &Pool, now_ns: u64) {
+    if !core::mem::replace(&mut choice.given_back, true) {
+        pool.take_back(choice.ticket, now_ns);
+    }
 }
 
 /// Undoes a choice of which nothing has reached the kernel.
@@ -208,7 +220,7 @@ pub fn cancel(group: &GroupRef, choice: &Choice, now_ns: u64) {
     if choice.file.is_some() {
         group.node().lane_ends();
     }
-    if let Some(pool) = group.pool() {
+    if let Some(pool) = group.pool().filter(|_| !choice.given_back) {
         pool.cancel(choice.ticket, now_ns);
     }
 }
@@ -246,7 +258,11 @@ pub fn is_lane_fault(group: &GroupRef, lane: usize, result: i64) -> bool {
 pub fn finish(group: &GroupRef, choice: &Choice, kind: Kind, offset: i64, result: i64, fault: bool, now_ns: u64) {
     let ticket = choice.ticket;
     let Some(pool) = group.pool() else { return };
-    pool.end(ticket, kind.op(), result, fault, now_ns);
+    if choice.given_back {
+        pool.tell_result(ticket, kind.op(), result, fault, now_ns);
+    } else {
+        pool.end(ticket, kind.op(), result, fault, now_ns);
+    }
     if fault && ticket.lane != group.own() {
         group.miss(ticket.lane, tracking::again_at(pool, now_ns));
     }
@@ -335,7 +351,7 @@ pub fn elsewhere(group: &GroupRef, fd: c_int, failed: usize, carry: impl Fn(c_in
     let mut last = None;
     let pool = group.pool()?;
     let now_ns = raw::now_ns();
-    let healthy = |lane: usize| pool.traffic.load(lane, now_ns).is_some_and(|load| load.state == lanes::State::Healthy);
+    let healthy = |lane: usize| pool.is_healthy(lane, now_ns);
     let node = group.node();
     node.lane_begins();
     let others = group.proven_lanes().filter(|&(lane, _)| lane != failed && healthy(lane)).map(|(_, file)| file);

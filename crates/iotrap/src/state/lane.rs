@@ -5,8 +5,9 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
-use lanes::{Lanes, Map, Outcome, PathBuffer, Place, Pools, Refusal, Ticket, Traffic};
+use lanes::{Lanes, Map, Outcome, PathBuffer, Place, Pools, Refusal, State, Ticket, Traffic};
 
+use crate::state::node;
 use crate::state::stats;
 
 /// A pool with the state of its lanes.
@@ -110,7 +111,11 @@ impl Pool {
     /// No lane of `among` is in service, or all are full.
     #[inline]
     pub fn admit(&self, bytes: u64, among: u32, now_ns: u64) -> Result<Ticket, Refusal> {
-        self.traffic.admit(bytes, set_of(among), now_ns)
+        let among = set_of(among);
+        if self.traffic.looks_silent(among, now_ns) {
+            node::note_completed();
+        }
+        self.traffic.admit(bytes, among, now_ns)
     }
 
     /// Counts a request on a lane that it has to go to.
@@ -131,6 +136,24 @@ impl Pool {
             self.trouble_at.store(now_ns.max(1), Relaxed);
         }
         let latency_ns = self.traffic.end(ticket, outcome, now_ns);
+        self.tell(ticket, op, result, latency_ns);
+    }
+
+    /// Counts the end of a request that the kernel has completed and whose result nobody has fetched.
+    pub fn take_back(&self, ticket: Ticket, now_ns: u64) {
+        self.traffic.end(ticket, Outcome::Answered, now_ns);
+    }
+
+    /// Counts the result of a request whose end was counted by [`Pool::take_back`].
+    pub fn tell_result(&self, ticket: Ticket, op: live::Op, result: i64, fault: bool, now_ns: u64) {
+        if fault {
+            self.trouble_at.store(now_ns.max(1), Relaxed);
+            self.traffic.lost(ticket.lane, now_ns);
+        }
+        self.tell(ticket, op, result, now_ns.saturating_sub(ticket.began_ns));
+    }
+
+    fn tell(&self, ticket: Ticket, op: live::Op, result: i64, latency_ns: u64) {
         stats::ended(self, ticket.lane, op, result, latency_ns);
         // The news of all lanes, not only of this one: a lane that does not answer ends no request that could tell its
         // news.
@@ -144,7 +167,15 @@ impl Pool {
 
     /// True if a lane is in service, as far as is known at this moment.
     pub fn is_healthy(&self, lane: usize, now_ns: u64) -> bool {
-        self.traffic.load(lane, now_ns).is_some_and(|load| load.state == lanes::State::Healthy)
+        self.state_of(lane, now_ns) == Some(State::Healthy)
+    }
+
+    /// The state of a lane at this moment; None if there is no such lane.
+    pub fn state_of(&self, lane: usize, now_ns: u64) -> Option<State> {
+        if self.traffic.looks_silent(Lanes::only(lane), now_ns) {
+            node::note_completed();
+        }
+        self.traffic.load(lane, now_ns).map(|load| load.state)
     }
 
     /// Takes back a request that was counted and then never given to the kernel.

@@ -180,10 +180,17 @@ pub fn forget_all() {
 /// The function that notes the requests which the kernel has completed and whose completions nobody has fetched.
 static NOTE_COMPLETED: OnceLock<fn()> = OnceLock::new();
 
-/// Sets the function by which [`Node::drain`] notes completed requests, before the first file is spread. The function
+/// Sets the function by which [`note_completed`] notes completed requests, before the first file is spread. The function
 /// makes system calls and uses atomics only.
 pub fn prepare(note_completed: fn()) {
     let _ = NOTE_COMPLETED.set(note_completed); // once a process
+}
+
+/// Notes the requests that the kernel has completed and whose completions nobody has fetched.
+pub fn note_completed() {
+    if let Some(note_completed) = NOTE_COMPLETED.get() {
+        note_completed();
+    }
 }
 
 /// The number of nodes in use.
@@ -382,9 +389,7 @@ impl Node {
         let mut rounds = 0u32;
         while self.in_flight.load(SeqCst) != 0 {
             // Nobody may have fetched the completions yet, least of all the thread that waits here.
-            if let Some(note_completed) = NOTE_COMPLETED.get() {
-                note_completed();
-            }
+            note_completed();
             if self.in_flight.load(SeqCst) == 0 {
                 break;
             }
