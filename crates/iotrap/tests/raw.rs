@@ -72,6 +72,13 @@ fn handlers_of_signals() {
     all_lanes(&counted);
 }
 
+/// Every way to block SIGSYS, or to wait with SIGSYS blocked: the program would be killed by its next inline call.
+#[test]
+fn masks_of_every_kind() {
+    let Some(counted) = holds("masks") else { return };
+    assert!(counted.reason("which --raw has caught") > 50);
+}
+
 /// Without `--raw`, asynchronous writes in flight are lost when the program ends by an inline call.
 #[test]
 fn an_inline_end_waits() {
@@ -89,10 +96,12 @@ fn a_program_that_handles_the_signal_itself() {
     if skipped() {
         return;
     }
-    succeed(&mut Volume::new().plain(program(), &["handles_it_itself"]));
-    let (_, said) = run("handles_it_itself", &["IOTRAP_RAW"]);
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("--raw is off") && said.contains("handles SIGSYS itself"), "{said}");
+    for name in ["handles_it_itself", "ignores"] {
+        succeed(&mut Volume::new().plain(program(), &[name]));
+        let (_, said) = run(name, &["IOTRAP_RAW"]);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("--raw is off") && said.contains("handles SIGSYS itself"), "{said}");
+    }
 }
 
 #[test]

@@ -352,6 +352,20 @@ real! {
         else late!(__sysv_signal(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
     fn sigset(signal: c_int, handler: *mut c_void) -> *mut c_void,
         else late!(sigset(signal, handler): (c_int, *mut c_void) -> *mut c_void, NOT_SET);
+    fn sigignore(signal: c_int) -> c_int, else late!(sigignore(signal): (c_int) -> c_int, unavailable());
+    fn sighold(signal: c_int) -> c_int, else late!(sighold(signal): (c_int) -> c_int, unavailable());
+    fn sigblock(mask: c_int) -> c_int, else late!(sigblock(mask): (c_int) -> c_int, unavailable());
+    fn sigsetmask(mask: c_int) -> c_int, else late!(sigsetmask(mask): (c_int) -> c_int, unavailable());
+    fn sigpause(mask: c_int) -> c_int, else late!(sigpause(mask): (c_int) -> c_int, unavailable());
+    fn __sigpause(what: c_int, is_signal: c_int) -> c_int,
+        else late!(__sigpause(what, is_signal): (c_int, c_int) -> c_int, unavailable());
+    fn __sigsuspend(mask: *const libc::sigset_t) -> c_int, else kernel!(libc::SYS_rt_sigsuspend, mask, 8);
+    fn __ppoll_chk(list: *mut c_void, count: libc::nfds_t, timeout: *const libc::timespec, mask: *const libc::sigset_t, room: usize) -> c_int,
+        else late!(__ppoll_chk(list, count, timeout, mask, room): (*mut c_void, libc::nfds_t, *const libc::timespec, *const libc::sigset_t, usize) -> c_int, unavailable());
+    fn setcontext(context: *const libc::ucontext_t) -> c_int,
+        else late!(setcontext(context): (*const libc::ucontext_t) -> c_int, unavailable());
+    fn swapcontext(kept: *mut libc::ucontext_t, context: *const libc::ucontext_t) -> c_int,
+        else late!(swapcontext(kept, context): (*mut libc::ucontext_t, *const libc::ucontext_t) -> c_int, unavailable());
     fn sigprocmask(how: c_int, set: *const libc::sigset_t, before: *mut libc::sigset_t) -> c_int,
         else kernel!(libc::SYS_rt_sigprocmask, how as isize, set, before, 8);
     fn pthread_sigmask(how: c_int, set: *const libc::sigset_t, before: *mut libc::sigset_t) -> c_int,

@@ -3,6 +3,7 @@
 
 use core::ffi::{c_int, c_long};
 
+use super::masks::Changed;
 use crate::abi::libaio::{Event, Iocb};
 use crate::aio::async_io;
 use crate::aio::context;
@@ -92,7 +93,9 @@ pub unsafe extern "C-unwind" fn io_pgetevents(
 ) -> c_int {
     /// Bytes of the kernel's signal set.
     const MASK_BYTES: usize = 8;
-    let mask = [mask as usize, MASK_BYTES];
+    let mut without = Changed::none();
+    // SAFETY: the program's contract: null, or a set.
+    let mask = [unsafe { without.set(mask as usize) }, MASK_BYTES];
     // SAFETY: the program's contract.
     unsafe { get_events(context, min_count, count, events, timeout, Some(mask.as_ptr().cast())) as c_int }
 }

@@ -57,7 +57,9 @@ macro_rules! masks {
 
 masks! {
     sigsuspend(@ mask);
+    __sigsuspend(@ mask);
     ppoll(list: *mut c_void, count: libc::nfds_t, timeout: *const libc::timespec, @ mask);
+    __ppoll_chk(list: *mut c_void, count: libc::nfds_t, timeout: *const libc::timespec, @ mask, room: usize);
     pselect(count: c_int, read: *mut c_void, write: *mut c_void, other: *mut c_void, timeout: *const libc::timespec,
             @ mask);
     epoll_pwait(epoll: c_int, events: *mut c_void, count: c_int, timeout: c_int, @ mask);
@@ -83,6 +85,181 @@ macro_rules! blocks {
 }
 
 blocks! { sigprocmask pthread_sigmask }
+
+/// A mask of BSD's functions, a bit for each of the first signals, without SIGSYS if `--raw` is in force.
+fn small(mask: c_int) -> c_int {
+    if dispatch::on() { mask & !(SIGSYS_BIT as c_int) } else { mask }
+}
+
+macro_rules! small_masks {
+    ($($name:ident($mask:ident $(, $after:ident)?);)*) => {
+        $(
+            /// The function of libc of that name, with a mask of BSD's kind.
+            ///
+            /// # Safety
+            /// The program's contract ([`crate::hooks`]).
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($mask: c_int $(, $after: c_int)?) -> c_int {
+                // SAFETY: the program's contract.
+                unsafe { real::$name(small($mask) $(, $after)?) }
+            }
+        )*
+    };
+}
+
+small_masks! { sigblock(mask); sigsetmask(mask); sigpause(mask); }
+
+/// sigpause(3) of BSD or of X/Open: the first argument is a mask, or a signal.
+///
+/// # Safety
+/// As sigpause(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __sigpause(what: c_int, is_signal: c_int) -> c_int {
+    let what = if is_signal == 0 { small(what) } else { what };
+    // SAFETY: the program's contract.
+    unsafe { real::__sigpause(what, is_signal) }
+}
+
+/// sighold(3).
+///
+/// # Safety
+/// As sighold(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sighold(signal: c_int) -> c_int {
+    if signal == libc::SIGSYS && dispatch::on() {
+        return 0;
+    }
+    // SAFETY: the program's contract.
+    unsafe { real::sighold(signal) }
+}
+
+/// Takes SIGSYS out of the set of a context, and of those that follow it.
+///
+/// # Safety
+/// `context` is null, or a context of the program.
+pub unsafe fn open_context(context: *const libc::ucontext_t) {
+    /// The most contexts that follow one another.
+    const MOST: usize = 64;
+    let mut at = context.cast_mut();
+    for _ in 0..MOST {
+        if at.is_null() || !dispatch::on() {
+            return;
+        }
+        // SAFETY: a context of the program; the kernel's set is the first word of libc's.
+        let set = unsafe { &raw mut (*at).uc_sigmask }.cast::<u64>();
+        // SAFETY: the same.
+        let set = unsafe { &mut *set };
+        // It may lie in memory that cannot be written.
+        if *set & SIGSYS_BIT != 0 {
+            *set &= !SIGSYS_BIT;
+        }
+        // SAFETY: a context of the program.
+        at = unsafe { (*at).uc_link };
+    }
+}
+
+/// setcontext(3).
+///
+/// # Safety
+/// As setcontext(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn setcontext(context: *const libc::ucontext_t) -> c_int {
+    // SAFETY: the program's contract.
+    unsafe { open_context(context) };
+    // SAFETY: the program's contract.
+    unsafe { real::setcontext(context) }
+}
+
+/// swapcontext(3). The context that is kept goes on inside this function, which returns to the program then.
+///
+/// # Safety
+/// As swapcontext(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn swapcontext(kept: *mut libc::ucontext_t, context: *const libc::ucontext_t) -> c_int {
+    // SAFETY: the program's contract.
+    unsafe { open_context(context) };
+    // SAFETY: the program's contract.
+    unsafe { real::swapcontext(kept, context) }
+}
+
+/// A set of the kernel's size, with its size, as pselect6(2) and io_pgetevents(2) take it.
+#[repr(C)]
+struct Sized {
+    set: usize,
+    bytes: usize,
+}
+
+/// A place for a set without SIGSYS, and the descriptions that lead to it.
+pub struct Changed {
+    set: u64,
+    sized: Sized,
+    /// `struct io_uring_getevents_arg`.
+    waiting: [u64; 3],
+}
+
+impl Changed {
+    /// An empty place.
+    pub const fn none() -> Changed {
+        Changed { set: 0, sized: Sized { set: 0, bytes: 0 }, waiting: [0; 3] }
+    }
+
+    /// The address of a set of the kernel's size without SIGSYS; the address that was given if `--raw` is off.
+    ///
+    /// # Safety
+    /// `given` is 0, or the address of such a set.
+    pub unsafe fn set(&mut self, given: usize) -> usize {
+        if given == 0 || !dispatch::on() {
+            return given;
+        }
+        // SAFETY: the caller passes a valid set.
+        self.set = unsafe { (given as *const u64).read_unaligned() } & !SIGSYS_BIT;
+        &raw const self.set as usize
+    }
+
+    /// The same for the address of a set with its size.
+    ///
+    /// # Safety
+    /// `given` is 0, or the address of such a description.
+    pub unsafe fn sized(&mut self, given: usize) -> usize {
+        if given == 0 || !dispatch::on() {
+            return given;
+        }
+        // SAFETY: the caller passes a valid description.
+        let Sized { set, bytes } = unsafe { (given as *const Sized).read_unaligned() };
+        if bytes != size_of::<u64>() {
+            return given; // EINVAL
+        }
+        // SAFETY: a set of that size.
+        self.sized = Sized { set: unsafe { self.set(set) }, bytes };
+        &raw const self.sized as usize
+    }
+
+    /// The same for the argument of io_uring_enter(2), of `size` bytes.
+    ///
+    /// # Safety
+    /// The arguments of the call.
+    pub unsafe fn of_ring(&mut self, flags: usize, argument: usize, size: usize) -> usize {
+        const EXT_ARG: usize = 1 << 3;
+        const EXT_ARG_REG: usize = 1 << 6;
+        if argument == 0 || !dispatch::on() || flags & EXT_ARG_REG != 0 {
+            return argument;
+        }
+        if flags & EXT_ARG == 0 {
+            // SAFETY: the program's arguments.
+            return if size == size_of::<u64>() { unsafe { self.set(argument) } } else { argument };
+        }
+        if size != size_of_val(&self.waiting) {
+            return argument;
+        }
+        // SAFETY: the program's arguments.
+        self.waiting = unsafe { (argument as *const [u64; 3]).read_unaligned() };
+        if self.waiting[1] as u32 as usize == size_of::<u64>() {
+            // SAFETY: a set of that size.
+            self.waiting[0] = unsafe { self.set(self.waiting[0] as usize) } as u64;
+        }
+        &raw const self.waiting as usize
+    }
+}
 
 /// prctl(2).
 ///
@@ -112,11 +289,18 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
         return None;
     }
     let mut changed = arguments;
+    let mut without = Changed::none();
     // The place of a set among the arguments.
     let masked = match number {
         libc::SYS_rt_sigsuspend => 0,
         libc::SYS_ppoll => 3,
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => 4,
+        libc::SYS_pselect6 => {
+            // SAFETY: the program's arguments.
+            changed[5] = unsafe { without.sized(arguments[5]) };
+            // SAFETY: the program's arguments, with a copy of its set.
+            return Some(unsafe { bare(number, changed) });
+        }
         libc::SYS_prctl if arguments[0] as c_int == dispatch::PR_SET_SYSCALL_USER_DISPATCH => {
             dispatches();
             return None;
@@ -144,8 +328,7 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
         return None;
     }
     // SAFETY: the program's arguments: a set of the kernel's size.
-    let set = unsafe { (arguments[masked] as *const u64).read_unaligned() } & !SIGSYS_BIT;
-    changed[masked] = &raw const set as usize;
+    changed[masked] = unsafe { without.set(arguments[masked]) };
     // SAFETY: the program's arguments, with a copy of its set.
     Some(unsafe { bare(number, changed) })
 }

@@ -74,7 +74,7 @@ actions! { sigaction __sigaction }
 macro_rules! handlers {
     ($($name:ident)*) => {
         $(
-            /// The function of that name of signal(3) or sigset(3).
+            /// The function of that name of signal(3).
             ///
             /// # Safety
             /// The program's contract ([`crate::hooks`]).
@@ -87,4 +87,31 @@ macro_rules! handlers {
     };
 }
 
-handlers! { signal bsd_signal ssignal sysv_signal __sysv_signal sigset }
+handlers! { signal bsd_signal ssignal sysv_signal __sysv_signal }
+
+/// sigset(3).
+///
+/// # Safety
+/// As sigset(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sigset(signal: c_int, handler: *mut c_void) -> *mut c_void {
+    /// SIG_HOLD: the signal is blocked, and its handler stays.
+    const HOLD: usize = 2;
+    // SAFETY: the program's contract.
+    let real = || unsafe { real::sigset(signal, handler) };
+    match handler.expose_provenance() {
+        HOLD if signal == libc::SIGSYS && dispatch::on() => core::ptr::null_mut(), // SIG_DFL
+        HOLD => real(),
+        handler => around(signal, Some(handler), real),
+    }
+}
+
+/// sigignore(3).
+///
+/// # Safety
+/// As sigignore(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sigignore(signal: c_int) -> c_int {
+    // SAFETY: the program's contract.
+    around(signal, Some(libc::SIG_IGN), || unsafe { real::sigignore(signal) })
+}

@@ -50,7 +50,10 @@ pub unsafe extern "C-unwind" fn syscall(
             kernel!(libaio::get_events(a as u64, b as c_long, c as c_long, events, timeout, None))
         }
         raw::SYS_IO_PGETEVENTS => {
-            let (events, timeout, mask) = (d as *mut Event, e as *mut libc::timespec, f as *const c_void);
+            let mut without = masks::Changed::none();
+            // SAFETY: the program's contract: null, or a set with its size.
+            let mask = unsafe { without.sized(f) } as *const c_void;
+            let (events, timeout) = (d as *mut Event, e as *mut libc::timespec);
             kernel!(libaio::get_events(a as u64, b as c_long, c as c_long, events, timeout, Some(mask)))
         }
         #[cfg(target_arch = "x86_64")]
@@ -98,7 +101,10 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_splice => hook!(size::splice(fd, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint)),
         libc::SYS_io_uring_setup => kernel!(raw_ring::set_up(a, b as *mut c_void)),
         libc::SYS_io_uring_enter => {
-            let wait = raw_ring::Wait { least: c, flags: d, argument: e, size: f };
+            let mut without = masks::Changed::none();
+            // SAFETY: the program's contract: null, or what the flags say.
+            let argument = unsafe { without.of_ring(d, e, f) };
+            let wait = raw_ring::Wait { least: c, flags: d, argument, size: f };
             kernel!(raw_ring::enter(fd, b as c_uint, &wait))
         }
         libc::SYS_io_uring_register => kernel!(raw_ring::register(fd, b as c_uint, c, d as c_uint)),

@@ -282,6 +282,143 @@ static void handlers(void)
 	CHECK_IS(kernel(SYS_close, fd, 0, 0, 0), 0);
 }
 
+/* libc's and the kernel's ways to block SIGSYS, which an inline call needs. */
+extern int sigblock(int), sigsetmask(int), __sigpause(int, int), __sigsuspend(const sigset_t *);
+extern int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+
+static ucontext_t first, second, back;
+static _Atomic int contexts;
+
+static void of_context(void)
+{
+	reads(of_handlers_file, 'a', 1, of_handler);
+	contexts++;
+}
+
+static void *of_masked_thread(void *unused)
+{
+	(void)unused;
+	reads(of_handlers_file, 'a', 1, of_handler);
+	return NULL;
+}
+
+/* Goes to a context whose set, or that of its successor, is full; comes back by the successor. */
+static void goes(int by_set, int successor)
+{
+	volatile int came = 0;
+	CHECK_IS(getcontext(&back), 0);
+	if (came++)
+		return;
+	CHECK_IS(getcontext(&second), 0);
+	second.uc_stack.ss_sp = aligned(256 << 10);
+	second.uc_stack.ss_size = 256 << 10;
+	second.uc_link = &back;
+	sigfillset(successor ? &back.uc_sigmask : &second.uc_sigmask);
+	makecontext(&second, of_context, 0);
+	CHECK_IS(by_set ? setcontext(&second) : swapcontext(&first, &second), 0);
+	CHECK(0);
+}
+
+static void masks(void)
+{
+	enum { SMALL_ALL = -1 };
+	sigset_t all, empty, but;
+	struct sigaction action = {.sa_handler = handler};
+	struct timespec second_ = {5, 0};
+	struct io_event done;
+	io_context_t context = 0;
+	struct io_uring ring;
+	make_file(at(0, "file"), 'a', BLOCKS);
+	of_handler = aligned(BLOCK);
+	char *block = aligned(BLOCK);
+	of_handlers_file = inline_open(at(0, "file"), O_RDONLY | O_DIRECT);
+	sigfillset(&all);
+	sigemptyset(&empty);
+	but = all;
+	sigdelset(&but, SIGUSR1);
+	uint64_t kernels = ~(1ULL << (SIGUSR1 - 1));
+	CHECK_IS(sigaction(SIGUSR1, &action, NULL), 0);
+	CHECK_IS(io_setup(4, &context), 0);
+	int has_uring = io_uring_queue_init(4, &ring, 0) == 0;
+	/* Blocked from here on. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+	for (int way = 0; way < 6; way++) {
+		switch (way) {
+		case 0: sigblock(SMALL_ALL); break;
+		case 1: sigsetmask(SMALL_ALL); break;
+		case 2:
+			for (int number = 1; number < 32; number++)
+				sighold(number);
+			break;
+		case 3: sigset(SIGSYS, SIG_HOLD); break;
+		case 4: goes(0, 0); goes(1, 0); break;
+		case 5: goes(0, 1); goes(1, 1); break;
+		}
+		reads(of_handlers_file, 'a', 2, block);
+		CHECK_IS(sigprocmask(SIG_SETMASK, &empty, NULL), 0);
+	}
+	CHECK_IS(contexts, 4);
+	sigignore(SIGUSR2);
+	/* A handler runs inside a wait with a full set. */
+	sigset_t one;
+	sigemptyset(&one);
+	sigaddset(&one, SIGUSR1);
+	for (int way = 0; way < 12; way++) {
+		struct {
+			uint64_t *set;
+			size_t bytes;
+		} sized = {&kernels, 8};
+		struct io_uring_cqe *entry;
+		struct {
+			uint64_t set;
+			uint32_t bytes, pad;
+			struct __kernel_timespec *time;
+		} waiting = {(uint64_t)(uintptr_t)&kernels, 8, 0, NULL};
+		struct __kernel_timespec time = {5, 0};
+		signals = 0;
+		CHECK_IS(sigprocmask(SIG_BLOCK, &one, NULL), 0);
+		CHECK_IS(raise(SIGUSR1), 0);
+		if (way >= 8 && !has_uring)
+			CHECK_IS(sigprocmask(SIG_UNBLOCK, &one, NULL), 0);
+		else
+			switch (way) {
+			case 0: CHECK_IS(__sigpause(~(1 << (SIGUSR1 - 1)), 0), -1); break;
+			case 1: CHECK_IS(sigpause(SIGUSR1), -1); break;
+			case 2: CHECK_IS(__sigsuspend(&but), -1); break;
+			case 3: CHECK_IS(__ppoll_chk(NULL, 0, &second_, &but, 0), -1); break;
+			case 4: CHECK_IS(inline6(SYS_ppoll, 0, 0, (long)&second_, (long)&kernels, 8, 0), -EINTR); break;
+			case 5: CHECK_IS(inline6(SYS_pselect6, 0, 0, 0, 0, (long)&second_, (long)&sized), -EINTR); break;
+			case 6: CHECK_IS(io_pgetevents(context, 1, 1, &done, &second_, &but), -EINTR); break;
+			case 7: CHECK_IS(inline6(SYS_io_pgetevents, (long)context, 1, 1, (long)&done, (long)&second_, (long)&sized), -EINTR); break;
+			case 8: CHECK_IS(inline6(SYS_io_uring_enter, ring.ring_fd, 0, 1, IORING_ENTER_GETEVENTS, (long)&kernels, 8), -EINTR); break;
+			case 9: CHECK_IS(inline6(SYS_io_uring_enter, ring.ring_fd, 0, 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (long)&waiting, sizeof waiting), -EINTR); break;
+			case 10: CHECK_IS(io_uring_wait_cqes(&ring, &entry, 1, &time, &but), -EINTR); break;
+			default: CHECK_IS(syscall(SYS_pselect6, 0, NULL, NULL, NULL, &second_, &sized), -1); break;
+			}
+		CHECK_IS(signals, 1);
+		CHECK_IS(sigprocmask(SIG_SETMASK, &empty, NULL), 0);
+	}
+	/* A thread begins with a full set. */
+	pthread_attr_t attributes;
+	pthread_t thread;
+	CHECK_IS(pthread_attr_init(&attributes), 0);
+	CHECK_IS(pthread_attr_setsigmask_np(&attributes, &all), 0);
+	CHECK_IS(pthread_create(&thread, &attributes, of_masked_thread, NULL), 0);
+	CHECK_IS(pthread_join(thread, NULL), 0);
+	CHECK_IS(io_destroy(context), 0);
+}
+
+/* Last, because nothing is caught any more: the program ignores SIGSYS. */
+static void ignores(void)
+{
+	char *block = aligned(BLOCK);
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int fd = inline_open(at(0, "file"), O_RDONLY | O_DIRECT);
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+	CHECK_IS(sigignore(SIGSYS), 0);
+	reads(fd, 'a', BLOCKS, block);
+}
+
 /* The end by an inline call waits for what was submitted (with asynchronous libaio). */
 static void ends_inline(void)
 {
@@ -354,6 +491,8 @@ int main(int count, char **arguments)
 		{"threads", threads},
 		{"children", children},
 		{"inline_threads", inline_threads},
+		{"masks", masks},
+		{"ignores", ignores},
 		{"handlers", handlers},
 		{"ends_inline", ends_inline},
 		{"handles_it_itself", handles_it_itself},
