@@ -1,6 +1,6 @@
 //! Calls of programs on their files that no hook sees, on real NFS, where each lane has a separate page cache: the
-//! programs of crates/iotrap/tests/c/holes.c and raw_ring.c without the interposer, with it, and with asynchronous
-//! libaio. `make test-nfs-model` runs random programs there, beside a model of the contents of their files (model.c).
+//! programs of crates/iotrap/tests/c/holes.c, raw_ring.c and readers.c without the interposer, with it, and with
+//! asynchronous libaio. `make test-nfs-model` runs random programs there, beside a model of the contents of their files (model.c).
 
 mod common;
 #[path = "common/nfs.rs"]
@@ -17,6 +17,7 @@ use trapped::{PATIENT, Pool};
 const PROGRAM: &str = "PLIMSOLL_TEST_HOLES";
 const MODEL: &str = "PLIMSOLL_TEST_MODEL";
 const RAW_RING: &str = "PLIMSOLL_TEST_RAW_RING";
+const READERS: &str = "PLIMSOLL_TEST_READERS";
 
 fn program(name: &str) -> PathBuf {
     let binary = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("iotrap-{name}"));
@@ -77,6 +78,8 @@ const RINGS: &[&str] = &[
     "completions_that_are_held_back",
     "a_waiter_holds_up_nobody",
 ];
+/// Ways to write beside other programs that read by each lane.
+const WAYS: &[&str] = &["pread", "libaio", "aio", "liburing"];
 /// Programs that run with files that are cut into parts.
 const LARGE: &[&str] = &["stale_large"];
 /// Programs that run with buffered reads that are spread.
@@ -118,6 +121,7 @@ fn failures(program: &str, tests: &[&str], more: &str) -> Vec<String> {
 fn all() {
     let mut failed = failures(PROGRAM, DIRECT, "");
     failed.extend(failures(RAW_RING, RINGS, ""));
+    failed.extend(failures(READERS, WAYS, ""));
     failed.extend(failures(PROGRAM, LARGE, "split = \"8k\""));
     failed.extend(failures(PROGRAM, BUFFERED, "buffered-reads = true"));
     assert!(failed.is_empty(), "{}", failed.join("\n"));
@@ -131,7 +135,7 @@ fn random() {
 }
 
 fn on(test: &str, version: &str) {
-    let names = [(PROGRAM, "holes"), (MODEL, "model"), (RAW_RING, "raw_ring")];
+    let names = [(PROGRAM, "holes"), (MODEL, "model"), (RAW_RING, "raw_ring"), (READERS, "readers")];
     let built = names.map(|(variable, name)| (variable, program(name)));
     let mut variables = vec![("VERS", version), ("RATE", "10gbit")];
     variables.extend(built.iter().map(|(variable, path)| (*variable, path.to_str().unwrap())));

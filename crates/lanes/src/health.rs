@@ -328,7 +328,9 @@ mod tests {
     fn an_answer_that_was_noticed_late_heals_and_measures_nothing() {
         let health = health();
         health.became_busy(0);
-        assert!(!health.looks_silent(1, 500 * MS) && health.looks_silent(1, 501 * MS) && !health.looks_silent(0, SECOND));
+        assert!(
+            !health.looks_silent(1, 500 * MS) && health.looks_silent(1, 501 * MS) && !health.looks_silent(0, SECOND)
+        );
         health.ended(Outcome::Answered, SECOND, SECOND);
         assert_eq!(health.state_at(1, SECOND + 500 * MS), State::Healthy);
         assert_eq!(health.state_at(1, SECOND + 501 * MS), State::Suspect, "patience has not grown");

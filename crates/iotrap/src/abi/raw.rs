@@ -132,6 +132,16 @@ pub fn revalidate(fd: c_int) {
     let _ = unsafe { call(libc::SYS_fadvise64, arg(fd), 0, 0, libc::POSIX_FADV_DONTNEED as usize, 0, 0) };
 }
 
+/// Drops the clean cached pages of a part of a file, also those of which the part has only a piece.
+pub fn drop_cached(fd: c_int, offset: u64, bytes: u64) {
+    const PAGE: u64 = 4096;
+    let from = offset / PAGE * PAGE;
+    let length = (offset - from).saturating_add(bytes).div_ceil(PAGE).saturating_mul(PAGE);
+    let (from, length) = (from as usize, length as usize);
+    // SAFETY: integers only.
+    let _ = unsafe { call(libc::SYS_fadvise64, arg(fd), from, length, libc::POSIX_FADV_DONTNEED as usize, 0, 0) };
+}
+
 /// True if the file's server answers a question for its attributes that no cache may answer.
 pub fn answers(fd: c_int) -> bool {
     let mut room = core::mem::MaybeUninit::<libc::statx>::zeroed();

@@ -415,6 +415,10 @@ impl Held {
             Chosen::Full => spread::own(&group, group.pool()?, bytes, batch.now_ns),
             Chosen::Stale => return None,
         };
+        if kind == Kind::Write {
+            // The program may know of the write before the library does: old pages are gone before it begins, too.
+            group.drop_replaced(choice.ticket.lane, offset, bytes);
+        }
         let pending = Pending { group: group.name(), kind, choice, offset, counts: true };
         self.known().requests.record(request.user_data, pending);
         self.ring.in_flight.fetch_add(1, AcqRel);

@@ -30,6 +30,10 @@ fn every_lane(fd: c_int, data_only: bool, real: impl FnOnce() -> c_int) -> c_int
     {
         let _errno = errno::kept();
         group.node().revalidate(fd);
+        // Buffered data of the opened lane have reached the server now.
+        if group.writes() {
+            group.drop_replaced(group.own(), 0, 0);
+        }
     }
     worst(result, lanes)
 }

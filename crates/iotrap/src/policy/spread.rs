@@ -266,6 +266,10 @@ pub fn finish(group: &GroupRef, choice: &Choice, kind: Kind, offset: i64, result
     if fault && ticket.lane != group.own() {
         group.miss(ticket.lane, tracking::again_at(pool, now_ns));
     }
+    // Before the program knows of the write.
+    if kind == Kind::Write {
+        group.drop_replaced(ticket.lane, offset, ticket.bytes);
+    }
     // A sync that began while the request was under way has not covered it, and has taken the note of its lane.
     if kind == Kind::Write && ticket.lane != group.own() && result > 0 {
         group.node().lane_write(ticket.lane);

@@ -238,6 +238,9 @@ impl GroupRef {
         if proof::mark(self.name, lane, fd).is_err() || !self.enter_private(fd) {
             return false;
         }
+        if !proof::is_inode(fd, self.node().identity()) {
+            self.node().set_apart();
+        }
         place.compare_exchange(-1, fd, AcqRel, Acquire).is_ok() || {
             let _ = table::remove(fd, Entry::Lane(self.name));
             false
@@ -405,6 +408,24 @@ impl Group {
     /// Every lane that the file is open on beside the opened one, by the group's own record.
     fn open_lanes(&self) -> impl Iterator<Item = (usize, c_int)> {
         (0..LANES_MAX).filter_map(|lane| Some((lane, self.file(lane)?)))
+    }
+
+    /// Drops from the page caches of the lanes the part of the file that was written on `lane`, which has dropped it
+    /// itself. Other programs read there. While a file is open for writing and somebody reads it through the page
+    /// cache, the client of a lane takes the changes that its server tells for its own (`nfs_file_has_buffered_writers`
+    /// in fs/nfs/inode.c), and would keep the old pages until this program closes the file.
+    pub fn drop_replaced(&self, lane: usize, offset: i64, bytes: u64) {
+        let Ok(offset) = u64::try_from(offset) else { return };
+        if !self.node().is_apart() {
+            return;
+        }
+        // The descriptors need no proof: no file loses more than pages that its client can read again.
+        for (_, file) in self.open_lanes().filter(|&(at, _)| at != lane) {
+            raw::drop_cached(file, offset, bytes);
+        }
+        if let Some(witness) = self.witness().filter(|_| lane != self.own()) {
+            raw::drop_cached(witness, offset, bytes);
+        }
     }
 
     /// The lanes that a request may go to, the opened one among them, a bit each.

@@ -32,6 +32,8 @@ pub struct Node {
     written: AtomicBool,
     /// The file lies on FUSE.
     fuse: AtomicBool,
+    /// Lanes of the file have page caches of their own: the file is another inode there.
+    apart: AtomicBool,
     /// The file was written through the opened lane's page cache since that cache was last written out.
     dirty: AtomicBool,
     /// Lanes written to since they were last synced, a bit each.
@@ -56,6 +58,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         writers: AtomicI32::new(0),
         written: AtomicBool::new(false),
         fuse: AtomicBool::new(false),
+        apart: AtomicBool::new(false),
         dirty: AtomicBool::new(false),
         lanes_dirty: AtomicU32::new(0),
         lanes_wrote: AtomicBool::new(false),
@@ -144,6 +147,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.writers.store(0, Relaxed);
     node.written.store(false, Relaxed);
     node.fuse.store(false, Relaxed);
+    node.apart.store(false, Relaxed);
     node.dirty.store(false, Relaxed);
     node.lanes_dirty.store(0, Relaxed);
     node.lanes_wrote.store(false, Relaxed);
@@ -307,6 +311,17 @@ impl Node {
     #[inline]
     pub fn is_fuse(&self) -> bool {
         self.fuse.load(SeqCst)
+    }
+
+    /// Notes that a lane has a page cache of its own for the file.
+    pub fn set_apart(&self) {
+        self.apart.store(true, Relaxed);
+    }
+
+    /// True if lanes have page caches of their own for the file, as clients of a server have.
+    #[inline]
+    pub fn is_apart(&self) -> bool {
+        self.apart.load(Relaxed)
     }
 
     /// True if a client of FUSE may have cached the whole file: Gluster's quick-read keeps files of at most 1 MiB.
