@@ -1,6 +1,7 @@
 //! Calls of programs on their files that no hook sees, on real NFS, where each lane has a separate page cache: the
 //! programs of crates/iotrap/tests/c/holes.c, raw_ring.c and readers.c without the interposer, with it, and with
-//! asynchronous libaio. `make test-nfs-model` runs random programs there, beside a model of the contents of their files (model.c).
+//! asynchronous libaio. `make test-nfs-model` runs random programs there, beside a model of the contents of their files
+//! (model.c).
 
 mod common;
 #[path = "common/nfs.rs"]

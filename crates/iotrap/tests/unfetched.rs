@@ -1,5 +1,5 @@
-//! Requests whose results the program does not fetch (tests/c/unfetched.c): they have ended, so they fill no window, make
-//! no lane look silent, and keep no lane open.
+//! Requests whose results the program does not fetch (tests/c/unfetched.c): they have ended, so they fill no window,
+//! make no lane look silent, and keep no lane open.
 
 mod common;
 use common::{Counted, Volume, compile, skipped, succeed, text};

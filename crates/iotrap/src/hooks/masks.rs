@@ -147,7 +147,7 @@ pub unsafe fn open_context(context: *const libc::ucontext_t) {
         }
         // SAFETY: a context of the program; the kernel's set is the first word of libc's.
         let set = unsafe { &raw mut (*at).uc_sigmask }.cast::<u64>();
-        // SAFETY: the same.
+        // SAFETY: the set of that context, which is the calling thread's.
         let set = unsafe { &mut *set };
         // It may lie in memory that cannot be written.
         if *set & SIGSYS_BIT != 0 {
@@ -216,7 +216,7 @@ impl Changed {
         &raw const self.set as usize
     }
 
-    /// The same for the address of a set with its size.
+    /// The address of a set with its size, of which SIGSYS is taken out; the address that was given if `--raw` is off.
     ///
     /// # Safety
     /// `given` is 0, or the address of such a description.
@@ -234,7 +234,8 @@ impl Changed {
         &raw const self.sized as usize
     }
 
-    /// The same for the argument of io_uring_enter(2), of `size` bytes.
+    /// The argument of io_uring_enter(2), of `size` bytes, with a set without SIGSYS; the address that was given if
+    /// `--raw` is off.
     ///
     /// # Safety
     /// The arguments of the call.

@@ -184,8 +184,8 @@ pub fn forget_all() {
 /// The function that notes the requests which the kernel has completed and whose completions nobody has fetched.
 static NOTE_COMPLETED: OnceLock<fn()> = OnceLock::new();
 
-/// Sets the function by which [`note_completed`] notes completed requests, before the first file is spread. The function
-/// makes system calls and uses atomics only.
+/// Sets the function by which [`note_completed`] notes completed requests, before the first file is spread. The
+/// function makes system calls and uses atomics only.
 pub fn prepare(note_completed: fn()) {
     let _ = NOTE_COMPLETED.set(note_completed); // once a process
 }
