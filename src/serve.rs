@@ -101,7 +101,10 @@ fn command() -> Command {
         .arg(one("cores", "LIST").help("Run one reactor on each of these processors: 0-3,8"))
         .arg(one("pacing", "METHOD").help(format!("Method of pacing, one of {} [default: auto]", pace::SYNTAX)))
         .arg(one("memory", "SIZE").help("Most bytes of data in flight [default: pacing decides]"))
-        .arg(flag("busy-poll", "Never let reactors sleep: lower latency, but each reactor takes a whole processor"))
+        .arg(one("poll", "WHEN").value_parser(["always", "adaptive", "never"]).help(
+            "When reactors look for commands again and again instead of sleeping: always (a whole processor \
+                     each), while it costs less than a sleep, or never [default: adaptive]",
+        ))
         .arg(
             one("rpc-socket", "PATH")
                 .help(format!("Path of the control socket; none: no socket [default: {DEFAULT_PATH}, as SPDK]")),
@@ -235,8 +238,9 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<Settings> {
         },
         ..default
     };
-    let options =
-        Options { reactors, cpus, busy_poll: matches.get_flag("busy-poll"), pacing, limits, ..Options::default() };
+    let poll = matches.get_one::<String>("poll").map_or(Ok(pace::Poll::default()), |text| text.parse());
+    let poll = poll.expect("clap has held the word against the list");
+    let options = Options { reactors, cpus, poll, pacing, limits, ..Options::default() };
     Ok(Settings {
         options,
         pacing_is_fixed: asked.is_some(),

@@ -31,6 +31,20 @@ fn every_way_to_write_an_address_reaches_the_namespace_and_its_data() {
     target.end();
 }
 
+/// Loops that never sleep, and loops that sleep at once, on both sides.
+#[test]
+fn both_sides_wait_as_they_are_told() {
+    let place = directory();
+    for (here, there) in [("always", "never"), ("never", "always"), ("never", "never"), ("adaptive", "adaptive")] {
+        let target = Served::one_line(place.path(), &["--mem", "1m", "--poll", there]);
+        let (name, poll) = (target.filename(1), format!("--poll={here}"));
+        let job = ["run", "--name=j", "--ioengine=nvme_tcp", "--rw=randwrite", "--bs=4k", "--verify=crc32c"];
+        let result = succeed(place.path(), &[&job[..], &["--output-format=json", &name, &poll]].concat());
+        assert_eq!(json(&result)["jobs"][0]["write"]["total_ios"], 256, "{here} and {there}");
+        target.end();
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_in_one_line() {
     let place = directory();

@@ -751,6 +751,8 @@ suite! {
     nvme_tcp: Subject { engine: "nvme_tcp", ..NAMESPACES };
     nvme_tcp_digests: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("digest_enable".into(), "BOTH".into())), ..NAMESPACES };
     nvme_tcp_queues: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("nr_io_queues".into(), "3".into())), ..NAMESPACES };
+    nvme_tcp_awake: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("poll".into(), "always".into())), ..NAMESPACES };
+    nvme_tcp_asleep: Subject { engine: "nvme_tcp", options: |job| job.ring.other.push(("poll".into(), "never".into())), ..NAMESPACES };
     #[ignore = "run by nvme_tcp_on_the_target_of_linux, which boots one"]
     nvmet: Subject { engine: "nvme_tcp", ..NVMET };
     #[ignore = "run by nvme_tcp_on_the_target_of_linux, which boots one"]

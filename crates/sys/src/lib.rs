@@ -16,3 +16,4 @@ pub mod process;
 pub mod raw;
 pub mod ring;
 pub mod shared;
+pub mod wake;

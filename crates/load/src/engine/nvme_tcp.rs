@@ -19,6 +19,7 @@ use nvmf::initiator::{
     Address, Broken, Buffers, Controller, Done, Error as NvmeError, IoQueue, Namespace, Options, Renewal, Transfer,
 };
 use nvmf::spec::{Command, Range, opcode};
+use pace::{Lookout, Step};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::clock::monotonic_ns;
 
@@ -32,8 +33,6 @@ pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
 
 /// Commands on one connection where the user does not say: what controllers take by default.
 const QUEUE_DEPTH: u32 = 128;
-/// Time for which a wait looks again and again before it sleeps: an answer over loopback takes less, waking up more.
-const SPIN_NS: u64 = 20_000;
 /// The longest single wait for a controller that is lost.
 const RENEWAL_WAIT: Duration = Duration::from_millis(5);
 /// Commands that leave together at most: the controller works on them while more are made.
@@ -57,6 +56,8 @@ struct NvmeTcp {
     /// Taken by [`Engine::queue`] and not yet given back by [`Engine::reap`].
     in_flight: usize,
     depth: usize,
+    /// Decides whether the engine looks for answers or sleeps.
+    lookout: Lookout,
     /// Commands that ended, on their way into `ops`.
     ended: Vec<Done>,
 }
@@ -280,6 +281,7 @@ impl NvmeTcp {
             files.push(File { remote, nsid: address.nsid, namespace: None });
         }
         let depth = setup.depth.max(1) as usize;
+        let poll = option(setup.job, "poll").and_then(|text| text.parse().ok()).unwrap_or_default();
         Ok(NvmeTcp {
             remotes,
             files,
@@ -294,6 +296,7 @@ impl NvmeTcp {
             batch: (depth / 4).clamp(1, BATCH),
             in_flight: 0,
             depth,
+            lookout: Lookout::new(poll, sys::wake::cost_ns()),
             ended: Vec::with_capacity(depth),
         })
     }
@@ -442,7 +445,7 @@ impl Engine for NvmeTcp {
     fn reap(&mut self, min: usize, max: usize, timeout_ns: Option<u64>, done: &mut Vec<Completion>) -> io::Result<()> {
         let deadline = timeout_ns.map(|timeout| monotonic_ns().saturating_add(timeout));
         let min = min.min(max).min(self.in_flight - self.queued);
-        let (mut taken, mut spin_until) = (0, None);
+        let mut taken = 0;
         loop {
             if self.ops.finished.len() < min - taken || min == 0 {
                 self.exchange((min - taken).max(1));
@@ -451,6 +454,9 @@ impl Engine for NvmeTcp {
             done.extend(self.ops.finished.drain(..there));
             self.in_flight -= there;
             taken += there;
+            if there > 0 && self.lookout.is_waiting() {
+                self.lookout.found(monotonic_ns());
+            }
             if taken >= min {
                 return Ok(());
             }
@@ -458,13 +464,11 @@ impl Engine for NvmeTcp {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(());
             }
-            if there > 0 || spin_until.is_none() {
-                spin_until = Some(now + SPIN_NS);
-            }
-            if spin_until.is_some_and(|until| now >= until)
-                && !self.wait(deadline.map(|deadline| deadline.saturating_sub(now)))
-            {
-                return Ok(());
+            match self.lookout.found_nothing(now) {
+                Step::Look => {}
+                Step::Yield => std::thread::yield_now(),
+                Step::Sleep if self.wait(deadline.map(|deadline| deadline.saturating_sub(now))) => {}
+                Step::Sleep => return Ok(()),
             }
         }
     }

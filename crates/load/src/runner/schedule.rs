@@ -69,6 +69,10 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
     sources::find_states(plan, &places(plan))?;
     trial::trial(plan, &makers)?;
     let clock = clock_for(plan);
+    if makers.iter().any(|maker| maker.spec.name == "nvme_tcp") {
+        // Before there are clones, which would all measure it at once.
+        sys::wake::cost_ns();
+    }
     let stopped = Arc::clone(&control.stop);
     let may_be_shared = |job: &Job| !job.files.names.is_empty() || job.files.opendir.is_some();
     if let Some(peers) = control.peers.as_deref_mut()

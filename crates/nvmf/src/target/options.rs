@@ -9,8 +9,8 @@ pub struct Options {
     pub reactors: usize,
     /// The processor of each reactor, in order; empty leaves them to the scheduler.
     pub cpus: Vec<u32>,
-    /// Reactors never sleep: a few microseconds less latency for a whole processor each.
-    pub busy_poll: bool,
+    /// The way in which reactors wait for their next command. `Always` takes a whole processor each.
+    pub poll: pace::Poll,
     /// The admission method and the one memory budget of all reactors together.
     pub pacing: pace::Config,
     /// The largest read or write in bytes: a power of two, 8 KiB to 8 MiB. At most half of the budget.
@@ -100,7 +100,7 @@ impl Default for Options {
         Options {
             reactors: 1,
             cpus: Vec::new(),
-            busy_poll: false,
+            poll: pace::Poll::default(),
             pacing: pace::Config::auto(None),
             max_io_bytes: 1 << 20,
             in_capsule_bytes: 4096,

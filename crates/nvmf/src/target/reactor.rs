@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 
+use pace::{Lookout, Step};
 use rustix::event::{Timespec, epoll};
 use slab::Slab;
 use sys::clock::Clock;
@@ -33,10 +34,6 @@ const SCRATCH: usize = 64 << 10;
 const ROUNDS: usize = 2;
 /// The time between looks at time limits, and at memory that may be given back.
 const TICK_NS: u64 = 500_000_000;
-
-/// The time for which a reactor looks out for the next command before it sleeps: hosts that wait for each answer send
-/// again within this time, and a sleep and a wake-up cost more than it.
-const LOOKOUT_NS: u64 = 20_000;
 
 /// The time for which the reactor serves connections other than I/O queues at a stretch.
 const SLICE_NS: u64 = 20_000;
@@ -86,9 +83,8 @@ pub(super) struct Reactor {
     started_ns: u64,
     asleep_ns: u64,
     has_more: bool,
-    /// The time until which the reactor looks out for the next command instead of going to sleep.
-    lookout_ns: u64,
-    busy_poll: bool,
+    /// Decides whether the reactor looks for the next command or sleeps.
+    lookout: Lookout,
     stops: bool,
     /// The most guests that the reactor serves.
     most_guests: u32,
@@ -112,7 +108,7 @@ impl Reactor {
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::system("epoll_create1", e.into()))?;
         epoll::add(&epoll, &others, epoll::EventData::new_u64(OTHERS), epoll::EventFlags::IN)
             .map_err(|e| Error::system("epoll_ctl", e.into()))?;
-        let busy_poll = shared.options.busy_poll;
+        let lookout = Lookout::new(shared.options.poll, sys::wake::cost_ns());
         let reactors = shared.options.reactors as u32;
         // Where descriptors are scarce, guests leave half of them to hosts.
         let descriptors = u32::try_from(sys::file::raise_descriptor_limit(0) / 2).unwrap_or(u32::MAX);
@@ -142,8 +138,7 @@ impl Reactor {
             loops: 0,
             asleep_ns: 0,
             has_more: false,
-            lookout_ns: 0,
-            busy_poll,
+            lookout,
             stops: false,
         })
     }
@@ -177,10 +172,16 @@ impl Reactor {
         let rest_ns = if self.rest_ns > 0 { self.rest_ns } else { u64::MAX };
         let look_ns = if self.lacks_memory { self.next_look_ns } else { u64::MAX };
         let wake_ns = self.core.wake_ns().unwrap_or(u64::MAX).min(self.next_tick_ns).min(look_ns).min(rest_ns);
-        let timeout_ns = match self.has_more || self.busy_poll || self.core.now_ns < self.lookout_ns {
-            true => 0,
-            false => wake_ns.saturating_sub(self.core.now_ns),
+        let step = if self.has_more {
+            self.lookout.found(self.core.now_ns);
+            Step::Look
+        } else {
+            self.lookout.found_nothing(self.core.now_ns)
         };
+        if step == Step::Yield {
+            std::thread::yield_now();
+        }
+        let timeout_ns = if step == Step::Sleep { wake_ns.saturating_sub(self.core.now_ns) } else { 0 };
         let before_ns = self.core.now_ns;
         let timeout =
             Timespec { tv_sec: (timeout_ns / 1_000_000_000) as i64, tv_nsec: (timeout_ns % 1_000_000_000) as i64 };
@@ -188,7 +189,7 @@ impl Reactor {
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout));
         self.core.tick();
         if !events.is_empty() {
-            self.lookout_ns = self.core.now_ns + LOOKOUT_NS;
+            self.lookout.found(self.core.now_ns);
         }
         if timeout_ns > 0 {
             self.asleep_ns += self.core.now_ns - before_ns;
