@@ -42,7 +42,7 @@ impl std::str::FromStr for Poll {
 pub enum Step {
     /// The loop looks again.
     Look,
-    /// The loop offers the processor to others (sched_yield(2)) and looks again.
+    /// The loop offers the processor to others (sched_yield(2)), calls [`Lookout::has_yielded`], and looks again.
     Yield,
     /// The loop sleeps until something comes.
     Sleep,
@@ -57,6 +57,9 @@ const PERIOD: u32 = 1024;
 const TRIAL: u32 = 32;
 /// Looks between two offers of the processor.
 const LOOKS: u32 = 4;
+/// A lookout that lent the processor does not look for this multiple of the time: it loses a thirty-second of its time
+/// at most. A thread that sleeps gets a busy processor sooner than one that has used up its share with looking.
+const REST: u64 = 32;
 
 /// Decides how one loop waits. The caller passes the time in.
 #[derive(Clone, Debug)]
@@ -71,13 +74,15 @@ pub struct Lookout {
     /// Gaps so far, modulo [`PERIOD`].
     gaps: u32,
     gap: Option<Gap>,
+    /// The lookout does not look before this time.
+    rests_until_ns: u64,
 }
 
 /// A gap that has begun.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     began_ns: u64,
-    /// The last look.
+    /// The time of the last look.
     looked_ns: u64,
     looks: u32,
     /// The time looked so far, once the loop sleeps.
@@ -95,6 +100,7 @@ impl Lookout {
             chosen: TIMES.len() - 1,
             gaps: 0,
             gap: None,
+            rests_until_ns: 0,
         }
     }
 
@@ -107,17 +113,25 @@ impl Lookout {
             Poll::Adaptive => {}
         }
         let gap = self.gap.get_or_insert(Gap { began_ns: now_ns, looked_ns: now_ns, looks: 0, slept: None });
-        let since_look_ns = now_ns.saturating_sub(std::mem::replace(&mut gap.looked_ns, now_ns));
+        gap.looked_ns = now_ns;
         let looked_ns = now_ns.saturating_sub(gap.began_ns);
-        // A look takes a microsecond. One that took as long as a sleep costs has lent the processor to another thread,
-        // which may want it again.
-        let is_lent = since_look_ns >= self.sleep_ns;
-        if gap.slept.is_some() || is_lent || looked_ns >= TIMES[self.chosen] * self.sleep_ns / 4 {
+        let is_over = looked_ns >= TIMES[self.chosen] * self.sleep_ns / 4;
+        if gap.slept.is_some() || is_over || now_ns < self.rests_until_ns {
             gap.slept.get_or_insert(looked_ns);
             return Step::Sleep;
         }
         gap.looks += 1;
         if gap.looks.is_multiple_of(LOOKS) { Step::Yield } else { Step::Look }
+    }
+
+    /// The loop has offered the processor, and has it again at `now_ns`. If that took as long as a sleep costs, another
+    /// thread has run, and may want the processor again.
+    #[inline]
+    pub fn has_yielded(&mut self, now_ns: u64) {
+        let lent_ns = self.gap.map_or(0, |gap| now_ns.saturating_sub(gap.looked_ns));
+        if lent_ns >= self.sleep_ns {
+            self.rests_until_ns = now_ns + REST * lent_ns;
+        }
     }
 
     /// True from a look that has found nothing to one that has found something.
@@ -288,6 +302,29 @@ mod tests {
         }
     }
 
+    /// Another thread always wants the processor, and keeps it for 3 ms once it has it: looking costs little more than
+    /// sleeping at once.
+    #[test]
+    fn a_busy_processor_is_left_to_others() {
+        let (mut lookout, mut now_ns, mut sleeps_ns) = (Lookout::new(Poll::Adaptive, SLEEP_NS), 0, 0);
+        for _ in 0..100_000 {
+            let comes_ns = now_ns + 10_000;
+            sleeps_ns += 10_000 + SLEEP_NS;
+            while now_ns < comes_ns {
+                match lookout.found_nothing(now_ns) {
+                    Step::Look => now_ns += LOOK_NS,
+                    Step::Yield => {
+                        now_ns += 3_000_000;
+                        lookout.has_yielded(now_ns);
+                    }
+                    Step::Sleep => now_ns = comes_ns + SLEEP_NS,
+                }
+            }
+            lookout.found(now_ns);
+        }
+        assert!(now_ns < sleeps_ns * 107 / 100, "{now_ns} ns, and {sleeps_ns} ns asleep");
+    }
+
     #[test]
     fn a_processor_that_others_want_is_given_up() {
         let mut lookout = Lookout::new(Poll::Adaptive, SLEEP_NS);
@@ -299,8 +336,16 @@ mod tests {
             yields += u32::from(lookout.found_nothing(now_ns) == Step::Yield);
         }
         assert_eq!(yields, 3);
+        lookout.has_yielded(now_ns + LOOK_NS);
+        assert_eq!(lookout.found_nothing(now_ns + LOOK_NS), Step::Look, "nobody wanted it");
         // Another thread has run for a slice.
-        assert_eq!(lookout.found_nothing(now_ns + 3_000_000), Step::Sleep);
+        now_ns += 3_000_000;
+        lookout.has_yielded(now_ns);
+        assert_eq!(lookout.found_nothing(now_ns), Step::Sleep);
+        lookout.found(now_ns + LOOK_NS);
+        assert_eq!(lookout.found_nothing(now_ns + 50_000_000), Step::Sleep, "not for a while");
+        lookout.found(now_ns + 51_000_000);
+        assert_eq!(lookout.found_nothing(now_ns + 100_000_000), Step::Look);
     }
 
     #[test]

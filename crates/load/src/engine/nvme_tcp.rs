@@ -466,7 +466,10 @@ impl Engine for NvmeTcp {
             }
             match self.lookout.found_nothing(now) {
                 Step::Look => {}
-                Step::Yield => std::thread::yield_now(),
+                Step::Yield => {
+                    std::thread::yield_now();
+                    self.lookout.has_yielded(monotonic_ns());
+                }
                 Step::Sleep if self.wait(deadline.map(|deadline| deadline.saturating_sub(now))) => {}
                 Step::Sleep => return Ok(()),
             }

@@ -180,6 +180,8 @@ impl Reactor {
         };
         if step == Step::Yield {
             std::thread::yield_now();
+            self.core.tick();
+            self.lookout.has_yielded(self.core.now_ns);
         }
         let timeout_ns = if step == Step::Sleep { wake_ns.saturating_sub(self.core.now_ns) } else { 0 };
         let before_ns = self.core.now_ns;
