@@ -320,8 +320,10 @@ fn leave_behind(run: &RunOptions, result: RunResult) -> anyhow::Result<()> {
             written.push(output::write_result(Path::new(&format!("agg-{}_bw.log", direction.name())), log));
         }
     }
-    if !run.formats.is_empty() && !run.formats.contains(&Format::Normal) {
-        output::complain(&result); // fio's schema has room for a number only
+    let text_is_shown = run.formats.is_empty() || run.formats.contains(&Format::Normal);
+    // fio's schema has room for a number only, and a text in a file is not read at once. fio always says it here.
+    if !text_is_shown || run.output.is_some() || run.quiet || run.reads_as_fio {
+        output::complain(&result);
         crew::complain(result.hosts.iter().flat_map(|hosts| &hosts.failures));
     }
     written.push(output::save(run.save.as_deref(), run.html.as_deref(), Document::Run(result)));

@@ -52,6 +52,20 @@ fn notes_stand_in_the_report_and_not_on_standard_error() {
 }
 
 #[test]
+fn a_block_that_differs_is_named_on_standard_error_wherever_the_report_goes() {
+    let directory = directory();
+    std::fs::write(directory.path().join("data"), vec![1; 8192]).unwrap();
+    let job = ["--name=j", "--filename=data", "--rw=read", "--verify=md5"];
+    for more in [&[][..], &["--output=report"], &["--output-format=json", "--output=report"]] {
+        let output = fio(directory.path(), &[&job[..], more].concat());
+        assert_eq!(output.status.code(), Some(1), "{more:?}");
+        assert!(stderr(&output).contains("verification failed in data"), "{more:?}: {}", stderr(&output));
+    }
+    let output = run(directory.path(), &[&["run", "--output=report"], &job[..]].concat());
+    assert!(stderr(&output).contains("verification failed in data"), "{}", stderr(&output));
+}
+
+#[test]
 fn reports_come_in_fios_order() {
     let directory = directory();
     let order = |output: &Output| {

@@ -47,7 +47,8 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     Rule {
         code: "unwritten-read",
         basis: |job| {
-            let reads = job.directions.read.ops > 0 && !job.facts.elsewhere && !is_null(job);
+            let reads = job.directions.read.ops > 0 && !only_reads_back(job);
+            let reads = reads && !job.facts.elsewhere && !is_null(job);
             let known = job.facts.unwritten_fraction.is_some();
             Basis::applies(reads).needs(known, "the result does not record which extents of the file were written")
         },
@@ -130,7 +131,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     Rule {
         code: "allocating-writes",
         basis: |job| {
-            let applies = job.directions.write.ops > 0 && job.directions.read.ops == 0;
+            let applies = job.directions.write.ops > 0 && only_reads_back(job);
             let known = job.facts.unwritten_fraction.is_some();
             Basis::applies(applies && !job.facts.elsewhere && !is_null(job))
                 .needs(known, "the result does not record which extents of the file were written")

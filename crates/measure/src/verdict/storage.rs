@@ -78,7 +78,7 @@ pub(super) fn loop_page_cache(job: &JobResult) -> Option<Verdict> {
 
 pub(super) fn unwritten_read(job: &JobResult) -> Option<Verdict> {
     let unwritten = job.facts.unwritten_fraction.filter(|fraction| *fraction >= UNWRITTEN_MATTERS)?;
-    if job.directions.read.ops == 0 || is_null(job) {
+    if job.directions.read.ops == 0 || only_reads_back(job) || is_null(job) {
         return None;
     }
     let severity = if unwritten >= UNWRITTEN_DECIDES { Severity::Invalid } else { Severity::Warning };
@@ -119,9 +119,15 @@ pub(super) fn writes_not_synced(job: &JobResult) -> Option<Verdict> {
     })
 }
 
+/// True if all reads of the job check what it has written itself.
+pub(super) fn only_reads_back(job: &JobResult) -> bool {
+    let checked = job.verified.map_or(0, |verified| verified.blocks);
+    job.directions.write.ops > 0 && job.directions.read.ops <= checked
+}
+
 pub(super) fn allocating_writes(job: &JobResult) -> Option<Verdict> {
     let unwritten = job.facts.unwritten_fraction.filter(|fraction| *fraction >= UNWRITTEN_DECIDES)?;
-    (job.directions.write.ops > 0 && job.directions.read.ops == 0 && !is_null(job)).then(|| {
+    (job.directions.write.ops > 0 && only_reads_back(job) && !is_null(job)).then(|| {
         verdict(
             "allocating-writes",
             Severity::Note,

@@ -188,6 +188,16 @@ fn unwritten_read_and_allocating_writes() {
     assert_eq!(codes(sound(), |job| job.facts.unwritten_fraction = None), NONE);
     assert_eq!(codes(writing(), unwritten(1.0)), ["allocating-writes"]);
     assert_eq!(codes(writing(), unwritten(0.1)), NONE);
+    // Reads that check what the job has written itself are not reads of holes; one read more is.
+    let read_back = |more: u64| {
+        move |job: &mut JobResult| {
+            job.facts.unwritten_fraction = Some(1.0);
+            job.directions.read = sound().directions.read;
+            job.verified = Some(Verified { blocks: job.directions.read.ops - more, ..Verified::default() });
+        }
+    };
+    assert_eq!(codes(writing(), read_back(0)), ["allocating-writes"]);
+    assert_eq!(codes(writing(), read_back(1)), ["unwritten-read"]);
 }
 
 #[test]
