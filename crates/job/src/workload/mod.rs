@@ -178,6 +178,8 @@ struct Limits {
     lap_most: u64,
     /// True if files that are used up are begun again until `bytes_most` is reached (`io_size`).
     goes_on: bool,
+    /// True if this pass goes on where the last one stopped, so that it may use the files up in its midst.
+    went_on: bool,
 }
 
 /// Syncs (fsync, fdatasync, sync_file_range) that follow a number of writes.
@@ -282,6 +284,9 @@ impl Workload {
             streams,
             rules,
         };
+        if workload.has_no_laps(job) {
+            workload.limits.lap_most = u64::MAX;
+        }
         workload.writes_once = workload.finds_writes_once(job);
         if workload.rules.reseed {
             // The first pass begins as every later one does.
@@ -328,6 +333,22 @@ impl Workload {
         self.writes_once
     }
 
+    /// True if the files are not begun again after as many bytes as they have, but only, as in fio, where no block is
+    /// left for the next op. Blocks that may repeat come without end, each time others; reads and writes in sequence
+    /// each go through the whole file.
+    fn has_no_laps(&self, job: &Job) -> bool {
+        let rules = &self.rules;
+        if rules.strided.is_some() {
+            return false;
+        }
+        if rules.is_random {
+            let used = || Direction::ALL.into_iter().filter(|&d| job.rw.directions[d]);
+            return !self.blocks.iter().all(Blocks::covers_once)
+                || used().any(|d| rules.random_below[d as usize] != 1 << 32);
+        }
+        rules.reads_below.is_some() && rules.stride == 0
+    }
+
     fn finds_writes_once(&self, job: &Job) -> bool {
         let (rules, limits) = (&self.rules, &self.limits);
         // A pass that goes on where the last one stopped may begin the files again in its midst.
@@ -364,6 +385,7 @@ impl Workload {
         if self.exhausted {
             self.rewind();
         }
+        self.limits.went_on = self.limits.lap_bytes > 0;
     }
 
     /// Everything from the start of the files again.
@@ -433,10 +455,11 @@ impl Workload {
     #[cold]
     fn begin_anew(&mut self) -> bool {
         // A lap without a single op would not end.
-        let goes_on = self.limits.goes_on && self.limits.lap_bytes > 0;
+        let goes_on = (self.limits.goes_on || self.limits.went_on) && self.limits.lap_bytes > 0;
         self.exhausted = true;
         if goes_on {
             self.rewind();
+            self.limits.went_on = false;
         }
         goes_on
     }
@@ -624,6 +647,7 @@ impl Limits {
             lap_bytes: 0,
             lap_most: if endless { u64::MAX } else { lap },
             goes_on: goes_on && !endless,
+            went_on: false,
         }
     }
 }

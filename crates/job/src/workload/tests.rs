@@ -544,6 +544,77 @@ fn what_was_trimmed_is_written_in_one_piece_as_in_fio() {
     assert_eq!(done, [block(0), block(10240)].concat());
 }
 
+/// As in fio: what is drawn with repetition goes on with new blocks, however often the size of the file is transferred.
+#[test]
+fn blocks_that_may_repeat_are_others_in_each_lap() {
+    let kinds: [fn(&mut Job); 4] = [
+        |job| job.pattern.no_random_map = true,
+        |job| job.pattern.distribution = PerDirection::from_fn(|_| Distribution::Zipf(1.1, None)),
+        |job| job.pattern.zones = PerDirection::from_fn(|_| vec![(60.0, 10.0), (40.0, 90.0)]),
+        |job| job.pattern.percent_random = PerDirection::from_fn(|_| 50),
+    ];
+    for (number, kind) in kinds.into_iter().enumerate() {
+        for by_loops in [false, true] {
+            let job = job(|job| {
+                kind(job);
+                job.pattern.no_random_map = number != 3; // as the plan has it
+                if by_loops { job.time.loops = 4 } else { job.extent.io_size = Some(Amount::Bytes(4 * 64 * 4096)) }
+            });
+            let mut workload = Workload::new(&job, 0, &extents(&[64 * 4096])).unwrap();
+            let mut offsets = Vec::new();
+            for _ in 0..if by_loops { 4 } else { 1 } {
+                offsets.extend(pass(&mut workload).iter().map(|op| op.offset));
+                workload.restart();
+            }
+            assert_eq!(offsets.len(), 256, "kind {number}");
+            let laps: BTreeSet<&[u64]> = offsets.chunks(64).collect();
+            assert_eq!(laps.len(), 4, "kind {number}, by loops {by_loops}: a lap repeats another");
+        }
+    }
+}
+
+/// As in fio: a sequential mix begins the file again where reads or writes have come to its end, and not earlier.
+#[test]
+fn reads_and_writes_in_sequence_each_go_through_the_whole_file() {
+    let mixed = |edit: fn(&mut Job)| {
+        mixed(|job| {
+            job.rw.random = false;
+            edit(job);
+        })
+    };
+    let check = |ops: &[Op], what: &str| {
+        let (mut next, mut begun_again) = ([0u64; 2], 0);
+        for op in ops {
+            let direction = usize::from(op.kind == OpKind::Io(Direction::Write));
+            let block = (op.offset - 4096) / 4096;
+            if block != next[direction] {
+                assert!(next.contains(&10), "{what}: begun again at {next:?}");
+                (next, begun_again) = ([0; 2], begun_again + 1);
+            }
+            assert_eq!(block, next[direction], "{what}");
+            next[direction] += 1;
+        }
+        begun_again
+    };
+    let twice = ops(&mixed(|job| job.extent.io_size = Some(Amount::Bytes(8 * 10 * 4096))), &[10 * 4096]);
+    assert_eq!(twice.len(), 80);
+    assert!((4..8).contains(&check(&twice, "io_size")));
+    for (ops_of_pass, edit) in [
+        (10, (|job| job.time.loops = 8) as fn(&mut Job)),
+        (5, |job| (job.time.loops, job.extent.number_ios) = (8, Some(5))),
+    ] {
+        let mut workload = Workload::new(&mixed(edit), 0, &extents(&[10 * 4096])).unwrap();
+        let mut all = Vec::new();
+        for _ in 0..8 {
+            let pass = pass(&mut workload);
+            assert_eq!(pass.len(), ops_of_pass);
+            all.extend(pass);
+            workload.restart();
+        }
+        assert!(check(&all, "loops") >= ops_of_pass / 5);
+    }
+}
+
 #[test]
 fn a_sequence_of_blocks_comes_in_turn() {
     let drawn = |strides: bool| {
