@@ -104,6 +104,46 @@ fn clones_that_write_the_same_blocks_are_not_verified() {
     succeed(directory.path(), &[&job[..], &["--verify=pattern", "--verify_pattern=0xdead"]].concat());
 }
 
+/// Each of the three percentages of fio's own test of `trim_percentage`, and what the trims leave in the file.
+#[test]
+fn written_blocks_are_trimmed_again_and_read_as_zeroes() {
+    let common = ["run", "--name=a", "--filename=data", "--size=1m", "--verify=crc32c", "--output-format=json"];
+    let total = |result: &serde_json::Value, direction: &str| result["jobs"][0][direction]["total_ios"].as_u64();
+    for (engine, percent, backlog) in [("psync", 100, 1), ("libaio", 50, 16), ("io_uring", 25, 0)] {
+        for rw in ["write", "randwrite"] {
+            let directory = directory();
+            let job = [format!("--ioengine={engine}"), format!("--rw={rw}"), format!("--trim_percentage={percent}")];
+            let more = ["--iodepth=8".to_owned(), format!("--trim_backlog={backlog}")];
+            let words: Vec<&str> = common.into_iter().chain(job.iter().chain(&more).map(String::as_str)).collect();
+            let result = json(&succeed(directory.path(), &words));
+            let trimmed = 256 * percent / 100;
+            assert_eq!(total(&result, "write"), Some(256), "{words:?}");
+            assert_eq!(total(&result, "trim"), Some(trimmed), "{words:?}");
+            assert_eq!(total(&result, "read"), Some(256), "{words:?}: all is read back, zeroes too");
+            let bytes = std::fs::read(directory.path().join("data")).unwrap();
+            let zeroes = bytes.chunks(4096).filter(|block| block.iter().all(|&byte| byte == 0)).count();
+            assert_eq!(zeroes as u64, trimmed, "{words:?}");
+
+            let unread = json(&succeed(directory.path(), &[&words[..], &["--do_verify=0"]].concat()));
+            assert_eq!((total(&unread, "trim"), total(&unread, "read")), (Some(trimmed), Some(0)), "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn trims_of_written_blocks_are_refused_where_they_cannot_be() {
+    let directory = directory();
+    let refused = |words: &[&str], why: &str| {
+        let fixed = ["run", "--name=a", "--filename=data", "--size=64k", "--verify=crc32c", "--trim_percentage=10"];
+        let output = run(directory.path(), &[&fixed[..], words].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(stderr(&output).contains(why), "{words:?}: {}", stderr(&output));
+        assert!(!directory.path().join("data").exists(), "{words:?}");
+    };
+    refused(&["--rw=read", "--trim_backlog=1", "--readonly"], "--readonly forbids");
+    refused(&["--rw=write", "--verify_only"], "cannot tell which blocks an earlier run with trim_percentage trimmed");
+}
+
 #[test]
 fn verify_only_changes_nothing_and_reads_a_rewritten_block_once() {
     let directory = directory();

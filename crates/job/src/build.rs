@@ -230,6 +230,13 @@ impl Draft {
                 "leave one of them out",
             );
         }
+        if imposed.read_only && self.verify.trims.percent > 0 {
+            return self.fail(
+                "trim_percentage",
+                format!("job {} trims, and --readonly forbids that", self.job.name),
+                "leave one of them out",
+            );
+        }
         self.job.allow.mounted_write |= imposed.allow.mounted_write;
         self.job.allow.signature_write |= imposed.allow.signature_write;
         if let (None, None) = self.priority {
@@ -520,6 +527,9 @@ impl Draft {
             if self.saves_state == Some(true) {
                 self.warn_at("verify_state_save", "verify_state_save has no effect without verify");
             }
+            if self.verify.trims.percent > 0 {
+                self.warn_at("trim_percentage", "trim_percentage has no effect without verify");
+            }
             return Ok(());
         };
         if self.job.iolog.read.is_some() && kind != VerifyKind::Null {
@@ -575,6 +585,14 @@ impl Draft {
         verify.saves_state = self.saves_state.unwrap_or(imposed.saves_state) && self.job.rw.directions.write;
         verify.saves_state &= !verify.only;
         verify.state_directory.clone_from(&imposed.state_directory);
+        if (verify.only || verify.loads_state) && verify.trims.percent > 0 {
+            let option = if verify.only { "verify_only" } else { "verify_state_load" };
+            return self.fail(
+                option,
+                format!("{option} cannot tell which blocks an earlier run with trim_percentage trimmed"),
+                "verify in the run that writes",
+            );
+        }
         let rw = self.job.rw.directions;
         let rated = [&self.job.rate.bytes, &self.job.rate.iops]
             .into_iter()

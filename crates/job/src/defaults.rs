@@ -203,6 +203,7 @@ impl Default for Verify {
             only: false,
             sorted: true,
             write_sequence: true,
+            trims: VerifyTrims { must_be_zero: true, ..VerifyTrims::default() },
             header_seed: true,
             regenerate: false,
             saves_state: false,

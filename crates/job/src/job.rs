@@ -655,8 +655,23 @@ pub struct Verify {
     pub loads_state: bool,
     /// `verify_policy`: the writes that the file counts.
     pub policy: VerifyPolicy,
+    /// `trim_percentage` and its companions: trims among the writes.
+    pub trims: VerifyTrims,
     /// `--aux-path`: directory of the file; None: the working directory.
     pub state_directory: Option<PathBuf>,
+}
+
+/// The written blocks that a verifying job trims again, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VerifyTrims {
+    /// `trim_percentage`: of 100 blocks that were written, how many are trimmed; 0: none.
+    pub percent: u32,
+    /// `trim_backlog`: number of writes after which blocks are trimmed; 0: after all writes.
+    pub backlog: u64,
+    /// `trim_backlog_batch`: most blocks that are trimmed then; 0: as `backlog`.
+    pub batch: u64,
+    /// `trim_verify_zero`: trimmed blocks are read back, and must hold zeroes.
+    pub must_be_zero: bool,
 }
 
 /// `numa_mem_policy`: the NUMA nodes that give a clone its memory.

@@ -128,8 +128,12 @@ fn what_fio_wrote_passes_here_and_a_flipped_byte_does_not() {
         assert_eq!(data.len() as u64, FILE_BYTES);
         for (number, block) in data.chunks(4096).enumerate() {
             let mut block = block.to_vec();
-            let expected =
-                Expected { file: 0, offset: number as u64 * 4096, sequence: Some(number as u64), seed: None };
+            let expected = Expected {
+                file: 0,
+                offset: number as u64 * 4096,
+                sequence: Some(number as u64),
+                ..Expected::default()
+            };
             verifier.check(&mut block, &expected).unwrap_or_else(|mismatch| panic!("fio {name}: {mismatch}"));
             if !name.contains("meta") {
                 block[2000] ^= 1;

@@ -24,6 +24,9 @@ pub(super) fn check(draft: &mut Draft) -> Result<(), Error> {
             "use rw=read, rw=write or rw=rw",
         );
     }
+    if draft.verify.trims.percent > 0 {
+        return draft.fail("trim_percentage", "a socket has nothing to trim", "leave trim_percentage out");
+    }
     if draft.job.iolog.read.is_some() {
         return draft.fail("read_iolog", "a replay needs files, and a socket has none", "choose another ioengine");
     }

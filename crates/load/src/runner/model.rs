@@ -19,7 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use job::Job;
 use job::engines::EngineSpec;
-use job::job::{Amount, Distribution, FileService, Generator, Rw, Verify, VerifyKind, VerifyPattern, Zones};
+use job::job::{
+    Amount, Distribution, FileService, Generator, Rw, Verify, VerifyKind, VerifyPattern, VerifyTrims, Zones,
+};
 use job::workload::OpKind;
 use job::workload::random::Random;
 use measure::{Direction, PerDirection};
@@ -54,9 +56,13 @@ enum Fault {
     ReadBitFlip,
     /// A read delivers the bytes of another place.
     ReadElsewhere,
+    /// A trim is acknowledged, and the content stays.
+    LostTrim,
+    /// A trim leaves a part of the content.
+    TornTrim,
 }
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 12] = [
     Fault::BitFlip,
     Fault::LostWrite,
     Fault::Misdirected,
@@ -67,6 +73,8 @@ const FAULTS: [Fault; 10] = [
     Fault::Swapped,
     Fault::ReadBitFlip,
     Fault::ReadElsewhere,
+    Fault::LostTrim,
+    Fault::TornTrim,
 ];
 
 /// One file: the bytes that are stored, and the bytes that must be.
@@ -85,6 +93,8 @@ struct Storage {
     files: Vec<File>,
     /// Every read is a read-back: the job itself reads nothing.
     reads_are_checked: bool,
+    /// The bytes of a trim are zeroes, and not unknown.
+    trims_are_zeroes: bool,
     /// Of 256 ops: how many transfer less than asked, and how many fail.
     short: u64,
     failing: u64,
@@ -201,8 +211,20 @@ impl Storage {
                 self.store(file, other, data);
                 self.store(file, at, &there);
             }
-            None | Some(Fault::ReadBitFlip | Fault::ReadElsewhere) => self.store(file, at, data),
+            None | Some(Fault::ReadBitFlip | Fault::ReadElsewhere | Fault::LostTrim | Fault::TornTrim) => {
+                self.store(file, at, data);
+            }
         }
+    }
+
+    /// Stores zeroes for a trim, or what a storage that lies leaves.
+    fn trim(&mut self, file: usize, at: usize, len: usize) {
+        let zeroed = match self.fault.filter(|_| self.random.below(256) < 24) {
+            Some(Fault::LostTrim) => 0,
+            Some(Fault::TornTrim) => self.random.below(len as u64) as usize,
+            _ => len,
+        };
+        self.files[file].stored[at..at + zeroed].fill(0);
     }
 
     fn read(&mut self, file: usize, at: usize, into: &mut [u8]) {
@@ -264,7 +286,7 @@ impl Model {
                 result
             }
             OpKind::Io(Direction::Trim) => {
-                storage.files[file].stored[at..at + len].fill(0);
+                storage.trim(file, at, len);
                 if storage.outcome(1, false) < 0 { -i64::from(libc::EIO) } else { len as i64 }
             }
             OpKind::Sync | OpKind::DataSync | OpKind::SyncRange => 0,
@@ -295,6 +317,12 @@ impl Model {
                 storage.reads += 1;
                 storage.wrong_reads += u64::from(wrong);
                 storage.files[file].checked[bytes].fill(true);
+            }
+            OpKind::Io(Direction::Trim) if storage.trims_are_zeroes => {
+                let file = &mut storage.files[file];
+                file.truth[bytes.clone()].fill(0);
+                file.known[bytes.clone()].fill(true);
+                file.checked[bytes].fill(false);
             }
             _ => {}
         }
@@ -488,6 +516,15 @@ fn random_job(random: &mut Random, mood: Mood) -> Job {
     verify.interval = [0, 512, 1024][random.below(3) as usize];
     verify.header_offset = [0, 0, 300][random.below(3) as usize];
     verify.sorted = random.below(2) == 0;
+    let loses_trims = matches!(mood, Mood::Lying(Fault::LostTrim | Fault::TornTrim));
+    if loses_trims || random.below(4) == 0 {
+        verify.trims = VerifyTrims {
+            percent: [3, 40, 50, 100][random.below(4) as usize],
+            backlog: [0, 1, 3, 16][random.below(4) as usize],
+            batch: [0, 0, 1, 40][random.below(4) as usize],
+            must_be_zero: loses_trims || random.below(4) > 0,
+        };
+    }
     job.verify = Some(verify);
     job
 }
@@ -534,6 +571,11 @@ fn run(seed: u64, mood_of: impl Fn(&mut Random) -> Mood) -> Option<(Outcome, Moo
     let storage = Storage {
         files: files.collect(),
         reads_are_checked: !job.rw.directions.read,
+        // Of the trims of `rw=trimwrite` the clone believes nothing; they are zeroes here all the same.
+        trims_are_zeroes: job
+            .verify
+            .as_ref()
+            .is_some_and(|verify| verify.trims.percent > 0 && verify.trims.must_be_zero),
         short: if mood == Mood::Failing { 40 } else { 0 },
         failing: if mood == Mood::Failing { 20 } else { 0 },
         room: if mood == Mood::Full { random.below(60) } else { u64::MAX },

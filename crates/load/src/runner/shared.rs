@@ -88,7 +88,8 @@ fn clash(plan: &Plan, one: &Use, other: &Use) -> bool {
     let together = [a, b].iter().all(|job| job.time.wait_for.is_none() && job.time.start_delay_ns == (0, 0));
     // Clones of one job write the same pattern into the same block.
     let kind = a.verify.as_ref().map(|verify| verify.kind);
-    let alike = one.job == other.job && kind == Some(VerifyKind::PatternOnly) && !a.rw.directions.trim;
+    let trims = a.rw.directions.trim || a.verify.as_ref().is_some_and(|verify| verify.trims.percent > 0);
+    let alike = one.job == other.job && kind == Some(VerifyKind::PatternOnly) && !trims;
     let (from, to) = (one.extent.offset, one.extent.offset.saturating_add(one.extent.size));
     let overlap = from < other.extent.offset.saturating_add(other.extent.size) && other.extent.offset < to;
     (reads_back(a) || reads_back(b)) && together && !alike && overlap

@@ -3,15 +3,15 @@
 //! Every byte is in one of three states:
 //!
 //! - **acknowledged**: the last write that covers the byte has succeeded, and no write or trim that covers the byte was
-//!   issued afterwards. The ledger has the byte's block.
+//!   issued afterwards. The ledger has the byte's block. The same holds for a trim after which the byte must be zero.
 //! - **in flight**: a write or trim that covers the byte was issued and has not ended.
-//! - **unknown**: the byte was never written, or was trimmed, or the last write that covers it failed, or it has been
-//!   read back.
+//! - **unknown**: the byte was never written, or was trimmed and may be anything, or the last write that covers it
+//!   failed, or it has been read back.
 //!
 //! ```text
-//!              changing                     wrote
+//!              changing                 wrote, zeroed
 //! acknowledged ────────► in flight ──────────────────► acknowledged
-//!      │ next_read           │ the op fails, or is a trim
+//!      │ next_read           │ the op fails, or is another trim
 //!      ▼                     ▼
 //!   unknown               unknown
 //! ```
@@ -32,6 +32,17 @@ use std::collections::{BTreeMap, VecDeque};
 use job::Job;
 use job::job::VerifyKind;
 
+use super::trims::Trims;
+
+/// The data that a block must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Those of a write: the low 32 bits of its number.
+    Write(u32),
+    /// Zeroes: the block was trimmed.
+    Zeroes,
+}
+
 /// A block to read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadBack {
@@ -41,8 +52,8 @@ pub struct ReadBack {
     pub offset: u64,
     /// Length of the block in bytes.
     pub len: u32,
-    /// The low 32 bits of the number that it was written with.
-    pub sequence: u32,
+    /// The data that it must hold.
+    pub data: Data,
 }
 
 /// The acknowledged blocks of one clone that have not been read back, and the decision whether to read back now.
@@ -50,6 +61,7 @@ pub struct ReadBack {
 /// ```text
 /// loop {
 ///     if let Some(block) = ledger.next_read() { read and check it }
+///     else if let Some(block) = ledger.next_trim() { ledger.changing(..); trim it; if it succeeds: ledger.zeroed(..) }
 ///     else if let Some(op) = workload.next() { ledger.changing(..); write it; if it succeeds: ledger.wrote(..) }
 ///     else { ledger.end_of_writes(); if ledger.is_empty() { break } }
 /// }
@@ -64,17 +76,23 @@ pub struct Ledger {
     writes: u64,
     /// Reads that are due now.
     due: u64,
+    /// Written blocks are read back; false: only those that are to be trimmed are kept.
+    reads: bool,
+    trims: Trims,
 }
 
 #[derive(Clone, Debug)]
 enum Blocks {
     Queue(VecDeque<Entry>),
-    /// (file, offset) to (len, sequence). No two overlap.
+    /// No two overlap.
     Map {
-        map: BTreeMap<(u32, u64), (u32, u32)>,
+        map: Map,
         interval: u64,
     },
 }
+
+/// (file, offset) to the length and the data of a block.
+type Map = BTreeMap<(u32, u64), (u32, Data)>;
 
 /// A [`ReadBack`] without the padding that an aligned offset would cost.
 #[derive(Clone, Copy, Debug)]
@@ -86,12 +104,14 @@ struct Entry {
 }
 
 impl Ledger {
-    /// An empty ledger for a job that verifies. `writes_once` promises that no write or trim of the job overlaps a
-    /// write that is not read back yet.
+    /// An empty ledger for a job that verifies. `writes_once` promises that no write or trim of the workload overlaps
+    /// a write that is not read back yet.
     pub fn new(job: &Job, writes_once: bool) -> Ledger {
         let verify = job.verify.as_ref();
-        let backlog = verify.map_or(0, |verify| verify.backlog);
-        let blocks = if writes_once {
+        let reads = verify.is_none_or(|verify| verify.enabled);
+        let backlog = verify.filter(|_| reads).map_or(0, |verify| verify.backlog);
+        let trims = Trims::new(verify.map(|verify| verify.trims).unwrap_or_default(), job.pattern.seed);
+        let blocks = if writes_once && !trims.any() {
             Blocks::Queue(VecDeque::new())
         } else {
             // A part of an overwritten block can be checked only if it has a separate header, and no pattern whose
@@ -109,7 +129,14 @@ impl Ledger {
             batch: verify.map_or(0, |verify| verify.backlog_batch),
             writes: 0,
             due: 0,
+            reads,
+            trims,
         }
+    }
+
+    /// True if written blocks are trimmed again.
+    pub fn trims(&self) -> bool {
+        self.trims.any()
     }
 
     /// A write or trim of these bytes is issued: read-backs of the bytes are superseded.
@@ -123,14 +150,9 @@ impl Ledger {
     /// A write that [`Ledger::changing`] announced has succeeded.
     #[inline]
     pub fn wrote(&mut self, block: ReadBack) {
-        let ReadBack { file, offset, len, sequence } = block;
-        match &mut self.blocks {
-            Blocks::Queue(queue) => {
-                queue.push_back(Entry { offset: [offset as u32, (offset >> 32) as u32], file, len, sequence });
-            }
-            Blocks::Map { map, .. } => {
-                map.insert((file, offset), (len, sequence));
-            }
+        let is_trimmed = self.trims.any() && self.trims.wrote(block);
+        if self.reads || is_trimmed {
+            self.keep(block);
         }
         self.writes += 1;
         if self.backlog != 0 && self.writes.is_multiple_of(self.backlog) {
@@ -138,12 +160,53 @@ impl Ledger {
         }
     }
 
+    /// A trim that [`Ledger::changing`] announced has succeeded, and left zeroes.
+    pub fn zeroed(&mut self, block: ReadBack) {
+        if self.reads {
+            self.keep(ReadBack { data: Data::Zeroes, ..block });
+        }
+    }
+
+    fn keep(&mut self, block: ReadBack) {
+        let ReadBack { file, offset, len, data } = block;
+        match (&mut self.blocks, data) {
+            (Blocks::Map { map, .. }, _) => {
+                map.insert((file, offset), (len, data));
+            }
+            (Blocks::Queue(queue), Data::Write(sequence)) => {
+                queue.push_back(Entry { offset: [offset as u32, (offset >> 32) as u32], file, len, sequence });
+            }
+            (Blocks::Queue(_), Data::Zeroes) => {} // without trims there are none
+        }
+    }
+
+    /// The block to trim now; None: there is none. A block that was read back or written again since it was chosen is
+    /// left out.
+    #[inline]
+    pub fn next_trim(&mut self) -> Option<ReadBack> {
+        if !self.trims.any() {
+            return None;
+        }
+        let Blocks::Map { map, .. } = &self.blocks else { return None };
+        loop {
+            let block = self.trims.next()?;
+            if map.get(&(block.file, block.offset)) == Some(&(block.len, block.data)) {
+                return Some(block);
+            }
+        }
+    }
+
+    /// The pass is written: all blocks that are to be trimmed are due. False if there are none.
+    pub fn end_of_writes_before_trims(&mut self) -> bool {
+        self.trims.end_of_writes()
+    }
+
     /// True if ops may overlap those in flight, so that they have to wait for each other.
     pub fn may_overlap(&self) -> bool {
         matches!(self.blocks, Blocks::Map { .. })
     }
 
-    /// The pass is written: everything is to be read back.
+    /// The pass is written and trimmed: everything is to be read back.
     pub fn end_of_writes(&mut self) {
         self.owe(self.len() as u64);
     }
@@ -160,10 +223,10 @@ impl Ledger {
                 file: entry.file,
                 offset: u64::from(entry.offset[0]) | u64::from(entry.offset[1]) << 32,
                 len: entry.len,
-                sequence: entry.sequence,
+                data: Data::Write(entry.sequence),
             }),
             Blocks::Map { map, .. } => {
-                map.pop_first().map(|((file, offset), (len, sequence))| ReadBack { file, offset, len, sequence })
+                map.pop_first().map(|((file, offset), (len, data))| ReadBack { file, offset, len, data })
             }
         };
         if block.is_none() {
@@ -201,14 +264,14 @@ impl Ledger {
 
 /// Removes the bytes `from .. from + len` of a file. If the bytes cover only a part of a block, the parts of that block
 /// with separate headers remain.
-fn remove(map: &mut BTreeMap<(u32, u64), (u32, u32)>, interval: u64, file: u32, from: u64, len: u64) {
+fn remove(map: &mut Map, interval: u64, file: u32, from: u64, len: u64) {
     let to = from.saturating_add(len);
     // The only block that begins before and may reach into this one is the last that does: none overlap.
     let before = map.range((file, 0)..(file, from)).next_back().map(|(key, value)| (*key, *value));
     let reaching = before.filter(|((_, start), (len, _))| start + u64::from(*len) > from);
     let inside = map.range((file, from)..(file, to)).map(|(key, value)| (*key, *value));
     let covered: Vec<_> = reaching.into_iter().chain(inside).collect();
-    for ((_, start), (len, sequence)) in covered {
+    for ((_, start), (len, data)) in covered {
         map.remove(&(file, start));
         if interval == 0 {
             continue;
@@ -217,13 +280,13 @@ fn remove(map: &mut BTreeMap<(u32, u64), (u32, u32)>, interval: u64, file: u32, 
         if start < from {
             let left = (from - start) / interval * interval;
             if left > 0 {
-                map.insert((file, start), (left as u32, sequence));
+                map.insert((file, start), (left as u32, data));
             }
         }
         if end > to {
             let begin = start + (to - start).div_ceil(interval) * interval;
             if begin < end {
-                map.insert((file, begin), ((end - begin) as u32, sequence));
+                map.insert((file, begin), ((end - begin) as u32, data));
             }
         }
     }
@@ -243,7 +306,14 @@ mod tests {
 
     fn write(ledger: &mut Ledger, offset: u64, len: u32, sequence: u32) {
         ledger.changing(0, offset, u64::from(len));
-        ledger.wrote(ReadBack { file: 0, offset, len, sequence });
+        ledger.wrote(ReadBack { file: 0, offset, len, data: Data::Write(sequence) });
+    }
+
+    fn sequence_of(block: &ReadBack) -> u32 {
+        match block.data {
+            Data::Write(sequence) => sequence,
+            Data::Zeroes => panic!("{block:?} was not trimmed"),
+        }
     }
 
     #[test]
@@ -263,7 +333,7 @@ mod tests {
             if sorted {
                 expected.sort_unstable();
             }
-            assert_eq!(read.iter().map(|block| (block.offset, block.sequence)).collect::<Vec<_>>(), expected);
+            assert_eq!(read.iter().map(|block| (block.offset, sequence_of(block))).collect::<Vec<_>>(), expected);
             assert!(ledger.is_empty());
         }
     }
@@ -298,13 +368,13 @@ mod tests {
                     let (file, offset) = (random.below(2) as u32, random.below(24) * 8);
                     let len = (1 + random.below(8)) * 8;
                     remove(&mut map, interval, file, offset, len);
-                    map.insert((file, offset), (len as u32, sequence));
+                    map.insert((file, offset), (len as u32, Data::Write(sequence)));
                     oracle[file as usize][offset as usize..(offset + len) as usize].fill(Some(sequence));
                 }
                 let mut covered = 0;
-                for (&(file, offset), &(len, sequence)) in &map {
+                for (&(file, offset), &(len, data)) in &map {
                     for byte in offset..offset + u64::from(len) {
-                        assert_eq!(oracle[file as usize][byte as usize], Some(sequence));
+                        assert_eq!(oracle[file as usize][byte as usize].map(Data::Write), Some(data));
                         covered += 1;
                     }
                 }
@@ -323,7 +393,7 @@ mod tests {
         write(&mut ledger, 8192, 4096, 1);
         // Two read-backs are due. A write of the first block is issued before they are.
         ledger.changing(0, 0, 8192);
-        let rest = ReadBack { file: 0, offset: 8192, len: 4096, sequence: 1 };
+        let rest = ReadBack { file: 0, offset: 8192, len: 4096, data: Data::Write(1) };
         assert_eq!((ledger.next_read(), ledger.next_read()), (Some(rest), None));
         // It fails: nothing is expected of the block until another write succeeds.
         ledger.end_of_writes();
@@ -331,7 +401,45 @@ mod tests {
         assert!(ledger.is_empty());
         write(&mut ledger, 0, 8192, 3);
         ledger.end_of_writes();
-        assert_eq!(ledger.next_read().map(|block| block.sequence), Some(3));
+        assert_eq!(ledger.next_read().map(|block| sequence_of(&block)), Some(3));
+    }
+
+    #[test]
+    fn a_chosen_block_is_trimmed_unless_it_was_written_or_read_since() {
+        let mut ledger = ledger(true, |verify| (verify.trims.percent, verify.backlog) = (100, 2));
+        for number in 0..4 {
+            write(&mut ledger, u64::from(number) * 4096, 4096, number);
+        }
+        // Of the four, block 0 is read back, block 1 is written again, and block 2 in part.
+        assert_eq!(ledger.next_read().map(|block| block.offset), Some(0));
+        write(&mut ledger, 4096, 4096, 4);
+        write(&mut ledger, 10240, 512, 5);
+        assert!(ledger.end_of_writes_before_trims());
+        let mut trimmed = Vec::new();
+        while let Some(block) = ledger.next_trim() {
+            trimmed.push((block.offset, sequence_of(&block)));
+            ledger.changing(block.file, block.offset, u64::from(block.len));
+            ledger.zeroed(block);
+        }
+        assert_eq!(trimmed, [(12288, 3), (4096, 4), (10240, 5)]);
+        ledger.end_of_writes();
+        let rest: Vec<_> = std::iter::from_fn(|| ledger.next_read()).map(|block| (block.offset, block.data)).collect();
+        assert_eq!(rest, [(4096, Data::Zeroes), (10240, Data::Zeroes), (12288, Data::Zeroes)]);
+    }
+
+    #[test]
+    fn without_reads_only_the_blocks_to_trim_are_kept() {
+        let mut ledger = ledger(true, |verify| (verify.trims.percent, verify.enabled) = (50, false));
+        for number in 0..100 {
+            write(&mut ledger, u64::from(number) * 4096, 4096, number);
+        }
+        assert_eq!(ledger.len(), 50);
+        assert!(ledger.end_of_writes_before_trims());
+        while let Some(block) = ledger.next_trim() {
+            ledger.changing(block.file, block.offset, u64::from(block.len));
+            ledger.zeroed(block);
+        }
+        assert!(ledger.is_empty());
     }
 
     #[test]

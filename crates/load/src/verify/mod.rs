@@ -11,6 +11,7 @@ mod digest;
 mod header;
 mod ledger;
 pub mod state;
+mod trims;
 
 use std::fmt;
 use std::ops::Range;
@@ -24,7 +25,7 @@ use crate::content::Body;
 use crate::error::Error;
 use digest::{digest, field_bytes};
 use header::Header;
-pub use ledger::{Ledger, ReadBack};
+pub use ledger::{Data, Ledger, ReadBack};
 pub use state::{State, StateFile};
 
 /// Stamps and checks the blocks of one job. The verifier never changes: threads may share it.
@@ -69,6 +70,8 @@ pub struct Expected {
     pub sequence: Option<u64>,
     /// The seed of the content, [`Verifier::seed_of`] of the number; None where another program may have written.
     pub seed: Option<u64>,
+    /// The block was trimmed: it holds zeroes, and no header.
+    pub zeroes: bool,
 }
 
 /// A block that differs from the block that was written.
@@ -207,6 +210,9 @@ impl Verifier {
     /// # Errors
     /// The first mismatch. Where the content can be generated again from the header's seed, it names the byte.
     pub fn check(&self, block: &mut [u8], expected: &Expected) -> Result<(), Mismatch> {
+        if expected.zeroes {
+            return check_zeroes(block, expected);
+        }
         match self.kind {
             VerifyKind::Null => return Ok(()),
             VerifyKind::PatternOnly => return self.check_pattern(block, block.len(), 0, 0, expected),
@@ -227,6 +233,9 @@ impl Verifier {
     /// The content that the block should hold, by the seed in its first header: for `verify_dump`. None if that cannot
     /// be told.
     pub fn regenerate(&self, block: &[u8], expected: &Expected) -> Option<Vec<u8>> {
+        if expected.zeroes {
+            return Some(vec![0; block.len()]);
+        }
         let mut copy = block.to_vec();
         let first_end = self.step(block.len()).min(block.len());
         self.swap(&mut copy[..first_end]);
@@ -458,6 +467,19 @@ impl Verifier {
     }
 }
 
+/// Compares a block that was trimmed with zeroes.
+fn check_zeroes(block: &[u8], expected: &Expected) -> Result<(), Mismatch> {
+    let Some(at) = block.iter().position(|&byte| byte != 0) else { return Ok(()) };
+    Err(Mismatch {
+        file: expected.file,
+        offset: expected.offset + at as u64,
+        block: (expected.offset, block.len() as u32),
+        what: "byte of a trimmed block",
+        expected: "0x00".into(),
+        got: format!("{:#04x}", block[at]),
+    })
+}
+
 /// All sizes that a job writes: with trimwrite, blocks of the trims' sizes are written, too.
 fn sizes(job: &Job) -> impl Iterator<Item = u64> {
     let of = |direction: Direction| {
@@ -540,7 +562,7 @@ mod tests {
     }
 
     const STAMP: Stamp = Stamp { offset: 40960, sequence: 70_000, time_ns: 5_000_000_123, thread: 3 };
-    const EXPECTED: Expected = Expected { file: 2, offset: 40960, sequence: Some(70_000), seed: None };
+    const EXPECTED: Expected = Expected { file: 2, offset: 40960, sequence: Some(70_000), seed: None, zeroes: false };
 
     #[test]
     fn what_is_stamped_passes_and_the_buffer_stays() {
@@ -623,6 +645,23 @@ mod tests {
             zeros.to_string(),
             "magic number of the header at offset 40960 (block of 4096 bytes at 40960): expected 0xacca, got 0x0000"
         );
+    }
+
+    #[test]
+    fn a_trimmed_block_holds_zeroes_whatever_the_kind() {
+        for kind in KINDS {
+            let verifier = verifier(kind, |_| {});
+            let expected = Expected { file: 1, offset: 8192, zeroes: true, ..Expected::default() };
+            let mut block = vec![0; 4096];
+            verifier.check(&mut block, &expected).unwrap();
+            assert_eq!(verifier.regenerate(&block, &expected), Some(block.clone()));
+            block[4095] = 1;
+            let mismatch = verifier.check(&mut block, &expected).unwrap_err();
+            assert_eq!(
+                (mismatch.to_string().as_str(), mismatch.file),
+                ("byte of a trimmed block at offset 12287 (block of 4096 bytes at 8192): expected 0x00, got 0x01", 1)
+            );
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use measure::Direction;
 use super::passes::Passes;
 use crate::Error;
 use crate::runner::traffic::Next;
-use crate::verify::{Ledger, ReadBack, State, state};
+use crate::verify::{Data, Ledger, ReadBack, State, state};
 
 /// The blocks that a state vouches for.
 pub(super) struct Recalled {
@@ -144,7 +144,8 @@ fn walk(writer: &Job, clone: u32, extents: &[FileExtent], known: &State) -> Resu
                 };
                 ledger.changing(op.file, op.offset, op.len);
                 if known.was_written(writes, op.file, op.offset, times) {
-                    ledger.wrote(ReadBack { file: op.file, offset: op.offset, len: op.len as u32, sequence: 0 });
+                    let data = Data::Write(0);
+                    ledger.wrote(ReadBack { file: op.file, offset: op.offset, len: op.len as u32, data });
                 }
                 writes += 1;
                 bytes += op.len;

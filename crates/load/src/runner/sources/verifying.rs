@@ -1,7 +1,8 @@
 //! The workload with its data checked: blocks that were written are read back, and blocks that are read are checked.
 //!
 //! ```text
-//! writing ─► (verify_backlog: read back some) ─► drained ─► reading back ─► next pass, or the end
+//! writing ─► (verify_backlog: read back some; trim_backlog: trim some)
+//!         ─► drained ─► trimming the rest ─► drained ─► reading back ─► next pass, or the end
 //! ```
 //!
 //! Which blocks are read back, and which ops have to wait for each other, are the rules of [`crate::verify::Ledger`].
@@ -17,7 +18,7 @@ use super::passes::Passes;
 use super::recalled::{self, Recalled};
 use crate::content::Filler;
 use crate::runner::traffic::{Next, Traffic};
-use crate::verify::{Expected, Ledger, Mismatch, ReadBack, Stamp, StateFile, Verifier};
+use crate::verify::{Data, Expected, Ledger, Mismatch, ReadBack, Stamp, StateFile, Verifier};
 use crate::{Error, ErrorKind};
 
 /// The workload of one clone, verified.
@@ -29,6 +30,8 @@ pub(in crate::runner) struct Verifying {
     phase: Phase,
     /// `do_verify=0`: blocks are stamped, but not read back.
     reads_back: bool,
+    /// `trim_verify_zero`: blocks that were trimmed are read back.
+    reads_zeroes: bool,
     /// `verify_only`: nothing is changed; what an earlier run wrote is read, each block once.
     reads_only: bool,
     /// Reads of the workload are checked too: it has nothing but reads.
@@ -42,8 +45,8 @@ pub(in crate::runner) struct Verifying {
     saving: Option<StateFile>,
     /// An op that has to wait until one that it overlaps has finished.
     held: Option<Step>,
-    /// The content that the op drawn last is to be checked against.
-    drawn: Option<Expected>,
+    /// The step drawn last, until it is issued.
+    drawn: Option<Step>,
     /// The op in flight of each slot.
     flights: Vec<Option<Flight>>,
     /// True if the storage has no space left: no writes follow, nor another pass.
@@ -55,7 +58,9 @@ pub(in crate::runner) struct Verifying {
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
     Writing,
-    /// All writes of the pass are issued, some still in flight.
+    /// All writes of the pass have ended; blocks that are to be trimmed are left.
+    Trimming,
+    /// All writes and trims of the pass are issued, some still in flight.
     Draining,
     Reading,
 }
@@ -65,12 +70,13 @@ enum Phase {
 struct Step {
     op: Op,
     expected: Option<Expected>,
+    /// A trim of the ledger's: the block that holds zeroes afterwards.
+    zeroes: Option<ReadBack>,
 }
 
 #[derive(Clone, Copy)]
 struct Flight {
-    op: Op,
-    expected: Option<Expected>,
+    step: Step,
     sequence: u64,
 }
 
@@ -97,6 +103,7 @@ impl Verifying {
             recalled,
             saving: verify.saves_state.then(|| StateFile::new(job, clone, seat, extents)),
             reads_back: verify.enabled && directions.write,
+            reads_zeroes: verify.trims.must_be_zero,
             reads_only: verify.only && directions.write,
             checks_reads: !directions.write,
             dump: verify.dump,
@@ -116,6 +123,9 @@ impl Verifying {
             if let Some(block) = self.ledger.next_read() {
                 return Ok(self.read_back(block));
             }
+            if let Some(block) = self.ledger.next_trim() {
+                return Ok(self.trim(block));
+            }
             match self.phase {
                 Phase::Writing if self.reads_only && self.recalled.is_some() => {
                     // Everything that there is to read is known, whatever the number of passes was.
@@ -124,20 +134,20 @@ impl Verifying {
                         None => return Err(Next::End),
                     }
                 }
-                Phase::Writing if self.full => {
-                    self.phase = Phase::Draining;
-                    return Err(Next::Drain);
-                }
+                Phase::Writing if self.full => return Err(self.end_of_writes()),
                 Phase::Writing if self.rehearses() => self.rehearse(None),
                 Phase::Writing => match self.passes.next_in_pass(wanted) {
                     Some(op) if self.reads_only && changes(&op).is_none() => {}
                     Some(op) if self.recalled.as_ref().is_some_and(|recalled| !recalled.has(&op)) => {}
                     Some(op) => return Ok(self.step(op)),
-                    None => {
+                    None => return Err(self.end_of_writes()),
+                },
+                Phase::Trimming => {
+                    if !self.ledger.end_of_writes_before_trims() {
                         self.phase = Phase::Draining;
                         return Err(Next::Drain);
                     }
-                },
+                }
                 Phase::Draining => {
                     self.phase = Phase::Reading;
                     if self.reads_back {
@@ -157,15 +167,34 @@ impl Verifying {
         }
     }
 
+    /// The writes of the pass are issued: trims of the rest follow once the writes have ended.
+    fn end_of_writes(&mut self) -> Next {
+        self.phase = if self.ledger.trims() { Phase::Trimming } else { Phase::Draining };
+        Next::Drain
+    }
+
     /// The read that checks a block of the ledger.
     fn read_back(&self, block: ReadBack) -> Step {
-        let ReadBack { file, offset, len, sequence } = block;
+        let ReadBack { file, offset, len, data } = block;
         let op = Op { kind: OpKind::Io(Direction::Read), file, offset, len: u64::from(len) };
-        // An earlier run, or fio, may have numbered its writes otherwise.
-        let sequence = (!self.reads_only).then_some(u64::from(sequence));
-        let seed = sequence.map(|sequence| self.verifier.seed_of(sequence));
-        let fits = self.verifier.fits(op.len);
-        Step { op, expected: fits.then_some(Expected { file, offset, sequence, seed }) }
+        let expected = match data {
+            Data::Zeroes => Some(Expected { file, offset, zeroes: true, ..Expected::default() }),
+            Data::Write(sequence) => {
+                // An earlier run, or fio, may have numbered its writes otherwise.
+                let sequence = (!self.reads_only).then_some(u64::from(sequence));
+                let seed = sequence.map(|sequence| self.verifier.seed_of(sequence));
+                let fits = self.verifier.fits(op.len);
+                fits.then_some(Expected { file, offset, sequence, seed, zeroes: false })
+            }
+        };
+        Step { op, expected, zeroes: None }
+    }
+
+    /// The trim of a block of the ledger.
+    fn trim(&self, block: ReadBack) -> Step {
+        let ReadBack { file, offset, len, .. } = block;
+        let op = Op { kind: OpKind::Io(Direction::Trim), file, offset, len: u64::from(len) };
+        Step { op, expected: None, zeroes: self.reads_zeroes.then_some(block) }
     }
 
     /// An op of the workload as it is to be issued.
@@ -183,7 +212,8 @@ impl Verifying {
         // A block too small for its header was written as it is.
         let expected = checked && self.verifier.fits(op.len);
         let (file, offset) = (op.file, op.offset);
-        Step { op, expected: expected.then_some(Expected { file, offset, sequence: None, seed: None }) }
+        let expected = expected.then_some(Expected { file, offset, ..Expected::default() });
+        Step { op, expected, zeroes: None }
     }
 
     /// True if `verify_only` has to find out first which blocks the workload leaves.
@@ -201,7 +231,8 @@ impl Verifying {
                 if direction == Direction::Write {
                     self.verified.rehearsed.0 += 1;
                     self.verified.rehearsed.1 += op.len;
-                    self.ledger.wrote(ReadBack { file: op.file, offset: op.offset, len: op.len as u32, sequence: 0 });
+                    let data = Data::Write(0);
+                    self.ledger.wrote(ReadBack { file: op.file, offset: op.offset, len: op.len as u32, data });
                 }
             }
             next = self.passes.next_in_pass(None);
@@ -216,7 +247,7 @@ impl Verifying {
         let op = &step.op;
         let (changes_data, is_checked) = (changes(op).is_some(), step.expected.is_some());
         self.ledger.may_overlap()
-            && self.flights.iter().flatten().any(|flight| {
+            && self.flights.iter().flatten().any(|Flight { step: flight, .. }| {
                 let other = &flight.op;
                 let bears = match changes(other) {
                     Some(_) => changes_data || is_checked,
@@ -276,7 +307,7 @@ impl Traffic for Verifying {
             self.held = Some(step);
             return Next::Wait;
         }
-        self.drawn = step.expected;
+        self.drawn = Some(step);
         Next::Op(step.op)
     }
 
@@ -304,7 +335,8 @@ impl Traffic for Verifying {
             (Some(saving), OpKind::Sync | OpKind::DataSync) => saving.writes.sync_issued(slot as u32),
             _ => {}
         }
-        self.flights[slot] = Some(Flight { op: *op, expected: self.drawn.take(), sequence: self.sequence });
+        let step = self.drawn.take().unwrap_or(Step { op: *op, expected: None, zeroes: None });
+        self.flights[slot] = Some(Flight { step, sequence: self.sequence });
         if changes(op).is_some() {
             self.ledger.changing(op.file, op.offset, op.len);
         }
@@ -312,17 +344,23 @@ impl Traffic for Verifying {
     }
 
     fn landed(&mut self, op: &Op, slot: u32, bytes: &mut [u8]) -> Result<(), Mismatch> {
-        let Some(flight) = self.flights[slot as usize].take() else {
+        let Some(Flight { step, sequence }) = self.flights[slot as usize].take() else {
             return Ok(());
         };
-        match (op.kind, flight.expected) {
+        match (op.kind, step.expected) {
             (OpKind::Io(Direction::Write), _) => {
                 if let Some(saving) = &mut self.saving {
-                    saving.writes.ended(flight.sequence);
+                    saving.writes.ended(sequence);
                 }
-                if self.reads_back && self.verifier.fits(op.len) {
+                if (self.reads_back || self.ledger.trims()) && self.verifier.fits(op.len) {
                     let Op { file, offset, len, .. } = *op;
-                    self.ledger.wrote(ReadBack { file, offset, len: len as u32, sequence: flight.sequence as u32 });
+                    self.ledger.wrote(ReadBack { file, offset, len: len as u32, data: Data::Write(sequence as u32) });
+                }
+                Ok(())
+            }
+            (OpKind::Io(Direction::Trim), _) => {
+                if let Some(block) = step.zeroes {
+                    self.ledger.zeroed(block);
                 }
                 Ok(())
             }
