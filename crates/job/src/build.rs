@@ -1,6 +1,7 @@
 //! The way from written settings to validated jobs: defaults, inheritance, and the effects of options on each other.
 
 mod peers;
+mod precondition;
 mod priorities;
 mod without_data;
 mod working_set;
@@ -60,6 +61,8 @@ pub struct Draft {
     pub(crate) latency: LatencyGoal,
     pub(crate) flow: Flow,
     pub(crate) verify: Verify,
+    pub(crate) precondition: Precondition,
+    pub(crate) precondition_wanted: bool,
     pub(crate) verify_kind: Option<VerifyKind>,
     pub(crate) verify_given: bool,
     pub(crate) saves_state: Option<bool>,
@@ -96,6 +99,8 @@ impl Default for Draft {
             latency: LatencyGoal { target_ns: 0, window_ns: 0, percentile: 100.0, run: false },
             flow: Flow { id: 0, weight: 0, sleep_ns: 0 },
             verify: Verify::default(),
+            precondition: Precondition { over_provisioning: 0.15, regions: 100, cache_bytes: 0 },
+            precondition_wanted: false,
             verify_kind: None,
             verify_given: false,
             saves_state: None,
@@ -214,6 +219,7 @@ impl Draft {
         self.zones()?;
         self.queue();
         self.pattern();
+        self.precondition()?;
         self.rate()?;
         self.time();
         self.buffers();

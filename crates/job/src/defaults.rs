@@ -97,6 +97,7 @@ impl Default for Job {
                 zones_absolute: each(Vec::new()),
                 sequence: Vec::new(),
                 sequence_stride: false,
+                precondition: None,
                 percent_random: each(100),
             },
             rate: Rate {

@@ -328,6 +328,19 @@ pub struct Pattern {
     pub sequence_stride: bool,
     /// `percentage_random`: percent of a random job's ops that are random, each way.
     pub percent_random: PerDirection<u8>,
+    /// `sprandom`: the drive that one pass of writes brings into its steady state.
+    pub precondition: Option<Precondition>,
+}
+
+/// `sprandom`: a drive as random writes leave it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precondition {
+    /// `spr_op`: blocks that the drive has beyond those that hold data, per block that holds data; more than 0.
+    pub over_provisioning: f64,
+    /// `spr_num_regions`: parts of the pass, each with a validity of its own.
+    pub regions: u32,
+    /// `spr_cs`: bytes of the drive's cache; 0: none.
+    pub cache_bytes: u64,
 }
 
 /// `random_generator=`. All generators of Plimsoll have 64 bits; fio's names are accepted for their coverage behaviour.

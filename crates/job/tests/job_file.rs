@@ -211,6 +211,37 @@ fn errors_name_the_line_and_what_to_do() {
 }
 
 #[test]
+fn sprandom_sets_what_it_needs_and_refuses_what_contradicts_it() {
+    let pattern = job("rw=randwrite\nsprandom=1\nspr_op=0.25\nspr_cs=1m\nbs=8k\nblockalign=8k").pattern;
+    assert!(pattern.no_random_map && pattern.generator == Generator::Permutation);
+    let drive = Precondition { over_provisioning: 0.25, regions: 100, cache_bytes: 1 << 20 };
+    assert_eq!(pattern.precondition, Some(drive));
+    assert_eq!(job("rw=randread\nspr_op=0.5").pattern.precondition, None);
+    for (text, message) in [
+        ("rw=randread", "3: sprandom does not go with rw=randread (use rw=randwrite)"),
+        ("rw=randrw", "3: sprandom does not go with rw=randrw (use rw=randwrite)"),
+        (
+            "rw=randwrite\nrandom_generator=tausworthe",
+            "4: sprandom does not go with random_generator=tausworthe (leave it out, or write random_generator=lfsr)",
+        ),
+        (
+            "rw=randwrite\nnorandommap=0",
+            "4: sprandom does not go with norandommap=0: it writes some blocks twice (leave it out)",
+        ),
+        (
+            "rw=randwrite\nrandom_distribution=zipf:1.1",
+            "4: random_distribution does not go with sprandom (leave one of them out: sprandom decides which blocks are written)",
+        ),
+        (
+            "rw=randwrite\nbsrange=4k-8k",
+            "4: sprandom needs blocks of one size, side by side (give one bs, and no blockalign)",
+        ),
+    ] {
+        assert_eq!(error(&format!("[job]\nsprandom=1\n{text}")), format!("job.fio:{message}"));
+    }
+}
+
+#[test]
 fn an_unsupported_option_at_its_default_is_no_error() {
     plan("[job]\nlog_hist_coarseness=0\ndedupe_mode=repeat\nflow=0\n");
 }

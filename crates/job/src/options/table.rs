@@ -241,8 +241,6 @@ pub(super) const DISTRIBUTION_WORDS: &[(&str, &str)] = &[
     ("sequence", ":block,block,..., numbers of blocks, in turn"),
 ];
 
-const NO_SPRANDOM: &str = "Plimsoll does not have sprandom";
-
 static PATTERN: &[OptionSpec] = &[
     option("rwmixread", Count(0, 100, |d, v| d.job.pattern.mix_read = v as u8), "50", "Percent of reads in a mix"),
     option("rwmixwrite", Count(0, 100, |d, v| d.job.pattern.mix_read = 100 - v as u8), "50", "Percent of writes in a mix"),
@@ -279,10 +277,10 @@ static PATTERN: &[OptionSpec] = &[
         "Distribution of random requests over the file",
     ),
     option("random_sequence_stride", Bool(|d, v| d.job.pattern.sequence_stride = v), "0", "After each turn of random_distribution=sequence, count from as many blocks further on as the turn has"),
-    refused("sprandom", "0", "Bring an SSD into the state that random writes lead to", "Plimsoll does not model a drive's garbage collection: use rw=randwrite with norandommap=1 and an io_size of several times the size"),
-    refused("spr_num_regions", "100", "Number of regions of sprandom", NO_SPRANDOM),
-    refused("spr_op", "0.15", "Over-provisioning of the drive, for sprandom", NO_SPRANDOM),
-    refused("spr_cs", "0", "Size of the drive's cache, for sprandom", NO_SPRANDOM),
+    option("sprandom", Bool(|d, v| d.precondition_wanted = v), "0", "Write the file once, and some blocks twice, so that a drive is as after a long random load"),
+    option("spr_num_regions", Count(1, 1_000_000, |d, v| d.precondition.regions = v as u32), "100", "Parts of a pass of sprandom, each with a share of blocks that are written again"),
+    option("spr_op", Numbers(0.000_001, 1.0, |d, v| d.precondition.over_provisioning = v[0]), "0.15", "Blocks that the drive has beyond those of the file, as a part of the file, for sprandom"),
+    option("spr_cs", Bytes(0, |d, v| d.precondition.cache_bytes = v), "0", "Bytes of the drive's cache, for sprandom: blocks are written again a region later"),
     option("percentage_random", EachCount(0, 100, |d, v| values::update(&mut d.job.pattern.percent_random, narrow(v, |n| n as u8))), "100", "Percent of the requests that are random, in a random job"),
     option("zonemode", Word(&[("none", "they have no effect"), ("strided", "stay in a zone, then skip to the next one"), ("zbd", "zoned block device (not supported)")], |d, v| d.zone_mode = Some(v.to_string())), "none", "Meaning of zonesize, zonerange and zoneskip"),
     option("zonesize", Bytes(0, |d, v| d.zones.size = v), "0", "Bytes that the job transfers in a zone before it moves to the next zone"),

@@ -4,9 +4,10 @@ use super::coverage::Coverage;
 use super::error::Error;
 use super::permutation::Permutation;
 use super::random::Random;
+use super::regions::{self, Regions};
 use super::shape::Shape;
 use super::sizes::Sizes;
-use crate::job::{Generator, Job};
+use crate::job::{Generator, Job, Precondition};
 use measure::Direction;
 
 /// The settings that decide the random offsets of one direction. Directions with equal rules share one [`Blocks`] a
@@ -21,6 +22,7 @@ pub(super) struct Rule {
     zones: Vec<(u64, Span, Span)>,
     /// Blocks in turn; empty if none. True: the next turn counts from where this one ended.
     sequence: (Vec<u64>, bool),
+    precondition: Option<Precondition>,
     repeat: bool,
     soft: bool,
 }
@@ -59,6 +61,7 @@ impl Rule {
             distribution: pattern.distribution[direction],
             zones,
             sequence: (pattern.sequence.clone(), pattern.sequence_stride),
+            precondition: pattern.precondition,
             repeat: pattern.no_random_map && pattern.generator == Generator::Mapped,
             soft: pattern.soft_random_map,
         }
@@ -90,6 +93,8 @@ pub(super) enum Blocks {
     Zoned(Vec<Zone>),
     /// Blocks in turn.
     Sequence(Sequence),
+    /// Each block at least once, and some again, as a drive in its steady state has been written.
+    Regions(Regions),
 }
 
 /// A turn of block numbers that repeats. Each turn counts from the start of the file; with a stride, each counts from
@@ -147,6 +152,20 @@ impl Blocks {
             let (numbers, strides) = rule.sequence.clone();
             return Ok(Blocks::Sequence(Sequence { numbers, strides, count, largest, at: 0, from: 0 }));
         }
+        if let Some(drive) = &rule.precondition {
+            let needed = drive.cache_bytes.div_ceil(rule.align).max(1);
+            if regions::region_writes(drive, count) < needed {
+                return Err(Error::RegionTooSmall {
+                    job: job.to_owned(),
+                    file,
+                    regions: drive.regions,
+                    blocks: regions::region_writes(drive, count),
+                    needed,
+                    most: regions::physical(drive, count) / needed,
+                });
+            }
+            return Ok(Blocks::Regions(Regions::new(drive, count, random)));
+        }
         if let Some(shape) = Shape::new(rule.distribution, count.max(1), random) {
             return Ok(Blocks::Shaped(shape));
         }
@@ -190,6 +209,7 @@ impl Blocks {
             Blocks::Mapped { map, .. } => map.clear(),
             Blocks::Ordered(order) => *order = Permutation::new(rule.count(bytes), random),
             Blocks::Sequence(sequence) => (sequence.at, sequence.from) = (0, 0),
+            Blocks::Regions(regions) => regions.rewind(rule.count(bytes), random),
             // The popular blocks stay the popular ones.
             Blocks::Any { .. } | Blocks::Shaped(_) | Blocks::Zoned(_) => {}
         }
@@ -215,6 +235,7 @@ impl Blocks {
             Blocks::Shaped(shape) => Some(shape.draw(random)),
             Blocks::Zoned(zones) => Some(Zone::draw(zones, random)),
             Blocks::Sequence(sequence) => Some(sequence.next()),
+            Blocks::Regions(regions) => regions.next(random),
         }
     }
 

@@ -51,6 +51,24 @@ pub enum Error {
         /// Blocks of the file.
         blocks: u64,
     },
+    /// The regions of `sprandom` are smaller than a block, or than the drive's cache.
+    #[error(
+        "job {job}: {regions} regions of sprandom on file {file} have {blocks} blocks each, and need {needed}; use spr_num_regions={most} or less"
+    )]
+    RegionTooSmall {
+        /// Name of the job.
+        job: String,
+        /// Index of the file.
+        file: usize,
+        /// Number of regions.
+        regions: u32,
+        /// Blocks of each region.
+        blocks: u64,
+        /// Blocks that a region needs.
+        needed: u64,
+        /// Most regions that are large enough; 0: not even one is.
+        most: u64,
+    },
     /// `zoned_abs` reaches beyond a file.
     #[error("job {job}: random_distribution=zoned_abs names {zones} bytes, but file {file} has only {size}")]
     ZonesBeyondFile {

@@ -17,6 +17,7 @@ mod coverage;
 mod error;
 pub mod permutation;
 pub mod random;
+mod regions;
 mod shape;
 mod sizes;
 mod turns;
@@ -171,6 +172,7 @@ struct Limits {
     /// Bytes and ops of this pass, and the limits that end the pass.
     bytes: u64,
     bytes_most: u64,
+    bytes_expected: u64,
     ops: u64,
     ops_most: u64,
     /// Bytes since all files were begun, and when they are begun again.
@@ -369,9 +371,9 @@ impl Workload {
             && !self.turns.distributed()
     }
 
-    /// Bytes of one pass, as far as it has a limit.
+    /// Bytes of one pass, as far as it has a limit; of `sprandom`, about so many.
     pub fn pass_bytes(&self) -> u64 {
-        self.limits.bytes_most
+        self.limits.bytes_expected
     }
 
     /// Begins the next pass: of `loops`, or of a `time_based` run.
@@ -631,13 +633,18 @@ impl Limits {
         };
         // A time based run is ended by its time; only verification needs an end to read back from.
         let endless = job.time.time_based && job.verify.is_none();
+        // The last block of the drive that is not written yet ends a pass of sprandom.
+        let conditioned = job.pattern.precondition.map(|drive| (lap as f64 * (1.0 + drive.over_provisioning)) as u64);
+        let goes_on = goes_on && conditioned.is_none();
+        let bytes_most = match goes_on {
+            _ if endless || conditioned.is_some() => u64::MAX,
+            true => asked,
+            false => asked.min(whole),
+        };
         Limits {
             bytes: 0,
-            bytes_most: match goes_on {
-                _ if endless => u64::MAX,
-                true => asked,
-                false => asked.min(whole),
-            },
+            bytes_most,
+            bytes_expected: conditioned.filter(|_| !endless).unwrap_or(bytes_most),
             ops: 0,
             ops_most: job
                 .extent
@@ -645,7 +652,7 @@ impl Limits {
                 .filter(|_| !job.time.time_based)
                 .map_or(u64::MAX, |ops| ops.saturating_mul(twice)),
             lap_bytes: 0,
-            lap_most: if endless { u64::MAX } else { lap },
+            lap_most: if endless || conditioned.is_some() { u64::MAX } else { lap },
             goes_on: goes_on && !endless,
             went_on: false,
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::job::{Amount, Distribution, FileService, Generator, Rw, Zones};
+use crate::job::{Amount, Distribution, FileService, Generator, Precondition, Rw, Zones};
 use measure::PerDirection;
 
 const KIB: u64 = 1024;
@@ -613,6 +613,38 @@ fn reads_and_writes_in_sequence_each_go_through_the_whole_file() {
         }
         assert!(check(&all, "loops") >= ops_of_pass / 5);
     }
+}
+
+#[test]
+fn a_pass_of_sprandom_ends_with_the_last_new_block() {
+    let conditioned = |regions, cache_bytes| {
+        job(|job| {
+            job.rw.directions = PerDirection { read: false, write: true, trim: false };
+            job.pattern.generator = Generator::Permutation;
+            job.pattern.no_random_map = true;
+            job.pattern.precondition = Some(Precondition { over_provisioning: 0.25, regions, cache_bytes });
+        })
+    };
+    let mut workload = Workload::new(&conditioned(10, 0), 0, &extents(&[4096 * 1000, 4096 * 500])).unwrap();
+    assert!(!workload.writes_once());
+    assert_eq!(workload.pass_bytes(), 4096 * 1875);
+    for _loop in 0..2 {
+        let ops = pass(&mut workload);
+        let blocks: BTreeSet<_> = ops.iter().map(|op| (op.file, op.offset)).collect();
+        assert_eq!(blocks.len(), 1500, "every block is written");
+        assert!((1800..1950).contains(&ops.len()), "{} writes", ops.len());
+        workload.restart();
+    }
+    let refused =
+        |regions, cache| Workload::new(&conditioned(regions, cache), 0, &extents(&[4096 * 1000])).unwrap_err();
+    assert_eq!(
+        refused(2000, 0).to_string(),
+        "job test: 2000 regions of sprandom on file 0 have 0 blocks each, and need 1; use spr_num_regions=1250 or less"
+    );
+    assert_eq!(
+        refused(50, 1 << 20).to_string(),
+        "job test: 50 regions of sprandom on file 0 have 25 blocks each, and need 256; use spr_num_regions=4 or less"
+    );
 }
 
 #[test]

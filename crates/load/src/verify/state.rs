@@ -94,6 +94,7 @@ pub fn fingerprint(job: &Job, clone: u32, extents: &[FileExtent]) -> u64 {
     // trims of written blocks: the state of a job that has them fits no other job.
     let trims = job.verify.as_ref().map(|verify| verify.trims).filter(|trims| trims.percent > 0);
     let text = trims.map_or(text.clone(), |trims| format!("{text} {trims:?}"));
+    let text = pattern.precondition.map_or(text.clone(), |drive| format!("{text} {drive:?}"));
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
