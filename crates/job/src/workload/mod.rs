@@ -371,7 +371,7 @@ impl Workload {
             && !self.turns.distributed()
     }
 
-    /// Bytes of one pass, as far as it has a limit; of `sprandom`, about so many.
+    /// Bytes of one pass, as far as it has a limit. For `sprandom` this is an estimate.
     pub fn pass_bytes(&self) -> u64 {
         self.limits.bytes_expected
     }

@@ -1,7 +1,7 @@
 //! `sprandom`: one pass of random writes after which a drive is as if it had been written at random for long.
 //!
-//! A drive whose garbage collector takes the emptiest block has, in the steady state, ever fewer blocks the more of
-//! their pages are valid: the number of valid pages times the number of blocks with so many is constant (P. Desnoyers,
+//! A garbage collector takes the block with the fewest valid pages. In the steady state of such a drive, the number of
+//! valid pages of a block times the number of blocks with this number of valid pages is constant (P. Desnoyers,
 //! "Analytic Models of SSD Write Performance", ACM Transactions on Storage 8(2), 2012, doi:10.1145/2133360.2133364).
 //! The writes of the pass are cut into regions of equal length. Each region keeps as much valid data as that model
 //! gives to its share of the drive; the rest of its blocks is written again soon afterwards. Together, the writes fill

@@ -37,9 +37,9 @@ use super::trims::Trims;
 /// The data that a block must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Those of a write: the low 32 bits of its number.
+    /// The data of a write, by the low 32 bits of the write's number.
     Write(u32),
-    /// Zeroes: the block was trimmed.
+    /// Zeroes, because the block was trimmed.
     Zeroes,
 }
 
