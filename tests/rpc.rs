@@ -110,6 +110,21 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
         ),
         (&["nvmf_set_crdt", "crdt1=1"], "crdt1 must be 0, not 1: hosts may send a command again without a delay"),
         (&["framework_set_scheduler", "name=dynamic"], "name must be \"static\""),
+        (&["framework_set_scheduler", "name=static", "period=1000"], "period must be 0, not 1000"),
+        (&["framework_enable_cpumask_locks"], "the target does not lock processors"),
+        (&["bdev_nvme_set_hotplug", "enable=true", "period_us=1000"], "enable must be false, not true"),
+        (&["nvmf_create_subsystem", &nqn(), "tgt_name=foobar"], "Unable to find target \"foobar\""),
+        (&["nvmf_create_subsystem", &nqn(), "serial_number=123456789012345678901"], "Invalid SN"),
+        (&["nvmf_create_subsystem", &nqn(), "model_number=SPDK_Controller\x1f"], "Invalid MN"),
+        (&["nvmf_set_config", "conn_sched=hostip"], "conn_sched must be \"roundrobin\""),
+        (&["nvmf_set_config", "poll_groups_mask=0x3"], "start `plimsoll serve` with --cores 0,1"),
+        (&["nvmf_set_config", "poll_groups_mask=x"], "is not a mask of processors"),
+        (&["nvmf_get_transports", "trtype=RDMA"], "there is TCP (code -19)"),
+        (
+            &["nvmf_subsystem_add_listener", &nqn(), "listen_address.traddr=::1", "sock_impl=ssl"],
+            "sock_impl takes one of posix, uring, not \"ssl\"",
+        ),
+        (&["bdev_get_bdevs", "name=M", "timeout=1"], "No such device: M; there are N (code -19)"),
         (&["log_set_flag", "flag=nvmf"], "Method not found: log_set_flag: there are no log flags"),
         (&["log_set_level", "level=DEBUG"], "level must be \"WARNING\""),
         (&["trace_get_info"], "Method not found: trace_get_info: there are no trace points"),
@@ -299,7 +314,10 @@ fn spdks_defaults_are_accepted() {
         &["log_set_print_level", "level=ERROR"],
         &["log_get_print_level"],
         &["log_set_print_level", "level=WARNING"],
-        &["framework_set_scheduler", "name=static"],
+        &["framework_set_scheduler", "name=static", "period=0"],
+        &["bdev_nvme_set_hotplug", "enable=false", "period_us=100000"],
+        &["bdev_get_bdevs", "name=N", "timeout=2000"],
+        &["bdev_reset_iostat", "mode=error"],
         &["nvmf_create_transport", "trtype=TCP", "no_srq=false", "c2h_success=true", "zcopy=false", "sock_priority=0"],
         &[
             "nvmf_create_subsystem",
@@ -321,6 +339,72 @@ fn spdks_defaults_are_accepted() {
     served.rpc(&["nvmf_set_max_subsystems", "max_subsystems=2"]);
     let told = served.refused(&["nvmf_create_subsystem", "nqn=nqn.2016-06.io.spdk:cnode2"]);
     assert!(told.contains("there are 2 subsystems") && told.contains("(code -28)"), "{told}");
+    served.end();
+}
+
+/// As SPDK's test/nvmf/target/rpc.sh reads it: there is no transport in the counters before there is one.
+#[test]
+fn the_transport_is_shown_once_it_is_made_with_the_limits_that_were_asked_for() {
+    let place = directory();
+    let served = empty(place.path());
+    assert_eq!(served.rpc(&["nvmf_get_stats"])["poll_groups"][0]["transports"], json!([]));
+    assert_eq!(served.rpc(&["nvmf_get_transports"]), json!([]));
+    let limits = ["max_aq_depth=64", "ack_timeout=5000", "kas=20", "c2h_success=false"];
+    served.rpc(&[&["nvmf_create_transport", "trtype=TCP"], &limits[..]].concat());
+    assert_eq!(served.rpc(&["nvmf_get_stats"])["poll_groups"][0]["transports"][0]["trtype"], "TCP");
+    let transport = &served.rpc(&["nvmf_get_transports", "trtype=tcp"])[0];
+    for (name, value) in
+        [("max_aq_depth", json!(64)), ("ack_timeout", json!(5000)), ("kas", json!(20)), ("c2h_success", json!(false))]
+    {
+        assert_eq!(transport[name], value, "{name}: {transport}");
+    }
+    served.end();
+}
+
+/// `bdev_get_bdevs` waits for a device that another client is about to make.
+#[test]
+fn a_client_can_wait_for_a_device() {
+    let place = directory();
+    let served = empty(place.path());
+    let wait = plimsoll(place.path())
+        .args(["rpc", "-s", served.socket(), "bdev_get_bdevs", "name=Late", "timeout=600000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    served.rpc(&["bdev_null_create", "name=Early", "num_blocks=8", "block_size=512"]);
+    served.rpc(&["bdev_null_create", "name=Late", "num_blocks=8", "block_size=512"]);
+    let output = wait.wait_with_output().expect("its end");
+    assert!(output.status.success() && stdout(&output).contains("\"Late\""), "{}", stdout(&output));
+    served.end();
+}
+
+/// With `fallocate=false` a file keeps its blocks, whatever a host deallocates.
+#[test]
+fn a_file_that_is_not_to_be_deallocated_keeps_its_blocks() {
+    let place = directory();
+    let served = empty(place.path());
+    served.rpc(&["nvmf_create_transport", "trtype=TCP"]);
+    served.rpc(&["nvmf_create_subsystem", &nqn(), "allow_any_host=true"]);
+    let address = ["listen_address.traddr=127.0.0.1", "listen_address.trsvcid=0"];
+    served.rpc(&[&["nvmf_subsystem_add_listener", &nqn()], &address[..]].concat());
+    for (nsid, name) in [(1, "kept"), (2, "freed")] {
+        let file = place.path().join(name);
+        std::fs::write(&file, [7; 64 << 10]).expect("written");
+        std::fs::File::open(&file).and_then(|file| file.sync_all()).expect("its blocks are allocated");
+        let aio = [&format!("name={name}"), &format!("filename={}", file.display()), "block_size=4096"];
+        let keeps = format!("fallocate={}", name == "freed");
+        served.rpc(&[&["bdev_aio_create", &keeps], &aio[..]].concat());
+        let unmap = &served.rpc(&["bdev_get_bdevs", &format!("name={name}")])[0]["supported_io_types"]["unmap"];
+        assert_eq!(*unmap, json!(name == "freed"));
+        served.rpc(&["nvmf_subsystem_add_ns", &nqn(), &format!("namespace.bdev_name={name}")]);
+        let load = ["run", "--name=x", "--ioengine=nvme_tcp", "--rw=trim", "--bs=4k", "--size=64k", "--eta=never"];
+        succeed(place.path(), &[&load[..], &[&served.filename(nsid)]].concat());
+    }
+    let blocks = |name: &str| {
+        std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(place.path().join(name)).expect("it is there"))
+    };
+    assert_eq!(std::fs::read(place.path().join("kept")).expect("its content"), [7; 64 << 10]);
+    assert_eq!((blocks("kept"), blocks("freed")), (128, 0));
     served.end();
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use nvmf::pdu::{H2cData, Pdu};
 use nvmf::spec::fabrics::Authentication;
 use nvmf::spec::{Command, Identify, Sgl, Status, cns};
-use nvmf::target::{Authenticator, Exchange, ExchangeState};
+use nvmf::target::{Authenticator, Exchange, ExchangeState, Proof};
 use raw::{Host, NQN, Served};
 
 const SLOW_HOST: &str = "nqn.2016-06.io.spdk:slow";
@@ -44,6 +44,10 @@ impl Exchange for Thinking {
 
     fn state(&self) -> ExchangeState {
         ExchangeState::Pending
+    }
+
+    fn proof(&self) -> Option<Proof> {
+        None
     }
 }
 

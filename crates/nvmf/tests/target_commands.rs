@@ -449,7 +449,13 @@ fn a_delay_device_delays_and_nothing_else() {
 fn a_file_is_served_grows_and_is_served_by_one_alone() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("disk.img");
-    let file = |create_bytes| DeviceKind::File { path: path.clone(), create_bytes, direct: true, read_only: false };
+    let file = |create_bytes| DeviceKind::File {
+        path: path.clone(),
+        create_bytes,
+        direct: true,
+        read_only: false,
+        keeps_allocated: false,
+    };
     let served = Served::with(Options::default(), &[("file", file(Some(4 << 20)))]);
     let block = served.target.devices()[0].block_bytes;
     let blocks = |bytes: u32| bytes / block;

@@ -372,7 +372,13 @@ fn a_namespace_is_an_array_of_blocks() {
         let kind = match seed % 3 {
             0 => DeviceKind::Memory { bytes },
             // Through the page cache: direct I/O may want larger blocks.
-            _ => DeviceKind::File { path, create_bytes: Some(bytes), direct: false, read_only: false },
+            _ => DeviceKind::File {
+                path,
+                create_bytes: Some(bytes),
+                direct: false,
+                read_only: false,
+                keeps_allocated: false,
+            },
         };
         let served = Served::with(
             Options::default(),

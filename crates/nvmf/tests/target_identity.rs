@@ -30,7 +30,13 @@ fn told(served: &Served, nsids: &[u32]) -> (String, u16, Vec<NamespaceIds>) {
 }
 
 fn file(path: &Path) -> DeviceKind {
-    DeviceKind::File { path: path.to_path_buf(), create_bytes: Some(1 << 20), direct: false, read_only: false }
+    DeviceKind::File {
+        path: path.to_path_buf(),
+        create_bytes: Some(1 << 20),
+        direct: false,
+        read_only: false,
+        keeps_allocated: false,
+    }
 }
 
 /// Nothing of one is anything of another.
@@ -97,7 +103,13 @@ fn parts_of_a_file_stay_themselves_and_a_file_under_two_names_is_two() {
     let before = serve();
     assert_eq!(serve(), before);
     assert_all_differ(&before);
-    let reader = || DeviceKind::File { path: path.clone(), create_bytes: None, direct: false, read_only: true };
+    let reader = || DeviceKind::File {
+        path: path.clone(),
+        create_bytes: None,
+        direct: false,
+        read_only: true,
+        keeps_allocated: false,
+    };
     let served = Served::with(Options::default(), &[("a", reader()), ("b", reader())]);
     assert_all_differ(&told(&served, &[1, 2]).2);
 }

@@ -8,7 +8,7 @@ use super::group::Group;
 use super::hash::Hash;
 use super::message::{Failure, Message};
 use super::response::Transcript;
-use crate::target::{Exchange, ExchangeState};
+use crate::target::{Exchange, ExchangeState, Proof};
 
 /// The exchange of one queue: takes messages of the host, and makes the answers.
 pub struct Controller {
@@ -19,6 +19,8 @@ pub struct Controller {
     entropy: Entropy,
     step: Step,
     transaction: u16,
+    /// The hash function and the group of the challenge, once it is chosen.
+    means: Option<(Hash, Group)>,
 }
 
 /// The message that comes next.
@@ -53,6 +55,7 @@ impl Controller {
             entropy,
             step: Step::Negotiate,
             transaction: 0,
+            means: None,
         }
     }
 
@@ -88,6 +91,7 @@ impl Controller {
                 let group = self.policy.groups.iter().find(|group| groups.contains(&(**group as u8)));
                 let hash = *hash.ok_or(Failure::HashNotUsable)?;
                 let group = *group.ok_or(Failure::GroupNotUsable)?;
+                self.means = Some((hash, group));
                 Ok(Step::Challenge { hash, group, public: group.public(&self.entropy.exponent), sent: false })
             }
             (
@@ -198,5 +202,10 @@ impl Exchange for Controller {
             Step::Failed { .. } => ExchangeState::Failed,
             _ => ExchangeState::Pending,
         }
+    }
+
+    fn proof(&self) -> Option<Proof> {
+        let (hash, group) = self.means.filter(|_| self.state() == ExchangeState::Done)?;
+        Some(Proof { hash: hash.name(), group: group.name() })
     }
 }

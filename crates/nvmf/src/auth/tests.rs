@@ -190,6 +190,8 @@ fn both_sides_agree_with_every_hash_and_group() {
                 let (mut host, mut controller) = pair(hash, group, mutual);
                 assert_eq!(exchange(&mut host, &mut controller), Ok(Proof { hash, group, mutual }));
                 assert_eq!(controller.state(), ExchangeState::Done);
+                let means = crate::target::Proof { hash: hash.name(), group: group.name() };
+                assert_eq!(controller.proof(), Some(means));
             }
         }
     }

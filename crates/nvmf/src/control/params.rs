@@ -41,7 +41,8 @@ pub enum Need {
     Required,
     /// The parameter may be left out; this default holds then, in words.
     Default(&'static str),
-    /// Accepted for SPDK's sake where it is known to change nothing here; why is in `about`.
+    /// Accepted with every value that SPDK takes, because each of them asks for what happens anyway, here or in SPDK's
+    /// TCP transport; why is in `about`.
     Ignored,
     /// Accepted with this value alone (as JSON): it asks for what happens anyway. The reasons are in `about`.
     Only(&'static str),

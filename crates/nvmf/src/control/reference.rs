@@ -6,7 +6,20 @@ use super::methods::{METHODS, Method, Run, absent};
 use super::params::{Need, Param, ParamKind, describe};
 
 /// Subjects, as METHODS has them.
-const SUBJECTS: [&str; 5] = ["The target", "Devices", "NVMe over TCP", "Keys", "Accepted without effect"];
+const SUBJECTS: [&str; METHODS.len()] = [
+    "The target",
+    "Devices",
+    "Settings of NVMe over TCP",
+    "Transport",
+    "Subsystems",
+    "Namespaces",
+    "Listeners",
+    "Referrals of discovery",
+    "Hosts",
+    "Statistics of NVMe over TCP",
+    "Keys",
+    "Accepted without effect",
+];
 
 /// Every method in a line, or one method in full.
 pub fn help(name: Option<&Method>) -> String {
@@ -48,7 +61,7 @@ fn list(out: &mut String, params: &[Param], inside: &str) {
         let need = match param.need {
             Need::Required => "required".to_string(),
             Need::Default(default) => format!("default: {default}"),
-            Need::Ignored => "no effect".to_string(),
+            Need::Ignored => "changes nothing".to_string(),
             Need::Only(value) => format!("only {value}"),
         };
         let name = format!("{inside}{}", param.name);
@@ -127,11 +140,12 @@ fn fixed(params: &[Param], inside: &str, out: &mut Vec<String>) {
 }
 
 fn rows(out: &mut String, params: &[Param], inside: &str) {
-    for param in params.iter().filter(|param| !matches!(param.need, Need::Ignored)) {
+    for param in params {
         let default = match param.need {
             Need::Default(default) => default.to_string(),
             Need::Only(value) => format!("must be {value}"),
-            Need::Required | Need::Ignored => "**required**".to_string(),
+            Need::Ignored => "changes nothing".to_string(),
+            Need::Required => "**required**".to_string(),
         };
         let name = format!("{inside}{}", param.name);
         let takes = if matches!(param.kind, ParamKind::Object(_)) { "an object".into() } else { describe(param.kind) };
@@ -139,10 +153,5 @@ fn rows(out: &mut String, params: &[Param], inside: &str) {
         if let ParamKind::Object(members) = param.kind {
             rows(out, members, &format!("{name}."));
         }
-    }
-    let ignored: Vec<&str> =
-        params.iter().filter(|param| matches!(param.need, Need::Ignored)).map(|param| param.name).collect();
-    if !ignored.is_empty() && inside.is_empty() {
-        let _ = writeln!(out, "| {} | anything that SPDK takes | | no effect here |", ignored.join(", "));
     }
 }

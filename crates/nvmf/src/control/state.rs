@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use serde_json::{Map, Value};
 
@@ -12,6 +13,9 @@ use super::params::Params;
 use crate::auth::{Keys, Policy, Secret};
 use crate::device::Fault;
 use crate::target::{self, Options, Target};
+
+/// SPDK's name of the one target that there is.
+pub(super) const TARGET_NAME: &str = "nvmf_tgt";
 
 /// The settings of the program, which no call changes.
 #[derive(Clone, Debug)]
@@ -43,7 +47,8 @@ pub struct Control {
 
 struct Shared {
     state: Mutex<State>,
-    initialized: Condvar,
+    /// Told after every call: who waits for a state looks again.
+    changed: Condvar,
 }
 
 /// The state that methods work on.
@@ -93,7 +98,7 @@ impl Control {
             without_effect: Vec::new(),
             on_end,
         };
-        Ok(Control { shared: Arc::new(Shared { state: Mutex::new(state), initialized: Condvar::new() }) })
+        Ok(Control { shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -109,12 +114,17 @@ impl Control {
         let mut state = self.lock();
         if name == "framework_wait_init" {
             while !state.initialized {
-                state = self.shared.initialized.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
-        let outcome = state.call(name, given);
-        if state.initialized {
-            self.shared.initialized.notify_all();
+        let until = Instant::now() + methods::patience(name, given);
+        let mut outcome = state.call(name, given);
+        self.shared.changed.notify_all();
+        let is_missing = |outcome: &Outcome| outcome.as_ref().is_err_and(|error| error.code == methods::NO_DEVICE);
+        while is_missing(&outcome) {
+            let Some(left) = until.checked_duration_since(Instant::now()) else { break };
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            outcome = state.call(name, given);
         }
         outcome
     }
@@ -169,6 +179,9 @@ impl State {
             }
             Run::Do(run) => {
                 let params = Params::check(method.name, method.params, given)?;
+                if let Some(other) = params.as_given().get("tgt_name").filter(|name| **name != TARGET_NAME) {
+                    return Err(RpcError::failed(format!("Unable to find target {other}: there is {TARGET_NAME}")));
+                }
                 self.in_time(method)?;
                 run(self, &params)
             }
@@ -215,13 +228,24 @@ impl State {
     /// nobody can be connected, and no memory device can have been written.
     pub(super) fn restart(&mut self, options: Options) -> Result<(), RpcError> {
         let made = std::mem::take(&mut self.made);
+        let counted = self.target.devices().into_iter().filter(|device| device.counts_latencies);
+        let counted: Vec<String> = counted.map(|device| device.spec.name).collect();
         // The old target holds the locks of its files: it goes first.
         self.target.shutdown(std::time::Duration::from_secs(1));
         self.target = Target::start(options).map_err(methods::refusal)?;
         self.target.set_authenticator(Some(self.keys.clone()));
         self.keyring.clear();
+        self.max_subsystems = None; // it may be lower than what was there before it
         for Step { method, params, .. } in made {
             self.call(&method, params.as_ref())?;
+        }
+        // No call of `made` stands for these.
+        for (device, faults) in &self.faults {
+            self.target.set_faults(device, faults).map_err(methods::refusal)?;
+        }
+        for device in &counted {
+            let change = target::StatsChange::CountLatencies(true);
+            self.target.change_stats(Some(device), change).map_err(methods::refusal)?;
         }
         Ok(())
     }

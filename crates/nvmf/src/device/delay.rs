@@ -64,6 +64,12 @@ impl Device for Delay {
         }
         true
     }
+
+    fn latency(&self) -> Option<Latency> {
+        let [avg_read_us, p99_read_us, avg_write_us, p99_write_us] =
+            self.latency_us.each_ref().map(|us| us.load(Ordering::Relaxed));
+        Some(Latency { avg_read_us, p99_read_us, avg_write_us, p99_write_us })
+    }
 }
 
 struct DelayChannel {

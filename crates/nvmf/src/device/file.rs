@@ -22,6 +22,8 @@ pub(super) struct File {
     bytes: AtomicU64,
     direct: bool,
     read_only: bool,
+    /// True if no range of the file is deallocated.
+    pub(super) keeps_allocated: bool,
     identity: String,
 }
 
@@ -109,6 +111,7 @@ impl File {
             bytes: AtomicU64::new(0),
             direct,
             read_only,
+            keeps_allocated: false,
             identity,
         };
         device.rescan().map_err(|e| Error::system(at("cannot tell the size of"), e))?;
@@ -154,7 +157,12 @@ impl Device for File {
             *ring = Some(Uring::new()?);
         }
         drop(ring);
-        Ok(Box::new(FileChannel { file: Arc::clone(&self.file), ring: Rc::clone(&local.uring), ends: Ends::default() }))
+        Ok(Box::new(FileChannel {
+            file: Arc::clone(&self.file),
+            keeps_allocated: self.keeps_allocated,
+            ring: Rc::clone(&local.uring),
+            ends: Ends::default(),
+        }))
     }
 
     fn resize(&self, bytes: Option<u64>) -> Result<(), Error> {
@@ -186,6 +194,7 @@ impl Device for File {
 
 struct FileChannel {
     file: Arc<fs::File>,
+    keeps_allocated: bool,
     ring: Rc<RefCell<Option<Uring>>>,
     ends: Ends,
 }
@@ -193,7 +202,7 @@ struct FileChannel {
 impl Channel for FileChannel {
     fn submit(&mut self, _now_ns: u64, io: Io, done: &mut Vec<Done>) {
         match &mut *self.ring.borrow_mut() {
-            Some(ring) => ring.queue(&self.file, io, &self.ends),
+            Some(ring) => ring.queue(&self.file, self.keeps_allocated, io, &self.ends),
             None => done.push(Done { tag: io.tag, result: Err(EIO), buffer: io.buffer }),
         }
     }

@@ -136,6 +136,11 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// The latency that the device has now; `None` if it holds nothing back.
+    fn latency(&self) -> Option<Latency> {
+        None
+    }
+
     /// Replaces faults; false if the device has none.
     fn set_faults(&self, _faults: &[Fault]) -> bool {
         false
@@ -197,8 +202,10 @@ pub fn create(spec: &DeviceSpec, base: Option<Arc<dyn Device>>) -> Result<Arc<dy
     Ok(match &spec.kind {
         DeviceKind::Null { bytes } => Arc::new(null::Null::new(own_block, whole(spec, *bytes, own_block)?)),
         DeviceKind::Memory { bytes } => Arc::new(memory::Memory::new(own_block, whole(spec, *bytes, own_block)?)),
-        DeviceKind::File { path, create_bytes, direct, read_only } => {
-            Arc::new(file::File::open(spec, path, *create_bytes, *direct, *read_only)?)
+        DeviceKind::File { path, create_bytes, direct, read_only, keeps_allocated } => {
+            let mut file = file::File::open(spec, path, *create_bytes, *direct, *read_only)?;
+            file.keeps_allocated = *keeps_allocated;
+            Arc::new(file)
         }
         DeviceKind::Delay { latency, .. } => Arc::new(delay::Delay::new(below()?, *latency)),
         DeviceKind::Slice { offset_bytes, bytes, .. } => {

@@ -41,6 +41,8 @@ pub enum DeviceKind {
         direct: bool,
         /// `true` refuses writes with Namespace is Write Protected.
         read_only: bool,
+        /// `true` deallocates nothing: the file keeps its blocks, whatever hosts deallocate or fill with zeros.
+        keeps_allocated: bool,
     },
     /// Another device whose completions are held back.
     Delay {

@@ -41,6 +41,8 @@ enum Way {
     PunchHole,
     /// Zeros are written; this many bytes are done.
     Zeros(u64),
+    /// Nothing is done.
+    Nothing,
     /// Zeroed; now to stable storage, for Force Unit Access.
     Sync,
 }
@@ -49,6 +51,8 @@ struct Slot {
     io: Io,
     /// Keeps the descriptor open for as long as the kernel has the op.
     file: Arc<File>,
+    /// True if the file gets no holes.
+    keeps_allocated: bool,
     ends: Ends,
     way: Way,
 }
@@ -104,13 +108,15 @@ impl Uring {
         self.slots.is_empty()
     }
 
-    pub(super) fn queue(&mut self, file: &Arc<File>, io: Io, ends: &Ends) {
+    /// Queues an op on a file. A file that `keeps_allocated` gets no holes.
+    pub(super) fn queue(&mut self, file: &Arc<File>, keeps_allocated: bool, io: Io, ends: &Ends) {
         let way = match io.kind {
             IoKind::WriteZeroes => Way::ZeroRange,
+            IoKind::Deallocate if keeps_allocated => Way::Nothing,
             IoKind::Deallocate => Way::PunchHole,
             IoKind::Read | IoKind::Write | IoKind::Flush => Way::Plain,
         };
-        let index = self.slots.insert(Slot { io, file: Arc::clone(file), ends: Rc::clone(ends), way });
+        let index = self.slots.insert(Slot { io, file: Arc::clone(file), keeps_allocated, ends: Rc::clone(ends), way });
         self.waiting.push_back(index);
     }
 
@@ -164,6 +170,7 @@ impl Uring {
             (Way::PunchHole, _) => {
                 opcode::Fallocate::new(fd, len).offset(offset).mode(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE).build()
             }
+            (Way::Nothing, _) => opcode::Nop::new().build(),
             (Way::Zeros(done), _) => {
                 let from = start(self.zeros.as_mut(), 0, (len - done).min(ZEROS_BYTES as u64));
                 opcode::Write::new(fd, from.0.cast_const(), from.1).offset(offset + done).build()
@@ -188,6 +195,7 @@ impl Uring {
         let Some(slot) = self.slots.get_mut(index) else { return false };
         let next = match (slot.way, -result) {
             (_, EINTR | EAGAIN) => Some(slot.way),
+            (Way::ZeroRange, EOPNOTSUPP | EINVAL | ENODEV) if slot.keeps_allocated => Some(Way::Zeros(0)),
             (Way::ZeroRange, EOPNOTSUPP | EINVAL | ENODEV) => Some(Way::PunchHole),
             (Way::PunchHole, EOPNOTSUPP | EINVAL | ENODEV) if slot.io.kind == IoKind::WriteZeroes => {
                 Some(Way::Zeros(0))

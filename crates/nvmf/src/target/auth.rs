@@ -31,6 +31,18 @@ pub trait Exchange: Send {
 
     /// The state of the exchange.
     fn state(&self) -> ExchangeState;
+
+    /// The means by which the host has proven itself; `None` before it has.
+    fn proof(&self) -> Option<Proof>;
+}
+
+/// The means by which a host has proven itself, by their names in SPDK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The hash function.
+    pub hash: &'static str,
+    /// The Diffie-Hellman group; `null` for none.
+    pub group: &'static str,
 }
 
 /// The state of an authentication.
@@ -117,5 +129,9 @@ impl Exchange for Closed {
 
     fn state(&self) -> ExchangeState {
         ExchangeState::Failed
+    }
+
+    fn proof(&self) -> Option<Proof> {
+        None
     }
 }

@@ -370,8 +370,12 @@ impl Configuration {
 
     pub fn device_info(&self, entry: &DeviceEntry) -> DeviceInfo {
         let device = &entry.device;
+        let mut spec = entry.spec.clone();
+        if let (device::DeviceKind::Delay { latency, .. }, Some(now)) = (&mut spec.kind, device.latency()) {
+            *latency = now;
+        }
         DeviceInfo {
-            spec: entry.spec.clone(),
+            spec,
             block_bytes: device.block_bytes(),
             blocks: device.bytes() / u64::from(device.block_bytes()),
             uuid: entry.uuid,
@@ -407,8 +411,8 @@ impl Configuration {
         if self.subsystem(&spec.nqn).is_ok() {
             return Err(Error::new(ErrorKind::Exists, format!("a subsystem called {nqn} exists already")));
         }
-        printable("serial number", &spec.serial, 20)?;
-        printable("model", &spec.model, 40)?;
+        printable("Invalid SN: serial number", &spec.serial, 20)?;
+        printable("Invalid MN: model number", &spec.model, 40)?;
         if !(1..=MAX_NAMESPACES).contains(&spec.max_namespaces) {
             let given = spec.max_namespaces;
             return Err(Error::invalid(format!("{given} namespaces at most: give 1 to {MAX_NAMESPACES}")));

@@ -148,6 +148,9 @@ impl Connection {
         stream.set_nodelay(true)?;
         // The small buffer serves until the connection is an I/O queue: output that a peer does not read lies in the
         // kernel, too.
+        if let Some(ms) = core.shared.options.limits.ack_timeout_ms {
+            rustix::net::sockopt::set_tcp_user_timeout(&stream, ms)?;
+        }
         if let Some(bytes) = core.shared.options.limits.send_buffer {
             rustix::net::sockopt::set_socket_send_buffer_size(&stream, bytes.min(SMALL_SEND_BUFFER) as usize)?;
         }

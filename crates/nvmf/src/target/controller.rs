@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Limits;
+use super::auth::Proof;
 use super::errors::ErrorLog;
 use super::mailbox::Token;
+use super::{ControllerInfo, Limits, QueueInfo};
 use crate::spec::property::{Configuration, ControllerStatus};
 use crate::spec::{AsyncEvent, Nqn, feature};
 
@@ -35,6 +36,8 @@ pub(super) struct Controller {
     pub host_nqn: Nqn,
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
+    /// The listener of the admin queue.
+    pub listener: SocketAddr,
     /// True while CC.EN is set and the controller is not shut down: the target takes I/O commands.
     pub enabled: AtomicBool,
     /// The keep-alive timeout in milliseconds; 0 for none.
@@ -46,11 +49,12 @@ pub(super) struct Controller {
     state: Mutex<State>,
 }
 
-/// An I/O queue of a controller: the connection that serves it, and the address of its peer.
+/// An I/O queue of a controller: the connection that serves it, the address of its peer, and its listener.
 #[derive(Clone, Copy)]
 pub(super) struct IoQueue {
     pub token: Token,
     pub peer: Option<SocketAddr>,
+    pub listener: SocketAddr,
 }
 
 pub(super) struct State {
@@ -59,6 +63,8 @@ pub(super) struct State {
     pub admin: Token,
     /// The connected I/O queues.
     pub queues: BTreeMap<u16, IoQueue>,
+    /// The means by which the host has proven itself on a queue, the admin queue included.
+    pub proofs: BTreeMap<u16, Proof>,
     /// Values of Set Features by identifier.
     pub features: BTreeMap<u8, u32>,
     pub host_behavior: Box<[u8; 512]>,
@@ -73,6 +79,27 @@ pub(super) struct State {
 }
 
 impl Controller {
+    /// The controller as the control plane shows it.
+    pub fn info(&self) -> ControllerInfo {
+        let state = self.lock();
+        let admin = IoQueue { token: state.admin, peer: self.peer, listener: self.listener };
+        let queues = std::iter::once((0, admin)).chain(state.queues.iter().map(|(&id, queue)| (id, *queue)));
+        let info = |(id, queue): (u16, IoQueue)| QueueInfo {
+            id,
+            reactor: queue.token.reactor,
+            peer: queue.peer,
+            listener: queue.listener,
+            proof: state.proofs.get(&id).copied(),
+        };
+        ControllerInfo {
+            id: self.id,
+            host_nqn: self.host_nqn.to_string(),
+            host_id: self.host_id,
+            queues: queues.map(info).collect(),
+            keep_alive_ms: self.keep_alive_ms.load(Ordering::Relaxed),
+        }
+    }
+
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,6 +211,7 @@ pub(super) struct NewController {
     pub host_nqn: Nqn,
     pub host_id: [u8; 16],
     pub peer: Option<SocketAddr>,
+    pub listener: SocketAddr,
     pub keep_alive_ms: u32,
     pub admin: Token,
     pub now_ns: u64,
@@ -245,6 +273,7 @@ impl Controllers {
             status: ControllerStatus::default(),
             admin: new.admin,
             queues: BTreeMap::new(),
+            proofs: BTreeMap::new(),
             features: BTreeMap::new(),
             host_behavior: Box::new([0; 512]),
             errors: ErrorLog::default(),
@@ -258,6 +287,7 @@ impl Controllers {
             host_nqn: new.host_nqn,
             host_id: new.host_id,
             peer: new.peer,
+            listener: new.listener,
             enabled: AtomicBool::new(false),
             keep_alive_ms: AtomicU32::new(new.keep_alive_ms),
             busy: AtomicU32::new(0),
@@ -298,6 +328,7 @@ mod tests {
             host_nqn: Nqn::of_host([1; 16]),
             host_id: [1; 16],
             peer: None,
+            listener: SocketAddr::from(([127, 0, 0, 1], 4420)),
             keep_alive_ms: 0,
             admin: Token { reactor: 0, index: 0, generation: 0 },
             now_ns: 0,

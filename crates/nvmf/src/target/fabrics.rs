@@ -14,8 +14,6 @@ use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_C
 use crate::spec::property::{self, Capabilities, Configuration};
 use crate::spec::{Command, Status};
 
-/// Entries of an admin queue that a host may ask for at most.
-const ADMIN_ENTRIES: u32 = 4096;
 /// The time that hosts allow for CSTS.RDY to follow CC.EN. This target sets RDY at once.
 const READY_TIMEOUT_MS: u32 = 15_000;
 
@@ -50,9 +48,9 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     let subsystem_nqn = data.subsystem().map_err(|_| Connect::invalid(true, Connect::AT_SUBNQN))?;
     let host_nqn = data.host();
     let limits = core.shared.options.limits;
-    let most = if asked.qid == 0 { ADMIN_ENTRIES } else { limits.queue_depth.into() };
+    let most = if asked.qid == 0 { limits.admin_queue_depth } else { limits.queue_depth };
     let entries = u32::from(asked.sqsize) + 1;
-    if asked.sqsize == 0 || entries > most {
+    if asked.sqsize == 0 || entries > u32::from(most) {
         return Err(Connect::invalid(false, Connect::AT_SQSIZE));
     }
     let mut is_listed = false;
@@ -93,6 +91,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             host_nqn: host_nqn.clone(),
             host_id: data.hostid,
             peer: conn.peer,
+            listener: conn.listener,
             keep_alive_ms: core.shared.options.keep_alive_ms(asked.kato_ms),
             admin: conn.token,
             now_ns: core.now_ns,
@@ -114,7 +113,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             Some(controller) => match controller.lock().queues.entry(asked.qid) {
                 Entry::Occupied(_) => Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0)),
                 Entry::Vacant(free) => {
-                    free.insert(IoQueue { token: conn.token, peer: conn.peer });
+                    free.insert(IoQueue { token: conn.token, peer: conn.peer, listener: conn.listener });
                     controller.begins();
                     Ok(Arc::clone(controller))
                 }
@@ -130,6 +129,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     let authenticator = shared.authenticator();
     conn.exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), asked.qid));
     let id = controller.id;
+    controller.lock().proofs.remove(&asked.qid); // that of an earlier queue of this number
     (conn.tenant, conn.is_listed) = (tenant, is_listed);
     conn.queue_id = asked.qid;
     conn.queue_entries = entries as u16;
@@ -287,8 +287,9 @@ pub(super) fn examined(conn: &mut Connection, core: &mut Core, examination: Exam
 
 /// An exchange that has let the host in has no more to say: commands go their way without asking it.
 fn forget_if_done(conn: &mut Connection) {
-    if conn.exchange.as_ref().is_some_and(|exchange| exchange.state() == ExchangeState::Done) {
-        conn.exchange = None;
+    let done = conn.exchange.take_if(|exchange| exchange.state() == ExchangeState::Done);
+    if let (Some(proof), Some(controller)) = (done.and_then(|exchange| exchange.proof()), &conn.controller) {
+        controller.lock().proofs.insert(conn.queue_id, proof);
     }
 }
 

@@ -47,13 +47,13 @@ use std::time::{Duration, Instant};
 
 pub use crate::device::{Error, ErrorKind};
 use auth::Examiner;
-pub use auth::{Authenticator, Closed, Exchange, ExchangeState};
+pub use auth::{Authenticator, Closed, Exchange, ExchangeState, Proof};
 pub use configuration::{NamespaceSpec, Referral, SubsystemSpec, Visibility};
 pub use latencies::{GRANULARITY, Latencies};
 pub use options::{Limits, Options};
 pub use stats::{
-    ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, ReactorStats, Stats, StatsChange,
-    SubsystemInfo,
+    ControllerInfo, DeviceInfo, DeviceStats, HostStats, PacerDevice, PacerStats, QueueInfo, ReactorStats, Stats,
+    StatsChange, SubsystemInfo,
 };
 
 use crate::device::{DeviceSpec, Fault, Latency};
@@ -206,6 +206,9 @@ fn check(options: &mut Options) -> Result<(), Error> {
     let limits = &options.limits;
     if !(1..=64).contains(&limits.queues) {
         return fail(format!("{} I/O queues per controller: give 1 to 64", limits.queues));
+    }
+    if !(2..=4096).contains(&limits.admin_queue_depth) {
+        return fail(format!("{} entries per admin queue: give 2 to 4096", limits.admin_queue_depth));
     }
     if !(2..=4096).contains(&limits.queue_depth) {
         return fail(format!("{} entries per queue: give 2 to 4096", limits.queue_depth));
@@ -484,14 +487,7 @@ impl Target {
         let controllers = self.shared.controllers();
         let of = |uid: u64| {
             let mine = controllers.iter().filter(move |it| it.service == Service::Subsystem(uid));
-            mine.map(|controller| ControllerInfo {
-                id: controller.id,
-                host_nqn: controller.host_nqn.to_string(),
-                host_id: controller.host_id,
-                peer: controller.peer,
-                io_queues: controller.lock().queues.iter().map(|(&id, queue)| (id, queue.peer)).collect(),
-                keep_alive_ms: controller.keep_alive_ms.load(Ordering::Relaxed),
-            })
+            mine.map(|controller| controller.info())
         };
         let info = |subsystem: &configuration::Subsystem| SubsystemInfo {
             spec: subsystem.spec.clone(),

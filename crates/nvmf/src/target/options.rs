@@ -48,6 +48,11 @@ pub struct Limits {
     pub queues: u16,
     /// Entries per I/O queue, 2 to 4096.
     pub queue_depth: u16,
+    /// Entries per admin queue, 2 to 4096.
+    pub admin_queue_depth: u16,
+    /// The time in milliseconds in which a host must acknowledge what was sent to it, before the system closes the
+    /// connection (TCP_USER_TIMEOUT, tcp(7)); `None` leaves it to the system.
+    pub ack_timeout_ms: Option<u32>,
     /// Bytes of data in flight per host NQN and reactor; `None` leaves it to the pacer. A host beyond it is not read
     /// from.
     pub bytes_per_host: Option<u64>,
@@ -77,6 +82,8 @@ impl Default for Limits {
             connections_per_host: 16_384,
             queues: 64,
             queue_depth: 1024,
+            admin_queue_depth: 4096,
+            ack_timeout_ms: None,
             bytes_per_host: None,
             send_buffer: Some(256 << 10),
             handshake: Duration::from_secs(10),

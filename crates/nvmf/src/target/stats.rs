@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::auth::Proof;
 use super::latencies::Latencies;
 
 /// All counters at one moment (each reactor's own are consistent, reactors are read one after another).
@@ -105,6 +106,8 @@ pub enum StatsChange {
     Reset,
     /// The longest read and write are forgotten.
     ResetMaxima,
+    /// The number of errors begins at 0 again.
+    ResetErrors,
     /// Latencies are counted from now on, from 0; or no longer.
     CountLatencies(bool),
 }
@@ -223,6 +226,7 @@ impl DeviceStats {
         match change {
             StatsChange::Reset => *self = DeviceStats { latencies: self.latencies.take(), ..DeviceStats::default() },
             StatsChange::ResetMaxima => (self.read_ns_max, self.write_ns_max) = (0, 0),
+            StatsChange::ResetErrors => self.errors = 0,
             StatsChange::CountLatencies(counts) => self.latencies = counts.then(Latencies::default),
         }
     }
@@ -300,10 +304,23 @@ pub struct ControllerInfo {
     pub host_nqn: String,
     /// The host's 16-byte identifier.
     pub host_id: [u8; 16],
-    /// The peer address of the controller's admin queue; `None` if it was gone before the target asked.
-    pub peer: Option<SocketAddr>,
-    /// The controller's connected I/O queues: number and peer.
-    pub io_queues: Vec<(u16, Option<SocketAddr>)>,
+    /// The controller's connected queues, the admin queue first.
+    pub queues: Vec<QueueInfo>,
     /// Keep-alive timeout in milliseconds, 0 for none.
     pub keep_alive_ms: u32,
+}
+
+/// A queue of a controller: a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueInfo {
+    /// The number of the queue; 0 is the admin queue.
+    pub id: u16,
+    /// The reactor that serves the queue, as a place in [`Stats::reactors`].
+    pub reactor: u32,
+    /// The address of the host's side; `None` if it was gone before the target asked.
+    pub peer: Option<SocketAddr>,
+    /// The address that the connection came in on.
+    pub listener: SocketAddr,
+    /// The means by which the host has proven itself on the queue; `None` if it need not.
+    pub proof: Option<Proof>,
 }

@@ -17,13 +17,11 @@ const fn accepted(name: &'static str, why: &'static str) -> Method {
 pub static METHODS: &[Method] = &[
     accepted("accel_set_options", "checksums always use the processor's instructions"),
     accepted("bdev_iscsi_set_options", "there are no iSCSI devices"),
-    accepted("bdev_nvme_set_hotplug", "there are no local NVMe drives: serve /dev/nvme0n1 with bdev_uring_create"),
     accepted("bdev_nvme_set_options", "there are no local NVMe drives: serve /dev/nvme0n1 with bdev_uring_create"),
     accepted("bdev_raid_set_options", "there are no RAID devices"),
     accepted("bdev_set_options", "there are no pools of bdev_io structures to size"),
     accepted("bdev_wait_for_examine", "the answer to the creation of a device comes when the device is complete"),
     accepted("framework_disable_cpumask_locks", "the target does not lock processors"),
-    accepted("framework_enable_cpumask_locks", "the target does not lock processors"),
     accepted("iobuf_set_options", "reactors take buffers when they need them, within the memory budget"),
     accepted("iscsi_set_options", "there is no iSCSI target"),
     accepted("scsi_set_options", "there is no SCSI target"),

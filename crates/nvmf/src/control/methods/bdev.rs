@@ -1,13 +1,14 @@
 //! Methods about devices, under the names that SPDK gives its block devices.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use pace::Rates;
 use serde_json::{Map, Value, json};
 
-use super::{Method, method, refusal, uuid, uuid_text};
+use super::{Method, method, only, refusal, uuid, uuid_text};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Param, ParamKind, Params, U32, U64};
 use crate::control::state::State;
@@ -45,6 +46,14 @@ const CREATE_SIZE: Param = Param::optional(
     "size in bytes of a file to create if none exists (SPDK lacks this)",
 );
 const BASE: Param = Param::required("base_bdev_name", ParamKind::Text, "name of the device to build on");
+/// Hints to hosts: a device has none.
+const NO_HINTS: [Param; 5] = [
+    Param::only("preferred_write_granularity", U32, "0", "the target gives hosts no hints"),
+    Param::only("preferred_write_alignment", U32, "0", "the target gives hosts no hints"),
+    Param::only("optimal_write_size", U32, "0", "the target gives hosts no hints"),
+    Param::only("preferred_unmap_granularity", U32, "0", "the target gives hosts no hints"),
+    Param::only("preferred_unmap_alignment", U32, "0", "the target gives hosts no hints"),
+];
 const NO_METADATA: [Param; 5] = [
     Param::only("md_size", U32, "0", "there is no metadata"),
     Param::only("dif_type", ParamKind::Number(3), "0", "there is no protection information"),
@@ -53,7 +62,8 @@ const NO_METADATA: [Param; 5] = [
     Param::optional("physical_block_size", U32, "the block size", "must be the block size"),
 ];
 const UNCHANGED: &str = "as it is; at first any";
-const RESET_MODES: &str = "all counters, the longest latencies, or nothing";
+const RESETS: &[&str] = &["all", "maxmin", "error", "none"];
+const RESET_MODES: &str = "all counters, the longest latencies, the errors, or nothing";
 const FILE_BLOCK_KINDS: [&str; 2] = ["bdev_aio_create", "bdev_uring_create"];
 
 /// The methods of this module.
@@ -63,7 +73,7 @@ pub static METHODS: &[Method] = &[
         "List devices",
         &[
             Param::optional("name", ParamKind::Text, "all", "name of the device to list"),
-            Param::ignored("timeout", U32, "devices are there once their creation is answered"),
+            Param::optional("timeout", U64, "0", "milliseconds to wait for the device of that name, at most an hour"),
         ],
         "an array of devices with block_size, num_blocks, uuid",
         get_bdevs,
@@ -80,7 +90,7 @@ pub static METHODS: &[Method] = &[
                 "false",
                 "counters are sums over reactors; nvmf_get_stats lists each reactor",
             ),
-            Param::optional("reset_mode", ParamKind::OneOf(&["all", "maxmin", "none"]), "none", RESET_MODES),
+            Param::optional("reset_mode", ParamKind::OneOf(RESETS), "none", RESET_MODES),
         ],
         "tick_rate (1/s), ticks, bdevs with bytes, operations and latencies in ticks",
         get_iostat,
@@ -98,6 +108,11 @@ pub static METHODS: &[Method] = &[
             NO_METADATA[2],
             NO_METADATA[3],
             NO_METADATA[4],
+            NO_HINTS[0],
+            NO_HINTS[1],
+            NO_HINTS[2],
+            NO_HINTS[3],
+            NO_HINTS[4],
         ],
         "the name of the device",
         null_create,
@@ -151,7 +166,12 @@ pub static METHODS: &[Method] = &[
             CREATE_SIZE,
             Param::optional("readonly", ParamKind::Bool, "false", "refuse writes"),
             Param::only("nowait", ParamKind::Bool, "false", "the answer comes when the device is ready"),
-            Param::ignored("fallocate", ParamKind::Bool, "deallocation punches holes where the file system can"),
+            Param::optional(
+                "fallocate",
+                ParamKind::Bool,
+                "true, where SPDK has false",
+                "deallocate what hosts deallocate; false keeps every block of the file allocated",
+            ),
         ],
         "the name of the device",
         |s, p| file_create(s, p, "bdev_aio_create"),
@@ -211,6 +231,7 @@ pub static METHODS: &[Method] = &[
             Param::required("base_bdev", ParamKind::Text, "name of the device to build on"),
             Param::required("split_count", U32, "number of parts"),
             Param::optional("split_size_mb", U64, "0: divide the whole device", "MiB of each part"),
+            Param::optional("split_blocks", U64, "0: as split_size_mb says", "blocks of each part (SPDK lacks this)"),
         ],
         "the names of the parts",
         split_create,
@@ -249,12 +270,25 @@ pub static METHODS: &[Method] = &[
         "true",
         set_qos_limit,
     ),
+    only(
+        "bdev_nvme_set_hotplug",
+        "Say that local NVMe drives are not looked for",
+        &[
+            Param::only(
+                "enable",
+                ParamKind::Bool,
+                "false",
+                "there are no local NVMe drives: serve /dev/nvme0n1 with bdev_uring_create",
+            ),
+            Param::ignored("period_us", U64, "nothing is looked for, however often"),
+        ],
+    ),
     method(
         "bdev_reset_iostat",
         "Begin to count anew what devices do",
         &[
             Param::optional("name", ParamKind::Text, "all", "only this one"),
-            Param::optional("mode", ParamKind::OneOf(&["all", "maxmin", "none"]), "all", RESET_MODES),
+            Param::optional("mode", ParamKind::OneOf(RESETS), "all", RESET_MODES),
         ],
         "true",
         |state, params| {
@@ -382,7 +416,13 @@ fn file_create(state: &mut State, params: &Params, method: &str) -> Outcome {
         name: params.text("name").to_string(),
         block_bytes: params.u32_if("block_size").filter(|bytes| *bytes > 0), // 0 is SPDK's "as it is"
         uuid: given_uuid(params)?,
-        kind: DeviceKind::File { path, create_bytes: params.number_if("create_size"), direct: true, read_only },
+        kind: DeviceKind::File {
+            path,
+            create_bytes: params.number_if("create_size"),
+            direct: true,
+            read_only,
+            keeps_allocated: method == "bdev_aio_create" && params.bool_if("fallocate") == Some(false),
+        },
     };
     let info = create(state, method, params, spec)?;
     if !info.direct {
@@ -480,10 +520,31 @@ fn null_resize(state: &mut State, params: &Params) -> Outcome {
     made_by(state, name, &["bdev_null_create"])?;
     let bytes = params.number("new_size").checked_mul(1 << 20).filter(|bytes| (1..=i64::MAX as u64).contains(bytes));
     let bytes = bytes.ok_or_else(|| RpcError::params("new_size must be 1 MiB to 8 EiB, in MiB"))?;
+    if let Some(part) = part_beyond(&state.target.devices(), name, bytes) {
+        return Err(RpcError::new(-16, format!("{part} ends beyond {bytes} bytes of {name}: delete that first"))); // EBUSY
+    }
     let info = state.target.resize_device(name, Some(bytes)).map_err(refusal)?;
     let is_it = |method: &str, given: &Value| method == "bdev_null_create" && given["name"] == name;
     state.amend(is_it, "num_blocks", json!(info.blocks));
     Ok(Value::Bool(true))
+}
+
+/// The part of a device, or of one stacked on the device, that ends beyond this many bytes. Devices are in the order of
+/// their creation, so each comes after the one below.
+fn part_beyond<'a>(devices: &'a [DeviceInfo], name: &'a str, bytes: u64) -> Option<&'a str> {
+    let mut sharing = vec![name];
+    for device in devices {
+        match &device.spec.kind {
+            DeviceKind::Slice { base, offset_bytes, bytes: part } if sharing.contains(&base.as_str()) => {
+                if offset_bytes + part > bytes {
+                    return Some(&device.spec.name);
+                }
+            }
+            kind if kind.base().is_some_and(|base| sharing.contains(&base)) => sharing.push(&device.spec.name),
+            _ => {}
+        }
+    }
+    None
 }
 
 fn rescan(state: &mut State, params: &Params) -> Outcome {
@@ -502,10 +563,12 @@ fn split_create(state: &mut State, params: &Params) -> Outcome {
     if count == 0 || count > blocks {
         return Err(RpcError::params(format!("split_count {count}: {base} can be divided into 1 to {blocks} parts")));
     }
-    let part_blocks = match params.number_if("split_size_mb").unwrap_or(0) {
-        0 => blocks / count,
+    let part_blocks = match [params.number("split_size_mb"), params.number("split_blocks")] {
+        [0, 0] => blocks / count,
+        [0, blocks] => blocks,
         // The product of more MiB than a device can have is not computed: it would wrap around.
-        mib => mib.checked_mul(1 << 20).map_or(u64::MAX, |bytes| bytes / block_bytes),
+        [mib, 0] => mib.checked_mul(1 << 20).map_or(u64::MAX, |bytes| bytes / block_bytes),
+        _ => return Err(RpcError::params("split_size_mb and split_blocks are the same: give one of them")),
     };
     if part_blocks == 0 || part_blocks.checked_mul(count).is_none_or(|all| all > blocks) {
         let mib = (blocks * block_bytes) >> 20;
@@ -520,7 +583,13 @@ fn split_create(state: &mut State, params: &Params) -> Outcome {
     });
     let parts = state.target.create_devices(parts).map_err(refusal)?;
     let names: Vec<String> = parts.into_iter().map(|part| part.spec.name).collect();
-    state.remember("bdev", "bdev_split_create", params.as_given().clone());
+    // The parts keep their places when the device below has another size the next time.
+    let mut given = params.as_given().clone();
+    match part_bytes % (1 << 20) {
+        0 => given.insert("split_size_mb".into(), json!(part_bytes >> 20)),
+        _ => given.insert("split_blocks".into(), json!(part_blocks)),
+    };
+    state.remember("bdev", "bdev_split_create", given);
     Ok(json!(names))
 }
 
@@ -593,6 +662,12 @@ fn picked<T>(state: &State, params: &Params, all: Vec<T>, name_of: impl Fn(&T) -
     if one.is_empty() { Err(no_such(state, name)) } else { Ok(one) }
 }
 
+/// The time that `bdev_get_bdevs` waits for a device, if the call is one that waits.
+pub(super) fn patience(method: &str, given: Option<&Value>) -> Option<Duration> {
+    let given = given.filter(|given| method == "bdev_get_bdevs" && given["name"].is_string())?;
+    Some(Duration::from_millis(given["timeout"].as_u64()?).min(Duration::from_secs(3600)))
+}
+
 fn get_bdevs(state: &mut State, params: &Params) -> Outcome {
     let devices = picked(state, params, state.target.devices(), |device| &device.spec.name)?;
     let namespaces: Vec<String> = state
@@ -637,6 +712,7 @@ fn describe(device: &DeviceInfo, in_namespace: bool, aio: bool) -> Value {
         DeviceKind::Faulty { base, .. } => ("Error Injection Disk", json!({ "error": { "base_bdev": base } })),
     };
     let writes = !device.read_only;
+    let unmaps = writes && !matches!(device.spec.kind, DeviceKind::File { keeps_allocated: true, .. });
     json!({
         "name": device.spec.name,
         "aliases": [uuid_text(&device.uuid)],
@@ -653,7 +729,7 @@ fn describe(device: &DeviceInfo, in_namespace: bool, aio: bool) -> Value {
         "claimed": in_namespace || !device.claimed_by.is_empty(),
         "zoned": false,
         "supported_io_types": {
-            "read": true, "write": writes, "unmap": writes, "flush": true, "reset": false, "nvme_admin": false,
+            "read": true, "write": writes, "unmap": unmaps, "flush": true, "reset": false, "nvme_admin": false,
             "nvme_io": false, "nvme_io_md": false, "write_zeroes": writes, "zcopy": false, "get_zone_info": false,
             "zone_management": false, "zone_append": false, "compare": true, "compare_and_write": false,
             "abort": true, "seek_hole": false, "seek_data": false, "copy": false, "nvme_iov_md": false
@@ -705,6 +781,7 @@ fn reset_stats(state: &State, name: Option<&str>, mode: &str) -> Result<(), RpcE
     let change = match mode {
         "all" => StatsChange::Reset,
         "maxmin" => StatsChange::ResetMaxima,
+        "error" => StatsChange::ResetErrors,
         _ => return Ok(()),
     };
     state.target.change_stats(name, change).map_err(refusal)

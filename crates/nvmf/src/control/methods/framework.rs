@@ -65,7 +65,7 @@ pub static METHODS: &[Method] = &[
         about: "List the calls that make one part of the configuration",
         params: &[
             Param::required("name", ParamKind::Text, "keyring, bdev or nvmf"),
-            Param::ignored("with_batches", ParamKind::Bool, "calls stand one by one: none of them needs a batch"),
+            Param::ignored("with_batches", ParamKind::Bool, "no call stands in a batch, so there are none to include"),
         ],
         result: "the calls in the form of \"config\" in a configuration file",
         when: When::Always,
@@ -79,7 +79,7 @@ pub static METHODS: &[Method] = &[
                 need: Need::Only("\"static\""),
                 ..Param::required("name", ParamKind::Text, "threads stay on the reactors of --cores")
             },
-            Param::ignored("period", U64, "a static scheduler has no period"),
+            Param::only("period", U64, "0", "a static scheduler has no period"),
         ],
         result: "true",
         when: When::Always,

@@ -7,6 +7,10 @@ mod framework;
 mod keyring;
 mod nvmf;
 
+use std::time::Duration;
+
+use serde_json::Value;
+
 use super::jsonrpc::{Outcome, RpcError, code};
 use super::params::{Param, Params};
 use super::state::State;
@@ -75,8 +79,20 @@ const fn only(name: &'static str, about: &'static str, params: &'static [Param])
 }
 
 /// Every method, by subject.
-pub static METHODS: &[&[Method]] =
-    &[framework::METHODS, bdev::METHODS, nvmf::METHODS, keyring::METHODS, accepted::METHODS];
+pub static METHODS: &[&[Method]] = &[
+    framework::METHODS,
+    bdev::METHODS,
+    nvmf::settings::METHODS,
+    nvmf::transport::METHODS,
+    nvmf::subsystem::METHODS,
+    nvmf::namespace::METHODS,
+    nvmf::listener::METHODS,
+    nvmf::discovery::METHODS,
+    nvmf::host::METHODS,
+    nvmf::statistics::METHODS,
+    keyring::METHODS,
+    accepted::METHODS,
+];
 
 /// The method of that name.
 pub fn find(name: &str) -> Option<&'static Method> {
@@ -88,6 +104,14 @@ pub(super) fn why_absent(name: &str) -> Option<&'static str> {
     absent::METHODS.iter().find(|(absent, _)| *absent == name).map(|(_, why)| *why)
 }
 
+/// The code of an error about something that is not there: ENODEV.
+pub(super) const NO_DEVICE: i64 = -19;
+
+/// The time for which a call is tried again before its error is the answer.
+pub(super) fn patience(name: &str, given: Option<&Value>) -> Duration {
+    bdev::patience(name, given).unwrap_or_default()
+}
+
 /// SPDK's methods that do not exist here, and why.
 pub(super) fn absent() -> &'static [(&'static str, &'static str)] {
     absent::METHODS
@@ -97,10 +121,10 @@ pub(super) fn absent() -> &'static [(&'static str, &'static str)] {
 pub(super) fn refusal(error: target::Error) -> RpcError {
     let code = match error.kind {
         ErrorKind::Invalid => code::INVALID_PARAMS,
-        ErrorKind::Exists => -17,   // EEXIST
-        ErrorKind::NotFound => -19, // ENODEV
-        ErrorKind::Busy => -16,     // EBUSY
-        ErrorKind::Full => -28,     // ENOSPC
+        ErrorKind::Exists => -17, // EEXIST
+        ErrorKind::NotFound => NO_DEVICE,
+        ErrorKind::Busy => -16, // EBUSY
+        ErrorKind::Full => -28, // ENOSPC
         ErrorKind::System => error
             .source
             .as_ref()

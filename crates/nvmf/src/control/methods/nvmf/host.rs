@@ -1,0 +1,121 @@
+//! Methods about the hosts that may connect to a subsystem, and their keys.
+
+use serde_json::{Value, json};
+
+use super::{HOST, NQN, TGT_NAME, subsystem};
+use crate::control::jsonrpc::{Outcome, RpcError};
+use crate::control::methods::keyring::credentials;
+use crate::control::methods::{Method, method, refusal};
+use crate::control::params::{Param, ParamKind, Params, U64};
+use crate::control::state::State;
+use crate::target::DISCOVERY_NQN;
+
+const DHCHAP_KEY: Param = Param::optional(
+    "dhchap_key",
+    ParamKind::Text,
+    "none",
+    "name of the key that the host must prove to know (DH-HMAC-CHAP)",
+);
+const DHCHAP_CTRLR_KEY: Param = Param::optional(
+    "dhchap_ctrlr_key",
+    ParamKind::Text,
+    "none",
+    "name of the key that this target proves to know, when a host asks for a proof",
+);
+
+/// The methods of this module.
+pub static METHODS: &[Method] = &[
+    method(
+        "nvmf_subsystem_add_host",
+        "Let a host connect to a subsystem",
+        &[
+            NQN,
+            HOST,
+            DHCHAP_KEY,
+            DHCHAP_CTRLR_KEY,
+            Param::optional("psk", ParamKind::OneOf(&[]), "none", "must be left out: the target has no TLS"),
+            TGT_NAME,
+        ],
+        "true",
+        add_host,
+    ),
+    method(
+        "nvmf_subsystem_set_keys",
+        "Change the keys of a listed host, for its later connections",
+        &[NQN, HOST, DHCHAP_KEY, DHCHAP_CTRLR_KEY, TGT_NAME],
+        "true",
+        set_keys,
+    ),
+    method(
+        "nvmf_subsystem_remove_host",
+        "Remove a host from the list of a subsystem, and disconnect the host",
+        &[
+            NQN,
+            HOST,
+            Param::ignored(
+                "timeout_ms",
+                U64,
+                "the most that the host's I/O may take: the host is disconnected at once",
+            ),
+            TGT_NAME,
+        ],
+        "true",
+        remove_host,
+    ),
+    method(
+        "nvmf_subsystem_allow_any_host",
+        "Let every host connect, or from now on only listed hosts",
+        &[NQN, Param::required("allow_any_host", ParamKind::Bool, "let any host connect, listed or not"), TGT_NAME],
+        "true",
+        allow_any_host,
+    ),
+];
+
+fn add_host(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, host) = (params.text("nqn"), params.text("host"));
+    let credentials = credentials(state, params)?;
+    if subsystem(state, nqn)?.hosts.iter().any(|listed| listed == host) {
+        return Err(RpcError::new(-17, format!("{host} is let in to {nqn} already"))); // EEXIST
+    }
+    // Before the host is let in: it must not get in without its key for a moment.
+    let keys = state.keys.clone();
+    keys.set(nqn, host, credentials);
+    state.target.add_host(nqn, host).map_err(refusal)?;
+    state.remember("nvmf", "nvmf_subsystem_add_host", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+fn set_keys(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, host) = (params.text("nqn"), params.text("host"));
+    if !subsystem(state, nqn)?.hosts.iter().any(|listed| listed == host) {
+        return Err(RpcError::new(-19, format!("{host} is not let in to {nqn}: nvmf_subsystem_add_host"))); // ENODEV
+    }
+    state.keys.set(nqn, host, credentials(state, params)?);
+    let is_it = |method: &str, given: &Value| {
+        method == "nvmf_subsystem_add_host" && given["nqn"] == nqn && given["host"] == host
+    };
+    for param in ["dhchap_key", "dhchap_ctrlr_key"] {
+        state.amend(is_it, param, params.text_if(param).map_or(Value::Null, |name| json!(name)));
+    }
+    Ok(Value::Bool(true))
+}
+
+fn remove_host(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, host) = (params.text("nqn"), params.text("host"));
+    state.target.remove_host(nqn, host).map_err(refusal)?;
+    state.keys.set(nqn, host, None);
+    state.forget(|method, given| method == "nvmf_subsystem_add_host" && given["nqn"] == nqn && given["host"] == host);
+    Ok(Value::Bool(true))
+}
+
+fn allow_any_host(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, allow) = (params.text("nqn"), params.bool_if("allow_any_host").unwrap_or(false));
+    if nqn == DISCOVERY_NQN {
+        let always = "the discovery service lets every host in, and names to each what it may connect to";
+        return if allow { Ok(Value::Bool(true)) } else { Err(RpcError::params(always)) };
+    }
+    state.target.allow_any_host(nqn, allow).map_err(refusal)?;
+    let is_it = |method: &str, given: &Value| method == "nvmf_create_subsystem" && given["nqn"] == nqn;
+    state.amend(is_it, "allow_any_host", json!(allow));
+    Ok(Value::Bool(true))
+}

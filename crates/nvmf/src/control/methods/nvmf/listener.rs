@@ -1,0 +1,95 @@
+//! Methods about the addresses that a subsystem listens on.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::{ADDRESS, NQN, SECURE_CHANNEL, TGT_NAME, address_of, socket_address, subsystem};
+use crate::control::jsonrpc::{Outcome, RpcError};
+use crate::control::methods::{Method, method, refusal};
+use crate::control::params::{Param, ParamKind, Params};
+use crate::control::state::State;
+use crate::target::DISCOVERY_NQN;
+
+const LISTEN_ADDRESS: Param = Param::required("listen_address", ParamKind::Object(ADDRESS), "address to listen on");
+
+/// The methods of this module.
+pub static METHODS: &[Method] = &[
+    method(
+        "nvmf_subsystem_add_listener",
+        "Let a subsystem listen on an address; the NQN of discovery names the discovery service",
+        &[
+            NQN,
+            LISTEN_ADDRESS,
+            TGT_NAME,
+            SECURE_CHANNEL,
+            Param::only("ana_state", ParamKind::Text, "\"optimized\"", "every path is optimized"),
+            Param::only("numa_id", ParamKind::Integer, "-1", "only the transport vfio-user has this parameter"),
+            Param::ignored(
+                "sock_impl",
+                ParamKind::OneOf(&["posix", "uring"]),
+                "the kernel's sockets in both cases; ssl is refused, because there is no TLS",
+            ),
+        ],
+        "true",
+        add_listener,
+    ),
+    method(
+        "nvmf_subsystem_remove_listener",
+        "Stop listening on an address; connections stay",
+        &[NQN, LISTEN_ADDRESS, TGT_NAME],
+        "true",
+        remove_listener,
+    ),
+    method(
+        "nvmf_subsystem_get_listeners",
+        "List the addresses on which a subsystem listens",
+        &[NQN, TGT_NAME],
+        "an array of addresses",
+        get_listeners,
+    ),
+];
+
+fn listen_address(params: &Params) -> Result<SocketAddr, RpcError> {
+    socket_address(params, "listen_address")
+}
+
+fn add_listener(state: &mut State, params: &Params) -> Outcome {
+    let address = listen_address(params)?;
+    if !state.has_made("nvmf_create_transport") {
+        return Err(RpcError::params(
+            "there is no transport to listen with: call nvmf_create_transport trtype=TCP first",
+        ));
+    }
+    let nqn = params.text("nqn");
+    let bound = state.target.add_listener(nqn, address).map_err(refusal)?;
+    let any =
+        state.target.subsystems().iter().any(|subsystem| subsystem.spec.nqn == nqn && subsystem.spec.allow_any_host);
+    if any && !bound.ip().is_loopback() {
+        state.warnings.push(format!("{nqn} on {bound} lets every host in that can reach it: allow_any_host is set"));
+    }
+    let mut params = params.as_given().clone();
+    params["listen_address"] = address_of(&bound);
+    state.remember("nvmf", "nvmf_subsystem_add_listener", params);
+    Ok(Value::Bool(true))
+}
+
+fn remove_listener(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, address) = (params.text("nqn"), listen_address(params)?);
+    state.target.remove_listener(nqn, address).map_err(refusal)?;
+    let gone = address_of(&address);
+    state.forget(|method, given| {
+        method == "nvmf_subsystem_add_listener" && given["nqn"] == nqn && given["listen_address"] == gone
+    });
+    Ok(Value::Bool(true))
+}
+
+fn get_listeners(state: &mut State, params: &Params) -> Outcome {
+    let optimized = json!([{ "ana_group": 1, "ana_state": "optimized" }]);
+    let one = |listener| json!({ "address": address_of(listener), "ana_states": optimized });
+    let listeners = match params.text("nqn") {
+        DISCOVERY_NQN => state.target.discovery_listeners(),
+        nqn => subsystem(state, nqn)?.listeners,
+    };
+    Ok(listeners.iter().map(one).collect())
+}

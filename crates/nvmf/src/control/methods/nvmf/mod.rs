@@ -1,0 +1,71 @@
+//! Methods about NVMe over TCP: a file for each subject.
+
+pub mod discovery;
+pub mod host;
+pub mod listener;
+pub mod namespace;
+pub mod settings;
+pub mod statistics;
+pub mod subsystem;
+pub mod transport;
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::{Value, json};
+
+use crate::control::jsonrpc::RpcError;
+use crate::control::params::{Param, ParamKind, Params};
+use crate::control::state::{State, TARGET_NAME};
+use crate::target::SubsystemInfo;
+
+/// Bytes of a buffer, as the prototype counted buffers, unless the transport says otherwise.
+const BUFFER_BYTES: u64 = 131_072;
+const TGT_NAME: Param =
+    Param::optional("tgt_name", ParamKind::Text, TARGET_NAME, "name of the target; nvmf_tgt is the only one");
+const NQN: Param = Param::required("nqn", ParamKind::Text, "NQN of the subsystem");
+const HOST: Param = Param::required("host", ParamKind::Text, "NQN of the host");
+const SECURE_CHANNEL: Param = Param::only("secure_channel", ParamKind::Bool, "false", "there is no TLS");
+const ADDRESS: &[Param] = &[
+    Param::required("traddr", ParamKind::Text, "IP address; 0.0.0.0 or :: for all addresses of this machine"),
+    Param::optional("trsvcid", ParamKind::Text, "4420", "TCP port; 0 for any free port"),
+    Param::optional("trtype", ParamKind::OneOf(&["TCP", "tcp"]), "TCP", "transport"),
+    Param::optional("transport", ParamKind::OneOf(&["TCP", "tcp"]), "TCP", "another name of trtype"),
+    Param::optional(
+        "adrfam",
+        ParamKind::OneOf(&["IPv4", "ipv4", "IPv6", "ipv6"]),
+        "the family of traddr",
+        "address family",
+    ),
+];
+
+/// The subsystem of that NQN.
+fn subsystem(state: &State, nqn: &str) -> Result<SubsystemInfo, RpcError> {
+    let found = state.target.subsystems().into_iter().find(|subsystem| subsystem.spec.nqn == nqn);
+    found.ok_or_else(|| RpcError::new(-19, format!("No such subsystem: {nqn}"))) // ENODEV
+}
+
+fn address_of(listener: &SocketAddr) -> Value {
+    json!({
+        "trtype": "TCP",
+        "adrfam": if listener.is_ipv4() { "IPv4" } else { "IPv6" },
+        "traddr": listener.ip().to_string(),
+        "trsvcid": listener.port().to_string()
+    })
+}
+
+/// The address that an object of [`ADDRESS`] gives.
+fn socket_address(params: &Params, name: &str) -> Result<SocketAddr, RpcError> {
+    let Some(given) = params.object_if(name) else { return Err(RpcError::params(format!("{name} is missing"))) };
+    let traddr = given.text("traddr");
+    let address: IpAddr =
+        traddr.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| {
+            RpcError::params(format!("traddr {traddr:?} is not an IP address (names are not looked up)"))
+        })?;
+    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    if let Some(other) = given.text_if("adrfam").filter(|adrfam| !adrfam.eq_ignore_ascii_case(family)) {
+        return Err(RpcError::params(format!("traddr {traddr} is {family}, not {other}")));
+    }
+    let trsvcid = given.text_if("trsvcid").unwrap_or("4420");
+    let port = trsvcid.parse().map_err(|_| RpcError::params(format!("trsvcid {trsvcid:?} is not a TCP port")))?;
+    Ok(SocketAddr::new(address, port))
+}

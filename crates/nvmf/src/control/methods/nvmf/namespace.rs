@@ -1,0 +1,110 @@
+//! Methods about namespaces, and the hosts that see them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{HOST, NQN, TGT_NAME};
+use crate::control::jsonrpc::{Outcome, RpcError};
+use crate::control::methods::{Method, hex, method, refusal};
+use crate::control::params::{Param, ParamKind, Params, U32};
+use crate::control::state::State;
+use crate::target::{NamespaceSpec, Visibility};
+
+const NAMESPACE: &[Param] = &[
+    Param::required("bdev_name", ParamKind::Text, "name of the device"),
+    Param::optional("nsid", U32, "the lowest free number", "number of the namespace"),
+    Param::optional("nguid", ParamKind::Text, "derived from the UUID", "NGUID, 32 hexadecimal digits"),
+    Param::optional("eui64", ParamKind::Text, "derived from the UUID", "EUI-64, 16 hexadecimal digits"),
+    Param::optional("uuid", ParamKind::Text, "the device's", "UUID"),
+    Param::ignored("anagrpid", U32, "only a subsystem with ana_reporting shows it, and there is none here"),
+    Param::optional(
+        "no_auto_visible",
+        ParamKind::Bool,
+        "false",
+        "show the namespace to no host but those that nvmf_ns_add_host names",
+    ),
+    Param::only("hide_metadata", ParamKind::Bool, "false", "there is no metadata"),
+];
+
+/// The methods of this module.
+pub static METHODS: &[Method] = &[
+    method(
+        "nvmf_subsystem_add_ns",
+        "Add a device to a subsystem as a namespace, and notify hosts",
+        &[NQN, Param::required("namespace", ParamKind::Object(NAMESPACE), "the namespace"), TGT_NAME],
+        "the number of the namespace",
+        add_ns,
+    ),
+    method(
+        "nvmf_subsystem_remove_ns",
+        "Remove a namespace, and notify hosts",
+        &[NQN, Param::required("nsid", U32, "number of the namespace"), TGT_NAME],
+        "true",
+        remove_ns,
+    ),
+    method(
+        "nvmf_ns_add_host",
+        "Show a namespace that was added with no_auto_visible to a host, and notify the host",
+        &[NQN, Param::required("nsid", U32, "number of the namespace"), HOST, TGT_NAME],
+        "true",
+        |state, params| show_namespace(state, params, true),
+    ),
+    method(
+        "nvmf_ns_remove_host",
+        "Hide a namespace that was added with no_auto_visible from a host, and notify the host",
+        &[NQN, Param::required("nsid", U32, "number of the namespace"), HOST, TGT_NAME],
+        "true",
+        |state, params| show_namespace(state, params, false),
+    ),
+];
+
+fn add_ns(state: &mut State, params: &Params) -> Outcome {
+    let nqn = params.text("nqn");
+    let Some(given) = params.object_if("namespace") else { return Err(RpcError::params("namespace is missing")) };
+    let spec = NamespaceSpec {
+        nsid: given.u32_if("nsid").unwrap_or(0),
+        device: given.text("bdev_name").into(),
+        uuid: identity(&given, "uuid")?,
+        nguid: identity(&given, "nguid")?,
+        eui64: identity(&given, "eui64")?,
+        visibility: match given.bool_if("no_auto_visible") {
+            Some(true) => Visibility::Only(BTreeSet::new()),
+            _ => Visibility::All,
+        },
+    };
+    let nsid = state.target.add_namespace(nqn, spec).map_err(refusal)?;
+    let mut params = params.as_given().clone();
+    params["namespace"]["nsid"] = json!(nsid);
+    state.remember("nvmf", "nvmf_subsystem_add_ns", params);
+    Ok(json!(nsid))
+}
+
+/// An identity that the call gives; zeros are SPDK's way to say that there is none.
+fn identity<const BYTES: usize>(given: &Params, name: &str) -> Result<Option<[u8; BYTES]>, RpcError> {
+    let bytes = given.text_if(name).map(|text| hex(name, &text.replace('-', ""))).transpose()?;
+    Ok(bytes.filter(|bytes| *bytes != [0; BYTES]))
+}
+
+fn remove_ns(state: &mut State, params: &Params) -> Outcome {
+    let (nqn, nsid) = (params.text("nqn"), params.u32_if("nsid").unwrap_or_default());
+    state.target.remove_namespace(nqn, nsid).map_err(refusal)?;
+    state.forget(|method, given| {
+        let is_of = given["namespace"]["nsid"] == nsid || method == "nvmf_ns_add_host" && given["nsid"] == nsid;
+        matches!(method, "nvmf_subsystem_add_ns" | "nvmf_ns_add_host") && given["nqn"] == nqn && is_of
+    });
+    Ok(Value::Bool(true))
+}
+
+fn show_namespace(state: &mut State, params: &Params, shows: bool) -> Outcome {
+    let (nqn, host) = (params.text("nqn"), params.text("host"));
+    let nsid = params.u32_if("nsid").unwrap_or_default();
+    state.target.show_namespace(nqn, nsid, host, shows).map_err(refusal)?;
+    state.forget(|method, given| {
+        method == "nvmf_ns_add_host" && given["nqn"] == nqn && given["nsid"] == nsid && given["host"] == host
+    });
+    if shows {
+        state.remember("nvmf", "nvmf_ns_add_host", params.as_given().clone());
+    }
+    Ok(Value::Bool(true))
+}

@@ -1,0 +1,214 @@
+//! Methods about the transport: its limits, and its pacing.
+
+use serde_json::{Map, Value, json};
+
+use super::{BUFFER_BYTES, TGT_NAME};
+use crate::control::jsonrpc::{Outcome, RpcError};
+use crate::control::methods::{Method, method};
+use crate::control::pacer;
+use crate::control::params::{Param, ParamKind, Params, U16, U32, U64};
+use crate::control::state::State;
+
+/// The help of `pacing` of a transport, as [`pace::SYNTAX`] has it; a test holds the two together.
+const PACING_HELP: &str = "method of pacing (SPDK lacks this), one of auto, auto:MEMORY, none, buffers:COUNT, \
+                           rate:MICROSECONDS, iops:COUNT, bw:BYTES";
+/// The entries that an admin queue may have whatever `max_aq_depth` says: Linux asks for as many.
+const LEAST_ADMIN_ENTRIES: u16 = 32;
+
+/// Parameters that SPDK, too, does not look at where the transport is TCP.
+const RDMAS: &str = "only SPDK's transport RDMA has this parameter";
+const VFIO_USERS: &str = "only SPDK's transport vfio-user has this parameter";
+
+/// Rows of `nvmf_create_transport` beside those that decide on pacing.
+const TRANSPORT: &[Param] = &[
+    Param::required("trtype", ParamKind::Text, "TCP, in small or large letters"),
+    TGT_NAME,
+    Param::optional("max_queue_depth", ParamKind::Number(4096), "1024", "entries of an I/O queue"),
+    Param::optional("max_io_qpairs_per_ctrlr", U16, "64", "I/O queues of a controller"),
+    Param::optional("max_qpairs_per_ctrlr", U16, "65", "queues of a controller, the admin queue included"),
+    Param::optional("in_capsule_data_size", U32, "4096", "bytes of data that an I/O command may carry"),
+    Param::optional("max_io_size", U32, "1048576", "bytes of the largest read or write"),
+    Param::optional("pacing", ParamKind::Text, "as `plimsoll serve` sets it", PACING_HELP),
+    Param::optional(
+        "memory_budget",
+        U64,
+        "as `plimsoll serve` sets it",
+        "most bytes of data in flight (SPDK lacks this)",
+    ),
+    Param::optional(
+        "c2h_success",
+        ParamKind::Bool,
+        "true",
+        "send no completion after the data of a read to hosts that have disabled SQ flow control",
+    ),
+    Param::optional("kas", U16, "10", "granularity of keep-alive timeouts that hosts are told, in units of 100 ms"),
+    Param::optional("min_kato", U32, "0", "shortest keep-alive timeout in milliseconds; shorter ones become this one"),
+    Param::only("dif_insert_or_strip", ParamKind::Bool, "false", "there is no protection information"),
+    Param::only("sock_priority", U32, "0", "packets have no priority"),
+    Param::only("masked_oncs", ParamKind::Any, "[]", "the target cannot hide a command"),
+    Param::ignored("masked_fuses", ParamKind::Any, "the target has no fused commands to hide"),
+    Param::optional(
+        "max_aq_depth",
+        ParamKind::Number(4096),
+        "4096",
+        "entries of an admin queue; fewer than 32 become 32",
+    ),
+    Param::optional(
+        "ack_timeout",
+        ParamKind::Number(i32::MAX as u64),
+        "0: the system's",
+        "milliseconds in which a host must acknowledge what the target sends (TCP_USER_TIMEOUT)",
+    ),
+    Param::ignored("zcopy", ParamKind::Bool, "no device here has the zero-copy operations that SPDK would use"),
+    Param::ignored("abort_timeout_sec", U32, "the most that an Abort waits: every Abort is answered at once"),
+    Param::ignored("acceptor_poll_rate", U32, "the most that a new connection waits: it is accepted at once"),
+    Param::ignored("iobuf_small_cache_size", U32, "no reactor waits for a buffer of another: there are no pools"),
+    Param::ignored("iobuf_large_cache_size", U32, "no reactor waits for a buffer of another: there are no pools"),
+    Param::ignored("control_msg_num", U32, "no command waits for a buffer of messages: there are no pools"),
+    Param::ignored("disable_command_passthru", ParamKind::Bool, "commands are never passed through"),
+    Param::ignored("num_cqe", U32, RDMAS),
+    Param::ignored("max_srq_depth", U32, RDMAS),
+    Param::ignored("no_srq", ParamKind::Bool, RDMAS),
+    Param::ignored("no_wr_batching", ParamKind::Bool, RDMAS),
+    Param::ignored("acceptor_backlog", U32, RDMAS),
+    Param::ignored("data_wr_pool_size", U32, RDMAS),
+    Param::ignored("disable_mappable_bar0", ParamKind::Bool, VFIO_USERS),
+    Param::ignored("disable_adaptive_irq", ParamKind::Bool, VFIO_USERS),
+    Param::ignored("disable_shadow_doorbells", ParamKind::Bool, VFIO_USERS),
+];
+const TRANSPORT_COUNT: usize = TRANSPORT.len() + pacer::PARAMS.len();
+static CREATE_TRANSPORT: [Param; TRANSPORT_COUNT] = {
+    let mut all = [TGT_NAME; TRANSPORT_COUNT];
+    let mut at = 0;
+    while at < TRANSPORT_COUNT {
+        all[at] = if at < TRANSPORT.len() { TRANSPORT[at] } else { pacer::PARAMS[at - TRANSPORT.len()] };
+        at += 1;
+    }
+    all
+};
+
+/// The methods of this module.
+pub static METHODS: &[Method] = &[
+    method(
+        "nvmf_create_transport",
+        "Set the limits and the pacing of the transport; possible once, before any listener exists",
+        &CREATE_TRANSPORT,
+        "true",
+        create_transport,
+    ),
+    method(
+        "nvmf_get_transports",
+        "Show the limits and the pacing of the transport",
+        &[Param::optional("trtype", ParamKind::Text, "all", "name of the transport to list"), TGT_NAME],
+        "an array of transports",
+        get_transports,
+    ),
+];
+
+fn create_transport(state: &mut State, params: &Params) -> Outcome {
+    let trtype = params.text("trtype");
+    if !trtype.eq_ignore_ascii_case("tcp") {
+        return Err(RpcError::params(format!("Invalid transport type '{trtype}': this target speaks TCP")));
+    }
+    if state.has_made("nvmf_create_transport") {
+        return Err(RpcError::failed("Transport type 'TCP' already exists"));
+    }
+    let mut options = state.settings.options.clone();
+    let queues = params.number_if("max_io_qpairs_per_ctrlr");
+    let queues = queues.or(params.number_if("max_qpairs_per_ctrlr").map(|all| all.saturating_sub(1)));
+    let queues = queues.map(|queues| {
+        if queues == 0 { Err(RpcError::params("a controller needs at least one I/O queue")) } else { Ok(queues) }
+    });
+    if let Some(queues) = queues.transpose()? {
+        options.limits.queues = queues.min(64) as u16;
+    }
+    if let Some(depth) = params.number_if("max_queue_depth") {
+        options.limits.queue_depth = depth as u16;
+    }
+    if let Some(bytes) = params.u32_if("in_capsule_data_size") {
+        options.in_capsule_bytes = bytes;
+    }
+    if let Some(bytes) = params.u32_if("max_io_size") {
+        options.max_io_bytes = bytes;
+    }
+    if let Some(depth) = params.number_if("max_aq_depth") {
+        options.limits.admin_queue_depth = (depth as u16).max(LEAST_ADMIN_ENTRIES);
+    }
+    options.limits.ack_timeout_ms = params.u32_if("ack_timeout").filter(|ms| *ms > 0);
+    options.c2h_success = params.bool_if("c2h_success").unwrap_or(true);
+    if let Some(units) = params.number_if("kas") {
+        options.keep_alive_units = units as u16;
+    }
+    if let Some(ms) = params.u32_if("min_kato") {
+        options.least_keep_alive_ms = ms;
+    }
+    options.pacing = pacing_of(state, params)?;
+    state.restart(options)?;
+    state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
+    Ok(Value::Bool(true))
+}
+
+/// The pacing of the transport: its own parameters, unless the command line has decided.
+fn pacing_of(state: &mut State, params: &Params) -> Result<pace::Config, RpcError> {
+    let settings = &state.settings;
+    let mut asked = pacer::config(params, settings.options.reactors as u32)?;
+    if let Some(text) = params.text_if("pacing") {
+        if asked.is_some() {
+            return Err(RpcError::params("pacing and the parameters of the prototype's pacer: give one of them"));
+        }
+        asked = Some(pace::Config::parse(text, 1024).map_err(|error| RpcError::params(error.to_string()))?);
+    }
+    let mut config = match asked {
+        Some(config) if settings.pacing_is_fixed => {
+            let from = serde_json::to_string(&config.method).unwrap_or_default();
+            state.warnings.push(format!("the command line decides on pacing: the configuration's {from} is put aside"));
+            return Ok(state.settings.options.pacing.clone());
+        }
+        Some(config) => config,
+        None => settings.options.pacing.clone(),
+    };
+    if let Some(bytes) = params.number_if("memory_budget") {
+        config.budget_bytes = Some(bytes);
+    }
+    config.build(pace::Limits::default()).map_err(|error| RpcError::params(error.to_string()))?;
+    Ok(config)
+}
+
+fn get_transports(state: &mut State, params: &Params) -> Outcome {
+    if let Some(trtype) = params.text_if("trtype").filter(|trtype| !trtype.eq_ignore_ascii_case("tcp")) {
+        return Err(RpcError::new(-19, format!("transport '{trtype}' does not exist: there is TCP"))); // ENODEV
+    }
+    let made = state.made.iter().find(|step| step.method == "nvmf_create_transport");
+    let Some(given) = made.and_then(|step| step.params.as_ref()) else { return Ok(json!([])) };
+    let options = state.target.options();
+    let mut transport = Map::from_iter([
+        ("trtype".to_string(), json!("TCP")),
+        ("max_queue_depth".to_string(), json!(options.limits.queue_depth)),
+        ("max_aq_depth".to_string(), json!(options.limits.admin_queue_depth)),
+        ("max_io_qpairs_per_ctrlr".to_string(), json!(options.limits.queues)),
+        ("in_capsule_data_size".to_string(), json!(options.in_capsule_bytes)),
+        ("max_io_size".to_string(), json!(options.max_io_bytes)),
+        ("io_unit_size".to_string(), json!(given["io_unit_size"].as_u64().unwrap_or(BUFFER_BYTES))),
+        ("c2h_success".to_string(), json!(options.c2h_success)),
+        ("ack_timeout".to_string(), json!(options.limits.ack_timeout_ms.unwrap_or(0))),
+        ("kas".to_string(), json!(options.keep_alive_units)),
+        ("min_kato".to_string(), json!(options.least_keep_alive_ms)),
+        ("dif_insert_or_strip".to_string(), json!(false)),
+        ("zcopy".to_string(), json!(false)),
+        ("pacing".to_string(), json!(options.pacing)),
+    ]);
+    for param in pacer::PARAMS {
+        if let Some(value) = given.get(param.name) {
+            transport.insert(param.name.into(), value.clone());
+        }
+    }
+    Ok(json!([transport]))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn help_of_pacing_is_the_grammar_that_is_parsed() {
+        assert!(super::PACING_HELP.ends_with(pace::SYNTAX));
+    }
+}
