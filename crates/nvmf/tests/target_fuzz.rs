@@ -8,11 +8,11 @@ mod raw;
 use std::io::{Read, Write};
 use std::ops::Range;
 
-use nvmf::device::{DeviceKind, Effect, Fault, FaultOn, Latency};
+use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use nvmf::pdu::{H2cData, IcReq, Next, Pdu, R2t};
 use nvmf::spec::opcode::io;
-use nvmf::spec::{Command, Sgl, Status};
-use nvmf::target::{NamespaceSpec, Options};
+use nvmf::spec::{Command, DISCOVERY_NQN, Sgl, Status};
+use nvmf::target::{NamespaceSpec, Options, SubsystemSpec};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use raw::{HOST, Host, NQN, Served};
@@ -52,17 +52,19 @@ fn seeds(usual: u64) -> Vec<u64> {
 fn served(reactors: usize) -> Served {
     let mut pacing = pace::Config::auto(Some(4 << 20));
     pacing.budget_bytes = Some(2 * reactors as u64 * (1 << 20));
-    let latency = Latency { avg_read_us: 300, p99_read_us: 3_000, avg_write_us: 100, p99_write_us: 2_000 };
-    Served::with(
+    let served = Served::with(
         Options { reactors, pacing, max_io_bytes: 128 << 10, ..Options::default() },
         &[
             ("mem", DeviceKind::Memory { bytes: 4 << 20 }),
             ("bad", DeviceKind::Faulty { base: "mem".into(), seed: 3 }),
             ("null", DeviceKind::Null { bytes: 1 << 30 }),
             ("below", DeviceKind::Null { bytes: 1 << 30 }),
-            ("slow", DeviceKind::Delay { base: "below".into(), latency }),
+            ("slow", slow()),
         ],
-    )
+    );
+    // The port stays open whatever becomes of the subsystem.
+    served.target.add_listener(DISCOVERY_NQN, served.address).unwrap();
+    served
 }
 
 /// A connection and what the host may still answer on it.
@@ -244,8 +246,33 @@ fn some_connection(address: std::net::SocketAddr, dice: &mut Dice, of: Option<u1
     Wild::new(host)
 }
 
+/// The device that is slow: its latency, and the device below.
+fn slow() -> DeviceKind {
+    let latency = Latency { avg_read_us: 300, p99_read_us: 3_000, avg_write_us: 100, p99_write_us: 2_000 };
+    DeviceKind::Delay { base: "below".into(), latency }
+}
+
+/// Changes the configuration while hosts use it. Calls fail where another change came first.
 fn disturb(served: &Served, dice: &mut Dice) {
-    match dice.below(6) {
+    let target = &served.target;
+    let subsystem = || SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) };
+    match dice.below(13) {
+        6 => drop(target.delete_subsystem(NQN)),
+        7 | 8 => {
+            let _ = target.create_subsystem(subsystem());
+            let _ = target.add_listener(NQN, served.address);
+        }
+        9 => drop(target.remove_listener(NQN, served.address)),
+        10 => drop(target.allow_any_host(NQN, dice.one_in(2))),
+        11 => {
+            let rates = pace::Rates { ops_per_s: dice.pick(&[0, 50, 1000]), ..pace::Rates::default() };
+            let _ = target.set_rates(dice.pick(&["bad", "null", "slow"]), rates);
+        }
+        12 => {
+            let _ = target.delete_device("slow");
+            let _ =
+                target.create_device(DeviceSpec { name: "slow".into(), block_bytes: None, uuid: None, kind: slow() });
+        }
         0 => {
             let bytes = dice.within(1..9) << 19;
             served.target.resize_device("mem", Some(bytes)).unwrap();
@@ -331,10 +358,12 @@ fn random_hosts_leave_nothing_behind() {
             run(&served, seed);
             served.target.set_faults("bad", &[]).unwrap();
             served.target.resize_device("mem", Some(4 << 20)).unwrap();
-            for nsid in 1..4 {
-                let _ = served.target.remove_namespace(NQN, nsid);
-            }
+            let _ = served.target.delete_subsystem(NQN);
+            let all = SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) };
+            served.target.create_subsystem(all).unwrap();
+            served.target.add_listener(NQN, served.address).unwrap();
             for device in ["bad", "null", "slow"] {
+                served.target.set_rates(device, pace::Rates::default()).unwrap();
                 served.target.add_namespace(NQN, NamespaceSpec::new(device)).unwrap();
             }
             raw::until(|| served.connections() == 0);
