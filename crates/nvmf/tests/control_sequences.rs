@@ -1,5 +1,5 @@
-//! Random sequences of calls. Whatever their order: a call that fails changes nothing, a configuration that is saved
-//! makes the same target again, and clients that call at the same time leave a target that can be taken apart.
+//! Random sequences of calls. A call that fails changes nothing, a configuration that is saved makes the same target
+//! again, and clients that call at the same time leave a target that can be taken apart.
 
 use nvmf::control::{Control, Settings, jsonrpc};
 use nvmf::target::Options;
@@ -33,7 +33,7 @@ fn told(control: &Control, method: &str, params: Value) -> Value {
     call(control, method, params).expect("it answers")
 }
 
-/// What `save_config` writes.
+/// The configuration as `save_config` writes it.
 fn saved(control: &Control) -> Value {
     let parts = told(control, "framework_get_subsystems", json!({}));
     let parts = parts.as_array().expect("parts").iter().map(|part| {

@@ -532,16 +532,19 @@ fn null_resize(state: &mut State, params: &Params) -> Outcome {
 /// The part of a device, or of one stacked on the device, that ends beyond this many bytes. Devices are in the order of
 /// their creation, so each comes after the one below.
 fn part_beyond<'a>(devices: &'a [DeviceInfo], name: &'a str, bytes: u64) -> Option<&'a str> {
-    let mut sharing = vec![name];
+    // Devices that have every byte of the device, at the same place.
+    let mut whole = vec![name];
     for device in devices {
-        match &device.spec.kind {
-            DeviceKind::Slice { base, offset_bytes, bytes: part } if sharing.contains(&base.as_str()) => {
-                if offset_bytes + part > bytes {
-                    return Some(&device.spec.name);
-                }
+        let kind = &device.spec.kind;
+        if !kind.base().is_some_and(|base| whole.contains(&base)) {
+            continue;
+        }
+        match kind {
+            DeviceKind::Slice { offset_bytes, bytes: part, .. } if offset_bytes + part > bytes => {
+                return Some(&device.spec.name);
             }
-            kind if kind.base().is_some_and(|base| sharing.contains(&base)) => sharing.push(&device.spec.name),
-            _ => {}
+            DeviceKind::Slice { .. } => {}
+            _ => whole.push(&device.spec.name),
         }
     }
     None
