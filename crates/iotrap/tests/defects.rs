@@ -50,6 +50,7 @@ defects! {
     buffered_and_append_stay: true,
     buffered_writes_are_seen: true,
     nonsense_is_harmless: true,
+    bad_addresses: true,
     limit_reached: true,
     limit_is_the_programs: true,
     high_numbers: true,

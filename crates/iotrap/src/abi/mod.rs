@@ -10,5 +10,6 @@ pub mod liburing;
 pub mod raw;
 pub mod raw_thread;
 pub mod real;
+pub mod readable;
 pub mod said;
 pub mod undisturbed;

@@ -10,6 +10,7 @@ use core::ffi::{c_int, c_long, c_void};
 
 use crate::abi::libaio::{Event, Iocb, opcode};
 use crate::abi::raw;
+use crate::abi::readable::is_readable;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::async_io;
 use crate::aio::changed_iocbs::{self, ChangedIocbs};
@@ -73,6 +74,16 @@ unsafe fn submit_bare(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isi
 /// # Safety
 /// As io_submit(2).
 pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
+    if !lane::active() && !async_io::active() {
+        // SAFETY: the program's contract.
+        return unsafe { submit_bare(context, count, iocbs) };
+    }
+    // The kernel takes the requests before the first one that it cannot read.
+    let count = match readable(iocbs, count) {
+        // SAFETY: the program's contract; or the kernel's EFAULT.
+        0 => return unsafe { submit_bare(context, count, iocbs) },
+        good => good,
+    };
     // SAFETY: the program's contract, all of it or a part.
     let spread = |count: c_long, iocbs: *mut *mut Iocb| unsafe { submit_spread(context, count, iocbs) };
     if async_io::active() {
@@ -82,6 +93,17 @@ pub unsafe fn submit(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isiz
         return unsafe { async_io::submit(context, count, iocbs, spread) };
     }
     spread(count, iocbs)
+}
+
+/// The number of requests, from the first one on, that the kernel will be able to read.
+fn readable(iocbs: *mut *mut Iocb, count: c_long) -> c_long {
+    let is_good = |at: &c_long| {
+        let place = iocbs.wrapping_add(*at as usize);
+        is_readable(place as usize, size_of::<*mut Iocb>())
+            // SAFETY: the place was found to be readable.
+            && is_readable(unsafe { place.read_unaligned() } as usize, size_of::<Iocb>())
+    };
+    (0..count).take_while(is_good).count() as c_long
 }
 
 /// io_submit(2) of requests of which those for files on pools are spread.
@@ -359,6 +381,9 @@ unsafe fn extent(request: &Iocb, vectored: bool, vectors: &mut [libc::iovec; VEC
         return None;
     }
     let given: *const libc::iovec = core::ptr::with_exposed_provenance(request.buffer as usize);
+    if !is_readable(given as usize, request.count as usize * size_of::<libc::iovec>()) {
+        return None;
+    }
     let mut bytes = 0u64;
     for at in 0..request.count as usize {
         // SAFETY: the program's contract: `count` vectors.

@@ -26,6 +26,7 @@ use crate::abi::liburing::{
     ASYNC, Completion, DRAIN, FIXED_FILE, LIBURINGS, LINKS, MORE, OVERFLOW, Request, SELECT, SILENT, opcode, setup,
 };
 use crate::abi::raw;
+use crate::abi::readable::is_readable;
 use crate::aio::context;
 use crate::aio::registered::Registered;
 use crate::aio::tagged::{Ended, Tagged};
@@ -527,6 +528,9 @@ fn bytes_of(request: &Request) -> Option<u64> {
         return None;
     }
     let given: *const libc::iovec = core::ptr::with_exposed_provenance(request.address as usize);
+    if !is_readable(given as usize, request.count as usize * size_of::<libc::iovec>()) {
+        return None;
+    }
     let lengths = (0..request.count as usize).map(|at| {
         // SAFETY: what the kernel would read: `count` vectors.
         let vector = unsafe { given.wrapping_add(at).read_unaligned() };

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_long};
 
 use super::masks::Changed;
 use crate::abi::libaio::{Event, Iocb};
+use crate::abi::readable::is_readable;
 use crate::aio::async_io;
 use crate::aio::context;
 use crate::aio::libaio::{Timeout, destroy, get_events, setup, submit};
@@ -63,10 +64,11 @@ pub unsafe extern "C-unwind" fn io_getevents(
         return unsafe { get_events(context, 1, min_count, old_events, events.cast(), None) as c_int };
     }
     // As libaio does, return without a system call if the ring is empty and the time to wait is zero.
-    // SAFETY: the program's contract: null or a timespec.
-    if let Some(timeout) = unsafe { timeout.as_ref() }
+    if (lane::active() || async_io::active())
+        && is_readable(timeout as usize, size_of::<libc::timespec>())
+        // SAFETY: a timespec, which was found to be readable.
+        && let Some(timeout) = unsafe { timeout.as_ref() }
         && (timeout.tv_sec, timeout.tv_nsec) == (0, 0)
-        && (lane::active() || async_io::active())
         && context::is_empty(context)
     {
         if let Some((_, found)) = context::find(context) {
@@ -103,6 +105,9 @@ pub unsafe extern "C-unwind" fn io_pgetevents(
 /// True if a call with a huge count is one of LIBAIO_0.1, whose fourth argument is a timeout.
 fn is_old_call(fourth: *mut Event, _fifth: Timeout) -> bool {
     let timeout: *const libc::timespec = fourth.cast();
+    if !timeout.is_null() && !is_readable(timeout as usize, size_of::<libc::timespec>()) {
+        return false;
+    }
     // SAFETY: null, or, in a call of the present convention, the events: at least as large as a timespec.
     let plausible = |time: &libc::timespec| (0..1_000_000_000).contains(&time.tv_nsec) && time.tv_sec >= 0;
     // SAFETY: by the contract of io_getevents(2), the program passes null, a timespec (LIBAIO_0.1) or its room for

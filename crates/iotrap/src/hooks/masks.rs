@@ -8,6 +8,7 @@ use core::ffi::{c_int, c_long, c_void};
 use super::{caught, signal};
 use crate::abi::dispatch::{self, SIGSYS_BIT};
 use crate::abi::raw;
+use crate::abi::readable::is_readable;
 use crate::abi::real;
 
 type Set = libc::sigset_t;
@@ -21,7 +22,7 @@ impl Without {
     /// # Safety
     /// `given` is null or valid.
     unsafe fn sigsys(given: *const Set) -> Option<Without> {
-        if given.is_null() || !dispatch::on() {
+        if !dispatch::on() || !is_readable(given as usize, size_of::<u64>()) {
             return None;
         }
         // SAFETY: the caller passes a valid set.
@@ -208,7 +209,7 @@ impl Changed {
     /// # Safety
     /// `given` is 0, or the address of such a set.
     pub unsafe fn set(&mut self, given: usize) -> usize {
-        if given == 0 || !dispatch::on() {
+        if !dispatch::on() || !is_readable(given, size_of::<u64>()) {
             return given;
         }
         // SAFETY: the caller passes a valid set.
@@ -221,7 +222,7 @@ impl Changed {
     /// # Safety
     /// `given` is 0, or the address of such a description.
     pub unsafe fn sized(&mut self, given: usize) -> usize {
-        if given == 0 || !dispatch::on() {
+        if !dispatch::on() || !is_readable(given, size_of::<Sized>()) {
             return given;
         }
         // SAFETY: the caller passes a valid description.
@@ -249,7 +250,7 @@ impl Changed {
             // SAFETY: the program's arguments.
             return if size == size_of::<u64>() { unsafe { self.set(argument) } } else { argument };
         }
-        if size != size_of_val(&self.waiting) {
+        if size != size_of_val(&self.waiting) || !is_readable(argument, size) {
             return argument;
         }
         // SAFETY: the program's arguments.
@@ -289,6 +290,8 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
     if !dispatch::on() {
         return None;
     }
+    /// The words of the kernel's `struct sigaction`; the set is the last one.
+    const WORDS: usize = 4;
     let mut changed = arguments;
     let mut without = Changed::none();
     // The place of a set among the arguments.
@@ -306,10 +309,8 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
             dispatches();
             return None;
         }
-        libc::SYS_rt_sigaction if arguments[1] != 0 => {
+        libc::SYS_rt_sigaction if is_readable(arguments[1], WORDS * size_of::<u64>()) => {
             let signal = arguments[0] as c_int;
-            /// The words of the kernel's `struct sigaction`; the set is the last one.
-            const WORDS: usize = 4;
             // SAFETY: the program's arguments.
             let mut action = unsafe { (arguments[1] as *const [u64; WORDS]).read_unaligned() };
             action[WORDS - 1] &= !SIGSYS_BIT;

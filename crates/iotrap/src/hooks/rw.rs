@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 
 use crate::abi::errno;
 use crate::abi::raw;
+use crate::abi::readable::is_readable;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
 use crate::policy::split;
@@ -176,7 +177,10 @@ fortified! { __pread_chk __pread64_chk }
 /// # Safety
 /// `vectors` points to the `count` vectors of the program.
 unsafe fn total(vectors: *const libc::iovec, count: c_int) -> Option<u64> {
-    let count = usize::try_from(count).ok().filter(|&count| count <= 1024 && !vectors.is_null())?;
+    let count = usize::try_from(count).ok().filter(|&count| count <= 1024)?;
+    if !is_readable(vectors as usize, count * size_of::<libc::iovec>()) {
+        return None;
+    }
     let mut bytes = 0u64;
     for at in 0..count {
         // SAFETY: the program's contract.

@@ -751,6 +751,49 @@ static void lanes_are_out_of_the_way(void)
 	execl("/bin/sh", "sh", "-c", "[ $(ls -l /proc/self/fd | grep -c '/file$') = 1 ]", NULL);
 }
 
+/* Addresses that lead nowhere: the kernel's errors, for libc's functions and for syscall(2). */
+static void bad_addresses(void)
+{
+	make_file(at(0, "file"), 'a', 4);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	io_context_t ctx = 0;
+	char *closed = mmap(NULL, 2 * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(closed != MAP_FAILED);
+	CHECK_IS(mprotect(closed + BLOCK, BLOCK, PROT_NONE), 0);
+	void *bad[] = {NULL, (void *)-1, (void *)0xffffffff81000000, closed + BLOCK, closed + BLOCK - 8};
+	struct iocb good, vectored;
+	struct io_event event;
+	CHECK_IS(io_setup(8, &ctx), 0);
+	io_prep_pread(&good, fd, aligned(BLOCK), BLOCK, 0);
+	for (size_t each = 0; each < sizeof bad / sizeof *bad; each++) {
+		struct iocb *list[] = {&good, bad[each]}, **place = bad[each];
+		if (each < 4) { /* the last one is a place for one address, and zero */
+			CHECK_IS(io_submit(ctx, 1, place), -EFAULT);
+			CHECK_IS(syscall(SYS_io_submit, ctx, 1L, place), -1);
+			CHECK_IS(errno, EFAULT);
+		}
+		CHECK_IS(io_submit(ctx, 1, list + 1), -EFAULT);
+		CHECK_IS(io_submit(ctx, 2, list), 1);
+		CHECK_IS(io_getevents(ctx, 1, 1, &event, NULL), 1);
+		CHECK_IS(event.res, BLOCK);
+		io_prep_preadv(&vectored, fd, bad[each], 2, 0);
+		list[0] = &vectored;
+		CHECK_IS(io_submit(ctx, 1, list), -EFAULT);
+		CHECK_IS(preadv(fd, bad[each], 2, 0), -1);
+		CHECK_IS(errno, EFAULT);
+		CHECK_IS(pwritev2(fd, bad[each], 2, 0, 0), -1);
+		CHECK_IS(errno, EFAULT);
+		CHECK_IS(pread(fd, each == 4 ? bad[3] : bad[each], BLOCK, 0), -1);
+		CHECK_IS(errno, EFAULT);
+		if (each > 0) /* libaio's own function reads the time itself */
+			CHECK(syscall(SYS_io_getevents, ctx, 1L, 1L, &event, bad[each]) == -1 && errno == EFAULT);
+		CHECK_IS(syscall(SYS_openat2, AT_FDCWD, at(0, "file"), bad[each], 24L), -1);
+		CHECK(errno == EFAULT || errno == ENOSYS);
+	}
+	CHECK_IS(io_destroy(ctx), 0);
+	CHECK_IS(close(fd), 0);
+}
+
 static const struct test TESTS[] = {
 	{"fsync_tells_errors_of_lanes", fsync_tells_errors_of_lanes},
 	{"fdatasync_tells_errors_of_lanes", fdatasync_tells_errors_of_lanes},
@@ -768,6 +811,7 @@ static const struct test TESTS[] = {
 	{"buffered_writes_are_seen", buffered_writes_are_seen},
 	{"nonsense_is_harmless", nonsense_is_harmless},
 	{"high_numbers", high_numbers},
+	{"bad_addresses", bad_addresses},
 	{"limit_reached", limit_reached},
 	{"limit_is_the_programs", limit_is_the_programs},
 	{"vfork_children", vfork_children},

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::abi::libaio::Iocb;
 use crate::abi::raw;
+use crate::abi::readable::is_readable;
 
 /// The number that stands for none: for a missing file, or for the end of a list.
 pub const NONE: u32 = u32::MAX;
@@ -99,11 +100,14 @@ impl Task {
     }
 
     /// Copies the `count` vectors of a request at `given`, which the program may reuse after io_submit. Returns
-    /// false if the kernel refuses the memory for the copy.
+    /// false if they cannot be read, or if the kernel refuses the memory for the copy.
     ///
     /// # Safety
     /// `count` vectors are at `given`.
     pub unsafe fn copy_vectors(&mut self, given: *const libc::iovec, count: usize) -> bool {
+        if !is_readable(given as usize, count * size_of::<libc::iovec>()) {
+            return false;
+        }
         self.vector_count = count as u32;
         if count > VECTORS {
             let bytes = count * size_of::<libc::iovec>();
