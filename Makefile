@@ -60,7 +60,7 @@ test-slurm: ## a job of Slurm's on four hosts of our own, by srun (root; Debian'
 
 .PHONY: test-nfs-model
 test-nfs-model: ## random programs under the interposer on real NFS, beside a model of their files; not yet without failures
-	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test iotrap_holes random_on -- --ignored --skip inside_ --nocapture
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test iotrap_holes -- --ignored --skip inside_ --nocapture random_on a_fence_on
 
 .PHONY: test-programs
 test-programs: ## programs of others without the interposer and with it; installs them (root, Debian)

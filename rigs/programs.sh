@@ -3,8 +3,10 @@
 # of one directory (bind mounts in a mount namespace of their own), and has to print the same.
 #   rigs/programs.sh [NAME...]
 # Prints a line for each program: if both runs agree, and which part of the program's traffic left the opened lane.
-# Variables: WAYS="trapped async" (--async, too), POLICY=round-robin, PLIMSOLL=target/release/plimsoll.
-# Installs what a program needs from Debian (root). A program that this machine cannot have is skipped, with its reason.
+# Variables: WAYS="trapped async raw both" (with --async, with --raw, with both), POLICY=round-robin,
+# PLIMSOLL=target/release/plimsoll.
+# Installs what a program needs from Debian (root), and builds test suites from Debian's sources, below target. A
+# program that this machine cannot have is skipped, with its reason.
 # Exit status 1: a program did not do the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,15 +22,33 @@ if [ "${1:-}" = --one-way ]; then
   cd "$work/lane1"
   case $way in
     plain) exec "$script" run ;;
-    trapped) async=() ;;
-    async) async=(--async) ;;
+    trapped) more=() ;;
+    async) more=(--async) ;;
+    raw) more=(--raw) ;;
+    both) more=(--raw --async) ;;
   esac
-  exec "$PLIMSOLL" trap --policy "$POLICY" --pool "v=$work/lane1,$work/lane2,$work/lane3,$work/lane4" "${async[@]}" \
+  exec "$PLIMSOLL" trap --policy "$POLICY" --pool "v=$work/lane1,$work/lane2,$work/lane3,$work/lane4" "${more[@]}" \
     --stats -- "$script" run 2> "$work/stats"
 fi
 
 # The part of the traffic that was not on the opened lane, in per cent, from the table of --stats.
 left() { awk '$1 == "v" && $3 ~ /[0-9]/ { if ($2 !~ /lane1$/) sum += $3 } END { printf "%.0f", sum }' "$1"; }
+
+# Fetches the source of a Debian package into a directory: fetch PACKAGE DIRECTORY. The machine's own lists of packages
+# stay as they are. A program without a source of Debian has the package `-`.
+fetch() {
+  [ "$1" != - ] || { mkdir -p "$2"; return; }
+  local lists=$target/sources/lists
+  local options=(-o "Dir::Etc::sourcelist=$lists/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$lists")
+  mkdir -p "$lists/partial"
+  if [ ! -e "$lists/sources.list" ]; then
+    # shellcheck disable=SC1091 # it is there on every Debian
+    echo "deb-src http://deb.debian.org/debian $(. /etc/os-release && echo "$VERSION_CODENAME") main" > "$lists/sources.list"
+    apt-get "${options[@]}" update || { rm "$lists/sources.list"; return 1; }
+  fi
+  rm -rf "$2" "$2.parts" && mkdir -p "$2.parts"
+  (cd "$2.parts" && apt-get "${options[@]}" source --download-only "$1" && dpkg-source -x ./*.dsc "$2") || return 1
+}
 
 status=0
 [ $# -gt 0 ] || set -- "$programs"/*.sh
@@ -44,7 +64,18 @@ for name; do
     echo "$name: skipped: apt-get cannot install ${missing[*]} (see $target/programs-apt.log)"
     continue
   fi
-  for way in plain ${WAYS:-trapped async}; do
+  export SOURCES=
+  package=$("$script" sources)
+  if [ -n "$package" ]; then
+    SOURCES=$target/sources/$name
+    if [ ! -e "$SOURCES/.built" ]; then
+      fetch "$package" "$SOURCES" > "$target/programs-apt.log" 2>&1 ||
+        { echo "$name: skipped: apt-get cannot fetch the source of $package (see $target/programs-apt.log)"; continue; }
+      (cd "$SOURCES" && "$script" build && touch .built) > "$target/programs-build.log" 2>&1 ||
+        { echo "$name: FAILED to build (see $target/programs-build.log)"; status=1; continue; }
+    fi
+  fi
+  for way in plain ${WAYS:-trapped async raw both}; do
     work=$(mktemp -d "$target/programs.XXXXXX")
     chmod 755 "$work"
     mkdir -m 1777 "$work/volume"

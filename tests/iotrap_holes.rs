@@ -165,6 +165,42 @@ fn inside_version_4_0() {
     all();
 }
 
+/// The evidence of docs/decisions/locked-files-stay.md: without the interposer, and without its rule.
+fn fence() {
+    let pool = pool();
+    let output =
+        Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/fence.py")).args(&pool.lanes).output();
+    let output = output.unwrap();
+    let said = stdout(&output);
+    println!("{said}{}", stderr(&output));
+    assert!(said.contains("read 4096 written 4096") && said.contains("before the write had ended"), "{said}");
+    assert!(said.contains("wrote N and finds X"), "a fence that holds would overturn the decision: {said}");
+}
+
+#[test]
+#[ignore = "make test-nfs-model: the evidence of a decision"]
+fn a_fence_on_version_3() {
+    on("a_fence_on_version_3", "3");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_a_fence_on_version_3() {
+    fence();
+}
+
+#[test]
+#[ignore = "make test-nfs-model: the evidence of a decision"]
+fn a_fence_on_version_4_0() {
+    on("a_fence_on_version_4_0", "4.0");
+}
+
+#[test]
+#[ignore = "run by the test of the same name"]
+fn inside_a_fence_on_version_4_0() {
+    fence();
+}
+
 #[test]
 #[ignore = "make test-nfs-model: client and server share a kernel there, and can block each other"]
 fn random_on_version_3() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # PostgreSQL with direct I/O where it has it: a load, kill -9 in the middle of it, recovery, amcheck of every relation.
 set -euo pipefail
-[ "$1" != packages ] || { echo postgresql postgresql-contrib; exit; }
+case $1 in packages) echo postgresql postgresql-contrib; exit ;; sources | build) exit ;; esac
 bin=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin | sort -V | tail -n 1)
 here=$PWD/cluster socket=$(mktemp -d)
 chmod 777 "$socket"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # RocksDB's db_bench with direct I/O: fills a database, reads it, and compares all of its contents by ldb.
 set -euo pipefail
-[ "$1" != packages ] || { echo rocksdb-tools; exit; }
+case $1 in packages) echo rocksdb-tools; exit ;; sources | build) exit ;; esac
 bench() {
   db_bench --db=db --num=100000 --seed=1 --compression_type=none --use_direct_reads --threads=1 \
     --use_direct_io_for_flush_and_compaction --cache_size=1048576 --verify_checksum "$@" 2>&1 | grep -iE 'corrupt|error' ||

@@ -9,7 +9,7 @@ pub mod libaio;
 pub mod liburing;
 pub mod raw;
 pub mod raw_thread;
-pub mod real;
 pub mod readable;
+pub mod real;
 pub mod said;
 pub mod undisturbed;

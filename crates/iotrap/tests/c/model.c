@@ -110,7 +110,9 @@ static void same(const struct file *file, const char *found, long offset, long b
 /* ---- descriptors ---- */
 
 /* How many files and descriptors the program of a seed has: few of them meet more often. */
-static int files_used, slots_used, rings, out_of_sight;
+/* Of a program that `registers`, all files are in use through the places of its ring; it has one thread, without which
+ * requests on registered files are not spread. */
+static int files_used, slots_used, rings, out_of_sight, registers;
 
 static int any_slot(int used)
 {
@@ -308,7 +310,7 @@ static int has_own_ring(void)
 /* A place of the table with the slot's file: one that has it already, or one that gets it, by a call that is seen or not. */
 static int registered_place(const struct slot *slot, int write)
 {
-	for (int at = 0; at < 4 && below(2); at++)
+	for (int at = 0; at < 4 && below(registers ? 8 : 2); at++)
 		if (own.places[at].fd >= 0 && own.places[at].file == slot->file && own.places[at].writes >= write && own.places[at].direct <= slot->direct)
 			return at;
 	int place = below(4), fd = slot->fd;
@@ -321,20 +323,11 @@ static int registered_place(const struct slot *slot, int write)
 	return place;
 }
 
-static ssize_t by_own_ring(const struct slot *slot, int write, long bytes, long offset)
+/* Gives an entry to the ring, and returns the result. */
+static ssize_t of_own_ring(const struct io_uring_sqe *entry, int unseen)
 {
-	int fixed = below(2), unseen = rings && below(6) == 0, vectors = below(3) == 0;
-	struct iovec vector = {buffer, bytes};
 	unsigned at = *own.tail & *own.mask;
-	own.sqes[at] = (struct io_uring_sqe){
-		.opcode = vectors ? (write ? IORING_OP_WRITEV : IORING_OP_READV) : write ? IORING_OP_WRITE : IORING_OP_READ,
-		.fd = fixed ? registered_place(slot, write) : slot->fd,
-		.flags = fixed ? IOSQE_FIXED_FILE : 0,
-		.addr = vectors ? (uintptr_t)&vector : (uintptr_t)buffer,
-		.len = vectors ? 1 : (unsigned)bytes,
-		.off = (uint64_t)offset,
-		.user_data = drawn() % 3,
-	};
+	own.sqes[at] = *entry;
 	own.array[at] = at;
 	__atomic_store_n(own.tail, *own.tail + 1, __ATOMIC_RELEASE);
 	HOLDS(unseen ? inline6(SYS_io_uring_enter, own.fd, 1, 1, IORING_ENTER_GETEVENTS, 0, 0)
@@ -344,6 +337,64 @@ static ssize_t by_own_ring(const struct slot *slot, int write, long bytes, long 
 	return result;
 }
 
+/* Changes some places of the table: files come, go, and stay; by a call, by a request, or by a new table. */
+static void step_places(void)
+{
+	if (!has_own_ring())
+		return;
+	int way = below(4), first = way == 3 ? 0 : below(4), count = way == 3 ? 4 : 1 + below(4 - first), files[4];
+	int direct = 1;
+	for (int at = 0; at < count; at++) {
+		int what = below(8), slot = any_slot(1);
+		struct slot *place = &own.places[first + at];
+		if (what == 0 && way != 3) {
+			files[at] = -2; /* IORING_REGISTER_FILES_SKIP */
+			continue;
+		}
+		files[at] = what == 1 || slot < 0 ? -1 : slots[slot].fd;
+		if (files[at] < 0) {
+			place->fd = -1;
+		} else {
+			*place = slots[slot];
+			direct &= place->direct;
+		}
+	}
+	SAY("places %d to %d, way %d: %d %d %d %d", first, first + count - 1, way, files[0], files[1], files[2], files[3]);
+	struct io_uring_files_update update = {.offset = (unsigned)first, .fds = (uintptr_t)files};
+	struct io_uring_sqe entry = {.opcode = IORING_OP_FILES_UPDATE, .off = (uint64_t)first, .addr = (uintptr_t)files, .len = (unsigned)count};
+	switch (way) {
+	case 0: HOLDS(syscall(SYS_io_uring_register, own.fd, IORING_REGISTER_FILES_UPDATE, &update, count), count); break;
+	case 1:
+		HOLDS(direct ? kernel(SYS_io_uring_register, own.fd, IORING_REGISTER_FILES_UPDATE, (long)&update, count)
+		             : syscall(SYS_io_uring_register, own.fd, IORING_REGISTER_FILES_UPDATE, &update, count), count);
+		break;
+	case 2: HOLDS(of_own_ring(&entry, 0), count); break;
+	default:
+		HOLDS(syscall(SYS_io_uring_register, own.fd, IORING_UNREGISTER_FILES, NULL, 0), 0);
+		HOLDS(syscall(SYS_io_uring_register, own.fd, IORING_REGISTER_FILES, files, 4), 0);
+	}
+	int empty = below(4);
+	entry = (struct io_uring_sqe){.opcode = IORING_OP_READ, .fd = empty, .flags = IOSQE_FIXED_FILE, .addr = (uintptr_t)buffer, .len = BLOCK};
+	if (own.places[empty].fd < 0)
+		HOLDS(of_own_ring(&entry, 0), -EBADF);
+}
+
+static ssize_t by_own_ring(const struct slot *slot, int write, long bytes, long offset)
+{
+	int fixed = below(registers ? 8 : 2) != 0, unseen = rings && below(6) == 0, vectors = below(3) == 0;
+	struct iovec vector = {buffer, bytes};
+	struct io_uring_sqe entry = {
+		.opcode = vectors ? (write ? IORING_OP_WRITEV : IORING_OP_READV) : write ? IORING_OP_WRITE : IORING_OP_READ,
+		.fd = fixed ? registered_place(slot, write) : slot->fd,
+		.flags = fixed ? IOSQE_FIXED_FILE : 0,
+		.addr = vectors ? (uintptr_t)&vector : (uintptr_t)buffer,
+		.len = vectors ? 1 : (unsigned)bytes,
+		.off = (uint64_t)offset,
+		.user_data = drawn() % 3,
+	};
+	return of_own_ring(&entry, unseen);
+}
+
 static ssize_t transfer(int way, const struct slot *slot, int write_it, long bytes, long offset)
 {
 	int fd = slot->fd;
@@ -351,7 +402,7 @@ static ssize_t transfer(int way, const struct slot *slot, int write_it, long byt
 	switch (way) {
 	case 0: return by_libaio(fd, write_it, buffer, bytes, offset);
 	case 1:
-		if (!in_a_child)
+		if (!in_a_child && !registers) /* glibc makes threads */
 			return by_aio(fd, write_it, buffer, bytes, offset);
 		/* fall through */
 	case 2:
@@ -396,7 +447,7 @@ static void met_by_all(int wrote, long offset, long bytes)
 
 static void step_transfer(void)
 {
-	int at = any_slot(1), write_it = below(2), way = below(10);
+	int at = any_slot(1), write_it = below(2), way = registers && below(4) ? 6 : below(10);
 	if (at < 0)
 		return;
 	struct slot *slot = &slots[at];
@@ -641,6 +692,10 @@ static void step(uint64_t seed, int number)
 		step_open();
 		return;
 	}
+	if (registers && below(2)) {
+		below(3) ? step_transfer() : step_places();
+		return;
+	}
 	switch (below(24)) {
 	case 0 ... 4: step_open(); break;
 	case 5 ... 7: step_close(); break;
@@ -650,7 +705,7 @@ static void step(uint64_t seed, int number)
 	case 13: below(2) ? step_names() : step_cut(); break;
 	case 14: step_sync(); break;
 	case 15: below(4) == 0 ? step_lock() : step_size(); break;
-	case 16: step_thread(); break;
+	case 16: registers ? step_places() : step_thread(); break;
 	case 17: below(3) == 0 ? step_child() : step_size(); break;
 	default: step_transfer();
 	}
@@ -666,6 +721,7 @@ static void whole_program(uint64_t seed, const char *keep)
 	slots_used = 2 + (int)(seed / FILES % 4);
 	rings = seed % 7 == 0;
 	out_of_sight = seed % 4 == 2;
+	registers = seed % 4 == 3 && seed % 3 != 0; /* with several files */
 	for (int name = 0; name < FILES; name++) {
 		int fd = unseen_open(name_of(name), O_RDWR | O_CREAT | O_TRUNC);
 		struct file *file = &model->files[name];
