@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# MariaDB's InnoDB with O_DIRECT, by the kernel's asynchronous I/O and by threads: transactions, kill -9 in the middle of
-# them, recovery, every acknowledged row, CHECK TABLE, and the contents of a table that is larger than the buffer pool.
+# MariaDB's InnoDB with O_DIRECT, by the kernel's AIO and by threads: transactions, kill -9 in the middle of them,
+# recovery, every acknowledged row, CHECK TABLE, and the contents of a table that is larger than the buffer pool.
 set -euo pipefail
 case $1 in packages) echo mariadb-server; exit ;; sources | build) exit ;; esac
 here=$PWD socket=$(mktemp -d)
