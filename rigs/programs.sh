@@ -38,13 +38,14 @@ left() { awk '$1 == "v" && $3 ~ /[0-9]/ { if ($2 !~ /lane1$/) sum += $3 } END { 
 # stay as they are. A program without a source of Debian has the package `-`.
 fetch() {
   [ "$1" != - ] || { mkdir -p "$2"; return; }
-  local lists=$target/sources/lists
-  local options=(-o "Dir::Etc::sourcelist=$lists/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$lists")
+  # apt-get clears the directory of its lists: the name of the source lies beside it.
+  local lists=$target/sources/lists source=$target/sources/debian.list
+  local options=(-o "Dir::Etc::sourcelist=$source" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$lists")
   mkdir -p "$lists/partial"
-  if [ ! -e "$lists/sources.list" ]; then
+  if [ ! -e "$source" ]; then
     # shellcheck disable=SC1091 # it is there on every Debian
-    echo "deb-src http://deb.debian.org/debian $(. /etc/os-release && echo "$VERSION_CODENAME") main" > "$lists/sources.list"
-    apt-get "${options[@]}" update || { rm "$lists/sources.list"; return 1; }
+    echo "deb-src http://deb.debian.org/debian $(. /etc/os-release && echo "$VERSION_CODENAME") main" > "$source"
+    apt-get "${options[@]}" update || { rm "$source"; return 1; }
   fi
   rm -rf "$2" "$2.parts" && mkdir -p "$2.parts"
   (cd "$2.parts" && apt-get "${options[@]}" source --download-only "$1" && dpkg-source -x ./*.dsc "$2") || return 1
