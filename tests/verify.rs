@@ -144,6 +144,31 @@ fn trims_of_written_blocks_are_refused_where_they_cannot_be() {
     refused(&["--rw=write", "--verify_only"], "cannot tell which blocks an earlier run with trim_percentage trimmed");
 }
 
+/// As in fio: an engine that stores no data is not accused of wrong data.
+#[test]
+fn an_engine_without_content_is_read_back_and_not_compared() {
+    let directory = directory();
+    let job = ["run", "--name=a", "--size=64k", "--rw=randwrite", "--verify=crc32c", "--output-format=json"];
+    for engine in ["null", "falloc", "ftruncate"] {
+        for more in [&[][..], &["--verify_backlog=4"], &["--trim_percentage=50"], &["--verify_only"], &["--rw=read"]] {
+            let engine = format!("--ioengine={engine}");
+            if (engine.ends_with("ftruncate") || engine.ends_with("falloc")) && more.contains(&"--rw=read") {
+                continue; // ftruncate has no reads; falloc reads only what is there
+            }
+            if engine.ends_with("ftruncate") && more.contains(&"--trim_percentage=50") {
+                continue; // nor trims
+            }
+            let output = run(directory.path(), &[&job[..], &[&engine], more].concat());
+            assert!(output.status.success(), "{engine} {more:?}: {}", stderr(&output));
+            assert_eq!(json(&output)["jobs"][0]["read"]["total_ios"], 16, "{engine} {more:?}");
+            assert!(stderr(&output).contains("verify compares nothing"), "{engine} {more:?}: {}", stderr(&output));
+        }
+    }
+    for engine in ["--ioengine=filecreate", "--ioengine=filedelete"] {
+        succeed(directory.path(), &[&job[..], &[engine]].concat());
+    }
+}
+
 #[test]
 fn verify_only_changes_nothing_and_reads_a_rewritten_block_once() {
     let directory = directory();

@@ -553,7 +553,18 @@ impl Draft {
                 "write for example verify_pattern=0xdeadbeef",
             );
         }
+        let engine = engines::find(&self.job.engine);
+        if engine.is_some_and(|engine| engine.on_names) {
+            let what = format!("verify has no effect: the engine {} writes no data", self.job.engine);
+            self.warn_at("verify", what);
+            return Ok(());
+        }
         let mut verify = Verify { kind, ..self.verify.clone() };
+        verify.compares = !engine.is_some_and(|engine| engine.without_content);
+        if !verify.compares && kind != VerifyKind::Null {
+            let what = format!("verify compares nothing: the engine {} stores no data", self.job.engine);
+            self.warn_at("verify", what);
+        }
         if !self.refill_given {
             self.job.buffers.refill = true;
         }

@@ -204,6 +204,7 @@ impl Default for Verify {
             only: false,
             sorted: true,
             write_sequence: true,
+            compares: true,
             trims: VerifyTrims { must_be_zero: true, ..VerifyTrims::default() },
             header_seed: true,
             regenerate: false,

@@ -21,6 +21,8 @@ pub struct EngineSpec {
     pub on_names: bool,
     /// True if ops move no data: the engine keeps a processor or a program at work until the time is over.
     pub without_data: bool,
+    /// True if writes store no content that reads could bring back: there is nothing to compare.
+    pub without_content: bool,
     /// True if the data go to a peer or come from one: they have no place from which they could be read back.
     pub to_peer: bool,
     /// Names of the options that only this engine and others that name them take.
@@ -39,6 +41,7 @@ impl EngineSpec {
             diskless: false,
             on_names: false,
             without_data: false,
+            without_content: false,
             to_peer: false,
             options: &[],
         }
@@ -74,6 +77,12 @@ impl EngineSpec {
     /// A synchronous engine whose ops move no data and touch no file.
     const fn without_data(mut self) -> EngineSpec {
         (self.synchronous, self.diskless, self.without_data) = (true, true, true);
+        self
+    }
+
+    /// Says that writes store no content.
+    const fn without_content(mut self) -> EngineSpec {
+        self.without_content = true;
         self
     }
 
@@ -116,8 +125,9 @@ pub static ENGINES: &[EngineSpec] = &[
     Engine::new("mmap", "a mapping of the file, copied to and from").synchronous().options(&["thp"]),
     Engine::new("posixaio", "aio_read(3) and aio_write(3), carried out by threads of the C library"),
     Engine::new("splice", "splice(2) and vmsplice(2), through a pipe").synchronous(),
-    Engine::new("falloc", "fallocate(2): reads reserve, writes reserve and set the size, trims free").synchronous(),
-    Engine::new("ftruncate", "ftruncate(2): a write sets the size to its offset").synchronous(),
+    Engine::new("falloc", "fallocate(2): reads reserve, writes reserve and set the size, trims free")
+        .synchronous().without_content(),
+    Engine::new("ftruncate", "ftruncate(2): a write sets the size to its offset").synchronous().without_content(),
     Engine::new("filecreate", "open(2) and close(2) of each file once, with O_CREAT").on_names(&[]),
     Engine::new("filestat", "stat(2) of each file once").on_names(&["stat_type"]),
     Engine::new("filedelete", "unlink(2) of each file once").on_names(&[]),
@@ -133,7 +143,7 @@ pub static ENGINES: &[EngineSpec] = &[
     Engine::new("exec", "runs a program while other jobs run, and moves no data").without_data().options(&[
         "program", "arguments", "grace_time", "std_redirect",
     ]),
-    Engine::new("null", "transfers nothing: measures the generator").diskless(),
+    Engine::new("null", "transfers nothing: measures the generator").diskless().without_content(),
     Engine::new("gfapi", "a Gluster volume through libgfapi, asynchronous and without FUSE")
         .aliases(&["gfapi_async"]).opens_files().options(&["volume", "brick", "single-instance"]),
     Engine::new("nvme_tcp", "NVMe over TCP, without the kernel's initiator").opens_files().options(&[

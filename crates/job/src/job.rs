@@ -668,6 +668,8 @@ pub struct Verify {
     pub loads_state: bool,
     /// `verify_policy`: the writes that the file counts.
     pub policy: VerifyPolicy,
+    /// True if reads bring back what was written. The engine decides: with some, there is nothing to compare.
+    pub compares: bool,
     /// `trim_percentage` and its companions: trims among the writes.
     pub trims: VerifyTrims,
     /// `--aux-path`: directory of the file; None: the working directory.

@@ -36,6 +36,8 @@ pub(in crate::runner) struct Verifying {
     reads_only: bool,
     /// Reads of the workload are checked too: it has nothing but reads.
     checks_reads: bool,
+    /// Reads bring back what was written, so that they can be compared.
+    compares: bool,
     dump: bool,
     thread: u16,
     sequence: u64,
@@ -106,6 +108,7 @@ impl Verifying {
             reads_zeroes: verify.trims.must_be_zero,
             reads_only: verify.only && directions.write,
             checks_reads: !directions.write,
+            compares: verify.compares,
             dump: verify.dump,
             thread: clone as u16,
             sequence: 0,
@@ -178,6 +181,7 @@ impl Verifying {
         let ReadBack { file, offset, len, data } = block;
         let op = Op { kind: OpKind::Io(Direction::Read), file, offset, len: u64::from(len) };
         let expected = match data {
+            _ if !self.compares => None,
             Data::Zeroes => Some(Expected { file, offset, zeroes: true, ..Expected::default() }),
             Data::Write(sequence) => {
                 // An earlier run, or fio, may have numbered its writes otherwise.
@@ -210,7 +214,7 @@ impl Verifying {
             op.kind = OpKind::Io(Direction::Read);
         }
         // A block too small for its header was written as it is.
-        let expected = checked && self.verifier.fits(op.len);
+        let expected = checked && self.compares && self.verifier.fits(op.len);
         let (file, offset) = (op.file, op.offset);
         let expected = expected.then_some(Expected { file, offset, ..Expected::default() });
         Step { op, expected, zeroes: None }
