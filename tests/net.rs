@@ -260,3 +260,26 @@ fn options_that_do_not_fit_are_refused() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(std::fs::read(path).unwrap(), b"data");
 }
+
+/// Two jobs receive what is sent to a group, and one of them answers: fio's netio_multicast.fio.
+#[test]
+fn every_message_goes_to_the_group_whoever_answers() {
+    let directory = directory();
+    let group = ["--ioengine=net", "--protocol=udp", "--hostname=239.0.0.77", "--interface=127.0.0.1", "--bs=64"];
+    let port = format!("--port={}", port());
+    let mut words = vec!["run", "--output-format=json"];
+    for own in [&["--name=answers", "--rw=read", "--pingpong"][..], &["--name=listens", "--rw=read"], &[
+        "--name=sends",
+        "--rw=write",
+        "--pingpong",
+    ]] {
+        words.extend(own);
+        words.extend(group);
+        words.extend(["--size=64k", &port]);
+    }
+    let result = json(&succeed(directory.path(), &words));
+    assert_eq!(counts(&result, 2, "write"), (1024, 64 << 10, 0));
+    assert_eq!(counts(&result, 0, "read"), (1024, 64 << 10, 0));
+    let (received, _, dropped) = counts(&result, 1, "read");
+    assert!(received > 0 && received + dropped <= 1024, "{received} received, {dropped} dropped");
+}

@@ -166,10 +166,10 @@ impl Draft {
     }
 
     /// Applies the settings of the section. `kb_base` and its like go first: they decide how the other settings are
-    /// read.
+    /// read, or name what Plimsoll lacks better than an option that goes with them (`zonemode=zbd`).
     fn take(&mut self, section: &Section) -> Result<(), Error> {
         self.section = section.place.clone();
-        let early = |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine");
+        let early = |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine" | "zonemode");
         let settings = &section.settings;
         let mut in_order = settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting)));
         // If Plimsoll does not have the engine, the error names the engine, not one of its options.
@@ -179,6 +179,10 @@ impl Draft {
     fn set(&mut self, setting: &Setting) -> Result<(), Error> {
         let option = setting.option;
         let value = setting.value.as_deref().map(str::trim);
+        if option.name == "zonemode" && value == Some("zbd") {
+            let what = format!("unsupported option {}", setting.written());
+            return Err(Error::new(&setting.place, what).hint("zoned block devices are not supported"));
+        }
         match option.status {
             Status::Supported => self.set_supported(setting, value)?,
             Status::NoEffect(reason) => {
@@ -383,13 +387,6 @@ impl Draft {
     fn zones(&mut self) -> Result<(), Error> {
         let zones = self.zones;
         match self.zone_mode.as_deref() {
-            Some("zbd") => {
-                return self.fail(
-                    "zonemode",
-                    "unsupported option zonemode=zbd",
-                    "zoned block devices are not supported",
-                );
-            }
             Some("none") if zones.size > 0 => {
                 return self.fail("zonesize", "zonesize has no meaning with zonemode=none", "write zonemode=strided");
             }

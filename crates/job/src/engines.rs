@@ -216,6 +216,7 @@ static NOT_HERE: &[(&str, &[&str])] = &[
     ("ime_aio", &[]),
     ("dfs", &["pool", "chunk_size", "cont", "object_class", "svcl"]),
     ("external", &[]),
+    ("cpp_null", &[]),
     ("io_uring_cmd", &["cmd_type"]),
     ("xnvme", &["xnvme_be", "xnvme_async", "xnvme_sync", "xnvme_admin", "xnvme_dev_nsid", "xnvme_iovec"]),
     ("librpma_apm_client", &["serverip"]),

@@ -13,7 +13,7 @@ const FOLDER: &str = "/usr/share/doc/fio/examples";
 
 /// Examples that are refused, and the option or engine that their error names. All other examples are jobs in Plimsoll.
 const REFUSED: &[(&str, &str)] = &[
-    ("cpp_null", "unknown engine cpp_null"),
+    ("cpp_null", "unsupported engine cpp_null"),
     ("dev-dax", "unsupported engine dev-dax"),
     ("dfs", "unsupported engine dfs"),
     ("e4defrag", "unsupported engine e4defrag"),
@@ -51,7 +51,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("uring-cmd-ng", "unsupported engine io_uring_cmd"),
     ("uring-cmd-zoned", "unsupported engine io_uring_cmd"),
     ("xnvme-zoned", "unsupported option zonemode=zbd"),
-    ("zbd-rand-write", "unsupported option max_open_zones=32"),
+    ("zbd-rand-write", "unsupported option zonemode=zbd"),
     ("zbd-seq-read", "unsupported option zonemode=zbd"),
 ];
 

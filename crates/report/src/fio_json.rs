@@ -52,7 +52,7 @@ pub fn render(run: &RunResult, plus: bool) -> String {
         ("time", Text(crate::time::ctime(now_ms / 1000))),
     ]);
     if !run.global_options.is_empty() {
-        top.push(("global options".into(), options(&run.global_options)));
+        top.push(("global options".into(), Object(options(&run.global_options))));
     }
     top.push(("jobs".into(), Array(run.jobs.iter().map(|entry| Object(job(entry, run, plus))).collect())));
     if let Some(hosts) = &run.hosts {
@@ -92,10 +92,10 @@ fn client_stats(hosts: &HostsResult, run: &RunResult, plus: bool) -> Vec<Json> {
     all
 }
 
-fn options(options: &[(String, String)]) -> Json {
+fn options(options: &[(String, String)]) -> Vec<(String, Json)> {
     // fio leaves out options that stand without a value, as `stonewall` does.
     let valued = options.iter().filter(|(_, value)| !value.is_empty());
-    Object(valued.map(|(name, value)| (name.clone(), Text(value.clone()))).collect())
+    valued.map(|(name, value)| (name.clone(), Text(value.clone()))).collect()
 }
 
 fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
@@ -106,8 +106,11 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         ("error", Integer(job.error.as_ref().map_or(0, |error| error.errno.unsigned_abs()).into())),
         ("eta", Integer(0)),
         ("elapsed", Integer(job.elapsed_ns.div_ceil(1_000_000_000))),
-        ("job options", options(&job.options)),
     ]);
+    let options = options(&job.options);
+    if !options.is_empty() {
+        out.push(("job options".into(), Object(options)));
+    }
     let unified = job.reporting.unified;
     if unified != Unified::Mixed {
         for (direction, result) in job.directions.iter() {

@@ -441,7 +441,7 @@ impl<T: Traffic> Generator<'_, T> {
                 };
                 self.hand_over(rest, state)
             }
-            (OpKind::Io(Direction::Read), 0) if self.end_of_file_is_short() => {
+            (OpKind::Io(Direction::Read), 0) if self.end_of_file_is_short(completion.slot.index()) => {
                 if flight.transferred == 0 {
                     self.gear.recorder.short(Direction::Read);
                 }
@@ -480,12 +480,12 @@ impl<T: Traffic> Generator<'_, T> {
         }
     }
 
-    /// True if a read that meets the end of its file is a short op and not a failure. As in fio, it is one with
-    /// asynchronous engines; where data are verified, missing data are a failure.
+    /// True if the read in this slot, which met the end of its file, is a short op and not a failure. As in fio, it is
+    /// one with asynchronous engines; where a read checks data, missing data are a failure.
     #[cold]
-    fn end_of_file_is_short(&self) -> bool {
+    fn end_of_file_is_short(&self, slot: u32) -> bool {
         let synchronous = job::engines::find(&self.gear.job.engine).is_some_and(|engine| engine.synchronous);
-        (!synchronous || self.gear.job.queue.offload) && self.gear.job.verify.is_none()
+        (!synchronous || self.gear.job.queue.offload) && !self.traffic.checks(slot)
     }
 
     /// An op that ends with fewer bytes than it asked for.

@@ -186,7 +186,8 @@ fn watch_disks(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> DiskWatch {
     let mut paths = Vec::new();
     for clone in clones {
         let engine = makers[clone.job].spec;
-        if plan.jobs[clone.job].reporting.disk_util && !engine.diskless && !engine.opens_files {
+        let on_disk = !engine.diskless || engine.on_names; // calls on names reach the disk below the directory
+        if plan.jobs[clone.job].reporting.disk_util && on_disk && !engine.opens_files {
             let target = clone.target.lock().unwrap_or_else(PoisonError::into_inner);
             paths.extend(target.names().map(str::to_owned));
         }

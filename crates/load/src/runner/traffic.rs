@@ -67,6 +67,11 @@ pub trait Traffic {
         false
     }
 
+    /// True if the read in this slot is there to check data: data that are missing are a failure then.
+    fn checks(&self, _slot: u32) -> bool {
+        false
+    }
+
     /// Blocks checked so far, if this traffic checks any.
     fn verified(&self) -> Option<Verified> {
         None

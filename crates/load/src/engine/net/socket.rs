@@ -162,6 +162,7 @@ impl Peer {
     /// Waits for the other side, or goes to it. None: stopped meanwhile.
     pub fn meet(&mut self, writes: bool, is_stopped: &dyn Fn() -> bool) -> io::Result<Option<Socket>> {
         let to = self.is_datagram().then(|| self.address.clone());
+        let answers = to.is_some() && self.listener.is_some();
         let fd = if self.is_datagram() {
             match self.listener.take() {
                 Some(listener) => listener,
@@ -183,7 +184,7 @@ impl Peer {
         } else {
             None
         };
-        let mut socket = Socket { fd, to, pipe, is_at_end: false };
+        let mut socket = Socket { fd, to, answers, pipe, is_at_end: false };
         if self.is_datagram() {
             if writes {
                 socket.send(&OPENING)?;
@@ -337,6 +338,9 @@ pub(super) struct Socket {
     fd: OwnedFd,
     /// The address that datagrams go to; None for connections.
     to: Option<SocketAddrAny>,
+    /// True if datagrams go to whoever sent the last one (`pingpong`). The side that began sends to its own address
+    /// for ever: a group of hosts, of which each may answer.
+    answers: bool,
     pipe: Option<Pipe>,
     /// True if the peer has nothing more to send.
     pub is_at_end: bool,
@@ -373,8 +377,8 @@ impl Socket {
             return Ok(got);
         }
         let (got, _, from) = recvfrom(&self.fd, bytes, RecvFlags::empty())?;
-        if let (Some(to), Some(from)) = (&mut self.to, from) {
-            *to = from; // pingpong answers whoever has sent
+        if let (Some(to), Some(from), true) = (&mut self.to, from, self.answers) {
+            *to = from;
         }
         Ok(got)
     }

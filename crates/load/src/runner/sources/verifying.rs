@@ -400,6 +400,11 @@ impl Traffic for Verifying {
         self.phase == Phase::Reading
     }
 
+    fn checks(&self, slot: u32) -> bool {
+        let expected = self.flights.get(slot as usize).and_then(|flight| flight.as_ref()?.expected);
+        self.phase != Phase::Writing || expected.is_some()
+    }
+
     fn verified(&self) -> Option<Verified> {
         Some(self.verified)
     }
