@@ -34,8 +34,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Lines of bash for `--option=value`, which readline splits into three words: clap_complete's script for bash knows
-/// `--option value` only.
+/// Lines of bash for `--option=value`, which readline splits into three words, and for lists of values, which it does
+/// not split: clap_complete's script for bash knows `--option value` only.
 const BASH_EQUALS: &str = r#"
 _plimsoll_equals() {
     local current=$2 previous=$3
@@ -45,6 +45,10 @@ _plimsoll_equals() {
         previous=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     _plimsoll "$1" "$current" "$previous"
+    if [[ ${#COMPREPLY[@]} == 0 && $current == *,* ]]; then
+        _plimsoll "$1" "${current##*,}" "$previous"
+        COMPREPLY=("${COMPREPLY[@]/#/${current%,*},}")
+    fi
 }
 complete -F _plimsoll_equals -o nosort -o bashdefault -o default plimsoll
 "#;

@@ -208,7 +208,7 @@ fn bytes(name: &str, text: &str) -> anyhow::Result<u64> {
     match units::parse_bytes(text, 1024) {
         Ok(0) => bail!("--{name} {text}: give at least a block"),
         Ok(bytes) => Ok(bytes),
-        Err(error) => bail!("--{name}: {error}"),
+        Err(error) => bail!("--{name} {text}: {error} (expected 64m, 10g, ...)"),
     }
 }
 

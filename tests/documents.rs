@@ -180,6 +180,8 @@ fn bash_completes_options_and_values() {
         ("plimsoll fio --ioengine=", "nvme_tcp"),
         ("plimsoll fio --rw randr", "randread"),
         ("plimsoll sweep --engine io_", "io_uring"),
+        ("plimsoll compare --engine psync,io_", "psync,io_uring"),
+        ("plimsoll compare --engine=psync,io_", "psync,io_uring"),
         ("plimsoll serve --pacing au", "auto"),
         ("plimsoll rpc nvmf_get_sub", "nvmf_get_subsystems"),
     ] {

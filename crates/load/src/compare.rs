@@ -320,7 +320,12 @@ pub fn of_documents(names: [&str; 2], documents: [&Document; 2], figure: &str) -
     }
     if effect::of_figure(&effects, figure).is_empty() {
         let known: Vec<&str> = effects.iter().map(|effect| effect.figure.as_str()).collect();
-        let hint = format!("expected one of {}", known.join(", "));
+        let hint = match (documents, figure) {
+            ([Document::Run(_), Document::Run(_)], "lat_p99") => {
+                "a result has fewer than 1,000 ops, too few for this percentile: let the jobs run longer".into()
+            }
+            _ => format!("expected one of {}", known.join(", ")),
+        };
         return Err(Error::usage("these results have no figure", figure, hint));
     }
     let [a, b] = documents;

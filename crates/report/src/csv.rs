@@ -5,7 +5,7 @@ use measure::schema::{
     ComparisonResult, Curve, DirectionResult, Document, FilesResult, JobResult, LoadLine, RunResult, SweepResult,
 };
 use measure::verdict::Verdict;
-use measure::{Direction, Histogram};
+use measure::{Direction, Histogram, effect};
 
 use crate::text::{names, word};
 
@@ -124,7 +124,14 @@ fn comparison(comparison: &ComparisonResult) -> String {
         cells.push(word(effect).to_string());
         cells
     });
-    table(&header, rows)
+    // The figure that decides has a row, also where the runs have no value of it in common.
+    let asked = &comparison.figure;
+    let is_there = comparison.effects.is_empty() || !effect::of_figure(&comparison.effects, asked).is_empty();
+    let without_values = (!is_there).then(|| {
+        let cells = [asked, "", "", "", "", "", "cannot tell"];
+        cells.map(String::from).to_vec()
+    });
+    table(&header, rows.chain(without_values))
 }
 
 /// A row for each phase.
@@ -162,6 +169,14 @@ mod tests {
             let text = render(&document);
             assert!(text.starts_with(first) && text.lines().count() == 1, "{text}");
         }
+    }
+
+    #[test]
+    fn the_figure_that_decides_has_a_row_without_values_too() {
+        let effects = vec![measure::schema::Effect { figure: "iops".into(), ..Default::default() }];
+        let comparison = ComparisonResult { figure: "lat_p99".into(), effects, ..ComparisonResult::default() };
+        let text = render(&Document::Comparison(comparison));
+        assert_eq!((text.lines().count(), text.lines().last()), (3, Some("lat_p99,,,,,,cannot tell")), "{text}");
     }
 
     #[test]

@@ -157,6 +157,20 @@ fn host_zero() -> String {
     "0".into()
 }
 
+/// The keys that stand in `[pacing]` where the method is missing: one of them may be misspelt.
+fn instead_of_method(message: &str, text: &str) -> String {
+    let scenario: Option<toml::Table> = text.parse().ok();
+    let pacing = scenario.as_ref().and_then(|scenario| scenario.get("pacing")?.as_table());
+    match pacing.filter(|_| message.contains("`method`")) {
+        Some(pacing) => {
+            let keys: Vec<String> = pacing.keys().map(|key| format!("`{key}`")).collect();
+            let there = if keys.is_empty() { "nothing".to_string() } else { keys.join(", ") };
+            format!(": [pacing] has {there} (expected method = \"auto\" or another method)")
+        }
+        None => String::new(),
+    }
+}
+
 /// Hosts that a scenario may name.
 pub(super) const HOSTS_MAX: u32 = 4096;
 
@@ -167,9 +181,9 @@ impl Scenario {
     /// The line and its fault.
     pub fn parse(text: &str) -> Result<Scenario, Error> {
         toml::from_str(text).map_err(|e| {
-            let at = e.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+            let at = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             let line = at.map_or(String::new(), |line| format!("line {line}: "));
-            Error(format!("{line}{}", e.message().replace('\n', " ")))
+            Error(format!("{line}{}{}", e.message().replace('\n', " "), instead_of_method(e.message(), text)))
         })
     }
 
