@@ -148,6 +148,7 @@ impl Part {
             verdicts: Vec::new(),
             checks: Vec::new(),
             ended: self.ended,
+            remaining_ns: None,
             hosts: Some(Box::new(hosts)),
         };
         let mut judged = Judgement::default();

@@ -488,7 +488,5 @@ fn send(link: &mut impl Link, member: &mut Member) {
 /// namespaces with names of their own count as hosts of their own.
 pub fn machine_number(host: &str) -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    // FNV-1a, 64 bits.
-    let bytes = host.bytes().chain([0]).chain(boot.trim().bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    measure::fingerprint(host.bytes().chain([0]).chain(boot.trim().bytes()))
 }

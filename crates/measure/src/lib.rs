@@ -10,6 +10,7 @@ mod direction;
 pub mod effect;
 pub mod figures;
 mod files;
+mod fingerprint;
 mod histogram;
 mod hosts;
 pub mod load_line;
@@ -25,6 +26,7 @@ pub mod verdict;
 mod visits;
 
 pub use direction::{Direction, PerDirection};
+pub use fingerprint::fingerprint;
 pub use histogram::Histogram;
 pub use hosts::{merge_jobs, merge_phases, window_of};
 pub use over_time::OverTime;

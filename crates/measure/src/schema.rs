@@ -93,6 +93,9 @@ pub struct RunResult {
     pub checks: Vec<Check>,
     /// Complete, interrupted or failed.
     pub ended: Ended,
+    /// Of a statement while the jobs run: the time that they still need, as far as it can be told. Documents have none.
+    #[serde(skip)]
+    pub remaining_ns: Option<u64>,
     /// Of a run on several hosts: the result of each host. `jobs` has the sum.
     #[serde(default)]
     pub hosts: Option<Box<HostsResult>>,

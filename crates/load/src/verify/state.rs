@@ -95,7 +95,7 @@ pub fn fingerprint(job: &Job, clone: u32, extents: &[FileExtent]) -> u64 {
     let trims = job.verify.as_ref().map(|verify| verify.trims).filter(|trims| trims.percent > 0);
     let text = trims.map_or(text.clone(), |trims| format!("{text} {trims:?}"));
     let text = pattern.precondition.map_or(text.clone(), |drive| format!("{text} {drive:?}"));
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    measure::fingerprint(text.bytes())
 }
 
 impl State {

@@ -1,7 +1,7 @@
 //! Statements about the generator: whether it offered the load that the job asked for, and had the CPU time for it.
 
 use super::check::{Basis, Judgement};
-use super::job::{clones, has_rate, is_null, seconds};
+use super::job::{clones, has_rate, seconds, touches_no_storage};
 use super::{LEAST_ACCOUNTED_NS, Severity, Verdict, verdict};
 use crate::figures::{self, count, nanoseconds, percent, plain};
 use crate::schema::{CpuUsage, JobResult, RunResult};
@@ -49,7 +49,7 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
     let (submission, total) = job.directions.iter().fold((0.0, 0.0), |(submission, total), (_, result)| {
         (submission + result.slat_ns.sum() as f64, total + result.lat_ns.sum() as f64)
     });
-    if total > 0.0 && submission > total * BLOCKED && !is_null(job) {
+    if total > 0.0 && submission > total * BLOCKED && !touches_no_storage(job) {
         return found(
             format!("submission took {} of the latency", percent(submission / total)),
             "Submission blocks (a full device queue, or a file system that cannot go on without waiting), so requests do not overlap.",
@@ -59,7 +59,7 @@ pub(super) fn depth_not_achieved(job: &JobResult) -> Option<Verdict> {
     let limited = job.latency_target.is_some() || has_rate(job);
     let mean = job.depth.mean();
     // Batches as large as the depth fill the queue from empty each time: (depth + 1) / 2 on average is as asked.
-    if limited || is_null(job) || !is_settled(job) || mean >= asked * DEPTH_REACHED {
+    if limited || touches_no_storage(job) || !is_settled(job) || mean >= asked * DEPTH_REACHED {
         return None;
     }
     found(
@@ -84,7 +84,7 @@ impl CpuUsage {
 pub(super) fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
     let available = job.runtime_ns as f64 * clones(job);
     let used = (job.cpu.user_ns + job.cpu.system_ns) as f64;
-    if is_null(job) || job.runtime_ns < LEAST_ACCOUNTED_NS || used < available * BUSY_CLONE {
+    if touches_no_storage(job) || job.runtime_ns < LEAST_ACCOUNTED_NS || used < available * BUSY_CLONE {
         return None;
     }
     let user = job.cpu.user_ns as f64 / used;

@@ -14,7 +14,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     Rule { code: "verify-mismatch", basis: |job| Basis::applies(job.verified.is_some()), find: verify_mismatch },
     Rule {
         code: "memory-filesystem",
-        basis: |job| Basis::applies(!is_null(job) && !job.facts.elsewhere).needs(is_local(job), UNTOLD),
+        basis: |job| Basis::applies(!touches_no_storage(job) && !job.facts.elsewhere).needs(is_local(job), UNTOLD),
         find: memory_filesystem,
     },
     Rule {
@@ -23,7 +23,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
             let device = job.facts.loop_device.as_ref();
             let reads = job.directions.read.ops > 0;
             let known = !reads || device.is_none_or(|device| device.cached_fraction.is_some());
-            Basis::applies(!is_null(job) && !job.facts.elsewhere)
+            Basis::applies(!touches_no_storage(job) && !job.facts.elsewhere)
                 .needs(is_local(job), UNTOLD)
                 .needs(known, "the result does not record how much of the file behind the loop device was in memory")
         },
@@ -33,7 +33,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         code: "page-cache-read",
         basis: |job| {
             let facts = &job.facts;
-            let reads = job.directions.read.ops > 0 && !facts.elsewhere && !is_null(job);
+            let reads = job.directions.read.ops > 0 && !facts.elsewhere && !touches_no_storage(job);
             let known = facts.direct || facts.cached_fraction.is_some();
             Basis::applies(reads)
                 .needs(known, "the result does not record how much of the data was in the page cache")
@@ -48,7 +48,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         code: "unwritten-read",
         basis: |job| {
             let reads = job.directions.read.ops > 0 && !only_reads_back(job);
-            let reads = reads && !job.facts.elsewhere && !is_null(job);
+            let reads = reads && !job.facts.elsewhere && !touches_no_storage(job);
             let known = job.facts.unwritten_fraction.is_some();
             Basis::applies(reads).needs(known, "the result does not record which extents of the file were written")
         },
@@ -58,7 +58,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         code: "depth-not-achieved",
         basis: |job| {
             let known = job.depth.in_flight.iter().any(|ops| *ops > 0) || job.facts.synchronous;
-            Basis::applies(job.facts.iodepth > 1 && !is_null(job))
+            Basis::applies(job.facts.iodepth > 1 && !touches_no_storage(job))
                 .needs(known, "the result does not record the depth of the queue")
                 .needs(
                     job.facts.synchronous || is_settled(job),
@@ -71,7 +71,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         code: "generator-cpu-bound",
         basis: |job| {
             let long = job.runtime_ns >= LEAST_ACCOUNTED_NS;
-            Basis::applies(!is_null(job))
+            Basis::applies(!touches_no_storage(job))
                 .needs(long, "the job is too short for the kernel's accounting of CPU time")
                 .needs(job.cpu.is_known(), "the result does not record CPU time")
         },
@@ -111,7 +111,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     Rule {
         code: "clones-on-same-blocks",
         basis: |job| {
-            let applies = job.facts.numjobs > 1 && !is_null(job);
+            let applies = job.facts.numjobs > 1 && !touches_no_storage(job);
             Basis::applies(applies)
                 .needs(is_local(job), "the result does not record which blocks the clones went through")
         },
@@ -120,7 +120,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
     Rule {
         code: "writes-not-synced",
         basis: |job| {
-            let applies = job.directions.write.ops > 0 && !job.facts.direct && !is_null(job);
+            let applies = job.directions.write.ops > 0 && !job.facts.direct && !touches_no_storage(job);
             Basis::applies(applies).needs(
                 job.facts.writes_synced.is_some(),
                 "the result does not record whether the job synced its writes",
@@ -133,7 +133,7 @@ pub(super) static JOB_RULES: &[Rule<JobResult>] = &[
         basis: |job| {
             let applies = job.directions.write.ops > 0 && only_reads_back(job);
             let known = job.facts.unwritten_fraction.is_some();
-            Basis::applies(applies && !job.facts.elsewhere && !is_null(job))
+            Basis::applies(applies && !job.facts.elsewhere && !touches_no_storage(job))
                 .needs(known, "the result does not record which extents of the file were written")
         },
         find: allocating_writes,
@@ -186,9 +186,9 @@ pub(super) fn clones(job: &JobResult) -> f64 {
     f64::from(job.clones.max(1))
 }
 
-/// An engine that touches no storage has nothing to misrepresent.
-pub(super) fn is_null(job: &JobResult) -> bool {
-    job.facts.engine == "null"
+/// True if the job's engine touches no storage: the engine has nothing to misrepresent.
+pub(super) fn touches_no_storage(job: &JobResult) -> bool {
+    matches!(job.facts.engine.as_str(), "null" | "cpuio" | "exec")
 }
 
 fn verify_mismatch(job: &JobResult) -> Option<Verdict> {

@@ -1,6 +1,6 @@
 //! Statements about where the bytes of a job came from and went to: memory, holes, blocks that nobody wrote.
 
-use super::job::{clones, is_null};
+use super::job::{clones, touches_no_storage};
 use super::{Severity, Verdict, verdict};
 use crate::figures::{self, percent, plain};
 use crate::schema::JobResult;
@@ -19,7 +19,7 @@ const UNWRITTEN_DECIDES: f64 = 0.5;
 pub(super) fn page_cache_read(job: &JobResult) -> Option<Verdict> {
     let facts = &job.facts;
     let reads = &job.directions.read;
-    if reads.ops == 0 || facts.direct || facts.elsewhere || is_null(job) {
+    if reads.ops == 0 || facts.direct || facts.elsewhere || touches_no_storage(job) {
         return None;
     }
     let means = "Memory answered some or all of these reads: the numbers describe the page cache, not the storage.";
@@ -44,7 +44,7 @@ pub(super) fn page_cache_read(job: &JobResult) -> Option<Verdict> {
 }
 
 pub(super) fn memory_filesystem(job: &JobResult) -> Option<Verdict> {
-    let memory = job.facts.memory.as_ref().filter(|_| !is_null(job))?;
+    let memory = job.facts.memory.as_ref().filter(|_| !touches_no_storage(job))?;
     Some(verdict(
         "memory-filesystem",
         Severity::Invalid,
@@ -55,7 +55,7 @@ pub(super) fn memory_filesystem(job: &JobResult) -> Option<Verdict> {
 }
 
 pub(super) fn loop_page_cache(job: &JobResult) -> Option<Verdict> {
-    let device = job.facts.loop_device.as_ref().filter(|_| !is_null(job))?;
+    let device = job.facts.loop_device.as_ref().filter(|_| !touches_no_storage(job))?;
     let cached = device.cached_fraction.unwrap_or(0.0);
     let reads = job.directions.read.ops > 0 && cached >= CACHE_MATTERS;
     let writes = job.directions.write.ops > 0;
@@ -78,7 +78,7 @@ pub(super) fn loop_page_cache(job: &JobResult) -> Option<Verdict> {
 
 pub(super) fn unwritten_read(job: &JobResult) -> Option<Verdict> {
     let unwritten = job.facts.unwritten_fraction.filter(|fraction| *fraction >= UNWRITTEN_MATTERS)?;
-    if job.directions.read.ops == 0 || only_reads_back(job) || is_null(job) {
+    if job.directions.read.ops == 0 || only_reads_back(job) || touches_no_storage(job) {
         return None;
     }
     let severity = if unwritten >= UNWRITTEN_DECIDES { Severity::Invalid } else { Severity::Warning };
@@ -92,7 +92,7 @@ pub(super) fn unwritten_read(job: &JobResult) -> Option<Verdict> {
 }
 
 pub(super) fn clones_on_same_blocks(job: &JobResult) -> Option<Verdict> {
-    (job.facts.clones_on_same_blocks && !is_null(job)).then(|| {
+    (job.facts.clones_on_same_blocks && !touches_no_storage(job)).then(|| {
         verdict(
             "clones-on-same-blocks",
             Severity::Warning,
@@ -105,7 +105,7 @@ pub(super) fn clones_on_same_blocks(job: &JobResult) -> Option<Verdict> {
 
 pub(super) fn writes_not_synced(job: &JobResult) -> Option<Verdict> {
     let unsynced = job.facts.writes_synced == Some(false) && !job.facts.direct && job.sync.lat_ns.is_empty();
-    (unsynced && job.directions.write.ops > 0 && !is_null(job)).then(|| {
+    (unsynced && job.directions.write.ops > 0 && !touches_no_storage(job)).then(|| {
         verdict(
             "writes-not-synced",
             Severity::Warning,
@@ -127,7 +127,7 @@ pub(super) fn only_reads_back(job: &JobResult) -> bool {
 
 pub(super) fn allocating_writes(job: &JobResult) -> Option<Verdict> {
     let unwritten = job.facts.unwritten_fraction.filter(|fraction| *fraction >= UNWRITTEN_DECIDES)?;
-    (job.directions.write.ops > 0 && only_reads_back(job) && !is_null(job)).then(|| {
+    (job.directions.write.ops > 0 && only_reads_back(job) && !touches_no_storage(job)).then(|| {
         verdict(
             "allocating-writes",
             Severity::Note,
