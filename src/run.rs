@@ -419,6 +419,7 @@ fn check(run: &RunOptions, plan: &Plan, aloud: bool) -> anyhow::Result<Exit> {
         warn(run, plan);
         return Ok(Exit::Ok);
     }
+    plan.jobs.iter().try_for_each(load::engine::check)?;
     let mut out = std::io::stdout().lock();
     for warning in &plan.warnings {
         writeln!(out, "warning: {warning}")?;

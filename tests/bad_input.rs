@@ -29,6 +29,12 @@ fn what_is_wrong_is_said_in_one_line_and_nothing_is_left() {
         (&["report", "bad.fio"], &["bad.fio"]),
         (&["compare", "missing.fio", "bad.fio"], &["missing.fio"]),
         (&["compare", "--engine=psync,warp", "--name=a", "--rw=read", "--size=1m"], &["warp"]),
+        (&["serve", "--null", "abc"], &["--null abc", "expected 64m"]),
+        (&["run", "--check", "--name=a", "--ioengine=gfapi", "--size=1m"], &["gfapi", "volume="]),
+        (&["run", "--check", "--name=a", "--ioengine=nvme_tcp", "--size=1m"], &["nvme_tcp", "traddr="]),
+        (&["run", "--check", "--name=a", "--ioengine=cpuio", "--cpuload=9", "--lockfile=exclusive"], &["lockfile"]),
+        (&["run", "--name=a", "--rw=read", "--size=1m", "--ss=iops:1", "--ss_dur=9", "--ss_interval=5"], &["fewer"]),
+        (&["run", "--name=a", "--rw=read", "--size=1m", "--ss=iops:1", "--ss_dur=9", "--ss_interval=9ms"], &["short"]),
     ] {
         let line = refused(directory.path(), arguments);
         assert!(words.iter().all(|word| line.contains(word)), "{arguments:?}: {line}");

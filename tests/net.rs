@@ -111,6 +111,19 @@ fn a_receiver_ends_with_its_sender() {
     }
 }
 
+/// The receiver's blocks cut the closing message: its first bytes come with the last block of data.
+#[test]
+fn the_closing_message_is_not_counted_wherever_blocks_cut_it() {
+    let directory = directory();
+    let (receiver, sender) = ends("tcp", directory.path());
+    let mut words = vec!["run", "--output-format=json", "--name=recv", "--ioengine=net", "--bs=1000", "--size=1g"];
+    words.extend(receiver.iter().map(String::as_str));
+    words.extend(["--name=send", "--ioengine=net", "--bs=1498", "--size=2996"]);
+    words.extend(sender.iter().map(String::as_str));
+    let result = json(&succeed(directory.path(), &words));
+    assert_eq!(counts(&result, 0, "read"), (3, 2996, 0));
+}
+
 /// A peer that is silent does not keep the job beyond its runtime, and bytes that came count.
 #[test]
 fn a_silent_peer_does_not_hold_the_job() {
@@ -268,11 +281,11 @@ fn every_message_goes_to_the_group_whoever_answers() {
     let group = ["--ioengine=net", "--protocol=udp", "--hostname=239.0.0.77", "--interface=127.0.0.1", "--bs=64"];
     let port = format!("--port={}", port());
     let mut words = vec!["run", "--output-format=json"];
-    for own in [&["--name=answers", "--rw=read", "--pingpong"][..], &["--name=listens", "--rw=read"], &[
-        "--name=sends",
-        "--rw=write",
-        "--pingpong",
-    ]] {
+    for own in [
+        &["--name=answers", "--rw=read", "--pingpong"][..],
+        &["--name=listens", "--rw=read"],
+        &["--name=sends", "--rw=write", "--pingpong"],
+    ] {
         words.extend(own);
         words.extend(group);
         words.extend(["--size=64k", &port]);

@@ -179,3 +179,71 @@ fn shell_commands_run_before_and_after_a_job() {
     let said = stdout(&run(place.path(), &[&job[..], &["--exec_postrun=exit 3"]].concat()));
     assert!(said.contains("exec_postrun failed in job j: exit status: 3"), "{said}");
 }
+
+/// `uid` and `gid` are those of the clone alone: another job of the run stays who it was.
+#[test]
+fn a_job_runs_as_the_user_and_group_that_it_names() {
+    if !is_root("only root may become somebody else") {
+        return;
+    }
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let directory = directory();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    for thread in ["0", "1"] {
+        let thread = format!("--thread={thread}");
+        let job = ["--rw=write", "--size=64k", "--create_on_open=1", &thread];
+        let named = [&["run", "--name=named", "--uid=1234", "--gid=2345"], &job[..]].concat();
+        let other = [&["--name=other"], &job[..]].concat();
+        succeed(directory.path(), &[named, other].concat());
+        for (name, owner) in [("named.0.0", (1234, 2345)), ("other.0.0", (0, 0))] {
+            let path = directory.path().join(name);
+            let file = std::fs::metadata(&path).unwrap();
+            assert_eq!((file.uid(), file.gid()), owner, "{name}, {thread}");
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    // As in fio, the files are made before: a user who may not write them cannot run the job.
+    let output = run(directory.path(), &["run", "--name=a", "--uid=1234", "--rw=write", "--size=64k"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stdout(&output) + &stderr(&output);
+    assert!(said.contains("Permission denied"), "{said}");
+}
+
+#[test]
+fn a_ramp_of_bytes_is_not_measured() {
+    let directory = directory();
+    let job = ["run", "--output-format=json", "--name=a", "--ioengine=null", "--bs=4k", "--size=400k"];
+    let ops = |more: &[&str]| {
+        let result = json(&succeed(directory.path(), &[&job[..], more].concat()));
+        result["jobs"][0]["read"]["total_ios"].as_u64().unwrap()
+    };
+    assert_eq!(ops(&["--ramp_size=100k"]), 75);
+    assert_eq!(ops(&["--ramp_size=99k"]), 75, "the block that ends the ramp belongs to it");
+    assert_eq!(ops(&["--ramp_size=400k", "--loops=2"]), 100);
+    let both = refused(directory.path(), &[&job[..], &["--ramp_size=4k", "--ramp_time=1"]].concat());
+    assert!(both.contains("ramp_size") && both.contains("ramp_time"), "{both}");
+}
+
+#[test]
+fn think_cycles_keep_the_processor_busy_after_each_request() {
+    let directory = directory();
+    let job = ["run", "--output-format=json", "--name=a", "--ioengine=null", "--bs=4k", "--size=40k"];
+    let result = json(&succeed(directory.path(), &[&job[..], &["--thinkcycles=20000000"]].concat()));
+    // No processor does more than 10 cycles in a nanosecond.
+    let runtime = result["jobs"][0]["read"]["runtime"].as_u64().unwrap();
+    assert!(runtime >= 20, "{runtime} ms");
+}
+
+/// fio has the time to the end in statements, and 0 in the report; options that a section does not have have no key.
+#[test]
+fn a_statement_says_how_long_the_run_still_takes() {
+    let directory = directory();
+    file(directory.path(), "a.fio", "[global]\nioengine=null\nsize=1g\nrate=1m\ntime_based\nruntime=3\n[a]\n");
+    let arguments = ["run", "--output-format=json", "--status-interval=1", "--eta=never", "a.fio"];
+    let printed = stdout(&succeed(directory.path(), &arguments));
+    let reports: Vec<Value> = serde_json::Deserializer::from_str(&printed).into_iter().map(Result::unwrap).collect();
+    let eta = |report: &Value| report["jobs"][0]["eta"].as_u64().unwrap();
+    assert!(reports.len() > 1 && (1..=3).contains(&eta(&reports[0])), "{printed}");
+    assert_eq!(eta(reports.last().unwrap()), 0);
+    assert!(reports[0]["jobs"][0].get("job options").is_none());
+}

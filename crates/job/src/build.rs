@@ -3,6 +3,7 @@
 mod peers;
 mod precondition;
 mod priorities;
+mod steady;
 mod without_data;
 mod working_set;
 
@@ -69,6 +70,7 @@ pub struct Draft {
     pub(crate) steady: Option<SteadyState>,
     pub(crate) steady_window_ns: u64,
     pub(crate) steady_ramp_ns: u64,
+    pub(crate) steady_interval_ns: u64,
     /// The last setting of each option, by its canonical name, and whether the job itself made it.
     set: BTreeMap<&'static str, (Setting, bool)>,
     /// True while the settings are the job's own; false while they come from a global section.
@@ -107,6 +109,7 @@ impl Default for Draft {
             steady: None,
             steady_window_ns: 0,
             steady_ramp_ns: 0,
+            steady_interval_ns: values::STEADY_INTERVAL_NS,
             set: BTreeMap::new(),
             own: false,
             section: Place::CommandLine,
@@ -169,7 +172,8 @@ impl Draft {
     /// read, or name what Plimsoll lacks better than an option that goes with them (`zonemode=zbd`).
     fn take(&mut self, section: &Section) -> Result<(), Error> {
         self.section = section.place.clone();
-        let early = |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine" | "zonemode");
+        let early =
+            |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine" | "zonemode");
         let settings = &section.settings;
         let mut in_order = settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting)));
         // If Plimsoll does not have the engine, the error names the engine, not one of its options.
@@ -225,7 +229,7 @@ impl Draft {
         self.pattern();
         self.precondition()?;
         self.rate()?;
-        self.time();
+        self.time()?;
         self.buffers();
         self.working_set()?;
         self.verify(imposed)?;
@@ -476,7 +480,7 @@ impl Draft {
         Ok(())
     }
 
-    fn time(&mut self) {
+    fn time(&mut self) -> Result<(), Error> {
         if self.job.time.time_based && self.job.time.runtime_ns.is_none() {
             self.job.time.time_based = false;
             self.warn_at(
@@ -484,15 +488,14 @@ impl Draft {
                 "time_based has no effect without runtime: the job ends when its size is transferred; add runtime=60s",
             );
         }
-        if let Some(steady) = self.steady.filter(|_| self.steady_window_ns > 0) {
-            self.job.time.steady_state =
-                Some(SteadyState { window_ns: self.steady_window_ns, ramp_ns: self.steady_ramp_ns, ..steady });
-        } else if self.steady.is_some() {
-            self.warn_at(
-                "steadystate",
-                "steadystate has no effect without steadystate_duration: add steadystate_duration=30s",
+        if self.job.time.ramp_bytes > 0 && self.job.time.ramp_ns > 0 {
+            return self.fail(
+                "ramp_size",
+                "ramp_size and ramp_time both say when measuring begins",
+                "keep one of them",
             );
         }
+        self.steady_state()
     }
 
     fn buffers(&mut self) {

@@ -380,6 +380,8 @@ pub struct Rate {
     pub think_blocks: u32,
     /// `thinktime_blocks_type=issue`: count issued ops; completed ones otherwise.
     pub think_on_issue: bool,
+    /// `thinkcycles`: processor cycles that the clone spends after each op; 0: none.
+    pub think_cycles: u64,
     /// `thinktime_iotime`: also pause after this many nanoseconds of I/O; 0 if unset.
     pub think_io_time_ns: u64,
     /// `pace`, an option that fio does not have: the pacing method in front of the engine, as the pace crate names it.
@@ -424,6 +426,8 @@ pub struct Time {
     pub time_based: bool,
     /// `ramp_time`: time before anything is measured.
     pub ramp_ns: u64,
+    /// `ramp_size`: bytes that each clone transfers before anything is measured; 0: none.
+    pub ramp_bytes: u64,
     /// `startdelay`: smallest and largest time before the job starts.
     pub start_delay_ns: (u64, u64),
     /// `loops`: number of passes over the workload.
@@ -444,6 +448,13 @@ pub struct Time {
     pub ends_with_io: bool,
     /// `steadystate`: end when the figure is steady.
     pub steady_state: Option<SteadyState>,
+}
+
+impl Time {
+    /// True if the job runs for a while before it measures.
+    pub fn has_ramp(&self) -> bool {
+        self.ramp_ns > 0 || self.ramp_bytes > 0
+    }
 }
 
 /// `exit_what=`: the jobs that end when a job with `exitall` ends.
@@ -473,6 +484,8 @@ pub struct SteadyState {
     pub window_ns: u64,
     /// `steadystate_ramp_time`: time before the figure is looked at.
     pub ramp_ns: u64,
+    /// `steadystate_check_interval`: time between two looks at the figure.
+    pub interval_ns: u64,
 }
 
 impl SteadyState {
@@ -526,6 +539,10 @@ pub struct Process {
     pub io_priority: Option<(u8, u8)>,
     /// `cmdprio_percentage`, `cmdprio_bssplit`: shares of the requests with a priority of their own; empty: none.
     pub request_priorities: PerDirection<Vec<PriorityShare>>,
+    /// `uid`: the user as whom each clone opens its files and runs; None: the user who started the program.
+    pub user: Option<u32>,
+    /// `gid`: the group as whom each clone opens its files and runs; None: the group that started the program.
+    pub group: Option<u32>,
     /// `exec_prerun`: shell command before the job.
     pub before: Option<String>,
     /// `exec_postrun`: shell command after the job.
@@ -857,6 +874,8 @@ pub struct Logs {
     pub both_values: bool,
     /// `log_offset`: log the offsets, too.
     pub offset: bool,
+    /// `log_issue_time`: log the time at which each request was issued, too.
+    pub issue_time: bool,
     /// `log_prio`: log the priority of each request as a number; otherwise 1 for the real-time class, 0 for others.
     pub priority: bool,
     /// `log_unix_epoch`, `log_alternate_epoch`: times in logs are since 1970.
@@ -878,6 +897,8 @@ pub struct Ring {
     pub sq_poll_cpu: Option<u32>,
     /// `hipri`: poll the device for completions.
     pub hipri: bool,
+    /// `hipri_percentage`: percent of the ops whose completion is polled, 0..=100; None: all of them.
+    pub hipri_percent: Option<u8>,
     /// `nonvectored`: read and write without vectors; None: the engine's default.
     pub nonvectored: Option<bool>,
     /// `force_async`: every this many ops, one goes to a kernel worker; 0: none.

@@ -156,6 +156,10 @@ fn times(draft: &mut Draft) {
         draft.warn_at("loops", "loops has no effect with time_based: the job starts over until runtime is up");
     }
     let time = &draft.job.time;
+    if time.ramp_bytes > 0 && !time.time_based {
+        draft.warn_at("ramp_size", "ramp_size without time_based: its bytes are part of the job's size, and a job that ends before measures nothing");
+    }
+    let time = &draft.job.time;
     if time.ramp_ns > 0 && time.runtime_ns.is_none() {
         draft.warn_at("ramp_time", "ramp_time without runtime: a job that ends before the ramp ends measures nothing; add runtime and time_based");
     }

@@ -104,7 +104,7 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
         ("groupid", Integer(job.group.into())),
         ("job_start", Integer(job.start_unix_ms)),
         ("error", Integer(job.error.as_ref().map_or(0, |error| error.errno.unsigned_abs()).into())),
-        ("eta", Integer(0)),
+        ("eta", Integer(run.remaining_ns.unwrap_or(0).div_ceil(1_000_000_000))),
         ("elapsed", Integer(job.elapsed_ns.div_ceil(1_000_000_000))),
     ]);
     let options = options(&job.options);
@@ -159,7 +159,7 @@ fn job(job: &JobResult, run: &RunResult, plus: bool) -> Vec<(String, Json)> {
     });
     out.extend(object([
         ("latency_depth", Integer(target.depth.into())),
-        ("latency_target", Integer(target.target_ns / 1000)),
+        ("latency_target", Integer(target.target_ns)), // fio has nanoseconds here, and microseconds in the window
         ("latency_percentile", Float(target.percentile)),
         ("latency_window", Integer(target.window_ns / 1000)),
     ]));

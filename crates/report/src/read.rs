@@ -288,7 +288,7 @@ fn fio_job(value: &Value, global_options: &[(String, String)]) -> JobResult {
     if integer(value, "latency_target") > 0 {
         job.latency_target = Some(LatencyTarget {
             depth: integer(value, "latency_depth").min(u64::from(u32::MAX)) as u32,
-            target_ns: integer(value, "latency_target").saturating_mul(1000).min(LARGEST),
+            target_ns: integer(value, "latency_target").min(LARGEST),
             window_ns: integer(value, "latency_window").saturating_mul(1000).min(LARGEST),
             percentile: float(value, "latency_percentile"),
         });

@@ -72,6 +72,15 @@ impl Clock {
     }
 }
 
+/// Keeps the processor busy for this many ticks of its time-stamp counter; of nanoseconds, on processors without one.
+pub fn spin_cycles(cycles: u64) {
+    let counter = || if cfg!(target_arch = "x86_64") { rdtsc() } else { monotonic_ns() };
+    let start = counter();
+    while counter().wrapping_sub(start) < cycles {
+        std::hint::spin_loop();
+    }
+}
+
 /// `CLOCK_MONOTONIC` in nanoseconds (clock_gettime(2)).
 pub fn monotonic_ns() -> u64 {
     gettime_ns(libc::CLOCK_MONOTONIC)

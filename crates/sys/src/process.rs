@@ -183,6 +183,24 @@ pub fn set_io_priority(class: u8, level: u8) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) } as libc::c_int)
 }
 
+/// Makes the calling thread act as this group and this user from here on; None leaves the present one. Supplementary
+/// groups stay.
+///
+/// The group goes first: a thread that is no longer root may not change it. The system calls are made directly, because
+/// those of the C library change every thread of the process (nptl(7)).
+///
+/// # Errors
+/// EPERM: only a privileged process may become somebody else.
+pub fn set_identity(user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    for (number, id) in [(libc::SYS_setresgid, group), (libc::SYS_setresuid, user)] {
+        if let Some(id) = id {
+            // SAFETY: the call takes three numbers and no memory.
+            checked(unsafe { libc::syscall(number, id, id, id) } as libc::c_int)?;
+        }
+    }
+    Ok(())
+}
+
 /// The host as it calls itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {

@@ -86,6 +86,7 @@ static CORE: &[OptionSpec] = &[
     option("runtime", Time(Seconds, |d, v| d.job.time.runtime_ns = Some(v).filter(|ns| *ns > 0)), "0", "End after this time").aliases(&["timeout"]),
     option("time_based", Flag(|d, v| d.job.time.time_based = v), "0", "Repeat the work until runtime is over"),
     option("ramp_time", Time(Seconds, |d, v| d.job.time.ramp_ns = v), "0", "Time that the job runs before it measures"),
+    option("ramp_size", Bytes(0, |d, v| d.job.time.ramp_bytes = v), "0", "Bytes that each clone transfers before it measures"),
     option("startdelay", TimeRange(Seconds, |d, v| d.job.time.start_delay_ns = v), "0", "Time that the job waits before it starts; with a range, a random time from it"),
     option("loops", Count(0, u64::MAX, |d, v| d.job.time.loops = v.max(1)), "1", "Number of times that the job repeats its work"),
     option("stonewall", Flag(|d, v| d.job.time.stonewall = v), "0", "Start when all earlier jobs of the file have ended").aliases(&["wait_for_previous"]),
@@ -306,6 +307,7 @@ static QUEUE: &[OptionSpec] = &[
     option("thinktime_spin", Time(Microseconds, |d, v| d.job.rate.think_spin_ns = v), "0", "Part of the pause that the clone spends spinning"),
     option("thinktime_blocks", Count(1, U32, |d, v| d.job.rate.think_blocks = v as u32), "1", "Number of requests between two pauses"),
     option("thinktime_blocks_type", Word(&[("complete", "count completed requests"), ("issue", "count issued requests")], |d, v| d.job.rate.think_on_issue = v == "issue"), "complete", "Requests that thinktime_blocks counts"),
+    option("thinkcycles", Count(0, u64::MAX, |d, v| d.job.rate.think_cycles = v), "0", "Processor cycles that the clone spends after each request"),
     option("thinktime_iotime", Time(Seconds, |d, v| d.job.rate.think_io_time_ns = v), "0", "Pause also after this time of I/O"),
     option("pace", Text(|d, v| d.job.rate.pace = Some(v.into())), "", "Pacing in front of the engine (fio has no such option), one of auto, auto:MEMORY, none, buffers:COUNT, rate:MICROSECONDS, iops:COUNT, bw:BYTES"),
     option("latency_target", Time(Microseconds, |d, v| d.latency.target_ns = v), "", "Find the largest depth that keeps this latency"),
@@ -342,6 +344,8 @@ static PROCESS: &[OptionSpec] = &[
     option("nice", Integer(-20, 19, |d, v| d.job.process.nice = v as i32), "0", "Nice value"),
     option("prio", Count(0, 7, |d, v| d.priority.1 = Some(v as u8)), "", "I/O priority; 0 is the highest"),
     option("prioclass", Count(0, 3, |d, v| d.priority.0 = Some(v as u8)), "", "I/O priority class: 1 real time, 2 best effort, 3 idle"),
+    option("uid", Count(0, U32 - 1, |d, v| d.job.process.user = Some(v as u32)), "", "Number of the user as whom each clone runs and opens its files; the files are made before"),
+    option("gid", Count(0, U32 - 1, |d, v| d.job.process.group = Some(v as u32)), "", "Number of the group as whom each clone runs and opens its files; the files are made before"),
     option("exec_prerun", Text(|d, v| d.job.process.before = Some(v.into())), "", "Shell command that each clone runs before its work; the output goes to JOB.prerun.txt"),
     option("exec_postrun", Text(|d, v| d.job.process.after = Some(v.into())), "", "Shell command that each clone runs after its work; the output goes to JOB.postrun.txt"),
     option(
@@ -507,7 +511,7 @@ static REPORTING: &[OptionSpec] = &[
         "avg",
         "Value that a log has of each log_avg_msec",
     ),
-    refused("log_issue_time", "0", "Log the time at which each request was issued", "a log of Plimsoll has the time at which a request ended; subtract its latency"),
+    option("log_issue_time", Bool(|d, v| d.job.reporting.logs.issue_time = v), "0", "Log in a last column the time at which each request was issued, in nanoseconds; logs other than those of latency have 0 there, as have means"),
     option("log_offset", Bool(|d, v| d.job.reporting.logs.offset = v), "0", "Log the offsets too"),
     option("log_unix_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "Log times since 1970, not since the start"),
     option("log_alternate_epoch", Bool(|d, v| d.job.reporting.logs.unix_epoch = v), "0", "Log times since 1970, not since the start"),
@@ -577,6 +581,7 @@ static REPORTING: &[OptionSpec] = &[
     .aliases(&["ss"]),
     option("steadystate_duration", Time(Seconds, |d, v| d.steady_window_ns = v), "0", "Time over which the figure of steadystate must be steady; 0 switches steadystate off").aliases(&["ss_dur"]),
     option("steadystate_ramp_time", Time(Seconds, |d, v| d.steady_ramp_ns = v), "0", "Time before steadystate looks at the figure").aliases(&["ss_ramp"]),
+    option("steadystate_check_interval", Time(Seconds, |d, v| d.steady_interval_ns = v), "1s", "Time between two looks of steadystate").aliases(&["ss_interval"]),
     refused("block_error_percentiles", "0", "Histogram of trim errors by block", "Plimsoll counts errors of trims, but not by block"),
 ];
 
@@ -601,7 +606,7 @@ static ENGINES: &[OptionSpec] = &[
     option("userspace_reap", Flag(|d, v| d.job.ring.userspace_reap = v), "0", "Take completions from the ring in memory, without a system call"),
     option("uncached", Bool(|d, v| d.other("uncached", if v { "1" } else { "0" })), "0", "Drop the pages of each request from the page cache after it (RWF_DONTCACHE)"),
     option("thp", Bool(|d, v| d.other("thp", if v { "1" } else { "0" })), "0", "Ask for huge pages in the mapping of the file (MADV_HUGEPAGE)"),
-    refused("hipri_percentage", "100", "Percent of requests whose completion is polled", "hipri applies to all requests"),
+    option("hipri_percentage", Count(0, 100, |d, v| d.job.ring.hipri_percent = Some(v as u8).filter(|percent| *percent < 100)), "100", "Percent of the requests that hipri applies to"),
     option("cmdprio_percentage", EachCount(0, 100, |d, v| values::update(&mut d.command_priority.percent, narrow(v, |n| n as u8))), "0", "Percent of the requests that have a priority of their own"),
     option("cmdprio_class", EachCount(0, 3, |d, v| values::update(&mut d.command_priority.class, narrow(v, |n| n as u8))), "1", "I/O priority class of these requests: 1 real time, 2 best effort, 3 idle"),
     option("cmdprio", EachCount(0, 7, |d, v| values::update(&mut d.command_priority.level, narrow(v, |n| n as u8))), "0", "I/O priority of these requests; 0 is the highest"),
@@ -645,11 +650,7 @@ const NO_ZONES: &str = "zoned block devices are not supported";
 const NO_CGROUP: &str = "start the run in a control group: systemd-run --scope -p IOWeight=";
 
 static OTHER: &[OptionSpec] = &[
-    refused("thinkcycles", "0", "Processor cycles to spend before each request", "use thinktime and thinktime_spin"),
-    refused("ramp_size", "0", "Bytes to transfer before measuring", "use ramp_time"),
-    refused("ss_interval", "1s", "Time between two looks of steadystate", "Plimsoll looks every second"),
-    refused("steadystate_check_interval", "1s", "Time between two looks of steadystate", "Plimsoll looks every second"),
-    refused("num_range", "1", "Ranges of one trim", "a trim of Plimsoll has one range: use more trims"),
+    refused("num_range", "1", "Ranges of one trim", "the engines that are here take one range a trim, as in fio: use more trims"),
     refused("recover_zbd_write_error", "0", "Go on after a write error in a zone", NO_ZONES),
     refused("fdp", "0", "Use flexible data placement", NO_COMMANDS),
     refused("fdp_pli", "", "Placement identifiers of flexible data placement", NO_COMMANDS),
@@ -678,8 +679,6 @@ static OTHER: &[OptionSpec] = &[
     refused("cgroup", "", "Control group of the job", NO_CGROUP),
     refused("cgroup_nodelete", "0", "Keep the control group after the run", NO_CGROUP),
     refused("cgroup_weight", "", "Weight of the control group", NO_CGROUP),
-    refused("uid", "", "User that runs the job", "start the run as that user"),
-    refused("gid", "", "Group that runs the job", "start the run as that group"),
     option("flow_id", Count(0, U32, |d, v| d.flow.id = v as u32), "0", "Flow to which the job belongs"),
     option("flow", Count(0, U32, |d, v| d.flow.weight = v as u32), "0", "Weight of each clone of the job in its flow; with 0 the job belongs to no flow"),
     option("flow_watermark", Opaque, "1024", "Largest difference between jobs of a flow").no_effect("fio has removed it"),

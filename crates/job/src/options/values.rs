@@ -415,8 +415,12 @@ pub fn steady_state(reader: &mut Reader, text: &str) -> Result<SteadyState, Stri
         percent,
         window_ns: 0,
         ramp_ns: 0,
+        interval_ns: STEADY_INTERVAL_NS,
     })
 }
+
+/// The default of `steadystate_check_interval`, and the shortest time in which a figure says something.
+pub const STEADY_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// `verify=`; None for 0.
 pub fn verify(text: &str) -> Result<Option<VerifyKind>, String> {

@@ -160,6 +160,10 @@ impl Engine for Locked {
         self.engine.failure()
     }
 
+    fn stray_bytes(&self) -> u64 {
+        self.engine.stray_bytes()
+    }
+
     fn lost_messages(&self) -> u64 {
         self.engine.lost_messages()
     }

@@ -15,9 +15,11 @@ use std::sync::Arc;
 
 use job::Job;
 use job::engines::EngineSpec;
+use job::job::FileLock;
 use job::workload::OpKind;
 
-use crate::Error;
+use crate::files::elsewhere::own_files_only;
+use crate::{Error, files};
 
 mod blocking;
 mod cpu;
@@ -165,6 +167,11 @@ pub trait Engine: Send {
         0
     }
 
+    /// Bytes of finished reads that belong to the beginning of a peer's closing message, and not to the data.
+    fn stray_bytes(&self) -> u64 {
+        0
+    }
+
     /// The files of an engine that opens them by itself ([`EngineSpec::opens_files`]); None from all others.
     fn storage(&mut self) -> Option<&mut dyn Storage> {
         None
@@ -269,6 +276,40 @@ static CONSTRUCTORS: &[(&str, Constructor)] = &[
     ("gfapi", gfapi::make),
     ("nvme_tcp", nvme_tcp::make),
 ];
+
+/// Refuses a job for what its engine cannot do, as far as this shows without touching anything.
+///
+/// # Errors
+/// The option that does not fit the engine, or that the engine needs.
+pub fn check(job: &Job) -> Result<(), Error> {
+    let spec = Maker::find(&job.engine)?.spec;
+    without_thread_and_locks(job, spec)?;
+    if !spec.opens_files {
+        return Ok(());
+    }
+    own_files_only(job)?;
+    let names = match &job.iolog.read {
+        Some(_) => Vec::new(), // the log names them
+        None => files::names(job, 0)?,
+    };
+    names.iter().try_for_each(|name| match spec.name {
+        "gfapi" => gfapi::locate(job, name).map(drop),
+        "nvme_tcp" => nvme_tcp::locate(job, name).map(drop),
+        _ => Ok(()),
+    })
+}
+
+/// Refuses `io_submit_mode=offload` and `lockfile=` of a job whose engine has no descriptors of files.
+pub(crate) fn without_thread_and_locks(job: &Job, spec: &EngineSpec) -> Result<(), Error> {
+    let alone = spec.opens_files || spec.without_data || spec.to_peer;
+    if !alone || !(job.queue.offload || job.files.lock != FileLock::None) {
+        return Ok(());
+    }
+    let option = if job.queue.offload { "io_submit_mode=offload" } else { "lockfile=" };
+    let why = if spec.opens_files { "opens its files itself" } else { "has no files" };
+    let hint = format!("ioengine={} {why}: leave the option out", spec.name);
+    Err(Error::usage(format!("{option} is not possible"), format!("in job {}", job.name), hint))
+}
 
 /// An engine that a run can make: what the job language says about it, and its constructor.
 #[derive(Clone, Copy)]

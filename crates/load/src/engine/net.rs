@@ -20,7 +20,7 @@ use measure::Direction;
 
 use super::{Completion, Engine, Queued, Request, Setup, Slots};
 use crate::Error;
-use message::Sequence;
+use message::{Sequence, Tail};
 use socket::{Peer, Socket};
 
 /// The longest wait before the runner looks at its clock again, in milliseconds.
@@ -49,6 +49,10 @@ struct Net {
     sends: bool,
     /// Numbers in datagrams, which show losses; None: the blocks belong to verification, or are not datagrams.
     sequence: Option<Sequence>,
+    /// The end of the stream that ops have delivered.
+    tail: Tail,
+    /// Bytes of the closing message that were delivered as data, before the rest of the message came.
+    stray_bytes: u64,
 }
 
 /// Makes the engine: the socket of the side that listens is bound when this returns.
@@ -65,6 +69,8 @@ pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
         pingpong: super::blocking::option_is_set(job, "pingpong"),
         sends: job.rw.directions.write,
         sequence: numbered.then(Sequence::default),
+        tail: Tail::default(),
+        stray_bytes: 0,
     }))
 }
 
@@ -108,9 +114,11 @@ impl Net {
                     Ok(0) if self.peer.is_datagram() => continue,
                     Ok(got) => {
                         let end = op.moved as usize + got;
-                        let (data, closes) = message::split_closing(&bytes[..end], op.moved as usize, got);
-                        if closes || got == 0 {
+                        let closing = self.tail.closing(&bytes[..end]).filter(|_| got > 0);
+                        if closing.is_some() || got == 0 {
                             socket.is_at_end = true;
+                            let (data, stray) = closing.unwrap_or((op.moved as usize, 0));
+                            self.stray_bytes += stray as u64;
                             // Bytes that came before count; the rest of the op finds the end.
                             return Step::Ended(if data > 0 { data as i64 } else { Completion::ENDED });
                         }
@@ -131,6 +139,9 @@ impl Net {
             }
             if (op.moved as usize) < len {
                 continue;
+            }
+            if !op.sends && !self.peer.is_datagram() {
+                self.tail.push(bytes);
             }
             if !op.turns {
                 return Step::Ended(i64::from(op.moved));
@@ -212,6 +223,10 @@ impl Engine for Net {
         if let Some(socket) = &mut self.socket {
             socket.is_at_end = true;
         }
+    }
+
+    fn stray_bytes(&self) -> u64 {
+        self.stray_bytes
     }
 
     fn lost_messages(&self) -> u64 {

@@ -531,7 +531,7 @@ impl Storage for NvmeTcp {
 }
 
 /// The address that a file's name stands for, completed by the job's options.
-fn locate(job: &Job, name: &str) -> Result<Address, Error> {
+pub(super) fn locate(job: &Job, name: &str) -> Result<Address, Error> {
     let option = |key: &str| option(job, key);
     let mut text = match name.trim().parse::<u32>() {
         Ok(number) => format!("ns={number}"),

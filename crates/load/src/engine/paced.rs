@@ -195,6 +195,10 @@ impl Engine for Paced {
         self.inner.failure()
     }
 
+    fn stray_bytes(&self) -> u64 {
+        self.inner.stray_bytes()
+    }
+
     fn lost_messages(&self) -> u64 {
         self.inner.lost_messages()
     }

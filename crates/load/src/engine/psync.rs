@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use job::workload::OpKind;
+use job::workload::random::{Random, clone_seed, mix};
 use measure::Direction;
 
 use super::blocking::{self, Flags, last_errno};
@@ -124,6 +125,8 @@ struct Blocking<C> {
     /// The position of each file's descriptor; -1 when unknown. Only engines that seek use it.
     positions: Vec<i64>,
     flags: Flags,
+    /// `hipri_percentage`: draws the ops that are polled for. None: all, if any.
+    polled: Option<(Random, f64)>,
     call: std::marker::PhantomData<C>,
 }
 
@@ -135,6 +138,10 @@ impl<C: Call> Blocking<C> {
             fds: Descriptors::new(setup.files),
             positions: vec![-1; files],
             flags: Flags::of(setup.job),
+            polled: setup.job.ring.hipri_percent.map(|percent| {
+                let seed = clone_seed(setup.job.pattern.seed, &setup.job.name, setup.clone);
+                (Random::new(mix(seed ^ mix(11))), f64::from(percent) / 100.0)
+            }),
             call: std::marker::PhantomData,
         }
     }
@@ -143,13 +150,14 @@ impl<C: Call> Blocking<C> {
     fn transfer(&mut self, request: &Request, direction: Direction) -> i64 {
         let file = request.file as usize;
         let memory = self.slots.place(request);
+        let is_polled = self.polled.as_mut().is_none_or(|(random, share)| random.unit() < *share);
         let transfer = Transfer {
             fd: self.fds.of(request.file),
             write: direction == Direction::Write,
             memory,
             len: request.len as usize,
             offset: request.offset as i64,
-            rwf: self.flags.rwf,
+            rwf: if is_polled { self.flags.rwf } else { self.flags.without_hipri().rwf },
         };
         if C::SEEKS && self.positions[file] != transfer.offset {
             // SAFETY: lseek takes no memory.

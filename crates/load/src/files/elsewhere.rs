@@ -52,11 +52,7 @@ const LAID_OUT: usize = 1;
 /// # Errors
 /// The error of connecting, looking or writing; a layout that was stopped (EINTR). Files made so far are removed.
 pub fn prepare(job: &Job, clone: u32, context: &mut Context) -> Result<Found, Error> {
-    if job.files.opendir.is_some() || job.extent.fill {
-        let option = if job.extent.fill { "fill_device" } else { "opendir" };
-        let hint = format!("its files are not of this host: give filename= and size= (ioengine={})", job.engine);
-        return Err(Error::usage(format!("{option}= is not possible"), format!("in job {}", job.name), hint));
-    }
+    own_files_only(job)?;
     let paths = match &context.names {
         Some(paths) => paths.clone(),
         None => names(job, clone)?,
@@ -71,6 +67,16 @@ pub fn prepare(job: &Job, clone: u32, context: &mut Context) -> Result<Found, Er
         },
         |words| Worker::new(job, &paths, words)?.prepare(clone, fill),
     )
+}
+
+/// Refuses options that are about files of this host.
+pub fn own_files_only(job: &Job) -> Result<(), Error> {
+    if job.files.opendir.is_none() && !job.extent.fill {
+        return Ok(());
+    }
+    let option = if job.extent.fill { "fill_device" } else { "opendir" };
+    let hint = format!("its files are not of this host: give filename= and size= (ioengine={})", job.engine);
+    Err(Error::usage(format!("{option}= is not possible"), format!("in job {}", job.name), hint))
 }
 
 /// Removes files. A file that is already removed does not count as a failure.

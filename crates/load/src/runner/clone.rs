@@ -28,7 +28,7 @@ use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
 use crate::Error;
-use crate::engine::{Locked, Maker, Offload, Paced, Setup, Slot, Slots};
+use crate::engine::{Locked, Maker, Offload, Paced, Setup, Slot, Slots, without_thread_and_locks};
 use crate::files::Target;
 use crate::machine::cpu_usage;
 
@@ -122,13 +122,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     let names: Vec<String> = target.names().map(str::to_owned).collect();
     let setup =
         Setup { job, slots: Arc::clone(&slots), depth, files: target.files(), names: &names, clone: orders.clone };
-    let alone = maker.spec.opens_files || maker.spec.without_data || maker.spec.to_peer;
-    if alone && (job.queue.offload || job.files.lock != FileLock::None) {
-        let option = if job.queue.offload { "io_submit_mode=offload" } else { "lockfile=" };
-        let why = if maker.spec.opens_files { "opens its files itself" } else { "has no files" };
-        let hint = format!("ioengine={} {why}: leave the option out", maker.spec.name);
-        return Err(Error::usage(format!("{option} is not possible"), format!("in job {}", job.name), hint));
-    }
+    without_thread_and_locks(job, maker.spec)?;
     let mut engine = if job.queue.offload { Offload::make(maker, &setup)? } else { maker.make(&setup)? };
     if job.files.lock != FileLock::None && Access::of(maker.spec) == Access::Descriptors {
         engine = Locked::make(engine, &setup)?;
@@ -246,6 +240,7 @@ fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured
         outcome = outcome.and(Err(engine_failed("the work of", gear.job, error)));
     }
     gear.recorder.lost(gear.engine.lost_messages());
+    gear.recorder.take_back(gear.engine.stray_bytes());
     let end_ns = gear.clock.now_ns();
     if gear.job.syncs.end_fsync && outcome.is_ok() {
         outcome = gear.opened.sync_all(&mut *gear.engine).and(outcome);
@@ -304,7 +299,7 @@ pub(super) fn buffers(job: &Job, depth: u32, slot_bytes: usize) -> Result<(Arc<S
     })
 }
 
-/// Puts the calling thread where the job wants it: processors, niceness, I/O priority.
+/// Puts the calling thread where the job wants it: processors, niceness, I/O priority, user and group.
 fn place(job: &Job, clone: u32) -> Result<(), Error> {
     place_on_processors(job, clone)?;
     let options = &job.process;
@@ -317,6 +312,9 @@ fn place(job: &Job, clone: u32) -> Result<(), Error> {
     if let Some((class, level)) = options.io_priority {
         process::set_io_priority(class, level).map_err(|error| failed("cannot set prio=, prioclass=", error))?;
     }
+    // Last: the new user may not be allowed to do the rest.
+    process::set_identity(options.user, options.group)
+        .map_err(|error| failed("cannot become the user and group of uid= and gid=", error))?;
     Ok(())
 }
 

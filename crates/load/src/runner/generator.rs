@@ -19,7 +19,7 @@ use job::Job;
 use job::workload::{Op, OpKind};
 use measure::Direction;
 use measure::schema::Verified;
-use sys::clock::{Clock, sleep_until_ns};
+use sys::clock::{Clock, sleep_until_ns, spin_cycles};
 
 use super::depth_goal::DepthGoal;
 use super::flow::Share;
@@ -116,6 +116,8 @@ struct State {
     /// Everything in flight must finish before the traffic is asked again; true: then a new pass begins.
     draining: Option<bool>,
     measuring_from: u64,
+    /// Bytes to transfer before measuring begins (`ramp_size`).
+    ramp_bytes: u64,
     ends_at: u64,
     end: Option<End>,
     publish_at: u64,
@@ -170,7 +172,8 @@ impl<T: Traffic> Generator<'_, T> {
             pending: None,
             refused: Vec::new(),
             draining: None,
-            measuring_from: start_ns + time.ramp_ns,
+            measuring_from: if time.ramp_bytes > 0 { u64::MAX } else { start_ns + time.ramp_ns },
+            ramp_bytes: time.ramp_bytes,
             ends_at: time.runtime_ns.map_or(u64::MAX, |runtime| start_ns + time.ramp_ns + runtime),
             end: None,
             publish_at: 0,
@@ -178,7 +181,7 @@ impl<T: Traffic> Generator<'_, T> {
         };
         self.gear.timing.start(start_ns);
         self.gear.recorder.start(start_ns);
-        if time.ramp_ns > 0 {
+        if time.has_ramp() {
             self.gear.seat.enter(Phase::Ramp);
         } else {
             self.measured(start_ns);
@@ -508,6 +511,14 @@ impl<T: Traffic> Generator<'_, T> {
         let Flight { op, times, .. } = flight;
         self.gear.recorder.transferred(direction, op.len, times, flight.priority);
         self.gear.timing.completed(state.now, times.completed - times.created);
+        if state.ramp_bytes > 0 {
+            state.ramp_bytes = state.ramp_bytes.saturating_sub(op.len);
+            state.measuring_from = if state.ramp_bytes == 0 { state.now } else { u64::MAX };
+        }
+        if self.gear.job.rate.think_cycles > 0 {
+            spin_cycles(self.gear.job.rate.think_cycles);
+            state.now = self.gear.clock.now_ns();
+        }
         self.gear.opened.after(op.file);
         if let Some(logs) = &mut self.gear.logs {
             logs.completed(direction, op, times, flight.priority);
@@ -638,7 +649,7 @@ impl<T: Traffic> Generator<'_, T> {
 
     fn end_ramp(&mut self, state: &mut State) {
         state.measuring_from = u64::MAX;
-        if self.gear.job.time.ramp_ns > 0 {
+        if self.gear.job.time.has_ramp() {
             self.gear.recorder.start(state.now);
             // The runtime counts from the end of the ramp as it really was.
             if let Some(runtime) = self.gear.job.time.runtime_ns {

@@ -1,8 +1,8 @@
 //! fio's logs over time: `write_bw_log`, `write_iops_log`, `write_lat_log`, `write_hist_log`, and the recording
 //! of ops (`write_iolog`).
 //!
-//! Lines are `time (ms), value, direction, block size, [offset,] priority`, as "Log File Formats" of fio(1) says.
-//! Values: KiB/s, iops, ns. One file a clone and figure: `PREFIX_clat.1.log`.
+//! Lines are `time (ms), value, direction, block size, [offset,] priority[, time of issue (ns)]`, as "Log File Formats"
+//! of fio(1) says. Values: KiB/s, iops, ns. One file a clone and figure: `PREFIX_clat.1.log`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -32,6 +32,7 @@ pub struct OpLogs {
     rate_window: Window,
     with_offset: bool,
     with_priority: bool,
+    with_issue_time: bool,
     /// The priority of ops that have none of their own.
     usual_priority: u16,
     value: WindowValue,
@@ -149,6 +150,7 @@ impl OpLogs {
             rate_window: Window::default(),
             with_offset: logs.offset,
             with_priority: logs.priority,
+            with_issue_time: logs.issue_time,
             usual_priority: super::priorities::usual(job),
             value: match (logs.both_values, logs.max_value) {
                 (true, _) => WindowValue::Both,
@@ -211,15 +213,18 @@ impl OpLogs {
             offset: self.with_offset.then_some(op.offset),
             priority,
             second: None,
+            issued_ns: self.with_issue_time.then_some(0),
         };
+        let issued_ns = self.with_issue_time.then(|| times.created.saturating_sub(self.start_ns));
         let values = [
-            (&mut self.bw, kib_per_second),
-            (&mut self.iops, 1),
-            (&mut self.slat, slat),
-            (&mut self.clat, clat),
-            (&mut self.lat, lat),
+            (&mut self.bw, kib_per_second, line.issued_ns),
+            (&mut self.iops, 1, line.issued_ns),
+            (&mut self.slat, slat, issued_ns),
+            (&mut self.clat, clat, issued_ns),
+            (&mut self.lat, lat, issued_ns),
         ];
-        for (log, value) in values {
+        for (log, value, issued_ns) in values {
+            let line = Line { issued_ns, ..line };
             if let Some(log) = log {
                 note(&mut self.failure, &log.path, line.write(&mut log.out, value));
             }
@@ -251,11 +256,16 @@ impl OpLogs {
             if ops == 0 {
                 continue;
             }
-            // A mean is of no block and no offset.
-            // A mean is of no priority.
-            let priority = if self.with_priority { Ok(0) } else { Err(false) };
-            let line =
-                Line { at_ms, direction, block: 0, offset: self.with_offset.then_some(0), priority, second: None };
+            // A mean is of no block, no offset, no priority and no time of issue.
+            let line = Line {
+                at_ms,
+                direction,
+                block: 0,
+                offset: self.with_offset.then_some(0),
+                priority: if self.with_priority { Priority::Number(0) } else { Priority::RealTime(false) },
+                second: None,
+                issued_ns: self.with_issue_time.then_some(0),
+            };
             let rates = [(&mut self.bw, bytes as f64 / 1024.0), (&mut self.iops, ops as f64)];
             for (log, amount) in rates {
                 // A window has one rate: it is the mean and the largest value.
@@ -280,10 +290,10 @@ impl OpLogs {
         self.rate_window = Window { start_ns: now_ns, ..Window::default() };
     }
 
-    /// The priority of an op: as a number, or true for the real-time class.
-    fn priority(&self, of_op: u16) -> Result<u16, bool> {
+    /// The priority of an op, in the form that the job asks for.
+    fn priority(&self, of_op: u16) -> Priority {
         let priority = if of_op == 0 { self.usual_priority } else { of_op };
-        if self.with_priority { Ok(priority) } else { Err(priority >> 13 == 1) }
+        if self.with_priority { Priority::Number(priority) } else { Priority::RealTime(priority >> 13 == 1) }
     }
 
     fn time_ms(&self, now_ns: u64) -> u64 {
@@ -325,6 +335,15 @@ fn note(failure: &mut Option<(String, io::Error)>, path: &str, outcome: io::Resu
     }
 }
 
+/// The priority of an op, as a line has it.
+#[derive(Clone, Copy)]
+enum Priority {
+    /// The number that ioprio_set(2) takes (`log_prio`).
+    Number(u16),
+    /// 1 for the real-time class, 0 for others.
+    RealTime(bool),
+}
+
 /// The columns of a line beside its value.
 #[derive(Clone, Copy)]
 struct Line {
@@ -332,10 +351,11 @@ struct Line {
     direction: Direction,
     block: u64,
     offset: Option<u64>,
-    /// The priority as a number, or true for the real-time class.
-    priority: Result<u16, bool>,
+    priority: Priority,
     /// The largest value, behind the mean.
     second: Option<u64>,
+    /// The time at which the op was issued, since the start, in nanoseconds.
+    issued_ns: Option<u64>,
 }
 
 impl Line {
@@ -350,8 +370,12 @@ impl Line {
             write!(out, "{offset}, ")?;
         }
         match self.priority {
-            Ok(priority) => writeln!(out, "0x{priority:04x}"),
-            Err(real_time) => writeln!(out, "{}", u8::from(real_time)),
+            Priority::Number(priority) => write!(out, "0x{priority:04x}")?,
+            Priority::RealTime(real_time) => write!(out, "{}", u8::from(real_time))?,
+        }
+        match self.issued_ns {
+            Some(issued_ns) => writeln!(out, ", {issued_ns}"),
+            None => writeln!(out),
         }
     }
 }

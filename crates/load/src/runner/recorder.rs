@@ -228,6 +228,13 @@ impl Recorder {
         self.directions.read.dropped_ops += messages;
     }
 
+    /// Takes back bytes that were counted as read, and are not data.
+    pub fn take_back(&mut self, bytes: u64) {
+        for counted in [&mut self.directions.read.bytes, &mut self.current.bytes.read] {
+            *counted = counted.saturating_sub(bytes);
+        }
+    }
+
     /// Counts a failure that the job tolerates.
     pub fn failed(&mut self, direction: Direction) {
         self.directions[direction].failed_ops += 1;

@@ -19,7 +19,7 @@ use super::seats::{Published, Seats};
 use super::shared::refuse_shared_writes;
 use super::sources::{self, largest_block, survey};
 use super::statements::Statements;
-use super::steady::{self, Watch};
+use super::steady::Watch;
 use super::trial;
 use super::workers::Worker;
 use crate::Error;
@@ -112,6 +112,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             verdicts: Vec::new(),
             checks: Vec::new(),
             ended,
+            remaining_ns: None,
             hosts: None,
         };
         for job in &mut result.jobs {
@@ -140,7 +141,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             stands: clones.iter().map(|_| Stand::Waiting).collect(),
             watches: plan.jobs.iter().map(|job| job.time.steady_state.map(Watch::new)).collect(),
             last_sample: vec![Published::default(); plan.jobs.len()],
-            next_sample_ns: monotonic_ns() + steady::SAMPLE_NS,
+            last_sample_ns: vec![monotonic_ns(); plan.jobs.len()],
             started_ns,
             closing: false,
             aligned: Vec::new(),
@@ -330,7 +331,8 @@ struct Schedule<'scope, 'run> {
     /// For each job, the watch over its `steadystate`.
     watches: Vec<Option<Watch>>,
     last_sample: Vec<Published>,
-    next_sample_ns: u64,
+    /// For each job, the time of the last sample of its watch.
+    last_sample_ns: Vec<u64>,
     started_ns: u64,
     /// True if no more clones are to be started.
     closing: bool,
@@ -612,25 +614,41 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         }
     }
 
-    /// `steadystate`: once a second each job's figure is looked at.
+    /// `steadystate`: looks at each job's figure when its interval is over.
     fn watch(&mut self, now_ns: u64) {
-        if now_ns < self.next_sample_ns {
-            return;
-        }
-        self.next_sample_ns += steady::SAMPLE_NS;
         for job in 0..self.plan.jobs.len() {
+            let Some(interval_ns) = self.watches[job].as_ref().map(Watch::interval_ns) else {
+                continue;
+            };
+            let measures = self.measures(job);
+            if measures && now_ns < self.last_sample_ns[job] + interval_ns {
+                continue;
+            }
             let total = self.total(|clone| clone.job == job);
             let last = std::mem::replace(&mut self.last_sample[job], total);
+            if !measures {
+                // The first interval begins with the measurement: one that begins before would show a lower figure.
+                self.last_sample_ns[job] = now_ns;
+                continue;
+            }
+            self.last_sample_ns[job] += interval_ns;
             let Some(watch) = &mut self.watches[job] else {
                 continue;
             };
             let sum = |values: &PerDirection<u64>| values.read + values.write + values.trim;
             let ops = sum(&total.ops).saturating_sub(sum(&last.ops));
             let bytes = sum(&total.bytes).saturating_sub(sum(&last.bytes));
-            if total.phase == Phase::Run && watch.push(ops, bytes) {
+            if watch.push(ops, bytes) {
                 self.stop(|clone| clone.job == job);
             }
         }
+    }
+
+    /// True if clones of the job run, and all of those measure.
+    fn measures(&self, job: usize) -> bool {
+        let of_job = self.clones.iter().zip(&self.stands).enumerate().filter(|(_, (clone, _))| clone.job == job);
+        let mut running = of_job.filter(|(_, (_, stand))| matches!(stand, Stand::Running(_))).peekable();
+        running.peek().is_some() && running.all(|(index, _)| self.seats.seat(index).read().phase == Phase::Run)
     }
 
     /// The sum of the numbers that the chosen clones have published; the phase of the clone that is furthest behind.
@@ -667,10 +685,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
         let total = self.total(|_| true);
         let running = self.stands.iter().filter(|stand| matches!(stand, Stand::Running(_))).count();
         let elapsed_ns = now_ns - self.started_ns;
-        let parts: Vec<f64> = (0..self.clones.len()).map(|index| self.part_done(index, elapsed_ns)).collect();
-        let known = parts.iter().all(|part| part.is_finite());
-        let done = known.then(|| parts.iter().sum::<f64>() / parts.len().max(1) as f64);
-        let remaining_ns = done.filter(|&done| done > 0.01).map(|done| (elapsed_ns as f64 * (1.0 / done - 1.0)) as u64);
+        let (done, remaining_ns) = self.done(now_ns);
         progress(&Progress {
             phase: total.phase,
             running: (running as u32, self.clones.len() as u32),
@@ -681,6 +696,16 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             bytes: total.bytes,
             lat_sum_ns: total.lat_sum_ns,
         });
+    }
+
+    /// The part of the work that is done, and the nanoseconds that the rest will take; None where nothing tells.
+    fn done(&self, now_ns: u64) -> (Option<f64>, Option<u64>) {
+        let elapsed_ns = now_ns - self.started_ns;
+        let parts: Vec<f64> = (0..self.clones.len()).map(|index| self.part_done(index, elapsed_ns)).collect();
+        let known = parts.iter().all(|part| part.is_finite());
+        let done = known.then(|| parts.iter().sum::<f64>() / parts.len().max(1) as f64);
+        let rest = |done: f64| (elapsed_ns as f64 * (1.0 / done - 1.0)) as u64;
+        (done, done.filter(|&done| done > 0.01).map(rest))
     }
 
     /// `--status-interval`: asks the clones that run for their figures, and hands them on when all are there. A clone
@@ -713,7 +738,8 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             }
             _ => self.untouched(index),
         });
-        let result = (self.describe)(results.collect(), Ended::Complete);
+        let mut result = (self.describe)(results.collect(), Ended::Complete);
+        result.remaining_ns = self.done(now_ns).1;
         status(result);
         self.status_is_awaited = false;
         let behind = (now_ns - next_ns) / *interval_ns;

@@ -1,4 +1,4 @@
-//! `steadystate`: whether a figure, sampled once a second, has become steady. Pure.
+//! `steadystate`: tells when a figure, sampled every `steadystate_check_interval`, has become steady. Pure.
 //!
 //! As fio(1) defines it: over the last `steadystate_duration` seconds either the largest deviation from the mean, or
 //! the slope of the least-squares line, stays within the limit.
@@ -8,14 +8,11 @@ use std::collections::VecDeque;
 use job::job::SteadyState;
 use measure::schema;
 
-/// Time between two samples, in nanoseconds.
-pub const SAMPLE_NS: u64 = 1_000_000_000;
-
 /// The watch over one job.
 #[derive(Debug)]
 pub struct Watch {
     criterion: SteadyState,
-    /// Ops and bytes of each second of the window.
+    /// Ops and bytes a second, of each sample of the window.
     window: VecDeque<(u64, u64)>,
     capacity: usize,
     skip: u64,
@@ -25,12 +22,17 @@ pub struct Watch {
 impl Watch {
     /// A watch that has seen nothing.
     pub fn new(criterion: SteadyState) -> Watch {
-        let capacity = (criterion.window_ns / SAMPLE_NS).max(2) as usize;
-        let skip = criterion.ramp_ns / SAMPLE_NS;
+        let capacity = (criterion.window_ns / criterion.interval_ns).max(2) as usize;
+        let skip = criterion.ramp_ns.div_ceil(criterion.interval_ns);
         Watch { criterion, window: VecDeque::with_capacity(capacity), capacity, skip, attained: false }
     }
 
-    /// Adds the ops and bytes of one more second. True when the figure is steady.
+    /// Time between two samples, in nanoseconds.
+    pub fn interval_ns(&self) -> u64 {
+        self.criterion.interval_ns
+    }
+
+    /// Adds the ops and bytes of one more interval. True when the figure is steady.
     pub fn push(&mut self, ops: u64, bytes: u64) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
@@ -39,13 +41,17 @@ impl Watch {
         if self.window.len() == self.capacity {
             self.window.pop_front();
         }
-        self.window.push_back((ops, bytes));
+        let a_second = |count: u64| {
+            (u128::from(count) * 1_000_000_000 / u128::from(self.criterion.interval_ns)).min(u128::from(u64::MAX))
+                as u64
+        };
+        self.window.push_back((a_second(ops), a_second(bytes)));
         let limit = self.criterion.limit_millionths as f64 / 1e6;
         self.attained = self.window.len() == self.capacity && self.value() <= limit;
         self.attained
     }
 
-    /// The findings so far. As in fio, seconds of the window that have not been seen yet are listed as zeros, and
+    /// The findings so far. As in fio, samples of the window that have not been seen yet are listed as zeros, and
     /// nothing is concluded from a window that is not full.
     pub fn outcome(&self) -> schema::SteadyState {
         let figure = if self.criterion.bandwidth { "bw" } else { "iops" };
@@ -89,13 +95,13 @@ impl Watch {
         self.samples().map(|sample| (sample - mean).abs()).fold(0.0, f64::max)
     }
 
-    /// The slope of the least-squares line, per second.
+    /// The slope of the least-squares line, per sample, as in fio.
     fn slope(&self) -> f64 {
         let middle = self.window.len().saturating_sub(1) as f64 / 2.0;
         let mean = self.mean();
         let (mut products, mut squares) = (0.0, 0.0);
-        for (second, sample) in self.samples().enumerate() {
-            let x = second as f64 - middle;
+        for (number, sample) in self.samples().enumerate() {
+            let x = number as f64 - middle;
             products += x * (sample - mean);
             squares += x * x;
         }
@@ -107,6 +113,8 @@ impl Watch {
 mod tests {
     use super::*;
 
+    const SAMPLE_NS: u64 = 1_000_000_000;
+
     fn seconds_until_steady(slope: bool, figure: impl Fn(u64) -> f64) -> Option<u64> {
         let criterion = SteadyState {
             bandwidth: false,
@@ -115,6 +123,7 @@ mod tests {
             percent: true,
             window_ns: 5 * SAMPLE_NS,
             ramp_ns: 2 * SAMPLE_NS,
+            interval_ns: SAMPLE_NS,
         };
         let mut watch = Watch::new(criterion);
         (1..100).find(|&second| watch.push(figure(second) as u64, 0))
@@ -135,6 +144,25 @@ mod tests {
         let alternating = |second: u64| 1000.0 + if second.is_multiple_of(2) { 50.0 } else { -50.0 };
         assert_eq!(seconds_until_steady(false, alternating), None);
     }
+
+    #[test]
+    fn longer_intervals_make_fewer_samples_of_the_same_rates() {
+        let criterion = SteadyState {
+            bandwidth: false,
+            slope: false,
+            limit_millionths: 10_000,
+            percent: true,
+            window_ns: 20 * SAMPLE_NS,
+            ramp_ns: 7 * SAMPLE_NS,
+            interval_ns: 5 * SAMPLE_NS,
+        };
+        let mut watch = Watch::new(criterion);
+        let pushed: Vec<bool> = (0..6).map(|_| watch.push(5000, 5 << 20)).collect();
+        assert_eq!(pushed, [false, false, false, false, false, true], "two samples of ramp, four in the window");
+        let outcome = watch.outcome();
+        assert_eq!((outcome.iops, outcome.bytes_per_second), (vec![1000; 4], vec![1 << 20; 4]));
+    }
+
     #[test]
     fn the_outcome_names_the_criterion_and_its_window() {
         let criterion = SteadyState {
@@ -144,6 +172,7 @@ mod tests {
             percent: true,
             window_ns: 2 * SAMPLE_NS,
             ramp_ns: 0,
+            interval_ns: SAMPLE_NS,
         };
         let mut watch = Watch::new(criterion);
         let before = watch.outcome();

@@ -275,7 +275,8 @@ fn settings_of(invocation: &Invocation) -> Result<Vec<Setting>, Error> {
 }
 
 /// Options that would be overridden: to take them in silence would mislead.
-const OURS: [&str; 8] = ["iodepth", "runtime", "time_based", "ramp_time", "read_iolog", "unlink", "stonewall", "loops"];
+const OURS: [&str; 9] =
+    ["iodepth", "runtime", "time_based", "ramp_time", "ramp_size", "read_iolog", "unlink", "stonewall", "loops"];
 
 fn setting(name: &str, value: &str) -> Setting {
     let option = options::find(name).unwrap_or_else(|| panic!("{name} is in the table of options"));

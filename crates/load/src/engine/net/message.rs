@@ -11,13 +11,29 @@ pub(super) const CLOSING: [u8; 8] = [0x6b, 0x6e, 0x69, 0x6c, 0x89, 0, 0, 0];
 const MAGIC: u64 = 0x6573_7571_6e55_6563;
 const TRAILER: usize = 24;
 
-/// The bytes of data among those received, and true if the closing message follows them. `got` bytes came last, behind
-/// `before` bytes of the same op.
-pub(super) fn split_closing(bytes: &[u8], before: usize, got: usize) -> (usize, bool) {
-    if got >= CLOSING.len() && bytes.ends_with(&CLOSING) {
-        (bytes.len() - CLOSING.len(), true)
-    } else {
-        (if got == 0 { before } else { bytes.len() }, false)
+/// The last bytes of a stream, as far as ops have delivered it: the closing message may have begun in them.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    bytes: [u8; CLOSING.len() - 1],
+    len: usize,
+}
+
+impl Tail {
+    /// Where the closing message ends with `received`: the bytes of data before the message in `received`, and the
+    /// bytes of the message that earlier ops delivered as data.
+    pub fn closing(&self, received: &[u8]) -> Option<(usize, usize)> {
+        let here = received.len().min(CLOSING.len());
+        let (earlier, rest) = CLOSING.split_at(CLOSING.len() - here);
+        let closes = received.ends_with(rest) && self.bytes[..self.len].ends_with(earlier);
+        closes.then_some((received.len() - here, earlier.len()))
+    }
+
+    /// Takes note of bytes that an op has delivered.
+    pub fn push(&mut self, delivered: &[u8]) {
+        let known = [&self.bytes[..self.len], delivered].concat();
+        let last = &known[known.len().saturating_sub(self.bytes.len())..];
+        self.bytes[..last.len()].copy_from_slice(last);
+        self.len = last.len();
     }
 }
 
@@ -99,10 +115,27 @@ mod tests {
     #[test]
     fn the_closing_message_is_not_data() {
         let with = |data: usize| [vec![1; data], CLOSING.to_vec()].concat();
-        assert_eq!(split_closing(&with(0), 0, 8), (0, true));
-        assert_eq!(split_closing(&with(100), 0, 108), (100, true));
-        assert_eq!(split_closing(&with(100), 100, 8), (100, true));
-        assert_eq!(split_closing(&[1; 100], 60, 40), (100, false));
-        assert_eq!(split_closing(&[1; 60], 60, 0), (60, false));
+        let tail = Tail::default();
+        assert_eq!(tail.closing(&with(0)), Some((0, 0)));
+        assert_eq!(tail.closing(&with(100)), Some((100, 0)));
+        assert_eq!(tail.closing(&[1; 100]), None);
+        assert_eq!(tail.closing(&CLOSING[1..]), None);
+        // Blocks of any size cut the message anywhere.
+        for (data, block) in [(100, 104), (100, 103), (97, 97), (21, 7), (20, 5), (40, 3), (0, 1)] {
+            let stream = with(data);
+            let (mut tail, mut delivered) = (Tail::default(), 0);
+            for (number, received) in stream.chunks(block).enumerate() {
+                match tail.closing(received) {
+                    None => {
+                        tail.push(received);
+                        delivered += received.len();
+                    }
+                    Some((here, earlier)) => {
+                        assert_eq!(number, (stream.len() - 1) / block, "the last block");
+                        assert_eq!(delivered + here - earlier, data, "{data} bytes in blocks of {block}");
+                    }
+                }
+            }
+        }
     }
 }

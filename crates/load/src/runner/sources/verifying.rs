@@ -401,8 +401,8 @@ impl Traffic for Verifying {
     }
 
     fn checks(&self, slot: u32) -> bool {
-        let expected = self.flights.get(slot as usize).and_then(|flight| flight.as_ref()?.expected);
-        self.phase != Phase::Writing || expected.is_some()
+        let expected = self.flights.get(slot as usize).and_then(|flight| flight.as_ref()?.step.expected);
+        self.is_verifying() || expected.is_some()
     }
 
     fn verified(&self) -> Option<Verified> {
