@@ -33,12 +33,18 @@ pub enum Outcome {
 /// The errors of fork(2) and memfd_create(2): EAGAIN at the limit of processes, ENOMEM, EMFILE.
 pub fn spawn(work: impl FnOnce() -> Vec<u8>) -> io::Result<Child> {
     let mut answer = memory_file()?;
+    let parent = std::process::id();
     // SAFETY: no parameter; the child runs only `work`, under the contract above.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            die_with_parent();
+            die_with_parent(parent);
+            // A terminal, timeout(1) and a closing session signal the whole group: how to end is the parent's decision.
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                // SAFETY: sets a disposition of this process; SIG_IGN is always valid.
+                unsafe { libc::signal(signal, libc::SIG_IGN) };
+            }
             let status = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
                 Ok(bytes) => i32::from(answer.write_all(&bytes).is_err()),
                 Err(_) => 101,
@@ -64,31 +70,33 @@ pub fn memory_file() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-fn die_with_parent() {
+/// Ends this new process when the process `parent` ends, or now if that has ended already: the kernel sends its signal
+/// for what happens after the call only.
+fn die_with_parent(parent: u32) {
     // SAFETY: changes only this process: the kernel sends it SIGKILL when its parent ends.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    // A terminal, timeout(1) and a closing session signal the whole group: how to end is the parent's decision.
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: sets a disposition of this process; SIG_IGN is always valid.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    // SAFETY: getppid takes no arguments and cannot fail.
+    if unsafe { libc::getppid() } as u32 != parent {
+        // SAFETY: ends this process at once; nobody is left to read its status.
+        unsafe { libc::_exit(1) };
     }
 }
 
 /// Gives the program of `command` the usual dispositions of signals, which a child of [`spawn`] ignores: a program
 /// would inherit that, and SIGTERM would not end it. With `dies_with_parent` the program ends with the calling thread.
 pub fn usual_signals(command: &mut std::process::Command, dies_with_parent: bool) {
+    let parent = std::process::id();
     let prepare = move || {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
             // SAFETY: sets a disposition of the new process; SIG_DFL is always valid.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         if dies_with_parent {
-            // SAFETY: changes only the new process: the kernel sends it SIGKILL when its parent ends.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            die_with_parent(parent);
         }
         Ok(())
     };
-    // SAFETY: between fork and exec, `prepare` makes two kinds of system calls and touches no memory of the parent.
+    // SAFETY: between fork and exec, `prepare` makes a few system calls and touches no memory of the parent.
     unsafe { std::os::unix::process::CommandExt::pre_exec(command, prepare) };
 }
 
@@ -154,6 +162,22 @@ mod tests {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// A parent that is killed before its child has asked for a signal leaves no child behind.
+    #[test]
+    fn a_child_whose_parent_has_gone_already_ends_at_once() {
+        let mut orphan = spawn(|| {
+            die_with_parent(std::process::id()); // the child is not its own parent
+            vec![1]
+        });
+        assert_eq!(wait(orphan.as_mut().unwrap()), Outcome::Status(1));
+        let mut child = spawn(|| {
+            // SAFETY: getppid takes no arguments and cannot fail.
+            die_with_parent(unsafe { libc::getppid() } as u32);
+            vec![1]
+        });
+        assert_eq!(wait(child.as_mut().unwrap()), Outcome::Answer(vec![1]));
     }
 
     #[test]
