@@ -296,7 +296,7 @@ fn the_discovery_service_may_stand_alone_and_name_others() {
     assert!(target.add_referral(other.clone()).is_err());
     let mut discovery = Host::admin_of(address, DISCOVERY_NQN, HOST, false);
     let mut entries = || {
-        let command = GetLogPage { lid: log::DISCOVERY, lsp: 0, retain: true, length: 1024 * 4, offset: 0 }.command(0);
+        let command = GetLogPage { lid: log::DISCOVERY, lsp: 0, retain: true, length: 1024 * 5, offset: 0 }.command(0);
         let page = discovery.fetch(command).unwrap();
         let count = log::DiscoveryHeader::read(page.first_chunk().unwrap()).numrec as usize;
         let entries = page[1024..].chunks_exact(1024).take(count);
@@ -310,6 +310,11 @@ fn the_discovery_service_may_stand_alone_and_name_others() {
     // Nothing on secure channels (bits 1:0), as nvmet: some hosts take "not required" for a demand.
     let all = [(3, here.clone(), own, 4), (2, here, listens, 4), (1, "192.0.2.1".into(), "8009".into(), 4)];
     assert_eq!(entries(), all);
+    // Under another NQN it is a subsystem that hosts are referred to.
+    let subsystem = nvmf::target::Referral { nqn: NQN.parse().unwrap(), ..other.clone() };
+    target.add_referral(subsystem.clone()).unwrap();
+    assert_eq!(entries()[3], (2, "192.0.2.1".into(), "8009".into(), 4));
+    target.remove_referral(&subsystem).unwrap();
     target.remove_referral(&other).unwrap();
     assert_eq!(entries(), all[..2]);
     let mut host = Host::open(address, false, false);

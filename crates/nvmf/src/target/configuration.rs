@@ -168,12 +168,12 @@ impl Subsystem {
     }
 }
 
-/// Another discovery service, which this one names to hosts.
+/// Another discovery service, or a subsystem of another target, which the discovery service names to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referral {
-    /// The address of the other discovery service.
+    /// The address of the other target.
     pub address: SocketAddr,
-    /// The NQN of the other discovery service.
+    /// The NQN of the subsystem there; that of discovery names the discovery service there.
     pub nqn: Nqn,
 }
 

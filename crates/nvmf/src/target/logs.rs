@@ -132,7 +132,8 @@ fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8>
         entries.extend(listeners.map(|address| entry(&subsystem.nqn, *address, DiscoveryEntry::NVM)));
     }
     for referral in &core.configuration.referrals {
-        entries.push(entry(&referral.nqn, referral.address, DiscoveryEntry::REFERRAL));
+        let subtype = if referral.nqn.is_discovery() { DiscoveryEntry::REFERRAL } else { DiscoveryEntry::NVM };
+        entries.push(entry(&referral.nqn, referral.address, subtype));
     }
     let header = DiscoveryHeader { genctr: core.configuration.generation, numrec: entries.len() as u64, recfmt: 0 };
     let mut page = header.write().to_vec();

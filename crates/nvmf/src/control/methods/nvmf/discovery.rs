@@ -1,4 +1,4 @@
-//! Methods about other discovery services that this one refers to.
+//! Methods about other targets that the discovery service refers hosts to.
 
 use serde_json::{Value, json};
 
@@ -14,10 +14,9 @@ const REFERRAL_NQN: Param = Param::optional(
     "subnqn",
     ParamKind::Text,
     "nqn.2014-08.org.nvmexpress.discovery",
-    "NQN of the other discovery service",
+    "NQN of a subsystem there, or that of discovery",
 );
-const REFERRED_ADDRESS: Param =
-    Param::required("address", ParamKind::Object(ADDRESS), "address of the other discovery service");
+const REFERRED_ADDRESS: Param = Param::required("address", ParamKind::Object(ADDRESS), "address of the other target");
 /// The rows of `nvmf_discovery_add_referral`, for calls that are remembered.
 const CHECKED_REFERRAL: &[Param] = &[REFERRED_ADDRESS, REFERRAL_NQN, SECURE_CHANNEL, TGT_NAME];
 
@@ -25,21 +24,21 @@ const CHECKED_REFERRAL: &[Param] = &[REFERRED_ADDRESS, REFERRAL_NQN, SECURE_CHAN
 pub static METHODS: &[Method] = &[
     method(
         "nvmf_discovery_add_referral",
-        "Refer hosts that ask for discovery to another discovery service as well",
+        "Refer hosts that ask for discovery to another discovery service, or to a subsystem of another target",
         CHECKED_REFERRAL,
         "true",
         add_referral,
     ),
     method(
         "nvmf_discovery_remove_referral",
-        "Remove a referral to another discovery service",
+        "Remove a referral to another target",
         &[REFERRED_ADDRESS, REFERRAL_NQN, TGT_NAME],
         "true",
         remove_referral,
     ),
     method(
         "nvmf_discovery_get_referrals",
-        "List the referrals to other discovery services",
+        "List the referrals to other targets",
         &[TGT_NAME],
         "an array of addresses with subnqn",
         get_referrals,
@@ -73,7 +72,7 @@ fn get_referrals(state: &mut State, _: &Params) -> Outcome {
     let one = |referral: &Referral| {
         json!({
             "address": address_of(&referral.address),
-            "subtype": "discovery",
+            "subtype": if referral.nqn.is_discovery() { "discovery" } else { "nvme" },
             "subnqn": referral.nqn.as_str(),
             "secure_channel": false
         })
