@@ -218,8 +218,8 @@ fn sprandom_sets_what_it_needs_and_refuses_what_contradicts_it() {
     assert_eq!(pattern.precondition, Some(drive));
     assert_eq!(job("rw=randread\nspr_op=0.5").pattern.precondition, None);
     for (text, message) in [
-        ("rw=randread", "3: sprandom does not go with rw=randread (use rw=randwrite)"),
-        ("rw=randrw", "3: sprandom does not go with rw=randrw (use rw=randwrite)"),
+        ("rw=randread", "2: sprandom does not go with rw=randread (use rw=randwrite)"),
+        ("rw=randrw", "2: sprandom does not go with rw=randrw (use rw=randwrite)"),
         (
             "rw=randwrite\nrandom_generator=tausworthe",
             "4: sprandom does not go with random_generator=tausworthe (leave it out, or write random_generator=lfsr)",
