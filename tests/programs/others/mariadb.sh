@@ -3,7 +3,8 @@
 # recovery, every acknowledged row, CHECK TABLE, and the contents of a table that is larger than the buffer pool.
 set -euo pipefail
 case $1 in packages) echo mariadb-server; exit ;; sources | build) exit ;; esac
-here=$PWD socket=$(mktemp -d)
+here=$PWD socket=$(mktemp -d) server=
+trap '[ -z "$server" ] || kill -KILL "$server" 2> /dev/null || true' EXIT
 sql() { mariadb --no-defaults --default-character-set=latin1 --batch --skip-column-names --socket="$socket/s" test "$@"; }
 start() {
   mariadbd --no-defaults --user=root --datadir="$here/$aio" --socket="$socket/s" --skip-networking \
