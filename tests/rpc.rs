@@ -481,8 +481,8 @@ fn discovery_has_listeners_and_referrals() {
     // As SPDK's test/nvmf/target/referrals.sh: a subsystem of another target, at the same address.
     let subsystem = [&referred[..], &["subnqn=nqn.2016-06.io.spdk:cnode9"]].concat();
     served.rpc(&[&["nvmf_discovery_add_referral"], &subsystem[..]].concat());
-    let referrals = served.rpc(&["nvmf_discovery_get_referrals"]);
-    let of = |name: &str| referrals.as_array().expect("two").iter().map(|one| one[name].clone()).collect::<Vec<_>>();
+    let both = served.rpc(&["nvmf_discovery_get_referrals"]);
+    let of = |name: &str| both.as_array().expect("two").iter().map(|one| one[name].clone()).collect::<Vec<_>>();
     assert_eq!(of("subtype"), ["discovery", "nvme"]);
     assert_eq!(of("subnqn"), ["nqn.2014-08.org.nvmexpress.discovery", "nqn.2016-06.io.spdk:cnode9"]);
     served.rpc(&[&["nvmf_discovery_remove_referral"], &subsystem[..]].concat());
