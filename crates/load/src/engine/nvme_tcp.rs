@@ -16,7 +16,8 @@ use job::workload::OpKind;
 use measure::Direction;
 use nvmf::auth::Secret;
 use nvmf::initiator::{
-    Address, Broken, Buffers, Controller, Done, Error as NvmeError, IoQueue, Namespace, Options, Renewal, Transfer,
+    Address, Arrived, Broken, Buffers, Controller, Done, Error as NvmeError, IoQueue, Namespace, Options, Renewal,
+    Transfer,
 };
 use nvmf::spec::{Command, Range, opcode};
 use pace::{Lookout, Step};
@@ -208,16 +209,16 @@ impl Remote {
         }
     }
 
-    /// Takes in the answers that have come; true if more may be there.
-    fn receive(&mut self, ops: &mut Ops, ended: &mut Vec<Done>) -> bool {
-        let (mut more, mut broken) = (false, self.generation != self.controller.generation());
+    /// Takes in the answers that have come.
+    fn receive(&mut self, ops: &mut Ops, ended: &mut Vec<Done>) -> Arrived {
+        let (mut most, mut broken) = (Arrived::Nothing, self.generation != self.controller.generation());
         for IoQueue { queue, stream } in &mut self.queues {
             // A queue without outstanding commands can only report that it is closed: the next command finds that out.
             if queue.outstanding() == 0 {
                 continue;
             }
             match queue.receive(stream, ops, ended) {
-                Ok(full) => more |= full,
+                Ok(arrived) => most = most.max(arrived),
                 Err(why) => {
                     if let Broken::Fault(fault) = why {
                         queue.terminate(&fault, stream);
@@ -232,8 +233,9 @@ impl Remote {
         }
         if broken {
             self.break_off();
+            return Arrived::Nothing;
         }
-        more && !broken
+        most
     }
 
     /// Gives up the association and parks the outstanding commands.
@@ -374,15 +376,23 @@ impl NvmeTcp {
 
     /// Sends commands and takes in answers, until `enough` ops have ended or nothing more has come. It takes no more
     /// than that: otherwise a target that answers as fast as the engine listens would carry out all that it has before
-    /// it gets new commands.
-    fn exchange(&mut self, enough: usize) {
+    /// it gets new commands. True if any byte has come.
+    fn exchange(&mut self, enough: usize) -> bool {
         self.send();
+        let mut has_come = false;
         for remote in &mut self.remotes {
-            while remote.receive(&mut self.ops, &mut self.ended) && self.ops.finished.len() < enough {}
+            loop {
+                let arrived = remote.receive(&mut self.ops, &mut self.ended);
+                has_come |= arrived != Arrived::Nothing;
+                if arrived != Arrived::Full || self.ops.finished.len() >= enough {
+                    break;
+                }
+            }
             remote.renew(&mut self.ops, Duration::ZERO);
             // Data that the controller asked for, and commands for which there is room now.
             remote.send(&self.ops);
         }
+        has_come
     }
 
     /// Sleeps until there is something to do, for `timeout_ns` at most; false if a signal interrupted the sleep.
@@ -447,16 +457,17 @@ impl Engine for NvmeTcp {
         let min = min.min(max).min(self.in_flight - self.queued);
         let mut taken = 0;
         loop {
-            if self.ops.finished.len() < min - taken || min == 0 {
-                self.exchange((min - taken).max(1));
+            // A part of an op's data is something, too: the gap ends with the first byte.
+            if (self.ops.finished.len() < min - taken || min == 0)
+                && self.exchange((min - taken).max(1))
+                && self.lookout.is_waiting()
+            {
+                self.lookout.found(monotonic_ns());
             }
             let there = self.ops.finished.len().min(max - taken);
             done.extend(self.ops.finished.drain(..there));
             self.in_flight -= there;
             taken += there;
-            if there > 0 && self.lookout.is_waiting() {
-                self.lookout.found(monotonic_ns());
-            }
             if taken >= min {
                 return Ok(());
             }

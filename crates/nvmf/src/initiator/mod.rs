@@ -23,4 +23,4 @@ pub use controller::{Controller, IoQueue, Namespace, Renewal};
 pub use discovery::{Subsystem, discover};
 pub use error::Error;
 pub use options::{Options, this_host};
-pub use queue::{Broken, Buffers, Done, Queue, Transfer};
+pub use queue::{Arrived, Broken, Buffers, Done, Queue, Transfer};

@@ -80,6 +80,17 @@ pub enum Broken {
     },
 }
 
+/// The bytes that one read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arrived {
+    /// None: the source would block.
+    Nothing,
+    /// Fewer than there was room for.
+    Something,
+    /// As many as there was room for: more may be there.
+    Full,
+}
+
 impl Broken {
     /// The positive error number that stands for the error in a program.
     pub fn errno(&self) -> i32 {
@@ -258,8 +269,7 @@ impl Queue {
         Ok(self.out.send(sink, buffers)?)
     }
 
-    /// Makes one read and takes in what came: ended commands are appended to `done`. False if the source has nothing
-    /// (it would block), or had less than there was room for.
+    /// Makes one read and takes in what came: ended commands are appended to `done`.
     ///
     /// # Errors
     /// The connection is of no use any more. Commands that ended before that are in `done`.
@@ -268,7 +278,7 @@ impl Queue {
         source: &mut impl Read,
         buffers: &mut impl Buffers,
         done: &mut Vec<Done>,
-    ) -> Result<bool, Broken> {
+    ) -> Result<Arrived, Broken> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.start > 0 {
@@ -291,7 +301,7 @@ impl Queue {
             match read {
                 Ok(0) => return Err(Broken::Closed),
                 Ok(read) => break read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Arrived::Nothing),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
@@ -309,7 +319,7 @@ impl Queue {
         }
         self.end += behind;
         self.take_in(buffers, done)?;
-        Ok(read == wanted)
+        Ok(if read == wanted { Arrived::Full } else { Arrived::Something })
     }
 
     /// Handles the bytes that have been received.
