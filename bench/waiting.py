@@ -42,9 +42,16 @@ class Way:
         """IOPS, median latency in microseconds, and busy processors of the target."""
         # The other targets stand still: one that never sleeps would take a processor from this one.
         self.target.send_signal(signal.SIGCONT)
-        name = f"trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={self.port} subnqn={NQN.replace(':', chr(92) + ':')} ns=1"
-        job = [self.program, "run", "--name=j", "--ioengine=nvme_tcp", f"--filename={name}", "--rw=randread", f"--bs={block}"]
-        job += [f"--iodepth={depth}", "--time_based", f"--runtime={seconds}", "--thread", "--norandommap"]
+        name = f"traddr=127.0.0.1 trsvcid={self.port} subnqn={NQN.replace(':', chr(92) + ':')} ns=1"
+        job = [self.program, "run", "--name=j", "--ioengine=nvme_tcp", f"--filename={name}", "--rw=randread"]
+        job += [
+            f"--bs={block}",
+            f"--iodepth={depth}",
+            "--time_based",
+            f"--runtime={seconds}",
+            "--thread",
+            "--norandommap",
+        ]
         job += ["--output-format=json"] + ([f"--poll={self.poll}"] if self.poll else [])
         before, began = self.processor_s(), time.monotonic()
         result = json.loads(subprocess.run(place(job, cpu), capture_output=True, text=True, check=True).stdout)

@@ -90,7 +90,7 @@ fn a_bad_scenario_is_one_clear_line() {
         ("intel-16", "intle-16", "one of intel-16"),
         ("\"auto\"", "\"fast\"", "fast"),
         ("128k", "128q", "128q"),
-        ("method = ", "metod = ", "[pacing] has `metod`"),
+        ("method = ", "mthd = ", "[pacing] has `mthd`"),
         ("hosts = \"0-1\"", "hosts = \"1-0\"", "backwards"),
         ("seconds = 0.02", "seconds = -1.0", "seconds must be"),
         ("name = \"t\"", "name = ", "line 1"),

@@ -66,7 +66,14 @@ pub(super) fn explained(error: io::Error, path: &str, job: &Job, writes: bool) -
     };
     let hint = match error.raw_os_error() {
         Some(libc::ENOENT) if parent_is_missing(path) => "its directory does not exist".to_string(),
-        Some(libc::ENOENT) => "it does not exist, and the job must not create it (allow_file_create=0)".to_string(),
+        Some(libc::ENOENT) if !job.files.allow_create => {
+            "it does not exist, and the job must not create it (allow_file_create=0)".to_string()
+        }
+        Some(libc::ENOENT) if job.files.create_on_open => {
+            "it does not exist, and a job that only reads creates no file when it opens it: use create_on_open=0"
+                .to_string()
+        }
+        Some(libc::ENOENT) => "it does not exist any more: did another program remove it?".to_string(),
         Some(libc::EINVAL) if job.files.direct => {
             format!("{} does not support O_DIRECT here: use direct=0", file_system())
         }
