@@ -49,6 +49,7 @@ fn a_default_that_is_written_out_changes_nothing() {
         "iodepth_low",
         "iodepth_batch_complete_max",
         "verify_backlog_batch",
+        "trim_backlog_batch",
         "verify_interval",
         "verify_offset",
         "openfiles",
@@ -63,6 +64,7 @@ fn a_default_that_is_written_out_changes_nothing() {
         "thp",
         "single-instance",
         "digest_enable",
+        "poll",
         "keep_alive_tmo",
         "ctrl_loss_tmo",
         "stat_type",
@@ -113,6 +115,7 @@ fn every_switch_switches() {
         "verify_header_seed",
         "experimental_verify",
         "verify_state_save",
+        "trim_verify_zero",
     ];
     for option in options::all().filter(|option| option.status == Status::Supported) {
         if !matches!(option.kind, ValueKind::Bool(_) | ValueKind::Flag(_)) || NEED_OTHERS.contains(&option.name) {
@@ -120,6 +123,7 @@ fn every_switch_switches() {
         }
         let before = match option.name {
             name if OF_VERIFY.contains(&name) => "verify=md5\nrw=randwrite\n".to_string(),
+            "sprandom" => "rw=randwrite\n".to_string(),
             "dedupe_global" => "dedupe_percentage=50\ndedupe_mode=working_set\n".to_string(),
             _ => engine(option),
         };
