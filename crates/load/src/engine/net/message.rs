@@ -30,10 +30,12 @@ impl Tail {
 
     /// Takes note of bytes that an op has delivered.
     pub fn push(&mut self, delivered: &[u8]) {
-        let known = [&self.bytes[..self.len], delivered].concat();
-        let last = &known[known.len().saturating_sub(self.bytes.len())..];
-        self.bytes[..last.len()].copy_from_slice(last);
-        self.len = last.len();
+        let room = self.bytes.len();
+        let last = &delivered[delivered.len().saturating_sub(room)..];
+        let kept = self.len.min(room - last.len());
+        self.bytes.copy_within(self.len - kept..self.len, 0);
+        self.len = kept + last.len();
+        self.bytes[kept..self.len].copy_from_slice(last);
     }
 }
 
