@@ -128,11 +128,12 @@ pub unsafe fn stat_at(directory: c_int, path: *const libc::c_char) -> Result<lib
 /// are fresh afterwards, and the kernel drops cached pages that turn out to be older (statx(2), AT_STATX_FORCE_SYNC).
 pub fn revalidate(fd: c_int) {
     answers(fd); // a failure changes nothing: it is a refresh
-    // SAFETY: integers only. Clean cached pages of this lane go: FUSE keeps them past a change of attributes.
-    let _ = unsafe { call(libc::SYS_fadvise64, arg(fd), 0, 0, libc::POSIX_FADV_DONTNEED as usize, 0, 0) };
+    // Clean cached pages of this lane go: FUSE keeps them past a change of attributes.
+    drop_cached(fd, 0, 0);
 }
 
-/// Drops the clean cached pages of a part of a file, also those of which the part has only a piece.
+/// Drops the clean cached pages of a part of a file, also those of which the part has only a piece. A part of 0 bytes
+/// reaches to the end of the file.
 pub fn drop_cached(fd: c_int, offset: u64, bytes: u64) {
     const PAGE: u64 = 4096;
     let from = offset / PAGE * PAGE;
