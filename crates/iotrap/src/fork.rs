@@ -1,6 +1,7 @@
 //! The list of everything that a forked child must forget: the parent's requests, lanes and descriptors.
 
-use crate::abi::dispatch;
+use crate::abi::undisturbed::Undisturbed;
+use crate::abi::{dispatch, own_stack};
 use crate::aio::{async_io, changed_iocbs, context, inflight, posix, raw_ring, rings};
 use crate::open::opener;
 use crate::policy::split;
@@ -8,6 +9,11 @@ use crate::state::{group, lane, node, reason, stats};
 
 /// Forgets the parent's state, in the child, which has one thread. Makes system calls and uses atomics only.
 pub fn forget_all() {
+    let _undisturbed = Undisturbed::begin();
+    own_stack::run(forget_each);
+}
+
+fn forget_each() {
     dispatch::forget_all();
     async_io::forget_all();
     posix::forget_all();

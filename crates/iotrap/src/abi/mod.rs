@@ -1,12 +1,13 @@
 //! The ground floor: the kernel's and libc's binary interface. System calls without libc, the functions that the
-//! program would have called, errno, the clock, threads without libc, the structures of libaio and liburing, and calls
-//! that a signal handler cannot leave.
+//! program would have called, errno, the clock, threads without libc, stacks of the library's own, the structures of
+//! libaio and liburing, and calls that a signal handler cannot leave.
 
 pub mod clock;
 pub mod dispatch;
 pub mod errno;
 pub mod libaio;
 pub mod liburing;
+pub mod own_stack;
 pub mod raw;
 pub mod raw_thread;
 pub mod readable;

@@ -219,27 +219,10 @@ pub fn write(fd: c_int, bytes: &[u8]) {
     let _ = unsafe { call(libc::SYS_write, arg(fd), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0) };
 }
 
-/// A guard that keeps all signals of the calling thread blocked until [`BlockedSignals::end`].
-pub struct BlockedSignals {
-    before: u64,
-}
-
-impl BlockedSignals {
-    /// Blocks all signals of the calling thread from here on.
-    pub fn new() -> BlockedSignals {
-        // A dispatched call kills a thread that blocks SIGSYS.
-        BlockedSignals { before: change_mask(libc::SIG_SETMASK, !crate::abi::dispatch::SIGSYS_BIT) }
-    }
-
-    /// Blocks even SIGSYS: for a thread that is made in the meantime and has no calls dispatched.
-    pub fn even_sigsys() -> BlockedSignals {
-        BlockedSignals { before: change_mask(libc::SIG_SETMASK, u64::MAX) }
-    }
-
-    /// Restores the set of blocked signals from before.
-    pub fn end(&self) {
-        change_mask(libc::SIG_SETMASK, self.before);
-    }
+/// Blocks all signals of the calling thread, and returns those that were blocked before. (A dispatched call kills a
+/// thread that blocks SIGSYS.)
+pub fn block_signals() -> u64 {
+    change_mask(libc::SIG_SETMASK, !crate::abi::dispatch::SIGSYS_BIT)
 }
 
 /// Changes the blocked signals of the calling thread, by a set of the kernel's size, and returns those of before

@@ -16,7 +16,7 @@ use crate::abi::raw;
 /// where libc's thread-local variables would be.
 #[repr(C, align(4096))]
 pub struct Memory {
-    guard: [u8; 4096],
+    guard: [u8; GUARD],
     stack: [u8; STACK],
     before: [u8; LOCAL],
     here: [usize; 512],
@@ -24,6 +24,8 @@ pub struct Memory {
     after: [u8; LOCAL],
 }
 
+/// A page of any size that Linux has.
+const GUARD: usize = 64 << 10;
 const STACK: usize = 128 << 10;
 /// The room for thread-local variables: a program under a sanitizer has many.
 const LOCAL: usize = 1 << 20;
@@ -36,8 +38,8 @@ pub fn map(bytes: usize) -> Option<usize> {
     // SAFETY: a new anonymous mapping, at no particular address.
     let room = unsafe { raw::call(libc::SYS_mmap, 0, bytes, protection, flags, raw::arg(-1), 0) };
     let room = raw::check(room).ok()?;
-    // SAFETY: the first page of the mapping that was just made.
-    let _ = unsafe { raw::call(libc::SYS_mprotect, room, 4096, libc::PROT_NONE as usize, 0, 0, 0) };
+    // SAFETY: the first pages of the mapping that was just made.
+    let _ = unsafe { raw::call(libc::SYS_mprotect, room, GUARD, libc::PROT_NONE as usize, 0, 0, 0) };
     Some(room)
 }
 
@@ -76,11 +78,11 @@ pub unsafe fn start(
     let task: *mut Task = core::ptr::with_exposed_provenance_mut(stack);
     // SAFETY: the top of the stack, aligned to 16, within the caller's mapping, which no thread uses.
     unsafe { task.write(Task { name: name.as_ptr() as usize, work, argument }) };
-    // A thread inherits the set of blocked signals.
-    let blocked = raw::BlockedSignals::even_sigsys();
+    // A thread inherits the set of blocked signals. Its calls are not dispatched: even SIGSYS is blocked.
+    let blocked = raw::change_mask(libc::SIG_SETMASK, u64::MAX);
     // SAFETY: a stack and a block of thread-local variables of the thread's own; the caller keeps `alive` valid.
     let started = unsafe { clone_thread(stack, here.expose_provenance(), alive, stack) };
-    blocked.end();
+    raw::change_mask(libc::SIG_SETMASK, blocked);
     started.map(drop)
 }
 

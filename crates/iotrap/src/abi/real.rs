@@ -3,7 +3,7 @@
 //! Before `.init_array` has run (constructors of other libraries, allocators of other preloads) nothing is looked up.
 //! Until then a call is made as its system call, where it has one: see [`crate::abi::raw`].
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
@@ -330,6 +330,20 @@ real! {
         else late!(lio_listio(mode, list, count, event): (c_int, *const *mut libc::aiocb, c_int, *mut libc::sigevent) -> c_int,
             unavailable());
 
+    fn getrlimit(resource: c_uint, to: *mut libc::rlimit) -> c_int,
+        else kernel!(libc::SYS_prlimit64, 0, resource, 0, to);
+    fn getrlimit64(resource: c_uint, to: *mut libc::rlimit) -> c_int,
+        else kernel!(libc::SYS_prlimit64, 0, resource, 0, to);
+    fn setrlimit(resource: c_uint, from: *const libc::rlimit) -> c_int,
+        else kernel!(libc::SYS_prlimit64, 0, resource, from, 0);
+    fn setrlimit64(resource: c_uint, from: *const libc::rlimit) -> c_int,
+        else kernel!(libc::SYS_prlimit64, 0, resource, from, 0);
+    fn prlimit(process: libc::pid_t, resource: c_uint, from: *const libc::rlimit, to: *mut libc::rlimit) -> c_int,
+        else kernel!(libc::SYS_prlimit64, process as isize, resource, from, to);
+    fn prlimit64(process: libc::pid_t, resource: c_uint, from: *const libc::rlimit, to: *mut libc::rlimit) -> c_int,
+        else kernel!(libc::SYS_prlimit64, process as isize, resource, from, to);
+
+    fn unshare(flags: c_int) -> c_int, else kernel!(libc::SYS_unshare, flags as isize);
     fn flock(fd: c_int, operation: c_int) -> c_int, else kernel!(libc::SYS_flock, fd as isize, operation);
     fn lockf(fd: c_int, command: c_int, length: i64) -> c_int,
         else late!(lockf(fd, command, length): (c_int, c_int, i64) -> c_int, -1);

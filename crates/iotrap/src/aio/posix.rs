@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 use libc::aiocb;
 
 use crate::abi::errno;
+use crate::abi::own_stack;
 use crate::abi::raw;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
@@ -138,6 +139,25 @@ pub fn look_at_all() {
     }
 }
 
+/// Waits for the requests on descriptors from `first` to `last`, which are about to be closed: close(2) of POSIX says
+/// that requests complete as if the close had waited for them. (glibc would carry out those that have not begun on
+/// another file, or on none.) Nothing is held meanwhile.
+pub fn settle(first: c_int, last: c_int) {
+    if RUNNING_NOW.load(Acquire) == 0 || first > last || !process::is_own() {
+        return;
+    }
+    let _errno = errno::kept();
+    let runs = || {
+        let mut records = ALL.iter().enumerate().map(|(place, record)| Found { place, record });
+        records.any(|found| found.is_with_glibc() && (first..=last).contains(&found.request().fd))
+    };
+    while runs() {
+        raw::sleep_us(50);
+        let _undisturbed = Undisturbed::begin();
+        look_at_all();
+    }
+}
+
 /// The requests whose end was not settled yet.
 static RUNNING_NOW: AtomicU32 = AtomicU32::new(0);
 
@@ -158,6 +178,13 @@ impl Found {
         let request = unsafe { &*self.record.request.get() };
         // SAFETY: written before the key was published; see Record.
         unsafe { request.assume_init_read() }
+    }
+
+    /// True if glibc has the request, and has not ended it as far as is known.
+    fn is_with_glibc(self) -> bool {
+        KEYS.get(self.place).is_some_and(|key| key.load(Acquire) > BUSY)
+            && self.record.state.load(Acquire) != ENDED
+            && !self.record.given_back.load(Acquire)
     }
 
     fn real_error(self) -> c_int {
@@ -616,6 +643,22 @@ unsafe fn submit_list(mode: c_int, list: *const *mut aiocb, count: c_int, event:
         return real(list);
     }
     let _undisturbed = Undisturbed::begin();
+    own_stack::run(|| {
+        // SAFETY: the program's contract: `wanted` pointers.
+        let result = unsafe { submit_shadows(list, wanted, |list| real_of(libc::LIO_NOWAIT, list)) };
+        if mode == libc::LIO_WAIT && result == 0 { Listed::Waits } else { Listed::Done(result) }
+    })
+}
+
+/// Gives a list to glibc, with a shadow in the place of each request that has one. Returns the result of `real`.
+///
+/// # Safety
+/// `list` points to `wanted` pointers, each null or to an aiocb.
+unsafe fn submit_shadows(
+    list: *const *mut aiocb,
+    wanted: usize,
+    real: impl FnOnce(*const *mut aiocb) -> c_int,
+) -> c_int {
     let errno_before = errno::get();
     let mut shadows = [core::ptr::null_mut::<aiocb>(); LIST];
     let mut begun = [const { None::<Begun> }; LIST];
@@ -641,15 +684,15 @@ unsafe fn submit_list(mode: c_int, list: *const *mut aiocb, count: c_int, event:
     errno::set(errno_before);
     // glibc waits with its own lock held and the requests of the library under way: the library waits instead, where a
     // signal handler may leave.
-    let result = real_of(libc::LIO_NOWAIT, shadows.as_ptr());
+    let result = real(shadows.as_ptr());
     if result != 0 && errno::get() == libc::EINVAL {
         // Nothing was begun.
         let _errno = errno::kept();
         begun.into_iter().flatten().for_each(Begun::undo);
-        return Listed::Done(result);
+    } else {
+        begun.iter().flatten().for_each(Begun::handed_over);
     }
-    begun.iter().flatten().for_each(Begun::handed_over);
-    if mode == libc::LIO_WAIT && result == 0 { Listed::Waits } else { Listed::Done(result) }
+    result
 }
 
 // The layout that shadows rely on.

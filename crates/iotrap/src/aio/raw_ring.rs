@@ -22,7 +22,9 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsiz
 
 use crate::abi::errno;
 use crate::abi::liburing::{FIXED_FILE, Parameters, Request, opcode, setup};
+use crate::abi::own_stack;
 use crate::abi::raw;
+use crate::abi::readable::is_readable;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::prepare::{Prepared, prepare};
 use crate::aio::registered;
@@ -490,24 +492,62 @@ fn note_files(held: &Held, request: &Request) {
     }
 }
 
+/// The part of a call that is left when the library has done its own, which a signal handler may leave.
+enum Left {
+    /// The call is the program's own.
+    All,
+    /// The call is the program's own: these entries of the ring were seen, and none was changed or recorded.
+    Unchanged { id: u64, taken: u32 },
+    /// The wait for completions; the entries were submitted with this result.
+    Wait(isize),
+    /// Nothing: the call has this result.
+    Nothing(isize),
+}
+
 fn submit(pinned: Pinned, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &Wait) -> isize) -> isize {
-    // A signal handler that waits for this ring's requests would wait for the thread that it has interrupted.
-    let undisturbed = Undisturbed::begin();
     let place = pinned.0;
-    let id = place.id.load(Relaxed);
-    let errno = errno::kept();
-    let seen = rings::hold(id).map(|held| held.known().seen);
-    let Some(from) = seen else {
-        drop((pinned, errno, undisturbed));
-        return kernel(count, wait);
+    let left = {
+        // A signal handler that waits for this ring's requests would wait for the thread that it has interrupted.
+        let _undisturbed = Undisturbed::begin();
+        let _errno = errno::kept();
+        let left = own_stack::run(|| submit_spread(place, count, wait, &kernel));
+        drop(pinned);
+        left
     };
+    match left {
+        Left::All => kernel(count, wait),
+        Left::Nothing(result) => result,
+        Left::Wait(result) => {
+            if result >= 0 && result as usize == count as usize {
+                let _ = kernel(0, wait); // its errors are for calls that submit nothing
+            }
+            result
+        }
+        Left::Unchanged { id, taken } => {
+            let result = kernel(count, wait);
+            if place.id.load(Acquire) == id {
+                let _ = place.entering.fetch_update(AcqRel, Relaxed, |calls| calls.checked_sub(1));
+            }
+            if taken != 0
+                && !usize::try_from(result).is_ok_and(|done| done >= taken as usize)
+                && let Some(held) = rings::hold(id)
+                && held.known().blind.is_none()
+            {
+                held.loses_sight(Reason::RingDrivers, raw::now_ns());
+            }
+            result
+        }
+    }
+}
+
+/// Submits the entries, spread, as far as the kernel does not wait meanwhile.
+fn submit_spread(place: &'static Mapped, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &Wait) -> isize) -> Left {
+    let id = place.id.load(Relaxed);
+    let Some(from) = rings::hold(id).map(|held| held.known().seen) else { return Left::All };
     let entries = place.mask.load(Relaxed).wrapping_add(1);
     let written = |from: u32| place.tail().wrapping_sub(from).min(entries).min(count);
     let (failed, syncs) = prepare_all(place, id, from, written(from));
-    let Some(held) = rings::hold(id) else {
-        drop((pinned, errno, undisturbed));
-        return kernel(count, wait);
-    };
+    let Some(held) = rings::hold(id) else { return Left::All };
     held.catch_up();
     let mut batch = Batch::new(syncs);
     place.notes_unseen(&held);
@@ -547,19 +587,7 @@ fn submit(pinned: Pinned, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &W
     if taken == 0 || (changes.used == 0 && waits) {
         // Nothing was changed or recorded. If the kernel takes fewer entries, their count is wrong from then on.
         place.entering.fetch_add(1, AcqRel);
-        drop((held, pinned, errno, undisturbed));
-        let result = kernel(count, wait);
-        if place.id.load(Acquire) == id {
-            let _ = place.entering.fetch_update(AcqRel, Relaxed, |calls| calls.checked_sub(1));
-        }
-        if taken != 0
-            && !usize::try_from(result).is_ok_and(|done| done >= taken as usize)
-            && let Some(held) = rings::hold(id)
-            && held.known().blind.is_none()
-        {
-            held.loses_sight(Reason::RingDrivers, raw::now_ns());
-        }
-        return result;
+        return Left::Unchanged { id, taken };
     }
     let first = Wait { least: 0, flags: wait.flags & !OF_WAITING, argument: 0, size: 0 };
     let result = if waits || taken < count { kernel(taken, &first) } else { kernel(count, wait) };
@@ -579,11 +607,7 @@ fn submit(pinned: Pinned, count: c_uint, wait: &Wait, kernel: impl Fn(c_uint, &W
         held.take_back(&request, recorded, batch.now_ns);
     }
     held.known().seen = end.wrapping_sub(left);
-    drop((held, pinned, errno, undisturbed));
-    if waits && result >= 0 && result as usize == count as usize {
-        let _ = kernel(0, wait); // its errors are for calls that submit nothing
-    }
-    result
+    if waits { Left::Wait(result) } else { Left::Nothing(result) }
 }
 
 /// io_uring_register(2). Returns its result or `-errno`.
@@ -600,8 +624,15 @@ pub unsafe fn register(fd: c_int, what: c_uint, argument: usize, count: c_uint) 
     }
     let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
-    // SAFETY: the program's arguments.
-    let files = unsafe { Files::of(what, argument, count) };
+    own_stack::run(|| {
+        // SAFETY: the program's arguments.
+        let files = unsafe { Files::of(what, argument, count) };
+        register_files(fd, what, files, kernel)
+    })
+}
+
+/// Carries out a call of io_uring_register(2) that may be about these files of the program.
+fn register_files(fd: c_int, what: c_uint, files: Option<Files>, kernel: impl Fn() -> isize) -> isize {
     if let Some(files) = &files {
         // SAFETY: the program passes this number of descriptors, which the kernel reads too.
         unsafe { others::go_out_of_sight(files.list, files.count) };
@@ -668,8 +699,13 @@ impl Files {
         const UPDATE2: c_uint = 14;
         let structure: *const u64 = core::ptr::with_exposed_provenance(argument);
         let what = what & !BY_NUMBER;
-        if structure.is_null() || !matches!(what, FILES | UPDATE | FILES2 | UPDATE2) {
-            return None;
+        let size = match what {
+            FILES => size_of::<c_int>(),
+            UPDATE => 2 * size_of::<u64>(),
+            _ => 4 * size_of::<u64>(),
+        };
+        if !matches!(what, FILES | UPDATE | FILES2 | UPDATE2) || !is_readable(argument, size) {
+            return None; // the kernel answers EFAULT
         }
         let word = |at: usize| {
             // SAFETY: the structure of the call has at least this number of words.
@@ -685,6 +721,7 @@ impl Files {
             _ => Files { list: list(1), first: word(0) as u32 as usize, count: word(3) as u32, all: false },
         };
         // A table without files (IORING_RSRC_REGISTER_SPARSE) has no list.
-        (!files.list.is_null()).then_some(files)
+        let bytes = (files.count as usize).checked_mul(size_of::<c_int>())?;
+        is_readable(files.list as usize, bytes).then_some(files)
     }
 }

@@ -5,6 +5,7 @@
 use crate::abi::dispatch;
 use crate::abi::errno;
 use crate::abi::liburing::{FIXED_FILE, Uring, setup};
+use crate::abi::own_stack;
 use crate::abi::undisturbed::Undisturbed;
 use crate::aio::prepare::{Prepared, prepare};
 use crate::aio::rings::{self, Batch, Held, Queues};
@@ -61,6 +62,15 @@ pub unsafe fn before(uring: *mut Uring) {
     let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
     process::notice_fork();
+    // SAFETY: the program's contract.
+    own_stack::run(|| unsafe { before_submission(uring, flags) });
+}
+
+/// The library's part of a ring with these flags.
+///
+/// # Safety
+/// As [`before`].
+unsafe fn before_submission(uring: *mut Uring, flags: u32) {
     // SAFETY: the program's contract.
     let queue = unsafe { &(*uring).submission };
     if queue.own_head == queue.own_tail {

@@ -16,7 +16,7 @@ use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
 use crate::abi::said;
-use crate::state::process;
+use crate::state::process::{self, LimitHeld};
 use crate::state::reason::Reason;
 
 /// The address of the code in libc by which a handler returns (rt_sigreturn(2)).
@@ -233,12 +233,15 @@ mod clone {
             _ => (libc::SYS_clone, [flags, 0, 0, 0, 0, 0]),
         };
         let [a, b, c, d, e, f] = arguments;
+        // A child with a memory of its own inherits the program's limits, and not those of a moment.
+        let held = (wanted.flags & VM == 0).then(LimitHeld::begin);
         // SAFETY: the program's own call; a child with a stack of its own finds its frame there.
         let result = unsafe { raw::call(number, a, b, c, d, e, f) };
         if result == 0 {
             process::notice_fork();
             dispatch::again();
         }
+        drop(held);
         result
     }
 

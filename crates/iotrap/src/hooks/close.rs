@@ -7,11 +7,14 @@ use crate::abi::errno;
 use crate::abi::raw;
 use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
-use crate::aio::{async_io, raw_ring};
+use crate::aio::{async_io, posix, raw_ring};
 use crate::open::tracking;
 use crate::policy::trace;
 use crate::state::group::{self, GroupRef};
+use crate::state::lane;
+use crate::state::node;
 use crate::state::process;
+use crate::state::reason::Reason;
 use crate::state::table::{self, Entry};
 
 /// close(2).
@@ -21,6 +24,7 @@ use crate::state::table::{self, Entry};
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     async_io::settle(fd);
+    posix::settle(fd, fd);
     raw_ring::closes(fd);
     // SAFETY: the contract of close(2), which the program keeps.
     let real = || unsafe { real::close(fd) };
@@ -81,13 +85,14 @@ pub unsafe fn undisturbed(file: *mut libc::FILE) -> Option<Undisturbed> {
 /// # Safety
 /// The stream is the program's, or null.
 pub unsafe fn before_stream(file: *mut libc::FILE) -> Entry {
-    if file.is_null() || !(crate::state::lane::active() || async_io::active()) {
+    if file.is_null() || !(lane::active() || async_io::active()) {
         return Entry::Nothing;
     }
     let _errno = errno::kept();
     // SAFETY: the program's contract: an open stream.
     let fd = unsafe { libc::fileno(file) };
     async_io::settle(fd);
+    posix::settle(fd, fd);
     if table::get(fd) == Entry::Nothing || !process::is_own() {
         return Entry::Nothing;
     }
@@ -123,6 +128,31 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
     errno::libc_result(result) as c_int
 }
 
+/// Closes all lanes, because a thread is about to leave the process's table of descriptors: what it closes and opens
+/// then says nothing about the others' numbers, and the other way round.
+fn divides() {
+    if !lane::active() || !process::is_own() {
+        return;
+    }
+    let _undisturbed = Undisturbed::begin();
+    let _errno = errno::kept();
+    node::end_all(Reason::Divided);
+    group::make_room(c_int::MAX);
+}
+
+/// unshare(2).
+///
+/// # Safety
+/// As unshare(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn unshare(flags: c_int) -> c_int {
+    if flags & libc::CLONE_FILES != 0 {
+        divides();
+    }
+    // SAFETY: the program's contract.
+    unsafe { real::unshare(flags) }
+}
+
 /// closefrom(3).
 ///
 /// # Safety
@@ -145,12 +175,14 @@ pub fn range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
     if flags & CLOEXEC == 0 {
         let number = |value: c_uint| c_int::try_from(value).unwrap_or(c_int::MAX);
         async_io::settle_range(number(first), number(last));
+        posix::settle(number(first), number(last));
         raw_ring::closes_all(number(first), number(last));
     }
     if first > last || flags & !(UNSHARE | CLOEXEC) != 0 || table::used() == 0 || !process::is_own() {
         return bare_range(first, last, flags);
     }
     if flags & UNSHARE != 0 {
+        divides();
         // The caller has a table of descriptors of its own from here on: closing in it closes for nobody else.
         // SAFETY: the system call takes integers only, so it accesses no memory of this process.
         let alone = unsafe { raw::call(libc::SYS_unshare, libc::CLONE_FILES as usize, 0, 0, 0, 0, 0) };

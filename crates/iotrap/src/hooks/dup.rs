@@ -72,6 +72,7 @@ pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_
 fn onto(from: c_int, to: c_int, real: impl Fn() -> c_int) -> c_int {
     if from != to {
         crate::aio::async_io::settle(to);
+        crate::aio::posix::settle(to, to);
         crate::aio::raw_ring::closes(to);
     }
     let quiet = table::get(from) == Entry::Nothing && table::get(to) == Entry::Nothing;

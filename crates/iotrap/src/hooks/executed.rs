@@ -7,8 +7,10 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::abi::own_stack;
 use crate::abi::raw;
 use crate::abi::said;
+use crate::abi::undisturbed::Undisturbed;
 use crate::aio::async_io;
 use crate::state::lane;
 
@@ -49,6 +51,16 @@ pub unsafe fn announce(program: Program) {
     if !(lane::active() || async_io::active()) {
         return;
     }
+    let _undisturbed = Undisturbed::begin();
+    // SAFETY: as for this function.
+    own_stack::run(|| unsafe { look_at(program) });
+}
+
+/// Names the program if the library will see nothing of it.
+///
+/// # Safety
+/// As [`announce`].
+unsafe fn look_at(program: Program) {
     match program {
         Program::File(file) => announce_file(file),
         Program::Path(_, path) | Program::Command(path) if path.is_null() => {}

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use super::{close, dup, exec, exit, lock, map, masks, open, receive, room, rw, size, sync};
+use super::{close, dup, exec, exit, limit, lock, map, masks, open, receive, room, rw, size, sync};
 use crate::abi::errno;
 use crate::abi::libaio::{Event, Iocb};
 use crate::abi::raw;
@@ -72,12 +72,17 @@ pub unsafe extern "C-unwind" fn syscall(
             hook!(receive::recvmmsg(fd, messages, c as c_uint, d as c_int, timeout))
         }
         libc::SYS_close => hook!(close::close(fd)),
+        libc::SYS_unshare => hook!(close::unshare(fd)),
         libc::SYS_close_range => hook!(close::close_range(a as c_uint, b as c_uint, c as c_int)),
         libc::SYS_dup => hook!(dup::dup(fd)),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_dup2 => hook!(dup::dup2(fd, b as c_int)),
         libc::SYS_dup3 => hook!(dup::dup3(fd, b as c_int, c as c_int)),
         libc::SYS_fcntl => hook!(dup::fcntl(fd, b as c_int, c)),
+        libc::SYS_getrlimit | libc::SYS_setrlimit => {
+            limit::around(a as c_uint, || kernel!(raw::call(number, a, b, 0, 0, 0, 0)))
+        }
+        libc::SYS_prlimit64 => limit::around(b as c_uint, || kernel!(raw::call(number, a, b, c, d, 0, 0))),
         libc::SYS_flock => hook!(lock::flock(fd, b as c_int)),
         libc::SYS_pread64 => hook!(rw::pread64(fd, b as *mut c_void, c, d as i64)),
         libc::SYS_pwrite64 => hook!(rw::pwrite64(fd, b as *const c_void, c, d as i64)),

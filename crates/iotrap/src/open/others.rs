@@ -12,6 +12,7 @@
 use core::ffi::{CStr, c_int};
 
 use crate::abi::raw;
+use crate::abi::readable::is_readable;
 use crate::open::tracking;
 use crate::state::group::{self, GroupRef, Opened};
 use crate::state::lane;
@@ -33,7 +34,14 @@ pub fn look_for(group: &GroupRef, fd: c_int, path: &[u8]) {
         Err(_) => node.get().end(Reason::Unseen),
     }
     let found = each_descriptor(|other| {
-        if other != fd && raw::identity(other).is_ok_and(|found| (found.device, found.inode) == node.get().identity()) {
+        if !raw::identity(other).is_ok_and(|found| (found.device, found.inode) == node.get().identity()) {
+            return;
+        }
+        if holds_lock(other) && node.get().locks() {
+            node.get().end(Reason::Locked);
+            group::unwatch_all(node);
+        }
+        if other != fd {
             adopt(other, node, group.pool_index(), group.own());
         }
     });
@@ -146,7 +154,8 @@ pub fn goes_out_of_sight(fd: c_int) {
 /// # Safety
 /// `files` points to `count` descriptors, or is null.
 pub unsafe fn go_out_of_sight(files: *const c_int, count: u32) {
-    if files.is_null() || !lane::active() {
+    let readable = || is_readable(files as usize, (count as usize).saturating_mul(size_of::<c_int>()));
+    if !lane::active() || !readable() {
         return;
     }
     let _errno = crate::abi::errno::kept();
@@ -239,6 +248,22 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let digit =
         |value: u64, &byte: &u8| value.checked_mul(radix.into())?.checked_add(char::from(byte).to_digit(radix)?.into());
     if digits.is_empty() { None } else { digits.iter().try_fold(0u64, digit) }
+}
+
+/// True if the process holds a lock on the file of a descriptor, or one by the descriptor: a lock that it took before
+/// execve(2), inherited, or took where no hook saw it. (proc_pid_fdinfo(5): a line for each.)
+fn holds_lock(fd: c_int) -> bool {
+    let mut path = raw::Digits::new(b"/proc/thread-self/fdinfo/");
+    path.number(fd as u64);
+    let Some(file) = path.c_str().and_then(|path| raw::open(path, libc::O_RDONLY).ok()) else { return true };
+    // The lines about locks follow four short ones.
+    let mut room = [0u8; 512];
+    let (to, bytes) = (room.as_mut_ptr() as usize, room.len());
+    // SAFETY: the slice is valid for its length.
+    let got = unsafe { raw::call(libc::SYS_read, raw::arg(file), to, bytes, 0, 0, 0) };
+    let _ = raw::close(file);
+    let Ok(got) = raw::check(got) else { return true };
+    room.get(..got).unwrap_or_default().windows(6).any(|word| word == b"\nlock:")
 }
 
 /// Calls `each` for every descriptor of the calling thread.

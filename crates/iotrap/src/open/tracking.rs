@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use lanes::identity::{Facts, compare_in_turns, compare_inodes};
 use lanes::{Difference, PathBuffer, Place, Proof, State};
 
+use crate::abi::own_stack;
 use crate::abi::raw;
 use crate::abi::undisturbed;
 use crate::open::opener::{self, Errand, Refusal, Rest};
@@ -42,11 +43,18 @@ pub fn opened_for_others(fd: c_int, flags: c_int, reason: Reason) {
 }
 
 fn enter_opened(fd: c_int, flags: c_int, stays: Option<Reason>) {
-    // The file that the number meant before was closed where no hook saw it.
-    drop(GroupRef::held_by(take_of_program(fd)));
-    if !lane::active() || flags & libc::O_PATH != 0 || !process::is_own() {
+    // A vfork child's numbers are its own: the table is its parent's.
+    if !lane::active() || !process::is_own() {
         return;
     }
+    // The file that the number meant before was closed where no hook saw it.
+    drop(GroupRef::held_by(take_of_program(fd)));
+    if flags & libc::O_PATH == 0 {
+        own_stack::run(|| enter_file(fd, flags, stays));
+    }
+}
+
+fn enter_file(fd: c_int, flags: c_int, stays: Option<Reason>) {
     let Ok(stat) = raw::fstat(fd) else { return };
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         return;
@@ -115,6 +123,11 @@ pub fn awaken(group: &GroupRef, fd: c_int) -> Result<(), ()> {
         return Ok(());
     }
     let _errno = crate::abi::errno::kept();
+    own_stack::run(|| open_for_first(group, pool, fd))
+}
+
+/// Opens the lanes for the first request, in the one thread that does so.
+fn open_for_first(group: &GroupRef, pool: &Pool, fd: c_int) -> Result<(), ()> {
     // The number was not watched until now: it may mean another file.
     if !proof::is_inode(fd, group.node().identity()) {
         group.wake(true);
@@ -457,7 +470,8 @@ fn attempt(group: &GroupRef, pool: &Pool, fd: c_int, due: u32, now_ns: u64) {
     }
     let probe = pool.traffic.probe_due(now_ns);
     // Opening a file and asking for its identity takes answers from the server.
-    let sent = open_lanes(group, pool, fd, (due | probe.map_or(0, |at| 1 << at), probe), None, Manner::Later);
+    let wanted = (due | probe.map_or(0, |at| 1 << at), probe);
+    let sent = own_stack::run(|| open_lanes(group, pool, fd, wanted, None, Manner::Later));
     if let Some(at) = probe.filter(|at| sent & 1 << at == 0) {
         pool.traffic.probed(at, false, raw::now_ns());
     }
@@ -495,7 +509,7 @@ pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<(
         if group::on_lane(group.node_ref(), at).is_none()
             && let Some(pool) = group.pool()
         {
-            open_lanes(group, pool, fd, (1 << at, None), None, Manner::Needed);
+            own_stack::run(|| open_lanes(group, pool, fd, (1 << at, None), None, Manner::Needed));
         }
         // The sync is counted before the file is looked for, so that nobody closes the file meanwhile to make room.
         group.node().lane_begins();

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::abi::libaio::{Event, Iocb, opcode};
+use crate::abi::own_stack;
 use crate::abi::raw;
 use crate::policy::spread::{self, Choice, Chosen, Kind};
 use crate::state::group::GroupRef;
@@ -88,7 +89,7 @@ pub unsafe fn transfer(fd: c_int, kind: Kind, buffer: *mut c_void, count: usize,
         return None;
     }
     // SAFETY: the program's contract.
-    unsafe { in_parts(&group, fd, kind, buffer, count, offset, part, &mut proofs) }
+    own_stack::run(|| unsafe { in_parts(&group, fd, kind, buffer, count, offset, part, &mut proofs) })
 }
 
 #[derive(Clone, Copy)]

@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_int};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
+use crate::abi::own_stack;
 use crate::abi::raw::{self, Digits};
 use crate::abi::said;
 use crate::policy::spread::Kind;
@@ -65,6 +66,10 @@ fn log(fd: c_int, action: &[u8], extent: Option<(i64, u64)>) {
     if log < 0 {
         return;
     }
+    own_stack::run(|| log_to(log, fd, action, extent));
+}
+
+fn log_to(log: c_int, fd: c_int, action: &[u8], extent: Option<(i64, u64)>) {
     let mut room = [0u8; 4096];
     let Some(path) = raw::path_of(fd, &mut room) else { return };
     // A log cannot hold such names: columns are separated by blanks.

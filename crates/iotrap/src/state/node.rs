@@ -156,6 +156,10 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.locked.store(false, Relaxed);
     LIVE.fetch_add(1, SeqCst);
     node.count.publish(generation);
+    // `end_all` says so first and then looks at the nodes: one of the two sees the other.
+    if let Some(reason) = Reason::of_mark(ALL_ENDED.load(SeqCst)) {
+        node.end(reason);
+    }
     // Another thread may have made a node of this file at the same moment. Both nodes are visible now, so at least one
     // of the two threads sees the other node. The thread that does ends both: one file must not have two nodes that
     // know different things and spread.
@@ -173,8 +177,24 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     Some(NodeRef(place as u32))
 }
 
+/// A [`Reason::mark`]: the reason why nothing of any file is spread any more; 0 without one.
+static ALL_ENDED: AtomicU8 = AtomicU8::new(0);
+
+/// Ends the spreading of all files, those that the program opens later too, and waits for what is in flight.
+pub fn end_all(reason: Reason) {
+    ALL_ENDED.store(reason.mark(), SeqCst);
+    for (place, node) in NODES_OF_PROCESS.iter().enumerate() {
+        if node.count.acquire_any().is_some() {
+            node.end(reason);
+            node.drain();
+            NodeRef(place as u32).release();
+        }
+    }
+}
+
 /// In a forked child: nothing is known of any file.
 pub fn forget_all() {
+    ALL_ENDED.store(0, Relaxed); // the child has one thread
     for node in NODES_OF_PROCESS.iter().filter(|node| node.count.in_use()) {
         node.count.reset();
     }

@@ -8,7 +8,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::OnceLock;
 
 use crate::abi::raw;
@@ -39,13 +39,33 @@ pub fn watch(forget_all: fn()) {
             MARK.store(mark, Release);
         }
     }
-    // SAFETY: the handler makes system calls and touches atomics only, which is allowed after fork.
-    unsafe { libc::pthread_atfork(None, None, Some(in_the_child)) };
+    // SAFETY: the handlers make system calls and touch atomics only, which is allowed after fork.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_the_parent), Some(in_the_child)) };
+}
+
+/// The thread that forks: it holds the limit meanwhile, so that the child inherits the program's; 0 without one.
+static FORKER: AtomicU32 = AtomicU32::new(0);
+/// The signals that this thread has blocked.
+static BLOCKED_BY_FORKER: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn before_fork() {
+    let held = LimitHeld::begin();
+    if !held.nested {
+        BLOCKED_BY_FORKER.store(held.blocked, Relaxed);
+        FORKER.store(raw::thread(), Release);
+    }
+    core::mem::forget(held);
+}
+
+extern "C" fn in_the_parent() {
+    FORKER.store(0, Release);
+    drop(LimitHeld { blocked: BLOCKED_BY_FORKER.load(Relaxed), nested: false });
 }
 
 extern "C" fn in_the_child() {
     PID.store(0, Relaxed);
     notice();
+    in_the_parent();
 }
 
 /// True if the calling process may change the tables: a vfork child may not. A forked child starts with empty ones.
@@ -85,16 +105,47 @@ fn notice() {
 /// The range for the lanes' descriptors: above the program's soft limit where the hard limit permits, so that they take
 /// none of the program's numbers; high up below the soft limit otherwise.
 ///
-/// The soft limit is raised for as long as this value lives. A program that changes its limit in another thread at just
-/// this moment is overruled. Only one such value exists at a time, because each puts back the limit that it has found.
-/// Signals are blocked meanwhile, so that no handler waits for the thread that it has interrupted.
+/// The soft limit is raised for as long as this value lives.
 pub struct HighNumbers {
     from: c_int,
     restore: Option<libc::rlimit>,
-    blocked: raw::BlockedSignals,
+    _held: LimitHeld,
+}
+
+/// A guard: nobody else raises or changes the limit of descriptor numbers, or forks with it, while the value lives. A
+/// thread that raises the limit puts back the one that it has found.
+///
+/// Signals are blocked meanwhile, so that no handler waits for the thread that it has interrupted.
+pub struct LimitHeld {
+    /// The signals that were blocked before.
+    blocked: u64,
+    /// The thread forks, and so holds the limit already: a handler of pthread_atfork(3) opens a file.
+    nested: bool,
 }
 
 static RESERVED: AtomicBool = AtomicBool::new(false);
+
+impl LimitHeld {
+    /// Waits until no other thread holds the limit.
+    pub fn begin() -> LimitHeld {
+        let blocked = raw::block_signals();
+        let mut nested = false;
+        while !nested && RESERVED.swap(true, Acquire) {
+            nested = FORKER.load(Acquire) == raw::thread();
+            raw::pause();
+        }
+        LimitHeld { blocked, nested }
+    }
+}
+
+impl Drop for LimitHeld {
+    fn drop(&mut self) {
+        if !self.nested {
+            RESERVED.store(false, Release);
+        }
+        raw::change_mask(libc::SIG_SETMASK, self.blocked);
+    }
+}
 
 /// Numbers from here on are out of the way of most programs.
 const HIGH: u64 = 8192;
@@ -138,11 +189,8 @@ pub fn shares_numbers() -> bool {
 impl HighNumbers {
     /// Raises the limit where that is needed, once no other thread has such a value.
     pub fn reserve() -> HighNumbers {
-        let blocked = raw::BlockedSignals::new();
-        while RESERVED.swap(true, Acquire) {
-            raw::pause();
-        }
-        let Some(found) = limits(None) else { return HighNumbers { from: 0, restore: None, blocked } };
+        let held = LimitHeld::begin();
+        let Some(found) = limits(None) else { return HighNumbers { from: 0, restore: None, _held: held } };
         let soft = found.rlim_cur;
         if soft <= HIGH {
             // A privileged process may raise its hard limit, too (CAP_SYS_RESOURCE), and lower it again.
@@ -152,11 +200,11 @@ impl HighNumbers {
             let raised = if found.rlim_max > soft { within } else { beyond };
             if limits(Some(&raised)).is_some() {
                 CROWDED_FROM.store(c_int::MAX, Relaxed);
-                return HighNumbers { from: soft as c_int, restore: Some(found), blocked };
+                return HighNumbers { from: soft as c_int, restore: Some(found), _held: held };
             }
         }
         CROWDED_FROM.store(c_int::try_from(soft.saturating_sub(SPARE)).unwrap_or(c_int::MAX), Relaxed);
-        HighNumbers { from: (soft - soft / 4).min(HIGH) as c_int, restore: None, blocked }
+        HighNumbers { from: (soft - soft / 4).min(HIGH) as c_int, restore: None, _held: held }
     }
 
     /// Duplicates a descriptor to a high number, closed on exec, and leaves the last numbers to the program.
@@ -193,7 +241,5 @@ impl Drop for HighNumbers {
         if let Some(found) = &self.restore {
             let _ = limits(Some(found));
         }
-        RESERVED.store(false, Release);
-        self.blocked.end();
     }
 }

@@ -64,6 +64,8 @@ reasons! {
     NotOpened = "it cannot be opened on the other lanes",
     /// The comparison of the file on a lane with the program's file did not prove that they are one.
     NotSame = "the other lanes have another file of that name, or nothing proves that it is the same",
+    /// The library keeps one table of descriptors for the process. Nothing of the process is spread from then on.
+    Divided = "threads with separate tables of descriptors (unshare)",
     /// The library opens the file on that lane once the lane answers.
     Silent = "a lane is out of service, or has not answered since the file was opened",
     /// The limit on open files is reached (EMFILE, ENFILE).
