@@ -1,4 +1,4 @@
-//! What belongs to the process stays the program's: its limits, its stacks, its tables of descriptors and its children
+//! The library leaves the process to the program: its limits, its stacks, its tables of descriptors and its children
 //! (tests/c/process.c and small_stack.c).
 
 mod common;

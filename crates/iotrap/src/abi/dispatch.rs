@@ -17,6 +17,7 @@ use crate::abi::raw;
 /// linux/prctl.h. The libc crate does not know it.
 pub const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 /// The `si_code` of a dispatched call (SYS_USER_DISPATCH).
+#[cfg(target_arch = "x86_64")]
 pub const SYS_USER_DISPATCH: c_int = 2;
 const DISPATCH_ON: usize = 1;
 const ALLOW: u8 = 0;
@@ -54,6 +55,7 @@ pub fn a_thread_is_made() {
 }
 
 /// The address of the gate; 0 without one.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn gate() -> usize {
     GATE.load(Relaxed)

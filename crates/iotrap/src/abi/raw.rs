@@ -132,12 +132,22 @@ pub fn revalidate(fd: c_int) {
     drop_cached(fd, 0, 0);
 }
 
+/// The size of a page, in bytes: on AArch64 the kernel's build decides (getauxval(3)).
+fn page_bytes() -> u64 {
+    if cfg!(target_arch = "x86_64") {
+        return 4096;
+    }
+    // SAFETY: an integer goes in, an integer comes out.
+    let page = unsafe { libc::getauxval(libc::AT_PAGESZ) };
+    if page.is_power_of_two() { page } else { 64 << 10 }
+}
+
 /// Drops the clean cached pages of a part of a file, also those of which the part has only a piece. A part of 0 bytes
 /// reaches to the end of the file.
 pub fn drop_cached(fd: c_int, offset: u64, bytes: u64) {
-    const PAGE: u64 = 4096;
-    let from = offset / PAGE * PAGE;
-    let length = (offset - from).saturating_add(bytes).div_ceil(PAGE).saturating_mul(PAGE);
+    let page = page_bytes();
+    let from = offset / page * page;
+    let length = (offset - from).saturating_add(bytes).div_ceil(page).saturating_mul(page);
     let (from, length) = (from as usize, length as usize);
     // SAFETY: integers only.
     let _ = unsafe { call(libc::SYS_fadvise64, arg(fd), from, length, libc::POSIX_FADV_DONTNEED as usize, 0, 0) };

@@ -6,6 +6,7 @@
 //!
 //! The handler runs on the interrupted stack, as a function that the program calls does. It blocks no signal: the
 //! program's handlers interrupt the call as they interrupt any other.
+#![cfg_attr(not(target_arch = "x86_64"), allow(unused_imports, reason = "the handler exists on x86-64 only"))]
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::AtomicUsize;

@@ -1,5 +1,5 @@
-//! getrlimit, setrlimit and prlimit: the limit of descriptor numbers is the program's. The library raises it for moments
-//! ([`crate::state::process::HighNumbers`]); meanwhile the program's own calls wait.
+//! getrlimit, setrlimit and prlimit: the limit of descriptor numbers is the program's. The library raises the limit for
+//! moments ([`crate::state::process::HighNumbers`]); meanwhile the program's own calls wait.
 
 use core::ffi::{c_int, c_uint};
 

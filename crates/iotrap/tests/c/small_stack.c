@@ -96,7 +96,7 @@ static void by_liburing(void)
 	io_uring_queue_exit(&ring);
 }
 
-/* Whose entries the kernel is asked to take by syscall(2). */
+/* A ring that is driven by syscall(2). */
 static void by_ring(void)
 {
 	static struct io_uring ring;
