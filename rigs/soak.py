@@ -33,7 +33,18 @@ class Soak:
         self.failures = []
         self.lock = threading.Lock()
         self.socket = os.path.join(directory, "soak.sock")
-        command = [program, "serve", "--mem", "64m", "--file", os.path.join(directory, "disk"), "--create", "64m"]
+        command = [
+            program,
+            "serve",
+            "--reactors",
+            "2",
+            "--mem",
+            "64m",
+            "--file",
+            os.path.join(directory, "disk"),
+            "--create",
+            "64m",
+        ]
         command += ["--listen", "127.0.0.1:0", "--rpc-socket", self.socket]
         self.target = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         while "Control:" not in (line := self.target.stdout.readline()):

@@ -106,6 +106,11 @@ fn command() -> Command {
                      each), while it costs less than a sleep, or never [default: adaptive]",
         ))
         .arg(
+            one("balance", "on|off")
+                .value_parser(["on", "off"])
+                .help("Connections move from a busy reactor to one that has time (on), or stay where they are (off) [default: on]"),
+        )
+        .arg(
             one("rpc-socket", "PATH")
                 .help(format!("Path of the control socket; none: no socket [default: {DEFAULT_PATH}, as SPDK]")),
         )
@@ -240,7 +245,8 @@ fn settings(matches: &ArgMatches) -> anyhow::Result<Settings> {
     };
     let poll = matches.get_one::<String>("poll").map_or(Ok(pace::Poll::default()), |text| text.parse());
     let poll = poll.expect("clap has held the word against the list");
-    let options = Options { reactors, cpus, poll, pacing, limits, ..Options::default() };
+    let balances = matches.get_one::<String>("balance").is_none_or(|word| word == "on");
+    let options = Options { reactors, cpus, poll, balances, pacing, limits, ..Options::default() };
     Ok(Settings {
         options,
         pacing_is_fixed: asked.is_some(),

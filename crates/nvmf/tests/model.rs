@@ -1,13 +1,14 @@
 //! Random commands through the initiator, the target and its devices, against a model: every block read is one that the
-//! model allows. With digests and without, several queues, devices that fail, fall short, are slow or never end, and
-//! connections that break: an op whose end nobody heard of may have been carried out or not, and is issued again.
+//! model allows. With digests and without, several queues, which move from reactor to reactor, devices that fail, fall
+//! short, are slow or never end, and connections that break: an op whose end nobody heard of may have been carried out
+//! or not, and is issued again.
 
 mod memory;
 
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memory::Memory;
 use nvmf::auth::{Credentials, Group, Hash, Keys, Policy, Secret};
@@ -135,13 +136,16 @@ struct Run {
     /// Ended badly, broken connections: what the trouble has come to.
     failed: u32,
     broken: u32,
+    /// The reactor of each queue, by controller and queue; and the number of moves seen.
+    places: HashMap<(u16, u16), u32>,
+    moved: u32,
 }
 
 fn run(seed: u64, trouble: Trouble) -> Run {
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
     let block_bytes = if random.one_in(2) { 512 } else { 4096 };
     let options = target::Options {
-        reactors: 1 + random.below(2) as usize,
+        reactors: 1 + random.below(3) as usize,
         in_capsule_bytes: [0, 4096, 8192][random.below(3) as usize],
         ..target::Options::default()
     };
@@ -185,6 +189,8 @@ fn run(seed: u64, trouble: Trouble) -> Run {
         stamp: 0,
         failed: 0,
         broken: 0,
+        places: HashMap::new(),
+        moved: 0,
     };
     run.go();
     run
@@ -202,7 +208,7 @@ impl Run {
         let faults: Vec<Fault> =
             effect.map(|effect| Fault { on: FaultOn::All, effect, one_in: 7, count: None }).into_iter().collect();
         self.target.set_faults("faulty", &faults).unwrap();
-        let (mut issued, mut waits) = (0, 0);
+        let (mut issued, mut waits, mut ended) = (0, 0, Instant::now());
         while issued < OPS || !self.flights.is_empty() {
             if issued < OPS && self.random.below(3) > 0 {
                 issued += usize::from(self.begin(issued as u32));
@@ -212,9 +218,17 @@ impl Run {
                 // The connection may be broken already.
                 let _ = self.queues[queue].stream.shutdown(Shutdown::Both);
             }
+            if self.random.one_in(20) {
+                self.move_a_queue();
+            }
             let before = self.flights.len();
             self.exchange();
-            waits = if before == self.flights.len() { waits + 1 } else { 0 };
+            if before == self.flights.len() && !self.flights.is_empty() {
+                waits += 1;
+                assert!(ended.elapsed() < Duration::from_secs(300), "commands are lost: {:?}", self.flights);
+            } else {
+                (waits, ended) = (0, Instant::now());
+            }
             if self.trouble == Trouble::Never && waits > 3000 {
                 // Everything that is in flight stands still: the fault is over, and these ops have failed.
                 self.target.set_faults("faulty", &[]).unwrap();
@@ -224,7 +238,27 @@ impl Run {
         }
         self.target.set_faults("faulty", &[]).unwrap();
         self.check_all();
+        let stats = self.target.stats();
+        let queues: u32 = stats.reactors.iter().map(|reactor| reactor.io_qpairs).sum();
+        assert_eq!(queues as usize, self.queues.len(), "a queue is counted once, wherever it is");
+        assert_eq!(stats.hosts[0].connections, 1 + queues);
+        assert_eq!((stats.hosts[0].in_flight_bytes, stats.hosts[0].held_now), (0, 0));
+        assert!(stats.reactors.iter().all(|reactor| reactor.pending_io == 0 && reactor.pacer.in_flight == 0));
         assert!(self.target.shutdown(Duration::from_secs(60)));
+    }
+
+    /// Sends a queue to another reactor, whatever it is doing; counts the moves that have come about.
+    fn move_a_queue(&mut self) {
+        let reactors = self.target.options().reactors as u64;
+        for controller in self.target.subsystems().iter().flat_map(|subsystem| &subsystem.controllers) {
+            for queue in controller.queues.iter().filter(|queue| queue.id > 0) {
+                let before = self.places.insert((controller.id, queue.id), queue.reactor);
+                self.moved += u32::from(before.is_some_and(|before| before != queue.reactor));
+                let to = self.random.below(reactors) as u32;
+                // A connection that breaks takes its queue along.
+                let _ = self.target.move_queue(SUBSYSTEM, controller.id, queue.id, to);
+            }
+        }
     }
 
     /// Begins a random op if there is room for it and nothing in flight touches its blocks.
@@ -361,10 +395,13 @@ impl Run {
 
 #[test]
 fn what_is_read_is_what_was_written() {
+    let mut moved = 0;
     for seed in 0..6 {
         let run = run(seed, Trouble::None);
         assert_eq!((run.failed, run.broken), (0, 0));
+        moved += run.moved;
     }
+    assert!(moved > 10, "{moved} moves");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Admission: windows, fair queues and tuning; the simulator that runs them at any scale; and when a loop that waits
-//! sleeps.
+//! Admission: windows, fair queues and tuning; the simulator that runs them at any scale; when a loop that waits
+//! sleeps; and when a connection moves to another loop.
 //!
 //! Pure: the time is passed in, nothing here sleeps, spawns, locks or allocates per op. The load generator, the
 //! NVMe/TCP target and the simulator all run this code. The interposer does not: the window of a lane is a number that
@@ -23,6 +23,7 @@
 
 mod admission;
 mod auto;
+mod balance;
 mod config;
 mod lookout;
 mod methods;
@@ -35,6 +36,7 @@ mod throttle;
 
 pub use admission::Admission;
 pub use auto::{AutoPacer, Tuning};
+pub use balance::{Balance, Move, PERIOD_NS, Rest, Worker};
 pub use config::{Config, Credits, Error, Limits, Method, SYNTAX};
 pub use lookout::{Lookout, Poll, Step};
 pub use op::{Admit, Op, OpId, Purge, Refusal, Released};

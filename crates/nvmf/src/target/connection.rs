@@ -1,7 +1,9 @@
 //! A connection: its state, its answers, and its end.
 //!
-//! `receive` cuts the bytes that arrive into units and takes their data to their places; `units` acts on each unit.
+//! `receive` cuts the bytes that arrive into units and takes their data to their places; `units` acts on each unit;
+//! `leaving` makes a connection ready to go on at another reactor.
 
+mod leaving;
 mod receive;
 mod units;
 
@@ -23,6 +25,8 @@ use super::progress::Progress;
 use super::{io as io_command, queued};
 use crate::pdu::{self, End, Fault, Limits, MAX_HEADER_BYTES, Receiver, digest};
 use crate::spec::{Command, Completion, Status};
+use leaving::Aside;
+pub(super) use leaving::Moving;
 use receive::Arriving;
 pub(super) use receive::Sink;
 
@@ -33,6 +37,8 @@ pub(super) const ADMIN_CAPSULE_BYTES: u32 = 8192;
 const NO_SQ_HEAD: u16 = 0xffff;
 /// Bytes of the kernel's send buffer of connections that carry no I/O.
 const SMALL_SEND_BUFFER: u64 = 16 << 10;
+/// The work of a command besides that of its data, in bytes that take about as long to copy.
+pub(super) const COMMAND_WORK: u64 = 8192;
 /// After a fatal error: how long the peer may take to read why.
 const LINGER_NS: u64 = 2_000_000_000;
 
@@ -140,6 +146,13 @@ pub(super) struct Connection {
     output_progress: Progress,
     /// A number of zeros and the digest of that many zeros: reads of a null device mostly have one size.
     zeros_digest: (u32, u32),
+    /// Commands that wait until the connection is at another reactor; `None` while it stays where it is.
+    aside: Option<Aside>,
+    /// The work of the connection in bytes ([`COMMAND_WORK`]): that of the time since the last report, and half as much
+    /// for each report before.
+    pub work: u64,
+    /// The rest after the connection's last move.
+    pub rest: pace::Rest,
 }
 
 impl Connection {
@@ -159,12 +172,18 @@ impl Connection {
         rustix::net::sockopt::set_tcp_keepidle(&stream, std::time::Duration::from_secs(30))?;
         rustix::net::sockopt::set_tcp_keepintvl(&stream, std::time::Duration::from_secs(10))?;
         rustix::net::sockopt::set_tcp_keepcnt(&stream, 3)?;
+        // The peer may be gone already.
+        let peer = stream.peer_addr().ok();
+        Ok(Connection::on(token, stream, peer, listener, core))
+    }
+
+    /// A connection at its beginning, on a socket that has its options.
+    fn on(token: Token, stream: TcpStream, peer: Option<SocketAddr>, listener: SocketAddr, core: &Core) -> Connection {
         let options = &core.shared.options;
         let limits = Limits { capsule: options.in_capsule_bytes.max(ADMIN_CAPSULE_BYTES), data: options.max_io_bytes };
-        Ok(Connection {
+        Connection {
             token,
-            // The peer may be gone already.
-            peer: stream.peer_addr().ok(),
+            peer,
             stream,
             listener,
             phase: Phase::Handshake,
@@ -209,7 +228,10 @@ impl Connection {
             transfer_progress: Progress::default(),
             output_progress: Progress::default(),
             zeros_digest: (0, 0),
-        })
+            aside: None,
+            work: 0,
+            rest: pace::Rest::default(),
+        }
     }
 
     #[inline]
@@ -243,7 +265,8 @@ impl Connection {
     /// Bytes of memory that the peer makes the connection hold, data buffers excepted.
     pub fn queued_bytes(&self) -> u64 {
         let received = self.backlog.capacity() + self.partial.capacity() + self.admin_data.capacity();
-        (self.out.memory() + received) as u64
+        let aside = self.aside.as_ref().map_or(0, Aside::memory);
+        (self.out.memory() + received + aside) as u64
     }
 
     /// Gives the kernel room for the output of an I/O queue.
@@ -429,7 +452,7 @@ impl Connection {
 
     fn give_up(&mut self, core: &mut Core, but_what_is_being_sent: bool) {
         io_command::drop_all(self, core, but_what_is_being_sent);
-        self.arriving = None;
+        (self.arriving, self.aside) = (None, None);
         (self.stalled, self.is_choked) = (None, false);
         self.partial = Vec::new();
         self.backlog = Vec::new();

@@ -11,7 +11,7 @@
 use pace::{Admit, Op, Refusal};
 
 use super::command::{CommandSlot, Stage};
-use super::connection::{Connection, Sink};
+use super::connection::{COMMAND_WORK, Connection, Sink};
 use super::core::{Core, Flight};
 use super::io_command::{Counter, Direction, IoCommand};
 use super::pacing::OPS;
@@ -466,6 +466,7 @@ fn count(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
     let (channel, uid) = (slot.channel, slot.device_uid);
     let latency_ns = core.now_ns.saturating_sub(arrived_ns);
     core.completed_io += 1;
+    conn.work += COMMAND_WORK + u64::from(conn.slots[index].data_len);
     let tenant = conn.tenant;
     let mine = core.channels.get(channel).filter(|open| open.uid == uid);
     let row = mine.and_then(|open| open.row);

@@ -9,6 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::Error;
 use super::auth::Examination;
 use super::configuration::Configuration;
+use super::connection::Moving;
 use super::stats::{ReactorReport, StatsChange};
 
 /// Names a connection of a reactor, also after it has gone.
@@ -29,6 +30,10 @@ pub(super) enum Message {
     Unlisten(SocketAddr, mpsc::Sender<()>),
     /// Serve this connection, which came in on that address.
     Serve(TcpStream, SocketAddr),
+    /// Move this connection to that reactor, if its commands end soon.
+    Leave(Token, u32),
+    /// Serve this connection, which another reactor has served until now.
+    Arrive(Box<Moving>),
     /// Close the connection, because its controller no longer exists.
     Close(Token),
     /// The controller of this connection has events for the host.

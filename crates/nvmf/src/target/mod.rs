@@ -90,6 +90,8 @@ struct Shared {
     connections: Vec<AtomicU32>,
     /// The number of these that are I/O queues, or may become I/O queues.
     workers: Vec<AtomicU32>,
+    /// The loads of the reactors; `None` if connections stay where they are.
+    balance: Option<Mutex<pace::Balance>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     started: Instant,
     /// Lines for the user that [`Target::take_warnings`] has not taken yet.
@@ -178,6 +180,14 @@ impl Shared {
         self.workers[reactor as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Notes that an I/O queue moves.
+    fn connection_moves(&self, from: u32, to: u32) {
+        for counts in [&self.connections, &self.workers] {
+            counts[from as usize].fetch_sub(1, Ordering::Relaxed);
+            counts[to as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn connection_closed(&self, reactor: u32, is_admin: bool) {
         self.connections[reactor as usize].fetch_sub(1, Ordering::Relaxed);
         if !is_admin {
@@ -242,6 +252,8 @@ impl Target {
             mailboxes,
             connections: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
             workers: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
+            balance: (options.balances && options.reactors > 1)
+                .then(|| Mutex::new(pace::Balance::new(options.reactors))),
             threads: Mutex::default(),
             started: Instant::now(),
             warnings: Mutex::default(),
@@ -638,6 +650,28 @@ impl Target {
     /// `NotFound`.
     pub fn allow_any_host(&self, nqn: &str, allow: bool) -> Result<(), Error> {
         self.change(|configuration| configuration.allow_any_host(nqn, allow))
+    }
+
+    /// Asks for the move of an I/O queue to another reactor. The queue moves when its commands have ended, and stays if
+    /// that takes longer than 10 ms; [`QueueInfo::reactor`] tells. [`Options::balances`] does this by itself.
+    ///
+    /// # Errors
+    /// `NotFound` (the subsystem, its controller, or the queue); `Invalid` reactor.
+    pub fn move_queue(&self, nqn: &str, controller_id: u16, queue_id: u16, reactor: u32) -> Result<(), Error> {
+        let reactors = self.shared.mailboxes.len();
+        if reactor as usize >= reactors {
+            return Err(Error::invalid(format!("reactor {reactor}: there are {reactors}, from 0 on")));
+        }
+        let uid = self.shared.configuration().subsystem(nqn)?.uid;
+        let controllers = self.shared.controllers();
+        let controller = controllers.get(Service::Subsystem(uid), controller_id);
+        let queue = controller.and_then(|controller| controller.lock().queues.get(&queue_id).copied());
+        let Some(queue) = queue else {
+            let what = format!("there is no queue {queue_id} of controller {controller_id} of {nqn}");
+            return Err(Error::new(ErrorKind::NotFound, what));
+        };
+        self.shared.send(queue.token.reactor, Message::Leave(queue.token, reactor));
+        Ok(())
     }
 
     /// Sets the authenticator that says which hosts must authenticate, for connections from now on; `None` for nobody.

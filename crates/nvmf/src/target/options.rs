@@ -11,6 +11,8 @@ pub struct Options {
     pub cpus: Vec<u32>,
     /// The way in which reactors wait for their next command. `Always` takes a whole processor each.
     pub poll: pace::Poll,
+    /// True if connections move from busy reactors to others that have time.
+    pub balances: bool,
     /// The admission method and the one memory budget of all reactors together.
     pub pacing: pace::Config,
     /// The largest read or write in bytes: a power of two, 8 KiB to 8 MiB. At most half of the budget.
@@ -108,6 +110,7 @@ impl Default for Options {
             reactors: 1,
             cpus: Vec::new(),
             poll: pace::Poll::default(),
+            balances: true,
             pacing: pace::Config::auto(None),
             max_io_bytes: 1 << 20,
             in_capsule_bytes: 4096,

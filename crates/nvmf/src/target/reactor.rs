@@ -7,6 +7,8 @@
 //! slices. While there is I/O it rests after each slice for many times its length: thousands of peers that ask for
 //! anything but I/O take a small part of the processor, and no I/O waits for longer than a slice.
 
+mod moving;
+
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -26,6 +28,7 @@ use super::pacing::Share;
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
 use super::{Error, Shared, admin, afloat, fabrics, io, limited, queued};
 use crate::spec::Status;
+use moving::Moves;
 
 /// Bytes received in one call beyond those that go straight into a command's buffer.
 const SCRATCH: usize = 64 << 10;
@@ -90,6 +93,7 @@ pub(super) struct Reactor {
     most_guests: u32,
     /// True while a command waits for memory that data on the network hold.
     lacks_memory: bool,
+    moves: Moves,
 }
 
 impl Reactor {
@@ -140,6 +144,7 @@ impl Reactor {
             has_more: false,
             lookout,
             stops: false,
+            moves: Moves::default(),
         })
     }
 
@@ -152,6 +157,8 @@ impl Reactor {
                 self.event(event);
             }
             self.go_round();
+            self.go_on_leaving();
+            self.report_load();
             if self.core.now_ns >= self.next_look_ns {
                 self.check_for_stuck();
             }
@@ -171,7 +178,10 @@ impl Reactor {
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
         let rest_ns = if self.rest_ns > 0 { self.rest_ns } else { u64::MAX };
         let look_ns = if self.lacks_memory { self.next_look_ns } else { u64::MAX };
-        let wake_ns = self.core.wake_ns().unwrap_or(u64::MAX).min(self.next_tick_ns).min(look_ns).min(rest_ns);
+        let stay_ns = self.moves.wake_ns().unwrap_or(u64::MAX);
+        let of_devices_ns = self.core.wake_ns().unwrap_or(u64::MAX);
+        let wake_ns = of_devices_ns.min(self.next_tick_ns).min(look_ns).min(rest_ns).min(stay_ns);
+        let began_ns = self.core.now_ns;
         let step = if self.has_more {
             self.lookout.found(self.core.now_ns);
             Step::Look
@@ -195,6 +205,9 @@ impl Reactor {
         }
         if timeout_ns > 0 {
             self.asleep_ns += self.core.now_ns - before_ns;
+        }
+        if timeout_ns > 0 || events.is_empty() && !self.has_more {
+            self.moves.idle_ns += self.core.now_ns - began_ns;
         }
         if self.rest_ns > 0 && self.core.now_ns >= self.rest_ns {
             self.rest_ns = 0;
@@ -519,14 +532,17 @@ impl Reactor {
         crowd.len()
     }
 
+    /// The name of the next connection.
+    fn vacant_token(&mut self) -> Token {
+        self.generation = self.generation.wrapping_add(1) & 0x7fff_ffff;
+        Token { reactor: self.core.reactor, index: self.connections.vacant_key() as u32, generation: self.generation }
+    }
+
     fn take(&mut self, stream: TcpStream, listener: SocketAddr) {
         if self.core.guests >= self.most_guests {
             self.evict_guests();
         }
-        self.generation = self.generation.wrapping_add(1);
-        let entry = self.connections.vacant_entry();
-        let token =
-            Token { reactor: self.core.reactor, index: entry.key() as u32, generation: self.generation & 0x7fff_ffff };
+        let token = self.vacant_token();
         let connection = match self.core.draining {
             true => None,
             false => Connection::new(token, stream, listener, &self.core).ok(),
@@ -538,7 +554,7 @@ impl Reactor {
             Some(mut connection) => {
                 connection.counts_as_guest = true;
                 self.core.guests += 1;
-                entry.insert(connection);
+                self.connections.insert(connection);
             }
             None => self.core.shared.connection_closed(self.core.reactor, false),
         }
@@ -605,6 +621,8 @@ impl Reactor {
                 let _ = done.send(());
             }
             Message::Serve(stream, listener) => self.take(stream, listener),
+            Message::Leave(token, to) => self.leave(token, to),
+            Message::Arrive(moving) => self.arrive(*moving),
             Message::Close(token) => {
                 if self.by_token(token).is_some() {
                     self.close(token.index as usize);

@@ -79,7 +79,7 @@ impl Connection {
         self.take_in_backlog(core)
     }
 
-    fn take_in_backlog(&mut self, core: &mut Core) -> Result<(), Ended> {
+    pub(in crate::target) fn take_in_backlog(&mut self, core: &mut Core) -> Result<(), Ended> {
         let backlog = std::mem::take(&mut self.backlog);
         let outcome = self.take_in(core, &backlog);
         queued::count(self, core);
@@ -88,7 +88,7 @@ impl Connection {
 
     /// True while the reactor must not read from the connection.
     pub fn is_stalled(&self) -> bool {
-        self.stalled.is_some() || self.is_choked
+        self.stalled.is_some() || self.is_choked || self.has_much_aside()
     }
 
     /// Keeps bytes in the backlog: the connection cannot act on them yet.
@@ -193,6 +193,12 @@ impl Connection {
             if self.is_stalled() {
                 return self.keep(bytes);
             }
+            if self.aside.is_some() {
+                bytes = self.more_aside(bytes);
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+            }
             if self.arriving.is_some() {
                 bytes = self.more_data(core, bytes)?;
                 continue;
@@ -259,6 +265,9 @@ impl Connection {
     /// Acts on a unit whose header is whole, and makes ready for its data.
     #[inline]
     fn unit(&mut self, core: &mut Core, layout: &Layout, pdu: Pdu, header: &[u8]) -> Result<(), Ended> {
+        if self.sets_aside(layout, header)? {
+            return Ok(());
+        }
         let sink = self.act(core, layout, &pdu, header)?;
         if layout.data_bytes == 0 {
             return Ok(());
