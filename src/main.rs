@@ -27,6 +27,7 @@ mod progress;
 mod report;
 mod rpc;
 mod run;
+mod screen;
 mod serve;
 mod sim;
 mod sweep;
@@ -35,6 +36,7 @@ mod trap;
 mod trigger;
 mod values;
 mod version;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -55,6 +57,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
     trap::SUBCOMMAND,
     lanes::SUBCOMMAND,
     top::SUBCOMMAND,
+    watch::SUBCOMMAND,
     sim::SUBCOMMAND,
     man::SUBCOMMAND,
     completions::SUBCOMMAND,

@@ -159,7 +159,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     if calls.is_empty() && configuration.is_none() && socket == "none" {
         bail!("nothing to serve: give --null SIZE, --mem SIZE, --file PATH or -c FILE (plimsoll serve --help)");
     }
-    let metrics = matches.get_one::<String>("metrics").map(|text| metrics_address(text)).transpose()?;
+    let metrics =
+        matches.get_one::<String>("metrics").map(|text| values::metrics_address("--metrics", text)).transpose()?;
     let interrupt = Interrupt::listen()?;
     let on_end = {
         let interrupt = interrupt.clone();
@@ -360,11 +361,6 @@ fn address(text: &str) -> anyhow::Result<SocketAddr> {
     text.parse().ok().or_else(bare).with_context(|| {
         format!("--listen {text}: not an IP address (expected one as 127.0.0.1, 127.0.0.1:{PORT} or [::1]:{PORT})")
     })
-}
-
-fn metrics_address(text: &str) -> anyhow::Result<SocketAddr> {
-    let port = || text.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    text.parse().ok().or_else(port).with_context(|| format!("--metrics {text}: give a port, or ADDRESS:PORT"))
 }
 
 fn configure(

@@ -1,7 +1,9 @@
 //! Values of the program's own arguments, through the one parser of units.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use anyhow::Context;
 use measure::units::{self, TimeUnit};
 
 /// `3%` or `3` as the fraction 0.03: above 0 and at most 1.
@@ -25,6 +27,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         Ok(ns) => Ok(Duration::from_nanos(ns)),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The address on which `option` serves metrics: `9420`, which is on loopback, or `10.0.0.1:9420`.
+///
+/// # Errors
+/// The expected form of the value.
+pub fn metrics_address(option: &str, text: &str) -> anyhow::Result<SocketAddr> {
+    let port = || text.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    text.parse().ok().or_else(port).with_context(|| format!("{option} {text}: give a port, or ADDRESS:PORT"))
 }
 
 #[cfg(test)]

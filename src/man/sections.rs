@@ -282,6 +282,27 @@ const PAGES: &[Sections] = &[
         see_also: &["plimsoll-trap(1)", "plimsoll-serve(1)", "plimsoll-run(1)"],
     },
     Sections {
+        name: "watch",
+        examples: &[
+            ("plimsoll watch", "Show all disks and NFS mounts, once a second."),
+            (
+                "plimsoll watch /dev/nvme0n1 --against plimsoll-sweep-1.json",
+                "Compare the depth of a device with the load line that a sweep found.",
+            ),
+            ("plimsoll watch /mnt/data --json --for 1m", "Print a JSON object a second, for a minute."),
+            ("plimsoll watch --prometheus 9834", "Serve the counters for Prometheus, on this machine only."),
+        ],
+        statuses: &[DONE, BAD_INPUT],
+        files: &[
+            ("/proc/diskstats", "The counters of disks."),
+            ("/proc/self/mountstats", "The counters of NFS mounts."),
+            ("io.stat, blkio.throttle.io_serviced", "The counters of a control group."),
+            ("/proc/PID/io", "The counters of a process."),
+        ],
+        environment: &[NO_COLOR, ("TERM", "dumb prints lines instead of a screen.")],
+        see_also: &["plimsoll-sweep(1)", "plimsoll-top(1)", "iostat(1)", "nfsiostat(8)"],
+    },
+    Sections {
         name: "sim",
         examples: &[
             ("plimsoll sim configs/sim/depth.toml", "Simulate a scenario."),

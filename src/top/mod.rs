@@ -1,6 +1,5 @@
 //! `plimsoll top`: the work of every running program of Plimsoll at this moment.
 
-mod screen;
 mod table;
 
 use std::collections::BTreeMap;
@@ -15,6 +14,7 @@ use crate::boards;
 use crate::command_line::{Arguments, Subcommand};
 use crate::exit::Exit;
 use crate::output;
+use crate::screen;
 use crate::values;
 
 /// The row of this subcommand in the table of `main.rs`.

@@ -23,4 +23,4 @@ mod time;
 
 pub use advice::advice;
 pub use read::{ReadError, read_document};
-pub use time::ctime;
+pub use time::{ctime, utc};

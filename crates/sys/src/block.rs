@@ -154,7 +154,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
 }
 
 /// `\040` and the like, as the kernel writes blanks in paths.
-fn unescape(text: &str) -> String {
+pub fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

@@ -21,6 +21,14 @@ pub struct Counters {
     pub busy_ms: u64,
     /// Milliseconds of requests in the queue.
     pub in_queue_ms: u64,
+    /// Requests in flight at this moment.
+    pub in_flight: u64,
+    /// Discards and flushes completed; 0 on kernels that do not count them.
+    pub other_ios: u64,
+    /// Sectors of 512 bytes discarded.
+    pub discarded_sectors: u64,
+    /// Milliseconds spent discarding and flushing, summed over requests.
+    pub other_ticks_ms: u64,
 }
 
 impl Counters {
@@ -34,6 +42,10 @@ impl Counters {
             ticks_ms: pair(self.ticks_ms, earlier.ticks_ms),
             busy_ms: self.busy_ms.saturating_sub(earlier.busy_ms),
             in_queue_ms: self.in_queue_ms.saturating_sub(earlier.in_queue_ms),
+            in_flight: self.in_flight,
+            other_ios: self.other_ios.saturating_sub(earlier.other_ios),
+            discarded_sectors: self.discarded_sectors.saturating_sub(earlier.discarded_sectors),
+            other_ticks_ms: self.other_ticks_ms.saturating_sub(earlier.other_ticks_ms),
         }
     }
 }
@@ -86,24 +98,42 @@ fn descend(directory: &Path, names: &mut Vec<String>) {
 /// The present counters of the named devices, those that exist.
 pub fn counters(names: &[String]) -> Vec<(String, Counters)> {
     let table = fs::read_to_string("/proc/diskstats").unwrap_or_default();
-    let mut all: Vec<(String, Counters)> =
-        table.lines().filter_map(parse).filter(|(name, _)| names.contains(name)).collect();
+    let mut all: Vec<(String, Counters)> = table
+        .lines()
+        .filter_map(parse)
+        .filter(|(name, _)| names.iter().any(|wanted| wanted == name))
+        .map(|(name, counters)| (name.to_owned(), counters))
+        .collect();
     all.sort_by_key(|(name, _)| names.iter().position(|wanted| wanted == name));
     all
 }
 
-fn parse(line: &str) -> Option<(String, Counters)> {
-    let mut fields = line.split_whitespace().skip(2);
-    let name = fields.next()?.to_owned();
-    let n: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
-    let n = n.get(..11)?;
+/// The name and the counters of a line of /proc/diskstats; None for any other line. Kernels before 4.18 have 11
+/// counters, later ones 15 (discards) or 17 (flushes).
+pub fn parse(line: &str) -> Option<(&str, Counters)> {
+    let mut fields = line.split_ascii_whitespace().skip(2);
+    let name = fields.next()?;
+    let mut n = [0u64; 17];
+    let mut count = 0;
+    for (place, field) in n.iter_mut().zip(fields) {
+        let Ok(number) = field.parse() else { break };
+        *place = number;
+        count += 1;
+    }
+    if count < 11 {
+        return None;
+    }
     let counters = Counters {
         ios: (n[0], n[4]),
         merges: (n[1], n[5]),
         sectors: (n[2], n[6]),
         ticks_ms: (n[3], n[7]),
+        in_flight: n[8],
         busy_ms: n[9],
         in_queue_ms: n[10],
+        other_ios: n[11].saturating_add(n[15]),
+        discarded_sectors: n[13],
+        other_ticks_ms: n[14].saturating_add(n[16]),
     };
     Some((name, counters))
 }

@@ -89,12 +89,13 @@ fn table<T>(page: &mut String, rows: &[Row<T>], label: &str, all: &[T], name_of:
         for one in all {
             let value = read(one);
             let value = if value.is_infinite() { "+Inf".to_string() } else { value.to_string() };
-            let _ = writeln!(page, "plimsoll_{name}{{{label}=\"{}\"}} {value}", escape(name_of(one)));
+            let _ = writeln!(page, "plimsoll_{name}{{{label}=\"{}\"}} {value}", escape_label(name_of(one)));
         }
     }
 }
 
-fn escape(label: &str) -> String {
+/// The value of a label as it stands between quotation marks.
+pub fn escape_label(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

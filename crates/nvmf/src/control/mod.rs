@@ -23,7 +23,7 @@ pub mod stream;
 
 pub use config::{Step, parse as parse_configuration};
 pub use methods::{METHODS, Method, Run, find as find_method};
-pub use metrics::text as metrics;
+pub use metrics::{escape_label, text as metrics};
 pub use reference::{help, markdown};
 pub use server::{DEFAULT_PATH, Server};
 pub use state::{Control, Ending, Settings, State};

@@ -1,0 +1,154 @@
+//! The table for people: a line for each target, then what is known of load lines.
+
+use measure::figures::{self, bytes, bytes_per_second, count, nanoseconds, percent, plain};
+use observe::{FlowRates, Kind, Observation, Rates};
+use report::text::{Style, Table};
+
+use super::{Now, Row, span};
+
+/// A column: its title, the cell of a target at work, and whether a target has something to say in it.
+struct Column {
+    title: &'static str,
+    cell: fn(&Rates) -> String,
+    wanted: fn(&Observation, &Rates) -> bool,
+}
+
+const COLUMNS: &[Column] = &[
+    Column { title: "read", cell: |rates| moved(&rates.read), wanted: |_, _| true },
+    Column { title: "iops", cell: |rates| ops(&rates.read), wanted: |_, _| true },
+    Column { title: "written", cell: |rates| moved(&rates.write), wanted: |_, _| true },
+    Column { title: "iops", cell: |rates| ops(&rates.write), wanted: |_, _| true },
+    Column { title: "other", cell: |rates| ops(&rates.other), wanted: |_, rates| rates.other.iops > 0.0 },
+    Column {
+        title: "lat",
+        cell: |rates| rates.latency_ns().map_or("-".into(), nanoseconds),
+        wanted: |_, rates| rates.depth.is_some(),
+    },
+    Column {
+        title: "queue",
+        cell: |rates| rates.queue_ns.map_or("-".into(), nanoseconds),
+        wanted: |seen, _| seen.target.kind == Kind::Nfs,
+    },
+    Column {
+        title: "rtt",
+        cell: |rates| rates.round_trip_ns.map_or("-".into(), nanoseconds),
+        wanted: |seen, _| seen.target.kind == Kind::Nfs,
+    },
+    Column {
+        title: "depth",
+        cell: |rates| rates.depth.map_or("-".into(), |depth| plain((depth * 10.0).round() / 10.0)),
+        wanted: |_, rates| rates.depth.is_some(),
+    },
+    Column {
+        title: "now",
+        cell: |rates| rates.in_flight.map_or("-".into(), |now| now.to_string()),
+        wanted: |_, rates| rates.in_flight.is_some(),
+    },
+    Column {
+        title: "busy",
+        cell: |rates| rates.busy.map_or("-".into(), percent),
+        wanted: |_, rates| rates.busy.is_some(),
+    },
+    Column { title: "resent", cell: |rates| rates.sent_again.to_string(), wanted: |_, rates| rates.sent_again > 0 },
+];
+
+/// The columns that the table leaves out, in this order, while it is wider than the terminal.
+const LEAST: [&str; 4] = ["other", "now", "queue", "busy"];
+
+fn moved(flow: &FlowRates) -> String {
+    if flow.bytes_per_second == 0.0 { "-".into() } else { bytes_per_second(flow.bytes_per_second) }
+}
+
+fn ops(flow: &FlowRates) -> String {
+    if flow.iops == 0.0 { "-".into() } else { count(flow.iops) }
+}
+
+/// The whole text of a look.
+pub fn draw(now: &Now, style: Style) -> String {
+    let mut out = String::new();
+    if now.rows.is_empty() && now.missing.is_empty() {
+        out.push_str("No disk of this host did anything so far, and no NFS is mounted (--all shows idle disks).\n");
+    }
+    let at_work: Vec<(&Row, Rates)> = now.rows.iter().filter_map(|row| Some((row, row.seen.rates?))).collect();
+    let columns: Vec<&Column> =
+        COLUMNS.iter().filter(|column| at_work.iter().any(|(row, rates)| (column.wanted)(&row.seen, rates))).collect();
+    let header: Vec<&str> =
+        ["target"].into_iter().chain(columns.iter().map(|column| column.title)).chain(["load line"]).collect();
+    let mut table = Table::of(&header);
+    for row in &now.rows {
+        let cells = columns.iter().map(|column| row.seen.rates.as_ref().map_or("-".into(), column.cell));
+        let name = name_of(&row.seen);
+        table.row([name].into_iter().chain(cells).chain([line_of(now, row)]).collect());
+    }
+    if !now.rows.is_empty() {
+        out += &table.without(&LEAST, style.width).cut(style.width).render(style, 0);
+    }
+    for missing in &now.missing {
+        out += &format!("{missing}: not there at this moment\n");
+    }
+    let sentences: Vec<String> = now.rows.iter().flat_map(|row| sentences(now, row)).collect();
+    if !sentences.is_empty() {
+        out += &format!("\n{}\n", sentences.join("\n"));
+    }
+    out
+}
+
+fn name_of(seen: &Observation) -> String {
+    match seen.target.kind {
+        Kind::Process => format!("process {}", seen.target.name),
+        _ => seen.target.name.clone(),
+    }
+}
+
+/// The load line in a cell: a sweep's, else the passive bounds, else nothing.
+fn line_of(now: &Now, row: &Row) -> String {
+    if let Some(against) = now.against.filter(|against| against.is_of(&row.seen.target)) {
+        return plain(against.line);
+    }
+    let bounds = row.seen.judgement.as_ref().and_then(|judgement| judgement.line.as_ref().ok());
+    bounds.map_or("-".into(), |bounds| match (plain(bounds.low), plain(bounds.high)) {
+        (low, high) if low == high => low,
+        (_, high) if bounds.low <= 1.0 => format!("<= {high}"),
+        (low, high) => format!("{low} to {high}"),
+    })
+}
+
+fn sentences(now: &Now, row: &Row) -> Vec<String> {
+    let mut out = Vec::new();
+    let name = name_of(&row.seen);
+    if let Some((found, since_ms)) = row.overload {
+        out.push(format!(
+            "{name}: overloaded since {}, at {} times its line",
+            report::utc(since_ms / 1000),
+            figures::digits(found.times)
+        ));
+    }
+    if let Some(against) = now.against.filter(|against| against.is_of(&row.seen.target)) {
+        let share = row.seen.rates.map(|rates| rates.iops() / against.plateau_iops.mean);
+        let share = share.map_or(String::new(), |share| format!("; now {} of its plateau", percent(share)));
+        out.push(format!(
+            "{name}: the sweep ({}) has its line at {} and its plateau at {} IOPS{share}",
+            against.workload,
+            plain(against.line),
+            count(against.plateau_iops.mean)
+        ));
+    }
+    let Some(judgement) = &row.seen.judgement else { return out };
+    let mix =
+        format!("{}, {} reads", bytes(judgement.bytes_per_op), percent((judgement.read_share * 100.0).round() / 100.0));
+    match &judgement.line {
+        Ok(bounds) => out.push(format!(
+            "{name}: the load line is {}; the plateau is at least {} IOPS ({mix}, {} intervals)",
+            bounds.phrase(),
+            count(bounds.plateau_at_least_iops),
+            judgement.windows
+        )),
+        Err(reason) => {
+            out.push(format!(
+                "{name}: this traffic cannot tell the load line: {}",
+                reason.sentence(&span(row.seen.record_ns))
+            ));
+        }
+    }
+    out
+}
