@@ -115,18 +115,35 @@ impl Call {
         !matches!(self, Call::Nothing | Call::Function { .. } | Call::Closure(_))
     }
 
-    /// True if the ring can carry this call out with the meaning that its blocking form has.
+    /// True if the ring carries this call out with the meaning that its blocking form has, and without a thread of the
+    /// kernel for it.
+    ///
+    /// The ring passes syncs, allocations and buffered writes to a regular file on to such threads (io-wq), and those
+    /// carry out the writes to one file one after the other. The pool carries them out side by side.
     pub fn fits_ring(&self) -> bool {
         match self {
-            Call::Transfer { offset, seekable: true, .. } => *offset >= 0,
             // The ring may give two read(2)s the same bytes, where the second one should go on after the first.
-            Call::Transfer { fd, offset: -1, .. } => {
-                kind_of(*fd) == Some(DescriptorKind::Stream) && !is_non_blocking(*fd)
+            Call::Transfer { fd, offset: -1, seekable: false, .. } => {
+                kind_of(*fd) == Some(DescriptorKind::Stream) && flags_of(*fd) & libc::O_NONBLOCK == 0
             }
-            Call::Transfer { fd, offset, .. } | Call::Vector { fd, offset, .. } => {
-                *offset >= 0 && kind_of(*fd) == Some(DescriptorKind::Data) && !is_non_blocking(*fd)
+            Call::Transfer { write, fd, offset, seekable: true, .. } => {
+                *offset >= 0
+                    && (!write || flags_of(*fd) & libc::O_DIRECT != 0 || kind_of(*fd) != Some(DescriptorKind::File))
             }
-            Call::Sync { .. } | Call::Allocate { .. } | Call::Socket(_) => true,
+            Call::Transfer { write, fd, offset, .. } | Call::Vector { write, fd, offset, .. } => {
+                let flags = flags_of(*fd);
+                // The ring waits by itself until a descriptor with O_NONBLOCK is ready, where read(2) and write(2)
+                // return EAGAIN. It returns EAGAIN for files of some file systems, where read(2) and write(2) wait.
+                *offset >= 0
+                    && flags & libc::O_NONBLOCK == 0
+                    && match kind_of(*fd) {
+                        Some(DescriptorKind::File) => !write || flags & libc::O_DIRECT != 0,
+                        Some(DescriptorKind::BlockDevice) => true,
+                        Some(DescriptorKind::Stream) | None => false,
+                    }
+            }
+            Call::Socket(_) => true,
+            Call::Sync { .. } | Call::Allocate { .. } => false,
             Call::Nothing | Call::Function { .. } | Call::Closure(_) => false,
         }
     }
@@ -154,15 +171,10 @@ impl Call {
                 let entry = opcode::Writev::new(types::Fd(*fd), *iov, *count as u32);
                 entry.offset(*offset as u64).rw_flags(*flags as _).build()
             }
-            Call::Sync { fd, data_only } => {
-                let flags = if *data_only { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
-                opcode::Fsync::new(types::Fd(*fd)).flags(flags).build()
-            }
-            Call::Allocate { fd, mode, offset, len } => {
-                opcode::Fallocate::new(types::Fd(*fd), *len as u64).offset(*offset as u64).mode(*mode).build()
-            }
             Call::Socket(socket) => return socket.entries(),
-            Call::Nothing | Call::Function { .. } | Call::Closure(_) => opcode::Nop::new().build(),
+            Call::Nothing | Call::Function { .. } | Call::Closure(_) | Call::Sync { .. } | Call::Allocate { .. } => {
+                opcode::Nop::new().build()
+            }
         };
         (entry, None)
     }
@@ -483,8 +495,10 @@ impl SocketCall {
 /// The kinds of descriptor on which the ring does what read(2) and pread(2) do.
 #[derive(PartialEq, Eq)]
 enum DescriptorKind {
-    /// A regular file or a block device: it has contents, and transfers at offsets.
-    Data,
+    /// A regular file: it has contents, and transfers at offsets.
+    File,
+    /// A block device: it has contents, as a regular file has.
+    BlockDevice,
     /// A pipe or a socket: it has no position.
     Stream,
 }
@@ -499,18 +513,17 @@ fn kind_of(fd: i32) -> Option<DescriptorKind> {
     }
     // SAFETY: zeroed is a valid stat, and the call filled it in.
     match unsafe { stat.assume_init() }.st_mode & libc::S_IFMT {
-        libc::S_IFREG | libc::S_IFBLK => Some(DescriptorKind::Data),
+        libc::S_IFREG => Some(DescriptorKind::File),
+        libc::S_IFBLK => Some(DescriptorKind::BlockDevice),
         libc::S_IFIFO | libc::S_IFSOCK => Some(DescriptorKind::Stream),
         _ => None,
     }
 }
 
-/// True if the descriptor has O_NONBLOCK. The ring waits by itself until such a descriptor is ready, where read(2) and
-/// write(2) return EAGAIN. It returns EAGAIN for files of some file systems, where read(2) and write(2) wait.
-fn is_non_blocking(fd: i32) -> bool {
+/// The status flags of a descriptor (O_NONBLOCK, O_DIRECT, ...); none of one that is not valid.
+fn flags_of(fd: i32) -> i32 {
     // SAFETY: fcntl with F_GETFL takes no pointer.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    flags >= 0 && flags & libc::O_NONBLOCK != 0
+    (unsafe { libc::fcntl(fd, libc::F_GETFL) }).max(0)
 }
 
 pub(crate) fn errno() -> i32 {

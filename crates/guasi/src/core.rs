@@ -438,7 +438,7 @@ impl Core {
         };
         self.reap(driver);
         let deadline = limit.map(|limit| Instant::now() + limit);
-        let (mut polled, mut interrupted) = (false, false);
+        let (mut polled, mut interrupted, mut looked) = (false, false, false);
         loop {
             driver.fill(&self.queue);
             // The order matters: the requests that the pool has passed on by now are among the results.
@@ -457,6 +457,9 @@ impl Core {
             } else if in_pool == 0 {
                 let want = (min - have).min(driver.inflight()).max(1);
                 interrupted = driver.wait(want, left).map_err(errno)?;
+            } else if driver.inflight() == 0 && !std::mem::replace(&mut looked, true) {
+                // A worker that is awake has the result sooner than this thread could be woken.
+                self.results.look_out(min, deadline);
             } else if driver.announce_sleep(&self.queue) {
                 if self.results.len() == have {
                     interrupted = driver.wait(1, left).map_err(errno)?;

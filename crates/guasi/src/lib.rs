@@ -28,6 +28,7 @@ mod results;
 mod sizing;
 mod stats;
 mod sync;
+mod watch;
 mod work;
 
 pub use api::{Completion, Config, Drive, Guasi, IoBuf};

@@ -16,13 +16,12 @@ use sys::clock::monotonic_ns;
 use crate::core::Core;
 use crate::request::{Request, Status};
 use crate::sizing::{FRESH_NS, Load, Sizing};
+use crate::watch::Watch;
 use crate::work::{Next, Sleeper, State, Work};
 use crate::{handover, interrupt};
 
 /// A worker that found nothing to do for this long ends, unless it is one of the minimum.
 const IDLE: Duration = Duration::from_secs(1);
-/// The time for which the one worker that looks for work does so before it sleeps.
-const LOOK_NS: u64 = 10_000;
 /// Submits and workers consider adding a worker no more often than this.
 const CONSIDER_NS: u64 = 25_000;
 /// Workers that come back for the next call within this time on average keep up.
@@ -58,6 +57,8 @@ const SIGNALLED: u32 = 3;
 /// The workers of a context, their queue, and the overseer.
 pub(crate) struct Pool {
     work: Work<Facts>,
+    /// Decides how long the one worker that looks for work does so before it sleeps.
+    watch: Watch,
     roster: Mutex<Roster>,
     gone: Condvar,
     min: usize,
@@ -114,6 +115,7 @@ impl Pool {
         let sizing = Sizing::new(cpus, min, max);
         Pool {
             work: Work::new(priorities),
+            watch: Watch::new(),
             limit: AtomicUsize::new(sizing.limit()),
             roster: Mutex::new(Roster { workers: Vec::new(), ended: Vec::new(), sizing }),
             gone: Condvar::new(),
@@ -272,14 +274,7 @@ impl Pool {
         interrupt::shield(true);
         // SAFETY: pthread_self is always valid for the calling thread.
         me.about.thread.store(unsafe { libc::pthread_self() }, Release);
-        let look = |came: &dyn Fn() -> bool| {
-            let end_ns = monotonic_ns() + LOOK_NS;
-            while !came() && monotonic_ns() < end_ns {
-                for _ in 0..16 {
-                    std::hint::spin_loop();
-                }
-            }
-        };
+        let look = |came: &dyn Fn() -> bool| self.watch.look(came);
         let over_limit = |state: &State<Facts>| state.running > self.limit.load(Relaxed);
         let may_end = |state: &mut State<Facts>| state.running + state.idle() > self.min;
         let begin = |_: &mut State<Facts>, request: *mut Request| {
@@ -287,6 +282,7 @@ impl Pool {
             me.about.phase.store(IN_CALL, Release);
         };
         while let Next::Run(request) = self.work.next(me, Some(IDLE), look, over_limit, may_end, begin) {
+            self.watch.saw();
             let now_ns = monotonic_ns();
             me.about.started_ns.store(now_ns, Relaxed);
             if self.work.backlog() > 0 {

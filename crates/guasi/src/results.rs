@@ -1,11 +1,12 @@
 //! Finished requests on their way to the program, and the threads that wait for them.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use crate::list::Lists;
 use crate::request::Request;
 use crate::sync::{AtomicUsize, Condvar, Mutex, lock, wait};
+use crate::watch::Watch;
 
 /// The finished requests of a context, and the threads that wait for them.
 pub(crate) struct Results {
@@ -13,8 +14,8 @@ pub(crate) struct Results {
     arrived: Condvar,
     /// The number of results, for a look without the lock.
     count: AtomicUsize,
-    /// The number of looks that a fetcher takes at the counter before it sleeps: success doubles it, failure halves it.
-    patience: AtomicUsize,
+    /// Decides how long a fetcher looks at the counter before it sleeps.
+    lookout: Watch,
 }
 
 struct State {
@@ -40,8 +41,6 @@ struct Sleeper {
 // Any thread may call sem_post(3).
 unsafe impl Send for Sleeper {}
 
-const MAX_PATIENCE: usize = 1 << 11;
-
 impl Results {
     pub fn new(priorities: usize) -> Results {
         Results {
@@ -53,7 +52,7 @@ impl Results {
             }),
             arrived: Condvar::new(),
             count: AtomicUsize::new(0),
-            patience: AtomicUsize::new(MAX_PATIENCE / 8),
+            lookout: Watch::new(),
         }
     }
 
@@ -103,6 +102,9 @@ impl Results {
             taken += 1;
         }
         self.count.store(state.finished.len(), SeqCst);
+        if taken > 0 {
+            self.lookout.saw();
+        }
         taken
     }
 
@@ -119,7 +121,7 @@ impl Results {
         semaphore: *mut libc::sem_t,
         mut take: impl FnMut(*mut Request),
     ) -> Option<usize> {
-        self.look_out(min);
+        self.look_out(min, None);
         let mut state = lock(&self.state);
         let place = state.sleepers.iter().position(|sleeper| sleeper.semaphore == semaphore);
         if state.finished.len() >= min {
@@ -151,10 +153,10 @@ impl Results {
         limit: Option<Duration>,
         mut take: impl FnMut(*mut Request),
     ) -> usize {
-        if !cfg!(loom) && self.len() < min && limit != Some(Duration::ZERO) {
-            self.look_out(min);
-        }
         let deadline = limit.map(|limit| Instant::now() + limit);
+        if !cfg!(loom) && limit != Some(Duration::ZERO) {
+            self.look_out(min, deadline);
+        }
         let mut state = lock(&self.state);
         while state.finished.len() < min {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -172,16 +174,8 @@ impl Results {
         self.take_locked(&mut state, max, &mut take)
     }
 
-    /// Watches the counter for as long as that has paid off lately.
-    fn look_out(&self, min: usize) {
-        let patience = self.patience.load(Relaxed);
-        for _ in 0..patience {
-            if self.len() >= min {
-                self.patience.store((patience * 2).min(MAX_PATIENCE), Relaxed);
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        self.patience.store((patience / 2).max(16), Relaxed);
+    /// Looks for `min` results until the deadline, as long as that costs less than a sleep.
+    pub fn look_out(&self, min: usize, deadline: Option<Instant>) {
+        self.lookout.look(|| self.len() >= min || deadline.is_some_and(|deadline| Instant::now() >= deadline));
     }
 }

@@ -209,3 +209,42 @@ fn pipes_still_deliver_after_a_context_is_gone() {
     File::from(Arc::into_inner(reader).unwrap()).read_exact(&mut byte).unwrap();
     assert_eq!(&byte, b"x");
 }
+
+/// Threads of the kernel would carry out buffered writes to one file one after the other, and syncs a few at a time.
+#[test]
+fn the_ring_gets_no_call_that_it_would_pass_on_to_a_thread() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ring-or-pool-{}", std::process::id()));
+    let open = |flags| -> Arc<OwnedFd> {
+        let file = File::options().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(&path);
+        Arc::new(file.unwrap().into())
+    };
+    let (buffered, synced, direct) = (open(0), open(libc::O_DSYNC), open(libc::O_DIRECT));
+    for drive in [Drive::Thread, Drive::Caller] {
+        let guasi = Guasi::<sys::buffer::Buffer>::new(Config { drive, ..Config::default() }).unwrap();
+        let block = || sys::buffer::Buffer::zeroed(4096, &sys::buffer::Memory::Anonymous).unwrap();
+        let counts = |wanted: u64| {
+            let mut done = Vec::new();
+            while done.len() < wanted as usize {
+                guasi.fetch(1, 8, None, &mut done).unwrap();
+            }
+            assert!(done.iter().all(|done| done.result.is_ok()), "{drive:?}: {done:?}");
+            let stats = guasi.stats();
+            (stats.backend, stats.ring_requests, stats.pool_requests)
+        };
+        guasi.write_at(0, Arc::clone(&buffered), block(), 0).unwrap();
+        guasi.write_at(1, Arc::clone(&synced), block(), 4096).unwrap();
+        guasi.sync(2, Arc::clone(&buffered), false, None).unwrap();
+        guasi.sync(3, Arc::clone(&buffered), true, None).unwrap();
+        let (backend, in_ring, in_pool) = counts(4);
+        assert_eq!((in_ring, in_pool), (0, 4), "{drive:?}");
+        guasi.read_at(4, Arc::clone(&buffered), block(), 0).unwrap();
+        guasi.read_at(5, Arc::clone(&synced), block(), 0).unwrap();
+        guasi.write_at(6, Arc::clone(&direct), block(), 0).unwrap();
+        let (_, in_ring, in_pool) = counts(3);
+        // A system without io_uring has no ring to choose.
+        let expected = if backend == guasi::Backend::Ring { (3, 4) } else { (0, 7) };
+        assert_eq!((in_ring, in_pool), expected, "{drive:?}");
+    }
+    std::fs::remove_file(&path).unwrap();
+}
