@@ -310,6 +310,9 @@ impl Core {
             self.in_pool.fetch_sub(1, SeqCst);
         }
         if self.config.drive == Drive::Caller {
+            if self.queue.is_asleep() {
+                self.results.wakes();
+            }
             self.queue.ring_bell();
         }
         self.signal();

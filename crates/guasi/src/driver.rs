@@ -169,6 +169,11 @@ impl RingQueue {
         self.ring_bell();
     }
 
+    /// True if the driver waits in the kernel, or is about to.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(SeqCst)
+    }
+
     /// Tells that the driver is awake: the bell need not be rung.
     pub fn woke(&self) {
         self.asleep.store(false, SeqCst);

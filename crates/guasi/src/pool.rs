@@ -68,6 +68,8 @@ pub(crate) struct Pool {
     /// Calls begun at the time `considered_ns`.
     considered_begun: AtomicU64,
     peak: AtomicUsize,
+    /// The recent mean time of a call, in nanoseconds.
+    usual_ns: AtomicU64,
     overseer: Mutex<Overseer>,
     overseer_called: Condvar,
     /// True while the overseer is absent, or will not look for a while.
@@ -124,6 +126,7 @@ impl Pool {
             considered_ns: AtomicU64::new(0),
             considered_begun: AtomicU64::new(0),
             peak: AtomicUsize::new(0),
+            usual_ns: AtomicU64::new(0),
             overseer: Mutex::default(),
             overseer_called: Condvar::new(),
             overseer_away: AtomicBool::new(true),
@@ -181,7 +184,22 @@ impl Pool {
     fn consider(&self, state: &mut State<Facts>, most: usize, thorough: bool) -> Growth {
         let mut growth = Growth::default();
         let backlog = state.backlog();
-        if backlog == 0 || state.closing || (state.spinning && !thorough) {
+        if backlog == 0 || state.closing {
+            return growth;
+        }
+        // Calls that block take no processor from each other: each gets a parked worker at once. So calls that wait for
+        // the same commit of a file system begin together, and wait for one commit.
+        let unseen = backlog > usize::from(state.spinning);
+        if !thorough
+            && unseen
+            && self.usual_ns.load(Relaxed) > FRESH_NS
+            && state.running < self.limit.load(Relaxed)
+            && let Some(worker) = state.take_idle()
+        {
+            growth.wake.push(worker);
+            return growth;
+        }
+        if state.spinning && !thorough {
             return growth;
         }
         let mut load = Load { now_ns: 0, backlog, running: state.running, fresh: 0, begun: state.begun };
@@ -224,6 +242,7 @@ impl Pool {
 
     fn grow(&self, core: &Arc<Core>, growth: Growth) -> io::Result<()> {
         for worker in growth.wake {
+            self.watch.wakes();
             worker.wake();
         }
         let mut answer = Ok(());
@@ -297,6 +316,7 @@ impl Pool {
             // SAFETY: by the submitter's promise the pointers of the call are valid.
             let outcome = unsafe { call.block(private) };
             me.about.leave_call();
+            self.has_taken(monotonic_ns() - now_ns);
             // SAFETY: the submitter's promise holds, and the call has ended.
             unsafe { call.clean_up_on_worker(private) };
             core.end(request, outcome);
@@ -306,6 +326,14 @@ impl Pool {
         roster.ended.push(Arc::clone(me));
         drop(roster);
         self.gone.notify_all();
+    }
+
+    /// Notes the time of a call. Times that tell nothing new are not written: workers share the place.
+    fn has_taken(&self, took_ns: u64) {
+        let usual_ns = self.usual_ns.load(Relaxed);
+        if took_ns.max(usual_ns) >= SHORT_CALL_NS {
+            self.usual_ns.store(usual_ns - usual_ns / 8 + took_ns / 8, Relaxed);
+        }
     }
 
     /// Sees to it that another worker takes the requests that this worker leaves behind.

@@ -74,7 +74,11 @@ impl Results {
         let count = state.finished.len();
         self.count.store(count, SeqCst);
         let wake = state.waiting > 0 && count >= state.wanted;
+        if wake {
+            self.lookout.wakes();
+        }
         for sleeper in state.sleepers.iter_mut().filter(|sleeper| count >= sleeper.wanted) {
+            self.lookout.wakes();
             sleeper.wanted = usize::MAX;
             // SAFETY: the semaphore is valid while it is in the list, which this thread has locked.
             unsafe { libc::sem_post(sleeper.semaphore) };
@@ -172,6 +176,11 @@ impl Results {
             state.wanted = if state.waiting == 0 { usize::MAX } else { 1 };
         }
         self.take_locked(&mut state, max, &mut take)
+    }
+
+    /// A fetcher that sleeps elsewhere, in the ring, is about to be woken.
+    pub fn wakes(&self) {
+        self.lookout.wakes();
     }
 
     /// Looks for `min` results until the deadline, as long as that costs less than a sleep.

@@ -60,6 +60,12 @@ const LOOKS: u32 = 4;
 /// The least time, in nanoseconds, for which a thread that computes keeps a processor that it has been lent. The
 /// kernel's own threads take moments.
 const SLICE_NS: u64 = 500_000;
+/// One wake-up moves the cost of a sleep by this part of it, and no further: a thread that waited for a processor has
+/// not learned what a wake-up costs.
+const LEARNING: u64 = 16;
+/// The bounds of a cost that was learned, in nanoseconds.
+const LEAST_SLEEP_NS: u64 = 2_000;
+const MOST_SLEEP_NS: u64 = 100_000;
 /// A lookout that lent the processor does not look for this multiple of the time: it loses a ninth of its time at most.
 /// A thread that sleeps gets a busy processor sooner than one that has used up its share with looking.
 const REST: u64 = 8;
@@ -135,6 +141,14 @@ impl Lookout {
         if lent_ns >= SLICE_NS {
             self.rests_until_ns = now_ns + REST * lent_ns;
         }
+    }
+
+    /// A sleep has ended `wake_ns` after the call that ended it. The cost of a sleep follows the median of these times,
+    /// from 2 to 100 us: for loops that nobody has measured a wake-up for.
+    pub fn has_woken(&mut self, wake_ns: u64) {
+        let step_ns = self.sleep_ns / LEARNING;
+        let learned_ns = if wake_ns > self.sleep_ns { self.sleep_ns + step_ns } else { self.sleep_ns - step_ns };
+        self.sleep_ns = learned_ns.clamp(LEAST_SLEEP_NS, MOST_SLEEP_NS);
     }
 
     /// True from a look that has found nothing to one that has found something.
@@ -349,6 +363,29 @@ mod tests {
         assert_eq!(lookout.found_nothing(now_ns + 20_000_000), Step::Sleep, "not for a while");
         lookout.found(now_ns + 21_000_000);
         assert_eq!(lookout.found_nothing(now_ns + 30_000_000), Step::Look);
+    }
+
+    /// Two loops that believe that a sleep costs a third of what it does: each takes the other's wake-up for its own
+    /// gap, and sleeps, until the wake-ups have told the price.
+    #[test]
+    fn wake_ups_tell_what_a_sleep_costs() {
+        for (told, most_ns) in [(false, u64::MAX), (true, SLEEP_NS * 5 / 4)] {
+            let mut lookout = Lookout::new(Poll::Adaptive, SLEEP_NS / 3);
+            for wake in 0..200 {
+                // Every tenth thread waits for a processor before it runs.
+                let late_ns = if wake % 10 == 0 { 3_000_000 } else { 0 };
+                if told {
+                    lookout.has_woken(SLEEP_NS + late_ns);
+                }
+            }
+            let learned_ns = lookout.sleep_ns;
+            assert_eq!(learned_ns >= SLEEP_NS * 4 / 5 && learned_ns <= most_ns, told, "{learned_ns}");
+        }
+        let mut lookout = Lookout::new(Poll::Adaptive, SLEEP_NS);
+        (0..1000).for_each(|_| lookout.has_woken(0));
+        assert_eq!(lookout.sleep_ns, LEAST_SLEEP_NS);
+        (0..1000).for_each(|_| lookout.has_woken(u64::MAX));
+        assert_eq!(lookout.sleep_ns, MOST_SLEEP_NS);
     }
 
     #[test]
