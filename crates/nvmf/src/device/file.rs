@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::uring::{Ends, Uring};
+use super::uring::{Ends, Held, Uring};
 use super::{Channel, Device, DeviceSpec, Done, EIO, Error, Io, Local};
 
 const O_DIRECT: i32 = 0o40000;
@@ -158,7 +158,7 @@ impl Device for File {
         }
         drop(ring);
         Ok(Box::new(FileChannel {
-            file: Arc::clone(&self.file),
+            file: Rc::new(Arc::clone(&self.file)),
             keeps_allocated: self.keeps_allocated,
             ring: Rc::clone(&local.uring),
             ends: Ends::default(),
@@ -193,7 +193,7 @@ impl Device for File {
 }
 
 struct FileChannel {
-    file: Arc<fs::File>,
+    file: Held,
     keeps_allocated: bool,
     ring: Rc<RefCell<Option<Uring>>>,
     ends: Ends,

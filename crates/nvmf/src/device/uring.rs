@@ -47,10 +47,13 @@ enum Way {
     Sync,
 }
 
+/// A file that the ops of one reactor keep open. Counting them writes to no memory that other reactors read.
+pub(super) type Held = Rc<Arc<File>>;
+
 struct Slot {
     io: Io,
     /// Keeps the descriptor open for as long as the kernel has the op.
-    file: Arc<File>,
+    file: Held,
     /// True if the file gets no holes.
     keeps_allocated: bool,
     ends: Ends,
@@ -109,14 +112,14 @@ impl Uring {
     }
 
     /// Queues an op on a file. A file that `keeps_allocated` gets no holes.
-    pub(super) fn queue(&mut self, file: &Arc<File>, keeps_allocated: bool, io: Io, ends: &Ends) {
+    pub(super) fn queue(&mut self, file: &Held, keeps_allocated: bool, io: Io, ends: &Ends) {
         let way = match io.kind {
             IoKind::WriteZeroes => Way::ZeroRange,
             IoKind::Deallocate if keeps_allocated => Way::Nothing,
             IoKind::Deallocate => Way::PunchHole,
             IoKind::Read | IoKind::Write | IoKind::Flush => Way::Plain,
         };
-        let index = self.slots.insert(Slot { io, file: Arc::clone(file), keeps_allocated, ends: Rc::clone(ends), way });
+        let index = self.slots.insert(Slot { io, file: Rc::clone(file), keeps_allocated, ends: Rc::clone(ends), way });
         self.waiting.push_back(index);
     }
 

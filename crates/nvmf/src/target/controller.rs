@@ -108,9 +108,13 @@ impl Controller {
         self.service == Service::Discovery
     }
 
-    /// Notes that something of the host has arrived: the host is alive.
+    /// Notes that something of the host has arrived: the host is alive. The queues of a host are on many reactors: the
+    /// function writes once a millisecond and not for each arrival, so that they read the controller from their caches.
     pub fn seen(&self, now_ns: u64) {
-        self.seen_ms.store(now_ns / 1_000_000, Ordering::Relaxed);
+        let now_ms = now_ns / 1_000_000;
+        if self.seen_ms.load(Ordering::Relaxed) != now_ms {
+            self.seen_ms.store(now_ms, Ordering::Relaxed);
+        }
     }
 
     /// True if the host has been silent for longer than the keep-alive timeout that it gave, plus one second of grace.
