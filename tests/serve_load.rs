@@ -56,6 +56,8 @@ fn what_does_not_fit_is_refused_in_one_line() {
         (vec![name(("", "")), "--offset=16m".into()], "beyond the end"),
         (vec![name(("", "")), "--hostnqn=me".into()], "not an NVMe qualified name"),
         (vec![name(("", "")), "--dhchap_key=none".into()], "dhchap_key=none"),
+        (vec![name(("", "")), "--discard_payload=1".into(), "--verify=crc32c".into()], "verify= compares them"),
+        (vec![name(("", "")), "--discard_payload=1".into(), "--digest_enable=data".into()], "a data digest"),
     ] {
         let mut job = vec!["run", "--name=j", "--ioengine=nvme_tcp", "--rw=read", "--bs=4k"];
         job.extend(options.iter().map(String::as_str));

@@ -148,7 +148,7 @@ pub static ENGINES: &[EngineSpec] = &[
         .aliases(&["gfapi_async"]).opens_files().options(&["volume", "brick", "single-instance"]),
     Engine::new("nvme_tcp", "NVMe over TCP, without the kernel's initiator").opens_files().options(&[
         "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "digest_enable", "nr_io_queues",
-        "keep_alive_tmo", "ctrl_loss_tmo", "hostname", "port", "poll",
+        "keep_alive_tmo", "ctrl_loss_tmo", "hostname", "port", "poll", "discard_payload",
     ]),
 ];
 

@@ -65,6 +65,7 @@ fn a_default_that_is_written_out_changes_nothing() {
         "single-instance",
         "digest_enable",
         "poll",
+        "discard_payload",
         "keep_alive_tmo",
         "ctrl_loss_tmo",
         "stat_type",

@@ -877,6 +877,45 @@ mod refusals {
     }
 }
 
+/// Reads whose data are thrown away count every byte, leave the memory as it was, and do not disturb what lies between
+/// them on the connection.
+#[test]
+fn discarded_reads_count_their_bytes_and_leave_the_memory_alone() {
+    let subject = Subject {
+        options: |job| job.ring.other.push(("discard_payload".into(), "1".into())),
+        engine: "nvme_tcp",
+        ..NAMESPACES
+    };
+    let mut rig = Rig::new(&subject, 8, 1).unwrap();
+    let place = Place::new(&subject);
+    let (file, path) = place.file("a", &[0xaa; 256 << 10], &subject);
+    rig.open(0, &file);
+    let mut done = Vec::new();
+    for round in 0..50 {
+        let sizes = [512, SLOT_BYTES, 4096, SLOT_BYTES / 2, 512, 16 << 10, SLOT_BYTES];
+        for len in sizes {
+            let mut request = rig.request(READ, 0, 0, len);
+            rig.slots.bytes_mut(&mut request.slot).fill(0x55);
+            rig.start(request, &mut done);
+        }
+        let mut request = rig.request(WRITE, 0, 128 << 10, 4096);
+        rig.slots.bytes_mut(&mut request.slot).fill(round);
+        rig.start(request, &mut done);
+        rig.finish(8, &mut done);
+        let bytes: i64 = done.iter().map(|completion| completion.result).sum();
+        assert_eq!(bytes, sizes.iter().sum::<usize>() as i64 + 4096, "round {round}");
+        for Completion { slot, .. } in done.drain(..) {
+            let memory = rig.slots.bytes(&slot);
+            assert!(memory.iter().all(|&byte| byte == 0x55) || memory.iter().all(|&byte| byte == round));
+            rig.free.push(slot);
+        }
+    }
+    assert_eq!(rig.op(READ, 0, (256 << 10) - 512, 4096), 512, "a read across the end is short");
+    let mut expected = vec![0xaa; 256 << 10];
+    expected[128 << 10..][..4096].fill(49);
+    assert_eq!(fs::read(&path).unwrap(), expected);
+}
+
 /// The null engine transfers nothing, and keeps to the same rules.
 #[test]
 fn the_null_engine_completes_everything_once() {

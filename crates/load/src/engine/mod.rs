@@ -288,6 +288,9 @@ pub fn check(job: &Job) -> Result<(), Error> {
         return Ok(());
     }
     own_files_only(job)?;
+    if spec.name == "nvme_tcp" {
+        nvme_tcp::check(job)?;
+    }
     let names = match &job.iolog.read {
         Some(_) => Vec::new(), // the log names them
         None => files::names(job, 0)?,

@@ -5,7 +5,8 @@
 //! connection is lost, the engine issues the outstanding commands again on the next one.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSliceMut, Read};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use nvmf::initiator::{
 use nvmf::spec::{Command, Range, opcode};
 use pace::{Lookout, Step};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::RecvFlags;
 use sys::clock::monotonic_ns;
 
 use super::{Completion, Engine, Queued, Request, Setup, Slots, Storage};
@@ -88,6 +90,8 @@ struct Ops {
     finished: VecDeque<Completion>,
     /// The errno of a Flush that was waited for, 0 for success; None until it has ended.
     flushed: Option<i32>,
+    /// The data of reads are thrown away.
+    discards: bool,
 }
 
 struct Op {
@@ -142,6 +146,33 @@ impl Buffers for Ops {
         match self.table.get_mut(tag as usize) {
             Some(Some(op)) => self.slots.bytes_mut(&mut op.request.slot),
             _ => &mut [],
+        }
+    }
+
+    fn keeps_data(&self) -> bool {
+        !self.discards
+    }
+}
+
+/// A connection whose large data are thrown away: the first slice of a vectored read says how many bytes of them to
+/// take out of the socket, and keeps its own (MSG_TRUNC, tcp(7)). Other reads are those of the connection.
+struct Discarding<'a>(&'a mut TcpStream);
+
+impl Read for Discarding<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let Some((payload, behind)) = buffers.split_first_mut() else { return Ok(0) };
+        let (_, discarded) = rustix::net::recv(&*self.0, &mut **payload, RecvFlags::TRUNC)?;
+        if discarded < payload.len() || discarded == 0 {
+            return Ok(discarded);
+        }
+        match self.0.read_vectored(behind) {
+            Ok(read) => Ok(discarded + read),
+            // The next read meets the end of the connection, or its error, again.
+            Err(_) => Ok(discarded),
         }
     }
 }
@@ -217,7 +248,11 @@ impl Remote {
             if queue.outstanding() == 0 {
                 continue;
             }
-            match queue.receive(stream, ops, ended) {
+            let received = match ops.discards {
+                false => queue.receive(stream, ops, ended),
+                true => queue.receive(&mut Discarding(stream), ops, ended),
+            };
+            match received {
                 Ok(arrived) => most = most.max(arrived),
                 Err(why) => {
                     if let Broken::Fault(fault) = why {
@@ -267,6 +302,7 @@ impl Remote {
 
 impl NvmeTcp {
     fn new(setup: &Setup) -> Result<NvmeTcp, Error> {
+        check(setup.job)?;
         let options = options(setup)?;
         let mut remotes: Vec<Remote> = Vec::new();
         let mut files = Vec::new();
@@ -292,6 +328,7 @@ impl NvmeTcp {
                 table: (0..setup.slots.count()).map(|_| None).collect(),
                 finished: VecDeque::with_capacity(depth),
                 flushed: None,
+                discards: is_on(setup.job, "discard_payload"),
             },
             queued: 0,
             unsent: 0,
@@ -541,6 +578,24 @@ impl Storage for NvmeTcp {
     }
 }
 
+/// Refuses `discard_payload=1` beside what needs the data of reads.
+///
+/// # Errors
+/// A usage error that names the option beside it.
+pub(super) fn check(job: &Job) -> Result<(), Error> {
+    let digests = option(job, "digest_enable").unwrap_or("NONE").to_ascii_uppercase();
+    let reader = match &job.verify {
+        Some(_) => "verify= compares them",
+        None if digests == "DATA" || digests == "BOTH" => "a data digest (digest_enable=) is computed over them",
+        None => return Ok(()),
+    };
+    if !is_on(job, "discard_payload") {
+        return Ok(());
+    }
+    let hint = format!("{reader}: leave one of the two out");
+    Err(Error::usage("discard_payload=1 throws the data of reads away", format!("in job {}", job.name), hint))
+}
+
 /// The address that a file's name stands for, completed by the job's options.
 pub(super) fn locate(job: &Job, name: &str) -> Result<Address, Error> {
     let option = |key: &str| option(job, key);
@@ -560,6 +615,10 @@ pub(super) fn locate(job: &Job, name: &str) -> Result<Address, Error> {
 
 fn option<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
     job.ring.other.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+}
+
+fn is_on(job: &Job, key: &str) -> bool {
+    option(job, key) == Some("1")
 }
 
 /// The options of a connection, as the job gives them.

@@ -20,6 +20,10 @@ pub trait Buffers {
     fn bytes(&self, tag: u32) -> &[u8];
     /// The memory of an op, to be received into.
     fn bytes_mut(&mut self, tag: u32) -> &mut [u8];
+    /// False if nobody will look at the data that are received: the queue does not copy them.
+    fn keeps_data(&self) -> bool {
+        true
+    }
 }
 
 /// The data that a command moves: that part of its op's memory.
@@ -329,7 +333,9 @@ impl Queue {
                 let there = arriving.left.min(self.end - self.start);
                 if there > 0 {
                     let bytes = &self.input[self.start..self.start + there];
-                    buffers.bytes_mut(arriving.tag)[arriving.at..arriving.at + there].copy_from_slice(bytes);
+                    if buffers.keeps_data() {
+                        buffers.bytes_mut(arriving.tag)[arriving.at..arriving.at + there].copy_from_slice(bytes);
+                    }
                     arriving.digest = arriving.digest.map(|sum| digest::extend(sum, bytes));
                     (arriving.at, arriving.left) = (arriving.at + there, arriving.left - there);
                     self.start += there;
