@@ -134,7 +134,28 @@ pub unsafe extern "C-unwind" fn sighold(signal: c_int) -> c_int {
     unsafe { real::sighold(signal) }
 }
 
-/// Takes SIGSYS out of the set of a context, and of those that follow it.
+/// True if a context that another one names as its successor has been filled by getcontext(3) or swapcontext(3), which
+/// store the address of its own floating-point registers. The successor may not be filled yet (swapcontext(3) is about
+/// to keep the caller there), or be gone, if the other one never returns.
+#[cfg(target_arch = "x86_64")]
+fn is_filled(context: *const libc::ucontext_t) -> bool {
+    if !context.is_aligned() || !is_readable(context as usize, size_of::<libc::ucontext_t>()) {
+        return false;
+    }
+    // SAFETY: aligned memory that can be read; integers and pointers have no forbidden values.
+    let registers = unsafe { (*context).uc_mcontext.fpregs };
+    // The room for the registers lies behind the set of signals.
+    // SAFETY: an address within the context.
+    let behind_the_set = unsafe { &raw const (*context).uc_sigmask }.wrapping_add(1);
+    registers as usize == behind_the_set as usize
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_filled(_: *const libc::ucontext_t) -> bool {
+    false // nothing is dispatched there
+}
+
+/// Takes SIGSYS out of the set of a context, and of those that follow it, as far as they are filled.
 ///
 /// # Safety
 /// `context` is null, or a context of the program.
@@ -156,6 +177,9 @@ pub unsafe fn open_context(context: *const libc::ucontext_t) {
         }
         // SAFETY: a context of the program.
         at = unsafe { (*at).uc_link };
+        if !is_filled(at) {
+            return;
+        }
     }
 }
 
