@@ -130,13 +130,12 @@ impl Health {
         }
     }
 
-    /// True if the lane may get a new op while `outstanding_ops` are in flight; a fast [`Health::state_at`] for every
-    /// op.
+    /// True if the lane is in good health and not silent while `outstanding_ops` are in flight: a look for every op.
+    /// Where it says false, [`Health::state_at`] decides.
     #[inline]
-    pub fn is_open(&self, outstanding_ops: u64, now_ns: u64) -> bool {
-        let well = self.state.load(Acquire) == State::Healthy as u32
-            && (outstanding_ops == 0 || self.silent_ns(now_ns) <= self.limit_ns());
-        well || self.state_at(outstanding_ops, now_ns) == State::Healthy
+    pub fn is_well(&self, outstanding_ops: u64, now_ns: u64) -> bool {
+        self.state.load(Acquire) == State::Healthy as u32
+            && (outstanding_ops == 0 || self.silent_ns(now_ns) <= self.limit_ns())
     }
 
     /// True if a lane in good health has been silent for so long that [`Health::state_at`] would make it suspect.

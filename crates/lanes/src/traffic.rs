@@ -27,6 +27,11 @@ impl Lanes {
         Lanes(if count >= 32 { u32::MAX } else { (1 << count) - 1 })
     }
 
+    /// The set of the lanes whose bits are set.
+    pub const fn of_bits(bits: u32) -> Lanes {
+        Lanes(bits & Lanes::first(LANES_MAX).0)
+    }
+
     /// The set of one lane.
     pub const fn only(lane: usize) -> Lanes {
         Lanes(if lane < LANES_MAX { 1 << lane } else { 0 })
@@ -176,13 +181,23 @@ impl Traffic {
     /// A [`Refusal`] when the op gets no lane.
     #[inline]
     pub fn admit(&self, bytes: u64, among: Lanes, now_ns: u64) -> Result<Ticket, Refusal> {
+        self.admit_looking(bytes, among, now_ns, || {})
+    }
+
+    /// Chooses and counts as [`Traffic::admit`]. Calls `look` before a lane becomes suspect because none of its
+    /// outstanding ops has ended for too long: a caller that may have missed the ends of ops counts them there.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the op gets no lane.
+    #[inline]
+    pub fn admit_looking(&self, bytes: u64, among: Lanes, now_ns: u64, look: impl Fn()) -> Result<Ticket, Refusal> {
         // The nanoseconds that the fastest of the open lanes takes for a byte.
         let (mut open, mut full, mut least_cost) = (Lanes::NONE, false, f64::INFINITY);
-        for (index, lane) in self.lanes.iter().enumerate() {
-            let outstanding = lane.outstanding();
-            if !among.has(index) || !lane.health.is_open(outstanding.ops(), now_ns) {
+        for (index, lane) in self.open(among) {
+            if !lane.is_open(now_ns, &look) {
                 continue;
             }
+            let outstanding = lane.outstanding();
             // A window lets at least one op through, however large.
             let fits = outstanding.bytes().saturating_add(bytes) <= self.window_bytes;
             if outstanding.ops() == 0 || (outstanding.ops() < self.depth && fits) {
@@ -231,11 +246,11 @@ impl Traffic {
         latency_ns
     }
 
-    /// True if one of `among` is about to become suspect, because none of its outstanding ops has ended for too long. A
-    /// caller that may have missed the ends of ops looks for them first.
+    /// True if a lane is about to become suspect, because none of its outstanding ops has ended for too long. A caller
+    /// that may have missed the ends of ops looks for them first.
     #[inline]
-    pub fn looks_silent(&self, among: Lanes, now_ns: u64) -> bool {
-        self.open(among).any(|(_, lane)| lane.health.looks_silent(lane.outstanding().ops(), now_ns))
+    pub fn looks_silent(&self, lane: usize, now_ns: u64) -> bool {
+        self.lanes.get(lane).is_some_and(|lane| lane.looks_silent(now_ns))
     }
 
     /// A lane that has failed and whose next try is due. One caller gets it: see [`Health::claim_probe`].
@@ -339,7 +354,12 @@ impl Traffic {
     }
 
     fn open(&self, open: Lanes) -> impl Iterator<Item = (usize, &Lane)> {
-        self.lanes.iter().enumerate().filter(move |(index, _)| open.has(*index))
+        let mut left = open.0;
+        std::iter::from_fn(move || {
+            let index = left.trailing_zeros() as usize; // 32 behind the last one, and no pool has that lane
+            left &= left.wrapping_sub(1);
+            Some((index, self.lanes.get(index)?))
+        })
     }
 }
 
@@ -347,6 +367,25 @@ impl Lane {
     #[inline]
     fn outstanding(&self) -> Outstanding {
         Outstanding(self.outstanding.load(Relaxed))
+    }
+
+    #[inline]
+    fn looks_silent(&self, now_ns: u64) -> bool {
+        self.health.looks_silent(self.outstanding().ops(), now_ns)
+    }
+
+    /// True if the lane may get a new op. Calls `look` if the lane looks silent.
+    #[inline]
+    fn is_open(&self, now_ns: u64, look: &impl Fn()) -> bool {
+        self.health.is_well(self.outstanding().ops(), now_ns) || self.is_open_after_a_look(now_ns, look)
+    }
+
+    #[cold]
+    fn is_open_after_a_look(&self, now_ns: u64, look: &impl Fn()) -> bool {
+        if self.looks_silent(now_ns) {
+            look();
+        }
+        self.health.state_at(self.outstanding().ops(), now_ns) == State::Healthy
     }
 
     #[inline]

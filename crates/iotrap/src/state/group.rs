@@ -433,10 +433,8 @@ impl Group {
     pub fn usable(&self) -> u32 {
         let mut mask = 0u32;
         let lanes = self.pool().map_or(0, lane::Pool::len);
-        for (lane, file) in self.files.iter().enumerate().take(lanes) {
-            if file.load(Relaxed) >= 0 {
-                mask |= 1 << lane;
-            }
+        for (lane, file) in self.files.get(..lanes).unwrap_or_default().iter().enumerate() {
+            mask |= u32::from(file.load(Relaxed) >= 0) << lane;
         }
         mask & !self.missing.load(Relaxed) | 1 << (self.own() & 31)
     }

@@ -111,11 +111,7 @@ impl Pool {
     /// No lane of `among` is in service, or all are full.
     #[inline]
     pub fn admit(&self, bytes: u64, among: u32, now_ns: u64) -> Result<Ticket, Refusal> {
-        let among = set_of(among);
-        if self.traffic.looks_silent(among, now_ns) {
-            node::note_completed();
-        }
-        self.traffic.admit(bytes, among, now_ns)
+        self.traffic.admit_looking(bytes, Lanes::of_bits(among), now_ns, node::note_completed)
     }
 
     /// Counts a request on a lane that it has to go to.
@@ -172,7 +168,7 @@ impl Pool {
 
     /// The state of a lane at this moment; None if there is no such lane.
     pub fn state_of(&self, lane: usize, now_ns: u64) -> Option<State> {
-        if self.traffic.looks_silent(Lanes::only(lane), now_ns) {
+        if self.traffic.looks_silent(lane, now_ns) {
             node::note_completed();
         }
         self.traffic.load(lane, now_ns).map(|load| load.state)
@@ -198,14 +194,4 @@ pub fn forget_all() {
         pool.traffic.forget();
         pool.trouble_at.store(0, Relaxed);
     }
-}
-
-fn set_of(mask: u32) -> Lanes {
-    let mut set = Lanes::NONE;
-    let mut left = mask;
-    while left != 0 {
-        set = set.with(left.trailing_zeros() as usize);
-        left &= left - 1;
-    }
-    set
 }
