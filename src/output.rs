@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use measure::schema::{Document, Ended, RunResult};
 use report::html::{self, NamedDocument};
 use report::text::Style;
+use sys::replace::{partial, replace};
 
 /// The style of standard output: coloured and as wide as the terminal, plain where it is none or NO_COLOR is set.
 pub fn style() -> Style {
@@ -145,7 +146,7 @@ pub fn complain_of(error: &anyhow::Error) {
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let written = match is_special(path) {
         true => File::options().write(true).open(path).and_then(|file| put(&file, text)),
-        false => replace(&behind(path), text),
+        false => replace(&behind(path), text.as_bytes()),
     };
     written.with_context(|| format!("cannot write {}", path.display()))
 }
@@ -176,25 +177,6 @@ fn is_special(path: &Path) -> bool {
 /// The file that a path leads to: a symbolic link stays one, the file behind it is replaced.
 fn behind(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// The name of a file while it is written: two processes that write the same file do not share it.
-fn partial(path: &Path) -> PathBuf {
-    let extension = path.extension().unwrap_or_default().to_string_lossy();
-    path.with_extension(format!("{extension}.{}.part", std::process::id()))
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let partial = partial(path);
-    let written = File::create(&partial).and_then(|file| {
-        put(&file, text)?;
-        file.sync_all()?; // some filesystems find out here that they are full
-        std::fs::rename(&partial, path)
-    });
-    if written.is_err() {
-        let _ = std::fs::remove_file(&partial); // it may never have been there
-    }
-    written
 }
 
 fn put(file: &File, text: &str) -> io::Result<()> {

@@ -14,6 +14,7 @@ pub mod handle;
 pub mod memory;
 pub mod process;
 pub mod raw;
+pub mod replace;
 pub mod ring;
 pub mod shared;
 pub mod wake;

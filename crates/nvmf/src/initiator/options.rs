@@ -6,6 +6,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::auth::Secret;
+use crate::identity::parse_uuid;
 use crate::spec::Nqn;
 
 /// The settings that a [`Controller`](super::Controller) is connected with.
@@ -80,19 +81,6 @@ fn derived(text: &str) -> [u8; 16] {
     uuid[6] = uuid[6] & 0x0f | 0x80; // RFC 9562: version 8, custom
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid
-}
-
-/// Reads the bytes of a UUID from its text.
-pub(super) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let digits: String = text.chars().filter(|&character| character != '-').collect();
-    if digits.len() != 32 || !digits.is_ascii() {
-        return None;
-    }
-    let mut uuid = [0; 16];
-    for (index, byte) in uuid.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(uuid)
 }
 
 impl Options {

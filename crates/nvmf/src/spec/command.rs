@@ -177,6 +177,10 @@ impl Command {
             (io::COMPARE, false) => "Compare",
             (io::WRITE_ZEROES, false) => "Write Zeroes",
             (io::DATASET_MANAGEMENT, false) => "Dataset Management",
+            (io::RESERVATION_REGISTER, false) => "Reservation Register",
+            (io::RESERVATION_REPORT, false) => "Reservation Report",
+            (io::RESERVATION_ACQUIRE, false) => "Reservation Acquire",
+            (io::RESERVATION_RELEASE, false) => "Reservation Release",
             _ => "unknown command",
         }
     }

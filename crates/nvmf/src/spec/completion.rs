@@ -34,7 +34,7 @@ impl Field for Status {
 /// An event, which completes an Asynchronous Event Request (Base specification 2.0, figure 147).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// Type: 0 error, 1 health, 2 notice.
+    /// Type: 0 error, 1 health, 2 notice, 6 of the I/O command set.
     pub kind: u8,
     /// The event within the type.
     pub info: u8,
@@ -47,6 +47,9 @@ impl AsyncEvent {
     pub const NAMESPACE_CHANGED: AsyncEvent = AsyncEvent { kind: 2, info: 0, log_page: 0x04 };
     /// The discovery log page has changed.
     pub const DISCOVERY_CHANGED: AsyncEvent = AsyncEvent { kind: 2, info: 0xf0, log_page: 0x70 };
+
+    /// A notification of a reservation waits in log page 80h.
+    pub const RESERVATION_NOTICE: AsyncEvent = AsyncEvent { kind: 6, info: 0, log_page: 0x80 };
 
     /// The result of the completion.
     pub fn result(self) -> u64 {

@@ -22,6 +22,10 @@ pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
 pub const HOST_BEHAVIOR: u8 = 0x16;
 /// Host Identifier: 16 bytes of data over Fabrics.
 pub const HOST_IDENTIFIER: u8 = 0x81;
+/// Reservation Notification Mask, of a namespace: a set bit (1 to 3) of a kind of notification suppresses it.
+pub const RESERVATION_MASK: u8 = 0x82;
+/// Reservation Persistence, of a namespace: bit 0 Persist Through Power Loss.
+pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 
 /// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: namespace attribute notices.
 pub const EVENT_NAMESPACE: u32 = 1 << 8;

@@ -28,6 +28,8 @@ pub mod oncs {
     pub const DATASET_MANAGEMENT: u16 = 1 << 2;
     /// Write Zeroes.
     pub const WRITE_ZEROES: u16 = 1 << 3;
+    /// Reservations.
+    pub const RESERVATIONS: u16 = 1 << 5;
 }
 
 layout! {
@@ -165,7 +167,7 @@ layout! {
         dps: u8 = 29,
         /// Sharing: bit 0 several controllers may attach it.
         nmic: u8 = 30,
-        /// Reservations.
+        /// Reservations: bits of [`rescap`](super::reservation::rescap).
         rescap: u8 = 31,
         /// Format progress.
         fpi: u8 = 32,

@@ -14,6 +14,8 @@ pub const FIRMWARE: u8 = 0x03;
 pub const CHANGED_NAMESPACES: u8 = 0x04;
 /// Commands Supported and Effects: [`Effects`].
 pub const EFFECTS: u8 = 0x05;
+/// Reservation Notification: [`ReservationNotification`](super::reservation::ReservationNotification).
+pub const RESERVATION_NOTIFICATION: u8 = 0x80;
 /// Discovery: [`DiscoveryHeader`], then [`DiscoveryEntry`]s.
 pub const DISCOVERY: u8 = 0x70;
 

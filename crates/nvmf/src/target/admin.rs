@@ -8,12 +8,13 @@ use super::connection::{ADMIN_CAPSULE_BYTES, Connection, Phase};
 use super::controller::Controller;
 use super::core::Core;
 use super::mailbox::Message;
+use super::reservations::{self, Reservations};
 use super::{identify, logs};
 use crate::spec::fabrics::ConnectData;
 use crate::spec::opcode::admin::{
     ABORT, ASYNC_EVENT_REQUEST, GET_FEATURES, GET_LOG_PAGE, IDENTIFY, KEEP_ALIVE, SET_FEATURES,
 };
-use crate::spec::{Command, Data, GetLogPage, Status, fabrics, feature};
+use crate::spec::{AsyncEvent, Command, Data, GetLogPage, Status, fabrics, feature, log, reservation};
 
 /// Abort commands that a host may have outstanding, less one: ACL.
 pub(super) const ABORTS_LESS_ONE: u8 = 3;
@@ -36,9 +37,12 @@ pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
         let is_awaited = command.fctype() == fabrics::AUTHENTICATION_SEND && conn.exchange.is_some();
         return if is_awaited { ADMIN_CAPSULE_BYTES } else { 0 };
     }
+    if !conn.is_admin() {
+        return reservation::data_bytes(command.opcode).unwrap_or(0);
+    }
     match (command.opcode, feature::identifier(command.cdw10)) {
-        (SET_FEATURES, feature::HOST_BEHAVIOR) if conn.is_admin() => 512,
-        (SET_FEATURES, feature::HOST_IDENTIFIER) if conn.is_admin() => 16,
+        (SET_FEATURES, feature::HOST_BEHAVIOR) => 512,
+        (SET_FEATURES, feature::HOST_IDENTIFIER) => 16,
         _ => 0,
     }
 }
@@ -61,7 +65,13 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
         IDENTIFY => identify::page(core, &controller, command).and_then(|page| to_host(conn, command, page)),
         GET_LOG_PAGE => log_page(conn, core, &controller, command),
         GET_FEATURES => get_features(conn, core, &controller, command),
-        SET_FEATURES => set_features(core, &controller, command, data),
+        SET_FEATURES if feature::identifier(command.cdw10) == feature::RESERVATION_PERSISTENCE => {
+            match set_persistence(conn, core, &controller, command) {
+                Ok(()) => return, // the registrar answers
+                Err(status) => Err(status),
+            }
+        }
+        SET_FEATURES => set_features(conn, core, &controller, command, data),
         KEEP_ALIVE => {
             controller.seen(core.now_ns);
             Ok(Answer::Result(0))
@@ -82,6 +92,9 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
         Ok(Answer::Result(result)) => conn.respond(core, cid, Status::SUCCESS, result),
         Ok(Answer::Data(data)) => conn.respond_data(core, cid, &data),
         Err(status) => conn.respond(core, cid, status, 0),
+    }
+    if command.opcode == GET_LOG_PAGE {
+        deliver_events(conn, core); // a page that was read may be followed by another
     }
 }
 
@@ -120,7 +133,11 @@ fn log_page(
     let room = room(conn, command)?;
     let mut page = logs::page(core, conn, controller, command.nsid, &asked)?;
     if !asked.retain {
-        controller.lock().unmask(asked.lid);
+        let mut state = controller.lock();
+        state.unmask(asked.lid);
+        if asked.lid == log::RESERVATION_NOTIFICATION && !state.notices.is_empty() {
+            state.raise(AsyncEvent::RESERVATION_NOTICE);
+        }
     }
     let offset = usize::try_from(asked.offset).unwrap_or(usize::MAX);
     // Section 5.16: an offset beyond the end of the page.
@@ -143,6 +160,8 @@ fn get_features(
     let id = feature::identifier(command.cdw10);
     let capabilities = match id {
         feature::ASYNC_EVENT_CONFIGURATION | feature::KEEP_ALIVE_TIMER | feature::HOST_BEHAVIOR => 4,
+        // Namespace specific, too.
+        feature::RESERVATION_MASK | feature::RESERVATION_PERSISTENCE => 6,
         _ => 0,
     };
     match feature::select(command.cdw10) {
@@ -164,15 +183,63 @@ fn get_features(
         feature::KEEP_ALIVE_TIMER => Ok(Answer::Result(controller.keep_alive_ms.load(Ordering::Relaxed).into())),
         feature::HOST_BEHAVIOR => to_host(conn, command, state.host_behavior.to_vec()),
         feature::HOST_IDENTIFIER => to_host(conn, command, controller.host_id.to_vec()),
+        feature::RESERVATION_MASK => {
+            one_namespace(conn, core, command)?;
+            Ok(Answer::Result(state.notices.mask(command.nsid).into()))
+        }
+        feature::RESERVATION_PERSISTENCE => {
+            let (_, reservations) = one_namespace(conn, core, command)?;
+            Ok(Answer::Result(reservations::persistence(&reservations).into()))
+        }
         _ => Err(Status::INVALID_FIELD.do_not_retry()),
     }
 }
 
 fn is_known(id: u8) -> bool {
-    matches!(id, 0x01 | 0x02 | 0x04..=0x07 | 0x0a | 0x0b | 0x0f | 0x16 | 0x81)
+    matches!(id, 0x01 | 0x02 | 0x04..=0x07 | 0x0a | 0x0b | 0x0f | 0x16 | 0x81..=0x83)
 }
 
-fn set_features(core: &Core, controller: &Arc<Controller>, command: &Command, data: &[u8]) -> Result<Answer, Status> {
+/// A namespace's number, and its reservations.
+type Reserved = (u32, Arc<Reservations>);
+
+/// The reservations of the namespaces that a command names: of one, or of all that the host sees (NSID FFFFFFFFh).
+fn named_namespaces(conn: &Connection, core: &Core, command: &Command) -> Result<Vec<Reserved>, Status> {
+    let of = |nsid: u32| Some((nsid, Arc::clone(&conn.namespace(core, nsid)?.reservations)));
+    let named: Vec<Reserved> = match (command.nsid, &conn.subsystem) {
+        (u32::MAX, Some(subsystem)) => (0..subsystem.namespaces.len() as u32).filter_map(of).collect(),
+        (nsid, _) => of(nsid).into_iter().collect(),
+    };
+    if named.is_empty() {
+        return Err(Status::INVALID_NAMESPACE.do_not_retry());
+    }
+    Ok(named)
+}
+
+/// The reservations of the one namespace that a command names.
+fn one_namespace(conn: &Connection, core: &Core, command: &Command) -> Result<Reserved, Status> {
+    let invalid = Status::INVALID_NAMESPACE.do_not_retry();
+    if command.nsid == u32::MAX {
+        return Err(invalid);
+    }
+    named_namespaces(conn, core, command)?.pop().ok_or(invalid)
+}
+
+/// Has the registrar set Reservation Persistence (section 5.27.1.27).
+fn set_persistence(conn: &Connection, core: &Core, controller: &Controller, command: &Command) -> Result<(), Status> {
+    if feature::is_save(command.cdw10) {
+        return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
+    }
+    let namespaces = named_namespaces(conn, core, command)?;
+    reservations::set_persistence(conn, core, command, controller, namespaces)
+}
+
+fn set_features(
+    conn: &Connection,
+    core: &Core,
+    controller: &Arc<Controller>,
+    command: &Command,
+    data: &[u8],
+) -> Result<Answer, Status> {
     // Section 5.27: the controller does not save features.
     if feature::is_save(command.cdw10) {
         return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
@@ -208,6 +275,12 @@ fn set_features(core: &Core, controller: &Arc<Controller>, command: &Command, da
         | feature::TEMPERATURE_THRESHOLD
         | feature::ASYNC_EVENT_CONFIGURATION => {
             state.features.insert(id, command.cdw11);
+            Ok(Answer::Result(0))
+        }
+        feature::RESERVATION_MASK => {
+            for (nsid, _) in named_namespaces(conn, core, command)? {
+                state.notices.set_mask(nsid, command.cdw11);
+            }
             Ok(Answer::Result(0))
         }
         feature::VOLATILE_WRITE_CACHE if command.cdw11 & 1 == 1 => Ok(Answer::Result(0)),

@@ -1,13 +1,16 @@
 //! Subsystems, namespaces, listeners and hosts as they are configured: a value that is copied, changed and handed to
-//! the reactors whole. Nothing in this module does I/O but opening the file of a device.
+//! the reactors whole. Nothing in this module does I/O but opening the file of a device, or of
+//! reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::controller::LAST_ID;
 use super::limited::Limit;
+use super::reservations::Reservations;
 use super::{DeviceInfo, Error, ErrorKind};
 use crate::device::{self, Device, DeviceSpec};
 use crate::identity::{self, Machine};
@@ -82,13 +85,17 @@ pub struct NamespaceSpec {
     pub eui64: Option<[u8; 8]>,
     /// The hosts that see the namespace.
     pub visibility: Visibility,
+    /// The file that reservations persist in; `None` if they end with the target. A file that is there must hold the
+    /// reservations of this namespace.
+    pub reservations: Option<PathBuf>,
 }
 
 impl NamespaceSpec {
     /// A namespace on the device, under the lowest free number, with the device's identities, and for every host.
     pub fn new(device: impl Into<String>) -> NamespaceSpec {
         let (uuid, nguid, eui64) = (None, None, None);
-        NamespaceSpec { nsid: 0, device: device.into(), uuid, nguid, eui64, visibility: Visibility::All }
+        let (visibility, reservations) = (Visibility::All, None);
+        NamespaceSpec { nsid: 0, device: device.into(), uuid, nguid, eui64, visibility, reservations }
     }
 
     /// All identities that hosts are given for the namespace, on a device with this UUID.
@@ -123,6 +130,7 @@ pub(super) struct Namespace {
     /// The description of the namespace; `nsid` is the number that the namespace has.
     pub spec: NamespaceSpec,
     pub entry: Arc<DeviceEntry>,
+    pub reservations: Arc<Reservations>,
     /// The namespace's drive id in the pacers.
     pub drive: u32,
 }
@@ -439,6 +447,11 @@ impl Configuration {
         Ok(uid)
     }
 
+    /// The namespaces of all subsystems.
+    fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        self.subsystems.iter().flat_map(|subsystem| subsystem.namespaces.values())
+    }
+
     /// Adds a namespace. Returns the namespace with the number that it now has.
     pub fn add_namespace(&mut self, nqn: &str, mut spec: NamespaceSpec) -> Result<ChangedNamespace, Error> {
         let entry = Arc::clone(self.device(&spec.device)?);
@@ -452,8 +465,7 @@ impl Configuration {
             return Err(busy("another namespace"));
         }
         let identities = spec.identities(entry.uuid);
-        let all = self.subsystems.iter().flat_map(|subsystem| subsystem.namespaces.values());
-        if let Some(other) = all.into_iter().find(|other| shares_identity(&identities, &other.identities())) {
+        if let Some(other) = self.namespaces().find(|other| shares_identity(&identities, &other.identities())) {
             let (device, other) = (&spec.device, &other.spec.device);
             return Err(Error::new(
                 ErrorKind::Exists,
@@ -461,6 +473,13 @@ impl Configuration {
                     "the namespace on {device:?} would have the UUID, NGUID or EUI-64 of that on {other:?}: give others, or none"
                 ),
             ));
+        }
+        if let Some(file) = &spec.reservations
+            && let Some(other) = self.namespaces().find(|other| other.spec.reservations.as_ref() == Some(file))
+        {
+            let (file, other) = (file.display(), &other.spec.device);
+            let why = format!("{file} holds the reservations of the namespace on {other:?}: give another file");
+            return Err(Error::new(ErrorKind::Exists, why));
         }
         let used = |drive: u32| {
             self.subsystems.iter().any(|s| s.namespaces.values().any(|namespace| namespace.drive == drive))
@@ -487,7 +506,9 @@ impl Configuration {
         if subsystem.namespaces.contains_key(&nsid) {
             return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} has a namespace {nsid} already")));
         }
-        let namespace = Namespace { spec, entry, drive };
+        let uuid = identities.uuid.unwrap_or(entry.uuid);
+        let reservations = Arc::new(Reservations::open(spec.reservations.as_ref(), uuid)?);
+        let namespace = Namespace { spec, entry, reservations, drive };
         let added = subsystem.changed(nsid, &namespace);
         subsystem.namespaces.insert(nsid, namespace);
         Ok(added)

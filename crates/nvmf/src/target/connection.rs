@@ -22,6 +22,7 @@ use super::core::{Core, LocalNamespace, LocalSubsystem};
 use super::mailbox::Token;
 use super::output::{NO_SLOT, Output};
 use super::progress::Progress;
+use super::reservations::Need;
 use super::{io as io_command, queued};
 use crate::pdu::{self, End, Fault, Limits, MAX_HEADER_BYTES, Receiver, digest};
 use crate::spec::{Command, Completion, Status};
@@ -290,6 +291,12 @@ impl Connection {
     #[inline]
     pub fn namespace(&self, _core: &Core, nsid: u32) -> Option<&LocalNamespace> {
         self.subsystem.as_deref()?.namespace(nsid)
+    }
+
+    /// True if the reservation of a namespace lets the host carry out a command with that need.
+    #[inline]
+    pub fn is_permitted(&self, namespace: &LocalNamespace, need: Need) -> bool {
+        self.controller.as_ref().is_some_and(|controller| namespace.reservations.permit(&controller.host_id, need))
     }
 
     /// True if the command's namespace is still there for the host, on the device that the command was checked for.

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::auth::Proof;
 use super::errors::ErrorLog;
 use super::mailbox::Token;
+use super::reservations::Notices;
 use super::{ControllerInfo, Limits, QueueInfo};
 use crate::spec::property::{Configuration, ControllerStatus};
+use crate::spec::reservation::Notice;
 use crate::spec::{AsyncEvent, Nqn, feature};
 
 /// Controller identifiers beyond this are reserved.
@@ -72,6 +74,8 @@ pub(super) struct State {
     pub errors: ErrorLog,
     /// Namespaces that changed since the log page was last read.
     pub changed: BTreeSet<u32>,
+    /// Notifications of reservations that the host has not read.
+    pub notices: Notices,
     /// Events that have happened, and not yet been told.
     pending: Vec<AsyncEvent>,
     /// Events that the host has been told, and that are masked until their log page is read.
@@ -158,15 +162,27 @@ impl Controller {
         let bit =
             if event == AsyncEvent::DISCOVERY_CHANGED { feature::EVENT_DISCOVERY } else { feature::EVENT_NAMESPACE };
         let wanted = state.features.get(&feature::ASYNC_EVENT_CONFIGURATION).is_some_and(|value| value & bit != 0);
-        if !wanted || state.masked.contains(&event) || state.pending.contains(&event) {
-            return false;
-        }
-        state.pending.push(event);
-        true
+        wanted && state.raise(event)
+    }
+
+    /// Notes that something happened to a reservation of the host. Returns true if the host is to be told.
+    pub fn note(&self, nsid: u32, notice: Notice) -> bool {
+        let mut state = self.lock();
+        state.notices.add(nsid, notice) && state.raise(AsyncEvent::RESERVATION_NOTICE)
     }
 }
 
 impl State {
+    /// Notes an event that the host wants to know of. Returns true if the host is to be told: it does not know of an
+    /// equal one.
+    pub fn raise(&mut self, event: AsyncEvent) -> bool {
+        let is_new = !self.masked.contains(&event) && !self.pending.contains(&event);
+        if is_new {
+            self.pending.push(event);
+        }
+        is_new
+    }
+
     /// The next event to tell, masked from now on.
     pub fn next_event(&mut self) -> Option<AsyncEvent> {
         let event = self.pending.pop()?;
@@ -179,6 +195,7 @@ impl State {
         (self.status.ready, self.status.shutdown) = (false, 0);
         self.features.clear();
         self.changed.clear();
+        self.notices = Notices::default();
         self.pending.clear();
         self.masked.clear();
     }
@@ -282,6 +299,7 @@ impl Controllers {
             host_behavior: Box::new([0; 512]),
             errors: ErrorLog::default(),
             changed: BTreeSet::new(),
+            notices: Notices::default(),
             pending: Vec::new(),
             masked: Vec::new(),
         };

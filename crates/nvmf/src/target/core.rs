@@ -1,7 +1,7 @@
 //! The core of a reactor, which its connections share: the pacer, data buffers, channels to devices, and the ops inside
 //! them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +20,7 @@ use super::mailbox::Token;
 use super::pacing::Share;
 use super::pages::Pages;
 use super::queued::Queued;
+use super::reservations::{Eviction, Reservations};
 use super::stats::{DeviceStats, HostStats};
 use super::{Error, Shared};
 use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
@@ -55,6 +56,7 @@ pub(super) struct LocalNamespace {
     pub block_shift: u32,
     pub reads_zeros: bool,
     pub read_only: bool,
+    pub reservations: Arc<Reservations>,
 }
 
 /// A subsystem's namespaces by number, as a host sees them; shared with connections.
@@ -112,6 +114,8 @@ pub(super) struct Core {
     pub flights: Slab<Flight>,
     /// The ops inside devices whose queues have gone, and the controllers that these queues belonged to.
     late: HashMap<usize, Arc<Controller>>,
+    /// The evictions that wait for ops inside devices, and these ops.
+    evictions: Vec<(Arc<Eviction>, Vec<usize>)>,
     pub done: Vec<Done>,
     pub local: Local,
     subsystems: HashMap<u64, Rc<LocalSubsystem>>,
@@ -158,6 +162,7 @@ impl Core {
             channels: Slab::new(),
             flights: Slab::new(),
             late: HashMap::new(),
+            evictions: Vec::new(),
             done: Vec::new(),
             local: Local::default(),
             subsystems: HashMap::new(),
@@ -222,6 +227,7 @@ impl Core {
                     block_shift: device.block_bytes().trailing_zeros(),
                     reads_zeros: device.reads_zeros(),
                     read_only: device.read_only(),
+                    reservations: Arc::clone(&namespace.reservations),
                     device,
                 });
             }
@@ -310,6 +316,22 @@ impl Core {
         }
     }
 
+    /// Keeps an eviction until the ops of its hosts on its namespace have left their device.
+    pub fn await_evicted(&mut self, eviction: Arc<Eviction>, connections: &HashSet<Token>) {
+        let configured = self.configuration.subsystems.iter().find(|it| Service::Subsystem(it.uid) == eviction.service);
+        let Some(namespace) = configured.and_then(|it| it.namespaces.get(&eviction.nsid)) else { return };
+        let uid = namespace.entry.uid;
+        let is_named = |tag: usize, flight: &Flight| {
+            self.channels.get(flight.channel).is_some_and(|open| open.uid == uid)
+                && (connections.contains(&flight.connection)
+                    || self.late.get(&tag).is_some_and(|controller| eviction.names(controller)))
+        };
+        let tags: Vec<usize> = self.flights.iter().filter(|(tag, it)| is_named(*tag, it)).map(|(tag, _)| tag).collect();
+        if !tags.is_empty() {
+            self.evictions.push((eviction, tags));
+        }
+    }
+
     /// Asks the device to end the op of a command now, as cancelled. Returns true if the device does.
     pub fn cancel(&mut self, connection: Token, slot: u16) -> bool {
         let mine = |flight: &Flight| flight.connection == connection && flight.slot == slot;
@@ -326,6 +348,10 @@ impl Core {
             && let Some(controller) = self.late.remove(&(done.tag as usize))
         {
             controller.ends();
+        }
+        if !self.evictions.is_empty() {
+            self.evictions.iter_mut().for_each(|(_, tags)| tags.retain(|tag| *tag != done.tag as usize));
+            self.evictions.retain(|(_, tags)| !tags.is_empty());
         }
         let open = &mut self.channels[flight.channel];
         open.inside -= 1;

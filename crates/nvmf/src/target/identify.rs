@@ -8,6 +8,7 @@ use super::controller::{Controller, Service};
 use super::core::Core;
 use super::{errors, io_command, logs};
 use crate::identity::Machine;
+use crate::spec::reservation::rescap;
 use crate::spec::{
     Command, DISCOVERY_NQN, Identify, IdentifyController, IdentifyNamespace, LbaFormat, Nqn, Status, Text, cns,
     feature, namespace_list, property,
@@ -59,7 +60,7 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             let it = active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             let own = namespace(it);
             let mut page = vec![0; 4096];
-            (page[1], page[8]) = (own.nmic, own.nsattr);
+            (page[1], page[2], page[8]) = (own.nmic, own.rescap, own.nsattr);
             page[14] = 1; // NSTAT: ready
             Ok(page)
         }
@@ -86,6 +87,7 @@ fn namespace(it: &Namespace) -> IdentifyNamespace {
         ncap: blocks,
         nuse: blocks,
         nmic: 1,
+        rescap: rescap::ALL_TYPES | if it.reservations.can_persist() { rescap::PERSISTS } else { 0 },
         dlfeat: 0b1001, // deallocated blocks read as zeros; Write Zeroes may deallocate
         nsattr: u8::from(device.read_only()),
         nguid: identities.nguid.unwrap_or_default(),

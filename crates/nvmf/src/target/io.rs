@@ -63,6 +63,10 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     // NVM Command Set specification 1.0, section 3: an opcode that is not in the table.
     let io = IoCommand::of(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     let request = request(io, command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;
+    // Base specification 2.0, section 8.19: Reservations.
+    if !conn.is_permitted(namespace, io.row().need) {
+        return Err(Status::RESERVATION_CONFLICT.do_not_retry());
+    }
     // Base specification 2.0, section 8.12: Namespace Write Protection.
     if namespace.read_only && io.row().changes_blocks {
         return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
@@ -360,6 +364,11 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
     if done.buffer.is_some() {
         slot.buffer = done.buffer;
     }
+    if !slot.status.is_ok() {
+        // The command was aborted while the device worked for it: whatever is left to do must not be done.
+        let status = slot.status;
+        return finish(conn, core, index, status);
+    }
     let moved = match done.result {
         Ok(moved) => moved,
         Err(errno) => {
@@ -549,6 +558,29 @@ pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
     }
     conn.respond(core, cid, Status::ABORTED_BY_REQUEST, 0);
     true
+}
+
+/// Aborts the commands of a queue on a namespace, because its host has lost its registration there: the device begins
+/// none of them from now on.
+pub(super) fn evict(conn: &mut Connection, core: &mut Core, nsid: u32) {
+    let mine = |(index, slot): (u16, &mut CommandSlot)| {
+        (slot.nsid == nsid && slot.admin.is_none()).then_some((index, slot.cid, slot.stage))
+    };
+    let mine: Vec<(u16, u16, Stage)> = conn.slots.iter_mut().filter_map(mine).collect();
+    for (index, cid, stage) in mine {
+        match stage {
+            Stage::Held | Stage::Limited => {
+                forget_waiting(conn, core, index);
+                conn.respond(core, cid, Status::ABORTED_PREEMPT, 0);
+            }
+            Stage::Capsule | Stage::Unadmitted | Stage::Data => conn.slots[index].status = Status::ABORTED_PREEMPT,
+            Stage::Device => {
+                conn.slots[index].status = Status::ABORTED_PREEMPT;
+                core.cancel(conn.token, index);
+            }
+            Stage::Free | Stage::Sending => {}
+        }
+    }
 }
 
 /// Gives commands that have been held for too long back to their host, which sends them again.

@@ -3,6 +3,7 @@
 //!
 //! To add a command: a row here, and an arm in each `match` of `io.rs`, which the compiler asks for.
 
+use super::reservations::Need;
 use crate::device::IoKind;
 use crate::spec::log::Effects;
 use crate::spec::{oncs, opcode};
@@ -42,6 +43,8 @@ pub(super) struct IoCommandRow {
     pub direction: Direction,
     /// True if the target refuses the command on a namespace that is write protected.
     pub changes_blocks: bool,
+    /// The need by which a reservation admits the command.
+    pub need: Need,
     /// True if the command takes the Force Unit Access bit.
     pub has_fua: bool,
     /// The command's bit of ONCS in Identify Controller; 0 for commands that are not optional.
@@ -60,6 +63,7 @@ pub(super) static TABLE: [IoCommandRow; 6] = [
         opcode: opcode::io::FLUSH,
         direction: Direction::NoData,
         changes_blocks: false,
+        need: Need::Write,
         has_fua: false,
         oncs: 0,
         device_op: IoKind::Flush,
@@ -71,6 +75,7 @@ pub(super) static TABLE: [IoCommandRow; 6] = [
         opcode: opcode::io::WRITE,
         direction: Direction::FromHost,
         changes_blocks: true,
+        need: Need::Write,
         has_fua: true,
         oncs: 0,
         device_op: IoKind::Write,
@@ -82,6 +87,7 @@ pub(super) static TABLE: [IoCommandRow; 6] = [
         opcode: opcode::io::READ,
         direction: Direction::ToHost,
         changes_blocks: false,
+        need: Need::Read,
         has_fua: false,
         oncs: 0,
         device_op: IoKind::Read,
@@ -93,6 +99,7 @@ pub(super) static TABLE: [IoCommandRow; 6] = [
         opcode: opcode::io::COMPARE,
         direction: Direction::FromHost,
         changes_blocks: false,
+        need: Need::Read,
         has_fua: false,
         oncs: oncs::COMPARE,
         device_op: IoKind::Read,
@@ -104,6 +111,7 @@ pub(super) static TABLE: [IoCommandRow; 6] = [
         opcode: opcode::io::WRITE_ZEROES,
         direction: Direction::NoData,
         changes_blocks: true,
+        need: Need::Write,
         has_fua: true,
         oncs: oncs::WRITE_ZEROES,
         device_op: IoKind::WriteZeroes,
@@ -115,6 +123,7 @@ pub(super) static TABLE: [IoCommandRow; 6] = [
         opcode: opcode::io::DATASET_MANAGEMENT,
         direction: Direction::FromHost,
         changes_blocks: true,
+        need: Need::Write,
         has_fua: false,
         oncs: oncs::DATASET_MANAGEMENT,
         device_op: IoKind::Deallocate,
@@ -145,7 +154,7 @@ impl IoCommandRow {
 
 /// ONCS: the optional commands that the target has.
 pub(super) fn optional_commands() -> u16 {
-    TABLE.iter().fold(0, |oncs, row| oncs | row.oncs)
+    TABLE.iter().fold(oncs::RESERVATIONS, |oncs, row| oncs | row.oncs)
 }
 
 #[cfg(test)]

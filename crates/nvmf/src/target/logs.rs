@@ -8,7 +8,7 @@ use super::controller::{Controller, Service};
 use super::core::Core;
 use super::io_command;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
-use crate::spec::opcode::admin;
+use crate::spec::opcode::{admin, io};
 use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn, Status, Text, namespace_list};
 
 /// The temperature above which a drive would warn. The target reports a lower one.
@@ -46,6 +46,9 @@ pub(super) fn page(
                 0..=1024 => namespace_list(changed, 0).to_vec(),
                 _ => namespace_list([u32::MAX], 0).to_vec(),
             })
+        }
+        (log::RESERVATION_NOTIFICATION, Service::Subsystem(_)) => {
+            Ok(controller.lock().notices.page(asked.retain).write().to_vec())
         }
         (log::EFFECTS, Service::Subsystem(_)) => Ok(effects().write().to_vec()),
         // Base specification 2.0 with ECN 110, section 5.16.
@@ -95,6 +98,9 @@ fn effects() -> Effects {
     }
     for row in &io_command::TABLE {
         effects.io[usize::from(row.opcode)] = row.effects();
+    }
+    for opcode in [io::RESERVATION_REGISTER, io::RESERVATION_REPORT, io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE] {
+        effects.io[usize::from(opcode)] = Effects::SUPPORTED;
     }
     effects
 }

@@ -10,6 +10,7 @@ use super::Error;
 use super::auth::Examination;
 use super::configuration::Configuration;
 use super::connection::Moving;
+use super::reservations::{Answered, Eviction};
 use super::stats::{ReactorReport, StatsChange};
 
 /// Names a connection of a reactor, also after it has gone.
@@ -44,6 +45,10 @@ pub(super) enum Message {
     Aborted { asked_by: Token, asked_cid: u16, aborted: bool },
     /// A message of an authentication has been examined.
     Examined(Examination),
+    /// A command that changes reservations has been carried out.
+    Reserved(Answered),
+    /// Abort the commands of these hosts on a namespace.
+    Evict(Arc<Eviction>),
     /// Change the counters of these devices, by uid; then answer.
     ChangeStats(Arc<[u64]>, StatsChange, mpsc::Sender<()>),
     /// Report the reactor's counters.

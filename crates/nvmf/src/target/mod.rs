@@ -36,6 +36,7 @@ mod pages;
 mod progress;
 mod queued;
 mod reactor;
+mod reservations;
 mod stats;
 mod vital;
 
@@ -57,11 +58,13 @@ pub use stats::{
 };
 
 use crate::device::{DeviceSpec, Fault, Latency};
+use crate::spec::reservation::{HostId, Notice};
 use crate::spec::{AsyncEvent, Nqn};
 use configuration::{ChangedNamespace, Configuration};
 use controller::{Controllers, Service};
 use mailbox::{Mailbox, Message};
 use reactor::Reactor;
+use reservations::Registrar;
 use vital::Vital;
 
 /// The discovery service's NQN: every listener answers to it.
@@ -85,6 +88,7 @@ struct Shared {
     controllers: Mutex<Controllers>,
     authenticator: RwLock<Option<Arc<dyn Authenticator>>>,
     examiner: Examiner,
+    registrar: Registrar,
     mailboxes: Vec<Mailbox>,
     /// The number of connections of each reactor.
     connections: Vec<AtomicU32>,
@@ -195,6 +199,17 @@ impl Shared {
         }
     }
 
+    /// Notifies the controllers of a host of what happened to its reservation of a namespace.
+    fn notify(&self, service: Service, host: &HostId, nsid: u32, notice: Notice) {
+        let controllers = self.controllers();
+        for controller in controllers.iter().filter(|it| it.service == service && it.host_id == *host) {
+            if controller.note(nsid, notice) {
+                let admin = controller.lock().admin;
+                self.send(admin.reactor, Message::Events(admin));
+            }
+        }
+    }
+
     fn uptime_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
@@ -249,6 +264,7 @@ impl Target {
             controllers: Mutex::default(),
             authenticator: RwLock::default(),
             examiner: Examiner::default(),
+            registrar: Registrar::default(),
             mailboxes,
             connections: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
             workers: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),

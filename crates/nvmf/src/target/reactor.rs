@@ -9,7 +9,7 @@
 
 mod moving;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -25,6 +25,7 @@ use super::controller::IoQueue;
 use super::core::Core;
 use super::mailbox::{Message, Token};
 use super::pacing::Share;
+use super::reservations::{self, Eviction};
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
 use super::{Error, Shared, admin, afloat, fabrics, io, limited, queued};
 use crate::spec::Status;
@@ -653,6 +654,13 @@ impl Reactor {
                     fabrics::examined(connection, &mut self.core, examination);
                 }
             }
+            Message::Reserved(answer) => {
+                let (index, queue) = (answer.queue.index as usize, answer.queue);
+                if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == queue) {
+                    reservations::answered(connection, &mut self.core, answer);
+                }
+            }
+            Message::Evict(eviction) => self.evict(eviction),
             Message::ChangeStats(devices, change, done) => {
                 for (_, open) in &mut self.core.channels {
                     if devices.contains(&open.uid) {
@@ -672,6 +680,18 @@ impl Reactor {
             }
             Message::Stop => self.stops = true,
         }
+    }
+
+    /// Aborts the commands that an eviction names.
+    fn evict(&mut self, eviction: Arc<Eviction>) {
+        let mut evicted = HashSet::new();
+        for (_, connection) in &mut self.connections {
+            if connection.controller.as_ref().is_some_and(|controller| eviction.names(controller)) {
+                evicted.insert(connection.token);
+                io::evict(connection, &mut self.core, eviction.nsid);
+            }
+        }
+        self.core.await_evicted(eviction, &evicted);
     }
 
     fn configure(&mut self, configuration: Arc<super::configuration::Configuration>) -> Result<(), Error> {

@@ -289,6 +289,23 @@ impl Host {
         self.command(Host::connect_command(qid, entries), &data.write())
     }
 
+    /// The admin queue and the I/O queue of a host with that identifier.
+    pub fn pair_of(address: SocketAddr, hostid: [u8; 16]) -> (Host, Host) {
+        let name = Nqn::of_host(hostid);
+        let connect = |qid: u16, cntlid: u16| {
+            let mut host = Host::open(address, false, false);
+            let data = ConnectData { hostid, ..Host::connect_data(cntlid, NQN, name.as_str()) };
+            let done = host.command(Host::connect_command(qid, 128), &data.write());
+            assert!(done.status.is_ok(), "{}", done.status);
+            host.cntlid = done.result as u16;
+            host
+        };
+        let mut admin = connect(0, DYNAMIC_CONTROLLER);
+        admin.enable();
+        let queue = connect(1, admin.cntlid);
+        (admin, queue)
+    }
+
     pub fn enable(&mut self) {
         let set = PropertyAccess::set(property::CC, 4, property::Configuration::ENABLED.0.into());
         assert!(self.command(set, &[]).status.is_ok());

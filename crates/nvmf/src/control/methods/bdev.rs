@@ -8,11 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use pace::Rates;
 use serde_json::{Map, Value, json};
 
-use super::{Method, method, only, refusal, uuid, uuid_text};
+use super::{Method, method, only, refusal, uuid};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Param, ParamKind, Params, U32, U64};
 use crate::control::state::State;
 use crate::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
+use crate::identity::uuid_text;
 use crate::target::{DeviceInfo, DeviceStats, GRANULARITY, StatsChange};
 
 const NAME: Param = Param::required("name", ParamKind::Text, "name of the device");

@@ -154,12 +154,6 @@ fn hex<const BYTES: usize>(name: &str, text: &str) -> Result<[u8; BYTES], RpcErr
     Ok(bytes)
 }
 
-/// `6f4c...` in the usual groups.
-pub(super) fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
-}
-
 /// Upper case and without groups, as SPDK writes NGUID and EUI-64.
 fn hex_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
@@ -169,6 +163,7 @@ fn hex_text(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::control::params::{Need, ParamKind};
+    use crate::identity::uuid_text;
 
     #[test]
     fn names_are_unique_and_everything_is_explained() {

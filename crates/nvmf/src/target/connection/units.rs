@@ -3,11 +3,11 @@
 use super::receive::Sink;
 use super::{ADMIN_CAPSULE_BYTES, Connection, Ended, Phase};
 use crate::pdu::{self, Fault, H2cData, IcReq, Layout, MAX_HEADER_BYTES, Pdu, PduType};
-use crate::spec::{Command, Data, Status};
+use crate::spec::{Command, Data, Status, reservation};
 use crate::target::auth::ExchangeState;
 use crate::target::command::{CommandSlot, Stage};
 use crate::target::core::Core;
-use crate::target::{admin, fabrics, io as io_command};
+use crate::target::{admin, fabrics, io as io_command, reservations};
 
 /// Commands outstanding on a connection that is not a queue yet. It needs one: Connect.
 const COMMANDS_BEFORE_CONNECT: u32 = 8;
@@ -64,7 +64,9 @@ impl Connection {
             self.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
             return Ok(Sink::Nothing);
         }
-        if self.is_admin() || command.is_fabrics() || self.phase == Phase::Connect || self.exchange.is_some() {
+        let is_plain_io =
+            !self.is_admin() && !command.is_fabrics() && reservation::data_bytes(command.opcode).is_none();
+        if !is_plain_io || self.phase == Phase::Connect || self.exchange.is_some() {
             return self.admin_command(core, command, layout);
         }
         Ok(io_command::start(self, core, command, layout))
@@ -146,6 +148,8 @@ impl Connection {
             fabrics::carry_out(self, core, command, data);
         } else if self.is_admin() {
             admin::carry_out(self, core, command, data);
+        } else if reservation::data_bytes(command.opcode).is_some() {
+            reservations::carry_out(self, core, command, data);
         } else {
             // The exchange has just ended: I/O goes its own way from the next command on.
             self.respond(core, command.cid, Status::COMMAND_SEQUENCE_ERROR, 0);

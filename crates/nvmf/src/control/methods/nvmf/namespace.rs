@@ -24,6 +24,12 @@ const NAMESPACE: &[Param] = &[
         "false",
         "show the namespace to no host but those that nvmf_ns_add_host names",
     ),
+    Param::optional(
+        "ptpl_file",
+        ParamKind::Text,
+        "reservations end with the target",
+        "file that reservations persist in, in SPDK's form; it is created if it is not there",
+    ),
     Param::only("hide_metadata", ParamKind::Bool, "false", "there is no metadata"),
 ];
 
@@ -72,6 +78,7 @@ fn add_ns(state: &mut State, params: &Params) -> Outcome {
             Some(true) => Visibility::Only(BTreeSet::new()),
             _ => Visibility::All,
         },
+        reservations: given.text_if("ptpl_file").map(Into::into),
     };
     let nsid = state.target.add_namespace(nqn, spec).map_err(refusal)?;
     let mut params = params.as_given().clone();

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::{BUFFER_BYTES, NQN, TGT_NAME, address_of, subsystem};
 use crate::control::jsonrpc::Outcome;
-use crate::control::methods::{Method, method, uuid_text};
+use crate::control::methods::{Method, method};
 use crate::control::params::Params;
 use crate::control::state::State;
+use crate::identity::uuid_text;
 use crate::target::{PacerStats, ReactorStats, Stats};
 
 /// The methods of this module.

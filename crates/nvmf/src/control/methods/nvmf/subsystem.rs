@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::{NQN, TGT_NAME, address_of, subsystem};
 use crate::control::jsonrpc::{Outcome, RpcError};
-use crate::control::methods::{Method, hex_text, method, refusal, uuid_text};
+use crate::control::methods::{Method, hex_text, method, refusal};
 use crate::control::params::{Param, ParamKind, Params, U16, U32, U64};
 use crate::control::state::State;
+use crate::identity::uuid_text;
 use crate::target::{DISCOVERY_NQN, DeviceInfo, NamespaceSpec, SubsystemInfo, SubsystemSpec, Visibility};
 
 /// Subsystems that do not say how many namespaces they may have.

@@ -1,0 +1,583 @@
+//! Reservations: who may read and write, what each command changes, who is told, and what a crash leaves.
+
+mod raw;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::time::Duration;
+
+use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn};
+use nvmf::spec::opcode::{admin, io};
+use nvmf::spec::reservation::{
+    AcquireAction, Notice, RegisterAction, RegisteredController, ReleaseAction, ReservationCommand,
+    ReservationNotification, ReservationStatus, ReservationType, report,
+};
+use nvmf::spec::{AsyncEvent, Command, GetLogPage, Range, Sgl, Status, feature, log};
+use nvmf::target::{NamespaceSpec, Options, SubsystemSpec, Target};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
+use raw::{Host, NQN, Served};
+
+const UUID: [u8; 16] = [0x77; 16];
+
+/// One host: its queues and its identifier.
+struct Member {
+    admin: Host,
+    queue: Host,
+    id: [u8; 16],
+}
+
+impl Member {
+    fn new(served: &Served, number: u8) -> Member {
+        let id = [number; 16];
+        let (admin, queue) = Host::pair_of(served.address, id);
+        Member { admin, queue, id }
+    }
+
+    fn reserve(&mut self, command: ReservationCommand) -> Status {
+        let (command, data) = command.command(1);
+        let sgl = Sgl::in_capsule(data.len() as u32);
+        self.queue.command(Command { sgl, ..command }, &data).status
+    }
+
+    fn register(&mut self, new: u64) -> Status {
+        let (action, ignores_key, persists, current) = (RegisterAction::Register, false, None, 0);
+        self.reserve(ReservationCommand::Register { action, ignores_key, persists, current, new })
+    }
+
+    fn acquire(&mut self, action: AcquireAction, kind: ReservationType, current: u64, preempted: u64) -> Status {
+        self.reserve(ReservationCommand::Acquire { action, kind, current, preempted })
+    }
+
+    fn status(&mut self) -> (ReservationStatus, Vec<RegisteredController>) {
+        let page = self.queue.fetch(report(1, 4096)).unwrap();
+        let header = ReservationStatus::read(page.first_chunk().unwrap());
+        let rest = page[64..].chunks_exact(64).take(header.registered.into());
+        (header, rest.map(|entry| RegisteredController::read(entry.first_chunk().unwrap())).collect())
+    }
+
+    fn reads(&mut self) -> Status {
+        self.queue.read(1, 0, 8).err().unwrap_or(Status::SUCCESS)
+    }
+
+    fn writes(&mut self) -> Status {
+        self.queue.write(1, 0, &[self.id[0]; 4096])
+    }
+
+    /// Carries out every I/O command; returns the commands that succeeded. All others conflict.
+    fn may(&mut self) -> (bool, bool) {
+        let compare = Command { opcode: io::COMPARE, ..Host::write_command(1, 0, 512) };
+        let zeroes = Command::blocks(io::WRITE_ZEROES, 1, 64, 8);
+        let range = Range { attributes: 0, blocks: 8, slba: 128 };
+        let deallocate = Command { sgl: Sgl::in_capsule(16), ..Range::deallocate(1, 1) };
+        let written = [
+            self.writes(),
+            self.queue.command(Command::new(io::FLUSH, 1), &[]).status,
+            self.queue.command(zeroes, &[]).status,
+            self.queue.command(deallocate, &range.write()).status,
+        ];
+        let compared = self.queue.send_data(compare, &[0xee; 512], 512);
+        let compared = if compared.is(Status::COMPARE_FAILURE) { Status::SUCCESS } else { compared };
+        let read = [self.reads(), compared];
+        let all = |statuses: &[Status]| {
+            assert!(statuses.iter().all(|it| it.is_ok()) || statuses.iter().all(|it| conflicts(*it)), "{statuses:?}");
+            statuses[0].is_ok()
+        };
+        (all(&read), all(&written))
+    }
+
+    /// The notifications that wait, oldest first: kind and namespace.
+    fn notices(&mut self) -> Vec<(u8, u32)> {
+        let length = ReservationNotification::BYTES as u64;
+        let page = GetLogPage { lid: log::RESERVATION_NOTIFICATION, lsp: 0, retain: false, length, offset: 0 };
+        let mut all = Vec::new();
+        loop {
+            let page = self.admin.fetch(page.command(0)).unwrap();
+            let notice = ReservationNotification::read(page.first_chunk().unwrap());
+            if notice.kind == 0 {
+                assert_eq!(notice, ReservationNotification::default());
+                return all;
+            }
+            all.push((notice.kind, notice.nsid));
+        }
+    }
+}
+
+fn conflicts(status: Status) -> bool {
+    status.is(Status::RESERVATION_CONFLICT) && status.is_do_not_retry()
+}
+
+fn memory() -> Served {
+    Served::with(Options { reactors: 2, ..Options::default() }, &[("mem", DeviceKind::Memory { bytes: 1 << 20 })])
+}
+
+/// Section 8.19, the figure of commands in the presence of a reservation: what the holder, another registrant and any
+/// other host may do.
+#[test]
+fn each_type_admits_the_hosts_of_its_row() {
+    let served = memory();
+    let [mut holder, mut registrant, mut other] = [1, 2, 3].map(|number| Member::new(&served, number));
+    assert!(holder.register(1).is_ok() && registrant.register(2).is_ok());
+    for (kind, of_registrants, of_others) in [
+        (ReservationType::WriteExclusive, (true, false), (true, false)),
+        (ReservationType::ExclusiveAccess, (false, false), (false, false)),
+        (ReservationType::WriteExclusiveRegistrantsOnly, (true, true), (true, false)),
+        (ReservationType::ExclusiveAccessRegistrantsOnly, (true, true), (false, false)),
+        (ReservationType::WriteExclusiveAllRegistrants, (true, true), (true, false)),
+        (ReservationType::ExclusiveAccessAllRegistrants, (true, true), (false, false)),
+    ] {
+        assert_eq!(other.may(), (true, true), "no reservation yet");
+        assert!(holder.acquire(AcquireAction::Acquire, kind, 1, 0).is_ok());
+        let holds: Vec<u8> = holder.status().1.iter().map(|it| it.is_holder).collect();
+        assert_eq!(holds, [1, kind.is_held_by_all().into()], "{kind:?}");
+        assert_eq!(holder.may(), (true, true), "{kind:?}");
+        assert_eq!(registrant.may(), of_registrants, "{kind:?}");
+        assert_eq!(other.may(), of_others, "{kind:?}");
+        let release = ReservationCommand::Release { action: ReleaseAction::Release, kind: kind as u8, current: 1 };
+        assert!(holder.reserve(release).is_ok());
+    }
+}
+
+#[test]
+fn a_report_names_every_controller_of_a_registrant() {
+    let served = memory();
+    let (mut one, mut again) = (Member::new(&served, 1), Member::new(&served, 1));
+    assert!(one.register(0x1122_3344_5566_7788).is_ok());
+    let (header, mut entries) = again.status();
+    assert_eq!((header.generation, header.kind, header.registered, header.persists), (1, 0, 2, 0));
+    entries.sort_by_key(|entry| entry.cntlid);
+    let mut ids = [one.admin.cntlid, again.admin.cntlid];
+    ids.sort_unstable();
+    assert_eq!(entries.iter().map(|entry| entry.cntlid).collect::<Vec<_>>(), ids);
+    assert!(entries.iter().all(|it| (it.key, it.host, it.is_holder) == (0x1122_3344_5566_7788, [1; 16], 0)));
+    // A registrant stays one when it leaves; a host with its identifier comes back with its rights.
+    drop((one, again));
+    let mut other = Member::new(&served, 2);
+    raw::until(|| other.status().1[0].cntlid == 0xffff);
+    let short = other.queue.fetch(report(1, 8)).unwrap();
+    assert_eq!((short.len(), short[0]), (8, 1), "cut off where the host has no room");
+    let without_eds = Command { cdw11: 0, ..report(1, 4096) };
+    assert!(other.queue.fetch(without_eds).unwrap_err().is(Status::HOST_ID_INCONSISTENT));
+    assert!(other.queue.fetch(report(9, 4096)).unwrap_err().is(Status::INVALID_NAMESPACE));
+    let beyond = Command { sgl: Sgl::transport(64), ..report(1, 4096) };
+    assert!(other.queue.fetch(beyond).unwrap_err().is(Status::DATA_SGL_LENGTH_INVALID));
+}
+
+#[test]
+fn commands_that_make_no_sense_change_nothing() {
+    let served = memory();
+    let mut host = Member::new(&served, 1);
+    let (command, data) = ReservationCommand::Register {
+        action: RegisterAction::Register,
+        ignores_key: false,
+        persists: None,
+        current: 0,
+        new: 1,
+    }
+    .command(1);
+    for (bad, sent) in [
+        (Command { cdw10: 3, ..command }, &data[..]),
+        (Command { cdw10: 1 << 30, ..command }, &data[..]),
+        (Command { cdw10: 3 << 30, ..command }, &data[..]), // persistence that is not there
+        (command, &data[..12]),
+        (command, &[0; 16][..]),
+        (Command { opcode: io::RESERVATION_ACQUIRE, ..command }, &data[..]),
+    ] {
+        let sgl = Sgl::in_capsule(sent.len() as u32);
+        let done = host.queue.command(Command { sgl, ..bad }, sent);
+        assert!(done.status.is(Status::INVALID_FIELD) && done.status.is_do_not_retry(), "{bad:?}: {}", done.status);
+    }
+    let elsewhere = Command { nsid: 2, sgl: Sgl::in_capsule(16), ..command };
+    assert!(host.queue.command(elsewhere, &data).status.is(Status::INVALID_NAMESPACE));
+    assert!(host.queue.command(command, &[]).status.is(Status::INVALID_FIELD), "without data");
+    assert!(
+        host.admin.command(Command { sgl: Sgl::in_capsule(16), ..command }, &data).status.is(Status::INVALID_OPCODE)
+    );
+    assert_eq!(host.status().0.generation, 0);
+    // Data that are asked for, and hosts without an identifier.
+    assert!(host.queue.send_data(Command { sgl: Sgl::transport(16), ..command }, &data, 16).is_ok());
+    assert_eq!(host.status().0.generation, 1);
+    let mut nobody = Member::new(&served, 0);
+    assert!(nobody.register(5).is(Status::HOST_ID_INCONSISTENT));
+}
+
+#[test]
+fn a_namespace_has_a_bound_of_registrants() {
+    let served = memory();
+    for number in 1..=u8::MAX {
+        assert!(Member::new(&served, number).register(1).is_ok());
+    }
+    let host = |id: [u8; 16]| {
+        let (admin, queue) = Host::pair_of(served.address, id);
+        Member { admin, queue, id }
+    };
+    assert!(host([1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]).register(1).is_ok());
+    assert!(host([2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1]).register(1).is(Status::INTERNAL_ERROR));
+    let clear = ReservationCommand::Release { action: ReleaseAction::Clear, kind: 0, current: 1 };
+    assert!(host([1; 16]).reserve(clear).is_ok());
+}
+
+#[test]
+fn hosts_are_told_of_what_others_did_to_them() {
+    let served = memory();
+    let [mut one, mut two, mut three] = [1, 2, 3].map(|number| Member::new(&served, number));
+    for (member, key) in [(&mut one, 1), (&mut two, 2), (&mut three, 3)] {
+        assert!(member.register(key).is_ok());
+    }
+    let event = two.admin.send_command(Command::new(admin::ASYNC_EVENT_REQUEST, 0), &[]);
+    let kind = ReservationType::WriteExclusiveRegistrantsOnly;
+    assert!(one.acquire(AcquireAction::Acquire, kind, 1, 0).is_ok());
+    let release = ReservationCommand::Release { action: ReleaseAction::Release, kind: kind as u8, current: 1 };
+    assert!(one.reserve(release).is_ok());
+    let told = two.admin.response();
+    assert_eq!((told.cid, AsyncEvent::of(told.result)), (event, AsyncEvent::RESERVATION_NOTICE));
+    let mask = |member: &mut Member, bits: u32| {
+        let set = Command {
+            cdw10: feature::RESERVATION_MASK.into(),
+            cdw11: bits,
+            ..Command::new(admin::SET_FEATURES, u32::MAX)
+        };
+        assert!(member.admin.command(set, &[]).status.is_ok());
+        let get = Command { cdw10: feature::RESERVATION_MASK.into(), ..Command::new(admin::GET_FEATURES, 1) };
+        assert_eq!(member.admin.command(get, &[]).result, u64::from(bits));
+    };
+    mask(&mut three, 1 << Notice::RegistrationPreempted as u8);
+    let preempt = AcquireAction::Preempt;
+    assert!(one.acquire(preempt, kind, 1, 2).is_ok());
+    assert!(one.acquire(preempt, kind, 1, 3).is_ok());
+    assert_eq!(one.notices(), []);
+    // A second request is answered when the first page is read, because a second page waits.
+    let event = two.admin.send_command(Command::new(admin::ASYNC_EVENT_REQUEST, 0), &[]);
+    let length = ReservationNotification::BYTES as u64;
+    let page = GetLogPage { lid: log::RESERVATION_NOTIFICATION, lsp: 0, retain: false, length, offset: 0 };
+    let first = two.admin.fetch(page.command(0)).unwrap();
+    let first = ReservationNotification::read(first.first_chunk().unwrap());
+    assert_eq!((first.count, first.kind, first.available), (1, Notice::ReservationReleased as u8, 1));
+    let told = two.admin.response();
+    assert_eq!((told.cid, AsyncEvent::of(told.result)), (event, AsyncEvent::RESERVATION_NOTICE));
+    assert_eq!(two.notices(), [(Notice::RegistrationPreempted as u8, 1)]);
+    assert_eq!(three.notices(), [(Notice::ReservationReleased as u8, 1)], "the other one is masked");
+    assert!(two.register(2).is_ok());
+    let clear = ReservationCommand::Release { action: ReleaseAction::Clear, kind: 0, current: 1 };
+    assert!(one.reserve(clear).is_ok());
+    assert_eq!(two.notices(), [(Notice::ReservationPreempted as u8, 1)]);
+    assert_eq!((one.notices(), three.notices()), (vec![], vec![]));
+}
+
+/// Commands of a host that is preempted: one in the device, and writes that wait for their data.
+#[test]
+fn preempt_and_abort_leaves_nothing_of_the_host_under_way() {
+    let served = Served::with(
+        Options { reactors: 2, ..Options::default() },
+        &[("mem", DeviceKind::Memory { bytes: 1 << 20 }), ("bad", DeviceKind::Faulty { base: "mem".into(), seed: 1 })],
+    );
+    let [mut winner, mut loser] = [1, 2].map(|number| Member::new(&served, number));
+    assert!(winner.register(1).is_ok() && loser.register(2).is_ok());
+    let never = Fault { on: FaultOn::Reads, effect: Effect::Never, one_in: 1, count: None };
+    served.target.set_faults("bad", &[never]).unwrap();
+    let waiting = loser.queue.ready(1, 0, 4096);
+    let stuck = loser.queue.send_command(Host::read_command(1, 0, 8), &[]);
+    raw::until(|| served.target.stats().devices.iter().any(|device| device.name == "bad" && device.in_device == 1));
+    let kind = ReservationType::WriteExclusiveRegistrantsOnly;
+    assert!(winner.acquire(AcquireAction::Acquire, kind, 1, 0).is_ok());
+    assert!(winner.acquire(AcquireAction::PreemptAndAbort, kind, 1, 2).is_ok());
+    let done = loser.queue.response();
+    assert_eq!(done.cid, stuck);
+    assert!(done.status.is(Status::ABORTED_PREEMPT), "{}", done.status);
+    let header = nvmf::pdu::H2cData { cid: waiting.cid, ttag: waiting.ttag, offset: 0, length: 4096, last: true };
+    let data = loser.queue.h2c(&header, &[9; 4096]);
+    loser.queue.send(&data);
+    assert!(loser.queue.response().status.is(Status::ABORTED_PREEMPT));
+    served.target.set_faults("bad", &[]).unwrap();
+    assert_eq!(winner.queue.read(1, 0, 8).unwrap(), [0; 4096], "the data came too late");
+    assert!(loser.writes().is(Status::RESERVATION_CONFLICT) && winner.writes().is_ok());
+}
+
+fn persistent(file: &Path) -> Result<Served, nvmf::device::Error> {
+    let target = Target::start(Options::default())?;
+    target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(NQN) })?;
+    let kind = DeviceKind::Memory { bytes: 1 << 20 };
+    target.create_device(DeviceSpec { name: "mem".into(), block_bytes: None, uuid: Some(UUID), kind })?;
+    let spec = NamespaceSpec { reservations: Some(file.into()), ..NamespaceSpec::new("mem") };
+    let added = target.add_namespace(NQN, spec);
+    if added.is_err() {
+        target.shutdown(Duration::ZERO);
+    }
+    added?;
+    let address = target.add_listener(NQN, "127.0.0.1:0".parse().unwrap())?;
+    Ok(Served { target, address })
+}
+
+fn register_persistent(member: &mut Member, new: u64, persists: bool) -> Status {
+    let (action, ignores_key, current) = (RegisterAction::Replace, true, 0);
+    member.reserve(ReservationCommand::Register { action, ignores_key, persists: Some(persists), current, new })
+}
+
+#[test]
+fn reservations_outlive_the_target_if_hosts_want_them_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ns1.json");
+    let kind = ReservationType::ExclusiveAccess;
+    {
+        let served = persistent(&file).unwrap();
+        let mut one = Member::new(&served, 1);
+        assert!(register_persistent(&mut one, 11, true).is_ok());
+        assert!(one.acquire(AcquireAction::Acquire, kind, 11, 0).is_ok());
+    }
+    {
+        let served = persistent(&file).unwrap();
+        let [mut one, mut two] = [1, 2].map(|number| Member::new(&served, number));
+        let (header, entries) = two.status();
+        assert_eq!((header.kind, header.persists, entries.len()), (kind as u8, 1, 1));
+        assert_eq!((entries[0].key, entries[0].host, entries[0].is_holder), (11, [1; 16], 1));
+        assert!(conflicts(two.writes()) && conflicts(two.reads()) && one.writes().is_ok());
+        // A file that cannot be written: nothing changes, and the target says why.
+        std::fs::rename(dir.path(), dir.path().with_extension("away")).unwrap();
+        let refused = two.register(22);
+        std::fs::rename(dir.path().with_extension("away"), dir.path()).unwrap();
+        assert!(refused.is(Status::INTERNAL_ERROR), "{refused}");
+        assert_eq!(two.status().1.len(), 1);
+        assert!(served.target.take_warnings().iter().any(|line| line.contains("ns1.json")));
+        // Reservation Persistence is a feature, too.
+        let get = Command { cdw10: feature::RESERVATION_PERSISTENCE.into(), ..Command::new(admin::GET_FEATURES, 1) };
+        assert_eq!(one.admin.command(get, &[]).result, 1);
+        let set = Command {
+            cdw10: feature::RESERVATION_PERSISTENCE.into(),
+            cdw11: 0,
+            ..Command::new(admin::SET_FEATURES, u32::MAX)
+        };
+        assert!(one.admin.command(set, &[]).status.is_ok());
+        assert_eq!(one.status().0.persists, 0);
+        assert!(conflicts(two.reads()), "the reservation stays while the target runs");
+    }
+    let served = persistent(&file).unwrap();
+    let mut two = Member::new(&served, 2);
+    assert_eq!((two.status().1.len(), two.writes()), (0, Status::SUCCESS));
+    drop(served);
+    for text in ["", "{", r#"{"ptpl":true,"bdev_uuid":"00000000-0000-0000-0000-000000000000"}"#] {
+        std::fs::write(&file, text).unwrap();
+        let error = persistent(&file).err().expect("the file is not this namespace's").to_string();
+        assert!(error.contains("ns1.json does not hold the reservations of this namespace"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "it stays as it is");
+    }
+}
+
+/// The standard's rules in other words than the target's: the holders as a set.
+#[derive(Default)]
+struct Reference {
+    keys: BTreeMap<u8, u64>,
+    kind: u8,
+    holder: u8,
+    generation: u32,
+    notices: BTreeMap<u8, VecDeque<(u8, u32)>>,
+}
+
+impl Reference {
+    fn holders(&self) -> Vec<u8> {
+        match self.kind {
+            0 => vec![],
+            1..=4 => vec![self.holder],
+            _ => self.keys.keys().copied().collect(),
+        }
+    }
+
+    fn may_write(&self, host: u8) -> bool {
+        self.kind == 0 || self.holders().contains(&host) || self.kind >= 3 && self.keys.contains_key(&host)
+    }
+
+    fn may_read(&self, host: u8) -> bool {
+        self.kind % 2 == 1 || self.may_write(host)
+    }
+
+    fn tell(&mut self, hosts: &[u8], notice: Notice) {
+        for host in hosts {
+            self.notices.entry(*host).or_default().push_back((notice as u8, 1));
+        }
+    }
+
+    fn others(&self, than: u8) -> Vec<u8> {
+        self.keys.keys().copied().filter(|host| *host != than).collect()
+    }
+
+    /// A registrant goes; the reservation follows if it has no holder any more.
+    fn unregister(&mut self, host: u8) {
+        let was_held = self.holders().contains(&host);
+        self.keys.remove(&host);
+        if was_held && (self.kind < 5 || self.keys.is_empty()) {
+            if self.kind >= 3 {
+                self.tell(&self.others(host), Notice::ReservationReleased);
+            }
+            self.kind = 0;
+        }
+    }
+
+    fn apply(&mut self, host: u8, command: &ReservationCommand) -> Result<(), Status> {
+        let own = self.keys.get(&host).copied();
+        let (conflict, invalid) = (Err(Status::RESERVATION_CONFLICT), Err(Status::INVALID_FIELD));
+        match *command {
+            ReservationCommand::Register { action: RegisterAction::Unregister, ignores_key, current, .. } => {
+                match own {
+                    Some(key) if ignores_key || key == current => self.unregister(host),
+                    _ => return conflict,
+                }
+            }
+            ReservationCommand::Register { new: 0, .. } => return invalid,
+            ReservationCommand::Register { action: RegisterAction::Register, new, .. } => {
+                if own.is_some_and(|key| key != new) {
+                    return conflict;
+                }
+                self.keys.insert(host, new);
+            }
+            ReservationCommand::Register { ignores_key, current, new, .. } => {
+                if !ignores_key && own != Some(current) {
+                    return conflict;
+                }
+                self.keys.insert(host, new);
+            }
+            ReservationCommand::Acquire { current, .. } | ReservationCommand::Release { current, .. }
+                if own != Some(current) =>
+            {
+                return conflict;
+            }
+            ReservationCommand::Acquire { action: AcquireAction::Acquire, kind, .. } => {
+                if self.kind == 0 {
+                    (self.kind, self.holder) = (kind as u8, host);
+                } else if self.kind != kind as u8 || !self.holders().contains(&host) {
+                    return conflict;
+                }
+                return Ok(()); // not a change of registrations
+            }
+            ReservationCommand::Acquire { kind, preempted, .. } => return self.preempt(host, kind as u8, preempted),
+            ReservationCommand::Release { action: ReleaseAction::Release, kind, .. } => {
+                if self.holders().contains(&host) {
+                    if kind != self.kind {
+                        return invalid;
+                    }
+                    if self.kind >= 3 {
+                        self.tell(&self.others(host), Notice::ReservationReleased);
+                    }
+                    self.kind = 0;
+                }
+                return Ok(());
+            }
+            ReservationCommand::Release { action: ReleaseAction::Clear, .. } => {
+                self.tell(&self.others(host), Notice::ReservationPreempted);
+                self.keys.clear();
+                self.kind = 0;
+            }
+        }
+        self.generation += 1;
+        Ok(())
+    }
+
+    fn preempt(&mut self, host: u8, kind: u8, preempted: u64) -> Result<(), Status> {
+        let with_key: Vec<u8> = self.keys.iter().filter(|(_, key)| **key == preempted).map(|(host, _)| *host).collect();
+        let all_hold = self.kind >= 5;
+        if preempted == 0 && !all_hold {
+            return Err(Status::INVALID_FIELD);
+        }
+        if preempted != 0 && with_key.is_empty() {
+            return Err(Status::RESERVATION_CONFLICT);
+        }
+        if all_hold && preempted == 0 {
+            let others = self.others(host);
+            self.keys.retain(|other, _| *other == host);
+            self.tell(&others, Notice::RegistrationPreempted);
+            (self.kind, self.holder) = (kind, host);
+        } else if !all_hold && self.kind > 0 && with_key.contains(&self.holder) {
+            let gone: Vec<u8> = with_key.into_iter().filter(|other| *other != host).collect();
+            self.keys.retain(|other, _| !gone.contains(other));
+            if self.kind != kind {
+                self.tell(&self.others(host), Notice::ReservationReleased);
+            }
+            self.tell(&gone, Notice::RegistrationPreempted);
+            (self.kind, self.holder) = (kind, host);
+        } else {
+            for other in with_key {
+                self.unregister(other);
+                if other != host {
+                    self.tell(&[other], Notice::RegistrationPreempted);
+                }
+            }
+        }
+        self.generation += 1;
+        Ok(())
+    }
+}
+
+fn random_command(random: &mut impl FnMut(u64) -> u64) -> ReservationCommand {
+    let (current, key) = (random(4), random(4));
+    let kind = ReservationType::ALL[random(6) as usize];
+    match random(8) {
+        0..3 => ReservationCommand::Register {
+            action: [RegisterAction::Register, RegisterAction::Unregister, RegisterAction::Replace][random(3) as usize],
+            ignores_key: random(3) == 0,
+            persists: None,
+            current,
+            new: key,
+        },
+        3..6 => ReservationCommand::Acquire {
+            action: [AcquireAction::Acquire, AcquireAction::Preempt, AcquireAction::PreemptAndAbort]
+                [random(3) as usize],
+            kind,
+            current,
+            preempted: key,
+        },
+        6 => ReservationCommand::Release { action: ReleaseAction::Release, kind: kind as u8, current },
+        _ => ReservationCommand::Release {
+            action: if random(4) == 0 { ReleaseAction::Clear } else { ReleaseAction::Release },
+            kind: random(8) as u8,
+            current,
+        },
+    }
+}
+
+/// Random commands of four hosts against [`Reference`]: answers, reports, rights and notifications are the same.
+#[test]
+fn random_commands_of_several_hosts_follow_the_standard() {
+    let seeds = std::env::var("RESERVATION_SEEDS").map_or(20, |seeds| seeds.parse().expect("a number"));
+    for seed in 0..seeds {
+        let mut source = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut random = |below: u64| source.next_u64() % below;
+        let served = memory();
+        let mut members: Vec<Member> = (1..=4).map(|number| Member::new(&served, number)).collect();
+        let mut reference = Reference::default();
+        for step in 0..150 {
+            let host = random(4) as u8 + 1;
+            let mut command = random_command(&mut random);
+            // Three of four commands know the host's key.
+            if let Some(own) = reference.keys.get(&host).filter(|_| random(4) > 0) {
+                match &mut command {
+                    ReservationCommand::Register { current, .. }
+                    | ReservationCommand::Acquire { current, .. }
+                    | ReservationCommand::Release { current, .. } => *current = *own,
+                }
+            }
+            let status = members[usize::from(host) - 1].reserve(command);
+            let expected = reference.apply(host, &command).err().unwrap_or(Status::SUCCESS);
+            assert!(
+                status.is(expected),
+                "seed {seed}, step {step}, host {host}: {command:?}: {status}, not {expected}"
+            );
+            let at = format!("seed {seed}, step {step}, after {command:?} of host {host}");
+            let (header, entries) = members[random(4) as usize].status();
+            assert_eq!((header.generation, header.kind), (reference.generation, reference.kind), "{at}");
+            let holders = reference.holders();
+            let seen: BTreeMap<u8, (u64, bool)> =
+                entries.iter().map(|it| (it.host[0], (it.key, it.is_holder == 1))).collect();
+            let keys = reference.keys.iter().map(|(host, key)| (*host, (*key, holders.contains(host))));
+            assert_eq!(seen, keys.collect(), "{at}");
+            let who = random(4) as u8 + 1;
+            let member = &mut members[usize::from(who) - 1];
+            assert_eq!(
+                (member.reads().is_ok(), member.writes().is_ok()),
+                (reference.may_read(who), reference.may_write(who)),
+                "{at}: {who}"
+            );
+            if random(10) == 0 {
+                let told: Vec<(u8, u32)> = reference.notices.remove(&who).unwrap_or_default().into();
+                assert_eq!(member.notices(), told, "{at}: {who}");
+            }
+        }
+    }
+}
