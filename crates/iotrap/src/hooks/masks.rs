@@ -147,7 +147,7 @@ fn is_filled(context: *const libc::ucontext_t) -> bool {
     // The room for the registers lies behind the set of signals.
     // SAFETY: an address within the context.
     let behind_the_set = unsafe { &raw const (*context).uc_sigmask }.wrapping_add(1);
-    registers as usize == behind_the_set as usize
+    core::ptr::addr_eq(registers, behind_the_set)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
