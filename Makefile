@@ -40,8 +40,8 @@ test-loom: ## every interleaving of the queues of guasi
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --locked -p guasi --release --lib
 
 .PHONY: test-guest
-test-guest: ## kernels of Debian as hosts and as a target, all of it: some minutes of emulation, less with KVM
-	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test nvmet --test nvme_cli -- --include-ignored --test-threads 1
+test-guest: ## kernels of Debian as hosts, as a target and with emulated drives, all of it: some minutes of emulation, less with KVM
+	PATH=$$PATH:/usr/sbin $(CARGO) test --locked --test serve_kernel --test nvmet --test nvme_cli --test device_commands -- --include-ignored --test-threads 1
 	PATH=$$PATH:/usr/sbin $(CARGO) test --locked -p load --test conformance -- --ignored nvme_tcp_on_the_target_of_linux
 
 .PHONY: test-auth

@@ -15,6 +15,7 @@
 #   RIG_PACKAGES packages of Debian 13 that the guest has, with those that they need: RIG_PACKAGES="nvme-cli". Their
 #                programs run by `newer NAME` in the guest, with their own libraries
 #   RIG_DISKS    files that are disks of the guest (with RIG_MODULES=virtio_blk): their names are the serial numbers
+#   RIG_QEMU     more arguments for QEMU: RIG_QEMU="-device nvme,serial=1,drive=d -drive file=D,format=raw,if=none,id=d"
 #   RIG_FORWARD  PORT: connections to 127.0.0.1:PORT of this machine go to port 4420 of the guest
 #   RIG_ACCEL    kvm; or tcg, software emulation, which works everywhere; by default kvm where /dev/kvm opens and the
 #                processor virtualizes
@@ -202,6 +203,8 @@ for disk in ${RIG_DISKS:-}; do
   name=${disk##*/}
   disks+=(-drive "file=$disk,format=raw,if=none,id=$name,discard=unmap" -device "virtio-blk-pci,drive=$name,serial=$name")
 done
+# shellcheck disable=SC2206 # RIG_QEMU is a list of words
+disks+=(${RIG_QEMU:-})
 # An emulated processor that is held up at the wrong moment fails the check of its timer (no_timer_check).
 mkfifo "$work/console"
 status=99

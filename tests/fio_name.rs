@@ -138,6 +138,7 @@ fn the_seeds_of_a_run_are_printed_on_request() {
     };
     assert_eq!(seeds(&["--randrepeat=1"]), seeds(&["--allrandrepeat=1"]));
     assert_ne!(seeds(&["--randrepeat=0"]), seeds(&["--randrepeat=0"]));
+    assert_ne!(seeds(&["--allrandrepeat=0"]), seeds(&["--allrandrepeat=0"]));
     assert_eq!(seeds(&["--randrepeat=0", "--randseed=5"]), seeds(&["--randseed=5"]));
     assert_ne!(seeds(&["--randseed=6"]), seeds(&["--randseed=5"]));
 }

@@ -55,25 +55,37 @@ pub fn guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str
 
 /// Boots a guest with the kernel of that release of Debian, as [`guest`] does.
 pub fn guest_of(debian: &'static str, directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
-    start(Guest { debian, packages: "", forward: None }, directory, port, script, outside)
+    start(Guest { debian, ..Guest::default() }, directory, port, script, outside)
 }
 
 /// A guest with the kernel of Debian 13, and with nvme-cli of Debian 13 as `newer nvme`.
 pub fn newer_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
-    start(Guest { debian: "13", packages: "nvme-cli", forward: None }, directory, port, script, outside)
+    start(Guest { debian: "13", packages: "nvme-cli", ..Guest::default() }, directory, port, script, outside)
 }
 
 /// A guest of Debian 13 whose port 4420 is `port` of this machine's loopback: its kernel is the target.
 pub fn target_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
-    start(Guest { debian: "13", packages: "", forward: Some(port) }, directory, port, script, outside)
+    start(Guest { debian: "13", forward: Some(port), ..Guest::default() }, directory, port, script, outside)
+}
+
+/// A guest of Debian 13 with more devices, as QEMU's words describe them, and drivers for them. Plimsoll is there as
+/// `$PLIMSOLL`.
+pub fn device_guest(directory: &Path, devices: &str, modules: &str, script: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_plimsoll");
+    let guest = Guest { debian: "13", devices, modules, program: Some(program), ..Guest::default() };
+    start(guest, directory, 0, &format!("PLIMSOLL={program}\n{script}"), |order| panic!("{order}"))
 }
 
 /// The rig's guest: the release of Debian that its kernel is of, packages of Debian 13, and the port of this machine
-/// that leads to its port 4420.
-struct Guest {
-    debian: &'static str,
-    packages: &'static str,
+/// that leads to its port 4420; devices, modules and a program that it has beside those of all guests.
+#[derive(Default)]
+struct Guest<'a> {
+    debian: &'a str,
+    packages: &'a str,
     forward: Option<u16>,
+    devices: &'a str,
+    modules: &'a str,
+    program: Option<&'a str>,
 }
 
 fn start(guest: Guest, directory: &Path, port: u16, script: &str, mut outside: impl FnMut(&str)) -> String {
@@ -83,7 +95,10 @@ fn start(guest: Guest, directory: &Path, port: u16, script: &str, mut outside: i
     rig.arg(script).args(PROGRAMS.iter().filter_map(|name| path_of(name)));
     // Programs of the test's own are at the same place in the guest.
     rig.args(Some(directory.join(MODEL)).filter(|path| path.exists()));
-    rig.env("RIG_MODULES", "ext4 crc32c_generic").env("TMPDIR", directory).env("RIG_DEBIAN", guest.debian);
+    rig.args(guest.program).env("RIG_QEMU", guest.devices);
+    rig.env("RIG_MODULES", format!("ext4 crc32c_generic {}", guest.modules))
+        .env("TMPDIR", directory)
+        .env("RIG_DEBIAN", guest.debian);
     rig.env("RIG_PACKAGES", guest.packages).envs(guest.forward.map(|port| ("RIG_FORWARD", port.to_string())));
     let mut child = rig.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
     let mut orders = child.stdin.take().expect("piped");

@@ -391,7 +391,8 @@ impl Draft {
     fn zones(&mut self) -> Result<(), Error> {
         let zones = self.zones;
         match self.zone_mode.as_deref() {
-            Some("none") if zones.size > 0 => {
+            // As in fio: zonerange alone says that the zones are strided.
+            mode @ (None | Some("none")) if zones.size > 0 && (mode.is_some() || zones.range == 0) => {
                 return self.fail("zonesize", "zonesize has no meaning with zonemode=none", "write zonemode=strided");
             }
             Some("strided") if zones.size == 0 => {

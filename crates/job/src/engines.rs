@@ -25,6 +25,8 @@ pub struct EngineSpec {
     pub without_content: bool,
     /// True if the data go to a peer or come from one: they have no place from which they could be read back.
     pub to_peer: bool,
+    /// True if ops are commands of a device, of whose size the engine asks the device: `/dev/sg0`, `/dev/ng0n1`.
+    pub by_commands: bool,
     /// Names of the options that only this engine and others that name them take.
     pub options: &'static [&'static str],
 }
@@ -43,6 +45,7 @@ impl EngineSpec {
             without_data: false,
             without_content: false,
             to_peer: false,
+            by_commands: false,
             options: &[],
         }
     }
@@ -89,6 +92,12 @@ impl EngineSpec {
     /// A synchronous engine that sends data to a peer, or receives them.
     const fn with_peer(mut self) -> EngineSpec {
         (self.synchronous, self.diskless, self.to_peer) = (true, true, true);
+        self
+    }
+
+    /// Says that ops are commands of a device.
+    const fn by_commands(mut self) -> EngineSpec {
+        self.by_commands = true;
         self
     }
 
@@ -150,6 +159,12 @@ pub static ENGINES: &[EngineSpec] = &[
         "subnqn", "hostnqn", "hostid", "dhchap_key", "dhchap_ctrlr_key", "digest_enable", "nr_io_queues",
         "keep_alive_tmo", "ctrl_loss_tmo", "hostname", "port", "poll", "discard_payload",
     ]),
+    Engine::new("sg", "SCSI commands to /dev/sda, or to /dev/sg0: asynchronous there, without direct=1 and sync=1").by_commands()
+        .options(&["readfua", "writefua", "sg_write_mode"]),
+    Engine::new("io_uring_cmd", "NVMe commands to /dev/ng0n1, through io_uring").by_commands().options(&[
+        "cmd_type", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "sqthread_poll_cpu", "nonvectored",
+        "force_async", "readfua", "writefua", "write_mode", "deac",
+    ]),
 ];
 
 impl EngineSpec {
@@ -191,7 +206,6 @@ const fn word_count() -> usize {
 static NOT_HERE: &[(&str, &[&str])] = &[
     ("solarisaio", &[]),
     ("windowsaio", &["no_completion_thread"]),
-    ("sg", &["readfua", "writefua", "sg_write_mode", "stream_id"]),
     ("rdma", &["bindname", "verb"]),
     ("e4defrag", &["donorname", "inplace"]),
     ("rados", &["clustername", "pool", "clientname", "conf", "busy_poll", "touch_objects"]),
@@ -217,7 +231,6 @@ static NOT_HERE: &[(&str, &[&str])] = &[
     ("dfs", &["pool", "chunk_size", "cont", "object_class", "svcl"]),
     ("external", &[]),
     ("cpp_null", &[]),
-    ("io_uring_cmd", &["cmd_type"]),
     ("xnvme", &["xnvme_be", "xnvme_async", "xnvme_sync", "xnvme_admin", "xnvme_dev_nsid", "xnvme_iovec"]),
     ("librpma_apm_client", &["serverip"]),
     ("librpma_apm_server", &["serverip", "direct_write_to_pmem"]),

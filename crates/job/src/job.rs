@@ -913,6 +913,13 @@ pub struct Ring {
     pub other: Vec<(String, String)>,
 }
 
+impl Ring {
+    /// The value of an engine's own option among [`Ring::other`].
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.other.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
 /// Refusals that the user insists on overriding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allow {

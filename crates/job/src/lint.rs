@@ -241,7 +241,8 @@ fn logs(draft: &mut Draft) {
 }
 
 fn rings(draft: &mut Draft) {
-    if draft.job.ring.hipri && !draft.job.files.direct {
+    let by_commands = engines::find(&draft.job.engine).is_some_and(|engine| engine.by_commands);
+    if draft.job.ring.hipri && !draft.job.files.direct && !by_commands {
         draft.warn_at("hipri", "hipri polls devices, and buffered files cannot be polled: add direct=1");
     }
     if draft.job.ring.sq_poll_cpu.is_some() && !draft.job.ring.sq_poll {

@@ -195,6 +195,7 @@ fn errors_name_the_line_and_what_to_do() {
             "job.fio:2: blocks of 64 bytes have no room for a verification header (use blocks of at least 80 bytes, or verify=pattern, which has no header)",
         ),
         ("[job]\nzonemode=strided\n", "job.fio:2: zonemode=strided needs zonesize (write for example zonesize=256m)"),
+        ("[job]\nzonesize=64k\n", "job.fio:2: zonesize has no meaning with zonemode=none (write zonemode=strided)"),
         ("[job]\nsize=3z\n", "job.fio:2: size=3z: \"3z\" counts zones, and zoned block devices are not supported"),
         ("[job]\nfilename=:\n", "job.fio:2: filename has no name in it (write as filename=/path/to/file)"),
         ("[job]\ncpus_allowed=3-1\n", "job.fio:2: cpus_allowed=3-1: \"3-1\" runs backwards"),
@@ -283,9 +284,10 @@ fn options_act_on_each_other_as_in_fio() {
     assert!(reporting.disable_lat && reporting.disable_clat && reporting.disable_slat && !reporting.clat_percentiles);
     assert_eq!(job("write_bw_log").reporting.logs.bw.as_deref(), Some("job"));
     assert_eq!(
-        job("zonesize=1m\nzoneskip=2m").extent.strided,
+        job("zonemode=strided\nzonesize=1m\nzoneskip=2m").extent.strided,
         Some(Zones { size: 1 << 20, range: 1 << 20, skip: 2 << 20 })
     );
+    assert_eq!(job("zonesize=1m\nzonerange=2m").extent.strided, Some(Zones { size: 1 << 20, range: 2 << 20, skip: 0 }));
     assert_eq!(job("prio=3").process.io_priority, Some((2, 3)));
     assert!(job("buffer_compress_percentage=100").buffers.zero);
     assert_eq!(job("kb_base=1000\nsize=1m").extent.size, Some(Amount::Bytes(1_000_000)));

@@ -77,6 +77,12 @@ fn a_default_that_is_written_out_changes_nothing() {
         "cpumode",
         "grace_time",
         "std_redirect",
+        "cmd_type",
+        "readfua",
+        "writefua",
+        "sg_write_mode",
+        "write_mode",
+        "deac",
     ];
     for option in options::all().filter(|option| {
         let is_fixed = !IN_WORDS.contains(&option.name) && !AS_SAID.contains(&option.name);

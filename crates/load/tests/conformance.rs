@@ -691,6 +691,8 @@ const OUTSIDE: &[(&str, &str)] = &[
     ("null", "moves no bytes: the last test of this file is about it"),
     ("falloc", "moves no bytes: tests/space_and_names.rs is about it"),
     ("ftruncate", "moves no bytes: tests/space_and_names.rs is about it"),
+    ("sg", "needs a SCSI disk: tests/device_commands.rs is about it"),
+    ("io_uring_cmd", "needs an NVMe drive: tests/device_commands.rs is about it"),
     ("filecreate", "calls on names: tests/space_and_names.rs is about it"),
     ("filestat", "calls on names: tests/space_and_names.rs is about it"),
     ("filedelete", "calls on names: tests/space_and_names.rs is about it"),

@@ -49,10 +49,15 @@ impl Setup {
     /// [`Unavailable`] when the kernel refuses the plainest form too: no io_uring (ENOSYS), forbidden by
     /// `kernel.io_uring_disabled` or a seccomp filter (EPERM), out of locked memory (ENOMEM), bad sizes (EINVAL).
     pub fn build(&self) -> Result<IoUring, Unavailable> {
+        self.build_of()
+    }
+
+    /// The ring, with entries of the given sizes.
+    fn build_of<S: squeue::EntryMarker, C: cqueue::EntryMarker>(&self) -> Result<IoUring<S, C>, Unavailable> {
         // From newest to plainest: EINVAL means that this kernel does not know a flag of the form.
         let mut refusal = None;
         for form in [Form::Newest, Form::Deferred, Form::Cooperative, Form::Plain] {
-            match self.builder(form).build(self.entries) {
+            match self.builder::<S, C>(form).build(self.entries) {
                 Ok(ring) => return Ok(ring),
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refusal = Some(error),
                 Err(error) => return Err(error.into()),
@@ -61,8 +66,8 @@ impl Setup {
         Err(refusal.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)).into())
     }
 
-    fn builder(&self, form: Form) -> io_uring::Builder {
-        let mut builder = IoUring::builder();
+    fn builder<S: squeue::EntryMarker, C: cqueue::EntryMarker>(&self, form: Form) -> io_uring::Builder<S, C> {
+        let mut builder = IoUring::<S, C>::builder();
         builder.dontfork();
         if self.completion_entries > 0 {
             builder.setup_cqsize(self.completion_entries).setup_clamp();
@@ -90,9 +95,10 @@ impl Setup {
 }
 
 /// A ring that the thread which made it drives: enters the kernel by the descriptor's registered number, which saves
-/// a look-up and a reference count per call (IORING_REGISTER_RING_FDS, Linux 5.18).
-pub struct Ring {
-    ring: IoUring,
+/// a look-up and a reference count per call (IORING_REGISTER_RING_FDS, Linux 5.18). `S` and `C` are the entries of its
+/// two queues: large ones for the commands of devices (IORING_SETUP_SQE128, IORING_SETUP_CQE32, Linux 5.19).
+pub struct Ring<S: squeue::EntryMarker = squeue::Entry, C: cqueue::EntryMarker = cqueue::Entry> {
+    ring: IoUring<S, C>,
     fd: i32,
     flags: u32,
     owner: i32,
@@ -103,8 +109,8 @@ impl Setup {
     ///
     /// # Errors
     /// As [`Setup::build`].
-    pub fn open(&self) -> Result<Ring, Unavailable> {
-        let ring = self.build()?;
+    pub fn open<S: squeue::EntryMarker, C: cqueue::EntryMarker>(&self) -> Result<Ring<S, C>, Unavailable> {
+        let ring = self.build_of::<S, C>()?;
         let mut update = RingUpdate { offset: u32::MAX, resv: 0, data: ring.as_raw_fd() as u64 };
         let registered = register(ring.as_raw_fd(), REGISTER_RING_FDS, &mut update);
         let (fd, flags) =
@@ -113,7 +119,7 @@ impl Setup {
     }
 }
 
-impl Ring {
+impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
     /// Submits up to `submit` entries and, with [`ENTER_GETEVENTS`], waits until `min_complete` completions stand in
     /// the queue or `timeout_ns` is over; how many entries were consumed. ETIME when the time is over, EINTR when a
     /// signal came, each only if nothing was submitted (io_uring_enter(2)).
@@ -181,22 +187,22 @@ impl Ring {
     }
 }
 
-impl std::ops::Deref for Ring {
-    type Target = IoUring;
+impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> std::ops::Deref for Ring<S, C> {
+    type Target = IoUring<S, C>;
     #[inline(always)]
-    fn deref(&self) -> &IoUring {
+    fn deref(&self) -> &IoUring<S, C> {
         &self.ring
     }
 }
 
-impl std::ops::DerefMut for Ring {
+impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> std::ops::DerefMut for Ring<S, C> {
     #[inline(always)]
-    fn deref_mut(&mut self) -> &mut IoUring {
+    fn deref_mut(&mut self) -> &mut IoUring<S, C> {
         &mut self.ring
     }
 }
 
-impl Drop for Ring {
+impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
     fn drop(&mut self) {
         // The number stands in a table of 16 of the thread that registered it; elsewhere it would name another ring.
         if self.flags != 0 && self.owner == thread_id() {
@@ -283,7 +289,7 @@ mod tests {
         let setup = Setup { single_issuer: true, ..Setup::new(8) };
         // More rings than a thread has numbers for: closed rings have given their numbers back.
         for _ in 0..40 {
-            let mut ring = match setup.open() {
+            let mut ring: Ring = match setup.open() {
                 Ok(ring) => ring,
                 Err(error) => return eprintln!("skipped: {error}"),
             };

@@ -246,8 +246,7 @@ static PATTERN: &[OptionSpec] = &[
     option("rwmixread", Count(0, 100, |d, v| d.job.pattern.mix_read = v as u8), "50", "Percent of reads in a mix"),
     option("rwmixwrite", Count(0, 100, |d, v| d.job.pattern.mix_read = 100 - v as u8), "50", "Percent of writes in a mix"),
     option("rw_sequencer", Word(&[("sequential", "each request has another offset"), ("identical", "the N requests have the same offset")], |d, v| d.job.pattern.identical = v == "identical"), "sequential", "Offsets of the N requests of rw=...:N"),
-    option("randrepeat", Bool(|d, v| d.job.pattern.repeatable = v), "1", "Use the same random sequence in every run"),
-    option("allrandrepeat", Opaque, "0", "Use the same random numbers of every kind in every run").no_effect("randseed determines all random numbers here"),
+    option("randrepeat", Bool(|d, v| d.job.pattern.repeatable = v), "1", "Use the same random sequence in every run").aliases(&["allrandrepeat"]),
     option("randseed", Count(0, u64::MAX, |d, v| { d.job.pattern.seed = v; d.seed_given = true; }), "0x89", "Seed of the random sequences"),
     option("norandommap", Flag(|d, v| d.job.pattern.no_random_map = v), "0", "Do not track the random blocks: some repeat and some are missed"),
     option("softrandommap", Bool(|d, v| d.job.pattern.soft_random_map = v), "0", "Run without the map of random blocks if memory for it is missing"),
@@ -644,30 +643,54 @@ static ENGINES: &[OptionSpec] = &[
     option("arguments", Text(|d, v| d.other("arguments", v)), "", "Arguments of the program, separated by spaces; %r stands for the runtime in seconds, %n for the job's name"),
     option("grace_time", Time(Seconds, |d, v| d.other("grace_time", &v.to_string())), "1", "Time between SIGTERM and SIGKILL for a program that runs longer than the job"),
     option("std_redirect", Bool(|d, v| d.other("std_redirect", if v { "1" } else { "0" })), "1", "Write the program's output to JOB.stdout and JOB.stderr"),
+    option("cmd_type", Word(&[("nvme", "NVMe commands")], |d, v| d.other("cmd_type", v)), "nvme", "Kind of the commands"),
+    option("readfua", Bool(|d, v| d.other("readfua", if v { "1" } else { "0" })), "0", "Force unit access for reads: the data come from the medium"),
+    option("writefua", Bool(|d, v| d.other("writefua", if v { "1" } else { "0" })), "0", "Force unit access for writes: the data are on the medium when a write ends"),
+    option("sg_write_mode", Word(SCSI_WRITES, |d, v| d.other("sg_write_mode", v)), "write", "SCSI command that carries out writes"),
+    option("write_mode", Word(NVME_WRITES, |d, v| d.other("write_mode", v)), "write", "NVMe command that carries out writes"),
+    option("deac", Bool(|d, v| d.other("deac", if v { "1" } else { "0" })), "0", "Let Write Zeroes deallocate the blocks"),
 ];
 
-const NO_COMMANDS: &str = "it goes with NVMe passthrough, and Plimsoll does not have the engine io_uring_cmd";
+static SCSI_WRITES: &[(&str, &str)] = &[
+    ("write", "WRITE"),
+    ("write_and_verify", "WRITE AND VERIFY"),
+    ("verify", "the old name of write_and_verify"),
+    ("write_same", "WRITE SAME: the first block of the data goes into each block"),
+    ("same", "the old name of write_same"),
+    ("write_same_ndob", "WRITE SAME (16) without data: zeros go into each block"),
+    ("verify_bytchk_00", "VERIFY: the device reads the blocks"),
+    ("verify_bytchk_01", "VERIFY: the device compares the blocks with the data"),
+    ("verify_bytchk_11", "VERIFY: the device compares each block with the first block of the data"),
+];
+
+static NVME_WRITES: &[(&str, &str)] = &[
+    ("write", "Write"),
+    ("uncor", "Write Uncorrectable: reads of the blocks fail from then on"),
+    ("zeroes", "Write Zeroes"),
+    ("verify", "Verify: the drive reads the blocks, and nothing is written"),
+];
+
+const NO_METADATA: &str = "Plimsoll transfers no metadata and makes no protection information: format the namespace without them";
+const NO_PLACEMENT: &str = "Plimsoll gives the drive no hints about the placement of data: leave it out";
 const NO_ZONES: &str = "zoned block devices are not supported";
 const NO_CGROUP: &str = "start the run in a control group: systemd-run --scope -p IOWeight=";
 
 static OTHER: &[OptionSpec] = &[
     refused("num_range", "1", "Ranges of one trim", "the engines that are here take one range a trim, as in fio: use more trims"),
     refused("recover_zbd_write_error", "0", "Go on after a write error in a zone", NO_ZONES),
-    refused("fdp", "0", "Use flexible data placement", NO_COMMANDS),
-    refused("fdp_pli", "", "Placement identifiers of flexible data placement", NO_COMMANDS),
-    refused("fdp_pli_select", "", "Choice of the placement identifier", NO_COMMANDS),
-    refused("dataplacement", "none", "Kind of data placement", NO_COMMANDS),
-    refused("plids", "", "Placement identifiers", NO_COMMANDS),
-    refused("plid_select", "", "Choice of the placement identifier", NO_COMMANDS),
-    refused("dp_scheme", "", "File with the placement identifiers", NO_COMMANDS),
-    refused("write_mode", "write", "NVMe command for writes", NO_COMMANDS),
-    refused("verify_mode", "read", "NVMe command that verification uses", NO_COMMANDS),
-    refused("md_per_io_size", "0", "Bytes of metadata of each request", NO_COMMANDS),
-    refused("pi_act", "1", "Let the drive make the protection information", NO_COMMANDS),
-    refused("pi_chk", "", "Checks of the protection information", NO_COMMANDS),
-    refused("apptag", "0x1234", "Application tag of the protection information", NO_COMMANDS),
-    refused("apptag_mask", "0xffff", "Mask of the application tag", NO_COMMANDS),
-    refused("cmd_type", "", "Kind of io_uring command", "Plimsoll does not have the engine io_uring_cmd"),
+    refused("fdp", "0", "Use flexible data placement", NO_PLACEMENT),
+    refused("fdp_pli", "", "Placement identifiers of flexible data placement", NO_PLACEMENT),
+    refused("fdp_pli_select", "", "Choice of the placement identifier", NO_PLACEMENT),
+    refused("dataplacement", "none", "Kind of data placement", NO_PLACEMENT),
+    refused("plids", "", "Placement identifiers", NO_PLACEMENT),
+    refused("plid_select", "", "Choice of the placement identifier", NO_PLACEMENT),
+    refused("dp_scheme", "", "File with the placement identifiers", NO_PLACEMENT),
+    refused("verify_mode", "read", "NVMe command that verification uses", "Plimsoll reads the blocks and compares them itself"),
+    refused("md_per_io_size", "0", "Bytes of metadata of each request", NO_METADATA),
+    refused("pi_act", "1", "Let the drive make the protection information", NO_METADATA),
+    refused("pi_chk", "", "Checks of the protection information", NO_METADATA),
+    refused("apptag", "0x1234", "Application tag of the protection information", NO_METADATA),
+    refused("apptag_mask", "0xffff", "Mask of the application tag", NO_METADATA),
     refused("zonecapacity", "0", "Capacity of a zone", NO_ZONES),
     refused("read_beyond_wp", "0", "Read beyond the write pointer", NO_ZONES),
     refused("max_open_zones", "0", "Number of zones that are open at the same time", NO_ZONES),
@@ -701,10 +724,7 @@ static OTHER: &[OptionSpec] = &[
     refused("touch_objects", "1", "Create the objects before the run", NO_ENGINE),
     refused("bindname", "", "Local address", NO_ENGINE),
     refused("verb", "", "RDMA operation", NO_ENGINE),
-    refused("readfua", "0", "Force unit access for reads", NO_ENGINE),
-    refused("writefua", "0", "Force unit access for writes", NO_ENGINE),
-    refused("sg_write_mode", "write", "SCSI command for writes", NO_ENGINE),
-    refused("stream_id", "", "SCSI stream of the writes", NO_ENGINE),
+    refused("stream_id", "", "SCSI stream of the writes", "Plimsoll does not have the command WRITE STREAM"),
     refused("https", "off", "Use TLS", NO_ENGINE),
     refused("http_host", "", "Name of the server", NO_ENGINE),
     refused("http_user", "", "Name of the user", NO_ENGINE),

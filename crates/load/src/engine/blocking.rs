@@ -47,7 +47,7 @@ impl Flags {
 
 /// True if the job gives an engine's own option `name` a value other than 0.
 pub(super) fn option_is_set(job: &Job, name: &str) -> bool {
-    job.ring.other.iter().any(|(key, value)| key == name && value != "0")
+    job.ring.option(name).is_some_and(|value| value != "0")
 }
 
 /// The result of a sync or trim: 0 (bytes for trims) or a negative errno.

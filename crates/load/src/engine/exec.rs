@@ -34,7 +34,7 @@ struct Exec {
 /// Makes the engine.
 pub(super) fn make(setup: &Setup) -> Result<Box<dyn Engine>, Error> {
     let job = setup.job;
-    let option = |name: &str| job.ring.other.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let option = |name: &str| job.ring.option(name);
     let grace_ns = option("grace_time").and_then(|value| value.parse().ok()).unwrap_or(1_000_000_000);
     let output = if option("std_redirect") == Some("0") {
         None

@@ -129,7 +129,7 @@ impl Gfapi {
 
 /// The volume and the path in it that a file's name stands for: a URL, or a path in `volume=` of the server `brick=`.
 pub(super) fn locate(job: &Job, name: &str) -> Result<(Address, CString), Error> {
-    let option = |key: &str| job.ring.other.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str());
+    let option = |key: &str| job.ring.option(key);
     let (address, path) = if Address::is_url(name) {
         Address::parse_url(name).map_err(refused)?
     } else {

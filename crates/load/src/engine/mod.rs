@@ -24,21 +24,27 @@ use crate::{Error, files};
 mod blocking;
 mod cpu;
 mod descriptors;
+pub(crate) mod devices;
 mod exec;
 mod gfapi;
 mod guasi;
 mod io_uring;
+mod io_uring_cmd;
 mod libaio;
 mod locked;
 mod mapped;
 mod names;
 mod net;
 mod null;
+mod nvme;
 mod nvme_tcp;
 mod offload;
 mod paced;
 mod posixaio;
 mod psync;
+mod ringed;
+mod scsi;
+mod sg;
 mod slots;
 mod space;
 mod splice;
@@ -275,6 +281,8 @@ static CONSTRUCTORS: &[(&str, Constructor)] = &[
     ("null", null::make),
     ("gfapi", gfapi::make),
     ("nvme_tcp", nvme_tcp::make),
+    ("sg", sg::make),
+    ("io_uring_cmd", io_uring_cmd::make),
 ];
 
 /// Refuses a job for what its engine cannot do, as far as this shows without touching anything.
@@ -284,6 +292,11 @@ static CONSTRUCTORS: &[(&str, Constructor)] = &[
 pub fn check(job: &Job) -> Result<(), Error> {
     let spec = Maker::find(&job.engine)?.spec;
     without_thread_and_locks(job, spec)?;
+    match spec.name {
+        "sg" => sg::check(job)?,
+        "io_uring_cmd" => io_uring_cmd::check(job)?,
+        _ => {}
+    }
     if !spec.opens_files {
         return Ok(());
     }

@@ -19,6 +19,7 @@ use sys::block;
 use sys::file::{self, Advice, Share};
 
 use crate::Error;
+use crate::engine::devices;
 
 pub mod elsewhere;
 mod layout;
@@ -92,7 +93,9 @@ struct Entry {
 enum EntryKind {
     Regular,
     Block,
-    /// Character devices, pipes: no size, no cache.
+    /// A character device to which the engine sends commands ([`job::engines::EngineSpec::by_commands`]): no cache.
+    Commands,
+    /// Other character devices, pipes: no size, no cache.
     Stream,
     /// Files that are not of this host.
     Elsewhere,
@@ -208,7 +211,7 @@ impl Target {
         }
         let regular = entry.kind == EntryKind::Regular;
         let missing = regular && !Path::new(&entry.path).exists();
-        let opened = open::open(&entry.path, &self.job, regular)?;
+        let opened = open::open(&entry.path, &self.job, entry.kind)?;
         entry.made |= missing;
         Ok(entry.file.insert(opened).as_raw_fd())
     }
@@ -220,7 +223,7 @@ impl Target {
     pub fn close(&mut self, file: u32) -> Result<(), Error> {
         let entry = &mut self.entries[file as usize];
         match entry.file.take() {
-            Some(file) if self.job.syncs.fsync_on_close => entry.sync(&file),
+            Some(file) if self.job.syncs.fsync_on_close => entry.sync(&file, &self.job),
             _ => Ok(()),
         }
     }
@@ -232,10 +235,10 @@ impl Target {
     pub fn sync_all(&mut self) -> Result<(), Error> {
         for index in 0..self.entries.len() {
             let was_open = self.entries[index].file.is_some();
-            if matches!(self.entries[index].kind, EntryKind::Regular | EntryKind::Block) {
+            if matches!(self.entries[index].kind, EntryKind::Regular | EntryKind::Block | EntryKind::Commands) {
                 self.open(index as u32)?;
                 let entry = &self.entries[index];
-                entry.file.as_ref().map_or(Ok(()), |file| entry.sync(file))?;
+                entry.file.as_ref().map_or(Ok(()), |file| entry.sync(file, &self.job))?;
             }
             if !was_open {
                 self.entries[index].file = None;
@@ -284,7 +287,8 @@ impl Target {
                 unwritten += file::unwritten(&file, extent.offset, extent.size).unwrap_or_default();
             }
         }
-        let below = self.entries.iter().find_map(|entry| storage::storage_of(&entry.reader().ok()?));
+        let mut on_disks = self.entries.iter().filter(|entry| entry.kind != EntryKind::Commands);
+        let below = on_disks.find_map(|entry| storage::storage_of(&entry.reader().ok()?));
         let (memory, loop_device) = match below {
             Some(Storage::Memory(name)) => (Some(name), None),
             Some(Storage::Loop(device)) => (None, Some(device)),
@@ -304,7 +308,7 @@ impl Target {
             if let Some(file) = entry.file.take()
                 && self.job.syncs.fsync_on_close
             {
-                result = result.and(entry.sync(&file));
+                result = result.and(entry.sync(&file, &self.job));
             }
             if self.job.files.unlink && entry.kind == EntryKind::Regular {
                 result = result.and(entry.remove());
@@ -354,8 +358,8 @@ impl Target {
                 .map_err(|error| open::explained(error, &entry.path, &self.job, true))?;
             entry.made = true;
         }
-        let file = open::open(&entry.path, &self.job, entry.kind == EntryKind::Regular)?;
-        if self.job.files.direct {
+        let file = open::open(&entry.path, &self.job, entry.kind)?;
+        if self.job.files.direct && entry.kind != EntryKind::Commands {
             open::check_direct(&file, &entry.path, &self.job, self.extents[0].offset)?;
         }
         Ok(())
@@ -382,8 +386,12 @@ impl Entry {
         File::open(&self.path)
     }
 
-    fn sync(&self, file: &File) -> Result<(), Error> {
-        file.sync_all().map_err(|error| Error::system("cannot sync", &self.path, error))
+    fn sync(&self, file: &File, job: &Job) -> Result<(), Error> {
+        let synced = match self.kind {
+            EntryKind::Commands => devices::flush(&job.engine, file),
+            _ => file.sync_all(),
+        };
+        synced.map_err(|error| Error::system("cannot sync", &self.path, error))
     }
 
     fn remove(&mut self) -> Result<(), Error> {
@@ -417,6 +425,9 @@ fn existing(paths: &[String], job: &Job, backing: Backing) -> Result<Vec<(EntryK
 }
 
 fn existing_file(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error> {
+    if takes_commands(job) {
+        return existing_device(path, job);
+    }
     let metadata = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
             return Err(Error::usage("a directory, not a file:", path, "use directory= for files in it"));
@@ -438,9 +449,49 @@ fn existing_file(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error> 
             let bytes = size.map_err(|error| open::explained(error, path, job, false))?;
             Existing { bytes, growable: false }
         }
-        EntryKind::Stream | EntryKind::Elsewhere => Existing { bytes: u64::MAX, growable: false },
+        EntryKind::Commands | EntryKind::Stream | EntryKind::Elsewhere => Existing { bytes: u64::MAX, growable: false },
     };
     Ok((kind, existing))
+}
+
+/// True if the job's engine sends commands to devices.
+fn takes_commands(job: &Job) -> bool {
+    job::engines::find(&job.engine).is_some_and(|engine| engine.by_commands)
+}
+
+/// A device to which the engine sends commands: its size is what the device says.
+fn existing_device(path: &str, job: &Job) -> Result<(EntryKind, Existing), Error> {
+    let generic =
+        if job.engine == "sg" { "a SCSI disk: /dev/sg0 or /dev/sda" } else { "an NVMe namespace: /dev/ng0n1" };
+    let no_device = || {
+        let hint = format!("ioengine={} sends commands to {generic}", job.engine);
+        Error::usage("cannot use", path, format!("job {}: no such device: {hint}", job.name))
+    };
+    let metadata = match fs::metadata(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::system("cannot stat", path, error));
+        }
+        found => found.map_err(|_| no_device())?,
+    };
+    let kind = match metadata.file_type() {
+        kind if kind.is_char_device() => EntryKind::Commands,
+        kind if kind.is_block_device() && job.engine == "sg" => EntryKind::Block,
+        _ => return Err(no_device()),
+    };
+    let device = File::open(path).map_err(|error| open::explained(error, path, job, false))?;
+    let geometry = devices::geometry(&job.engine, &device).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOTTY | libc::EINVAL | libc::EOPNOTSUPP) => no_device(),
+        Some(libc::EPROTO) => {
+            let hint = "its blocks have metadata, which Plimsoll does not transfer: format it without";
+            Error::usage("cannot use", path, hint)
+        }
+        _ => Error::system("cannot ask for the size of", path, error),
+    })?;
+    open::check_multiples(u64::from(geometry.block_bytes), job, 0).map_err(|odd| {
+        let hint = format!("its blocks are of {} bytes: {odd} is not a multiple", geometry.block_bytes);
+        Error::usage("cannot use", path, hint)
+    })?;
+    Ok((kind, Existing { bytes: geometry.bytes, growable: false }))
 }
 
 /// True if a file of this path would stand among the device files: in `/dev`, or below it on the same file system. The

@@ -11,13 +11,19 @@ use measure::PerDirection;
 use sys::block;
 use sys::file::{self, Advice};
 
+use super::EntryKind;
 use crate::Error;
 
 /// Opens `path` for the job's ops.
 ///
 /// # Errors
 /// The error of open(2), with the likely cause.
-pub(super) fn open(path: &str, job: &Job, is_regular: bool) -> Result<File, Error> {
+pub(super) fn open(path: &str, job: &Job, kind: EntryKind) -> Result<File, Error> {
+    if kind == EntryKind::Commands {
+        // Commands are written, whatever they do; flags for data mean nothing.
+        let opened = File::options().read(true).write(true).open(path);
+        return opened.map_err(|error| explained(error, path, job, true));
+    }
     let PerDirection { write, trim, .. } = job.rw.directions;
     let writes = write || trim;
     // Reads shall not write: without O_NOATIME, an access time costs an inode update now and then.
@@ -32,7 +38,7 @@ pub(super) fn open(path: &str, job: &Job, is_regular: bool) -> Result<File, Erro
     }
     let mut options = File::options();
     options.read(true).write(writes).custom_flags(flags);
-    options.create(is_regular && writes && job.files.allow_create).mode(0o600);
+    options.create(kind == EntryKind::Regular && writes && job.files.allow_create).mode(0o600);
     let opened = match options.open(path) {
         // Only the owner of a file may leave its access time alone.
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {

@@ -32,6 +32,9 @@ pub fn preflight(plan: &Plan) -> Result<(), Error> {
         if engine.diskless || engine.opens_files || job.iolog.read.is_some() {
             continue;
         }
+        if engine.by_commands {
+            crate::engine::check(job)?;
+        }
         if job.time.stonewall {
             rooms.next_stage();
         }

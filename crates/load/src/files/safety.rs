@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use job::Job;
 use sys::block;
 
+use crate::engine::devices;
 use crate::{Error, ErrorKind};
 
 /// The swap files and the files behind loop devices of this host, looked up once for all files of a clone.
@@ -46,6 +47,12 @@ impl Precious {
         let kind = metadata.file_type();
         if kind.is_block_device() {
             return check_device(path, job);
+        }
+        if kind.is_char_device() && super::takes_commands(job) {
+            return match devices::disk_of(Path::new(path)) {
+                Some(disk) => check_device(&disk.display().to_string(), job),
+                None => check_content(path, job, || Err(io::Error::other("the kernel has no disk for it"))),
+            };
         }
         if kind.is_char_device() {
             // null, zero, full, random, urandom (devices.txt): writing them harms nothing.

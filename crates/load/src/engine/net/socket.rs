@@ -61,7 +61,7 @@ pub(super) struct Peer {
 impl Peer {
     /// The peer of clone `clone`. A side that listens is bound when this returns.
     pub fn of(job: &Job, clone: u32) -> Result<Peer, Error> {
-        let option = |name: &str| job.ring.other.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let option = |name: &str| job.ring.option(name);
         let number = |name: &str| option(name).and_then(|value| value.parse::<u64>().ok());
         let is_on = |name: &str| option(name) == Some("1");
         let word = option("protocol").unwrap_or("tcp");
