@@ -18,6 +18,7 @@ mod files_input;
 mod fio;
 mod fsperf;
 mod gfapi_perf_tool;
+mod history;
 mod interrupt;
 mod lanes;
 mod live_load;
@@ -52,6 +53,7 @@ static SUBCOMMANDS: &[Subcommand] = &[
     gfapi_perf_tool::SUBCOMMAND,
     fsperf::SUBCOMMAND,
     report::SUBCOMMAND,
+    history::SUBCOMMAND,
     serve::SUBCOMMAND,
     rpc::SUBCOMMAND,
     trap::SUBCOMMAND,

@@ -192,29 +192,16 @@ fn wrong_arguments_are_refused_in_one_line() {
     assert!(refused(path, &["watch", "--prometheus", "x"]).contains("--prometheus x: give a port"));
     file(path, "run.json", "{}");
     assert!(refused(path, &["watch", "--against", "run.json"]).contains("run.json is not a result"));
-    let sweep = file(path, "sweep.json", sweep("/no/such", 8.0));
+    let sweep = file(path, "sweep.json", swept("/no/such", 0, 1000.0, 8.0));
     let text = refused(path, &["watch", "--against", sweep.to_str().unwrap()]);
     assert!(text.contains("it is of /no/such, which is not watched here"), "{text}");
-}
-
-/// A sweep's result, as far as `watch` reads it.
-fn sweep(target: &str, line: f64) -> String {
-    let estimate = |mean: f64| serde_json::json!({ "mean": mean, "low": mean * 0.99, "high": mean * 1.01 });
-    serde_json::json!({
-        "kind": "sweep", "provenance": { "schema": 1, "version": "0.1.0", "command": [], "started_unix_ms": 0,
-            "machine": { "hostname": "", "kernel": "", "cpu": "", "cpus": 1, "memory_bytes": 0, "clock": "" } },
-        "target": target, "axis": "iodepth", "ceiling_iops": null, "advice": "", "ended": "complete", "verdicts": [],
-        "curves": [{ "label": "io_uring", "points": [], "line": { "plateau_iops": estimate(1000.0),
-            "load_line": estimate(line), "overload": null, "still_rising": false } }],
-    })
-    .to_string()
 }
 
 #[test]
 fn a_sweep_gives_the_line_to_compare_with() {
     let place = directory();
     let root = tree(place.path()).display().to_string();
-    file(place.path(), "sweep.json", sweep("/dev/sda", 8.0));
+    file(place.path(), "sweep.json", swept("/dev/sda", 0, 1000.0, 8.0));
     let arguments = ["watch", "--sysroot", &root, "--against", "sweep.json", "--once", "--interval", "10ms"];
     let text = stdout(&succeed(place.path(), &arguments));
     assert!(text.contains("has its line at 8 and its plateau at 1k IOPS"), "{text}");

@@ -185,6 +185,26 @@ const PAGES: &[Sections] = &[
         see_also: &["plimsoll-run(1)", "plimsoll-sweep(1)", "plimsoll-compare(1)"],
     },
     Sections {
+        name: "history",
+        examples: &[
+            ("plimsoll history results/", "Show the sweeps of a directory by time, and where they changed."),
+            ("plimsoll history *.json --html history.html", "Make a page of these sweeps."),
+            (
+                "plimsoll history results/ --fail-if-slower 5%",
+                "End with status 3 if the last change made a plateau more than 5 % lower.",
+            ),
+        ],
+        statuses: &[
+            DONE,
+            BAD_INPUT,
+            ("3", "`--fail-if-slower`: the last change made a plateau lower than allowed."),
+            ("4", "`--fail-if-slower`: no target has enough results to tell a change from noise."),
+        ],
+        files: &[DOCUMENTS],
+        environment: &[NO_COLOR],
+        see_also: &["plimsoll-sweep(1)", "plimsoll-compare(1)", "plimsoll-report(1)"],
+    },
+    Sections {
         name: "serve",
         examples: &[
             ("plimsoll serve --null 8g", "Serve a device without storage behind it, on this machine only."),

@@ -160,3 +160,17 @@ impl Drop for Mount {
         let _ = Command::new("umount").arg(self.0.path()).status(); // what remains is removed with the directory
     }
 }
+
+/// The result of a sweep of a target at a moment, with this plateau and load line, as far as other subcommands read it.
+pub fn swept(target: &str, started_unix_ms: u64, plateau_iops: f64, load_line: f64) -> String {
+    let estimate = |mean: f64| serde_json::json!({ "mean": mean, "low": mean * 0.99, "high": mean * 1.01 });
+    serde_json::json!({
+        "kind": "sweep", "provenance": { "schema": 1, "version": "0.1.0", "command": [],
+            "started_unix_ms": started_unix_ms, "machine": { "hostname": "host1", "kernel": "", "cpu": "", "cpus": 1,
+            "memory_bytes": 0, "clock": "" } },
+        "target": target, "axis": "iodepth", "ceiling_iops": null, "advice": "", "ended": "complete", "verdicts": [],
+        "curves": [{ "label": "io_uring", "points": [], "line": { "plateau_iops": estimate(plateau_iops),
+            "load_line": estimate(load_line), "overload": null, "still_rising": false } }],
+    })
+    .to_string()
+}

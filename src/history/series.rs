@@ -1,0 +1,138 @@
+//! The results of one target, engine and workload in order of time, and the changes of their figures.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use measure::change::{self, ChangePoint};
+use measure::figures;
+use measure::schema::{Curve, Estimate, LoadLine, SweepResult};
+
+/// The probability that noise alone shows any change on the whole page.
+const ALPHA: f64 = 0.05;
+
+/// A figure of a result that can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Ops per second at the plateau.
+    Plateau,
+    /// The depth of the load line.
+    LoadLine,
+}
+
+/// One sweep.
+pub struct Entry {
+    /// Milliseconds since the Unix epoch at its start.
+    pub started_unix_ms: u64,
+    /// The name of the result's file.
+    pub file: String,
+    /// The program's version that measured.
+    pub version: String,
+    /// The curve's line; None if there was none.
+    line: Option<LoadLine>,
+}
+
+impl Entry {
+    /// The figure with its interval; None where the sweep does not name it. Of a curve that still rose, only a lower
+    /// bound of the plateau is known.
+    pub fn figure(&self, figure: Figure) -> Option<Estimate> {
+        let line = self.line.as_ref().filter(|line| !line.still_rising)?;
+        match figure {
+            Figure::Plateau => line.plateau(),
+            Figure::LoadLine => line.load_line,
+        }
+    }
+
+    /// The reason for a missing figure.
+    pub fn reason(&self) -> String {
+        match &self.line {
+            None => "too few points".into(),
+            Some(line) if line.still_rising => "still rising".into(),
+            Some(line) => line.unnamed.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The results of one target, engine and workload.
+pub struct Series {
+    /// Host, target, engine, pattern and block size.
+    pub name: String,
+    /// By time.
+    pub entries: Vec<Entry>,
+    /// Fewer values than this cannot show a change.
+    pub fewest: usize,
+    /// Changes of plateau and load line, by the index of the entry that begins the new level.
+    plateau: Vec<ChangePoint>,
+    load_line: Vec<ChangePoint>,
+}
+
+impl Series {
+    /// Each value of a figure with the index of its entry.
+    pub fn figure(&self, figure: Figure) -> Vec<(usize, Estimate)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.figure(figure)?))).collect()
+    }
+
+    /// The changes of a figure, in order.
+    pub fn changes(&self, figure: Figure) -> &[ChangePoint] {
+        match figure {
+            Figure::Plateau => &self.plateau,
+            Figure::LoadLine => &self.load_line,
+        }
+    }
+}
+
+/// The series of all sweeps over iodepth, by name. The same result twice counts once.
+pub fn of(sweeps: &[(PathBuf, SweepResult)]) -> Vec<Series> {
+    let mut named: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+    for (path, sweep) in sweeps.iter().filter(|(_, sweep)| sweep.axis == "iodepth") {
+        for curve in &sweep.curves {
+            let entries = named.entry(name_of(sweep, curve)).or_default();
+            let entry = entry(path, sweep, curve);
+            let is_known = |known: &Entry| known.started_unix_ms == entry.started_unix_ms && known.line == entry.line;
+            if !entries.iter().any(is_known) {
+                entries.push(entry);
+            }
+        }
+    }
+    let mut all: Vec<Series> = named
+        .into_iter()
+        .map(|(name, mut entries)| {
+            entries.sort_by_key(|entry| entry.started_unix_ms);
+            Series { name, entries, fewest: 0, plateau: Vec::new(), load_line: Vec::new() }
+        })
+        .collect();
+    // Each series is tested twice: Bonferroni.
+    let alpha = ALPHA / (2 * all.len()).max(1) as f64;
+    for series in &mut all {
+        series.fewest = change::fewest(alpha);
+        series.plateau = changes(series, Figure::Plateau, alpha);
+        series.load_line = changes(series, Figure::LoadLine, alpha);
+    }
+    all
+}
+
+fn changes(series: &Series, figure: Figure, alpha: f64) -> Vec<ChangePoint> {
+    let values = series.figure(figure);
+    let means: Vec<f64> = values.iter().map(|(_, estimate)| estimate.mean).collect();
+    let points = change::points(&means, alpha).into_iter();
+    points.map(|point| ChangePoint { at: values[point.at].0, ..point }).collect()
+}
+
+fn name_of(sweep: &SweepResult, curve: &Curve) -> String {
+    let facts = curve.points.first().map(|point| point.job.facts.clone()).unwrap_or_default();
+    let block = facts.block_bytes.read.1.max(facts.block_bytes.write.1);
+    let mut parts =
+        vec![sweep.provenance.machine.hostname.clone(), sweep.target.clone(), curve.label.clone(), facts.rw];
+    parts.push(if block > 0 { figures::bytes(block as f64) } else { String::new() });
+    parts.push(if facts.numjobs > 1 { format!("numjobs {}", facts.numjobs) } else { String::new() });
+    parts.retain(|part| !part.is_empty());
+    parts.join(" ")
+}
+
+fn entry(path: &Path, sweep: &SweepResult, curve: &Curve) -> Entry {
+    Entry {
+        started_unix_ms: sweep.provenance.started_unix_ms,
+        file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        version: sweep.provenance.version.clone(),
+        line: curve.line.clone(),
+    }
+}

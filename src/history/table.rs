@@ -1,0 +1,96 @@
+//! The history as text and as JSON.
+
+use measure::change::ChangePoint;
+use measure::figures::{change, plain, precise_count};
+use measure::schema::Estimate;
+use report::text::{Style, Table};
+use serde_json::{Value, json};
+
+use super::series::{Entry, Figure, Series};
+
+/// A part for each series: a line for each result, and a sentence for each change.
+pub fn text(history: &[Series], style: Style) -> String {
+    history.iter().map(|series| part(series, style)).collect::<Vec<_>>().join("\n")
+}
+
+fn part(series: &Series, style: Style) -> String {
+    let mut table = Table::of(&["result", "started", "plateau IOPS", "95 % interval", "load line", "interval"]);
+    for entry in &series.entries {
+        let (plateau, load_line) = (entry.figure(Figure::Plateau), entry.figure(Figure::LoadLine));
+        let name = if plateau.is_none() { format!("{} ({})", entry.file, entry.reason()) } else { entry.file.clone() };
+        let mut cells = vec![name, report::utc(entry.started_unix_ms / 1000)];
+        cells.extend(cells_of(plateau, precise_count));
+        cells.extend(cells_of(load_line, plain));
+        table.row(cells);
+    }
+    let mut out = format!("{}\n{}", series.name, table.cut(style.width.saturating_sub(2)).render(style, 2));
+    for sentence in sentences(series) {
+        out += &format!("  {sentence}\n");
+    }
+    out
+}
+
+/// A value and its interval in two cells.
+pub fn cells_of(estimate: Option<Estimate>, write: fn(f64) -> String) -> [String; 2] {
+    estimate.map_or(["-".into(), "-".into()], |estimate| {
+        [write(estimate.mean), format!("{} to {}", write(estimate.low), write(estimate.high))]
+    })
+}
+
+/// A sentence for each change, and one if there are none.
+pub fn sentences(series: &Series) -> Vec<String> {
+    let mut out = Vec::new();
+    for (figure, name, write) in
+        [(Figure::Plateau, "plateau", precise_count as fn(f64) -> String), (Figure::LoadLine, "load line", plain)]
+    {
+        out.extend(series.changes(figure).iter().map(|point| sentence(name, &series.entries[point.at], point, write)));
+    }
+    if out.is_empty() {
+        let results = series.figure(Figure::Plateau).len();
+        let fewest = series.fewest;
+        out.push(match results < fewest {
+            true => format!("{results} results with a plateau: a change can be told from {fewest} on"),
+            false => format!("no significant change over {results} results"),
+        });
+    }
+    out
+}
+
+fn sentence(name: &str, entry: &Entry, point: &ChangePoint, write: fn(f64) -> String) -> String {
+    let size = point.change.map_or(String::new(), |size| {
+        format!(" ({}, 95 % interval {} to {})", change(size.mean), change(size.low), change(size.high))
+    });
+    format!(
+        "{name} changed at {}: {} -> {}{size}, p = {}",
+        report::utc(entry.started_unix_ms / 1000),
+        write(point.before),
+        write(point.after),
+        plain(point.p)
+    )
+}
+
+/// All series as a JSON array.
+pub fn json(history: &[Series]) -> Value {
+    let entry = |entry: &Entry| {
+        json!({
+            "started_unix_ms": entry.started_unix_ms, "result": entry.file, "version": entry.version,
+            "plateau_iops": entry.figure(Figure::Plateau), "load_line": entry.figure(Figure::LoadLine),
+        })
+    };
+    let changes = |series: &Series, figure: Figure| -> Value {
+        let one = |point: &ChangePoint| {
+            json!({
+                "at_unix_ms": series.entries[point.at].started_unix_ms, "index": point.at, "p": point.p,
+                "before": point.before, "after": point.after, "change": point.change,
+            })
+        };
+        series.changes(figure).iter().map(one).collect()
+    };
+    let one = |series: &Series| {
+        json!({
+            "name": series.name, "results": series.entries.iter().map(entry).collect::<Value>(),
+            "changes": { "plateau_iops": changes(series, Figure::Plateau), "load_line": changes(series, Figure::LoadLine) },
+        })
+    };
+    history.iter().map(one).collect()
+}

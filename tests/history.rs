@@ -1,0 +1,93 @@
+//! `plimsoll history`: results by time, changes that are there, no changes that are not, and a status for scripts.
+
+mod common;
+use common::*;
+use std::path::Path;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// Sweeps of one target, a day apart, in files whose names do not follow the time.
+fn results(directory: &Path, plateaus: &[f64]) {
+    for (day, plateau) in plateaus.iter().enumerate() {
+        let name = format!("{}.json", (day * 7) % 31);
+        file(directory, &name, swept("/dev/sda", (20_000 + day as u64) * DAY_MS, *plateau, 16.0));
+    }
+}
+
+/// A level with a scatter that has no order.
+fn level(iops: f64, count: usize) -> Vec<f64> {
+    (0..count).map(|index| iops * (1.0 + 0.002 * f64::from((index as u32 * 5) % 7))).collect()
+}
+
+fn history(directory: &Path, more: &[&str]) -> std::process::Output {
+    run(directory, &[&["history", "."], more].concat())
+}
+
+#[test]
+fn a_change_is_named_with_its_day_and_its_size() {
+    let place = directory();
+    results(place.path(), &[level(100_000.0, 9), level(80_000.0, 7)].concat());
+    let text = stdout(&succeed(place.path(), &["history", "."]));
+    assert!(text.starts_with("host1 /dev/sda io_uring\n"), "{text}");
+    let days: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once(".json").map(|(_, rest)| rest.trim())).collect();
+    assert!(days.len() == 16 && days.is_sorted(), "by time: {text}");
+    let change = text.lines().find(|line| line.contains("plateau changed at 2024-10-13")).expect("a change");
+    assert!(change.contains("-20") && change.contains("95 % interval"), "{change}");
+    assert_eq!(text.matches("changed at").count(), 1, "the load line did not change: {text}");
+
+    let seen = json(&succeed(place.path(), &["history", ".", "--json"]));
+    let changes = &seen[0]["changes"];
+    assert_eq!(
+        (&changes["plateau_iops"][0]["index"], changes["load_line"].as_array().map(Vec::len)),
+        (&9.into(), Some(0))
+    );
+    assert!(changes["plateau_iops"][0]["p"].as_f64().unwrap() <= 0.025);
+
+    assert_eq!(history(place.path(), &["--fail-if-slower", "5%"]).status.code(), Some(3));
+    assert_eq!(history(place.path(), &["--fail-if-slower", "30%"]).status.code(), Some(0));
+    let page = stdout(&succeed(place.path(), &["history", ".", "--html", "h.html"]));
+    assert_eq!(page, text);
+    let page = std::fs::read_to_string(place.path().join("h.html")).unwrap();
+    assert!(page.contains("The results changed") && page.contains("<svg") && !page.contains("<script"), "a page");
+}
+
+#[test]
+fn a_gain_is_a_change_and_no_failure() {
+    let place = directory();
+    results(place.path(), &[level(80_000.0, 8), level(100_000.0, 8)].concat());
+    assert!(stdout(&succeed(place.path(), &["history", "."])).contains("changed at"));
+    assert_eq!(history(place.path(), &["--fail-if-slower", "5%"]).status.code(), Some(0));
+}
+
+#[test]
+fn steady_results_have_no_change_and_few_results_say_nothing() {
+    let place = directory();
+    results(place.path(), &level(100_000.0, 14));
+    let text = stdout(&succeed(place.path(), &["history", "."]));
+    assert!(text.contains("no significant change over 14 results"), "{text}");
+    assert_eq!(history(place.path(), &["--fail-if-slower", "1%"]).status.code(), Some(0));
+
+    let place = directory();
+    results(place.path(), &[100_000.0, 50_000.0, 40_000.0]);
+    assert!(stdout(&succeed(place.path(), &["history", "."])).contains("a change can be told from 9 on"));
+    let output = history(place.path(), &["--fail-if-slower", "1%"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+}
+
+#[test]
+fn other_files_of_a_directory_are_skipped_and_other_arguments_refused() {
+    let place = directory();
+    results(place.path(), &[100_000.0]);
+    file(place.path(), "other.json", "{}");
+    file(place.path(), "notes.txt", "hello");
+    let output = succeed(place.path(), &["history", "."]);
+    assert!(stderr(&output).contains("1 JSON files are not results of sweeps"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("0.json"));
+    assert!(refused(place.path(), &["history", "notes.txt"]).contains("notes.txt is not a result"));
+    assert!(refused(place.path(), &["history", "missing"]).contains("missing"));
+    std::fs::create_dir(place.path().join("empty")).unwrap();
+    assert!(refused(place.path(), &["history", "empty"]).contains("no result of a sweep over iodepth"));
+    assert!(refused(place.path(), &["history", "0.json", "--html", "no/such/h.html"]).contains("no/such"));
+}
