@@ -82,6 +82,21 @@ try $nvme dsm $TWO -d -s 9 -b 1
 try $nvme read $TWO -s 8 -c 1 -z 8192 -d /tmp/back
 dd if=/dev/zero bs=4096 count=2 2> /dev/null | cmp -s - /tmp/back || failed 'not zeroed'
 try $nvme flush $TWO
+# A reservation: the host registers, holds it, writes on, releases it and goes. Persistence needs a file.
+refuses 'Invalid Field' $nvme resv-register $TWO --nrkey=0x11 --rrega=0 --cptpl=3
+try $nvme resv-register $TWO --nrkey=0x11 --rrega=0 --cptpl=0
+refuses 'Reservation Conflict' $nvme resv-acquire $TWO --crkey=0x12 --rtype=2 --racqa=0
+try $nvme resv-acquire $TWO --crkey=0x11 --rtype=2 --racqa=0
+says 'rtype +: 2' $nvme resv-report $TWO --eds
+says 'regctl +: 1' $nvme resv-report $TWO --eds
+says 'rkey +: 11' $nvme resv-report $TWO --eds
+try $nvme write $TWO -s 8 -c 1 -z 8192 -d /tmp/data
+says '00000000|value: ?0' $nvme get-feature $TWO -n 2 -f 0x83
+refuses 'Feature Not Changeable' $nvme set-feature $TWO -n 2 -f 0x83 --value=1
+try $nvme resv-release $TWO --crkey=0x11 --rtype=2 --rrela=0
+try $nvme resv-register $TWO --crkey=0x11 --rrega=1
+says 'regctl +: 0' $nvme resv-report $TWO --eds
+try $nvme resv-notif-log /dev/nvme0
 refuses 'LBA Out of Range' $nvme read $TWO -s 16384 -c 0 -z 4096 -d /tmp/back
 says 'Success' $nvme io-passthru $ONE --opcode=2 -n 1 -l 4096 -r --cdw10=0 --cdw12=0
 says 'Success' $nvme admin-passthru /dev/nvme0 --opcode=6 -l 4096 -r --cdw10=1
@@ -98,7 +113,6 @@ for structure in list-ctrl id-iocs primary-ctrl-caps; do refuses 'Invalid Field'
 absent $nvme verify $ONE -s 0 -c 7
 absent $nvme write-uncor $ONE -s 0 -c 0
 absent $nvme copy $ONE -d 10 -s 0 -b 1
-absent $nvme resv-report $ONE
 absent $nvme format $ONE -f
 absent $nvme sanitize /dev/nvme0 -a 2
 absent $nvme delete-ns /dev/nvme0 -n 1
