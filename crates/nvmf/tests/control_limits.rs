@@ -1,4 +1,5 @@
-//! Limits of devices (`bdev_set_qos_limit`) and what is counted of them, through the calls and a host.
+//! Limits of devices (`bdev_set_qos_limit`), what is counted of them, and limits on commands and hosts, through the
+//! calls and a host.
 
 mod raw;
 
@@ -6,19 +7,29 @@ use std::time::Instant;
 
 use nvmf::control::{Control, Settings};
 use nvmf::pdu::Pdu;
-use nvmf::spec::opcode::admin;
-use nvmf::spec::{Command, Completion, Status};
+use nvmf::spec::opcode::{admin, io};
+use nvmf::spec::{Command, Completion, GetLogPage, Identify, IdentifyController, Range, Sgl, Status, cns, log, oncs};
 use nvmf::target::Options;
 use raw::{Host, NQN};
 use serde_json::{Value, json};
 
 /// A target of two reactors with memory devices as namespaces 1 and 2, and its address.
 fn served() -> (Control, std::net::SocketAddr) {
+    served_with(json!({}), json!({}))
+}
+
+/// As [`served`], with these parameters of the transport and of the subsystem.
+fn served_with(transport: Value, subsystem: Value) -> (Control, std::net::SocketAddr) {
+    let with = |mut all: Value, more: &Value| {
+        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        all
+    };
     let options = Options { reactors: 2, ..Options::default() };
     let settings = Settings { options, pacing_is_fixed: false, allow_in_use: false, wait_for_init: false };
     let control = Control::start(settings, Box::new(|_| {})).expect("a target");
-    call(&control, "nvmf_create_transport", json!({ "trtype": "TCP" }));
-    call(&control, "nvmf_create_subsystem", json!({ "nqn": NQN, "allow_any_host": true }));
+    call(&control, "nvmf_create_transport", with(json!({ "trtype": "TCP" }), &transport));
+    let params = with(json!({ "nqn": NQN, "allow_any_host": true }), &subsystem);
+    call(&control, "nvmf_create_subsystem", params);
     for (name, nsid) in [("Malloc0", 1), ("Malloc1", 2)] {
         call(&control, "bdev_malloc_create", json!({ "name": name, "num_blocks": 65_536, "block_size": 512 }));
         let namespace = json!({ "bdev_name": name, "nsid": nsid });
@@ -177,4 +188,81 @@ fn latencies_are_counted_when_asked_for_and_counters_begin_anew() {
     assert_eq!(histogram(&control).iter().sum::<u64>(), 5, "a histogram of its own");
     call(&control, "bdev_enable_histogram", json!({ "name": "Malloc0", "enable": true }));
     assert_eq!(histogram(&control).iter().sum::<u64>(), 0, "enabled anew");
+}
+
+/// Hosts read the limits of a subsystem in Identify, and a command beyond one of them changes nothing.
+#[test]
+fn limits_on_commands_are_told_and_kept() {
+    let (control, address) = served_with(json!({}), json!({ "dmrsl": 8, "wzsl": 1 }));
+    let (mut admin, mut queue) = Host::pair(address);
+    let asked = Identify { cns: cns::CONTROLLER_CSI, cntid: 0, csi: 0 };
+    let page = admin.fetch(asked.command(0)).unwrap();
+    assert_eq!((page[1], &page[4..8]), (1, &[8, 0, 0, 0][..]));
+    let data = vec![7; 16 * 1024];
+    assert_eq!(queue.write(1, 0, &data), Status::SUCCESS);
+    let zeroes = |blocks| Command::blocks(io::WRITE_ZEROES, 1, 0, blocks);
+    assert_eq!(queue.command(zeroes(17), &[]).status, Status::INVALID_FIELD.do_not_retry());
+    let ranges = |longest: u32| {
+        let range = |slba, blocks| Range { attributes: 0, blocks, slba }.write();
+        [range(0, 8), range(16, longest)].concat()
+    };
+    let deallocate = |queue: &mut Host, longest| {
+        let command = Command { sgl: Sgl::transport(32), ..Range::deallocate(1, 2) };
+        queue.send_data(command, &ranges(longest), 32)
+    };
+    assert_eq!(deallocate(&mut queue, 9), Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
+    assert_eq!(queue.read(1, 0, 32).unwrap(), data);
+    assert_eq!(deallocate(&mut queue, 8), Status::SUCCESS);
+    assert_eq!(queue.command(zeroes(16), &[]).status, Status::SUCCESS);
+    let left = queue.read(1, 0, 32).unwrap();
+    assert!(left[..24 * 512].iter().all(|&byte| byte == 0) && left[24 * 512..].iter().all(|&byte| byte == 7));
+    let listed = call(&control, "nvmf_get_subsystems", json!({ "nqn": NQN }));
+    assert_eq!((&listed[0]["dmrsl"], &listed[0]["wzsl"]), (&json!(8), &json!(1)));
+}
+
+#[test]
+fn a_command_that_is_hidden_is_not_there() {
+    let (_control, address) = served_with(json!({ "masked_oncs": ["nvmwzsv", "nvmcmps", "nvmcpys"] }), json!({}));
+    let (mut admin, mut queue) = Host::pair(address);
+    let asked = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 };
+    let page = admin.fetch(asked.command(0)).unwrap();
+    let of_all = oncs::COMPARE | oncs::DATASET_MANAGEMENT | oncs::WRITE_ZEROES;
+    assert_eq!(IdentifyController::read(page.first_chunk().unwrap()).oncs & of_all, oncs::DATASET_MANAGEMENT);
+    let effects = GetLogPage { lid: log::EFFECTS, lsp: 0, retain: false, length: 4096, offset: 0 };
+    let effects = admin.fetch(effects.command(0)).unwrap();
+    let of = |opcode: u8| effects[1024 + 4 * usize::from(opcode)];
+    assert_eq!((of(io::WRITE_ZEROES), of(io::COMPARE)), (0, 0));
+    assert!(of(io::DATASET_MANAGEMENT) != 0 && of(io::WRITE) != 0);
+    let refused = Status::INVALID_OPCODE.do_not_retry();
+    assert_eq!(queue.command(Command::blocks(io::WRITE_ZEROES, 1, 0, 1), &[]).status, refused);
+    assert_eq!(queue.command(Command::blocks(io::COMPARE, 1, 0, 1), &[]).status, refused);
+    assert_eq!(queue.write(1, 0, &[1; 512]), Status::SUCCESS);
+}
+
+/// As SPDK's own test of the policy asks: a second controller of a host is refused on the same listener, and allowed on
+/// another one.
+#[test]
+fn a_host_that_is_restricted_connects_once_to_each_listener() {
+    let (control, address) = served();
+    let other = json!({ "traddr": "127.0.0.1", "trsvcid": "0" });
+    call(&control, "nvmf_subsystem_add_listener", json!({ "nqn": NQN, "listen_address": other }));
+    let listeners = control.target().subsystems()[0].listeners.clone();
+    let other = *listeners.iter().find(|listener| **listener != address).expect("two");
+    let first = Host::admin(address);
+    let second = Host::admin(address);
+    drop((first, second));
+    raw::until(|| control.target().subsystems()[0].controllers.is_empty());
+    call(&control, "nvmf_set_config", json!({ "dup_host_policy": "restrict_per_listener" }));
+    let again = || Host::open(address, false, false).connect(0, 32, raw::dynamic(), NQN, raw::HOST).status;
+    for _ in 0..3 {
+        let (first, queue) = Host::pair(address);
+        let elsewhere = Host::admin(other);
+        assert_eq!(again(), Status::CONNECT_INVALID_HOST.do_not_retry());
+        let another_host = Host::admin_of(address, NQN, "nqn.2016-06.io.spdk:another", false);
+        drop((first, queue, elsewhere, another_host));
+        raw::until(|| control.target().stats().hosts.iter().all(|host| host.connections == 0));
+    }
+    call(&control, "nvmf_set_config", json!({}));
+    let _first = Host::admin(address);
+    assert!(again().is_ok());
 }

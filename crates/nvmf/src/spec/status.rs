@@ -10,6 +10,9 @@ impl Status {
     const DNR: u16 = 1 << 14;
     const CODE: u16 = 0x7ff;
 
+    /// Command Size Limit Exceeded, of Dataset Management: its number is that of another status, of Connect.
+    pub const COMMAND_SIZE_LIMIT_EXCEEDED: Status = Status::CONNECT_RESTART_DISCOVERY;
+
     /// A status from the bits 15:1 of the field.
     #[inline(always)]
     pub const fn from_bits(bits: u16) -> Status {

@@ -32,6 +32,25 @@ pub struct SubsystemSpec {
     /// Identifiers that controllers get, within 1 to 65519. `None` begins at a random one, so that two targets with the
     /// same NQN hardly ever give the same one to a host (Linux refuses a second controller with it).
     pub controller_ids: Option<(u16, u16)>,
+    /// Limits on single commands, which hosts read in Identify Controller.
+    pub command_limits: CommandLimits,
+}
+
+/// Limits on single commands (NVM Command Set specification 1.0, section 4.1.5.2), 0 where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandLimits {
+    /// DMRSL: the most logical blocks of one range of Dataset Management.
+    pub deallocated_blocks: u32,
+    /// WZSL: the largest Write Zeroes, as a power of two in units of 4 KiB.
+    pub zeroed_pages_log2: u8,
+}
+
+impl CommandLimits {
+    /// The most bytes of a Write Zeroes; `None` without a limit.
+    pub fn zeroed_bytes(self) -> Option<u64> {
+        let bytes = 4096_u128 << self.zeroed_pages_log2.min(64);
+        if self.zeroed_pages_log2 == 0 { None } else { u64::try_from(bytes).ok() }
+    }
 }
 
 impl SubsystemSpec {
@@ -46,6 +65,7 @@ impl SubsystemSpec {
             allow_any_host: false,
             max_namespaces: 32,
             controller_ids: None,
+            command_limits: CommandLimits::default(),
         }
     }
 }

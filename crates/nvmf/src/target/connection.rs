@@ -17,6 +17,7 @@ use super::afloat::{self, Afloat};
 use super::answer::Answer;
 use super::auth::Exchange;
 use super::command::{CommandSlots, Stage};
+use super::configuration::CommandLimits;
 use super::controller::Controller;
 use super::core::{Core, LocalNamespace, LocalSubsystem};
 use super::mailbox::Token;
@@ -286,6 +287,12 @@ impl Connection {
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.controller.as_ref().is_some_and(|controller| controller.enabled.load(Ordering::Acquire))
+    }
+
+    /// The subsystem's limits on single commands.
+    #[inline]
+    pub fn command_limits(&self) -> CommandLimits {
+        self.subsystem.as_deref().map(|subsystem| subsystem.limits).unwrap_or_default()
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use slab::Slab;
 use sys::buffer::Buffer;
 use sys::clock::Clock;
 
-use super::configuration::{Configuration, DeviceEntry, Visibility};
+use super::configuration::{CommandLimits, Configuration, DeviceEntry, Visibility};
 use super::controller::{Controller, Service};
 use super::latencies::Latencies;
 use super::limited::{Limit, Limited};
@@ -63,6 +63,7 @@ pub(super) struct LocalNamespace {
 #[derive(Default)]
 pub(super) struct LocalSubsystem {
     pub namespaces: Vec<Option<LocalNamespace>>,
+    pub limits: CommandLimits,
     /// True if some namespaces are not for every host.
     is_masked: bool,
 }
@@ -203,7 +204,7 @@ impl Core {
         }
         self.subsystems.clear();
         for subsystem in &configuration.subsystems {
-            let mut local = LocalSubsystem::default();
+            let mut local = LocalSubsystem { limits: subsystem.spec.command_limits, ..LocalSubsystem::default() };
             for (nsid, namespace) in &subsystem.namespaces {
                 let channel = match self.channel_to(&mut open, &namespace.entry) {
                     Ok(channel) => channel,
@@ -282,7 +283,7 @@ impl Core {
             return Some(Rc::clone(whole));
         }
         let configured = self.configuration.subsystems.iter().find(|subsystem| subsystem.uid == uid)?;
-        let mut own = LocalSubsystem { is_masked: true, ..LocalSubsystem::default() };
+        let mut own = LocalSubsystem { is_masked: true, limits: whole.limits, ..LocalSubsystem::default() };
         own.namespaces.resize_with(whole.namespaces.len(), || None);
         for (nsid, _) in configured.seen_by(host.as_str()) {
             if let Some(place) = own.namespaces.get_mut(nsid as usize) {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::answer::Answer;
 use super::auth::{Closed, Examination, Examiner, ExchangeState};
 use super::connection::{Connection, Phase};
-use super::controller::{IoQueue, NewController, Service};
+use super::controller::{Controller, IoQueue, NewController, Service};
 use super::core::Core;
 use super::mailbox::Message;
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
@@ -96,6 +96,17 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             admin: conn.token,
             now_ns: core.now_ns,
         };
+        let is_second = |other: &Arc<Controller>| {
+            (other.service, other.listener) == (service, conn.listener)
+                && (&other.host_nqn, other.host_id) == (&host_nqn, data.hostid)
+        };
+        if shared.restricts_hosts.load(Ordering::Relaxed)
+            && service != Service::Discovery
+            && controllers.iter().any(is_second)
+        {
+            controllers.host_disconnects(tenant, is_listed);
+            return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+        }
         let created = if is_dynamic { controllers.create(new) } else { None };
         created.ok_or_else(|| match is_dynamic {
             true => (Status::CONNECT_CONTROLLER_BUSY, 0),

@@ -50,12 +50,12 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             let it = active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             Ok(it.identities().write().to_vec())
         }
-        // The NVM command set has nothing to add, and no limits below MDTS.
+        // The NVM command set has nothing to add to a namespace.
         cns::NAMESPACE_CSI if asked.csi == 0 => {
             active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             Ok(vec![0; 4096])
         }
-        cns::CONTROLLER_CSI if asked.csi == 0 => Ok(vec![0; 4096]),
+        cns::CONTROLLER_CSI if asked.csi == 0 => Ok(command_limits(subsystem)),
         cns::NAMESPACE_INDEPENDENT => {
             let it = active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             let own = namespace(it);
@@ -99,6 +99,16 @@ fn namespace(it: &Namespace) -> IdentifyNamespace {
         }),
         ..IdentifyNamespace::default()
     }
+}
+
+/// Identify Controller of the NVM command set (NVM Command Set specification 1.0, section 4.1.5.2): WZSL in byte 1,
+/// DMRSL in bytes 4 to 7.
+fn command_limits(subsystem: &Subsystem) -> Vec<u8> {
+    let limits = subsystem.spec.command_limits;
+    let mut page = vec![0; 4096];
+    page[1] = limits.zeroed_pages_log2;
+    page[4..8].copy_from_slice(&limits.deallocated_blocks.to_le_bytes());
+    page
 }
 
 /// The fields that discovery and I/O controllers have in common.
@@ -158,7 +168,7 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         cqes: 0x44,
         nn: subsystem.spec.max_namespaces,
         mnan: subsystem.spec.max_namespaces,
-        oncs: io_command::optional_commands(),
+        oncs: io_command::optional_commands() & !options.hidden_commands,
         vwc: 0b101,
         ioccsz: (64 + options.in_capsule_bytes) / 16,
         ofcs: 1,

@@ -62,7 +62,14 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     let opcode = command.opcode;
     // NVM Command Set specification 1.0, section 3: an opcode that is not in the table.
     let io = IoCommand::of(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+    if io.row().oncs & core.shared.options.hidden_commands != 0 {
+        return Err(Status::INVALID_OPCODE.do_not_retry());
+    }
     let request = request(io, command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;
+    if io == IoCommand::WriteZeroes && conn.command_limits().zeroed_bytes().is_some_and(|most| request.len > most) {
+        // NVM Command Set specification 1.0: the command is beyond WZSL.
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
     // Base specification 2.0, section 8.19: Reservations.
     if !conn.is_permitted(namespace, io.row().need) {
         return Err(Status::RESERVATION_CONFLICT.do_not_retry());
@@ -352,6 +359,10 @@ fn next_range(conn: &mut Connection, core: &Core, index: u16) -> Result<Option<(
     let fits = |range: &Range| range.slba.checked_add(u64::from(range.blocks)).is_some_and(|end| end <= bytes >> shift);
     if at == 0 && !ranges().all(|range| fits(&range)) {
         return Err(Status::LBA_OUT_OF_RANGE.do_not_retry());
+    }
+    let most = conn.command_limits().deallocated_blocks;
+    if at == 0 && most > 0 && ranges().any(|range| range.blocks > most) {
+        return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
     }
     let next = ranges().enumerate().skip(at).find(|(_, range)| range.blocks > 0);
     conn.slots[index].moved = next.as_ref().map_or(count as u64, |(at, _)| *at as u64);

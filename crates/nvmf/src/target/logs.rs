@@ -50,7 +50,7 @@ pub(super) fn page(
         (log::RESERVATION_NOTIFICATION, Service::Subsystem(_)) => {
             Ok(controller.lock().notices.page(asked.retain).write().to_vec())
         }
-        (log::EFFECTS, Service::Subsystem(_)) => Ok(effects().write().to_vec()),
+        (log::EFFECTS, Service::Subsystem(_)) => Ok(effects(core.shared.options.hidden_commands).write().to_vec()),
         // Base specification 2.0 with ECN 110, section 5.16.
         _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
     }
@@ -83,7 +83,7 @@ fn smart(core: &Core, subsystem: u64, controller: &Controller) -> Vec<u8> {
     page.write().to_vec()
 }
 
-fn effects() -> Effects {
+fn effects(hidden_commands: u16) -> Effects {
     let mut effects = Effects::default();
     for opcode in [
         admin::GET_LOG_PAGE,
@@ -96,7 +96,7 @@ fn effects() -> Effects {
     ] {
         effects.admin[usize::from(opcode)] = Effects::SUPPORTED;
     }
-    for row in &io_command::TABLE {
+    for row in io_command::TABLE.iter().filter(|row| row.oncs & hidden_commands == 0) {
         effects.io[usize::from(row.opcode)] = row.effects();
     }
     for opcode in [io::RESERVATION_REGISTER, io::RESERVATION_REPORT, io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE] {

@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 pub use crate::device::{Error, ErrorKind};
 use auth::Examiner;
 pub use auth::{Authenticator, Closed, Exchange, ExchangeState, Proof};
-pub use configuration::{NamespaceSpec, Referral, SubsystemSpec, Visibility};
+pub use configuration::{CommandLimits, NamespaceSpec, Referral, SubsystemSpec, Visibility};
 pub use latencies::{GRANULARITY, Latencies};
 pub use options::{Limits, Options};
 pub use stats::{
@@ -100,6 +100,8 @@ struct Shared {
     started: Instant,
     /// Lines for the user that [`Target::take_warnings`] has not taken yet.
     warnings: Mutex<Vec<String>>,
+    /// True if a host has one controller at most on each listener of a subsystem.
+    restricts_hosts: AtomicBool,
     /// True once the target has let in a host with an odd name and has told the user.
     warned_of_host_name: AtomicBool,
     /// The board that `plimsoll top` reads; `None` if the target does not publish one.
@@ -273,6 +275,7 @@ impl Target {
             threads: Mutex::default(),
             started: Instant::now(),
             warnings: Mutex::default(),
+            restricts_hosts: AtomicBool::new(false),
             warned_of_host_name: AtomicBool::new(false),
             board: live::board(options.publish),
             options,
@@ -688,6 +691,12 @@ impl Target {
         };
         self.shared.send(queue.token.reactor, Message::Leave(queue.token, reactor));
         Ok(())
+    }
+
+    /// Lets a host have one controller at most on each listener of a subsystem, or any number; for controllers from now
+    /// on.
+    pub fn restrict_hosts(&self, restricts: bool) {
+        self.shared.restricts_hosts.store(restricts, Ordering::Relaxed);
     }
 
     /// Sets the authenticator that says which hosts must authenticate, for connections from now on; `None` for nobody.

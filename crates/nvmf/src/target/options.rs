@@ -22,6 +22,8 @@ pub struct Options {
     /// Reads that succeed have no completion beside their data, for hosts that have disabled SQ flow control (the
     /// SUCCESS flag of C2HData).
     pub c2h_success: bool,
+    /// Bits of ONCS, of optional commands that the target neither names in Identify nor carries out.
+    pub hidden_commands: u16,
     /// The granularity of keep-alive timeouts that hosts are told (KAS), in units of 100 ms.
     pub keep_alive_units: u16,
     /// The shortest keep-alive timeout in milliseconds: shorter ones become this one. A host may have no timeout.
@@ -115,6 +117,7 @@ impl Default for Options {
             max_io_bytes: 1 << 20,
             in_capsule_bytes: 4096,
             c2h_success: true,
+            hidden_commands: 0,
             keep_alive_units: 10,
             least_keep_alive_ms: 0,
             limits: Limits::default(),

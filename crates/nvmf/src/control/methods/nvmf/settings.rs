@@ -54,7 +54,12 @@ pub static METHODS: &[Method] = &[
                     "[\"match_any\"]",
                     "discovery names all listeners of the subsystems of a host",
                 ),
-                Param::only("dup_host_policy", ParamKind::Text, "\"allow\"", "a host may connect any number of times"),
+                Param::optional(
+                    "dup_host_policy",
+                    ParamKind::OneOf(&["allow", "restrict_per_listener"]),
+                    "allow",
+                    "restrict_per_listener: a host has one controller at most on each listener of a subsystem",
+                ),
                 Param::optional(
                     "admin_cmd_passthru",
                     ParamKind::Any,
@@ -133,6 +138,7 @@ fn set_config(state: &mut State, params: &Params) -> Outcome {
             )));
         }
     }
+    state.target.restrict_hosts(params.text_if("dup_host_policy") == Some("restrict_per_listener"));
     state.keys.set_policy(policy);
     state.forget(|method, _| method == "nvmf_set_config");
     state.remember("nvmf", "nvmf_set_config", params.as_given().clone());

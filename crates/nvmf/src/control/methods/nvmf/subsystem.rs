@@ -8,7 +8,9 @@ use crate::control::methods::{Method, hex_text, method, refusal};
 use crate::control::params::{Param, ParamKind, Params, U16, U32, U64};
 use crate::control::state::State;
 use crate::identity::uuid_text;
-use crate::target::{DISCOVERY_NQN, DeviceInfo, NamespaceSpec, SubsystemInfo, SubsystemSpec, Visibility};
+use crate::target::{
+    CommandLimits, DISCOVERY_NQN, DeviceInfo, NamespaceSpec, SubsystemInfo, SubsystemSpec, Visibility,
+};
 
 /// Subsystems that do not say how many namespaces they may have.
 const MAX_NAMESPACES: u32 = 32;
@@ -40,8 +42,13 @@ pub static METHODS: &[Method] = &[
             Param::optional("max_cntlid", U16, "65519", "the highest identifier of a controller"),
             Param::only("max_discard_size_kib", U64, "0", "ranges are as long as the command says"),
             Param::only("max_write_zeroes_size_kib", U64, "0", "ranges are as long as the command says"),
-            Param::only("dmrsl", U64, "0", "ranges are as long as the command says"),
-            Param::only("wzsl", U64, "0", "ranges are as long as the command says"),
+            Param::optional("dmrsl", U32, "0", "most blocks of a range of Dataset Management; 0 for no limit"),
+            Param::optional(
+                "wzsl",
+                ParamKind::Number(255),
+                "0",
+                "largest Write Zeroes, as a power of two of 4 KiB; 0 for no limit",
+            ),
             Param::only("passthrough", ParamKind::Bool, "false", "the target carries commands out itself"),
             Param::only("enable_nssr", ParamKind::Bool, "false", "the target has no subsystem reset"),
         ],
@@ -83,6 +90,10 @@ fn create_subsystem(state: &mut State, params: &Params) -> Outcome {
     // All of them, as SPDK's configurations say it, leaves the choice of the first one here.
     spec.controller_ids = Some((first as u16, last as u16)).filter(|ids| *ids != (1, 65_519));
     spec.allow_any_host = params.bool_if("allow_any_host").unwrap_or(false);
+    spec.command_limits = CommandLimits {
+        deallocated_blocks: params.u32_if("dmrsl").unwrap_or(0),
+        zeroed_pages_log2: params.number_if("wzsl").unwrap_or(0) as u8,
+    };
     state.target.create_subsystem(spec).map_err(refusal)?;
     state.remember("nvmf", "nvmf_create_subsystem", params.as_given().clone());
     Ok(Value::Bool(true))
@@ -155,6 +166,8 @@ fn describe(state: &State, subsystem: &SubsystemInfo, devices: &[DeviceInfo]) ->
         "max_namespaces": spec.max_namespaces,
         "passthrough": false,
         "min_cntlid": spec.controller_ids.map_or(1, |(first, _)| first),
+        "dmrsl": spec.command_limits.deallocated_blocks,
+        "wzsl": spec.command_limits.zeroed_pages_log2,
         "max_cntlid": spec.controller_ids.map_or(65_519, |(_, last)| last),
         "namespaces": subsystem.namespaces.iter().map(namespace).collect::<Vec<_>>()
     })

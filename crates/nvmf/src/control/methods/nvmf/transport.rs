@@ -8,6 +8,7 @@ use crate::control::methods::{Method, method};
 use crate::control::pacer;
 use crate::control::params::{Param, ParamKind, Params, U16, U32, U64};
 use crate::control::state::State;
+use crate::spec::oncs;
 
 /// The help of `pacing` of a transport, as [`pace::SYNTAX`] has it; a test holds the two together.
 const PACING_HELP: &str = "method of pacing (SPDK lacks this), one of auto, auto:MEMORY, none, buffers:COUNT, \
@@ -45,7 +46,12 @@ const TRANSPORT: &[Param] = &[
     Param::optional("min_kato", U32, "0", "shortest keep-alive timeout in milliseconds; shorter ones become this one"),
     Param::only("dif_insert_or_strip", ParamKind::Bool, "false", "there is no protection information"),
     Param::only("sock_priority", U32, "0", "packets have no priority"),
-    Param::only("masked_oncs", ParamKind::Any, "[]", "the target cannot hide a command"),
+    Param::optional(
+        "masked_oncs",
+        ParamKind::ListOf(&["nvmcmps", "nvmdsmsv", "nvmwzsv", "nvmcpys"]),
+        "none",
+        "optional commands that the target hides and refuses: Compare, Dataset Management, Write Zeroes; it has no Copy",
+    ),
     Param::ignored("masked_fuses", ParamKind::Any, "the target has no fused commands to hide"),
     Param::optional(
         "max_aq_depth",
@@ -142,10 +148,22 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
     if let Some(ms) = params.u32_if("min_kato") {
         options.least_keep_alive_ms = ms;
     }
+    options.hidden_commands =
+        params.list_if("masked_oncs").into_iter().flatten().fold(0, |bits, name| bits | oncs_bit(name));
     options.pacing = pacing_of(state, params)?;
     state.restart(options)?;
     state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
     Ok(Value::Bool(true))
+}
+
+/// The bit of ONCS that SPDK gives this name; 0 for commands that the target does not have.
+fn oncs_bit(name: &str) -> u16 {
+    match name {
+        "nvmcmps" => oncs::COMPARE,
+        "nvmdsmsv" => oncs::DATASET_MANAGEMENT,
+        "nvmwzsv" => oncs::WRITE_ZEROES,
+        _ => 0,
+    }
 }
 
 /// The pacing of the transport: its own parameters, unless the command line has decided.
