@@ -113,7 +113,7 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
         ),
         (
             "--name=x --fixedbufs",
-            "command line: fixedbufs is not an option of the engine psync (it belongs to io_uring)",
+            "command line: fixedbufs is not an option of the engine psync (it belongs to io_uring, io_uring_cmd)",
         ),
         (
             "--name=x --rate=1m --rate_iops=5",
