@@ -35,6 +35,11 @@ ci: ## lint and test; the last line counts both
 	tests/needs lint test
 	@failed=0; tests/run-lint || failed=$$?; LINT_FAILED=$$failed tests/run-all
 
+.PHONY: coverage
+coverage: ## simulated sweeps with a known load line, and 11,000 with a known limit: do their intervals hold it?
+	$(CARGO) test --locked -p measure --release --test coverage -- --nocapture
+	COVERAGE_RUNS=1000 $(CARGO) test --locked -p measure --release --test limits -- --nocapture
+
 .PHONY: test-loom
 test-loom: ## every interleaving of the queues of guasi
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --locked -p guasi --release --lib

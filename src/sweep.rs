@@ -5,10 +5,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{anyhow, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hosts::Part;
 use job::Rank;
-use load::sweep::{Depths, Doing, Effort, Moment, Request, Watch};
+use load::sweep::{Axis, Doing, Effort, Moment, Request, Role, Values, Watch};
+use measure::Objective;
 use measure::refine::Why;
 use measure::schema::{Answer, Curve, Document, Ended, SweepResult};
 
@@ -26,30 +28,44 @@ pub const SUBCOMMAND: Subcommand = Subcommand { command, arguments: Arguments::B
 
 fn command() -> Command {
     Command::new("sweep")
-        .about("Sweep the depth and find the load line")
+        .about("Sweep the depth, or another option, and find the load line")
         .long_about(
             "Measures a file or a block device at many depths. In a directory, sweep makes a scratch file, and \
              removes it at the end. It prints throughput and latency at each depth, the plateau, the load line (the \
              smallest depth that reaches 97 % of the plateau) and the depth at which overload begins, with 95 % \
-             confidence intervals.",
+             confidence intervals. With --axis it varies another job option: --axis rate_iops offers an open loop and \
+             finds the rate beyond which the queue grows without bound. With --objective it finds the highest \
+             throughput that keeps latencies within limits.",
         )
         .override_usage("plimsoll sweep [ARGUMENTS] [TARGET] [--JOB-OPTION=VALUE]...")
         .after_help("Sweep takes the job options of `plimsoll run`. Defaults: --rw=randread --bs=4k.")
-        .arg(
-            Arg::new("depths")
-                .long("iodepth")
-                .value_name("FIRST..LAST|LIST")
-                .value_parser(|text: &str| text.parse::<Depths>())
-                .default_value("1..1024")
-                .help("Depths to measure: a range, in which sweep searches the knee, or a list such as 1,8,32"),
-        )
+        .arg(Arg::new("depths").long("iodepth").value_name("FIRST..LAST|LIST").value_parser(Values::of_depths).help(
+            "Depths to measure: a range, in which sweep searches the knee, or a list such as 1,8,32 [default: \
+                     1..1024]. With another --axis, the one depth of all points",
+        ))
         .arg(
             Arg::new("total-depths")
                 .long("total-iodepth")
                 .value_name("FIRST..LAST|LIST")
-                .value_parser(|text: &str| text.parse::<Depths>())
-                .conflicts_with("depths")
+                .value_parser(Values::of_depths)
+                .conflicts_with_all(["depths", "axes"])
                 .help("Depths of all ranks together, in a sweep from many hosts"),
+        )
+        .arg(Arg::new("axes").long("axis").value_name("OPTION[=FIRST..LAST|LIST]").action(ArgAction::Append).help(
+            "Numeric job option to vary in place of the depth: rate_iops, rate, numjobs, bs, rwmixread, size, \
+                     ...; a second --axis (also engine=LIST) gives a curve for each of its values, a map",
+        ))
+        .arg(
+            Arg::new("objectives")
+                .long("objective")
+                .value_name("[DIRECTION:]FIGURE<TIME")
+                .action(ArgAction::Append)
+                .value_delimiter(',')
+                .value_parser(|text: &str| text.parse::<Objective>())
+                .help(
+                    "Find the highest depth or rate that keeps this latency, such as p99<1ms, mean<300us, \
+                     write:p99.9<5ms; several must all hold",
+                ),
         )
         .arg(
             Arg::new("engines")
@@ -123,21 +139,73 @@ fn run(matches: &ArgMatches, words: Vec<OsString>) -> anyhow::Result<Exit> {
 
 /// The request that the arguments make to this rank.
 fn asked(matches: &ArgMatches, words: Vec<OsString>, rank: &Rank) -> anyhow::Result<(Request, Effort)> {
+    let named = |name| matches.get_many::<String>(name).into_iter().flatten().cloned();
+    let mut engines: Vec<String> = named("engines").collect();
+    let mut axes = Vec::new();
+    for text in named("axes") {
+        match text.split_once('=') {
+            Some(("engine" | "ioengine", list)) if engines.is_empty() => {
+                engines.extend(list.split(',').map(|engine| engine.trim().to_owned()));
+            }
+            Some(("engine" | "ioengine", _)) => bail!("--axis {text}: --engine names the engines already"),
+            None if ["engine", "ioengine"].contains(&text.as_str()) => {
+                bail!("--axis engine needs engines: --axis engine=io_uring,libaio")
+            }
+            _ => axes.push(text.parse::<Axis>().map_err(|error| anyhow!("--axis {text}: {error}"))?),
+        }
+    }
+    ensure!(axes.len() <= 2, "a sweep has two axes at most: {} given", axes.len());
+    let (axis, across, depth) = placed(matches, axes)?;
     let request = Request {
         job: command_line::job_options(&rank.fill_in_words(words))?,
-        engines: matches.get_many("engines").into_iter().flatten().cloned().collect(),
+        engines,
         allow_writes: matches.get_flag("allow-writes"),
     };
     let duration = |name| *matches.get_one::<Duration>(name).expect("has a default");
-    let depths = matches.get_one::<Depths>("total-depths").or_else(|| matches.get_one("depths"));
     let effort = Effort {
-        depths: depths.expect("has a default").clone(),
+        axis,
+        across,
+        depth,
+        objectives: matches.get_many("objectives").into_iter().flatten().copied().collect(),
         bound: *matches.get_one("bound").expect("has a default"),
         point_cap: duration("point-time"),
         total: duration("time"),
         ..Effort::default()
     };
+    ensure!(
+        effort.objectives.is_empty() || effort.axis.has_load_line() || effort.axis.is_rate(),
+        "--objective needs an axis along which latency grows: iodepth, numjobs, rate_iops or rate, not {}",
+        effort.axis.name()
+    );
     Ok((request, effort))
+}
+
+/// The axis of the points, the axis of the curves, and the depth where neither of them is the depth.
+fn placed(matches: &ArgMatches, mut axes: Vec<Axis>) -> anyhow::Result<(Axis, Option<Axis>, Option<u32>)> {
+    let depths = matches.get_one::<Values>("total-depths").or_else(|| matches.get_one("depths")).cloned();
+    if axes.is_empty() {
+        let all = Values::Range(1, 1024);
+        return Ok((Axis::depths(depths.unwrap_or(all)), None, None));
+    }
+    // Points lie along the axis that has a load line or a limit; the other axis tells the curves apart.
+    let along = axes.iter().position(|axis| axis.has_load_line() || axis.is_rate()).unwrap_or(0);
+    let axis = axes.remove(along);
+    let across = axes.pop();
+    let is_depth = |axis: &Axis| axis.role() == Role::Depth;
+    let depth = match depths {
+        None => None,
+        Some(_) if is_depth(&axis) || across.as_ref().is_some_and(is_depth) => {
+            bail!("--iodepth and --axis iodepth: give the depths with one of them")
+        }
+        Some(depths) => match depths.single() {
+            Some(depth) => Some(u32::try_from(depth)?),
+            None => bail!("--iodepth takes one depth with --axis {}: add --axis iodepth for a map", axis.name()),
+        },
+    };
+    if across.as_ref().is_some_and(|across| across.values().is_none()) {
+        bail!("--axis {} needs values, because it is the second axis", across.map_or("", |across| across.name()));
+    }
+    Ok((axis, across, depth))
 }
 
 fn sweep(
@@ -158,7 +226,7 @@ fn sweep(
     let target = request.job.files.first().map_or_else(|| ".".into(), |path| path.display().to_string());
     let live = RefCell::new(LiveLoad::new("sweep", &target));
     let mut progress = |now: &Moment| {
-        if let Doing::Point(_, depth, _) = now.doing {
+        if let Doing::Point(_, _, depth, _) = now.doing {
             live.borrow_mut().add(now.run, depth.into());
         }
         let all = crew.map(|crew| crew.share(now.run));
@@ -168,13 +236,16 @@ fn sweep(
     let terminal = output::style_of(&console::Term::stderr());
     let mut measured = |curves: &[Curve]| {
         if let [only] = curves
+            && effort.axis.role() == Role::Depth
             && let Some(line) = measure::load_line::find(&only.points)
             && let Answer::At(line) = line.answer()
         {
             live.borrow().set_load_line(line.mean as u64);
         }
         if bar.borrow().is_drawn() {
-            let so_far = SweepResult { target: target.clone(), curves: curves.to_vec(), ..SweepResult::default() };
+            let axis = effort.axis.name().into();
+            let so_far =
+                SweepResult { target: target.clone(), axis, curves: curves.to_vec(), ..SweepResult::default() };
             bar.borrow().above(&report::text::sweep_rows(&so_far, terminal));
         }
     };
@@ -199,10 +270,10 @@ fn sweep(
         crew: sweepers.as_mut().map(|sweepers| &mut **sweepers as _),
     };
     if !leads {
-        return load::sweep::follow(request, &mut watch).map(|()| SweepResult::default());
+        return load::sweep::follow(request, effort, &mut watch).map(|()| SweepResult::default());
     }
     let mut result = load::sweep::sweep(request, effort, &mut watch)?;
-    result.advice = report::advice(&result.axis, &result.curves, result.ceiling_iops);
+    result.advice = report::advice(&result);
     // A reader that has gone does not cost the saved result.
     drop(printed);
     Ok(result)
@@ -262,15 +333,17 @@ fn doing(doing: &Doing) -> String {
     match doing {
         Doing::Layout => "laying out a scratch file".into(),
         Doing::Ceiling(engine, depth) => format!("null engine at the load line of {engine}, {depth}"),
-        Doing::Point(engine, depth, why) => {
+        Doing::Look(curve) => format!("{curve}, a first look"),
+        Doing::Point(curve, place, _, why) => {
             let why = match why {
                 Why::Asked => "",
                 Why::LoadLine => ", closer to the load line",
                 Why::Overload => ", closer to the overload point",
                 Why::Plateau => ", closer to the top",
+                Why::Limit => ", closer to the limit",
                 Why::Again => ", again at another time",
             };
-            format!("{engine}, iodepth {depth}{why}")
+            format!("{curve}, {place}{why}")
         }
     }
 }

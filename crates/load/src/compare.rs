@@ -450,7 +450,7 @@ mod tests {
         let around = |mean: f64| Estimate { mean, low: mean * 0.99, high: mean * 1.01 };
         let line = LoadLine { plateau_iops: around(plateau), load_line: Some(around(16.0)), ..LoadLine::default() };
         SweepResult {
-            curves: vec![Curve { label: label.into(), line: Some(line), points: Vec::new() }],
+            curves: vec![Curve { label: label.into(), line: Some(line), ..Curve::default() }],
             ..SweepResult::default()
         }
     }

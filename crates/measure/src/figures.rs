@@ -55,6 +55,18 @@ pub fn precise_count(value: f64) -> String {
     format!("{text}{}", NAMES[index])
 }
 
+/// A value of a job option that a sweep varies, in the option's unit: depth `32`, block size `4 KiB`, rate `10 MiB/s`.
+/// Times are nanoseconds.
+pub fn axis_value(option: &str, value: f64) -> String {
+    match option {
+        "rate" => bytes_per_second(value),
+        "rate_iops" => precise_count(value),
+        "bs" | "size" | "io_size" | "filesize" | "bssplit" | "offset" | "offset_increment" => bytes(value),
+        "thinktime" | "thinktime_spin" | "thinktime_iotime" | "rate_cycle" => nanoseconds(value),
+        _ => plain(value),
+    }
+}
+
 /// Bytes in powers of 1024: `4 KiB`.
 pub fn bytes(value: f64) -> String {
     binary(value, "B")

@@ -29,6 +29,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::figures::percent;
+use crate::limit::{self, Condition};
+use crate::refine::Goal;
 use crate::schema::{Answer, Curve, Estimate, LoadLine, Point};
 use crate::stats::{mean, sorted_quantile, t_quantile, variance};
 use crate::unimodal::unimodal;
@@ -129,12 +131,24 @@ pub fn find(points: &[Point]) -> Option<LoadLine> {
 }
 
 impl Curve {
-    /// Judges the curve once all its points are there: sets its line, and the throughput of each depth with an interval
-    /// that holds the difference between visits, too.
-    pub fn conclude(&mut self) {
-        self.line = find(&self.points);
+    /// Judges the curve once all its points are there: sets its line and its limits, as far as `goal` asks for them,
+    /// and the throughput of each point with an interval that holds the difference between visits, too.
+    pub fn conclude(&mut self, goal: &Goal) {
+        self.line = if goal.line { find(&self.points) } else { None };
+        self.widen();
+        for conditions in &goal.limits {
+            let limit = Some(limit::find(self, conditions));
+            match conditions.as_slice() {
+                [Condition::KeepsUp] => self.saturation = limit,
+                _ => self.kept = limit,
+            }
+        }
+    }
+
+    /// Gives the throughput of each point an interval that holds the difference between visits.
+    fn widen(&mut self) {
         let Some((seen, effects)) =
-            Seen::of(&self.points).and_then(|seen| Effects::of(&seen.looks).map(|effects| (seen, effects)))
+            Seen::beyond(&self.points, 0.0).and_then(|seen| Effects::of(&seen.looks).map(|effects| (seen, effects)))
         else {
             return;
         };
@@ -263,9 +277,13 @@ struct Seen {
 impl Seen {
     /// The points with a throughput; None if they are fewer than three.
     fn of(points: &[Point]) -> Option<Seen> {
-        // Beyond these bounds there is no storage, and squares would overflow.
-        let plausible = |value: f64| (1e-9..1e18).contains(&value);
-        let usable = |point: &&Point| plausible(point.x) && plausible(mean(&point.samples));
+        // Below this, or beyond 1e18, there is no storage, and squares would overflow.
+        Seen::beyond(points, 1e-9)
+    }
+
+    /// The points with a throughput and a value of at least `least`; None if they are fewer than three.
+    fn beyond(points: &[Point], least: f64) -> Option<Seen> {
+        let usable = |point: &&Point| (least..1e18).contains(&point.x) && (1e-9..1e18).contains(&mean(&point.samples));
         let mut points: Vec<&Point> = points.iter().filter(usable).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         points.dedup_by(|a, b| a.x == b.x);
@@ -586,7 +604,9 @@ mod tests {
         let mut random = Noise::new(seed);
         let mut point = |&x: &f64| {
             let samples = (0..8 * (1 + rounds)).map(|_| curve(x) * (1.0 + noise * random.normal())).collect();
-            let visits = (0..=rounds).map(|round| Visit { at_ns: u64::from(round), round, samples: 8 }).collect();
+            let visits = (0..=rounds)
+                .map(|round| Visit { at_ns: u64::from(round), round, samples: 8, ..Visit::default() })
+                .collect();
             Point { x, samples, visits, ..Point::default() }
         };
         depths.iter().map(&mut point).collect()
@@ -724,7 +744,7 @@ mod tests {
         }
         let within = crate::stats::estimate(&points[5].samples[..8]);
         let mut curve = Curve { points, ..Curve::default() };
-        curve.conclude();
+        curve.conclude(&Goal::load_line());
         let whole = curve.points[5].iops;
         assert!(whole.high - whole.low > 3.0 * (within.high - within.low), "{whole:?} {within:?}");
     }
@@ -734,7 +754,9 @@ mod tests {
         assert_eq!(find(&sweep(|_| 1e5, &[1.0, 2.0], 3, 0.01, 0)), None);
         assert_eq!(find(&sweep(|_| 0.0, &DEPTHS, 3, 0.01, 0)), None);
         let nonsense = |x: f64, samples: &[f64]| {
-            let visits = (0..samples.len() as u32).map(|round| Visit { at_ns: 0, round, samples: 1 }).collect();
+            let visits = (0..samples.len() as u32)
+                .map(|round| Visit { at_ns: 0, round, samples: 1, ..Visit::default() })
+                .collect();
             Point { x, samples: samples.to_vec(), visits, ..Point::default() }
         };
         let points = [
@@ -750,7 +772,7 @@ mod tests {
             nonsense(7.0, &[3.0, 3.0, 3.0]),
         ];
         let mut curve = Curve { points: points.into(), ..Curve::default() };
-        curve.conclude();
+        curve.conclude(&Goal::load_line());
         assert!(curve.line.is_some());
     }
 }

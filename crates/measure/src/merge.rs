@@ -31,6 +31,7 @@ impl JobResult {
             reporting: _,
             continue_on_error: _,
             steady_state: _,
+            backlog,
             common_ns,
             verdicts: _,
             checks: _,
@@ -52,6 +53,9 @@ impl JobResult {
         merge_intervals(&mut self.intervals, intervals, self.interval_ns);
         if let Some(theirs) = verified {
             self.verified.get_or_insert_default().add(theirs);
+        }
+        if let Some(theirs) = backlog {
+            self.backlog.get_or_insert_default().add(theirs);
         }
         self.common_ns = match (self.common_ns, *common_ns) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -1,8 +1,8 @@
 //! One point of a curve: made from a run, extended by further runs at the same depth.
 
-use crate::Direction;
-use crate::schema::{Estimate, Interval, JobResult, Point, Visit};
+use crate::schema::{DirectionResult, Estimate, Interval, JobResult, Point, Visit};
 use crate::stats;
+use crate::{Direction, Histogram, PerDirection};
 
 impl Point {
     /// The point that a merged job makes at depth (or rate) `x`: one sample an interval, means with 95 % intervals. An
@@ -15,7 +15,8 @@ impl Point {
         let whole = |total: u64| if seconds > 0.0 { total as f64 / seconds } else { 0.0 };
         let (iops, ops) = estimated(ops, whole(job.total_ops()));
         let (bytes_per_second, _) = estimated(bytes, whole(job.total_bytes()));
-        let visits = vec![Visit { samples: ops.len() as u32, ..Visit::default() }];
+        let lat_ns = PerDirection::from_fn(|direction| job.directions[direction].waited_ns().clone());
+        let visits = vec![Visit { samples: ops.len() as u32, lat_ns, backlog: job.backlog, ..Visit::default() }];
         Point { x, iops, bytes_per_second, samples: ops, visits, job }
     }
 
@@ -30,6 +31,13 @@ impl Point {
             rest = others;
         }
         if self.visits.is_empty() { vec![stats::mean(rest)] } else { means }
+    }
+
+    /// The latencies that users of the storage saw: from the intended start under an open-loop rate.
+    pub fn lat_ns(&self) -> Histogram {
+        let mut all = Histogram::new();
+        self.job.directions.iter().for_each(|(_, result)| all.merge(result.waited_ns()));
+        all
     }
 
     /// Adds a later run at the same `x`: samples, times and counts add up, intervals follow one another.
@@ -52,6 +60,14 @@ fn samples(job: &JobResult, count: impl Fn(&Interval) -> u64) -> Vec<f64> {
 fn estimated(samples: Vec<f64>, whole: f64) -> (Estimate, Vec<f64>) {
     let samples = if samples.len() < 2 { vec![whole] } else { samples };
     (stats::estimate(&samples), samples)
+}
+
+impl DirectionResult {
+    /// The latencies that users of the storage saw, in nanoseconds: from the intended start under an open-loop rate,
+    /// else from the creation of the op.
+    pub fn waited_ns(&self) -> &Histogram {
+        self.lat_intended_ns.as_ref().unwrap_or(&self.lat_ns)
+    }
 }
 
 impl JobResult {

@@ -8,12 +8,38 @@
 //! depth between those around the load line and the overload while they are too far apart. Rounds go up and down in
 //! turns, so that what drifts within a round cancels out (an A B B A design). No claim rests on the first look, which
 //! only chose the depths: [`crate::load_line`].
+//!
+//! Depth is one axis of several. The [`Goal`] of a sweep says what its points are for, and each goal names the points
+//! that decide: those around the load line, those around a limit ([`crate::limit`]), or all.
 
+use crate::limit::{Bracket, Condition, Seen};
 use crate::load_line::{LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
 use crate::schema::Point;
 use crate::stats::{sorted_quantile, t_quantile};
 use crate::unimodal::unimodal;
 use crate::visits::{Effects, Look, looks};
+
+/// The questions that the points of a curve answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Goal {
+    /// True if throughput over the axis rises to a plateau: the sweep looks for plateau, load line and overload.
+    pub line: bool,
+    /// Sets of conditions; the sweep looks for the highest value of the axis that keeps all conditions of a set. Each
+    /// set begins with the conditions of the set before it, so that its limit is not beyond that of the other.
+    pub limits: Vec<Vec<Condition>>,
+}
+
+impl Goal {
+    /// The goal of a sweep over the depth without objectives.
+    pub fn load_line() -> Goal {
+        Goal { line: true, limits: Vec::new() }
+    }
+
+    /// True if every point is as good as the next: the sweep visits all of them in each round.
+    fn is_everywhere(&self) -> bool {
+        !self.line && self.limits.is_empty()
+    }
+}
 
 /// The limits of a sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +55,8 @@ pub struct Limits {
     /// Around the load line and the overload, neighbouring depths are at most this factor apart (or 1, whichever is
     /// farther).
     pub finest: f64,
+    /// Around the limits of conditions, neighbouring values are at most this factor apart (or 1, whichever is farther).
+    pub finest_limit: f64,
 }
 
 impl Limits {
@@ -36,7 +64,14 @@ impl Limits {
     /// visit to each requested depth, the rest for the rounds.
     pub fn within(curve_cap_ns: u64, depths: usize) -> Limits {
         let first_ns = (curve_cap_ns / 8 / depths.max(1) as u64).clamp(50_000_000, 3_000_000_000);
-        Limits { bound: 0.005, first_ns, point_cap_ns: first_ns.saturating_mul(16), curve_cap_ns, finest: 1.2 }
+        Limits {
+            bound: 0.005,
+            first_ns,
+            point_cap_ns: first_ns.saturating_mul(16),
+            curve_cap_ns,
+            finest: 1.2,
+            finest_limit: 1.1,
+        }
     }
 }
 
@@ -68,6 +103,8 @@ pub enum Why {
     LoadLine,
     /// The depth lies between two depths around the overload point.
     Overload,
+    /// The value lies between two values around the limit of a condition.
+    Limit,
     /// The depth lies beside the deepest or the smallest depth of the plateau, where the curve falls off.
     Plateau,
     /// The depth decides, and is visited again at another time.
@@ -89,6 +126,8 @@ const FEWEST_ROUNDS: u32 = 4;
 const ROUNDS_TO_CONFIRM: f64 = 2.5;
 /// Depths that a round visits at most: more of them would make rounds long, and visits to a depth few.
 const LONGEST_ROUND: usize = 8;
+/// Values that a round visits at most for one limit.
+const LONGEST_LIMIT: usize = 4;
 /// The error of a visit that is expected before there are two rounds to tell it.
 const EXPECTED_ERROR: f64 = 0.015;
 /// A neighbour that lies so far below the top (a logarithm) makes it a peak; less is a plateau.
@@ -99,7 +138,7 @@ const UNSURE: f64 = 2.0;
 /// The next step, given the requested depths, the points so far, and the nanoseconds spent on this curve.
 ///
 /// Depths that were asked for come first, ascending as given. Depths are whole numbers where those asked for are.
-pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> Step {
+pub fn next(goal: &Goal, asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> Step {
     let left_ns = limits.curve_cap_ns.saturating_sub(spent_ns);
     let measure = |x: f64, runtime_ns: u64, round: u32, why: Why| Step::Measure {
         x,
@@ -129,7 +168,7 @@ pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> 
     let left_then_ns = limits.curve_cap_ns.saturating_sub(began_ns.unwrap_or(spent_ns));
     let rounds_left = left_then_ns as f64 / (visit_ns * LONGEST_ROUND as u64).max(1) as f64;
     let finer = rounds_left >= ROUNDS_TO_CONFIRM;
-    let state = State { points, limits, whole: asked.iter().all(|x| x.fract() == 0.0), finer };
+    let state = State { goal, points, limits, whole: asked.iter().all(|x| x.fract() == 0.0), finer };
     match state.again() {
         None => Step::Done(Done::Settled),
         Some(_) if out_of_time || left_ns < visit_ns => Step::Done(Done::OutOfTime),
@@ -139,6 +178,7 @@ pub fn next(asked: &[f64], points: &[Point], spent_ns: u64, limits: &Limits) -> 
 
 /// A sweep whose first look is over.
 struct State<'a> {
+    goal: &'a Goal,
     points: &'a [Point],
     limits: &'a Limits,
     whole: bool,
@@ -152,7 +192,7 @@ impl State<'_> {
         let rounds = || self.points.iter().flat_map(|point| &point.visits).map(|visit| visit.round);
         let under_way = rounds().max().unwrap_or(0);
         let remaining = |round: u32| {
-            let mut depths = Glance::of(self.points, round).map_or(Vec::new(), |glance| glance.decide(self));
+            let mut depths = self.decide(round);
             depths.retain(|(x, _)| !self.points.iter().any(|point| point.x == *x && self.had(point, round)));
             // Odd rounds go up, even rounds go down.
             let next = if round % 2 == 1 { depths.first() } else { depths.last() };
@@ -162,6 +202,61 @@ impl State<'_> {
         in_this.or_else(|| if self.settled(under_way) { None } else { remaining(under_way + 1) })
     }
 
+    /// The values that decide in a round, ascending, and why each of them is measured: those of every question.
+    fn decide(&self, round: u32) -> Vec<(f64, Why)> {
+        let mut out = if self.goal.is_everywhere() {
+            self.points.iter().map(|point| (point.x, Why::Again)).collect()
+        } else if self.goal.line {
+            Glance::of(self.points, round).map_or(Vec::new(), |glance| glance.decide(self))
+        } else {
+            Vec::new()
+        };
+        out.extend(self.limits_decide(round));
+        out.sort_by(|a, b| a.0.total_cmp(&b.0));
+        out.dedup_by(|a, b| a.0 == b.0);
+        out
+    }
+
+    /// The values that decide about the limits of conditions, from the visits before `round`.
+    fn limits_decide(&self, round: u32) -> Vec<(f64, Why)> {
+        let known = Seen::before(self.points, round);
+        let mut out = Vec::new();
+        for conditions in &self.goal.limits {
+            out.extend(self.limit_decides(&known, conditions));
+        }
+        out
+    }
+
+    /// The values that decide about one limit, given the points so far, ascending. None if it is known.
+    fn limit_decides(&self, known: &[Seen], conditions: &[Condition]) -> Vec<(f64, Why)> {
+        let Some(last) = known.len().checked_sub(1) else { return Vec::new() };
+        let Bracket { low, high } = Bracket::of(known, conditions);
+        let seems = |index: usize| {
+            let visits = &known[index].visits;
+            conditions.iter().all(|condition| condition.seems_to_hold(visits))
+        };
+        // By the means, the limit lies between the points `below` and `above`.
+        let above = (0..=last).find(|&index| !seems(index));
+        let below = above.map_or(Some(last), |above| above.checked_sub(1));
+        let between = |above: usize, below: usize| {
+            self.between(known[below].x, known[above].x, self.limits.finest_limit).map(|x| (x, Why::Limit))
+        };
+        let bracketed = (low.is_some() || below.is_none()) && (high.is_some() || above.is_none());
+        let finer = above.zip(below).filter(|_| bracketed).and_then(|(above, below)| between(above, below));
+        let (from, to) = (low.map_or(0, |low| low + 1), high.unwrap_or(last + 1));
+        // Nothing is left between the two ends, and they are as close as they may be.
+        let decided = from >= to && finer.is_none();
+        if decided {
+            return Vec::new();
+        }
+        // The points next to the limit first; the others between the two ends wait until those are sure.
+        let at = below.unwrap_or(0);
+        let mut unsure: Vec<usize> = (from..to.min(last + 1)).collect();
+        unsure.sort_by_key(|&index| if index <= at { at - index } else { index - at - 1 });
+        unsure.truncate(LONGEST_LIMIT);
+        unsure.iter().map(|&index| (known[index].x, Why::Again)).chain(finer).collect()
+    }
+
     /// True if a point has had its visit of this round, or all the time that it may have.
     fn had(&self, point: &Point, round: u32) -> bool {
         point.visits.iter().any(|visit| visit.round == round) || point.job.runtime_ns >= self.limits.point_cap_ns
@@ -169,9 +264,19 @@ impl State<'_> {
 
     /// True if the depths that decide are known as well as asked, and no depth between them is missing.
     fn settled(&self, rounds: u32) -> bool {
-        let Some(glance) = Glance::of(self.points, rounds + 1) else { return true };
-        if rounds < FEWEST_ROUNDS || glance.decide(self).iter().any(|(_, why)| *why != Why::Again) {
+        let deciding = self.decide(rounds + 1);
+        if deciding.is_empty() {
+            return true;
+        }
+        if rounds < FEWEST_ROUNDS || deciding.iter().any(|(_, why)| *why != Why::Again) {
             return false;
+        }
+        // Points of a limit decide only as long as the limit is not sure.
+        if !self.goal.limits.is_empty() && !self.limits_decide(rounds + 1).is_empty() {
+            return false;
+        }
+        if !self.goal.line && !self.goal.is_everywhere() {
+            return true;
         }
         let points: Vec<&Point> = self.points.iter().collect();
         let Some(effects) = Effects::of(&looks(&points)) else { return false };
@@ -259,7 +364,8 @@ impl Glance {
         let mut out: Vec<(f64, Why)> = chosen.iter().map(|&depth| (self.x[depth], Why::Again)).collect();
         // Were the curve still rising at its end, the load line would be wherever the sweep ends.
         let rising = reached == deepest && first == deepest && deepest > 0;
-        let between = |above: usize| state.between(*self.x.get(above.checked_sub(1)?)?, self.x[above]);
+        let finest = state.limits.finest;
+        let between = |above: usize| state.between(*self.x.get(above.checked_sub(1)?)?, self.x[above], finest);
         out.extend(between(reached).filter(|_| !rising).map(|x| (x, Why::LoadLine)));
         out.extend(fallen.and_then(between).map(|x| (x, Why::Overload)));
         // A curve that falls off on a side of its top may have its true top in between.
@@ -277,10 +383,10 @@ impl Glance {
 
 impl State<'_> {
     /// A depth halfway (by factor) between two; None if the two are as close as they may be.
-    fn between(&self, low: f64, high: f64) -> Option<f64> {
+    fn between(&self, low: f64, high: f64, finest: f64) -> Option<f64> {
         let exact = (low * high).sqrt();
         let x = if self.whole { exact.round() } else { exact };
-        let fine = high / low <= self.limits.finest || (self.whole && high - low <= 1.0);
+        let fine = high / low <= finest || (self.whole && high - low <= 1.0);
         (self.finer && !fine && x > low && x < high).then_some(x)
     }
 }
@@ -299,7 +405,7 @@ mod tests {
         let mut random = Noise::new(7);
         let (mut points, mut steps, mut spent): (Vec<Point>, Vec<Step>, u64) = Default::default();
         loop {
-            let step = next(asked, &points, spent, limits);
+            let step = next(&Goal::load_line(), asked, &points, spent, limits);
             steps.push(step);
             let Step::Measure { x, runtime_ns, round, .. } = step else { return (points, steps, spent) };
             assert!(runtime_ns > 0 && steps.len() < 1000, "{steps:?}");
@@ -400,7 +506,7 @@ mod tests {
 
     #[test]
     fn nothing_asked_is_nothing_to_do() {
-        assert_eq!(next(&[], &[], 0, &Limits::within(MS, 0)), Step::Done(Done::Settled));
-        assert_eq!(next(&[1.0], &[], MS, &Limits::within(MS, 1)), Step::Done(Done::OutOfTime));
+        assert_eq!(next(&Goal::load_line(), &[], &[], 0, &Limits::within(MS, 0)), Step::Done(Done::Settled));
+        assert_eq!(next(&Goal::load_line(), &[1.0], &[], MS, &Limits::within(MS, 1)), Step::Done(Done::OutOfTime));
     }
 }

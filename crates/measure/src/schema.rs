@@ -149,6 +149,9 @@ pub struct JobResult {
     /// Of `steadystate`: its outcome.
     #[serde(default)]
     pub steady_state: Option<SteadyState>,
+    /// Under an open-loop rate: the ops that were waiting when the measured part began and when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<Backlog>,
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
     #[serde(default)]
     pub common_ns: Option<u64>,
@@ -157,6 +160,32 @@ pub struct JobResult {
     /// The statements that were tried on this job's numbers, each with its outcome.
     #[serde(default)]
     pub checks: Vec<Check>,
+}
+
+/// The ops that had arrived under an open-loop rate and were not finished: in flight, or due and not issued yet.
+/// Summed over clones and visits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Backlog {
+    /// Ops that arrived in the measured part.
+    pub arrived: f64,
+    /// Ops that waited when the measured part began.
+    pub start: f64,
+    /// Ops that waited when the measured part ended.
+    pub end: f64,
+}
+
+impl Backlog {
+    /// Adds the backlog of another clone or visit.
+    pub fn add(&mut self, other: &Backlog) {
+        self.arrived += other.arrived;
+        self.start += other.start;
+        self.end += other.end;
+    }
+
+    /// The part of the arrivals by which the queue grew; negative where it shrank. 0 without arrivals.
+    pub fn growth(&self) -> f64 {
+        if self.arrived > 0.0 { (self.end - self.start) / self.arrived } else { 0.0 }
+    }
 }
 
 /// Facts about a job that were known or found out at run time, and that decide whether its numbers mean what
@@ -514,8 +543,15 @@ pub struct SweepResult {
     pub provenance: Provenance,
     /// The path of the swept target, as a person would name it.
     pub target: String,
-    /// `iodepth`, or `rate_iops` for a sweep over arrival rates.
+    /// The job option that the points of a curve differ in: `iodepth`, `rate_iops`, `bs`.
     pub axis: String,
+    /// Of a map: the job option that the curves differ in, and each curve's [`Curve::across`] is its value. Empty where
+    /// the curves are those of engines.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub across: String,
+    /// The latencies to keep, as `--objective` takes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<String>,
     /// One curve an engine (or another varied option).
     pub curves: Vec<Curve>,
     /// The generator alone: ops per second of the null engine with the same job.
@@ -541,8 +577,18 @@ pub struct Curve {
     pub label: String,
     /// The points, by ascending x.
     pub points: Vec<Point>,
-    /// Plateau, load line and overload; None when there are too few points.
+    /// Of a map: the value of the option that the curves differ in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub across: Option<f64>,
+    /// Plateau, load line and overload; None when there are too few points, or where throughput over this axis has no
+    /// load line.
     pub line: Option<LoadLine>,
+    /// Under an open-loop rate: the highest rate that the system keeps up with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturation: Option<Limit>,
+    /// With objectives: the highest depth or rate that keeps all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Limit>,
 }
 
 /// One measured point of a curve: a depth or rate, with its results.
@@ -564,7 +610,7 @@ pub struct Point {
 }
 
 /// One measurement of a depth. A sweep returns to the depths that decide at other times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Visit {
     /// Nanoseconds from the start of the curve to the start of this visit.
     pub at_ns: u64,
@@ -572,6 +618,37 @@ pub struct Visit {
     pub round: u32,
     /// The number of the point's samples that this visit took.
     pub samples: u32,
+    /// Nanoseconds of the ops of this visit, from the intended start under an open-loop rate, else from the creation.
+    /// Results of versions before 0.3 have none.
+    #[serde(default)]
+    pub lat_ns: PerDirection<Histogram>,
+    /// Under an open-loop rate: the ops that waited at the start and at the end of this visit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<Backlog>,
+}
+
+/// The highest depth or rate at which conditions hold: see "Objectives" in docs/objectives.md.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// The conditions: `keeps up`, `p99<1ms`.
+    pub conditions: Vec<String>,
+    /// The depth or rate to use: the highest measured one at which all conditions surely hold, or less where a smaller
+    /// depth gives the same throughput. None if the limit cannot be named.
+    pub at: Option<f64>,
+    /// The highest measured depth or rate at which all conditions surely hold (each with 99.5 %).
+    pub low: Option<f64>,
+    /// The smallest measured depth or rate beyond `low` at which a condition surely does not hold; None if there is
+    /// none.
+    pub high: Option<f64>,
+    /// Ops per second at `at`.
+    pub iops: Option<Estimate>,
+    /// Bytes per second at `at`.
+    pub bytes_per_second: Option<Estimate>,
+    /// The cause that ends throughput, as the end of a sentence: "p99<1ms breaks", "the plateau".
+    pub beyond: Option<String>,
+    /// The reason for a missing limit, as the end of a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed: Option<String>,
 }
 
 /// The load line of a curve: see the vocabulary in docs/sweep.md.

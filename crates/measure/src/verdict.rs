@@ -81,6 +81,7 @@ pub const CODES: &[&str] = &[
     "too-few-samples",
     "machine-cpu-bound",
     "too-few-points",
+    "no-limit",
     "no-load-line",
     "lone-peak",
     "rate-limited",

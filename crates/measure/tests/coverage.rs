@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use measure::load_line::{self, LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
-use measure::refine::{self, Limits, Step};
+use measure::refine::{self, Goal, Limits, Step};
 use measure::schema::{Interval, JobResult, LoadLine, Point};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -233,11 +233,18 @@ fn sweep(kind: Kind, machine: &Machine, random: &mut Random) -> (LoadLine, u64) 
 }
 /// The limits of `plimsoll sweep`.
 fn limits() -> Limits {
-    Limits { bound: 0.005, first_ns: 400 * MS, point_cap_ns: 4_000 * MS, curve_cap_ns: CURVE_NS, finest: 1.2 }
+    Limits {
+        bound: 0.005,
+        first_ns: 400 * MS,
+        point_cap_ns: 4_000 * MS,
+        curve_cap_ns: CURVE_NS,
+        finest: 1.2,
+        finest_limit: 1.1,
+    }
 }
 
 fn step(points: &[Point], spent_ns: u64, limits: &Limits) -> Option<(f64, u64, u32)> {
-    match refine::next(&DEPTHS, points, spent_ns, limits) {
+    match refine::next(&Goal::load_line(), &DEPTHS, points, spent_ns, limits) {
         Step::Measure { x, runtime_ns, round, .. } => Some((x, runtime_ns, round)),
         Step::Done(_) => None,
     }

@@ -1,7 +1,9 @@
 //! The one sentence that a sweep ends with.
 
 use measure::figures::{count, nanoseconds, percent, plain};
-use measure::schema::{Answer, Curve, Estimate, LoadLine, Point};
+use measure::schema::{Answer, Curve, Estimate, LoadLine, Point, SweepResult};
+
+use crate::limits;
 
 /// Curves whose plateaus differ by less than this are equally fast; the one with the lower latency is then better.
 const EQUAL: f64 = 0.03;
@@ -11,7 +13,14 @@ const EQUAL: f64 = 0.03;
 ///
 /// The depth is the load line that tables and tiles show ([`LoadLine::answer`]). Where the sweep cannot name one, the
 /// sentence says why.
-pub fn advice(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> String {
+///
+/// Where the sweep has objectives or an open loop, the sentence names that limit.
+pub fn advice(sweep: &SweepResult) -> String {
+    limits::advice(sweep).unwrap_or_else(|| at_line(&sweep.axis, &sweep.curves, sweep.ceiling_iops))
+}
+
+/// The sentence on the load line.
+fn at_line(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> String {
     let chosen = chosen(curves).map(|index| &curves[index]);
     let Some((curve, line)) = chosen.and_then(|curve| Some((curve, curve.line.as_ref()?))) else {
         return String::new();
@@ -93,33 +102,33 @@ mod tests {
             point
         });
         let line = LoadLine { plateau_iops: near(plateau), load_line: Some(near(line)), ..LoadLine::default() };
-        Curve { label: label.into(), points: points.into(), line: Some(line) }
+        Curve { label: label.into(), points: points.into(), line: Some(line), ..Curve::default() }
     }
 
     #[test]
     fn says_engine_depth_and_what_deeper_does() {
         let mut one = curve("io_uring", 122e3, 4.0, 50_000);
         assert_eq!(
-            advice("iodepth", std::slice::from_ref(&one), Some(near(5e6))),
+            at_line("iodepth", std::slice::from_ref(&one), Some(near(5e6))),
             "io_uring, iodepth 4: 100 % of 122k IOPS at 200 us; deeper only adds latency."
         );
         one.line.as_mut().unwrap().overload = Some(Estimate { mean: 12.0, low: 11.0, high: 14.0 });
-        assert!(advice("", &[one.clone()], None).ends_with("; deeper adds latency, and beyond 12 throughput falls."));
-        assert!(advice("", &[one.clone()], Some(near(130e3))).contains("the storage may do more"));
+        assert!(at_line("", &[one.clone()], None).ends_with("; deeper adds latency, and beyond 12 throughput falls."));
+        assert!(at_line("", &[one.clone()], Some(near(130e3))).contains("the storage may do more"));
         let line = one.line.as_mut().unwrap();
         line.load_line = Some(Estimate { mean: 4.0, low: 1.0, high: 16.0 });
         assert_eq!(
-            advice("iodepth", &[one.clone()], None),
+            at_line("iodepth", &[one.clone()], None),
             "io_uring: 122k IOPS; the load line lies between iodepth 1 and 16; deeper adds latency, and beyond 12 throughput \
              falls."
         );
         let line = one.line.as_mut().unwrap();
         (line.load_line, line.unnamed) = (None, Some("the machine changed".into()));
-        assert_eq!(advice("iodepth", &[one.clone()], None), "io_uring: the sweep cannot recommend a depth.");
+        assert_eq!(at_line("iodepth", &[one.clone()], None), "io_uring: the sweep cannot recommend a depth.");
         let line = one.line.as_mut().unwrap();
         (line.unnamed, line.still_rising) = (None, true);
         assert_eq!(
-            advice("iodepth", &[one], None),
+            at_line("iodepth", &[one], None),
             "io_uring, iodepth 16: 122k IOPS at 800 us, and still rising: sweep deeper to find the line."
         );
     }
@@ -127,9 +136,9 @@ mod tests {
     #[test]
     fn the_faster_curve_wins_and_among_equals_the_quicker() {
         let (slow, fast) = (curve("libaio", 90e3, 4.0, 10_000), curve("io_uring", 122e3, 8.0, 50_000));
-        assert!(advice("iodepth", &[slow.clone(), fast.clone()], None).starts_with("io_uring, iodepth 8"));
+        assert!(at_line("iodepth", &[slow.clone(), fast.clone()], None).starts_with("io_uring, iodepth 8"));
         let quick = curve("guasi", 121e3, 4.0, 50_000);
-        assert!(advice("iodepth", &[fast, quick, slow], None).starts_with("guasi, iodepth 4"));
-        assert_eq!(advice("iodepth", &[Curve::default()], None), "");
+        assert!(at_line("iodepth", &[fast, quick, slow], None).starts_with("guasi, iodepth 4"));
+        assert_eq!(at_line("iodepth", &[Curve::default()], None), "");
     }
 }

@@ -2,7 +2,7 @@
 //! names, then a line a row. A value that is not known is empty.
 
 use measure::schema::{
-    ComparisonResult, Curve, DirectionResult, Document, FilesResult, JobResult, LoadLine, RunResult, SweepResult,
+    ComparisonResult, Curve, DirectionResult, Document, FilesResult, JobResult, Limit, LoadLine, RunResult, SweepResult,
 };
 use measure::verdict::Verdict;
 use measure::{Direction, Histogram, effect};
@@ -85,19 +85,27 @@ fn run(run: &RunResult) -> String {
 /// A row for each depth of each curve, and the curve's plateau and load line beside it.
 fn sweep(sweep: &SweepResult) -> String {
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
+    let first = if sweep.across.is_empty() { "engine" } else { &sweep.across };
+    let has_limits = sweep.curves.iter().any(|curve| curve.saturation.is_some() || curve.kept.is_some());
     let header = [
-        &["engine", axis, "iops", "iops_low", "iops_high", "bytes_per_s", "read_iops", "write_iops"][..],
+        &[first, axis, "iops", "iops_low", "iops_high", "bytes_per_s", "read_iops", "write_iops"][..],
         &LATENCIES,
-        &["read_lat_ns_p99", "write_lat_ns_p99", "place", "plateau_iops", "load_line", "verdicts"],
+        &["read_lat_ns_p99", "write_lat_ns_p99", "place", "plateau_iops", "load_line"],
+        if has_limits {
+            &["keeps_up_low", "keeps_up_high", "objective_at", "objective_low", "objective_high"]
+        } else {
+            &[]
+        },
+        &["verdicts"],
     ]
     .concat();
     let row = |curve: &Curve, point: &measure::schema::Point| {
         let ways = &point.job.directions;
-        let mut cells = vec![curve.label.clone(), number(point.x)];
+        let mut cells = vec![curve.across.map_or_else(|| curve.label.clone(), number), number(point.x)];
         cells.extend([point.iops.mean, point.iops.low, point.iops.high, point.bytes_per_second.mean].map(number));
         cells.extend([&ways.read, &ways.write].map(|result| per_second(result.ops, result.runtime_ns)));
-        cells.extend(latencies(&point.job.lat_ns()));
-        cells.extend([&ways.read, &ways.write].map(|result| latencies(&result.lat_ns)[2].clone()));
+        cells.extend(latencies(&point.lat_ns()));
+        cells.extend([&ways.read, &ways.write].map(|result| latencies(result.waited_ns())[2].clone()));
         let is = |other: Option<&measure::schema::Point>| other.is_some_and(|other| other.x == point.x);
         cells.push(match (is(curve.at_load_line()), is(curve.at_overload())) {
             (true, _) => "load line".into(),
@@ -108,6 +116,12 @@ fn sweep(sweep: &SweepResult) -> String {
             curve.line.as_ref().and_then(LoadLine::plateau).map(|plateau| number(plateau.mean)).unwrap_or_default(),
         );
         cells.push(curve.at_load_line().map(|point| number(point.x)).unwrap_or_default());
+        if has_limits {
+            let ends = |limit: &Option<Limit>| limit.as_ref().map(|limit| [limit.low, limit.high, limit.at]);
+            let [low, high, _] = ends(&curve.saturation).unwrap_or_default();
+            let [kept_low, kept_high, at] = ends(&curve.kept).unwrap_or_default();
+            cells.extend([low, high, at, kept_low, kept_high].map(|end| end.map(number).unwrap_or_default()));
+        }
         cells.push(codes(&point.job.verdicts));
         cells
     };

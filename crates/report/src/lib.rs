@@ -14,6 +14,7 @@ mod believed;
 pub mod csv;
 pub mod fio_json;
 pub mod html;
+mod limits;
 pub mod ndjson;
 mod read;
 pub mod svg;

@@ -13,6 +13,7 @@
 //! assert!(chart.svg().starts_with("<svg"));
 //! ```
 
+pub(crate) mod heat;
 pub(crate) mod rows;
 
 use std::fmt::Write;

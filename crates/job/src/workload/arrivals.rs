@@ -15,6 +15,8 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     schedules: PerDirection<Option<Schedule>>,
+    /// The directions that the job has: one value of `rate` stands for all, and the others never draw an op.
+    used: PerDirection<bool>,
     poisson: bool,
     random: Random,
 }
@@ -25,6 +27,8 @@ struct Schedule {
     /// Units a second: bytes, or ops.
     rate: u64,
     by_op: bool,
+    /// The units of the smallest op: 1, or its bytes.
+    block: u64,
     /// When the next op is due: whole nanoseconds, and that many parts of `rate` of another.
     due_ns: u64,
     remainder: u64,
@@ -41,13 +45,14 @@ impl Arrivals {
     pub fn new(job: &Job, clone: u32) -> Option<Arrivals> {
         let rate = &job.rate;
         let schedules = PerDirection::from_fn(|d| match (rate.iops[d], rate.bytes[d]) {
-            (Some(ops), _) if ops > 0 => Some(Schedule::new(ops, true)),
-            (_, Some(bytes)) if bytes > 0 => Some(Schedule::new(bytes, false)),
+            (Some(ops), _) if ops > 0 => Some(Schedule::new(ops, true, 1)),
+            (_, Some(bytes)) if bytes > 0 => Some(Schedule::new(bytes, false, smallest(job, d))),
             _ => None,
         });
         let any = schedules.iter().any(|(_, schedule)| schedule.is_some());
         let seed = super::random::clone_seed(job.pattern.seed, &job.name, clone);
-        let mut arrivals = Arrivals { schedules, poisson: rate.poisson, random: Random::new(mix(seed ^ mix(7))) };
+        let used = job.rw.directions;
+        let mut arrivals = Arrivals { schedules, used, poisson: rate.poisson, random: Random::new(mix(seed ^ mix(7))) };
         if rate.poisson {
             // Unlike a clock, a Poisson process does not begin with an arrival.
             for direction in Direction::ALL {
@@ -79,6 +84,17 @@ impl Arrivals {
         self.schedules[direction].as_ref().map_or(0, |schedule| schedule.due_ns)
     }
 
+    /// The ops that are due by `now`, nanoseconds since the start of the load, and were not taken yet: counted by the
+    /// mean rate, and rates in bytes by the smallest block.
+    pub fn overdue(&self, now: u64) -> f64 {
+        let of = |schedule: &Schedule| match now.checked_sub(schedule.due_ns) {
+            Some(late) => 1.0 + late as f64 * schedule.rate as f64 / (SECOND as f64 * schedule.block as f64),
+            None => 0.0,
+        };
+        let used = self.schedules.iter().filter(|(direction, _)| self.used[*direction]);
+        used.filter_map(|(_, schedule)| schedule.as_ref()).map(of).sum()
+    }
+
     /// For mixes where each direction has a rate: the direction that is due first. The rates then decide the mix, not
     /// `rwmixread`, as in fio: pass it to [`Workload::next_of`](super::Workload::next_of). None with one rate or none.
     #[inline]
@@ -106,8 +122,8 @@ fn smallest(job: &Job, direction: Direction) -> u64 {
 }
 
 impl Schedule {
-    fn new(rate: u64, by_op: bool) -> Schedule {
-        Schedule { rate, by_op, due_ns: 0, remainder: 0, gap: (0, 0, 0), fraction: 0.0 }
+    fn new(rate: u64, by_op: bool, block: u64) -> Schedule {
+        Schedule { rate, by_op, block, due_ns: 0, remainder: 0, gap: (0, 0, 0), fraction: 0.0 }
     }
 
     /// The next due time: `units` later at this rate; exactly, so that nothing drifts however long the run.
@@ -248,6 +264,24 @@ mod tests {
     }
 
     /// Kolmogorov and Smirnov against the exponential distribution; the count of a window against the Poisson one.
+    #[test]
+    fn ops_that_are_due_and_not_taken_are_counted() {
+        let reads = |edit: fn(&mut Rate)| {
+            let mut job = job(edit);
+            job.rw.directions = PerDirection { read: true, ..PerDirection::default() };
+            Arrivals::new(&job, 0).unwrap()
+        };
+        // `rate_iops=1000` of a job that only reads: the schedules of writes and trims never move.
+        let mut arrivals = reads(|rate| rate.iops = PerDirection::from_fn(|_| Some(1000)));
+        assert_eq!(arrivals.overdue(0), 1.0, "a clock begins with an arrival");
+        arrivals.next(Direction::Read, 4096);
+        assert_eq!(arrivals.overdue(999_999), 0.0);
+        assert_eq!(arrivals.overdue(1_000_000), 1.0);
+        assert_eq!(arrivals.overdue(10_000_000), 10.0);
+        let by_bytes = reads(|rate| rate.bytes.read = Some(4096 * 1000));
+        assert_eq!(by_bytes.overdue(9_000_000), 10.0);
+    }
+
     #[test]
     fn poisson_gaps_are_exponential() {
         let job = job(|rate| (rate.iops.read, rate.poisson) = (Some(10_000), true));

@@ -159,6 +159,7 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         cpu: cpu_usage().since(&rusage_at_start.get()),
         depth: recorded.depth,
         intervals: recorded.intervals,
+        backlog: recorded.backlog,
         interval_ns,
         verified,
         ..blank(job, facts.clone())

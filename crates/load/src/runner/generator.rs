@@ -187,6 +187,8 @@ impl<T: Traffic> Generator<'_, T> {
             self.measured(start_ns);
         }
         let outcome = self.generate(&mut state);
+        let backlog = self.backlog(&state);
+        self.gear.recorder.ended(backlog);
         let drained = self.drain(&mut state);
         self.publish();
         outcome.and_then(|end| drained.map(|()| end))
@@ -639,6 +641,12 @@ impl<T: Traffic> Generator<'_, T> {
         (self.gear.on_asked)(statement, self.gear.recorder.clone().finish(now), self.traffic.verified());
     }
 
+    /// The ops that have arrived and are not finished: in flight, or due and not issued.
+    fn backlog(&self, state: &State) -> f64 {
+        let held = state.pending.is_some_and(|(_, due)| due <= state.now);
+        state.in_flight as f64 + f64::from(u8::from(held)) + self.gear.timing.overdue(state.now)
+    }
+
     fn publish(&mut self) {
         let (ops, bytes, lat_sum_ns) = self.gear.recorder.counters();
         self.gear.seat.publish(&ops, &bytes, lat_sum_ns, self.traffic.done_millionths());
@@ -651,6 +659,8 @@ impl<T: Traffic> Generator<'_, T> {
         state.measuring_from = u64::MAX;
         if self.gear.job.time.has_ramp() {
             self.gear.recorder.start(state.now);
+            let backlog = self.backlog(state);
+            self.gear.recorder.began(backlog);
             // The runtime counts from the end of the ramp as it really was.
             if let Some(runtime) = self.gear.job.time.runtime_ns {
                 state.ends_at = state.now + runtime;

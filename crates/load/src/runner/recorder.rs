@@ -1,7 +1,7 @@
 //! Measurements of a clone: counts, latencies, depth, intervals. No lock, no system call, no allocation per op.
 
 use job::Job;
-use measure::schema::{DepthDistribution, DirectionResult, Interval, PriorityLatency, SyncResult};
+use measure::schema::{Backlog, DepthDistribution, DirectionResult, Interval, PriorityLatency, SyncResult};
 
 use measure::{Direction, Histogram, PerDirection};
 
@@ -50,6 +50,7 @@ pub struct Recorder {
     with_histograms: bool,
     lat_sum_ns: u64,
     verify: VerifyTime,
+    backlog: Backlog,
 }
 
 /// The time for which data were read back, which is not time of the workload.
@@ -99,6 +100,7 @@ impl Recorder {
             with_histograms,
             lat_sum_ns: 0,
             verify: VerifyTime::default(),
+            backlog: Backlog::default(),
         }
     }
 
@@ -117,6 +119,19 @@ impl Recorder {
         self.interval_end_ns = start_ns + self.interval_ns;
         self.current = self.new_interval();
         self.lat_sum_ns = 0;
+    }
+
+    /// Takes note of the ops that wait as the measured part begins.
+    pub fn began(&mut self, waiting: f64) {
+        self.backlog.start = waiting;
+    }
+
+    /// Takes note of the ops that wait as the measured part ends; those in flight finish later and are counted then.
+    pub fn ended(&mut self, waiting: f64) {
+        let (ops, _, _) = self.counters();
+        let finished: u64 = ops.iter().map(|(_, ops)| ops).sum();
+        self.backlog.end = waiting;
+        self.backlog.arrived = finished as f64 + waiting - self.backlog.start;
     }
 
     /// True while data are being read back.
@@ -301,6 +316,7 @@ impl Recorder {
             depth: self.depth.into(),
             intervals: self.intervals,
             runtime_ns: elapsed,
+            backlog: self.kept.intended.then_some(self.backlog),
         }
     }
 }
@@ -318,6 +334,8 @@ pub struct Recorded {
     pub intervals: Vec<Interval>,
     /// Length of the measured part, in nanoseconds.
     pub runtime_ns: u64,
+    /// Of an open loop: the ops that waited at its start and at its end.
+    pub backlog: Option<Backlog>,
 }
 
 impl From<Depth> for DepthDistribution {

@@ -65,6 +65,11 @@ impl Timing {
         arrival.max(self.not_before)
     }
 
+    /// The ops of an open loop that are due by `now` and were not drawn yet, by the mean rate; 0 in a closed loop.
+    pub fn overdue(&self, now: u64) -> f64 {
+        self.arrivals.as_ref().map_or(0.0, |arrivals| arrivals.overdue(now.saturating_sub(self.started_at)))
+    }
+
     /// Until when to wait with the processor busy (`thinktime_spin`).
     pub fn spin_until(&self) -> u64 {
         self.spin_until

@@ -5,16 +5,27 @@ use measure::schema::JobResult;
 
 use crate::peers::Peers;
 
+/// The settings in which one measurement differs from the others of a sweep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Spot {
+    /// The engine.
+    pub engine: String,
+    /// Requests in flight. In a crew the depth as it is stated: see [`Crew::share`].
+    pub depth: u32,
+    /// Job options and their values.
+    pub options: Vec<(String, String)>,
+    /// The number of the measurement: no two of them draw the same ops.
+    pub number: u64,
+}
+
 /// A point that all members are to run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Order {
-    /// The engine whose curve the point belongs to.
-    pub engine: String,
-    /// The depth as it is stated: see [`Crew::share`].
-    pub depth: u32,
+    /// The settings of the point.
+    pub spot: Spot,
     /// Duration of the run in nanoseconds.
     pub runtime_ns: u64,
-    /// True if the null engine runs in place of `engine`.
+    /// True if the null engine runs in place of the spot's.
     pub ceiling: bool,
 }
 

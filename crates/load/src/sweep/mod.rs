@@ -1,24 +1,28 @@
-//! The sweep over the depth: one curve an engine, side by side, and the ceiling of the generator itself.
+//! The sweep over an axis, most often the depth: curves side by side, one an engine or one a value of a second axis,
+//! and the ceiling of the generator itself.
 //!
 //! ```text
-//! Request ─► Workload (scratch file) ─► layout ─► points ◄─ measure::refine ─► load line ─► ceiling
+//! Request ─► Workload (scratch file) ─► layout ─► points ◄─ measure::refine ─► load line, limits ─► ceiling
 //! ```
 //!
 //! Curves take turns, a point each: whatever drifts, drifts through all of them.
 
+mod axis;
 mod crew;
-mod depths;
 mod scratch;
+mod values;
 mod workload;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use job::job::Plan;
-use measure::refine::{self, Limits, Step, Why};
+use measure::Objective;
+use measure::figures;
+use measure::limit::Condition;
+use measure::refine::{self, Goal, Limits, Step, Why};
 use measure::schema::{Curve, Ended, Estimate, JobError, JobResult, Point, Provenance, SweepResult};
 use measure::verdict::{self, Judgement, Verdict};
 
@@ -26,9 +30,10 @@ use crate::peers::Peers;
 use crate::run::{Control, Progress};
 use crate::{Error, ErrorKind};
 
-pub use crew::{Crew, Order};
-pub use depths::Depths;
+pub use axis::{Axis, Role};
+pub use crew::{Crew, Order, Spot};
 pub use scratch::Doomed;
+pub use values::Values;
 use workload::Workload;
 pub use workload::{Request, best_engine};
 
@@ -40,11 +45,26 @@ const LEAST_NS: u64 = 700_000_000;
 /// The time for which the null engine runs, in nanoseconds.
 const CEILING_NS: u64 = 1_000_000_000;
 
-/// The effort of a sweep: its depths, its precision, and its duration.
+/// Rates of an open loop that are measured where nobody gives any, as parts of the throughput at full depth.
+const PARTS: [f64; 9] = [0.125, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 2.0];
+/// Arrivals that a visit of an open loop should have: the noise of fewer hides the growth of a queue.
+const ARRIVALS: f64 = 2000.0;
+/// Rates around a limit are at most this factor apart.
+const FINEST_RATE: f64 = 1.05;
+/// Depths, and values of other axes, around a limit are at most this factor apart.
+const FINEST_DEPTH: f64 = 1.1;
+
+/// The effort of a sweep: its axes, its precision, and its duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
-    /// The depths that the sweep measures.
-    pub depths: Depths,
+    /// The option that the points of a curve differ in.
+    pub axis: Axis,
+    /// The option that the curves differ in; None: the engine.
+    pub across: Option<Axis>,
+    /// Requests in flight where no axis decides it; None: as many as suit the axis.
+    pub depth: Option<u32>,
+    /// Latencies that are to be kept.
+    pub objectives: Vec<Objective>,
     /// Half of the 95 % confidence interval, relative to the mean, at which the depths that decide are known well
     /// enough.
     pub bound: f64,
@@ -59,7 +79,10 @@ pub struct Effort {
 impl Default for Effort {
     fn default() -> Effort {
         Effort {
-            depths: Depths::default(),
+            axis: Axis::depths(Values::Range(1, 1024)),
+            across: None,
+            depth: None,
+            objectives: Vec::new(),
             bound: 0.005,
             first: Duration::from_millis(400),
             point_cap: Duration::from_secs(4),
@@ -68,13 +91,39 @@ impl Default for Effort {
     }
 }
 
+impl Effort {
+    /// The axes.
+    pub fn axes(&self) -> impl Iterator<Item = &Axis> {
+        [Some(&self.axis), self.across.as_ref()].into_iter().flatten()
+    }
+
+    /// Requests in flight where no axis decides it.
+    pub fn depth(&self) -> u32 {
+        let usual = || self.axes().map(Axis::usual_depth).max().unwrap_or(1);
+        self.depth.unwrap_or_else(|| if self.axes().any(|axis| axis.role() == Role::Clones) { 1 } else { usual() })
+    }
+
+    /// The questions that the sweep answers.
+    pub fn goal(&self) -> Goal {
+        let keeps_up = self.axis.is_rate().then_some(Condition::KeepsUp);
+        let mut limits: Vec<Vec<Condition>> = keeps_up.into_iter().map(|condition| vec![condition]).collect();
+        if !self.objectives.is_empty() {
+            let objectives = self.objectives.iter().copied().map(Condition::Objective);
+            limits.push(keeps_up.into_iter().chain(objectives).collect());
+        }
+        Goal { line: self.axis.has_load_line(), limits }
+    }
+}
+
 /// The activity of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub enum Doing<'a> {
     /// The scratch file is being written.
     Layout,
-    /// A point of the named engine, and why.
-    Point(&'a str, u32, Why),
+    /// A first look at the throughput of the named curve, which chooses the rates.
+    Look(&'a str),
+    /// A point of the named curve: its place on the axis in words, its depth, and why.
+    Point(&'a str, &'a str, u32, Why),
     /// The null engine, as deep as the named engine's load line.
     Ceiling(&'a str, u32),
 }
@@ -120,7 +169,11 @@ pub struct Watch<'a> {
 pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<SweepResult, Error> {
     let began = Instant::now();
     let mut crew = watch.crew.take();
-    let mut workload = Workload::prepare(request, &watch.doomed)?;
+    let mut workload = Workload::prepare(request, effort, &watch.doomed)?;
+    if effort.axes().any(Axis::is_rate) && crew.is_some() {
+        let hint = "sweep the depth, or one host";
+        return Err(Error::usage("not from many hosts:", "an axis of rates", hint));
+    }
     workload.removed().iter().for_each(|(path, bytes)| (watch.removed)(path, *bytes));
     let spent = |began: Instant| began.elapsed().as_secs_f64() / effort.total.as_secs_f64().max(1e-9);
     let mut provenance = Provenance::default();
@@ -133,15 +186,14 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         }
     }
     let left = effort.total.saturating_sub(began.elapsed()).saturating_sub(Duration::from_nanos(2 * CEILING_NS));
-    let mut measure = |engine: &str, depth: u32, why: Why, runtime_ns: u64| {
-        let order = Order { engine: engine.into(), depth, runtime_ns, ceiling: false };
+    let mut measure = |doing: Doing, spot: &Spot, runtime_ns: u64| {
         let mut shown = |now: &Progress| {
-            let doing = Doing::Point(engine, depth, why);
             (watch.progress)(&Moment { doing, done: spent(began).min(1.0), run: now });
         };
         let (job, by) = match crew.as_deref_mut() {
-            None => run(&workload.plan(engine, depth, runtime_ns)?, &watch.stop, None, &mut shown)?,
+            None => run(&workload.plan(spot, runtime_ns)?, &watch.stop, None, &mut shown)?,
             Some(crew) => {
+                let order = Order { spot: spot.clone(), runtime_ns, ceiling: false };
                 if !crew.tell(Some(&order)) {
                     return Err(stopped());
                 }
@@ -153,17 +205,23 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
         }
         Ok(job)
     };
-    let (curves, mut verdicts) = curves(&workload.engines, effort, left, &watch.stop, &mut measure, watch.measured)?;
+    let offered = |by_bytes: bool, total: u64| workload.offered(by_bytes, total);
+    let variants = variants(&workload.engines, effort);
+    let (curves, mut verdicts) = curves(variants, effort, left, &watch.stop, &mut measure, &offered, watch.measured)?;
 
     let mut target = workload.name.clone();
     let ranks = crew.as_deref().map(Crew::hosts).unwrap_or_default();
     target.extend(crew.as_deref().map(|crew| format!(", {}", crew.described())));
     let mut result =
-        SweepResult { provenance, target, axis: "iodepth".into(), curves, ranks, ..SweepResult::default() };
+        SweepResult { provenance, target, axis: effort.axis.name().into(), curves, ranks, ..SweepResult::default() };
+    result.across = effort.across.as_ref().map(|across| across.name().into()).unwrap_or_default();
+    result.objectives = effort.objectives.iter().map(Objective::to_string).collect();
     (watch.concluded)(&result);
-    if !watch.stop.load(Ordering::Relaxed) {
+    // Where neither depth nor rate is varied, the curve does not show how much the storage can do.
+    let has_top = effort.axis.has_load_line() || effort.axis.is_rate();
+    if has_top && !watch.stop.load(Ordering::Relaxed) {
         let crew = crew.as_mut().map(|crew| &mut **crew as &mut dyn Crew);
-        result.ceiling_iops = ceiling(&workload, &result.curves, &watch.stop, crew, &mut |doing, now| {
+        result.ceiling_iops = ceiling(&workload, effort, &result.curves, &watch.stop, crew, &mut |doing, now| {
             (watch.progress)(&Moment { doing, done: spent(began).min(1.0), run: now });
         })?;
     }
@@ -181,7 +239,7 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     }
     let mut judged = Judgement::of_found(verdicts);
     for curve in &result.curves {
-        judged.add(verdict::for_curve(curve, result.ceiling_iops));
+        judged.add(verdict::for_curve(curve, effort.axis.has_load_line(), result.ceiling_iops));
     }
     (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
     Ok(result)
@@ -191,9 +249,9 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
 ///
 /// # Errors
 /// The fault in the request on this member's side.
-pub fn follow(request: &Request, watch: &mut Watch) -> Result<(), Error> {
+pub fn follow(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<(), Error> {
     let Some(crew) = watch.crew.take() else { return Ok(()) };
-    let mut workload = Workload::prepare(request, &watch.doomed)?;
+    let mut workload = Workload::prepare(request, effort, &watch.doomed)?;
     workload.removed().iter().for_each(|(path, bytes)| (watch.removed)(path, *bytes));
     let mut shown = |now: &Progress| (watch.progress)(&Moment { doing: Doing::Layout, done: 0.0, run: now });
     if let Some(plan) = workload.layout()? {
@@ -216,13 +274,14 @@ fn together(
     crew: &mut dyn Crew,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Option<(JobResult, Provenance)>, Error> {
-    let Order { engine, depth, runtime_ns, ceiling } = order;
-    let share = crew.share(*depth);
+    let Order { spot, runtime_ns, ceiling } = order;
+    let share = crew.share(spot.depth);
     let (mut mine, mut by) = (None, Provenance::default());
     if share > 0 {
+        let own = Spot { depth: share, ..spot.clone() };
         let plan = match ceiling {
-            true => workload.ceiling(engine, share, *runtime_ns),
-            false => workload.plan(engine, share, *runtime_ns),
+            true => workload.ceiling(&own, *runtime_ns),
+            false => workload.plan(&own, *runtime_ns),
         };
         let outcome = plan.and_then(|mut plan| {
             crew.own(&mut plan);
@@ -278,68 +337,147 @@ fn run(
     }
 }
 
-/// Carries out one point: engine, depth, why, and for how many nanoseconds.
-type Measure<'a> = dyn FnMut(&str, u32, Why, u64) -> Result<JobResult, Error> + 'a;
+/// The settings that a curve has for itself.
+#[derive(Clone, Debug, Default)]
+struct Variant {
+    label: String,
+    engine: String,
+    /// Of a map: the axis across and its value.
+    across: Option<(Axis, u64)>,
+}
 
-/// The curve of each engine, in turns of a point each; and verdicts on curves that ended before their time.
+/// The curves of a sweep: one an engine, or one a value of the axis across.
+fn variants(engines: &[String], effort: &Effort) -> Vec<Variant> {
+    let of_engine = |engine: &String| Variant { label: engine.clone(), engine: engine.clone(), across: None };
+    let Some(across) = &effort.across else { return engines.iter().map(of_engine).collect() };
+    let engine = engines.first().cloned().unwrap_or_default();
+    let values = across.values().map(Values::asked).unwrap_or_default();
+    let of_value = |value: u64| Variant {
+        label: format!("{} {}", across.name(), figures::axis_value(across.name(), value as f64)),
+        engine: engine.clone(),
+        across: Some((across.clone(), value)),
+    };
+    values.into_iter().map(of_value).collect()
+}
+
+/// The rates that a job option offers: the option and its value, from the sum of all directions.
+type Offered<'a> = dyn Fn(bool, u64) -> Result<(String, String), Error> + 'a;
+
+/// The settings of a curve's point at `x`; None: those of the curve without a rate.
+fn spot(variant: &Variant, effort: &Effort, x: Option<u64>, offered: &Offered) -> Result<Spot, Error> {
+    let mut spot = Spot { engine: variant.engine.clone(), depth: effort.depth(), ..Spot::default() };
+    let places = x.map(|x| (&effort.axis, x)).into_iter();
+    for (axis, value) in places.chain(variant.across.iter().map(|(axis, value)| (axis, *value))) {
+        match axis.role() {
+            Role::Depth => spot.depth = value.try_into().unwrap_or(u32::MAX),
+            role @ (Role::Ops | Role::Bytes) => spot.options.push(offered(role == Role::Bytes, value)?),
+            Role::Clones | Role::Other => spot.options.push((axis.name().into(), axis.written(value))),
+        }
+    }
+    Ok(spot)
+}
+
+/// Carries out one measurement: its name, its settings, and for how many nanoseconds.
+type Measure<'a> = dyn FnMut(Doing, &Spot, u64) -> Result<JobResult, Error> + 'a;
+
+/// A curve that is being measured.
+struct Open {
+    variant: Variant,
+    asked: Vec<f64>,
+    limits: Limits,
+    spent_ns: u64,
+    is_done: bool,
+}
+
+/// All curves, in turns of a point each; and verdicts on curves that ended before their time.
 fn curves(
-    engines: &[String],
+    variants: Vec<Variant>,
     effort: &Effort,
     left: Duration,
     stop: &AtomicBool,
     measure: &mut Measure,
+    offered: &Offered,
     measured: &mut dyn FnMut(&[Curve]),
 ) -> Result<(Vec<Curve>, Vec<Verdict>), Error> {
-    let asked: Vec<f64> = effort.depths.asked().into_iter().map(f64::from).collect();
-    let limits = Limits {
-        bound: effort.bound,
-        first_ns: nanos(effort.first),
-        point_cap_ns: nanos(effort.point_cap),
-        curve_cap_ns: (nanos(left) / engines.len().max(1) as u64).max(asked.len() as u64 * LEAST_NS),
-        finest: effort.depths.finest(),
-    };
-    let mut verdicts = Vec::new();
-    let mut curves: Vec<Curve> =
-        engines.iter().map(|label| Curve { label: label.clone(), ..Curve::default() }).collect();
-    let mut spent_ns: HashMap<&str, u64> = HashMap::new();
-    let mut open: Vec<usize> = (0..engines.len()).collect();
-    while !open.is_empty() {
-        let mut failure = None;
-        open.retain(|&index| {
-            if stop.load(Ordering::Relaxed) || failure.is_some() {
-                return false;
+    let goal = effort.goal();
+    let cap_ns = nanos(left) / variants.len().max(1) as u64;
+    let mut number = 0;
+    let (mut open, mut curves) = (Vec::new(), Vec::new());
+    for variant in variants {
+        let began = Instant::now();
+        let mut limits = Limits {
+            bound: effort.bound,
+            first_ns: nanos(effort.first),
+            point_cap_ns: nanos(effort.point_cap),
+            curve_cap_ns: cap_ns,
+            finest: effort.axis.values().map_or(f64::INFINITY, Values::finest),
+            finest_limit: if effort.axis.is_rate() { FINEST_RATE } else { FINEST_DEPTH },
+        };
+        if let Some(Values::List(_)) = effort.axis.values() {
+            limits.finest_limit = f64::INFINITY;
+        }
+        let asked = match effort.axis.is_rate() && !stop.load(Ordering::Relaxed) {
+            false => effort.axis.values().map(Values::asked).unwrap_or_default(),
+            true => {
+                let spot = spot(&variant, effort, None, offered)?;
+                let job = measure(Doing::Look(&variant.label), &spot, limits.first_ns)?;
+                let point = Point::of(0.0, job);
+                // Slow storage needs longer visits for as many arrivals.
+                let needed_ns = (ARRIVALS / point.iops.mean.max(1.0) * 1e9) as u64;
+                limits.first_ns = needed_ns.clamp(limits.first_ns, (cap_ns / 40).max(limits.first_ns));
+                limits.point_cap_ns = limits.point_cap_ns.max(limits.first_ns * 12);
+                let full = if effort.axis.role() == Role::Bytes { point.bytes_per_second } else { point.iops };
+                let rounded = |part: f64| (full.mean * part).round().max(1.0) as u64;
+                let mut rates: Vec<u64> = PARTS.into_iter().map(rounded).collect();
+                rates.dedup();
+                effort.axis.values().map_or(rates, Values::asked)
             }
-            let (label, curve) = (engines[index].as_str(), &mut curves[index]);
-            let spent = spent_ns.entry(label).or_default();
-            let counted = reserve(&asked, &curve.points, *spent, &limits);
-            let Step::Measure { x, runtime_ns, round, why } = refine::next(&asked, &curve.points, counted, &limits)
-            else {
-                return false;
+        };
+        limits.curve_cap_ns = limits.curve_cap_ns.max(asked.len() as u64 * LEAST_NS);
+        let across = variant.across.as_ref().map(|(_, value)| *value as f64);
+        curves.push(Curve { label: variant.label.clone(), across, ..Curve::default() });
+        open.push(Open {
+            variant,
+            asked: asked.into_iter().map(|value| value as f64).collect(),
+            limits,
+            spent_ns: nanos(began.elapsed()),
+            is_done: false,
+        });
+    }
+    let mut verdicts = Vec::new();
+    while open.iter().any(|one| !one.is_done) {
+        for (one, curve) in open.iter_mut().zip(&mut curves) {
+            if one.is_done || stop.load(Ordering::Relaxed) {
+                one.is_done = true;
+                continue;
+            }
+            let counted = reserve(&one.asked, &curve.points, one.spent_ns, &one.limits);
+            let step = refine::next(&goal, &one.asked, &curve.points, counted, &one.limits);
+            let Step::Measure { x, runtime_ns, round, why } = step else {
+                one.is_done = true;
+                continue;
             };
-            let (began, at_ns) = (Instant::now(), *spent);
-            let measured = measure(label, x as u32, why, runtime_ns);
-            *spent += nanos(began.elapsed());
+            let (began, at_ns) = (Instant::now(), one.spent_ns);
+            let mut spot = spot(&one.variant, effort, Some(x as u64), offered)?;
+            number += 1;
+            spot.number = number;
+            let place = format!("{} {}", effort.axis.name(), figures::axis_value(effort.axis.name(), x));
+            let measured = measure(Doing::Point(&curve.label, &place, spot.depth, why), &spot, runtime_ns);
+            one.spent_ns += nanos(began.elapsed());
             match measured {
                 // A visit cut short does not count as a point, and does not mean that the depth cannot be run.
-                Ok(_) | Err(_) if stop.load(Ordering::Relaxed) => false,
+                Ok(_) | Err(_) if stop.load(Ordering::Relaxed) => one.is_done = true,
                 Ok(job) => {
                     let mut point = Point::of(x, job);
                     point.visits.iter_mut().for_each(|visit| (visit.at_ns, visit.round) = (at_ns, round));
                     enter(curve, point);
-                    true
                 }
-                Err(error) if curve.points.is_empty() || error.kind == ErrorKind::Internal => {
-                    failure = Some(error);
-                    false
-                }
+                Err(error) if curve.points.is_empty() || error.kind == ErrorKind::Internal => return Err(error),
                 Err(error) => {
-                    verdicts.push(verdict::depth_not_possible(label, x, &error.to_string()));
-                    false
+                    verdicts.push(verdict::depth_not_possible(&curve.label, x, &error.to_string()));
+                    one.is_done = true;
                 }
             }
-        });
-        if let Some(error) = failure {
-            return Err(error);
         }
         measured(&curves);
     }
@@ -347,7 +485,7 @@ fn curves(
         for point in &mut curve.points {
             point.job.judge();
         }
-        curve.conclude();
+        curve.conclude(&goal);
     }
     curves.retain(|curve| !curve.points.is_empty());
     Ok((curves, verdicts))
@@ -371,6 +509,7 @@ fn enter(curve: &mut Curve, point: Point) {
 /// Measures the generator alone with the null engine, at the load line of the fastest curve.
 fn ceiling(
     workload: &Workload,
+    effort: &Effort,
     curves: &[Curve],
     stop: &Arc<AtomicBool>,
     crew: Option<&mut dyn Crew>,
@@ -380,16 +519,19 @@ fn ceiling(
     let Some(best) = curves.iter().max_by(|a, b| plateau(a).total_cmp(&plateau(b))) else { return Ok(None) };
     let deepest = best.points.last().map_or(1.0, |point| point.x);
     let line = best.line.as_ref().and_then(|line| line.load_line);
-    let depth = line.map_or(deepest, |line| line.mean.ceil()) as u32;
+    let x = line.map_or(deepest, |line| line.mean.ceil()).max(1.0);
+    // A rate would be the ceiling: the job runs without one.
+    let across = effort.across.clone().zip(best.across.map(|value| value as u64));
+    let engine = workload.engines.iter().find(|engine| **engine == best.label).or(workload.engines.first());
+    let variant = Variant { label: best.label.clone(), engine: engine.cloned().unwrap_or_default(), across };
+    let x = (!effort.axis.is_rate()).then_some(x as u64);
+    let spot = spot(&variant, effort, x, &|by_bytes, total| workload.offered(by_bytes, total))?;
+    let depth = spot.depth;
     let mut shown = |now: &Progress| progress(Doing::Ceiling(&best.label, depth), now);
     let job = match crew {
-        None => {
-            let plan = workload.ceiling(&best.label, depth.max(1), CEILING_NS)?;
-            Some(run(&plan, stop, None, &mut shown)?)
-        }
+        None => Some(run(&workload.ceiling(&spot, CEILING_NS)?, stop, None, &mut shown)?),
         Some(crew) => {
-            let engine = best.label.clone();
-            let order = Order { engine, depth: depth.max(1), runtime_ns: CEILING_NS, ceiling: true };
+            let order = Order { spot, runtime_ns: CEILING_NS, ceiling: true };
             if crew.tell(Some(&order)) { together(workload, &order, stop, crew, &mut shown)? } else { None }
         }
     };
@@ -433,8 +575,18 @@ mod tests {
         job
     }
 
-    fn engines(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| name.to_string()).collect()
+    fn engines(names: &[&str]) -> Vec<Variant> {
+        let of = |name: &&str| Variant { label: name.to_string(), engine: name.to_string(), across: None };
+        names.iter().map(of).collect()
+    }
+
+    fn depths(values: Values) -> Effort {
+        Effort { axis: Axis::depths(values), ..Effort::default() }
+    }
+
+    /// No test offers a rate.
+    fn no_rate(_: bool, _: u64) -> Result<(String, String), Error> {
+        Err(failure("no rate"))
     }
 
     fn failure(what: &str) -> Error {
@@ -445,13 +597,13 @@ mod tests {
 
     #[test]
     fn a_curve_has_every_asked_depth_in_order_and_a_load_line() {
-        let effort = Effort { depths: Depths::Range(1, 64), ..Effort::default() };
+        let effort = depths(Values::Range(1, 64));
         let stop = AtomicBool::new(false);
-        let mut measure = |_: &str, depth, _, ns| Ok(ran(depth, ns));
+        let mut measure = |_: Doing, spot: &Spot, ns| Ok(ran(spot.depth, ns));
         let mut rows = Vec::new();
         let mut measured = |curves: &[Curve]| rows.push(curves[0].points.len());
         let (curves, verdicts) =
-            curves(&engines(&["io_uring"]), &effort, LEFT, &stop, &mut measure, &mut measured).unwrap();
+            curves(engines(&["io_uring"]), &effort, LEFT, &stop, &mut measure, &no_rate, &mut measured).unwrap();
         assert_eq!(rows[..7], [1, 2, 3, 4, 5, 6, 7], "each row is told as soon as it is measured");
         let depths: Vec<f64> = curves[0].points.iter().map(|point| point.x).collect();
         assert!(
@@ -471,7 +623,7 @@ mod tests {
         let limits = Limits { first_ns: 400_000_000, ..Limits::within(cap_ns, asked.len()) };
         let (mut points, mut spent_ns) = (Vec::new(), 0);
         while let Step::Measure { x, runtime_ns, .. } =
-            refine::next(&asked, &points, reserve(&asked, &points, spent_ns, &limits), &limits)
+            refine::next(&Goal::load_line(), &asked, &points, reserve(&asked, &points, spent_ns, &limits), &limits)
         {
             assert!(points.len() < 3 && runtime_ns >= LEAST_NS.min(limits.first_ns), "{x}: {runtime_ns}");
             points.push(Point::of(x, ran(x as u32, runtime_ns)));
@@ -482,29 +634,29 @@ mod tests {
 
     #[test]
     fn engines_take_turns() {
-        let effort = Effort { depths: Depths::List(vec![1, 2]), ..Effort::default() };
+        let effort = depths(Values::List(vec![1, 2]));
         let stop = AtomicBool::new(false);
         let mut order = Vec::new();
-        let mut measure = |engine: &str, depth, why, ns| {
-            if why == Why::Asked {
-                order.push(format!("{engine} {depth}"));
+        let mut measure = |doing: Doing, spot: &Spot, ns| {
+            if matches!(doing, Doing::Point(.., Why::Asked)) {
+                order.push(format!("{} {}", spot.engine, spot.depth));
             }
-            Ok(ran(depth, ns))
+            Ok(ran(spot.depth, ns))
         };
-        curves(&engines(&["a", "b"]), &effort, LEFT, &stop, &mut measure, &mut |_| {}).unwrap();
+        curves(engines(&["a", "b"]), &effort, LEFT, &stop, &mut measure, &no_rate, &mut |_| {}).unwrap();
         assert_eq!(order[..4], ["a 1", "b 1", "a 2", "b 2"]);
     }
 
     #[test]
     fn a_depth_that_cannot_be_run_ends_its_curve_and_no_other() {
-        let effort = Effort { depths: Depths::List(vec![1, 64, 512]), ..Effort::default() };
+        let effort = depths(Values::List(vec![1, 64, 512]));
         let stop = AtomicBool::new(false);
-        let mut measure = |engine: &str, depth: u32, _, ns| match (engine, depth) {
+        let mut measure = |_: Doing, spot: &Spot, ns| match (spot.engine.as_str(), spot.depth) {
             ("psync", 512) => Err(failure("cannot start a thread")),
-            _ => Ok(ran(depth, ns)),
+            (_, depth) => Ok(ran(depth, ns)),
         };
         let (curves, verdicts) =
-            curves(&engines(&["io_uring", "psync"]), &effort, LEFT, &stop, &mut measure, &mut |_| {}).unwrap();
+            curves(engines(&["io_uring", "psync"]), &effort, LEFT, &stop, &mut measure, &no_rate, &mut |_| {}).unwrap();
         assert_eq!((curves[0].points.len(), curves[1].points.len()), (3, 2));
         assert_eq!(verdicts.len(), 1);
         assert!(verdicts[0].what.contains("psync ends below 512: cannot start a thread"), "{verdicts:?}");
@@ -513,21 +665,24 @@ mod tests {
     #[test]
     fn a_failure_before_the_first_point_is_an_error() {
         let stop = AtomicBool::new(false);
-        let mut measure = |_: &str, _, _, _| Err(failure("no such device"));
+        let mut measure = |_: Doing, _: &Spot, _| Err(failure("no such device"));
         let error =
-            curves(&engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure, &mut |_| {}).unwrap_err();
+            curves(engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure, &no_rate, &mut |_| {})
+                .unwrap_err();
         assert_eq!(error.to_string(), "no such device");
     }
 
     #[test]
     fn an_interrupted_sweep_keeps_its_whole_points() {
         let stop = AtomicBool::new(false);
-        let mut measure = |_: &str, depth: u32, _, ns: u64| {
+        let mut measure = |_: Doing, spot: &Spot, ns: u64| {
+            let depth = spot.depth;
             stop.store(depth == 4, Ordering::Relaxed);
             Ok(ran(depth, ns / if depth == 4 { 2 } else { 1 }))
         };
         let (curves, _) =
-            curves(&engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure, &mut |_| {}).unwrap();
+            curves(engines(&["io_uring"]), &Effort::default(), LEFT, &stop, &mut measure, &no_rate, &mut |_| {})
+                .unwrap();
         assert_eq!(curves[0].points.iter().map(|point| point.x).collect::<Vec<_>>(), [1.0, 2.0]);
     }
 }

@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use job::job::{Allow, Amount, Plan};
 use job::source::{Section, Setting, Source};
 use job::{Invocation, Job, Place, options};
+use measure::Direction;
 
+use super::axis::Role;
+use super::crew::Spot;
 use super::scratch::{self, Doomed, Scratch};
+use super::{Axis, Effort};
 use crate::engine::Maker;
 use crate::{Error, ErrorKind};
 
@@ -55,8 +59,10 @@ impl Workload {
     /// # Errors
     /// A bad option, a target that is missing or is neither file nor directory nor block device, an unknown
     /// engine, writes to something that was not made for this sweep.
-    pub fn prepare(request: &Request, doomed: &Doomed) -> Result<Workload, Error> {
-        let asked = settings_of(&request.job)?;
+    pub fn prepare(request: &Request, effort: &Effort, doomed: &Doomed) -> Result<Workload, Error> {
+        let mut asked = settings_of(&request.job)?;
+        check_axes(&asked, request, effort)?;
+        asked.extend(wanted_by(effort, &asked));
         let given = |name: &str| asked.iter().any(|setting| setting.option.name == name);
         let mut workload = Workload {
             settings: [vec![setting("rw", "randread"), setting("bs", "4k")], asked.clone()].concat(),
@@ -88,6 +94,17 @@ impl Workload {
         if let Some(engine) = engines.iter().find(|engine| engine.without_data || engine.to_peer) {
             let hint = "use it with plimsoll run";
             return Err(Error::usage("a sweep needs storage, which this engine does not use:", engine.name, hint));
+        }
+        if let Some(engine) = engines.iter().find(|engine| engine.synchronous) {
+            if effort.axes().any(Axis::is_rate) {
+                let hint =
+                    "each of its threads would have a queue of its own: give an engine such as io_uring or libaio";
+                return Err(Error::usage("an open loop needs an asynchronous engine, not", engine.name, hint));
+            }
+            if effort.axes().any(|axis| axis.role() == Role::Clones) && effort.depth() > 1 {
+                let hint = "its depth is its number of threads: leave --iodepth out";
+                return Err(Error::usage("not with --axis numjobs and a synchronous engine:", engine.name, hint));
+            }
         }
         if engines.iter().all(|engine| engine.opens_files || engine.diskless) {
             workload.name = target.as_ref().map_or_else(|| "no storage".into(), |target| target.display().to_string());
@@ -174,22 +191,23 @@ impl Workload {
         Ok(())
     }
 
-    /// The plan of one point: `depth` requests in flight, for `runtime_ns`.
+    /// The plan of one measurement of `runtime_ns`.
     ///
     /// An engine that can have only one op in flight gets its depth from that many threads.
     ///
     /// # Errors
     /// A bad option.
-    pub fn plan(&self, engine: &str, depth: u32, runtime_ns: u64) -> Result<Plan, Error> {
+    pub fn plan(&self, spot: &Spot, runtime_ns: u64) -> Result<Plan, Error> {
         let mut settings = self.settings.clone();
-        settings.push(setting("ioengine", engine));
-        let spec = Maker::find(engine)?.spec;
+        settings.push(setting("ioengine", &spot.engine));
+        let spec = Maker::find(&spot.engine)?.spec;
         if spec.synchronous {
             settings.push(setting("iodepth", "1"));
-            settings.push(setting("numjobs", &depth.to_string()));
+            settings.push(setting("numjobs", &spot.depth.to_string()));
         } else {
-            settings.push(setting("iodepth", &depth.to_string()));
+            settings.push(setting("iodepth", &spot.depth.to_string()));
         }
+        settings.extend(spot.options.iter().map(|(name, value)| setting(name, value)));
         let mut plan = self.plan_of(settings)?;
         for job in &mut plan.jobs {
             job.time.runtime_ns = Some(runtime_ns); // counted after the ramp, as fio does
@@ -202,18 +220,19 @@ impl Workload {
                 // No file tells how large it is.
                 job.extent.size.get_or_insert(NO_FILE);
             }
-            // Another sequence at each depth: the same one would find its blocks in the drive's cache.
-            job.pattern.seed = job.pattern.seed.wrapping_add(u64::from(depth));
+            // Another sequence at each visit: the same one would find its blocks in the drive's cache, and the same
+            // random arrivals would make visits agree that do not.
+            job.pattern.seed = job.pattern.seed.wrapping_add(spot.number);
         }
         Ok(plan)
     }
 
-    /// The plan with the null engine at the depth of `engine`, which shows the speed of the generator alone.
+    /// The plan with the null engine in place of the spot's, which shows the speed of the generator alone.
     ///
     /// # Errors
     /// A bad option.
-    pub fn ceiling(&self, engine: &str, depth: u32, runtime_ns: u64) -> Result<Plan, Error> {
-        let mut plan = self.plan(engine, depth, runtime_ns)?;
+    pub fn ceiling(&self, spot: &Spot, runtime_ns: u64) -> Result<Plan, Error> {
+        let mut plan = self.plan(spot, runtime_ns)?;
         for job in &mut plan.jobs {
             job.engine = "null".into();
             job.files.names.clear();
@@ -223,6 +242,34 @@ impl Workload {
             (job.rate.iops, job.rate.bytes) = Default::default();
         }
         Ok(plan)
+    }
+
+    /// The options that offer `total` ops (or bytes) per second, in the mix of the workload.
+    ///
+    /// # Errors
+    /// A bad option.
+    pub fn offered(&self, by_bytes: bool, total: u64) -> Result<(String, String), Error> {
+        let job = self.job()?;
+        let mix = f64::from(job.pattern.mix_read) / 100.0;
+        let block = |direction| {
+            let (smallest, largest) = job.blocks.range[direction];
+            if by_bytes { (smallest + largest) as f64 / 2.0 } else { 1.0 }
+        };
+        let both = job.rw.directions.read && job.rw.directions.write;
+        let value = if both {
+            let (reads, writes) = (mix * block(Direction::Read), (1.0 - mix) * block(Direction::Write));
+            let part = reads / (reads + writes);
+            let of_reads = ((total as f64 * part).round() as u64).clamp(1, total.max(2) - 1);
+            match part {
+                // A rate of 1 would add an op a second; a rate of 0 leaves the direction to the mix.
+                0.0 => format!("0,{total}"),
+                1.0 => format!("{total},0"),
+                _ => format!("{of_reads},{}", (total - of_reads.min(total)).max(1)),
+            }
+        } else {
+            total.to_string()
+        };
+        Ok((if by_bytes { "rate" } else { "rate_iops" }.into(), value))
     }
 
     /// The one job that the settings make.
@@ -274,8 +321,48 @@ fn settings_of(invocation: &Invocation) -> Result<Vec<Setting>, Error> {
     }
 }
 
+/// Refuses options that an axis sets, and workloads that an axis does not suit.
+fn check_axes(asked: &[Setting], request: &Request, effort: &Effort) -> Result<(), Error> {
+    let axes = || effort.axes();
+    if let Some(twice) = axes().find(|axis| asked.iter().any(|setting| setting.option.name == axis.name())) {
+        let hint = "the axis sets this option: leave one of the two out";
+        return Err(Error::usage("both an option and an axis:", twice.name(), hint));
+    }
+    let [x, across] = [Some(&effort.axis), effort.across.as_ref()];
+    if let (Some(x), Some(across)) = (x, across)
+        && (x.name() == across.name() || x.is_rate() && across.is_rate())
+    {
+        let hint = "a map needs two different options, at most one of them a rate";
+        return Err(Error::usage("not two axes:", format!("{} and {}", x.name(), across.name()), hint));
+    }
+    if effort.across.is_some() && request.engines.len() > 1 {
+        return Err(Error::usage("more than two axes:", "--engine", "give one engine, or one axis less"));
+    }
+    if axes().any(Axis::is_rate) {
+        let count = |name: &str| asked.iter().any(|setting| setting.option.name == name);
+        let given = ["rate", "rate_iops", "numjobs", "latency_target", "pace"].into_iter().find(|name| count(name));
+        if let Some(name) = given.or_else(|| axes().any(|axis| axis.role() == Role::Clones).then_some("numjobs")) {
+            let hint = "the axis is the load of one clone, and of nothing that slows it down: leave the option out";
+            return Err(Error::usage("not with an axis of rates:", name, hint));
+        }
+    }
+    Ok(())
+}
+
+/// Options that the axes need: arrivals at random, and a scratch file as large as the largest size.
+fn wanted_by(effort: &Effort, asked: &[Setting]) -> Vec<Setting> {
+    let given = |name: &str| asked.iter().any(|setting| setting.option.name == name);
+    let mut out = Vec::new();
+    if effort.axes().any(Axis::is_rate) && !given("rate_process") {
+        out.push(setting("rate_process", "poisson"));
+    }
+    let sizes = effort.axes().find(|axis| axis.name() == "size").and_then(Axis::values);
+    out.extend(sizes.and_then(|values| values.asked().pop()).map(|most| setting("size", &most.to_string())));
+    out
+}
+
 /// Options that would be overridden: to take them in silence would mislead.
-const OURS: [&str; 9] =
+pub(super) const OURS: [&str; 9] =
     ["iodepth", "runtime", "time_based", "ramp_time", "ramp_size", "read_iolog", "unlink", "stonewall", "loops"];
 
 fn setting(name: &str, value: &str) -> Setting {
@@ -345,8 +432,12 @@ mod tests {
         Request { job: job::parse_command_line(&words).unwrap(), ..Request::default() }
     }
 
+    fn spot(engine: &str, depth: u32) -> Spot {
+        Spot { engine: engine.into(), depth, ..Spot::default() }
+    }
+
     fn prepared(words: &[&str]) -> Result<Workload, Error> {
-        Workload::prepare(&request(words), &Doomed::default())
+        Workload::prepare(&request(words), &Effort::default(), &Doomed::default())
     }
 
     #[test]
@@ -355,7 +446,7 @@ mod tests {
         let mut workload =
             prepared(&["--bs=8k", "--rwmixread=30", "--rw", "randrw", directory.path().to_str().unwrap()]).unwrap();
         workload.laid_out(1 << 20).unwrap();
-        let plan = workload.plan("null", 32, 700).unwrap();
+        let plan = workload.plan(&spot("null", 32), 700).unwrap();
         let job = &plan.jobs[0];
         assert_eq!((job.engine.as_str(), job.queue.depth, job.process.clones), ("null", 32, 1));
         assert_eq!((job.blocks.range.read, job.pattern.mix_read, job.rw.random), ((8192, 8192), 30, true));
@@ -369,15 +460,34 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut workload = prepared(&[directory.path().to_str().unwrap()]).unwrap();
         workload.laid_out(1 << 20).unwrap();
-        let job = workload.plan("psync", 16, 1).unwrap().jobs.remove(0);
+        let job = workload.plan(&spot("psync", 16), 1).unwrap().jobs.remove(0);
         assert_eq!((job.queue.depth, job.process.clones, job.process.thread), (1, 16, true));
+    }
+
+    #[test]
+    fn the_options_of_a_spot_go_before_those_of_the_user() {
+        let workload = prepared(&["--ioengine=null", "--bs=8k"]).unwrap();
+        let spot = Spot { options: vec![("bs".into(), "16384".into())], number: 3, ..spot("null", 1) };
+        let (job, other) = (workload.plan(&spot, 1).unwrap(), workload.plan(&Spot { number: 4, ..spot }, 1).unwrap());
+        assert_eq!(job.jobs[0].blocks.range.read, (16384, 16384));
+        assert_ne!(job.jobs[0].pattern.seed, other.jobs[0].pattern.seed, "each visit draws its own arrivals");
+    }
+
+    #[test]
+    fn an_offered_load_is_split_by_the_mix() {
+        let offered = |words: &[&str], by_bytes, total| prepared(words).unwrap().offered(by_bytes, total).unwrap().1;
+        assert_eq!(offered(&["--ioengine=null"], false, 1000), "1000");
+        assert_eq!(offered(&["--ioengine=null", "--rw=randrw", "--rwmixread=70"], false, 1000), "700,300");
+        // Half of the ops, each four times as large, are four fifths of the bytes.
+        assert_eq!(offered(&["--ioengine=null", "--rw=randrw", "--bs=16k,4k"], true, 1000), "800,200");
+        assert_eq!(offered(&["--ioengine=null", "--rw=randrw", "--rwmixread=100"], false, 10), "10,0");
     }
 
     #[test]
     fn an_engine_without_files_needs_no_target() {
         let workload = prepared(&["--ioengine=null"]).unwrap();
         assert_eq!((workload.name.as_str(), workload.layout().unwrap().is_none()), ("no storage", true));
-        assert_eq!(workload.plan("null", 8, 1).unwrap().jobs[0].extent.size, Some(Amount::Bytes(1 << 30)));
+        assert_eq!(workload.plan(&spot("null", 8), 1).unwrap().jobs[0].extent.size, Some(Amount::Bytes(1 << 30)));
     }
 
     #[test]
@@ -385,7 +495,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let workload = prepared(&["--ioengine=psync", file.path().to_str().unwrap()]).unwrap();
-        let size = |engine| workload.plan(engine, 4, 1).unwrap().jobs[0].extent.size;
+        let size = |engine| workload.plan(&spot(engine, 4), 1).unwrap().jobs[0].extent.size;
         assert_eq!((size("psync"), size("null")), (None, Some(NO_FILE)));
     }
 
@@ -406,7 +516,7 @@ mod tests {
         assert!(error.to_string().contains("--allow-writes"));
         let mut request = request(&[path, "--rw=write"]);
         request.allow_writes = true;
-        assert!(Workload::prepare(&request, &Doomed::default()).is_ok());
+        assert!(Workload::prepare(&request, &Effort::default(), &Doomed::default()).is_ok());
         assert!(prepared(&[path]).is_ok(), "reads need none");
     }
 }

@@ -6,7 +6,7 @@ use super::job::{clones, has_rate, seconds};
 use super::{Severity, Verdict, verdict};
 use crate::Direction;
 use crate::figures::{count, percent, plain};
-use crate::schema::{Answer, Curve, Estimate, Point};
+use crate::schema::{Answer, Curve, Estimate, Limit, Point};
 use crate::stats::relative_half_width;
 
 /// Part of the generator's own rate above which the curve may be the generator's: its cost adds to that of the storage.
@@ -19,19 +19,25 @@ const NEAR_DEEPEST: f64 = 0.25;
 /// less than 4 %.
 const LONE_PEAK: f64 = 1.1;
 
-/// The judgement on a curve as a whole.
-pub fn for_curve(curve: &Curve, ceiling_iops: Option<Estimate>) -> Judgement {
+/// The judgement on a curve as a whole. `has_line` tells whether throughput over the axis rises to a plateau.
+pub fn for_curve(curve: &Curve, has_line: bool, ceiling_iops: Option<Estimate>) -> Judgement {
     let mut judged = Judgement::default();
     let line = || Basis::applies(curve.line.is_some());
-    judged.enter("too-few-points", Basis::Known, too_few_points(curve));
+    let limits = || [&curve.saturation, &curve.kept].into_iter().flatten();
+    judged.enter(
+        "no-limit",
+        Basis::applies(limits().next().is_some()),
+        limits().find_map(|limit| no_limit(curve, limit)),
+    );
+    judged.enter("too-few-points", Basis::applies(has_line), too_few_points(curve).filter(|_| has_line));
     judged.enter("no-load-line", line(), no_load_line(curve));
     let revisited = curve.points.iter().any(|point| point.visits.len() > 1);
     let peak = Basis::Known.needs(revisited, "no depth was visited at several times");
     judged.enter("lone-peak", peak, lone_peak(curve));
     judged.enter(
         "rate-limited",
-        Basis::applies(curve.points.iter().any(|point| has_rate(&point.job))),
-        rate_limited(curve),
+        Basis::applies(has_line && curve.points.iter().any(|point| has_rate(&point.job))),
+        rate_limited(curve).filter(|_| has_line),
     );
     let plateau = || {
         let known = curve.line.as_ref().is_none_or(|line| line.plateau().is_some());
@@ -43,6 +49,18 @@ pub fn for_curve(curve: &Curve, ceiling_iops: Option<Estimate>) -> Judgement {
     let points = Basis::Known.needs(!curve.points.is_empty(), "the curve has no points");
     judged.enter("uncertain", points, uncertain(curve));
     judged
+}
+
+fn no_limit(curve: &Curve, limit: &Limit) -> Option<Verdict> {
+    let reason = limit.unnamed.as_ref()?;
+    let conditions = limit.conditions.join(", ");
+    Some(verdict(
+        "no-limit",
+        Severity::Warning,
+        format!("{}: the sweep cannot name a limit for {conditions}: {reason}", curve.label),
+        "The rows are real, but no row is sure to keep the conditions.",
+        "Give the sweep more --time, smaller values of the axis, or a wider objective.",
+    ))
 }
 
 fn too_few_points(curve: &Curve) -> Option<Verdict> {

@@ -331,9 +331,10 @@ fn curves() {
         label: "io_uring".into(),
         points: vec![point(1.0, 0.01), point(2.0, 0.01), point(4.0, 0.02)],
         line: Some(LoadLine { plateau_iops: near(1e5, 0.01), load_line: Some(near(2.0, 0.1)), ..LoadLine::default() }),
+        ..Curve::default()
     };
     let codes = |curve: &Curve, ceiling| -> Vec<String> {
-        for_curve(curve, ceiling).verdicts.into_iter().map(|verdict| verdict.code).collect()
+        for_curve(curve, true, ceiling).verdicts.into_iter().map(|verdict| verdict.code).collect()
     };
     assert_eq!(codes(&sound, Some(near(1e6, 0.01))), NONE);
     assert_eq!(codes(&sound, None), NONE);
@@ -351,7 +352,7 @@ fn curves() {
     other.points[2].samples = vec![1e5, 1.3e5, 0.9e5];
     other.points[2].visits = vec![Visit { samples: 1, ..Visit::default() }; 3];
     assert_eq!(codes(&other, None), ["lone-peak"]);
-    let peak = &for_curve(&other, None).verdicts[0];
+    let peak = &for_curve(&other, true, None).verdicts[0];
     assert_eq!(peak.what, "io_uring: one visit to 4 gave 130k IOPS, the others 90k to 100k");
     other.points[2].samples = vec![1e5, 1.3e5, 1.25e5];
     assert_eq!(codes(&other, None), NONE, "two of three visits are no accident");
@@ -485,7 +486,7 @@ fn a_check_without_its_inputs_is_not_passed() {
     let unnamed = LoadLine { unnamed: Some("the machine changed".into()), ..LoadLine::default() };
     let curve = Curve { line: Some(unnamed), ..Curve::default() };
     let near = Estimate { mean: 1e6, low: 1e6, high: 1e6 };
-    let judged = for_curve(&curve, Some(near));
+    let judged = for_curve(&curve, true, Some(near));
     for code in ["still-rising", "generator-ceiling", "lone-peak"] {
         assert!(!passed(&judged).contains(&code) && judged.checks.iter().any(|check| check.code == code), "{judged:?}");
     }

@@ -1,11 +1,16 @@
 //! A sweep on the page: the line, the curves, the points.
 
+use std::fmt::Write;
+
 use measure::Histogram;
-use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
+use measure::figures::{axis_value, bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Answer, Curve, Document, LoadLine, Point, SweepResult};
 use measure::stats::relative_half_width;
 
-use super::{NamedDocument, Table, cards, folded, percentile_chart, tile};
+use super::frame::wide_and_narrow;
+use super::{NamedDocument, Table, cards, folded, grid, percentile_chart, tile};
+use crate::limits::{self, Said, conditions, is_at, said};
+use crate::svg::heat::{Heat, HeatRow};
 use crate::svg::{Axis, Chart, Format, Series, escape};
 use crate::text::{cpus, in_flight};
 
@@ -17,7 +22,7 @@ fn axis_name(sweep: &SweepResult) -> &str {
 /// the others stand beside it in one table and in the same charts.
 pub(super) fn section(sweep: &SweepResult) -> String {
     let axis = axis_name(sweep);
-    let chosen = crate::advice::chosen(&sweep.curves).unwrap_or(0);
+    let chosen = limits::chosen(sweep).or_else(|| crate::advice::chosen(&sweep.curves)).unwrap_or(0);
     let Some(curve) = sweep.curves.get(chosen) else { return String::new() };
     let title = [curve.label.as_str(), sweep.target.as_str()].into_iter().filter(|part| !part.is_empty());
     let title = title.collect::<Vec<_>>().join(" on ");
@@ -27,10 +32,11 @@ pub(super) fn section(sweep: &SweepResult) -> String {
     out.push_str(&tiles(sweep, curve, axis));
     let labelled: Vec<(String, &Curve)> = sweep.curves.iter().map(|curve| (curve.label.clone(), curve)).collect();
     let several = labelled.len() > 1;
-    if several {
-        out.push_str("<h3>All engines</h3>");
-        out.push_str(&overview("All engines", axis, &labelled, Some(chosen)));
+    if several && labelled.iter().any(|(_, curve)| curve.line.is_some()) {
+        let name = if sweep.across.is_empty() { "All engines" } else { "All curves" };
+        let _ = write!(out, "<h3>{name}</h3>{}", overview(name, axis, &labelled, Some(chosen)));
     }
+    out.push_str(&maps(sweep));
     let ceiling = sweep.ceiling_iops.map(|ceiling| ceiling.mean);
     out.push_str(&cards(depth_charts(axis, &labelled, ceiling, &|index| index == chosen)));
     let of = if several { format!(" of {}", curve.label) } else { String::new() };
@@ -49,9 +55,64 @@ pub(super) fn section(sweep: &SweepResult) -> String {
     out
 }
 
+/// The two maps of a sweep over two axes: throughput and p99. Empty for a sweep over one.
+fn maps(sweep: &SweepResult) -> String {
+    if sweep.across.is_empty() {
+        return String::new();
+    }
+    let axis = axis_name(sweep);
+    let by_bytes = crate::text::has_different_blocks(sweep);
+    let throughput: fn(&Point) -> f64 =
+        if by_bytes { |point| point.bytes_per_second.mean } else { |point| point.iops.mean };
+    let p99: fn(&Point) -> f64 = |point| point.lat_ns().quantile(0.99) as f64;
+    let rows = |value: fn(&Point) -> f64| {
+        let of = |curve: &Curve| HeatRow {
+            name: curve.label.clone(),
+            cells: positive(curve)
+                .map(|point| (point.x, value(point)))
+                .filter(|cell| cell.0 > 0.0 && cell.1 > 0.0)
+                .collect(),
+        };
+        sweep.curves.iter().map(of).collect::<Vec<_>>()
+    };
+    let places = |of: fn(&Curve) -> Option<f64>| sweep.curves.iter().map(of).collect::<Vec<_>>();
+    let mut contours = vec![("load line".to_string(), places(|curve| curve.at_load_line().map(|point| point.x)))];
+    if !sweep.objectives.is_empty() {
+        contours.push((sweep.objectives.join(", "), places(|curve| curve.kept.as_ref()?.low)));
+    }
+    contours.push(("keeps up".into(), places(|curve| curve.saturation.as_ref()?.low)));
+    let heat = |title: &str, value, write, is_log| Heat {
+        title: title.into(),
+        description: format!("A row for each {}, a cell for each {axis} that was measured.", sweep.across),
+        axis: axis.into(),
+        rows: rows(value),
+        place: axis_value,
+        write,
+        is_log,
+        contours: contours.clone(),
+    };
+    let throughput = match by_bytes {
+        true => heat("Bandwidth", throughput, bytes_per_second, false),
+        false => heat("IOPS", throughput, count, false),
+    };
+    let both = [throughput, heat("p99 latency", p99, nanoseconds, true)];
+    format!("<h3>Map</h3>{}", grid(both.map(|heat| wide_and_narrow(|width| heat.svg(width)))))
+}
+
+/// The tiles of the limits of a curve.
+fn limit_tiles(curve: &Curve, axis: &str) -> String {
+    let mut out = String::new();
+    for (name, limit) in [("Keeps up to", &curve.saturation), ("Keeps", &curve.kept)] {
+        let Some(limit) = limit else { continue };
+        let Said { short, more } = said(limit, curve, axis);
+        out.push_str(&tile(format!("{name} {}", conditions(limit)).trim(), &short, &more, curve.line.is_none()));
+    }
+    out
+}
+
 fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
-    let Some(line) = &curve.line else { return String::new() };
-    let mut out = String::from("<div class=\"tiles\">");
+    let mut out = String::from("<div class=\"tiles\">") + &limit_tiles(curve, axis);
+    let Some(line) = &curve.line else { return out + "</div>" };
     let deepest = curve.points.last().map_or(0.0, |point| point.x);
     let (said, more) = answered(line, axis, deepest);
     out.push_str(&tile("Load line", &said, &more, true));
@@ -71,7 +132,7 @@ fn tiles(sweep: &SweepResult, curve: &Curve, axis: &str) -> String {
         None => out.push_str(&tile("Overload", "none", &format!("up to {axis} {}", plain(deepest)), false)),
     }
     if let Some(point) = curve.at_load_line() {
-        let lat = point.job.lat_ns();
+        let lat = point.lat_ns();
         let name = format!("At {axis} {}", plain(point.x));
         let more = format!(
             "mean latency; p99 {}; {}",
@@ -105,8 +166,9 @@ fn answered(line: &LoadLine, axis: &str, deepest: f64) -> (String, String) {
     }
 }
 
+/// The points with a place on a logarithmic axis; where one is at 0, the axis is linear.
 fn positive(curve: &Curve) -> impl Iterator<Item = &Point> {
-    curve.points.iter().filter(|point| point.x > 0.0)
+    curve.points.iter().filter(|point| point.x >= 0.0)
 }
 
 /// IOPS, latency, bandwidth and CPU over the depth, for any number of curves. Curves for which `banded` holds get their
@@ -117,7 +179,7 @@ fn depth_charts(
     ceiling: Option<f64>,
     banded: &dyn Fn(usize) -> bool,
 ) -> Vec<Chart> {
-    let x = || Axis::log2(axis);
+    let x = || axis_of(axis, curves);
     let mut iops = Chart::new("IOPS").x(x()).y(Axis::linear("IOPS").format(Format::Count));
     let mut bw = Chart::new("Bandwidth").x(x()).y(Axis::linear("bandwidth").format(Format::BytesPerSecond));
     let mut latency = Chart::new("Latency").x(x()).y(Axis::log10("latency").format(Format::Nanoseconds));
@@ -136,13 +198,32 @@ fn depth_charts(
         let band = bands(|point| (point.bytes_per_second.low, point.bytes_per_second.high));
         bw = bw.series(Series::line(name, of(|point| point.bytes_per_second.mean)).band(band).colour(index));
         let latencies = |value: fn(&Histogram) -> f64| {
-            let points = positive(curve).map(|point| (point.x, point.job.lat_ns())).filter(|(_, lat)| !lat.is_empty());
+            let points = positive(curve).map(|point| (point.x, point.lat_ns())).filter(|(_, lat)| !lat.is_empty());
             points.map(|(x, lat)| (x, value(&lat))).collect::<Vec<_>>()
         };
         let called = |figure: &str| if many { format!("{name} {figure}") } else { figure.to_string() };
         latency = latency
             .series(Series::line(called("mean"), latencies(Histogram::mean)).colour(index))
             .series(Series::line(called("p99"), latencies(|lat| lat.quantile(0.99) as f64)).colour(index).dashed());
+        if !many {
+            for (name, q, colour) in [("p50", 0.5, 1), ("p99.9", 0.999, 2)] {
+                let values: Vec<(f64, f64)> = positive(curve)
+                    .map(|point| (point.x, point.lat_ns()))
+                    .filter(|(_, lat)| !lat.is_empty())
+                    .map(|(x, lat)| (x, lat.quantile(q) as f64))
+                    .collect();
+                latency = latency.series(Series::line(name, values).colour(colour));
+            }
+        }
+        let prefix = if many { format!("{name}: ") } else { String::new() };
+        for (said, limit) in [("keeps up", &curve.saturation), ("objective", &curve.kept)] {
+            let Some((limit, low)) = limit.as_ref().and_then(|limit| Some((limit, limit.low?))) else { continue };
+            let band = limit.high.filter(|_| banded(index)).map(|high| (low, high));
+            let label = format!("{prefix}{said} {}", axis_value(axis, low));
+            let colour = many.then_some(index);
+            iops = iops.mark_x(low, band, &label, colour);
+            latency = latency.mark_x(low, band, &label, colour);
+        }
         cpu = cpu.series(Series::line(name, of(|point| cpus(point) * 100.0)).colour(index));
         if let Some((line, Answer::At(at))) = curve.line.as_ref().map(|line| (line, line.answer())) {
             let prefix = if many { format!("{name}: ") } else { String::new() };
@@ -163,15 +244,32 @@ fn depth_charts(
     vec![iops, latency, bw, cpu]
 }
 
+/// The horizontal axis: logarithmic, unless a percentage lies along it.
+fn axis_of(axis: &str, curves: &[(String, &Curve)]) -> Axis {
+    let format = match axis {
+        "rate_iops" => Format::Count,
+        "rate" => Format::BytesPerSecond,
+        _ => Format::Plain,
+    };
+    let any_zero = curves.iter().flat_map(|(_, curve)| &curve.points).any(|point| point.x <= 0.0);
+    if any_zero { Axis::linear(axis).format(format) } else { Axis::log2(axis).format(format) }
+}
+
 /// The latencies of a curve worth comparing: at depth one (or the first), at the load line, at the deepest.
 fn notable_latencies(curve: &Curve, axis: &str) -> Vec<(String, Histogram)> {
     let mut notable: Vec<&Point> = Vec::new();
-    for point in [curve.points.first(), curve.at_load_line(), curve.points.last()].into_iter().flatten() {
+    for point in [curve.points.first(), at_limit(curve), curve.points.last()].into_iter().flatten() {
         if notable.iter().all(|known| known.x != point.x) {
             notable.push(point);
         }
     }
-    notable.iter().map(|point| (format!("{axis} {}", plain(point.x)), point.job.lat_ns())).collect()
+    notable.iter().map(|point| (format!("{axis} {}", axis_value(axis, point.x)), point.lat_ns())).collect()
+}
+
+/// The point that a curve advises: at its load line, its objective or the rate that it keeps up with.
+fn at_limit(curve: &Curve) -> Option<&Point> {
+    let limit = [&curve.kept, &curve.saturation].into_iter().flatten().find_map(|limit| limit.at);
+    curve.at_load_line().or_else(|| curve.points.iter().find(|point| Some(point.x) == limit))
 }
 
 /// IOPS over time at each curve's load line: was it steady there?
@@ -210,7 +308,7 @@ fn table(name: &str, curve: &Curve, axis: &str) -> String {
     let line = curve.at_load_line().map(|point| point.x);
     let overload = curve.at_overload().map(|point| point.x);
     for point in &curve.points {
-        let lat = point.job.lat_ns();
+        let lat = point.lat_ns();
         let time = |ns: f64| if lat.is_empty() { "-".to_string() } else { nanoseconds(ns) };
         let quantile = |q: f64| time(lat.quantile(q) as f64);
         let codes =
@@ -218,12 +316,14 @@ fn table(name: &str, curve: &Curve, axis: &str) -> String {
         let (class, at) = match (Some(point.x) == line, Some(point.x) == overload) {
             (true, _) => ("at", "\u{2002}\u{25c0} load line"),
             (false, true) => ("over", "\u{2002}\u{25c0} overload"),
+            _ if is_at(curve.kept.as_ref(), point.x) => ("at", "\u{2002}\u{25c0} objective"),
+            _ if is_at(curve.saturation.as_ref(), point.x) => ("at", "\u{2002}\u{25c0} keeps up"),
             (false, false) => ("", ""),
         };
         table.row(
             class,
             &[
-                ("", format!("{}{at}", plain(point.x))),
+                ("", format!("{}{at}", axis_value(axis, point.x))),
                 ("", precise_count(point.iops.mean)),
                 ("", if point.samples.len() < 2 { "?".into() } else { percent(relative_half_width(&point.iops)) }),
                 ("", bytes_per_second(point.bytes_per_second.mean)),
@@ -278,7 +378,7 @@ fn overview(name: &str, axis: &str, curves: &[(String, &Curve)], chosen: Option<
     let mut table = Table::new(name, &header);
     for (index, (name, curve)) in curves.iter().enumerate() {
         let Some(line) = &curve.line else { continue };
-        let lat = curve.at_load_line().map(|point| point.job.lat_ns());
+        let lat = curve.at_load_line().map(|point| point.lat_ns());
         let at_line = |of: fn(&Histogram) -> f64| lat.as_ref().map_or("-".into(), |lat| nanoseconds(of(lat)));
         let plateau = line.plateau();
         let overload = match line.overload {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use measure::figures::{bytes_per_second, count, nanoseconds, percent, plain, precise_count};
+use measure::figures::{axis_value, bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Answer, Curve, DirectionResult, Ended, Estimate, LoadLine, Point, SweepResult};
 use measure::stats::relative_half_width;
 use measure::verdict::Verdict;
@@ -11,6 +11,7 @@ use measure::{Direction, Histogram};
 use super::Table;
 use super::plot::{self, Line};
 use super::{Style, Tone, machine, verdicts, wrap};
+use crate::limits::{Said, conditions, is_at, said};
 
 /// A sweep: table, chart, plateau, load line, overload, ceiling, verdicts, advice.
 pub fn sweep(sweep: &SweepResult, style: Style) -> String {
@@ -37,8 +38,11 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
     let mut out = charts(sweep, style);
     match sweep.curves.as_slice() {
         [only] => out.push_str(&line(sweep, only, style)),
-        several => out.push_str(&summary(sweep, several, style)),
+        several if several.iter().any(|curve| curve.line.is_some()) => out.push_str(&summary(sweep, several, style)),
+        _ => {}
     }
+    out.push_str(&map(sweep, style));
+    out.push_str(&limits(sweep, style));
     if let Some(ceiling) = sweep.ceiling_iops {
         let lines = sweep.curves.iter().filter_map(|curve| curve.line.as_ref());
         let plateau = lines.filter_map(|line| line.plateau()).map(|plateau| plateau.mean);
@@ -135,7 +139,7 @@ struct Column<'a> {
 
 /// The rows of a curve. If the rows are wider than the style permits, the columns that say least are left out.
 fn table(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
-    const LEAST: [&str; 4] = ["p50", "CPU", "bw", "lat mean"];
+    const LEAST: [&str; 5] = ["p50", "CPU", "bw", "p99.9", "lat mean"];
     let columns = columns(sweep, curve);
     let header: Vec<&str> = columns.iter().map(|column| column.title).collect();
     let left = columns.iter().enumerate().filter(|(_, column)| column.left).map(|(index, _)| index);
@@ -156,7 +160,7 @@ fn columns<'a>(sweep: &'a SweepResult, curve: &'a Curve) -> Vec<Column<'a>> {
         if lat.is_empty() { "-".into() } else { nanoseconds(lat.quantile(q) as f64) }
     }
     let mut out = vec![
-        right(axis, |point| plain(point.x)),
+        Column { title: axis, cell: Box::new(move |point: &Point| axis_value(axis, point.x)), left: false },
         right("IOPS", |point| count(point.iops.mean)),
         right("+-", |point| match point.samples.len() {
             0 | 1 => "?".into(),
@@ -169,10 +173,10 @@ fn columns<'a>(sweep: &'a SweepResult, curve: &'a Curve) -> Vec<Column<'a>> {
             count(result.ops as f64 / (result.runtime_ns as f64 / 1e9).max(1e-9))
         }
         fn p99(result: &DirectionResult) -> String {
-            quantile(&result.lat_ns, 0.99)
+            quantile(result.waited_ns(), 0.99)
         }
         fn mean(result: &DirectionResult) -> String {
-            if result.lat_ns.is_empty() { "-".into() } else { nanoseconds(result.lat_ns.mean()) }
+            if result.waited_ns().is_empty() { "-".into() } else { nanoseconds(result.waited_ns().mean()) }
         }
         out.extend([
             of("reads", Direction::Read, rate),
@@ -185,12 +189,15 @@ fn columns<'a>(sweep: &'a SweepResult, curve: &'a Curve) -> Vec<Column<'a>> {
     } else {
         out.extend([
             right("lat mean", |point| {
-                let lat = point.job.lat_ns();
+                let lat = point.lat_ns();
                 if lat.is_empty() { "-".into() } else { nanoseconds(lat.mean()) }
             }),
-            right("p50", |point| quantile(&point.job.lat_ns(), 0.5)),
-            right("p99", |point| quantile(&point.job.lat_ns(), 0.99)),
+            right("p50", |point| quantile(&point.lat_ns(), 0.5)),
+            right("p99", |point| quantile(&point.lat_ns(), 0.99)),
         ]);
+        if curve.saturation.is_some() || curve.kept.is_some() {
+            out.push(right("p99.9", |point| quantile(&point.lat_ns(), 0.999)));
+        }
     }
     out.push(right("CPU", |point| percent(cpus(point))));
     let left = |title: &'a str, cell: Box<dyn Fn(&Point) -> String + 'a>| Column { title, cell, left: true };
@@ -216,9 +223,13 @@ fn spread(part: f64) -> String {
 /// A mark for the point at the load line or at overload; empty for any other point.
 fn place(curve: &Curve, point: &Point) -> &'static str {
     let is = |other: Option<&Point>| other.is_some_and(|other| other.x == point.x);
+    let (kept, keeps_up) = [&curve.kept, &curve.saturation].map(|limit| is_at(limit.as_ref(), point.x)).into();
     match (is(curve.at_load_line()), is(curve.at_overload())) {
+        (true, _) if kept => "<- load line, objective",
         (true, _) => "<- load line",
+        _ if kept => "<- objective",
         (false, true) => "<- overload",
+        _ if keeps_up => "<- keeps up",
         (false, false) => "",
     }
 }
@@ -229,12 +240,14 @@ fn charts(sweep: &SweepResult, style: Style) -> String {
     let side_by_side = style.width >= 92;
     let width = if side_by_side { (style.width - 28) / 2 } else { style.width.saturating_sub(14) }.clamp(20, 60);
     let marks = |curve: &Curve| {
-        let at = [curve.at_load_line(), curve.at_overload()];
+        let limit = [&curve.kept, &curve.saturation].into_iter().flatten().find_map(|limit| limit.at);
+        let limit = curve.points.iter().find(|point| Some(point.x) == limit);
+        let at = [curve.at_load_line().or(limit), curve.at_overload()];
         at.iter().any(Option::is_some).then(|| at.map(|point| point.map(|point| point.x)))
     };
     let iops = chart(sweep, "IOPS", width, HEIGHT, style, &|point| point.iops.mean, count, &marks);
     let latency =
-        chart(sweep, "mean latency", width, HEIGHT, style, &|point| point.job.lat_ns().mean(), nanoseconds, &marks);
+        chart(sweep, "mean latency", width, HEIGHT, style, &|point| point.lat_ns().mean(), nanoseconds, &marks);
     let (Some(iops), Some(latency)) = (iops, latency) else { return String::new() };
     let mut out = String::new();
     if side_by_side {
@@ -267,7 +280,11 @@ fn legend(sweep: &SweepResult, marked: bool, style: Style) -> String {
     }
     if marked {
         let dots = if letters { "':'" } else { "dotted" };
-        parts.push(style.paint(Tone::Soft, &format!("{dots}: load line, and overload if there is one")));
+        let what = match sweep.curves.iter().any(|curve| curve.line.is_some()) {
+            true => "load line, and overload if there is one",
+            false => "the limit",
+        };
+        parts.push(style.paint(Tone::Soft, &format!("{dots}: {what}")));
     }
     if parts.is_empty() { String::new() } else { parts.join("   ") + "\n" }
 }
@@ -326,7 +343,7 @@ fn chart(
         };
         out.push((format!("{label:>9}{upright}{row}"), 10 + width));
     }
-    let (left, right) = (plain(low), plain(high));
+    let (left, right) = (axis_value(axis_name(sweep), low), axis_value(axis_name(sweep), high));
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
     let axis = format!("{axis} (log)");
     let middle = width.saturating_sub(left.len() + right.len());
@@ -377,6 +394,64 @@ fn line(sweep: &SweepResult, curve: &Curve, style: Style) -> String {
     out
 }
 
+/// The limits of each curve: the rate that it keeps up with, and the depth or rate that keeps the objectives.
+fn limits(sweep: &SweepResult, style: Style) -> String {
+    let mut out = String::new();
+    for curve in &sweep.curves {
+        let of = if sweep.curves.len() > 1 { format!("{}: ", curve.label) } else { String::new() };
+        for (name, limit) in [("keeps up", &curve.saturation), ("objective", &curve.kept)] {
+            let Some(limit) = limit else { continue };
+            let Said { short, more } = said(limit, curve, axis_name(sweep));
+            let conditions = Some(conditions(limit)).filter(|conditions| !conditions.is_empty());
+            let conditions = conditions.map(|conditions| format!("{conditions}: ")).unwrap_or_default();
+            let text = wrap(&format!("{of}{conditions}{short}; {more}"), style.width, 11);
+            let _ = writeln!(out, "{}  {text}", style.paint(Tone::Good, &format!("{name:9}")));
+        }
+    }
+    out
+}
+
+fn axis_name(sweep: &SweepResult) -> &str {
+    if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis }
+}
+
+/// The throughput of a map as a table: a row a curve, a column for each value that all curves have. Empty without a
+/// second axis.
+fn map(sweep: &SweepResult, style: Style) -> String {
+    let Some(first) = sweep.curves.first().filter(|_| !sweep.across.is_empty()) else { return String::new() };
+    let axis = axis_name(sweep);
+    let has = |curve: &Curve, x: f64| curve.points.iter().any(|point| point.x == x);
+    let shared: Vec<f64> =
+        first.points.iter().map(|point| point.x).filter(|x| sweep.curves.iter().all(|curve| has(curve, *x))).collect();
+    let by_bytes = has_different_blocks(sweep);
+    let titles: Vec<String> = shared.iter().map(|x| axis_value(axis, *x)).collect();
+    let header: Vec<&str> = std::iter::once("").chain(titles.iter().map(String::as_str)).collect();
+    let mut table = Table::of(&header).left(0);
+    for curve in &sweep.curves {
+        let line = curve.at_load_line().map(|point| point.x);
+        // The load line may lie between two columns: the first column at or beyond it has the mark.
+        let marked = line.and_then(|line| shared.iter().position(|x| *x >= line));
+        let cell = |(column, x): (usize, &f64)| {
+            let point = curve.points.iter().find(|point| point.x == *x);
+            let value = point.map_or("-".into(), |point| match by_bytes {
+                true => bytes_per_second(point.bytes_per_second.mean),
+                false => count(point.iops.mean),
+            });
+            if marked == Some(column) { format!("{value} |") } else { value }
+        };
+        let cells = shared.iter().enumerate().map(cell);
+        table.row(std::iter::once(curve.label.clone()).chain(cells).collect());
+    }
+    let figure = if by_bytes { "bytes per second" } else { "IOPS" };
+    let note = format!("{figure} over {axis}; \"|\": from here on, deeper only adds latency (load line)");
+    table.cut(style.width).render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
+}
+
+/// True if the curves or the points move blocks of different sizes, so that their IOPS do not compare.
+pub(crate) fn has_different_blocks(sweep: &SweepResult) -> bool {
+    ["bs", "bssplit", "bsrange"].iter().any(|option| [axis_name(sweep), &sweep.across].contains(option))
+}
+
 /// Plateau, load line and overload of several curves, a row each.
 fn summary(sweep: &SweepResult, curves: &[Curve], style: Style) -> String {
     let axis = if sweep.axis.is_empty() { "iodepth" } else { &sweep.axis };
@@ -395,7 +470,7 @@ fn summary(sweep: &SweepResult, curves: &[Curve], style: Style) -> String {
             Answer::Beyond => (format!("> {}", plain(deepest)), "-".into()),
             Answer::Unnamed(_) => ("?".into(), "cannot tell".into()),
         };
-        let latency = curve.at_load_line().map(|point| nanoseconds(point.job.lat_ns().mean()));
+        let latency = curve.at_load_line().map(|point| nanoseconds(point.lat_ns().mean()));
         let overload = match &line.overload {
             Some(overload) => plain(overload.mean),
             None if line.hides_overload() => "?".into(),
@@ -423,7 +498,8 @@ fn of_points(sweep: &SweepResult) -> Vec<Verdict> {
     for curve in &sweep.curves {
         for point in &curve.points {
             for verdict in point.job.verdicts.iter().filter(|verdict| verdict.code != "interval-too-short") {
-                let at = if many { format!("{} {}", curve.label, plain(point.x)) } else { plain(point.x) };
+                let x = axis_value(axis_name(sweep), point.x);
+                let at = if many { format!("{} {x}", curve.label) } else { x };
                 match seen.iter_mut().find(|(known, _)| known.code == verdict.code) {
                     Some((known, depths)) => {
                         known.severity = known.severity.max(verdict.severity);

@@ -172,11 +172,11 @@ fn curve(label: &str, cap: f64, per_op: f64, collapse_from: f64) -> Curve {
         let mut point = Point::of(x, job(label, depth, iops, x / iops * 1e9, 2));
         // A first look and three rounds.
         let samples = point.samples.len() as u32 / 4;
-        let visit = |round| Visit { at_ns: u64::from(round) * 10_000_000_000, round, samples };
+        let visit = |round| Visit { at_ns: u64::from(round) * 10_000_000_000, round, samples, ..Visit::default() };
         point.visits = (0..4).map(visit).collect();
         point
     });
-    let mut curve = Curve { label: label.into(), points: points.into(), line: None };
+    let mut curve = Curve { label: label.into(), points: points.into(), ..Curve::default() };
     curve.line = load_line::find(&curve.points);
     curve
 }
@@ -191,9 +191,9 @@ pub fn sweep() -> SweepResult {
         ..SweepResult::default()
     };
     let mut judged = verdict::Judgement::default();
-    sweep.curves.iter().for_each(|curve| judged.add(verdict::for_curve(curve, sweep.ceiling_iops)));
+    sweep.curves.iter().for_each(|curve| judged.add(verdict::for_curve(curve, true, sweep.ceiling_iops)));
     (sweep.verdicts, sweep.checks) = (judged.verdicts, judged.checks);
-    sweep.advice = report::advice(&sweep.axis, &sweep.curves, sweep.ceiling_iops);
+    sweep.advice = report::advice(&sweep);
     sweep
 }
 
