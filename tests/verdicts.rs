@@ -13,9 +13,10 @@ use measure::verdict::CODES;
 use serde_json::Value;
 
 /// Verdicts that other tests of the program bring up, and where.
-const ELSEWHERE: [(&str, &str); 4] = [
+const ELSEWHERE: [(&str, &str); 5] = [
     ("different-blocks", include_str!("compare.rs")),
     ("host-slow", include_str!("hosts_run.rs")),
+    ("no-limit", include_str!("sweep_axes.rs")),
     ("process-lost", include_str!("files.rs")),
     ("start-skew", include_str!("hosts_run.rs")),
 ];

@@ -367,7 +367,8 @@ fn tally(kind: Kind, from: u64, runs: u64) -> Tally {
 fn promise(kind: Kind) -> (f64, f64) {
     match kind {
         Kind::Paced => (5.0, 1.10),
-        Kind::Uneven | Kind::QueueObjective => (15.0, 1.60),
+        Kind::Uneven => (15.0, 1.60),
+        Kind::QueueObjective => (15.0, 1.80),
         Kind::DepthTail => (25.0, 1.60),
         Kind::DepthBursts => (60.0, 4.0),
         _ => (10.0, 1.45),
