@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Gives a file that content, or creates the file with it. The file has the content from before or the new content at
-/// every moment, also after a crash or a power failure; when the call returns well, it has the new content for good.
-/// On an error the content from before stays, and nothing is left behind.
+/// every moment, also after a crash or a power failure; when the call returns well, it has the new content for good, if
+/// the user may read the directory. On an error the content from before stays, and nothing is left behind.
 ///
 /// # Errors
 /// As creating, writing, fsync(2) and rename(2).
@@ -23,9 +23,10 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     written?;
     // The new name is an entry of the directory, which fsync(2) of the file need not write.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match File::open(parent)?.sync_all() {
-        // Some network filesystems do not know fsync(2) of a directory: their servers order such changes.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+    match File::open(parent).and_then(|directory| directory.sync_all()) {
+        // Some network filesystems do not know fsync(2) of a directory: their servers order such changes. A directory
+        // that this user may write to and not read cannot be synced by this user.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => Ok(()),
         synced => synced,
     }
 }
