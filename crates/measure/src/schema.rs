@@ -150,7 +150,7 @@ pub struct JobResult {
     #[serde(default)]
     pub steady_state: Option<SteadyState>,
     /// Under an open-loop rate: the ops that were waiting when the measured part began and when it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub backlog: Option<Backlog>,
     /// Over several ranks: nanoseconds from the start during which all of them were at work; None for one rank alone.
     #[serde(default)]

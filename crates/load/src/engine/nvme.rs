@@ -177,8 +177,8 @@ mod tests {
         let mut data = [0; IDENTIFY_BYTES];
         data[0] = 200;
         data[25] = 20; // 21 formats
-        data[26] = 0b010_0001; // the 33rd, by bits 6:5 and 3:0
-        data[128 + 4 * 33..][..4].copy_from_slice(&[8, 0, 12, 0]);
+        data[26] = 0b010_0001; // format 17, by bits 6:5 and 3:0
+        data[128 + 4 * 17..][..4].copy_from_slice(&[8, 0, 12, 0]);
         let described = described(3, &data);
         assert_eq!(described, Namespace { nsid: 3, blocks: 200, block_shift: 12, metadata_bytes: 8 });
     }
