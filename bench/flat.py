@@ -21,7 +21,8 @@ import tempfile
 from pathlib import Path
 
 NQN = "nqn.2016-06.io.spdk:cnode1"
-DEVICES = {"null": ["--null", "64g"], "mem": ["--mem", "256m"], "file": ["--file", "flat.data", "--create", "256m"]}
+# Each target locks its file: no two serve one.
+DEVICES = {"null": ["--null", "64g"], "mem": ["--mem", "256m"], "file": ["--file", "{port}.data", "--create", "256m"]}
 
 
 class Target:
@@ -29,7 +30,8 @@ class Target:
 
     def __init__(self, program, device, pacing, port, processor):
         self.program, self.device, self.pacing, self.port = program, device, pacing, port
-        serve = [program, "serve", *DEVICES[device], "--listen", f"127.0.0.1:{port}", "--rpc-socket", "none"]
+        words = [word.format(port=port) for word in DEVICES[device]]
+        serve = [program, "serve", *words, "--listen", f"127.0.0.1:{port}", "--rpc-socket", "none"]
         serve += ["--allow-mounted-write", "--pacing", pacing]
         self.process = subprocess.Popen([*processor, *serve], stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
