@@ -6,6 +6,8 @@
 //! others, at which nobody looked while the thresholds were chosen (the bars of plateau and load line hold for them,
 //! too), and `COVERAGE_RUNS` more or fewer of them.
 
+mod random;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +15,8 @@ use measure::load_line::{self, LOAD_LINE_FRACTION, OVERLOAD_FRACTION};
 use measure::refine::{self, Goal, Limits, Step};
 use measure::schema::{Interval, JobResult, LoadLine, Point};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::rand_core::SeedableRng;
+use random::Random;
 
 const MS: u64 = 1_000_000;
 /// The length of a sample, as in a real sweep.
@@ -23,27 +26,6 @@ const OVERHEAD_NS: u64 = 300 * MS;
 /// A sweep of 40 s less 3 s of layout and 2 s for the ceiling.
 const CURVE_NS: u64 = 35_000 * MS;
 const DEPTHS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
-
-struct Random(Xoshiro256PlusPlus);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    /// A standard normal deviate: Box and Muller, 1958.
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-
-    fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * self.uniform().ln()
-    }
-
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.uniform()
-    }
-}
 
 /// The disturbances of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,6 +5,8 @@
 //! or on a machine with a known distribution of latencies. Seeds are fixed; `COVERAGE_FROM=200000` takes others, and
 //! `COVERAGE_RUNS` another number of them (`make coverage` takes 11,000 sweeps in all).
 
+mod random;
+
 use std::collections::BinaryHeap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,34 +16,14 @@ use measure::refine::{self, Goal, Limits, Step};
 use measure::schema::{Backlog, Curve, JobResult, Limit, Point};
 use measure::{Histogram, Objective};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::rand_core::SeedableRng;
+use random::Random;
 
 const MS: u64 = 1_000_000;
 const RAMP_S: f64 = 0.2;
 const CURVE_NS: u64 = 35_000 * MS;
 /// Requests in flight at most, as in a real open loop.
 const DEPTH: usize = 256;
-
-struct Random(Xoshiro256PlusPlus);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    /// A standard normal deviate: Box and Muller, 1958.
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-
-    fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * self.uniform().ln()
-    }
-
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.uniform()
-    }
-}
 
 /// The systems whose limit is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
