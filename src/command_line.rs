@@ -106,7 +106,7 @@ fn refuse(error: &clap::Error) -> anyhow::Result<Exit> {
     let text = error.to_string();
     let said: Vec<&str> = text
         .lines()
-        .take_while(|line| !line.starts_with("Usage:"))
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();

@@ -205,7 +205,7 @@ pub fn write_result(path: &Path, text: &str) -> anyhow::Result<()> {
 /// A file that cannot be read or is not a result.
 pub fn read(path: &Path) -> anyhow::Result<Document> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    report::read_document(&bytes).with_context(|| format!("{} is not a result", path.display()))
+    report::read_document(&bytes).with_context(|| format!("cannot take {} as a result", path.display()))
 }
 
 /// The arguments `--save` and `--html`, and the names that are used without them.

@@ -85,7 +85,9 @@ fn other_files_of_a_directory_are_skipped_and_other_arguments_refused() {
     let output = succeed(place.path(), &["history", "."]);
     assert!(stderr(&output).contains("1 JSON files are not results of sweeps"), "{}", stderr(&output));
     assert!(stdout(&output).contains("0.json"));
-    assert!(refused(place.path(), &["history", "notes.txt"]).contains("notes.txt is not a result"));
+    assert!(
+        refused(place.path(), &["history", "notes.txt"]).contains("cannot take notes.txt as a result: it is not JSON")
+    );
     assert!(refused(place.path(), &["history", "missing"]).contains("missing"));
     std::fs::create_dir(place.path().join("empty")).unwrap();
     assert!(refused(place.path(), &["history", "empty"]).contains("no result of a sweep over iodepth"));

@@ -191,7 +191,7 @@ fn wrong_arguments_are_refused_in_one_line() {
     assert!(refused(path, &["watch", "--interval", "0"]).contains("--interval"));
     assert!(refused(path, &["watch", "--prometheus", "x"]).contains("--prometheus x: give a port"));
     file(path, "run.json", "{}");
-    assert!(refused(path, &["watch", "--against", "run.json"]).contains("run.json is not a result"));
+    assert!(refused(path, &["watch", "--against", "run.json"]).contains("cannot take run.json as a result"));
     let sweep = file(path, "sweep.json", swept("/no/such", 0, 1000.0, 8.0));
     let text = refused(path, &["watch", "--against", sweep.to_str().unwrap()]);
     assert!(text.contains("it is of /no/such, which is not watched here"), "{text}");

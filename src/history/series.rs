@@ -45,8 +45,8 @@ impl Entry {
     /// The reason for a missing figure.
     pub fn reason(&self) -> String {
         match &self.line {
-            None => "too few points".into(),
-            Some(line) if line.still_rising => "still rising".into(),
+            None => "the sweep has too few points".into(),
+            Some(line) if line.still_rising => "the curve is still rising".into(),
             Some(line) => line.unnamed.clone().unwrap_or_default(),
         }
     }

@@ -17,13 +17,15 @@ fn part(series: &Series, style: Style) -> String {
     let mut table = Table::of(&["result", "started", "plateau IOPS", "95 % interval", "load line", "interval"]);
     for entry in &series.entries {
         let (plateau, load_line) = (entry.figure(Figure::Plateau), entry.figure(Figure::LoadLine));
-        let name = if plateau.is_none() { format!("{} ({})", entry.file, entry.reason()) } else { entry.file.clone() };
-        let mut cells = vec![name, report::utc(entry.started_unix_ms / 1000)];
+        let mut cells = vec![entry.file.clone(), report::utc(entry.started_unix_ms / 1000)];
         cells.extend(cells_of(plateau, precise_count));
         cells.extend(cells_of(load_line, plain));
         table.row(cells);
     }
     let mut out = format!("{}\n{}", series.name, table.cut(style.width.saturating_sub(2)).render(style, 2));
+    for entry in series.entries.iter().filter(|entry| entry.figure(Figure::Plateau).is_none()) {
+        out += &format!("  {} names no plateau: {}\n", entry.file, entry.reason());
+    }
     for sentence in sentences(series) {
         out += &format!("  {sentence}\n");
     }

@@ -23,11 +23,11 @@ const LARGEST: u64 = 1 << 56;
 /// # Errors
 /// Any other input, with its probable kind and a remedy.
 pub fn read_document(bytes: &[u8]) -> Result<Document, ReadError> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|_| ReadError("not a result: it is not text; expected JSON of plimsoll or fio".into()))?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| ReadError("it is not text; expected JSON of plimsoll or fio".into()))?;
     let text = text.trim_start_matches('\u{feff}');
     if text.trim().is_empty() {
-        return Err(ReadError("not a result: it is empty; did the run that should have written it fail?".into()));
+        return Err(ReadError("it is empty; did the run that should have written it fail?".into()));
     }
     let value = match serde_json::from_str::<Value>(text) {
         Ok(value) => value,
@@ -35,8 +35,7 @@ pub fn read_document(bytes: &[u8]) -> Result<Document, ReadError> {
     };
     let Value::Object(top) = value else {
         return Err(ReadError(
-            "not a result: it is JSON, but not an object; expected a file of --save, or fio's --output-format=json"
-                .into(),
+            "it is JSON, but not an object; expected a file of --save, or fio's --output-format=json".into(),
         ));
     };
     match (top.get("kind"), top.get("fio version")) {
@@ -49,7 +48,7 @@ pub fn read_document(bytes: &[u8]) -> Result<Document, ReadError> {
             let mut keys: Vec<&str> = top.keys().map(String::as_str).take(4).collect();
             keys.sort_unstable();
             Err(ReadError(format!(
-                "not a result: a JSON object with {}, but neither a plimsoll result (\"kind\") nor fio's (\"fio version\")",
+                "it is a JSON object with {}, but neither a plimsoll result (\"kind\") nor fio's (\"fio version\")",
                 if keys.is_empty() { "nothing in it".to_string() } else { format!("keys {}", keys.join(", ")) }
             )))
         }
@@ -76,7 +75,7 @@ fn not_json(text: &str, error: &serde_json::Error) -> ReadError {
     } else {
         "it is not JSON; expected a file of --save, or fio's --output-format=json".to_string()
     };
-    ReadError(format!("not a result: {hint}"))
+    ReadError(hint)
 }
 
 fn ours(top: Map<String, Value>) -> Result<Document, ReadError> {
@@ -84,15 +83,15 @@ fn ours(top: Map<String, Value>) -> Result<Document, ReadError> {
         top.get("provenance").and_then(|provenance| provenance.get("schema")).and_then(Value::as_u64).unwrap_or(0);
     if schema > u64::from(SCHEMA_VERSION) {
         return Err(ReadError(format!(
-            "written by a newer plimsoll (schema {schema}, this one reads up to {SCHEMA_VERSION}): update plimsoll"
+            "a newer plimsoll wrote it (schema {schema}; this one reads up to {SCHEMA_VERSION}): update plimsoll"
         )));
     }
     let document: Document = serde_json::from_value(Value::Object(top))
-        .map_err(|error| ReadError(format!("a plimsoll result that does not fit its schema: {error}")))?;
+        .map_err(|error| ReadError(format!("it is a plimsoll result that does not fit its schema: {error}")))?;
     if plausible(&document) {
         Ok(document)
     } else {
-        Err(ReadError("a plimsoll result with impossible counts: was it edited?".into()))
+        Err(ReadError("it is a plimsoll result with impossible counts: was it edited?".into()))
     }
 }
 
@@ -178,7 +177,7 @@ fn fio(top: &Map<String, Value>, version: &str) -> Result<RunResult, ReadError> 
     // Client and server reports keep their jobs elsewhere.
     let jobs = top.get("jobs").or_else(|| top.get("client_stats")).and_then(Value::as_array);
     let Some(jobs) = jobs else {
-        return Err(ReadError(format!("a report of {version} without jobs: did fio fail before it ran any?")));
+        return Err(ReadError(format!("it is a report of {version} without jobs: did fio fail before it ran any?")));
     };
     let global_options = pairs(top.get("global options"));
     let mut run = RunResult { ended: Ended::Complete, ..RunResult::default() };

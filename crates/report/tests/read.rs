@@ -44,7 +44,7 @@ fn refusals_say_what_the_file_is() {
         (b"a: (groupid=0, jobs=1): err= 0: pid=1\n  read: IOPS=1k", "human output"),
         (b"{\"fio version\": \"fio-3.33\"}", "without jobs"),
         (b"{\"kind\": \"run\"}", "does not fit its schema"),
-        (newer.as_bytes(), "newer plimsoll (schema 99"),
+        (newer.as_bytes(), "newer plimsoll wrote it (schema 99"),
         (cut.as_bytes(), "cut off"),
     ] {
         let error = read_document(bytes).unwrap_err().to_string();
