@@ -8,7 +8,9 @@ use std::time::Instant;
 use nvmf::control::{Control, Settings};
 use nvmf::pdu::Pdu;
 use nvmf::spec::opcode::{admin, io};
-use nvmf::spec::{Command, Completion, GetLogPage, Identify, IdentifyController, Range, Sgl, Status, cns, log, oncs};
+use nvmf::spec::{
+    Command, Completion, GetLogPage, Identify, IdentifyController, Range, Sgl, Status, cns, feature, log, oncs,
+};
 use nvmf::target::Options;
 use raw::{Host, NQN};
 use serde_json::{Value, json};
@@ -237,6 +239,42 @@ fn a_command_that_is_hidden_is_not_there() {
     assert_eq!(queue.command(Command::blocks(io::WRITE_ZEROES, 1, 0, 1), &[]).status, refused);
     assert_eq!(queue.command(Command::blocks(io::COMPARE, 1, 0, 1), &[]).status, refused);
     assert_eq!(queue.write(1, 0, &[1; 512]), Status::SUCCESS);
+}
+
+/// ONCS, the effects log, RESCAP, the commands, the features and the log page are of one mind.
+#[test]
+fn reservations_that_are_hidden_are_not_there() {
+    let (control, address) = served_with(json!({ "masked_oncs": ["reservs"] }), json!({}));
+    let (mut admin, mut queue) = Host::pair(address);
+    let identify = |admin: &mut Host, cns, nsid| admin.fetch(Identify { cns, cntid: 0, csi: 0 }.command(nsid)).unwrap();
+    let page = identify(&mut admin, cns::CONTROLLER, 0);
+    let present = IdentifyController::read(page.first_chunk().unwrap()).oncs;
+    assert_eq!(present & (oncs::RESERVATIONS | oncs::COMPARE), oncs::COMPARE);
+    assert_eq!(identify(&mut admin, cns::NAMESPACE, 1)[31], 0, "RESCAP");
+    assert_eq!(identify(&mut admin, cns::NAMESPACE_INDEPENDENT, 1)[2], 0, "RESCAP");
+    let log_page = |lid| GetLogPage { lid, lsp: 0, retain: false, length: 64, offset: 0 };
+    let effects = admin.fetch(GetLogPage { length: 4096, ..log_page(log::EFFECTS) }.command(0)).unwrap();
+    let refused = Status::INVALID_OPCODE.do_not_retry();
+    for opcode in [io::RESERVATION_REGISTER, io::RESERVATION_REPORT, io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE] {
+        assert_eq!(effects[1024 + 4 * usize::from(opcode)], 0, "{opcode:#x}");
+        let command = Command { sgl: Sgl::transport(4096), ..Command::new(opcode, 1) };
+        assert_eq!(queue.fetch(command), Err(refused), "{opcode:#x}");
+    }
+    assert_eq!(
+        admin.fetch(log_page(log::RESERVATION_NOTIFICATION).command(0)),
+        Err(Status::INVALID_LOG_PAGE.do_not_retry())
+    );
+    for feature in [feature::RESERVATION_MASK, feature::RESERVATION_PERSISTENCE] {
+        for opcode in [admin::GET_FEATURES, admin::SET_FEATURES] {
+            let command = Command { cdw10: feature.into(), ..Command::new(opcode, 1) };
+            assert_eq!(admin.command(command, &[]).status, Status::INVALID_FIELD.do_not_retry(), "{feature:#x}");
+        }
+    }
+    // Reservations that persist could never be released.
+    call(&control, "bdev_null_create", json!({ "name": "Null0", "num_blocks": 8, "block_size": 512 }));
+    let namespace = json!({ "bdev_name": "Null0", "ptpl_file": "/nonexistent/file" });
+    let refusal = control.call("nvmf_subsystem_add_ns", Some(&json!({ "nqn": NQN, "namespace": namespace })));
+    assert!(refusal.expect_err("refused").message.contains("masked_oncs"));
 }
 
 /// As SPDK's own test of the policy asks: a second controller of a host is refused on the same listener, and allowed on

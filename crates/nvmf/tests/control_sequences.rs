@@ -83,15 +83,33 @@ impl Dice {
         of[self.below(of.len())]
     }
 
+    /// Parameters of a transport, some of them impossible.
+    fn transport(&mut self) -> Value {
+        let one = |dice: &mut Dice, values: &[Value]| values[dice.below(values.len())].clone();
+        let budget =
+            one(self, &[json!("auto"), json!("auto:16k"), json!("auto:8m"), json!("none"), json!("buffers:64")]);
+        let masks = one(self, &[json!([]), json!(["reservs", "nvmcmps"]), json!(["nvmcpys"]), json!(["unknown"])]);
+        json!({
+            "trtype": "tcp",
+            "in_capsule_data_size": self.one(&[0, 3, 4096, 8192, 1 << 20]),
+            "max_io_size": self.one(&[4096, 8192, 131_072, 1 << 20, 3 << 20]),
+            "max_io_qpairs_per_ctrlr": self.one(&[0, 1, 8, 127]),
+            "pacing": budget,
+            "masked_oncs": masks,
+        })
+    }
+
     /// The next call.
     fn call(&mut self, port: u16) -> (&'static str, Value) {
         let (name, base, nqn, host) = (self.one(&NAMES), self.one(&NAMES), self.one(&SUBSYSTEMS), self.one(&HOSTS));
         let (nsid, blocks) = (self.below(5), self.one(&[0_u64, 1, 64, 4096, 1 << 40, u64::MAX]));
+        let options = self.transport();
         let (truth, most) = (self.below(2) == 0, self.one(&[0, 2, 3, 1024]));
         let limit = self.one(&[0_u64, 1, 7, u64::MAX]);
         let address = json!({ "trtype": "TCP", "traddr": "127.0.0.1", "trsvcid": port.to_string() });
         let calls = [
             ("nvmf_create_transport", json!({ "trtype": "TCP", "max_queue_depth": 64 + nsid })),
+            ("nvmf_create_transport", options),
             ("bdev_null_create", json!({ "name": name, "num_blocks": blocks, "block_size": 512 })),
             ("bdev_null_create", json!({ "name": base, "num_blocks": 4096, "block_size": 4096 })),
             ("bdev_malloc_create", json!({ "name": name, "num_blocks": 64, "block_size": 512 })),
@@ -167,6 +185,8 @@ fn a_call_that_fails_changes_nothing_and_what_is_saved_makes_the_same_target() {
         // Every other target has no transport at first, and so no listener.
         let (taken, port) = port();
         drop(taken);
+        // The target is the same one all the time: transports come to it, and it does not make way for another.
+        let target = control.target();
         let mut before = seen(&control);
         let mut calls = Vec::new();
         for _ in 0..60 {
@@ -181,7 +201,9 @@ fn a_call_that_fails_changes_nothing_and_what_is_saved_makes_the_same_target() {
             *(if outcome.is_ok() { &mut made } else { &mut failed }) += 1;
             before = after;
         }
-        control.target().shutdown(std::time::Duration::ZERO); // its port is free for the next one
+        assert_eq!(target.subsystems().len() + 1, before[1].as_array().expect("subsystems").len(), "seed {seed}");
+        assert_eq!(target.devices().len(), before[0].as_array().expect("devices").len(), "seed {seed}");
+        target.shutdown(std::time::Duration::ZERO); // its port is free for the next one
         let again = self::control();
         let text = before[4].to_string();
         again.load(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}\nafter {calls:#?}"));

@@ -143,7 +143,7 @@ impl Control {
         Ok(())
     }
 
-    /// The target as it is now: a transport that is created replaces one that nobody could be connected to.
+    /// The target.
     pub fn target(&self) -> Target {
         self.lock().target.clone()
     }
@@ -222,31 +222,5 @@ impl State {
     /// True if a call of this method is in force.
     pub(super) fn has_made(&self, method: &str) -> bool {
         self.made.iter().any(|step| step.method == method)
-    }
-
-    /// Starts the target again with other options, and repeats the calls that configured it. Only before it listens:
-    /// nobody can be connected, and no memory device can have been written.
-    pub(super) fn restart(&mut self, options: Options) -> Result<(), RpcError> {
-        let made = std::mem::take(&mut self.made);
-        let counted = self.target.devices().into_iter().filter(|device| device.counts_latencies);
-        let counted: Vec<String> = counted.map(|device| device.spec.name).collect();
-        // The old target holds the locks of its files: it goes first.
-        self.target.shutdown(std::time::Duration::from_secs(1));
-        self.target = Target::start(options).map_err(methods::refusal)?;
-        self.target.set_authenticator(Some(self.keys.clone()));
-        self.keyring.clear();
-        self.max_subsystems = None; // it may be lower than what was there before it
-        for Step { method, params, .. } in made {
-            self.call(&method, params.as_ref())?;
-        }
-        // No call of `made` stands for these.
-        for (device, faults) in &self.faults {
-            self.target.set_faults(device, faults).map_err(methods::refusal)?;
-        }
-        for device in &counted {
-            let change = target::StatsChange::CountLatencies(true);
-            self.target.change_stats(Some(device), change).map_err(methods::refusal)?;
-        }
-        Ok(())
     }
 }

@@ -158,6 +158,9 @@ fn get_features(
     command: &Command,
 ) -> Result<Answer, Status> {
     let id = feature::identifier(command.cdw10);
+    if is_hidden(core, id) {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
     let capabilities = match id {
         feature::ASYNC_EVENT_CONFIGURATION | feature::KEEP_ALIVE_TIMER | feature::HOST_BEHAVIOR => 4,
         // Namespace specific, too.
@@ -179,7 +182,7 @@ fn get_features(
         | feature::ASYNC_EVENT_CONFIGURATION => value(0),
         feature::TEMPERATURE_THRESHOLD => value(logs::WARNING_KELVINS.into()),
         feature::VOLATILE_WRITE_CACHE => value(1),
-        feature::NUMBER_OF_QUEUES => value(feature::queues_value(core.shared.options.limits.queues)),
+        feature::NUMBER_OF_QUEUES => value(feature::queues_value(core.configuration.options.limits.queues)),
         feature::KEEP_ALIVE_TIMER => Ok(Answer::Result(controller.keep_alive_ms.load(Ordering::Relaxed).into())),
         feature::HOST_BEHAVIOR => to_host(conn, command, state.host_behavior.to_vec()),
         feature::HOST_IDENTIFIER => to_host(conn, command, controller.host_id.to_vec()),
@@ -193,6 +196,12 @@ fn get_features(
         }
         _ => Err(Status::INVALID_FIELD.do_not_retry()),
     }
+}
+
+/// True for features of reservations while the target hides reservations.
+fn is_hidden(core: &Core, id: u8) -> bool {
+    matches!(id, feature::RESERVATION_MASK | feature::RESERVATION_PERSISTENCE)
+        && core.configuration.options.hides_reservations()
 }
 
 fn is_known(id: u8) -> bool {
@@ -229,6 +238,9 @@ fn set_persistence(conn: &Connection, core: &Core, controller: &Controller, comm
     if feature::is_save(command.cdw10) {
         return Err(Status::FEATURE_NOT_SAVEABLE.do_not_retry());
     }
+    if is_hidden(core, feature::RESERVATION_PERSISTENCE) {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
     let namespaces = named_namespaces(conn, core, command)?;
     reservations::set_persistence(conn, core, command, controller, namespaces)
 }
@@ -253,12 +265,12 @@ fn set_features(
             if asked == 0 {
                 return Err(Status::INVALID_FIELD.do_not_retry());
             }
-            let granted = feature::queues_value(asked.min(core.shared.options.limits.queues));
+            let granted = feature::queues_value(asked.min(core.configuration.options.limits.queues));
             state.features.insert(id, granted);
             Ok(Answer::Result(granted.into()))
         }
         feature::KEEP_ALIVE_TIMER => {
-            let timeout_ms = core.shared.options.keep_alive_ms(command.cdw11);
+            let timeout_ms = core.configuration.options.keep_alive_ms(command.cdw11);
             controller.keep_alive_ms.store(timeout_ms, Ordering::Relaxed);
             Ok(Answer::Result(0))
         }
@@ -277,7 +289,7 @@ fn set_features(
             state.features.insert(id, command.cdw11);
             Ok(Answer::Result(0))
         }
-        feature::RESERVATION_MASK => {
+        feature::RESERVATION_MASK if !is_hidden(core, id) => {
             for (nsid, _) in named_namespaces(conn, core, command)? {
                 state.notices.set_mask(nsid, command.cdw11);
             }

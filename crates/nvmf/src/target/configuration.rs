@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::controller::LAST_ID;
 use super::limited::Limit;
 use super::reservations::Reservations;
-use super::{DeviceInfo, Error, ErrorKind};
+use super::{DeviceInfo, Error, ErrorKind, Options};
 use crate::device::{self, Device, DeviceSpec};
 use crate::identity::{self, Machine};
 use crate::spec::{DISCOVERY_NQN, NamespaceIds, Nqn};
@@ -208,6 +208,7 @@ pub struct Referral {
 /// Everything that is configured.
 #[derive(Clone, Default)]
 pub(super) struct Configuration {
+    pub options: Arc<Options>,
     pub devices: Vec<Arc<DeviceEntry>>,
     pub subsystems: Vec<Subsystem>,
     /// The addresses on which the discovery service is reachable beside the addresses of subsystems.
@@ -226,6 +227,15 @@ fn no_namespace(nqn: &str, nsid: u32) -> Error {
     Error::new(ErrorKind::NotFound, format!("subsystem {nqn} has no namespace {nsid}"))
 }
 
+/// Reservations that persist would stay in force, and no host could release them.
+fn hidden_reservations(namespace: &NamespaceSpec) -> Error {
+    let device = &namespace.device;
+    Error::invalid(format!(
+        "the namespace on {device:?} keeps its reservations in a file (ptpl_file), and the transport hides reservations \
+         (masked_oncs): give one of them"
+    ))
+}
+
 fn printable(what: &str, text: &str, longest: usize) -> Result<(), Error> {
     if text.is_empty() || text.len() > longest || !text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return Err(Error::invalid(format!("{what} {text:?}: give 1 to {longest} printable ASCII characters")));
@@ -237,6 +247,30 @@ impl Configuration {
     fn uid(&mut self) -> u64 {
         self.next_uid += 1;
         self.next_uid
+    }
+
+    /// The configuration of a target that has been started with these options and has nothing else.
+    pub fn of(options: Arc<Options>) -> Configuration {
+        Configuration { options, ..Configuration::default() }
+    }
+
+    /// Exchanges the options of the target, before anybody can be connected: queues, their sizes and their commands are
+    /// as they were when their hosts connected.
+    ///
+    /// # Errors
+    /// `Busy` if the target listens; `Invalid` if they hide reservations that persist.
+    pub fn set_options(&mut self, options: Options) -> Result<(), Error> {
+        if let Some(address) = self.all_listeners().next() {
+            let busy = format!("the target listens on {address}: its transport is set up before its first listener");
+            return Err(Error::new(ErrorKind::Busy, busy));
+        }
+        if options.hides_reservations()
+            && let Some(namespace) = self.namespaces().find(|namespace| namespace.spec.reservations.is_some())
+        {
+            return Err(hidden_reservations(&namespace.spec));
+        }
+        self.options = Arc::new(options);
+        Ok(())
     }
 
     pub fn device(&self, name: &str) -> Result<&Arc<DeviceEntry>, Error> {
@@ -493,6 +527,9 @@ impl Configuration {
                     "the namespace on {device:?} would have the UUID, NGUID or EUI-64 of that on {other:?}: give others, or none"
                 ),
             ));
+        }
+        if spec.reservations.is_some() && self.options.hides_reservations() {
+            return Err(hidden_reservations(&spec));
         }
         if let Some(file) = &spec.reservations
             && let Some(other) = self.namespaces().find(|other| other.spec.reservations.as_ref() == Some(file))

@@ -163,10 +163,10 @@ impl Connection {
         stream.set_nodelay(true)?;
         // The small buffer serves until the connection is an I/O queue: output that a peer does not read lies in the
         // kernel, too.
-        if let Some(ms) = core.shared.options.limits.ack_timeout_ms {
+        if let Some(ms) = core.configuration.options.limits.ack_timeout_ms {
             rustix::net::sockopt::set_tcp_user_timeout(&stream, ms)?;
         }
-        if let Some(bytes) = core.shared.options.limits.send_buffer {
+        if let Some(bytes) = core.configuration.options.limits.send_buffer {
             rustix::net::sockopt::set_socket_send_buffer_size(&stream, bytes.min(SMALL_SEND_BUFFER) as usize)?;
         }
         // A peer whose machine has vanished is noticed even if it asked for no keep-alive.
@@ -181,7 +181,7 @@ impl Connection {
 
     /// A connection at its beginning, on a socket that has its options.
     fn on(token: Token, stream: TcpStream, peer: Option<SocketAddr>, listener: SocketAddr, core: &Core) -> Connection {
-        let options = &core.shared.options;
+        let options = &core.configuration.options;
         let limits = Limits { capsule: options.in_capsule_bytes.max(ADMIN_CAPSULE_BYTES), data: options.max_io_bytes };
         Connection {
             token,
@@ -273,7 +273,7 @@ impl Connection {
 
     /// Gives the kernel room for the output of an I/O queue.
     pub fn widen_send_buffer(&self, core: &Core) {
-        if let Some(bytes) = core.shared.options.limits.send_buffer {
+        if let Some(bytes) = core.configuration.options.limits.send_buffer {
             // On failure the small buffer stays: it serves as well, if more slowly.
             let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.stream, bytes as usize);
         }

@@ -22,7 +22,7 @@ use super::pages::Pages;
 use super::queued::Queued;
 use super::reservations::{Eviction, Reservations};
 use super::stats::{DeviceStats, HostStats};
-use super::{Error, Shared};
+use super::{Error, ErrorKind, Options, Shared, pacing};
 use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
 use crate::spec::Nqn;
 
@@ -144,7 +144,14 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub fn new(shared: Arc<Shared>, reactor: u32, share: Share, clock: Clock) -> Result<Core, Error> {
+    pub fn new(
+        shared: Arc<Shared>,
+        reactor: u32,
+        configuration: Arc<Configuration>,
+        clock: Clock,
+    ) -> Result<Core, Error> {
+        let share = pacing::share(&configuration.options)?;
+        let reactors = configuration.options.reactors;
         Ok(Core {
             pacer: share.pacer()?,
             pool: BufferPool::new(share.pool_bytes),
@@ -152,12 +159,12 @@ impl Core {
             reactor,
             clock,
             now_ns: clock.now_ns(),
-            configuration: Arc::default(),
+            configuration,
             reserve_used: 0,
             reserve_of: Vec::new(),
             afloat_bytes: 0,
             aside_bytes: 0,
-            queued: Queued::new(shared.options.reactors),
+            queued: Queued::new(reactors),
             pages: Pages::default(),
             guests: 0,
             channels: Slab::new(),
@@ -173,7 +180,7 @@ impl Core {
             zeros: super::output::zeros_file(),
             ended: Vec::new(),
             hosts: Vec::new(),
-            rows: Rows::new(shared.board.as_ref(), reactor, shared.options.reactors),
+            rows: Rows::new(shared.board.as_ref(), reactor, reactors),
             in_flight_peak: 0,
             completed_io: 0,
             bytes: 0,
@@ -188,6 +195,23 @@ impl Core {
 
     pub fn tick(&mut self) {
         self.now_ns = self.clock.now_ns();
+    }
+
+    /// Takes up other options: the pacer and the buffers begin anew.
+    ///
+    /// # Errors
+    /// `Busy` while ops are inside devices: their buffers and their bytes belong to the old ones. The errors of
+    /// [`pacing::share`].
+    pub fn set_options(&mut self, options: &Options) -> Result<(), Error> {
+        if !self.flights.is_empty() {
+            let busy = "devices still work for hosts that were connected: try again when they have ended";
+            return Err(Error::new(ErrorKind::Busy, busy));
+        }
+        let share = pacing::share(options)?;
+        self.pacer = share.pacer()?;
+        self.pool = BufferPool::new(share.pool_bytes);
+        self.share = share;
+        Ok(())
     }
 
     /// Takes up a new configuration: opens channels to new devices, retires those of devices that no longer exist.

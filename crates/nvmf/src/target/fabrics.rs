@@ -47,7 +47,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     }
     let subsystem_nqn = data.subsystem().map_err(|_| Connect::invalid(true, Connect::AT_SUBNQN))?;
     let host_nqn = data.host();
-    let limits = core.shared.options.limits;
+    let limits = core.configuration.options.limits;
     let most = if asked.qid == 0 { limits.admin_queue_depth } else { limits.queue_depth };
     let entries = u32::from(asked.sqsize) + 1;
     if asked.sqsize == 0 || entries > u32::from(most) {
@@ -92,7 +92,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             host_id: data.hostid,
             peer: conn.peer,
             listener: conn.listener,
-            keep_alive_ms: core.shared.options.keep_alive_ms(asked.kato_ms),
+            keep_alive_ms: core.configuration.options.keep_alive_ms(asked.kato_ms),
             admin: conn.token,
             now_ns: core.now_ns,
         };
@@ -204,8 +204,10 @@ pub(super) fn carry_out(conn: &mut Connection, core: &mut Core, command: &Comman
 fn property_get(conn: &mut Connection, core: &Core, command: &Command) -> Option<u64> {
     let access = PropertyAccess::of(command);
     let controller = conn.controller.as_ref()?;
-    let capabilities =
-        Capabilities { queue_entries: core.shared.options.limits.queue_depth.into(), timeout_ms: READY_TIMEOUT_MS };
+    let capabilities = Capabilities {
+        queue_entries: core.configuration.options.limits.queue_depth.into(),
+        timeout_ms: READY_TIMEOUT_MS,
+    };
     match (access.offset, access.bytes) {
         (property::CAP, 8) => Some(capabilities.value()),
         // A host may read either half of CAP, as SPDK's target answers.

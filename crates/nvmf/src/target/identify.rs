@@ -42,7 +42,7 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             Ok(namespace_list(seen.map(|(nsid, _)| nsid), command.nsid).to_vec())
         }
         cns::NAMESPACE => match active(subsystem, controller, command.nsid)? {
-            Some(it) => Ok(namespace(it).write().to_vec()),
+            Some(it) => Ok(namespace(core, it).write().to_vec()),
             // A valid number without a namespace: all zeros.
             None => Ok(vec![0; 4096]),
         },
@@ -58,7 +58,7 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
         cns::CONTROLLER_CSI if asked.csi == 0 => Ok(command_limits(subsystem)),
         cns::NAMESPACE_INDEPENDENT => {
             let it = active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
-            let own = namespace(it);
+            let own = namespace(core, it);
             let mut page = vec![0; 4096];
             (page[1], page[2], page[8]) = (own.nmic, own.rescap, own.nsattr);
             page[14] = 1; // NSTAT: ready
@@ -77,7 +77,12 @@ fn active<'a>(subsystem: &'a Subsystem, controller: &Controller, nsid: u32) -> R
     Ok(namespace.filter(|namespace| namespace.spec.visibility.includes(controller.host_nqn.as_str())))
 }
 
-fn namespace(it: &Namespace) -> IdentifyNamespace {
+fn namespace(core: &Core, it: &Namespace) -> IdentifyNamespace {
+    let rescap = match (core.configuration.options.hides_reservations(), it.reservations.can_persist()) {
+        (true, _) => 0,
+        (false, false) => rescap::ALL_TYPES,
+        (false, true) => rescap::ALL_TYPES | rescap::PERSISTS,
+    };
     let device = &it.entry.device;
     let block = device.block_bytes();
     let blocks = device.bytes() / u64::from(block);
@@ -87,7 +92,7 @@ fn namespace(it: &Namespace) -> IdentifyNamespace {
         ncap: blocks,
         nuse: blocks,
         nmic: 1,
-        rescap: rescap::ALL_TYPES | if it.reservations.can_persist() { rescap::PERSISTS } else { 0 },
+        rescap,
         dlfeat: 0b1001, // deallocated blocks read as zeros; Write Zeroes may deallocate
         nsattr: u8::from(device.read_only()),
         nguid: identities.nguid.unwrap_or_default(),
@@ -113,7 +118,7 @@ fn command_limits(subsystem: &Subsystem) -> Vec<u8> {
 
 /// The fields that discovery and I/O controllers have in common.
 fn common(core: &Core, controller: &Controller, subsystem_nqn: &Nqn) -> IdentifyController {
-    let options = &core.shared.options;
+    let options = &core.configuration.options;
     IdentifyController {
         fr: Text::new(&options.firmware),
         mdts: (options.max_io_bytes / 4096).trailing_zeros() as u8,
@@ -150,7 +155,7 @@ fn discovery_controller(core: &Core, controller: &Controller) -> Vec<u8> {
 }
 
 fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) -> Vec<u8> {
-    let options = &core.shared.options;
+    let options = &core.configuration.options;
     let seen = subsystem.seen_by(controller.host_nqn.as_str());
     let bytes: u128 = seen.map(|(_, namespace)| u128::from(namespace.entry.device.bytes())).sum();
     IdentifyController {
@@ -168,7 +173,7 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         cqes: 0x44,
         nn: subsystem.spec.max_namespaces,
         mnan: subsystem.spec.max_namespaces,
-        oncs: io_command::optional_commands() & !options.hidden_commands,
+        oncs: io_command::optional_commands(options.hidden_commands),
         vwc: 0b101,
         ioccsz: (64 + options.in_capsule_bytes) / 16,
         ofcs: 1,

@@ -62,7 +62,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     let opcode = command.opcode;
     // NVM Command Set specification 1.0, section 3: an opcode that is not in the table.
     let io = IoCommand::of(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
-    if io.row().oncs & core.shared.options.hidden_commands != 0 {
+    if io.row().oncs & core.configuration.options.hidden_commands != 0 {
         return Err(Status::INVALID_OPCODE.do_not_retry());
     }
     let request = request(io, command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::io_command;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
 use crate::spec::opcode::{admin, io};
-use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn, Status, Text, namespace_list};
+use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn, Status, Text, namespace_list, oncs};
 
 /// The temperature above which a drive would warn. The target reports a lower one.
 pub(super) const WARNING_KELVINS: u16 = 343;
@@ -36,7 +36,7 @@ pub(super) fn page(
             _ => Err(Status::INVALID_NAMESPACE.do_not_retry()),
         },
         (log::FIRMWARE, Service::Subsystem(_)) => {
-            let frs1 = Text::new(&core.shared.options.firmware);
+            let frs1 = Text::new(&core.configuration.options.firmware);
             Ok(Firmware { afi: 1, frs1 }.write().to_vec())
         }
         (log::CHANGED_NAMESPACES, Service::Subsystem(_)) => {
@@ -47,10 +47,12 @@ pub(super) fn page(
                 _ => namespace_list([u32::MAX], 0).to_vec(),
             })
         }
-        (log::RESERVATION_NOTIFICATION, Service::Subsystem(_)) => {
+        (log::RESERVATION_NOTIFICATION, Service::Subsystem(_)) if !core.configuration.options.hides_reservations() => {
             Ok(controller.lock().notices.page(asked.retain).write().to_vec())
         }
-        (log::EFFECTS, Service::Subsystem(_)) => Ok(effects(core.shared.options.hidden_commands).write().to_vec()),
+        (log::EFFECTS, Service::Subsystem(_)) => {
+            Ok(effects(core.configuration.options.hidden_commands).write().to_vec())
+        }
         // Base specification 2.0 with ECN 110, section 5.16.
         _ => Err(Status::INVALID_LOG_PAGE.do_not_retry()),
     }
@@ -99,8 +101,12 @@ fn effects(hidden_commands: u16) -> Effects {
     for row in io_command::TABLE.iter().filter(|row| row.oncs & hidden_commands == 0) {
         effects.io[usize::from(row.opcode)] = row.effects();
     }
-    for opcode in [io::RESERVATION_REGISTER, io::RESERVATION_REPORT, io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE] {
-        effects.io[usize::from(opcode)] = Effects::SUPPORTED;
+    let reservations = match hidden_commands & oncs::RESERVATIONS {
+        0 => &[io::RESERVATION_REGISTER, io::RESERVATION_REPORT, io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE][..],
+        _ => &[],
+    };
+    for opcode in reservations {
+        effects.io[usize::from(*opcode)] = Effects::SUPPORTED;
     }
     effects
 }

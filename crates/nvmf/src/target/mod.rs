@@ -81,7 +81,8 @@ pub struct Target {
 
 /// The state that the control side and all reactors share.
 struct Shared {
-    options: Options,
+    /// TCP connections of all hosts together at most.
+    most_connections: u32,
     /// The control side holds this lock while it makes a change and all reactors take the change up; reactors never
     /// take the lock.
     configuration: Mutex<Arc<Configuration>>,
@@ -171,7 +172,7 @@ impl Shared {
     fn place_connection(&self) -> Option<u32> {
         let count = |counts: &[AtomicU32], reactor: usize| counts[reactor].load(Ordering::Relaxed);
         let total: u64 = (0..self.connections.len()).map(|reactor| u64::from(count(&self.connections, reactor))).sum();
-        if total >= self.options.limits.connections.into() {
+        if total >= self.most_connections.into() {
             return None;
         }
         let load = |reactor: &usize| (count(&self.workers, *reactor), count(&self.connections, *reactor));
@@ -251,7 +252,6 @@ impl Target {
     /// Options that make no sense; threads, event descriptors or rings that the system refuses.
     pub fn start(mut options: Options) -> Result<Target, Error> {
         check(&mut options)?;
-        let share = pacing::share(&options)?;
         // A descriptor for every connection, and some for files.
         sys::file::raise_descriptor_limit(u64::from(options.limits.connections) + 1024);
         let mut mailboxes = Vec::new();
@@ -262,6 +262,7 @@ impl Target {
             ends.push((messages, wake));
         }
         let shared = Arc::new(Shared {
+            most_connections: options.limits.connections,
             configuration: Mutex::default(),
             controllers: Mutex::default(),
             authenticator: RwLock::default(),
@@ -278,12 +279,14 @@ impl Target {
             restricts_hosts: AtomicBool::new(false),
             warned_of_host_name: AtomicBool::new(false),
             board: live::board(options.publish),
-            options,
         });
+        let options = Arc::new(options);
+        let configuration = Arc::new(Configuration::of(Arc::clone(&options)));
+        *shared.configuration() = Arc::clone(&configuration);
         let target = Target { shared };
         for (index, (messages, wake)) in ends.into_iter().enumerate() {
-            let (shared, share) = (Arc::clone(&target.shared), share.clone());
-            let cpu = shared.options.cpus.get(index).copied();
+            let (shared, configuration) = (Arc::clone(&target.shared), Arc::clone(&configuration));
+            let cpu = options.cpus.get(index).copied();
             let (started, outcome) = mpsc::channel();
             // The reactor is made on the thread that will run it: rings and devices belong to a thread.
             let body = move || {
@@ -293,7 +296,7 @@ impl Target {
                     .map_err(|e| {
                         Error::system(format!("reactor {index} cannot run on processor {}", cpu.unwrap_or(0)), e)
                     })
-                    .and_then(|()| Reactor::new(shared, index as u32, share, messages, wake));
+                    .and_then(|()| Reactor::new(shared, index as u32, configuration, messages, wake));
                 match reactor {
                     Ok(reactor) => {
                         let _ = started.send(Ok(()));
@@ -375,8 +378,22 @@ impl Target {
     }
 
     /// The options that the target runs with, `max_io_bytes` as reduced by the budget.
-    pub fn options(&self) -> &Options {
-        &self.shared.options
+    pub fn options(&self) -> Arc<Options> {
+        Arc::clone(&self.shared.configuration().options)
+    }
+
+    /// Exchanges the options that concern the transport: pacing, sizes, queues, optional commands and times. Reactors,
+    /// their processors, the limits on connections and on guests, and `publish` stay as the target was started with.
+    ///
+    /// # Errors
+    /// Options that make no sense; `Busy` if the target listens, or a host is connected.
+    pub fn set_options(&self, mut options: Options) -> Result<(), Error> {
+        let now = self.options();
+        let limits = Limits { connections: now.limits.connections, guests: now.limits.guests, ..options.limits };
+        options = Options { limits, publish: now.publish, cpus: now.cpus.clone(), ..options };
+        (options.reactors, options.poll, options.balances) = (now.reactors, now.poll, now.balances);
+        check(&mut options)?;
+        self.change(|configuration| configuration.set_options(options))
     }
 
     /// Creates a device.

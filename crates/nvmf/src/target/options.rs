@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::spec::oncs;
+
 /// The settings that a [`Target`](super::Target) is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -100,6 +102,11 @@ impl Default for Limits {
 }
 
 impl Options {
+    /// True if hosts cannot reserve namespaces: the commands, features and log page of reservations are not there.
+    pub(super) fn hides_reservations(&self) -> bool {
+        self.hidden_commands & oncs::RESERVATIONS != 0
+    }
+
     /// The keep-alive timeout in milliseconds of a host that asks for this one; 0 is none.
     pub(super) fn keep_alive_ms(&self, asked_ms: u32) -> u32 {
         if asked_ms == 0 { 0 } else { asked_ms.max(self.least_keep_alive_ms) }

@@ -20,11 +20,11 @@ use rustix::event::{Timespec, epoll};
 use slab::Slab;
 use sys::clock::Clock;
 
+use super::configuration::Configuration;
 use super::connection::{Connection, Ended, Phase};
 use super::controller::IoQueue;
 use super::core::Core;
 use super::mailbox::{Message, Token};
-use super::pacing::Share;
 use super::reservations::{self, Eviction};
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
 use super::{Error, Shared, admin, afloat, fabrics, io, limited, queued};
@@ -101,7 +101,7 @@ impl Reactor {
     pub fn new(
         shared: Arc<Shared>,
         index: u32,
-        share: Share,
+        configuration: Arc<Configuration>,
         messages: mpsc::Receiver<Message>,
         wake: Arc<OwnedFd>,
     ) -> Result<Reactor, Error> {
@@ -113,12 +113,12 @@ impl Reactor {
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::system("epoll_create1", e.into()))?;
         epoll::add(&epoll, &others, epoll::EventData::new_u64(OTHERS), epoll::EventFlags::IN)
             .map_err(|e| Error::system("epoll_ctl", e.into()))?;
-        let lookout = Lookout::new(shared.options.poll, sys::wake::cost_ns());
-        let reactors = shared.options.reactors as u32;
+        let lookout = Lookout::new(configuration.options.poll, sys::wake::cost_ns());
+        let reactors = configuration.options.reactors as u32;
         // Where descriptors are scarce, guests leave half of them to hosts.
         let descriptors = u32::try_from(sys::file::raise_descriptor_limit(0) / 2).unwrap_or(u32::MAX);
-        let most_guests = (shared.options.limits.guests.min(descriptors) / reactors).max(1);
-        let core = Core::new(shared, index, share, clock)?;
+        let most_guests = (configuration.options.limits.guests.min(descriptors) / reactors).max(1);
+        let core = Core::new(shared, index, configuration, clock)?;
         Ok(Reactor {
             most_guests,
             lacks_memory: false,
@@ -694,7 +694,14 @@ impl Reactor {
         self.core.await_evicted(eviction, &evicted);
     }
 
-    fn configure(&mut self, configuration: Arc<super::configuration::Configuration>) -> Result<(), Error> {
+    fn configure(&mut self, configuration: Arc<Configuration>) -> Result<(), Error> {
+        if !Arc::ptr_eq(&configuration.options, &self.core.configuration.options) {
+            if !self.connections.is_empty() {
+                let busy = "hosts are connected: the transport is set up before they connect";
+                return Err(Error::new(super::ErrorKind::Busy, busy));
+            }
+            self.core.set_options(&configuration.options)?;
+        }
         let outcome = self.core.configure(configuration);
         for index in self.all() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
@@ -714,7 +721,7 @@ impl Reactor {
     fn tick(&mut self) {
         let now = self.core.now_ns;
         self.next_tick_ns = now + if self.core.draining { TICK_NS / 100 } else { TICK_NS };
-        let limits = self.core.shared.options.limits;
+        let limits = self.core.configuration.options.limits;
         let handshake = limits.handshake.as_nanos() as u64;
         let busy_ns = now.saturating_sub(self.started_ns + self.asleep_ns);
         self.core.publish(busy_ns, self.connections.len());

@@ -64,8 +64,9 @@ impl Connection {
             self.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
             return Ok(Sink::Nothing);
         }
-        let is_plain_io =
-            !self.is_admin() && !command.is_fabrics() && reservation::data_bytes(command.opcode).is_none();
+        let reserves =
+            reservation::data_bytes(command.opcode).is_some() && !core.configuration.options.hides_reservations();
+        let is_plain_io = !self.is_admin() && !command.is_fabrics() && !reserves;
         if !is_plain_io || self.phase == Phase::Connect || self.exchange.is_some() {
             return self.admin_command(core, command, layout);
         }

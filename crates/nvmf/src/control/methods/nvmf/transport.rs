@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{BUFFER_BYTES, TGT_NAME};
 use crate::control::jsonrpc::{Outcome, RpcError};
-use crate::control::methods::{Method, method};
+use crate::control::methods::{Method, method, refusal};
 use crate::control::pacer;
 use crate::control::params::{Param, ParamKind, Params, U16, U32, U64};
 use crate::control::state::State;
@@ -48,9 +48,10 @@ const TRANSPORT: &[Param] = &[
     Param::only("sock_priority", U32, "0", "packets have no priority"),
     Param::optional(
         "masked_oncs",
-        ParamKind::ListOf(&["nvmcmps", "nvmdsmsv", "nvmwzsv", "nvmcpys"]),
+        ParamKind::ListOf(&["nvmcmps", "nvmdsmsv", "nvmwzsv", "reservs", "nvmcpys"]),
         "none",
-        "optional commands that the target hides and refuses: Compare, Dataset Management, Write Zeroes; it has no Copy",
+        "optional commands that the target hides and refuses: Compare, Dataset Management, Write Zeroes, those of \
+         reservations; it has no Copy",
     ),
     Param::ignored("masked_fuses", ParamKind::Any, "the target has no fused commands to hide"),
     Param::optional(
@@ -151,7 +152,7 @@ fn create_transport(state: &mut State, params: &Params) -> Outcome {
     options.hidden_commands =
         params.list_if("masked_oncs").into_iter().flatten().fold(0, |bits, name| bits | oncs_bit(name));
     options.pacing = pacing_of(state, params)?;
-    state.restart(options)?;
+    state.target.set_options(options).map_err(refusal)?;
     state.remember("nvmf", "nvmf_create_transport", params.as_given().clone());
     Ok(Value::Bool(true))
 }
@@ -162,6 +163,7 @@ fn oncs_bit(name: &str) -> u16 {
         "nvmcmps" => oncs::COMPARE,
         "nvmdsmsv" => oncs::DATASET_MANAGEMENT,
         "nvmwzsv" => oncs::WRITE_ZEROES,
+        "reservs" => oncs::RESERVATIONS,
         _ => 0,
     }
 }
