@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::controller::LAST_ID;
+use super::controller::{LAST_ID, Service};
 use super::limited::Limit;
 use super::reservations::Reservations;
 use super::{DeviceInfo, Error, ErrorKind, Options};
@@ -632,6 +632,16 @@ impl Configuration {
         }
         self.generation += 1;
         Ok(self.listens(address))
+    }
+
+    /// True if hosts reach the service on that listener.
+    pub fn reaches(&self, service: Service, listener: SocketAddr) -> bool {
+        match service {
+            Service::Discovery => self.listens(listener),
+            Service::Subsystem(uid) => {
+                self.subsystems.iter().any(|subsystem| subsystem.uid == uid && subsystem.listeners.contains(&listener))
+            }
+        }
     }
 
     pub fn listens(&self, address: SocketAddr) -> bool {

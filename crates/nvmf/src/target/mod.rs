@@ -611,7 +611,8 @@ impl Target {
         Ok(address)
     }
 
-    /// Makes the subsystem unreachable on `address`; connections stay. The port is closed with its last subsystem.
+    /// Makes the subsystem unreachable on `address`; connections that came in on it end. The port is closed with its
+    /// last subsystem.
     ///
     /// # Errors
     /// `NotFound`.

@@ -705,11 +705,16 @@ impl Reactor {
         let outcome = self.core.configure(configuration);
         for index in self.all() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
-            let Some(controller) = &connection.controller else { continue };
-            let (service, is_discovery) = (controller.service, controller.is_discovery());
-            connection.subsystem = self.core.subsystem(service, &controller.host_nqn);
-            if connection.subsystem.is_none() && !is_discovery {
-                self.close(index); // the subsystem is gone
+            let listener = connection.listener;
+            let Some(controller) = &connection.controller else {
+                if !self.core.configuration.listens(listener) {
+                    self.close(index);
+                }
+                continue;
+            };
+            connection.subsystem = self.core.subsystem(controller.service, &controller.host_nqn);
+            if !self.core.configuration.reaches(controller.service, listener) {
+                self.close(index); // the subsystem is gone, or its listener
             } else {
                 io::fail_orphans(connection, &mut self.core);
             }
@@ -805,6 +810,7 @@ impl Reactor {
                 name: format!("nvmf_tgt_poll_group_{:03}", core.reactor),
                 admin_qpairs: queues(true),
                 io_qpairs: queues(false),
+                unassociated_qpairs: self.connections.iter().filter(|(_, it)| it.controller.is_none()).count() as u32,
                 total_admin_qpairs: core.queues_ever[0],
                 total_io_qpairs: core.queues_ever[1],
                 pending_io: core.pending_io,

@@ -29,6 +29,8 @@ pub struct ReactorStats {
     pub admin_qpairs: u32,
     /// Connected I/O queues now.
     pub io_qpairs: u32,
+    /// Connections now that are not connected to a subsystem or to discovery yet, and those that are about to close.
+    pub unassociated_qpairs: u32,
     /// Admin queues that were ever connected.
     pub total_admin_qpairs: u64,
     /// I/O queues that were ever connected.

@@ -2,6 +2,12 @@
 
 /// Names of methods, and the reason that a caller gets.
 pub static METHODS: &[(&str, &str)] = &[
+    ("accel_assign_opc", "checksums always use the processor's instructions"),
+    (
+        "accel_error_inject_error",
+        "checksums cannot be made wrong; bdev_error_inject_error has commands of a device fail",
+    ),
+    ("accel_get_stats", "nvmf_get_stats shows the work of the target"),
     ("bdev_compress_create", "there is no compression"),
     ("bdev_crypto_create", "there is no encryption of devices: serve a dm-crypt device with bdev_uring_create"),
     ("bdev_examine", "the answer to the creation of a device comes when the device is complete"),
@@ -28,7 +34,6 @@ pub static METHODS: &[(&str, &str)] = &[
     ("log_enable_timestamps", "lines on standard error have no time: the service manager adds it"),
     ("log_set_flag", "there are no log flags"),
     ("nvmf_create_target", "there is one target, nvmf_tgt"),
-    ("nvmf_delete_target", "there is one target, nvmf_tgt: spdk_kill_instance ends it"),
     ("nvmf_get_crdt", "there are no command retry delays"),
     ("nvmf_publish_mdns_prr", "there is no mDNS"),
     ("nvmf_stop_mdns_prr", "there is no mDNS"),

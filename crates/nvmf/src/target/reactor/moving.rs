@@ -112,8 +112,8 @@ impl Reactor {
         }
     }
 
-    /// Takes a connection that another reactor has sent. Meanwhile its controller may have gone, or its subsystem: then
-    /// the connection ends here.
+    /// Takes a connection that another reactor has sent. Meanwhile its controller may have gone, its subsystem, or its
+    /// listener: then the connection ends here.
     pub(super) fn arrive(&mut self, moving: Moving) {
         let (from, queue_id) = (moving.from, moving.queue_id);
         let controller = Arc::clone(&moving.controller);
@@ -129,7 +129,8 @@ impl Reactor {
             _ => false,
         };
         let is_watched = epoll::add(&self.epoll, &connection.stream, data_of(token), epoll::EventFlags::IN).is_ok();
-        let goes_on = is_expected && is_watched && connection.subsystem.is_some() && !self.core.draining;
+        let is_reached = self.core.configuration.reaches(controller.service, connection.listener);
+        let goes_on = is_expected && is_watched && is_reached && !self.core.draining;
         self.core.rows.host(self.core.shared.board.as_ref(), connection.tenant, controller.host_nqn.as_str());
         self.connections.insert(connection);
         if !goes_on {

@@ -47,7 +47,7 @@ pub static METHODS: &[Method] = &[
 
 fn referral(params: &Params) -> Result<Referral, RpcError> {
     let address = socket_address(params, "address")?;
-    let nqn = params.text_if("subnqn").unwrap_or(DISCOVERY_NQN);
+    let nqn = params.text_if("subnqn").filter(|nqn| *nqn != "discovery").unwrap_or(DISCOVERY_NQN);
     let nqn = nqn.parse().map_err(|error: NqnError| RpcError::params(error.to_string()))?;
     Ok(Referral { address, nqn })
 }

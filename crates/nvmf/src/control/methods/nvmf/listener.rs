@@ -36,7 +36,7 @@ pub static METHODS: &[Method] = &[
     ),
     method(
         "nvmf_subsystem_remove_listener",
-        "Stop listening on an address; connections stay",
+        "Stop listening on an address, and disconnect the hosts that came in on it",
         &[NQN, LISTEN_ADDRESS, TGT_NAME],
         "true",
         remove_listener,
@@ -50,6 +50,14 @@ pub static METHODS: &[Method] = &[
     ),
 ];
 
+/// The NQN of the subsystem; `discovery` is short for that of discovery, as for SPDK's clients.
+fn nqn(params: &Params) -> &str {
+    match params.text("nqn") {
+        "discovery" => DISCOVERY_NQN,
+        nqn => nqn,
+    }
+}
+
 fn listen_address(params: &Params) -> Result<SocketAddr, RpcError> {
     socket_address(params, "listen_address")
 }
@@ -61,21 +69,23 @@ fn add_listener(state: &mut State, params: &Params) -> Outcome {
             "there is no transport to listen with: call nvmf_create_transport trtype=TCP first",
         ));
     }
-    let nqn = params.text("nqn");
+    let nqn = nqn(params);
     let bound = state.target.add_listener(nqn, address).map_err(refusal)?;
     let any =
         state.target.subsystems().iter().any(|subsystem| subsystem.spec.nqn == nqn && subsystem.spec.allow_any_host);
     if any && !bound.ip().is_loopback() {
         state.warnings.push(format!("{nqn} on {bound} lets every host in that can reach it: allow_any_host is set"));
     }
+    let nqn = nqn.to_string();
     let mut params = params.as_given().clone();
+    params.insert("nqn".into(), json!(nqn));
     params["listen_address"] = address_of(&bound);
     state.remember("nvmf", "nvmf_subsystem_add_listener", params);
     Ok(Value::Bool(true))
 }
 
 fn remove_listener(state: &mut State, params: &Params) -> Outcome {
-    let (nqn, address) = (params.text("nqn"), listen_address(params)?);
+    let (nqn, address) = (nqn(params), listen_address(params)?);
     state.target.remove_listener(nqn, address).map_err(refusal)?;
     let gone = address_of(&address);
     state.forget(|method, given| {
@@ -87,7 +97,7 @@ fn remove_listener(state: &mut State, params: &Params) -> Outcome {
 fn get_listeners(state: &mut State, params: &Params) -> Outcome {
     let optimized = json!([{ "ana_group": 1, "ana_state": "optimized" }]);
     let one = |listener| json!({ "address": address_of(listener), "ana_states": optimized });
-    let listeners = match params.text("nqn") {
+    let listeners = match nqn(params) {
         DISCOVERY_NQN => state.target.discovery_listeners(),
         nqn => subsystem(state, nqn)?.listeners,
     };

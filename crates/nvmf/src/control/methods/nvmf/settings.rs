@@ -109,6 +109,18 @@ pub static METHODS: &[Method] = &[
             |_, _| Ok(Value::Bool(true)),
         )
     },
+    method(
+        "nvmf_delete_target",
+        "Delete a target; refused, because the one target ends with the program (spdk_kill_instance)",
+        &[Param::required("name", ParamKind::Text, "name of the target")],
+        "always an error",
+        |_, params| match params.text("name") {
+            TARGET_NAME => {
+                Err(RpcError::failed(format!("{TARGET_NAME} ends with the program: spdk_kill_instance ends both")))
+            }
+            _ => Err(RpcError::params("The specified target doesn't exist, cannot delete it.")),
+        },
+    ),
     method("nvmf_get_targets", "List the targets", &[], "an array with one name", |_, _| Ok(json!([TARGET_NAME]))),
 ];
 

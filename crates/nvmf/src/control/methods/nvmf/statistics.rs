@@ -101,6 +101,7 @@ fn poll_group(stats: &Stats, reactor: &ReactorStats, unit_bytes: Option<u64>) ->
         "io_qpairs": reactor.total_io_qpairs,
         "current_admin_qpairs": reactor.admin_qpairs,
         "current_io_qpairs": reactor.io_qpairs,
+        "current_unassociated_qpairs": reactor.unassociated_qpairs,
         "pending_bdev_io": reactor.pending_io,
         "completed_nvme_io": reactor.completed_io,
         "busy_ticks": reactor.busy_ns,
