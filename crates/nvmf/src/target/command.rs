@@ -15,7 +15,7 @@ pub(super) enum Stage {
     Capsule,
     /// The pacer has no slot to remember the command: the reactor does not read from the connection.
     Unadmitted,
-    /// The limit of the device holds the command back (`limited.rs`).
+    /// The limit of the device holds the command back (`limited.rs`), or a straggler of its host (`stragglers.rs`).
     Limited,
     /// The pacer holds the command.
     Held,

@@ -22,7 +22,7 @@ use super::pages::Pages;
 use super::queued::Queued;
 use super::reservations::{Eviction, Reservations};
 use super::stats::{DeviceStats, HostStats};
-use super::{Error, ErrorKind, Options, Shared, pacing};
+use super::{Error, ErrorKind, Options, Shared, pacing, stragglers};
 use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
 use crate::spec::Nqn;
 
@@ -117,6 +117,8 @@ pub(super) struct Core {
     late: HashMap<usize, Arc<Controller>>,
     /// The evictions that wait for ops inside devices, and these ops.
     evictions: Vec<(Arc<Eviction>, Vec<usize>)>,
+    /// The commands that wait for stragglers of their hosts.
+    pub waiting: Vec<stragglers::Waiting>,
     pub done: Vec<Done>,
     pub local: Local,
     subsystems: HashMap<u64, Rc<LocalSubsystem>>,
@@ -171,6 +173,7 @@ impl Core {
             flights: Slab::new(),
             late: HashMap::new(),
             evictions: Vec::new(),
+            waiting: Vec::new(),
             done: Vec::new(),
             local: Local::default(),
             subsystems: HashMap::new(),
@@ -335,7 +338,10 @@ impl Core {
 
     /// Counts the ops that the queue `connection` leaves inside devices as its controller's, until they end.
     pub fn leave_flights(&mut self, connection: Token, controller: &Arc<Controller>) {
-        for (tag, _) in self.flights.iter().filter(|(_, flight)| flight.connection == connection) {
+        for (tag, flight) in self.flights.iter().filter(|(_, flight)| flight.connection == connection) {
+            if flight.is_write {
+                self.shared.stragglers.begins(controller.host_id, self.channels[flight.channel].uid);
+            }
             controller.begins();
             self.late.insert(tag, Arc::clone(controller));
         }
@@ -373,6 +379,9 @@ impl Core {
             && let Some(controller) = self.late.remove(&(done.tag as usize))
         {
             controller.ends();
+            if flight.is_write {
+                self.shared.stragglers.ends(controller.host_id, self.channels[flight.channel].uid);
+            }
         }
         if !self.evictions.is_empty() {
             self.evictions.iter_mut().for_each(|(_, tags)| tags.retain(|tag| *tag != done.tag as usize));
@@ -422,7 +431,8 @@ impl Core {
             // The command may wait for something else than its limit: the reactor looks again soon.
             Some(self.now_ns + open.limit.wait_ns(self.now_ns, first).max(LEAST_WAIT_NS))
         });
-        of_devices.chain(of_limits).chain(self.pacer.wakeup_ns()).min()
+        let of_stragglers = (!self.waiting.is_empty()).then_some(self.now_ns + stragglers::LOOK_NS);
+        of_devices.chain(of_limits).chain(of_stragglers).chain(self.pacer.wakeup_ns()).min()
     }
 
     /// Bytes that may be in flight at this moment.

@@ -16,7 +16,7 @@ use super::core::{Core, Flight};
 use super::io_command::{Counter, Direction, IoCommand};
 use super::pacing::OPS;
 use super::stats::HostStats;
-use super::{afloat, limited};
+use super::{afloat, limited, stragglers};
 use crate::device::{Done, Io, IoKind, charged_bytes};
 use crate::pdu::{C2hData, Layout, MAX_HEADER_BYTES, R2t, digest};
 use crate::spec::{Command, Data, Range, Status};
@@ -209,7 +209,7 @@ pub(super) fn capsule_arrived(conn: &mut Connection, core: &mut Core, index: u16
 /// Asks the pacer; the command goes on at once, when it is released, or when the pacer can remember it.
 #[inline]
 pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
-    if limited::holds_back(conn, core, index) {
+    if stragglers::hold_back(conn, core, index) || limited::holds_back(conn, core, index) {
         return true;
     }
     let slot = &mut conn.slots[index];
@@ -628,6 +628,7 @@ fn forget_waiting(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
         Stage::Held => forget_held(conn, core, index),
         Stage::Limited => {
             limited::forget(conn, core, index);
+            stragglers::forget(conn.token, core, index);
             release(conn, core, index);
         }
         Stage::Free | Stage::Capsule | Stage::Unadmitted | Stage::Data | Stage::Device | Stage::Sending => {
@@ -655,6 +656,7 @@ pub(super) fn drop_all(conn: &mut Connection, core: &mut Core, but_what_is_being
     let all: Vec<(u16, Stage)> = conn.slots.iter_mut().map(|(index, slot)| (index, slot.stage)).collect();
     if all.iter().any(|(_, stage)| *stage == Stage::Limited) {
         limited::forget_all(conn.token, core);
+        stragglers::forget_all(conn.token, core);
     }
     for (index, stage) in all {
         if conn.slots[index].admin.is_some() {

@@ -38,6 +38,7 @@ mod queued;
 mod reactor;
 mod reservations;
 mod stats;
+mod stragglers;
 mod vital;
 
 use std::net::{SocketAddr, TcpListener};
@@ -65,6 +66,7 @@ use controller::{Controllers, Service};
 use mailbox::{Mailbox, Message};
 use reactor::Reactor;
 use reservations::Registrar;
+use stragglers::Stragglers;
 use vital::Vital;
 
 /// The discovery service's NQN: every listener answers to it.
@@ -90,6 +92,7 @@ struct Shared {
     authenticator: RwLock<Option<Arc<dyn Authenticator>>>,
     examiner: Examiner,
     registrar: Registrar,
+    stragglers: Stragglers,
     mailboxes: Vec<Mailbox>,
     /// The number of connections of each reactor.
     connections: Vec<AtomicU32>,
@@ -268,6 +271,7 @@ impl Target {
             authenticator: RwLock::default(),
             examiner: Examiner::default(),
             registrar: Registrar::default(),
+            stragglers: Stragglers::default(),
             mailboxes,
             connections: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
             workers: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),

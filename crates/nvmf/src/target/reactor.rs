@@ -27,7 +27,7 @@ use super::core::Core;
 use super::mailbox::{Message, Token};
 use super::reservations::{self, Eviction};
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
-use super::{Error, Shared, admin, afloat, fabrics, io, limited, queued};
+use super::{Error, Shared, admin, afloat, fabrics, io, limited, queued, stragglers};
 use crate::spec::Status;
 use moving::Moves;
 
@@ -352,6 +352,7 @@ impl Reactor {
             self.core.tick();
             self.core.poll_devices();
             let mut moved = self.land();
+            moved |= self.let_waiting_go();
             moved |= self.let_limited_go();
             moved |= self.release();
             moved |= self.land();
@@ -401,6 +402,24 @@ impl Reactor {
             }
         }
         moved
+    }
+
+    /// Goes on with commands that no straggler holds back any more. Returns true if it found some.
+    fn let_waiting_go(&mut self) -> bool {
+        let mut moved = false;
+        loop {
+            let connections = &self.connections;
+            let can_go = |token: Token| match connections.get(token.index as usize) {
+                Some(connection) if connection.token == token => !connection.is_stalled(),
+                _ => true,
+            };
+            let Some((token, slot)) = stragglers::next(&mut self.core, can_go) else { return moved };
+            moved = true;
+            if let Some(connection) = self.connections.get_mut(token.index as usize).filter(|it| it.token == token) {
+                stragglers::let_go(&mut connection.slots[slot]);
+                io::admit(connection, &mut self.core, slot);
+            }
+        }
     }
 
     /// Goes on with commands that the limits of their devices let go. Returns true if it found some.

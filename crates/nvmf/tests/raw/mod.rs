@@ -357,6 +357,15 @@ impl Host {
         }
     }
 
+    /// Sends a command and the data that an R2T asks for, and waits for nothing else.
+    pub fn send_data_only(&mut self, command: Command, data: &[u8]) {
+        let cid = self.send_command(command, &[]);
+        let Pdu::R2t(ready) = self.unit().expect("an R2T").pdu else { panic!("no R2T") };
+        let header = H2cData { cid, ttag: ready.ttag, offset: 0, length: data.len() as u32, last: true };
+        let bytes = self.h2c(&header, data);
+        self.send(&bytes);
+    }
+
     /// The R2T of a write of that many bytes, nothing sent yet.
     pub fn ready(&mut self, nsid: u32, lba: u64, bytes: usize) -> pdu::R2t {
         self.send_command(Host::write_command(nsid, lba, bytes), &[]);
