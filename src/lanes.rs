@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use lanes::doctor::filters;
 use lanes::doctor::findings::{Severity, examine_rates};
 use lanes::doctor::program::{self, Interception};
 use lanes::doctor::rate::{self, Rates};
@@ -90,7 +91,11 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let time = *matches.get_one::<Duration>("seconds").expect("it has a default");
     let looks = pools.iter().map(|pool| Look::at(pool, &options, Some(time).filter(|_| !matches.get_flag("no-rate"))));
     let looks: Vec<Look> = looks.collect();
-    let well = looks.iter().all(Look::is_well) && program.as_ref().is_none_or(|(_, found)| found.works());
+    let filtered = trap::library(None).ok().and_then(|library| filters::of_this_process(&library).why_not());
+    output::warn(&filtered.map(|why| format!("nothing is spread here: {why}")).into_iter().collect::<Vec<_>>());
+    let well = filtered.is_none()
+        && looks.iter().all(Look::is_well)
+        && program.as_ref().is_none_or(|(_, found)| found.works());
     if matches.get_flag("json") {
         output::print(&format!("{:#}\n", as_value(&looks, program.as_ref())))?;
     } else if matches.get_flag("csv") {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use lanes::doctor::filters::{self, Filters};
 use lanes::doctor::program::{self, Interception};
 use lanes::{Policy, Pools, environment, pool};
 use rustix::process::{Pid, Signal, WaitIdOptions};
@@ -126,7 +127,8 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     let library = library(matches.get_one::<PathBuf>("library").map(PathBuf::as_path))?;
     let mut words = matches.get_many::<OsString>("program").into_iter().flatten();
     let name = words.next().context("no program")?;
-    warn_of_what_will_not_work(name, pools.as_ref());
+    let filters = filters::of_this_process(&library);
+    warn_of_what_will_not_work(name, pools.as_ref(), filters);
 
     let mut child = std::process::Command::new(name);
     child.args(words);
@@ -134,6 +136,7 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
     if let Some(pools) = &pools {
         child.env(pool::TEXT_VARIABLE, pools.to_toml());
     }
+    child.env(environment::FILTERS_VARIABLE, filters.harmless().to_string());
     let flags = [
         ("async", environment::ASYNC_VARIABLE),
         ("raw", environment::RAW_VARIABLE),
@@ -176,8 +179,9 @@ fn run(matches: &ArgMatches, _job: Vec<OsString>) -> anyhow::Result<Exit> {
 }
 
 /// One line for each thing that keeps I/O from being spread; the program runs anyway.
-fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>) {
+fn warn_of_what_will_not_work(name: &OsStr, pools: Option<&Pools>, filters: Filters) {
     let mut warnings = Vec::new();
+    warnings.extend(filters.why_not().map(|why| format!("trap spreads nothing: {why}")));
     let path = std::env::var("PATH").unwrap_or_default();
     if let Some(found) = program::find(Path::new(name), &path) {
         let examined = program::examine(&found);

@@ -1,7 +1,9 @@
 //! The sections of the manual pages that no table of arguments holds: examples, statuses, files, environment, and the
 //! page of libiotrap.
 
-use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
+use lanes::environment::{
+    ASYNC_VARIABLE, FILTERS_VARIABLE, IOLOG_VARIABLE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE,
+};
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
 use super::roff::{bold, list, prose, verbatim};
@@ -394,6 +396,11 @@ pub fn libiotrap() -> String {
         (POOLS_VARIABLE, "Pools as the original iotrap takes them: name:/mnt/a/,/mnt/b/, several separated by spaces."),
         (RAW_VARIABLE, "1 has system calls outside libc seen, too, as plimsoll trap --raw does."),
         (ASYNC_VARIABLE, "1 makes libaio requests that would block asynchronous, as plimsoll trap --async does."),
+        (
+            FILTERS_VARIABLE,
+            "The number of seccomp filters, in force when the program begins, that permit the library's calls. plimsoll trap \
+             tries them and sets it; without it such a program is not spread.",
+        ),
         ("IOTRAP_RING", "same-thread promises that the thread that reads a completion ring also submits."),
         (STATS_VARIABLE, "1 prints a summary on standard error when the program ends."),
         (TRACE_VARIABLE, "1 prints a line on standard error for each call that the library takes over."),

@@ -8,10 +8,13 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
 use lanes::Pools;
-use lanes::environment::{ASYNC_VARIABLE, IOLOG_VARIABLE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE};
+use lanes::environment::{
+    ASYNC_VARIABLE, FILTERS_VARIABLE, IOLOG_VARIABLE, PROBE, RAW_VARIABLE, STATS_VARIABLE, TRACE_VARIABLE,
+};
 use lanes::pool::{FILE_VARIABLE, POOLS_VARIABLE, TEXT_VARIABLE};
 
-use crate::abi::{errno, said, undisturbed};
+use crate::abi::filters::{self, Filters};
+use crate::abi::{errno, probe, raw, said, sealed, undisturbed};
 use crate::aio::{self, async_io, context};
 use crate::fork;
 use crate::hooks::{caught, executed, exit};
@@ -24,8 +27,11 @@ const RING_VARIABLE: &str = "IOTRAP_RING";
 /// Sets everything up, or tells in one line why nothing is spread.
 pub fn begin() {
     let _errno = errno::kept();
-    said::remember();
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if !may_call(variable(FILTERS_VARIABLE)) {
+        return sealed::seal();
+    }
+    said::remember();
     let read = |path: &std::path::Path| std::fs::read_to_string(path);
     // Independent of pools: asynchronous libaio changes where requests block, not where they go.
     let asynchronous = variable(ASYNC_VARIABLE).is_some_and(|value| value != "0");
@@ -66,6 +72,29 @@ pub fn begin() {
     node::prepare(aio::note_completed);
     lane::configure(pools);
     catch_calls(variable);
+}
+
+/// True if the library may make system calls of its own in this process: the process has begun with no filter of system
+/// calls, or only with those that were found to permit all calls of the library (`trusted`). A filter that the library
+/// does not know may kill the process for any other call.
+fn may_call(trusted: Option<String>) -> bool {
+    if trusted.as_deref() == Some(PROBE) {
+        probe::run();
+    }
+    let permitted = trusted.as_deref().map(|text| text.parse().unwrap_or(0));
+    match filters::of_process() {
+        Filters::None => return true,
+        Filters::Some(count) if permitted.is_some_and(|permitted: u32| count <= permitted) => return true,
+        Filters::Some(_) | Filters::Unknown => {}
+    }
+    if permitted.is_none() {
+        // Not by `said`, which asks the kernel what standard error is.
+        raw::write(
+            2,
+            b"iotrap: nothing is spread: the process has begun with a filter of system calls (seccomp); start it by plimsoll trap, which tests the filter\n",
+        );
+    }
+    false
 }
 
 /// Begins to catch the system calls outside libc, if that is wanted.

@@ -1,7 +1,6 @@
 //! The list of everything that a forked child must forget: the parent's requests, lanes and descriptors.
 
-use crate::abi::undisturbed::Undisturbed;
-use crate::abi::{dispatch, own_stack};
+use crate::abi::{dispatch, own_stack, undisturbed};
 use crate::aio::{async_io, changed_iocbs, context, inflight, posix, raw_ring, rings};
 use crate::open::opener;
 use crate::policy::split;
@@ -9,11 +8,12 @@ use crate::state::{group, lane, node, reason, stats};
 
 /// Forgets the parent's state, in the child, which has one thread. Makes system calls and uses atomics only.
 pub fn forget_all() {
-    let _undisturbed = Undisturbed::begin();
+    let _undisturbed = undisturbed::Undisturbed::begin();
     own_stack::run(forget_each);
 }
 
 fn forget_each() {
+    undisturbed::forget_all();
     dispatch::forget_all();
     async_io::forget_all();
     posix::forget_all();

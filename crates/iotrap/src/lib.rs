@@ -16,7 +16,8 @@
 //!   ([`state::node`]), the pools ([`state::lane`]), the proof that a number still means its file ([`state::proof`]),
 //!   fork and high numbers ([`state::process`]), reasons and counts ([`state::reason`], [`state::stats`]).
 //! - [`abi`]: system calls, threads, the clock and errno without libc; the dispatch of calls outside libc
-//!   ([`abi::dispatch`]); the real functions; the structures of libaio and liburing.
+//!   ([`abi::dispatch`]); the seal of a process with a filter of system calls ([`abi::sealed`]); the real functions;
+//!   the structures of libaio and liburing.
 //!
 //! Above the house, [`config`] sets everything up from the environment, and [`fork`] lists everything that a forked
 //! child forgets. Two calls lead upwards, through functions that `config` hands down: a file that waits for its lanes
@@ -42,7 +43,7 @@ mod open;
 mod policy;
 mod state;
 
-use abi::{clock, real};
+use abi::{clock, real, sealed};
 use aio::{async_io, raw_ring};
 use state::stats;
 
@@ -55,6 +56,9 @@ extern "C" fn begin() {
 
 /// Runs at the end of the program, after its own atexit functions.
 extern "C" fn end() {
+    if sealed::is_sealed() {
+        return; // told before the seal
+    }
     async_io::ends();
     async_io::tell();
     raw_ring::notes_unseen();

@@ -51,6 +51,28 @@ fn a_floor_calls_only_downwards() {
     );
 }
 
+/// A filter of system calls may kill a process for any of them: `abi/probe.rs` makes each once, so that `plimsoll trap`
+/// knows.
+#[test]
+fn the_probe_makes_every_call_of_the_library() {
+    let probe = fs::read_to_string(source().join("abi/probe.rs")).unwrap();
+    let (mut calls, mut missing) = (0, Vec::new());
+    for (path, text) in files(&source()) {
+        for part in text.split("call(").skip(1) {
+            let Some(name) = part.trim_start().strip_prefix("libc::").filter(|rest| rest.starts_with("SYS_")) else {
+                continue;
+            };
+            let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+            calls += 1;
+            if !probe.contains(&format!("(libc::{name}, [")) {
+                missing.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(calls > 60, "{calls}");
+    assert!(missing.is_empty(), "abi/probe.rs does not make these calls:\n{}", missing.join("\n"));
+}
+
 #[test]
 fn a_forked_child_forgets_everything() {
     let list = fs::read_to_string(source().join("fork.rs")).unwrap();

@@ -10,6 +10,13 @@ pub const ASYNC_VARIABLE: &str = "IOTRAP_ASYNC";
 pub const RAW_VARIABLE: &str = "IOTRAP_RAW";
 /// `1`: the interposer writes a summary to standard error when the program ends.
 pub const STATS_VARIABLE: &str = "IOTRAP_STATS";
+/// The number of filters of system calls (seccomp) that were found to permit all calls of the interposer: it trusts a
+/// process that has begun with no more of them. [`PROBE`] has it make all calls and end.
+pub const FILTERS_VARIABLE: &str = "IOTRAP_SECCOMP_FILTERS";
+/// The value of [`FILTERS_VARIABLE`] in a process that finds out if filters kill it.
+pub const PROBE: &str = "probe";
+/// The exit status of such a process, if nothing has killed it.
+pub const SURVIVED: i32 = 86;
 
 /// Under this name the interposer counts the system calls that `--raw` has caught, beside the reasons why requests stay
 /// on their lane.

@@ -5,12 +5,15 @@
 pub mod clock;
 pub mod dispatch;
 pub mod errno;
+pub mod filters;
 pub mod libaio;
 pub mod liburing;
 pub mod own_stack;
+pub mod probe;
 pub mod raw;
 pub mod raw_thread;
 pub mod readable;
 pub mod real;
 pub mod said;
+pub mod sealed;
 pub mod undisturbed;

@@ -9,7 +9,22 @@ use core::ffi::{CStr, c_int, c_long, c_void};
 /// The value that a system call returned, or the errno it failed with (positive).
 pub type Result<T> = core::result::Result<T, c_int>;
 
-pub use crate::abi::dispatch::call;
+/// The system call that the program makes, or a call without which the program cannot go on.
+pub use crate::abi::dispatch::call as pass;
+use crate::abi::sealed;
+
+/// A system call of the library's own: refused with ENOSYS in a process that is sealed ([`sealed`]).
+///
+/// # Safety
+/// The arguments are valid for the system call `number`.
+#[inline]
+pub unsafe fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+    if sealed::is_sealed() {
+        return -(libc::ENOSYS as isize);
+    }
+    // SAFETY: the caller gives arguments that are valid for this system call.
+    unsafe { pass(number, a, b, c, d, e, f) }
+}
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("libiotrap knows the system calls of x86-64 and AArch64 only");
@@ -243,6 +258,13 @@ pub fn change_mask(how: c_int, signals: u64) -> u64 {
     // SAFETY: one set is read, the other written.
     let _ = unsafe { call(libc::SYS_rt_sigprocmask, arg(how), new, old, size_of::<u64>(), 0, 0) };
     before
+}
+
+/// Puts the blocked signals of the calling thread back that [`change_mask`] has returned.
+pub fn restore_mask(signals: u64) {
+    let (how, set) = (arg(libc::SIG_SETMASK), &raw const signals as usize);
+    // SAFETY: one set is read.
+    let _ = unsafe { pass(libc::SYS_rt_sigprocmask, how, set, 0, size_of::<u64>(), 0, 0) };
 }
 
 /// The id of the process, as the kernel sees it at this moment: a vfork child is another process than its parent.

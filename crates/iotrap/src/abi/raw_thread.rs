@@ -82,7 +82,7 @@ pub unsafe fn start(
     let blocked = raw::change_mask(libc::SIG_SETMASK, u64::MAX);
     // SAFETY: a stack and a block of thread-local variables of the thread's own; the caller keeps `alive` valid.
     let started = unsafe { clone_thread(stack, here.expose_provenance(), alive, stack) };
-    raw::change_mask(libc::SIG_SETMASK, blocked);
+    raw::restore_mask(blocked);
     started.map(drop)
 }
 
@@ -96,11 +96,12 @@ extern "C" fn live(task: usize) -> ! {
     (task.work)(task.argument);
     loop {
         // SAFETY: ends this thread and no other.
-        let _ = unsafe { raw::call(libc::SYS_exit, 0, 0, 0, 0, 0, 0) };
+        let _ = unsafe { raw::pass(libc::SYS_exit, 0, 0, 0, 0, 0, 0) };
     }
 }
 
-const SHARED: c_int = libc::CLONE_VM
+/// The flags of clone(2) by which threads are made.
+pub const SHARED: c_int = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
     | libc::CLONE_SIGHAND

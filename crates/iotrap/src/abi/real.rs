@@ -95,7 +95,7 @@ macro_rules! kernel {
         let mut next = || arguments.next().unwrap_or(0);
         let (a, b, c, d, e, f) = (next(), next(), next(), next(), next(), next());
         // SAFETY: the caller keeps the contract of the function of this name.
-        let result = unsafe { crate::abi::raw::call($number, a, b, c, d, e, f) };
+        let result = unsafe { crate::abi::raw::pass($number, a, b, c, d, e, f) };
         crate::abi::errno::libc_result(result) as _
     }};
 }

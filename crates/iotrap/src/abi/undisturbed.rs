@@ -12,10 +12,11 @@
 //! completions (there the kernel unblocks the signals for the time of the wait: io_pgetevents(2)).
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::abi::raw;
+use crate::abi::sealed;
 
 /// The signals that the program handles, a bit each, as far as the library has seen them being set. The hooks of
 /// sigaction(2) keep the set, and [`look`] finds handlers that were set by system calls of the program's own code.
@@ -76,6 +77,62 @@ unsafe extern "C-unwind" {
 
 const CANCEL_DISABLE: c_int = 1;
 
+/// Threads that are in such a part of a call. A thread counts in the place that its stack says, so that threads do not
+/// wait for each other's cache lines.
+#[repr(align(64))]
+struct Inside(AtomicU32);
+
+static INSIDE: [Inside; PLACES] = [const { Inside(AtomicU32::new(0)) }; PLACES];
+const PLACES: usize = 16;
+/// Counts forks: a forked child does not count the parts that its parent's threads were in.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// A count in [`INSIDE`].
+#[derive(Clone, Copy)]
+struct Counted {
+    place: usize,
+    generation: u32,
+}
+
+impl Counted {
+    #[inline]
+    fn begin() -> Option<Counted> {
+        if sealed::is_sealed() {
+            return None;
+        }
+        let here = 0u8;
+        let place = (&raw const here as usize >> 16) % PLACES;
+        let counted = Counted { place, generation: GENERATION.load(Acquire) };
+        INSIDE.get(place)?.0.fetch_add(1, SeqCst);
+        Some(counted)
+    }
+
+    #[inline]
+    fn end(self) {
+        if self.generation == GENERATION.load(Acquire)
+            && let Some(inside) = INSIDE.get(self.place)
+        {
+            inside.0.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// Waits until no thread is in such a part of a call, but for `limit_us` microseconds at most. The calling thread is in
+/// none. (A thread that waits for completions does not count.)
+pub fn wait_for_all(limit_us: u64) {
+    const TURN_US: i64 = 100;
+    let end_ns = raw::now_ns().saturating_add(limit_us.saturating_mul(1000));
+    while INSIDE.iter().any(|inside| inside.0.load(SeqCst) != 0) && raw::now_ns() < end_ns {
+        raw::sleep_us(TURN_US);
+    }
+}
+
+/// Forgets, in a forked child, the threads that it does not have.
+pub fn forget_all() {
+    GENERATION.fetch_add(1, SeqCst);
+    INSIDE.iter().for_each(|inside| inside.0.store(0, SeqCst));
+}
+
 /// A guard: while it lives, no handler of the program runs in the calling thread, and the thread is not cancelled.
 /// It is the first value that a function makes, so that it is the last one that is dropped.
 #[must_use]
@@ -83,18 +140,32 @@ pub struct Undisturbed {
     /// The blocked signals of before; None if nothing had to be blocked.
     blocked: Option<u64>,
     cancel: c_int,
+    counted: Option<Counted>,
 }
 
 impl Undisturbed {
     /// Blocks handlers and cancellation in the calling thread from here on.
     #[inline]
     pub fn begin() -> Undisturbed {
-        let handled = HANDLED.load(Acquire);
+        Undisturbed::with(true)
+    }
+
+    /// Like `begin`, for a thread that waits for completions meanwhile: [`wait_for_all`] does not wait for it.
+    #[inline]
+    pub fn begin_to_wait() -> Undisturbed {
+        Undisturbed::with(false)
+    }
+
+    #[inline]
+    fn with(counts: bool) -> Undisturbed {
+        let handled = if sealed::is_sealed() { 0 } else { HANDLED.load(Acquire) };
         let blocked = (handled != 0).then(|| raw::change_mask(libc::SIG_BLOCK, handled));
         let mut cancel = 0;
         // SAFETY: a valid state, and room for the one before.
         unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut cancel) };
-        Undisturbed { blocked, cancel }
+        // Handlers and cancellation leave no count behind from here on.
+        let counted = if counts { Counted::begin() } else { None };
+        Undisturbed { blocked, cancel, counted }
     }
 
     /// The set of signals that were blocked before, for a call of the kernel that unblocks the others while it waits;
@@ -107,6 +178,9 @@ impl Undisturbed {
 impl Drop for Undisturbed {
     #[inline]
     fn drop(&mut self) {
+        if let Some(counted) = self.counted {
+            counted.end();
+        }
         end(self.blocked, self.cancel);
     }
 }
@@ -118,6 +192,6 @@ fn end(blocked: Option<u64>, cancel: c_int) {
     // SAFETY: the state that this thread had.
     unsafe { pthread_setcancelstate(cancel, core::ptr::null_mut()) };
     if let Some(before) = blocked {
-        raw::change_mask(libc::SIG_SETMASK, before);
+        raw::restore_mask(before);
     }
 }

@@ -31,7 +31,7 @@ use crate::state::table::{self, Entry};
 /// As io_setup(2).
 pub unsafe fn setup(events: usize, context: *mut u64) -> isize {
     // SAFETY: the program's contract.
-    let result = unsafe { raw::call(libc::SYS_io_setup, events, context as usize, 0, 0, 0, 0) };
+    let result = unsafe { raw::pass(libc::SYS_io_setup, events, context as usize, 0, 0, 0, 0) };
     if result == 0 && (lane::active() || async_io::active()) {
         crate::state::process::notice_fork();
         // SAFETY: the kernel has just written it.
@@ -57,7 +57,7 @@ pub unsafe fn destroy(context: u64) -> isize {
         context::remove(place);
     }
     // SAFETY: the program's contract. The call waits for everything that is in flight.
-    let result = unsafe { raw::call(libc::SYS_io_destroy, context as usize, 0, 0, 0, 0, 0) };
+    let result = unsafe { raw::pass(libc::SYS_io_destroy, context as usize, 0, 0, 0, 0, 0) };
     if let Some(place) = found {
         inflight::take_all_of(place, forget);
     }
@@ -66,7 +66,7 @@ pub unsafe fn destroy(context: u64) -> isize {
 
 unsafe fn submit_bare(context: u64, count: c_long, iocbs: *mut *mut Iocb) -> isize {
     // SAFETY: the program's contract.
-    unsafe { raw::call(libc::SYS_io_submit, context as usize, count as usize, iocbs as usize, 0, 0, 0) }
+    unsafe { raw::pass(libc::SYS_io_submit, context as usize, count as usize, iocbs as usize, 0, 0, 0) }
 }
 
 /// io_submit(2).
@@ -453,13 +453,13 @@ pub unsafe fn get_events(
         let mask = mask.map_or(0, |mask| mask as usize);
         let (min_count, count) = (min_count as usize, count as usize);
         // SAFETY: the program's contract.
-        unsafe { raw::call(number, context as usize, min_count, count, events as usize, timeout as usize, mask) }
+        unsafe { raw::pass(number, context as usize, min_count, count, events as usize, timeout as usize, mask) }
     };
-    let Some((place, found)) = context::find(context).filter(|_| lane::active() || async_io::active()) else {
+    let Some((place, found)) = context::find(context) else {
         return bare(mask);
     };
     // Handlers run while the kernel waits, and in no other moment: an event that the kernel has returned is retired.
-    let undisturbed = Undisturbed::begin();
+    let undisturbed = Undisturbed::begin_to_wait();
     let waiting = [undisturbed.mask() as usize, size_of::<u64>()];
     let fetching = found.fetching();
     let result = bare(mask.or_else(|| (waiting[0] != 0).then(|| waiting.as_ptr().cast())));

@@ -112,7 +112,7 @@ struct Found {
 
 fn find(of: *const aiocb) -> Option<Found> {
     let key = of.expose_provenance() as u64;
-    if key <= BUSY || !crate::state::lane::active() {
+    if key <= BUSY || !crate::state::lane::has_pools() {
         return None;
     }
     let place = places(key).find(|&place| KEYS.get(place).is_some_and(|found| found.load(Acquire) == key))?;
@@ -511,7 +511,7 @@ pub unsafe fn suspend(list: *const *const aiocb, count: c_int, timeout: *const l
 /// `list` points to `count` pointers.
 unsafe fn of_shadows(list: *const *const aiocb, count: c_int, shadows: &mut [*const aiocb; LIST]) -> bool {
     let Ok(count) = usize::try_from(count) else { return false };
-    if list.is_null() || count > LIST || !crate::state::lane::active() {
+    if list.is_null() || count > LIST || !crate::state::lane::has_pools() {
         return false;
     }
     let mut any = false;

@@ -113,7 +113,7 @@ const FEATURES: u32 = 1 | 1 << 1 | 1 << 2;
 pub unsafe fn set_up(entries: usize, parameters: *mut c_void) -> isize {
     let place = parameters as usize;
     // SAFETY: the program's arguments.
-    let result = unsafe { raw::call(libc::SYS_io_uring_setup, entries, place, 0, 0, 0, 0) };
+    let result = unsafe { raw::pass(libc::SYS_io_uring_setup, entries, place, 0, 0, 0, 0) };
     if result >= 0 && lane::active() && process::is_own() {
         let _undisturbed = Undisturbed::begin();
         let _errno = errno::kept();
@@ -408,7 +408,7 @@ pub unsafe fn enter(fd: c_int, count: c_uint, wait: &Wait) -> isize {
     let kernel = |count: c_uint, wait: &Wait| {
         // SAFETY: the program's arguments, or a part of them.
         unsafe {
-            raw::call(
+            raw::pass(
                 libc::SYS_io_uring_enter,
                 raw::arg(fd),
                 count as usize,
@@ -617,7 +617,7 @@ fn submit_spread(place: &'static Mapped, count: c_uint, wait: &Wait, kernel: imp
 pub unsafe fn register(fd: c_int, what: c_uint, argument: usize, count: c_uint) -> isize {
     let kernel = || {
         // SAFETY: the program's arguments.
-        unsafe { raw::call(libc::SYS_io_uring_register, raw::arg(fd), what as usize, argument, count as usize, 0, 0) }
+        unsafe { raw::pass(libc::SYS_io_uring_register, raw::arg(fd), what as usize, argument, count as usize, 0, 0) }
     };
     if !lane::active() || !process::is_own() {
         return kernel();

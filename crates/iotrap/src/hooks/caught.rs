@@ -8,10 +8,11 @@
 //! program's handlers interrupt the call as they interrupt any other.
 #![cfg_attr(not(target_arch = "x86_64"), allow(unused_imports, reason = "the handler exists on x86-64 only"))]
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
+use super::filter;
 use crate::abi::dispatch::{self, Refusal};
 use crate::abi::errno;
 use crate::abi::raw;
@@ -39,6 +40,15 @@ pub fn prepare() {
 pub fn stop(why: &str) {
     if dispatch::stop() {
         told(why);
+    }
+}
+
+/// Stops to catch calls without a word, because the process gets a filter of system calls, and leaves SIGSYS to the
+/// filter: its action is the default one again.
+pub fn end() {
+    if dispatch::stop() {
+        // SAFETY: SIG_DFL needs no function.
+        let _ = unsafe { real::signal(libc::SIGSYS, core::ptr::without_provenance_mut(libc::SIG_DFL)) };
     }
 }
 
@@ -101,6 +111,13 @@ extern "C" fn caught(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     let arguments = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
     let arguments = arguments.map(register);
     Reason::Caught.count();
+    if installs_filter(number, &arguments) && !dispatch::on() {
+        // The filter may forbid the return from this handler: the interrupted code makes the call itself, which is not
+        // caught any more.
+        const SYSCALL_BYTES: i64 = 2;
+        context.uc_mcontext.gregs[libc::REG_RIP as usize] -= SYSCALL_BYTES;
+        return;
+    }
     let result = match number {
         libc::SYS_rt_sigreturn => {
             // The context that the handler has been given, and may have changed, follows the address of its return.
@@ -127,6 +144,18 @@ extern "C" fn caught(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         let _ = unsafe { raw::call(libc::SYS_sigaltstack, 0, place, 0, 0, 0, 0) };
     }
     context.uc_mcontext.gregs[libc::REG_RAX as usize] = result as i64;
+}
+
+/// True if the call may install a filter of system calls, for which the library has given up.
+#[cfg(target_arch = "x86_64")]
+fn installs_filter(number: c_long, arguments: &[usize; 6]) -> bool {
+    let [a, b, c, ..] = *arguments;
+    match number {
+        libc::SYS_seccomp => filter::before_seccomp(a as c_uint, b, c as *const c_void),
+        libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => filter::before_prctl(b, c),
+        _ => return false,
+    }
+    true
 }
 
 /// The call by its hook, or by the kernel: the result, or `-errno`.
@@ -237,7 +266,7 @@ mod clone {
         // A child with a memory of its own inherits the program's limits, and not those of a moment.
         let held = (wanted.flags & VM == 0).then(LimitHeld::begin);
         // SAFETY: the program's own call; a child with a stack of its own finds its frame there.
-        let result = unsafe { raw::call(number, a, b, c, d, e, f) };
+        let result = unsafe { raw::pass(number, a, b, c, d, e, f) };
         if result == 0 {
             process::notice_fork();
             dispatch::again();

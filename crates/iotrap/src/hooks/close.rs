@@ -164,7 +164,7 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
 
 fn bare_range(first: c_uint, last: c_uint, flags: c_uint) -> isize {
     // SAFETY: integers only; what is closed is what the program asked for.
-    unsafe { raw::call(libc::SYS_close_range, first as usize, last as usize, flags as usize, 0, 0, 0) }
+    unsafe { raw::pass(libc::SYS_close_range, first as usize, last as usize, flags as usize, 0, 0, 0) }
 }
 
 /// close_range(2) around the lanes' files, which the program does not know.

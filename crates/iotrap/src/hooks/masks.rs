@@ -5,7 +5,7 @@
 
 use core::ffi::{c_int, c_long, c_void};
 
-use super::{caught, signal};
+use super::{caught, filter, signal};
 use crate::abi::dispatch::{self, SIGSYS_BIT};
 use crate::abi::raw;
 use crate::abi::readable::is_readable;
@@ -296,6 +296,9 @@ pub unsafe extern "C-unwind" fn prctl(option: c_int, a: usize, b: usize, c: usiz
     if option == dispatch::PR_SET_SYSCALL_USER_DISPATCH {
         dispatches();
     }
+    if option == libc::PR_SET_SECCOMP {
+        filter::before_prctl(a, b);
+    }
     // SAFETY: the program's contract.
     unsafe { real::prctl(option, a, b, c, d) }
 }
@@ -361,5 +364,5 @@ pub unsafe fn by_number(number: c_long, arguments: [usize; 6]) -> Option<isize> 
 
 unsafe fn bare(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> isize {
     // SAFETY: the caller gives arguments that are valid for this system call.
-    unsafe { raw::call(number, a, b, c, d, e, f) }
+    unsafe { raw::pass(number, a, b, c, d, e, f) }
 }

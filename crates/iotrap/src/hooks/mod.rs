@@ -21,6 +21,7 @@ pub mod dup;
 pub mod exec;
 pub mod executed;
 pub mod exit;
+pub mod filter;
 pub mod libaio;
 pub mod limit;
 pub mod lock;

@@ -182,7 +182,7 @@ pub unsafe fn by_openat2(at: c_int, path: Path, how: *const core::ffi::c_void, b
     // SAFETY: the program's contract.
     unsafe { before(at, path, flags) };
     // SAFETY: the program's contract.
-    let open = || unsafe { raw::call(libc::SYS_openat2, raw::arg(at), path as usize, how as usize, bytes, 0, 0) };
+    let open = || unsafe { raw::pass(libc::SYS_openat2, raw::arg(at), path as usize, how as usize, bytes, 0, 0) };
     after(room::needing_number(|| errno::libc_result(open()) as c_int), flags)
 }
 

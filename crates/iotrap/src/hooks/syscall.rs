@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use super::{close, dup, exec, exit, limit, lock, map, masks, open, receive, room, rw, size, sync};
+use super::{close, dup, exec, exit, filter, limit, lock, map, masks, open, receive, room, rw, size, sync};
 use crate::abi::errno;
 use crate::abi::libaio::{Event, Iocb};
 use crate::abi::raw;
@@ -80,9 +80,9 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_dup3 => hook!(dup::dup3(fd, b as c_int, c as c_int)),
         libc::SYS_fcntl => hook!(dup::fcntl(fd, b as c_int, c)),
         libc::SYS_getrlimit | libc::SYS_setrlimit => {
-            limit::around(a as c_uint, || kernel!(raw::call(number, a, b, 0, 0, 0, 0)))
+            limit::around(a as c_uint, || kernel!(raw::pass(number, a, b, 0, 0, 0, 0)))
         }
-        libc::SYS_prlimit64 => limit::around(b as c_uint, || kernel!(raw::call(number, a, b, c, d, 0, 0))),
+        libc::SYS_prlimit64 => limit::around(b as c_uint, || kernel!(raw::pass(number, a, b, c, d, 0, 0))),
         libc::SYS_flock => hook!(lock::flock(fd, b as c_int)),
         libc::SYS_pread64 => hook!(rw::pread64(fd, b as *mut c_void, c, d as i64)),
         libc::SYS_pwrite64 => hook!(rw::pwrite64(fd, b as *const c_void, c, d as i64)),
@@ -119,10 +119,12 @@ pub unsafe extern "C-unwind" fn syscall(
         libc::SYS_exit_group => unsafe { exit::_exit(fd) },
         libc::SYS_exit => {
             exit::of_thread(fd);
-            kernel!(raw::call(number, a, 0, 0, 0, 0, 0))
+            kernel!(raw::pass(number, a, 0, 0, 0, 0, 0))
         }
+        libc::SYS_seccomp => hook!(filter::seccomp(a as c_uint, b, c as *const c_void)),
+        libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => hook!(masks::prctl(a as c_int, b, c, d, e)),
         libc::SYS_mmap => {
-            map::around(e as c_int, c as c_int, d as c_int, || kernel!(raw::call(number, a, b, c, d, e, f)))
+            map::around(e as c_int, c as c_int, d as c_int, || kernel!(raw::pass(number, a, b, c, d, e, f)))
         }
         _ => {
             // SAFETY: the arguments are those of the call by that number.
@@ -130,7 +132,7 @@ pub unsafe extern "C-unwind" fn syscall(
                 return errno::libc_result(result) as c_long;
             }
             // SAFETY: the arguments are those of the call by that number.
-            let call = || unsafe { raw::call(number, a, b, c, d, e, f) };
+            let call = || unsafe { raw::pass(number, a, b, c, d, e, f) };
             let result = match call() {
                 // The process is out of descriptors, whichever call it is.
                 full if full == -libc::EMFILE as isize && room::is_full(libc::EMFILE) => call(),

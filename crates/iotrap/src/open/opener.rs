@@ -142,6 +142,15 @@ pub fn wait(name: Name, pool: usize, at: usize, limit_ns: i64) {
     let _ = unsafe { raw::call(libc::SYS_futex, word, libc::FUTEX_WAIT as usize, 1, timeout, 0, 0) };
 }
 
+/// Waits until no errand is under way, for `limit_us` microseconds at most.
+pub fn wait_for_all(limit_us: u64) {
+    const TURN_US: i64 = 100;
+    let end_ns = raw::now_ns().saturating_add(limit_us.saturating_mul(1000));
+    while ALL.iter().any(Slot::is_under_way) && raw::now_ns() < end_ns {
+        raw::sleep_us(TURN_US);
+    }
+}
+
 /// Forgets all errands in a forked child, where none is under way.
 pub fn forget_all() {
     for slot in &ALL {

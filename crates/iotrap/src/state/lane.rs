@@ -3,7 +3,7 @@
 //! [`configure`] makes them once, before the program's `main`; nothing changes or frees them.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use lanes::{Lanes, Map, Outcome, PathBuffer, Place, Pools, Refusal, State, Ticket, Traffic};
 
@@ -37,9 +37,22 @@ fn configured() -> Option<&'static Configured> {
     unsafe { pointer.as_ref() }
 }
 
-/// True if the process has pools, so that there is anything to spread over.
+/// True if the process has pools, so that there is anything to spread over, and has not left them.
 #[inline]
 pub fn active() -> bool {
+    has_pools() && !LEFT.load(Acquire)
+}
+
+static LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Leaves the pools for good: files that are opened from now on are none of the library's business.
+pub fn leave() {
+    LEFT.store(true, Release);
+}
+
+/// True if the process has pools, or had: requests of earlier may still come back.
+#[inline]
+pub fn has_pools() -> bool {
     !CONFIGURED.load(Acquire).is_null()
 }
 

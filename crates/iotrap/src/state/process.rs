@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64}
 use std::sync::OnceLock;
 
 use crate::abi::raw;
+use crate::abi::sealed;
 
 /// A mark that is 1 in the process that made it, and 0 in a forked child.
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
@@ -68,8 +69,12 @@ extern "C" fn in_the_child() {
     in_the_parent();
 }
 
-/// True if the calling process may change the tables: a vfork child may not. A forked child starts with empty ones.
+/// True if the calling process may change the tables: a vfork child may not, and neither may a process that is sealed.
+/// A forked child starts with empty ones.
 pub fn is_own() -> bool {
+    if sealed::is_sealed() {
+        return false;
+    }
     notice_fork();
     PID.load(Relaxed) == raw::pid()
 }
@@ -77,6 +82,9 @@ pub fn is_own() -> bool {
 /// Forgets the parent's state in a forked child that was not noticed before.
 #[inline]
 pub fn notice_fork() {
+    if sealed::is_sealed() {
+        return; // nothing is known of any file, here and in every child
+    }
     let mark = MARK.load(Acquire);
     // SAFETY: null, or the page that watch() made.
     if let Some(mark) = unsafe { mark.as_ref() }
@@ -88,6 +96,9 @@ pub fn notice_fork() {
 
 #[cold]
 fn notice() {
+    if sealed::is_sealed() {
+        return;
+    }
     let pid = raw::pid();
     if PID.swap(pid, Relaxed) == pid {
         return;
@@ -128,6 +139,9 @@ static RESERVED: AtomicBool = AtomicBool::new(false);
 impl LimitHeld {
     /// Waits until no other thread holds the limit.
     pub fn begin() -> LimitHeld {
+        if sealed::is_sealed() {
+            return LimitHeld { blocked: 0, nested: true }; // nobody raises the limit any more
+        }
         let blocked = raw::block_signals();
         let mut nested = false;
         while !nested && RESERVED.swap(true, Acquire) {
@@ -142,8 +156,10 @@ impl Drop for LimitHeld {
     fn drop(&mut self) {
         if !self.nested {
             RESERVED.store(false, Release);
+        } else if sealed::is_sealed() {
+            return;
         }
-        raw::change_mask(libc::SIG_SETMASK, self.blocked);
+        raw::restore_mask(self.blocked);
     }
 }
 

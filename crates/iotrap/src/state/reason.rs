@@ -68,6 +68,8 @@ reasons! {
     Divided = "threads with separate tables of descriptors (unshare)",
     /// The library opens the file on that lane once the lane answers.
     Silent = "a lane is out of service, or has not answered since the file was opened",
+    /// From then on the library makes no system calls of its own in the process.
+    Filtered = "the program installs a filter of system calls (seccomp), which knows its own calls only",
     /// The limit on open files is reached (EMFILE, ENFILE).
     Limit = "no file descriptors left for the lanes",
     /// The library's tables are static, and full.

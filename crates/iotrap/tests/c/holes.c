@@ -778,7 +778,8 @@ static void refuse(const char *what)
 	};
 	struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
 	CHECK_IS(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	CHECK_IS(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+	/* Past the library, which gives up before a filter that it sees. */
+	CHECK_IS(kernel(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, (long)&program, 0), 0);
 	/* The filter itself is right. */
 	CHECK_IS(kernel(SYS_fcntl, 0, 1027, 0, 0), -EINVAL);
 	if (kcmp >= 0)

@@ -5,6 +5,7 @@
 //! ```
 
 pub mod connections;
+pub mod filters;
 pub mod findings;
 pub mod mounts;
 pub mod program;

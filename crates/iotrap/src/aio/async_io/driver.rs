@@ -2,7 +2,7 @@
 //!
 //! The thread is one of [`crate::abi::raw_thread`]: system calls, atomics and copied memory only.
 
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 use crate::abi::libaio::Iocb;
 use crate::abi::raw;
@@ -97,7 +97,7 @@ struct Driver {
     wrote: bool,
 }
 
-/// Drives the ring for as long as the process lives.
+/// Drives the ring for as long as the process lives, or until the engine is to end.
 pub fn drive(engine: &'static Engine, mut ring: Ring) {
     if let Some(descriptor) = engine.ring() {
         ring.belongs_here(descriptor);
@@ -114,12 +114,26 @@ pub fn drive(engine: &'static Engine, mut ring: Ring) {
         ended: List::new(),
         wrote: false,
     };
-    loop {
+    while !driver.is_done() {
         driver.turn();
     }
 }
 
 impl Driver {
+    /// True if the engine is to end, and nothing of any request is left to do.
+    fn is_done(&mut self) -> bool {
+        let idle = self.engine.is_ending()
+            && self.engine.active.load(SeqCst) == 0
+            && self.in_flight == 0
+            && [&self.waiting, &self.syncs, &self.carried_out, &self.ended].into_iter().all(List::is_empty);
+        if idle {
+            // Signals of events that were told, and files that are to be released.
+            self.enter(false, 0);
+            self.reap();
+        }
+        idle
+    }
+
     fn turn(&mut self) {
         self.take_over();
         self.begin_waiting();
@@ -141,7 +155,7 @@ impl Driver {
     }
 
     fn enter(&mut self, sleeps: bool, limit_ns: u64) {
-        if self.ring.is_by_descriptor() && self.engine.ring().is_none() {
+        if self.ring.is_by_descriptor() && self.engine.ring().is_none() && !self.engine.is_ending() {
             said::line(
                 b"iotrap: the program has closed the ring of --async, with requests in flight: it cannot go on\n",
             );
@@ -407,7 +421,7 @@ impl Engine {
             }
             let list = shadows.as_mut_ptr() as usize;
             // SAFETY: the list has this number of iocbs, which the program keeps until it fetches their events.
-            let result = unsafe { raw::call(libc::SYS_io_submit, id as usize, count, list, 0, 0, 0) };
+            let result = unsafe { raw::pass(libc::SYS_io_submit, id as usize, count, list, 0, 0, 0) };
             // From here on the thread that fetches an event owns its record.
             let told = match result {
                 1.. => result as usize,

@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64}
 
 use crate::abi::raw;
 use crate::abi::raw_thread::{self, Memory};
+use crate::abi::sealed;
 use crate::aio::async_io::driver;
 use crate::aio::async_io::numbers::Numbers;
 use crate::aio::async_io::record::{Inode, NONE, Record, Task};
@@ -61,6 +62,9 @@ impl Own {
     /// The number, if it still means the same file: every ring, pipe and memory file has a separate inode.
     pub fn is_there(&self) -> Option<c_int> {
         let number = self.number.load(Acquire);
+        if sealed::is_sealed() {
+            return Some(number).filter(|&number| number >= 0); // nobody can be asked
+        }
         let stat = raw::fstat(number).ok()?;
         let meant = (self.device.load(Relaxed), self.inode.load(Relaxed));
         ((stat.st_dev, stat.st_ino) == meant).then_some(number)
@@ -105,6 +109,8 @@ pub struct Engine {
     queue: AtomicU32,
     /// The engine's thread sleeps, or is about to: it wants to hear the bell.
     asleep: AtomicBool,
+    /// The engine's thread ends once it has nothing to do.
+    ending: AtomicBool,
     ring: Own,
     /// The end of a pipe whose other end the engine's thread reads.
     bell: Own,
@@ -243,6 +249,29 @@ pub fn forget() {
 }
 
 impl Engine {
+    /// True if the engine's thread is to end once it has nothing to do.
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(SeqCst)
+    }
+
+    /// Ends the engine's thread and closes the engine's descriptors, if all requests end within `limit_us`
+    /// microseconds and their events find room. Records stay: the program may fetch events of them later.
+    pub fn end(&self, limit_us: u64) {
+        const TURN_US: i64 = 100;
+        self.ending.store(true, SeqCst);
+        let end_ns = raw::now_ns().saturating_add(limit_us.saturating_mul(1000));
+        while self.alive.load(Acquire) != 0 {
+            if raw::now_ns() > end_ns {
+                return;
+            }
+            if let Some(bell) = self.bell.is_there() {
+                self.ring_bell(bell);
+            }
+            raw::sleep_us(TURN_US);
+        }
+        [&self.ring, &self.bell, &self.shadows].into_iter().for_each(Own::close);
+    }
+
     /// A record by its number.
     pub fn record(&self, index: u32) -> &Record {
         &self.records[index as usize % RECORDS]

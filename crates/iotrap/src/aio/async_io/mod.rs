@@ -229,6 +229,19 @@ pub fn ends() {
     core::mem::forget(ending());
 }
 
+/// Makes no more requests asynchronous in this process, for good: it is about to get a filter of system calls.
+pub fn retires() {
+    WANTED.store(false, SeqCst);
+}
+
+/// Waits until every request has ended and its event is in its queue, and ends the engine's thread. Requests that take
+/// longer than `limit_us` microseconds stay with the thread. No thread submits requests any more.
+pub fn retired(limit_us: u64) {
+    if let Some(engine) = engine::get() {
+        engine.end(limit_us);
+    }
+}
+
 /// io_submit(2): requests that would block go to the engine, the others to `plain`, in their order.
 ///
 /// # Safety

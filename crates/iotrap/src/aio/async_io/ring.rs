@@ -100,9 +100,10 @@ pub struct Ring {
 // SAFETY: the pointers are into mappings that stay; a ring is moved to its thread once, before its first use.
 unsafe impl Send for Ring {}
 
+/// A call for the engine, whose thread may have events left to tell in a process that is sealed: no filter is its own.
 fn call(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> raw::Result<usize> {
     // SAFETY: the callers below pass what the kernel's structures are, and memory that lives for the call.
-    raw::check(unsafe { raw::call(number, a, b, c, d, e, f) })
+    raw::check(unsafe { raw::pass(number, a, b, c, d, e, f) })
 }
 
 fn map(fd: c_int, bytes: usize, at: usize) -> raw::Result<usize> {
