@@ -4,11 +4,13 @@ mod raw;
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use nvmf::device::DeviceKind;
 use nvmf::pdu::{H2cData, Pdu};
 use nvmf::spec::fabrics::Authentication;
 use nvmf::spec::{Command, Identify, Sgl, Status, cns};
-use nvmf::target::{Authenticator, Exchange, ExchangeState, Proof};
+use nvmf::target::{Authenticator, Exchange, ExchangeState, Limits, Options, Proof, SubsystemSpec};
 use raw::{Host, NQN, Served};
 
 const SLOW_HOST: &str = "nqn.2016-06.io.spdk:slow";
@@ -152,4 +154,90 @@ fn messages_that_wait_to_be_examined_are_bounded() {
         let _ = open.send(());
     }
     served.assert_alive();
+}
+
+/// Lets in who says the word.
+struct Word;
+
+struct Listening(ExchangeState);
+
+impl Authenticator for Word {
+    fn begin(&self, _: &str, _: &str, _: u16) -> Option<Box<dyn Exchange>> {
+        Some(Box::new(Listening(ExchangeState::Pending)))
+    }
+}
+
+impl Exchange for Listening {
+    fn receive(&mut self, message: &[u8]) -> bool {
+        let is_right = message == b"word";
+        self.0 = if is_right { ExchangeState::Done } else { ExchangeState::Failed };
+        is_right
+    }
+
+    fn send(&mut self, _: usize) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn state(&self) -> ExchangeState {
+        self.0
+    }
+
+    fn proof(&self) -> Option<Proof> {
+        None
+    }
+}
+
+/// A target where everybody must say the word, with three controllers at most and these limits.
+fn with_a_word(limits: Limits) -> Served {
+    let memory = DeviceKind::Memory { bytes: 1 << 20 };
+    let served = Served::with(Options { limits, reactors: 2, ..Options::default() }, &[("mem", memory)]);
+    let target = &served.target;
+    target.delete_subsystem(NQN).unwrap();
+    let spec = SubsystemSpec { controller_ids: Some((1, 3)), ..SubsystemSpec::new(NQN) };
+    target.create_subsystem(spec).unwrap();
+    target.add_host(NQN, SLOW_HOST).unwrap();
+    target.add_namespace(NQN, nvmf::target::NamespaceSpec::new("mem")).unwrap();
+    target.add_listener(NQN, served.address).unwrap();
+    target.set_authenticator(Some(Arc::new(Word)));
+    served
+}
+
+fn says_the_word(host: &mut Host) -> Status {
+    host.command(Authentication::send(4), b"word").status
+}
+
+/// Peers that give the name of a listed host take neither its connections nor the identifiers of controllers.
+#[test]
+fn who_has_proven_nothing_locks_nobody_out() {
+    let served = with_a_word(Limits { connections_per_host: 2, ..Limits::default() });
+    let mut strangers: Vec<Host> = (0..9).map(|_| unproven(&served)).collect();
+    assert_eq!(served.connections(), 0);
+    let mut host = unproven(&served);
+    assert_eq!(says_the_word(&mut host), Status::SUCCESS);
+    assert_eq!(served.connections(), 1);
+    // The oldest strangers have made way, and the host does not.
+    assert!(strangers[..7].iter_mut().all(Host::is_closed));
+    strangers.extend((0..9).map(|_| unproven(&served)));
+    host.enable();
+    let identify = Identify { cns: cns::CONTROLLER, cntid: 0, csi: 0 };
+    assert!(host.fetch(identify.command(0)).is_ok());
+    // The limit holds for connections that have proven themselves.
+    let mut second = unproven(&served);
+    assert_eq!(says_the_word(&mut second), Status::SUCCESS);
+    let mut third = unproven(&served);
+    assert_eq!(says_the_word(&mut third), Status::SUCCESS);
+    assert!(third.is_closed());
+    assert_eq!(served.connections(), 2);
+    drop((host, second, strangers));
+    raw::until(|| served.connections() == 0);
+}
+
+#[test]
+fn who_does_not_prove_anything_in_time_is_cut_off() {
+    let served = with_a_word(Limits { proof: Duration::from_millis(100), ..Limits::default() });
+    let mut host = unproven(&served);
+    assert_eq!(says_the_word(&mut host), Status::SUCCESS);
+    let mut stranger = unproven(&served);
+    assert!(stranger.is_closed());
+    host.enable(); // no limit on time for a host that has proven itself
 }

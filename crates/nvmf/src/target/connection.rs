@@ -127,6 +127,8 @@ pub(super) struct Connection {
     c2h_success: bool,
     /// True if the host is in the subsystem's list, or the subsystem does not let any host in.
     pub is_listed: bool,
+    /// True while the connection counts as one of its host: from when the host has shown that it may use the subsystem.
+    pub counts_as_host: bool,
     /// True once the target counts the connection as an admin queue.
     pub counts_as_admin: bool,
     /// True while the reactor counts the connection as a guest.
@@ -216,6 +218,7 @@ impl Connection {
             no_flow_control: false,
             c2h_success: options.c2h_success,
             is_listed: false,
+            counts_as_host: false,
             counts_as_admin: false,
             counts_as_guest: false,
             sq_head: 0,

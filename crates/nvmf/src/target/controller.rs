@@ -48,6 +48,9 @@ pub(super) struct Controller {
     busy: AtomicU32,
     /// The time at which anything of the host last arrived on any queue, in milliseconds of the monotonic clock.
     pub seen_ms: AtomicU64,
+    /// True while the host has yet to prove itself on the admin queue.
+    pub awaits_proof: AtomicBool,
+    created_ns: u64,
     state: Mutex<State>,
 }
 
@@ -235,6 +238,7 @@ pub(super) struct NewController {
     pub listener: SocketAddr,
     pub keep_alive_ms: u32,
     pub admin: Token,
+    pub awaits_proof: bool,
     pub now_ns: u64,
 }
 
@@ -277,8 +281,9 @@ impl Controllers {
         self.hosts.iter().map(|host| (&host.nqn, host.connections))
     }
 
-    /// Makes a new controller under an id that is long unused; `None` when all ids are taken.
-    pub fn create(&mut self, new: NewController) -> Option<Arc<Controller>> {
+    /// Makes a new controller under an id that is long unused. When all ids are taken, it takes the place of the oldest
+    /// controller whose host has yet to prove itself, which comes second; `None` if all hosts have.
+    pub fn create(&mut self, new: NewController) -> Option<(Arc<Controller>, Option<Arc<Controller>>)> {
         let (first, last) = new.ids.unwrap_or((1, LAST_ID));
         let before = self.last_ids.get(&new.service).copied().unwrap_or_else(|| match new.ids {
             Some(_) => last, // the first one comes next
@@ -287,7 +292,12 @@ impl Controllers {
         let next = |id: u16| if id >= last { first } else { id + 1 };
         let candidates = std::iter::successors(Some(next(before)), |id| Some(next(*id)));
         let mut candidates = candidates.take(usize::from(last - first) + 1);
-        let id = candidates.find(|id| !self.by_id.contains_key(&(new.service, *id)))?;
+        let free = candidates.find(|id| !self.by_id.contains_key(&(new.service, *id)));
+        let evicted = match free {
+            Some(_) => None,
+            None => Some(self.oldest_unproven(new.service)?),
+        };
+        let id = free.or(evicted.as_ref().map(|controller| controller.id))?;
         self.last_ids.insert(new.service, id);
         let state = State {
             configuration: Configuration(0),
@@ -314,18 +324,29 @@ impl Controllers {
             keep_alive_ms: AtomicU32::new(new.keep_alive_ms),
             busy: AtomicU32::new(0),
             seen_ms: AtomicU64::new(new.now_ns / 1_000_000),
+            awaits_proof: AtomicBool::new(new.awaits_proof),
+            created_ns: new.now_ns,
             state: Mutex::new(state),
         });
         self.by_id.insert((controller.service, id), Arc::clone(&controller));
-        Some(controller)
+        Some((controller, evicted))
+    }
+
+    fn oldest_unproven(&self, service: Service) -> Option<Arc<Controller>> {
+        let unproven = self.iter().filter(|it| it.service == service && it.awaits_proof.load(Ordering::Relaxed));
+        unproven.min_by_key(|controller| controller.created_ns).cloned()
     }
 
     pub fn get(&self, service: Service, id: u16) -> Option<&Arc<Controller>> {
         self.by_id.get(&(service, id))
     }
 
-    pub fn remove(&mut self, controller: &Controller) {
-        self.by_id.remove(&(controller.service, controller.id));
+    /// Forgets a controller, unless another one has its identifier by now.
+    pub fn remove(&mut self, controller: &Arc<Controller>) {
+        let key = (controller.service, controller.id);
+        if self.by_id.get(&key).is_some_and(|present| Arc::ptr_eq(present, controller)) {
+            self.by_id.remove(&key);
+        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Controller>> {
@@ -353,6 +374,7 @@ mod tests {
             listener: SocketAddr::from(([127, 0, 0, 1], 4420)),
             keep_alive_ms: 0,
             admin: Token { reactor: 0, index: 0, generation: 0 },
+            awaits_proof: false,
             now_ns: 0,
         }
     }
@@ -361,20 +383,39 @@ mod tests {
     fn identifiers_go_around_and_are_one_among_those_of_a_subsystem() {
         let mut all = Controllers::default();
         let (one, other) = (Service::Subsystem(1), Service::Subsystem(2));
-        let ids: Vec<u16> = (0..3).filter_map(|_| all.create(new(one, Some((7, 9))))).map(|it| it.id).collect();
-        assert_eq!(ids, [7, 8, 9]);
-        assert!(all.create(new(one, Some((7, 9)))).is_none(), "all are taken");
-        assert_eq!(all.create(new(other, Some((7, 9)))).map(|it| it.id), Some(7));
+        let create = |all: &mut Controllers, service| all.create(new(service, Some((7, 9)))).map(|(it, _)| it.id);
+        assert_eq!([(); 3].map(|()| create(&mut all, one)), [Some(7), Some(8), Some(9)]);
+        assert_eq!(create(&mut all, one), None, "all are taken");
+        assert_eq!(create(&mut all, other), Some(7));
         let eight = Arc::clone(all.get(one, 8).expect("it is there"));
         all.remove(&eight);
-        assert_eq!(all.create(new(one, Some((7, 9)))).map(|it| it.id), Some(8));
+        assert_eq!(create(&mut all, one), Some(8));
+    }
+
+    #[test]
+    fn the_oldest_host_without_a_proof_makes_way_and_no_other() {
+        let mut all = Controllers::default();
+        let service = Service::Subsystem(1);
+        let mut create =
+            |awaits_proof, now_ns| all.create(NewController { awaits_proof, now_ns, ..new(service, Some((1, 3))) });
+        let proven = create(false, 0).expect("an identifier is free").0;
+        let later = create(true, 20).expect("an identifier is free").0;
+        let earlier = create(true, 10).expect("an identifier is free").0;
+        let (next, evicted) = create(false, 30).expect("one makes way");
+        assert!(evicted.is_some_and(|evicted| Arc::ptr_eq(&evicted, &earlier)) && next.id == earlier.id);
+        later.awaits_proof.store(false, Ordering::Relaxed);
+        assert!(create(false, 40).is_none(), "all have proven themselves");
+        all.remove(&earlier);
+        for controller in [&proven, &later, &next] {
+            assert!(Arc::ptr_eq(all.get(service, controller.id).expect("it is there"), controller));
+        }
     }
 
     #[test]
     fn a_silent_host_expires_once_its_controller_is_enabled() {
         let mut all = Controllers::default();
         let controller = all.create(NewController { keep_alive_ms: 5000, ..new(Service::Discovery, None) });
-        let controller = controller.expect("an identifier is free");
+        let (controller, _) = controller.expect("an identifier is free");
         let seconds = |seconds: u64| seconds * 1_000_000_000;
         assert!(!controller.is_expired(seconds(60)), "the host computes its proof");
         assert!(controller.is_expired(seconds(200)), "the host has died before it enabled its controller");
@@ -391,9 +432,9 @@ mod tests {
         for _ in 0..20 {
             let mut controllers = Controllers::default();
             // As if the random one was the last: the next goes around to 1.
-            firsts.insert(controllers.create(new(service, None)).expect("a controller").id);
+            firsts.insert(controllers.create(new(service, None)).expect("a controller").0.id);
             controllers.last_ids.insert(service, LAST_ID);
-            assert_eq!(controllers.create(new(service, None)).map(|it| it.id), Some(1));
+            assert_eq!(controllers.create(new(service, None)).map(|(it, _)| it.id), Some(1));
         }
         assert!(firsts.len() >= 18, "{firsts:?}");
         assert!(firsts.iter().all(|id| (1..=LAST_ID).contains(id)));

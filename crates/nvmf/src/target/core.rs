@@ -118,7 +118,7 @@ pub(super) struct Core {
     /// The evictions that wait for ops inside devices, and these ops.
     evictions: Vec<(Arc<Eviction>, Vec<usize>)>,
     /// The commands that wait for stragglers of their hosts.
-    pub waiting: Vec<stragglers::Waiting>,
+    pub waiting: stragglers::Queue,
     pub done: Vec<Done>,
     pub local: Local,
     subsystems: HashMap<u64, Rc<LocalSubsystem>>,
@@ -173,7 +173,7 @@ impl Core {
             flights: Slab::new(),
             late: HashMap::new(),
             evictions: Vec::new(),
-            waiting: Vec::new(),
+            waiting: Default::default(),
             done: Vec::new(),
             local: Local::default(),
             subsystems: HashMap::new(),
@@ -431,8 +431,7 @@ impl Core {
             // The command may wait for something else than its limit: the reactor looks again soon.
             Some(self.now_ns + open.limit.wait_ns(self.now_ns, first).max(LEAST_WAIT_NS))
         });
-        let of_stragglers = (!self.waiting.is_empty()).then_some(self.now_ns + stragglers::LOOK_NS);
-        of_devices.chain(of_limits).chain(of_stragglers).chain(self.pacer.wakeup_ns()).min()
+        of_devices.chain(of_limits).chain(self.waiting.wake_ns()).chain(self.pacer.wakeup_ns()).min()
     }
 
     /// Bytes that may be in flight at this moment.

@@ -74,11 +74,15 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         return Err(Connect::invalid(false, Connect::AT_QID));
     }
     let shared = Arc::clone(&core.shared);
+    let authenticator = shared.authenticator();
+    let exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), asked.qid));
     let mut controllers = shared.controllers();
-    let tenant = match service {
-        // Any peer may ask the discovery service under any name: such hosts are guests, and are counted as guests.
-        Service::Discovery => Some(0),
-        Service::Subsystem(_) => controllers.host_connects(&host_nqn, is_listed, &limits),
+    // Any peer may ask the discovery service under any name, and any peer may give the name of a host that must prove
+    // itself: both are guests, and take nothing that belongs to the host of that name.
+    let counts_as_host = service != Service::Discovery && exchange.is_none();
+    let tenant = match counts_as_host {
+        true => controllers.host_connects(&host_nqn, is_listed, &limits),
+        false => Some(0),
     };
     let Some(tenant) = tenant else {
         return Err((Status::CONNECT_CONTROLLER_BUSY, 0));
@@ -94,20 +98,31 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
             listener: conn.listener,
             keep_alive_ms: core.configuration.options.keep_alive_ms(asked.kato_ms),
             admin: conn.token,
+            awaits_proof: exchange.is_some(),
             now_ns: core.now_ns,
         };
         let is_second = |other: &Arc<Controller>| {
             (other.service, other.listener) == (service, conn.listener)
                 && (&other.host_nqn, other.host_id) == (&host_nqn, data.hostid)
+                && !other.awaits_proof.load(Ordering::Relaxed)
         };
         if shared.restricts_hosts.load(Ordering::Relaxed)
             && service != Service::Discovery
             && controllers.iter().any(is_second)
         {
-            controllers.host_disconnects(tenant, is_listed);
+            if counts_as_host {
+                controllers.host_disconnects(tenant, is_listed);
+            }
             return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
         }
         let created = if is_dynamic { controllers.create(new) } else { None };
+        let created = created.map(|(controller, evicted)| {
+            if let Some(evicted) = evicted {
+                let admin = evicted.lock().admin;
+                shared.send(admin.reactor, Message::Close(admin));
+            }
+            controller
+        });
         created.ok_or_else(|| match is_dynamic {
             true => (Status::CONNECT_CONTROLLER_BUSY, 0),
             false => Connect::invalid(true, Connect::AT_CNTLID),
@@ -132,16 +147,16 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         }
     };
     let controller = controller.inspect_err(|_| {
-        if service != Service::Discovery {
+        if counts_as_host {
             controllers.host_disconnects(tenant, is_listed);
         }
     })?;
     drop(controllers);
-    let authenticator = shared.authenticator();
-    conn.exchange = authenticator.and_then(|gate| gate.begin(host_nqn.as_str(), subsystem_nqn.as_str(), asked.qid));
+    conn.exchange = exchange;
     let id = controller.id;
     controller.lock().proofs.remove(&asked.qid); // that of an earlier queue of this number
-    (conn.tenant, conn.is_listed) = (tenant, is_listed);
+    (conn.tenant, conn.is_listed, conn.counts_as_host) = (tenant, is_listed, counts_as_host);
+    conn.opened_ns = core.now_ns;
     conn.queue_id = asked.qid;
     conn.queue_entries = entries as u16;
     conn.no_flow_control = asked.cattr & Connect::NO_FLOW_CONTROL != 0;
@@ -154,7 +169,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
         conn.counts_as_admin = true;
         shared.connection_is_admin(core.reactor);
     }
-    core.connected(asked.qid == 0, (service != Service::Discovery).then_some(tenant), host_nqn.as_str());
+    core.connected(asked.qid == 0, counts_as_host.then_some(tenant), host_nqn.as_str());
     if !host_nqn.is_well_formed() {
         shared.warn_of_host_name(&host_nqn, conn.peer);
     }
@@ -295,15 +310,28 @@ pub(super) fn examined(conn: &mut Connection, core: &mut Core, examination: Exam
     if !examination.accepted {
         conn.hang_up(core);
     }
-    forget_if_done(conn);
+    forget_if_done(conn, core);
 }
 
-/// An exchange that has let the host in has no more to say: commands go their way without asking it.
-fn forget_if_done(conn: &mut Connection) {
+/// An exchange that has let the host in has no more to say: commands go their way without asking it. The connection
+/// counts as one of its host from now on; beyond the limits on these it ends.
+fn forget_if_done(conn: &mut Connection, core: &mut Core) {
     let done = conn.exchange.take_if(|exchange| exchange.state() == ExchangeState::Done);
-    if let (Some(proof), Some(controller)) = (done.and_then(|exchange| exchange.proof()), &conn.controller) {
+    let (Some(done), Some(controller)) = (done, conn.controller.clone()) else { return };
+    if let Some(proof) = done.proof() {
         controller.lock().proofs.insert(conn.queue_id, proof);
     }
+    if conn.is_admin() {
+        controller.awaits_proof.store(false, Ordering::Relaxed);
+    }
+    if controller.is_discovery() || conn.counts_as_host {
+        return;
+    }
+    let limits = core.configuration.options.limits;
+    let tenant = core.shared.controllers().host_connects(&controller.host_nqn, conn.is_listed, &limits);
+    let Some(tenant) = tenant else { return conn.hang_up(core) };
+    (conn.tenant, conn.counts_as_host) = (tenant, true);
+    core.rows.host(core.shared.board.as_ref(), tenant, controller.host_nqn.as_str());
 }
 
 fn authentication_receive(conn: &mut Connection, core: &mut Core, command: &Command) {
@@ -325,5 +353,5 @@ fn authentication_receive(conn: &mut Connection, core: &mut Core, command: &Comm
     if failed {
         conn.hang_up(core);
     }
-    forget_if_done(conn);
+    forget_if_done(conn, core);
 }

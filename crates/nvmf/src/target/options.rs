@@ -67,6 +67,8 @@ pub struct Limits {
     pub send_buffer: Option<u64>,
     /// The time in which a new connection must send its ICReq, and again the time for its Connect.
     pub handshake: Duration,
+    /// The time in which a connection that must authenticate must have done so.
+    pub proof: Duration,
     /// The period in which a host in the middle of a unit, or of transfers that were asked for with R2T, must send on:
     /// at least `bytes_per_s` on average.
     pub stall: Duration,
@@ -93,6 +95,8 @@ impl Default for Limits {
             bytes_per_host: None,
             send_buffer: Some(256 << 10),
             handshake: Duration::from_secs(10),
+            // A proof of a large group takes seconds on a small machine.
+            proof: Duration::from_secs(120),
             stall: Duration::from_secs(30),
             hold: Duration::from_secs(10),
             send_stall: Duration::from_secs(60),

@@ -406,20 +406,21 @@ impl Reactor {
 
     /// Goes on with commands that no straggler holds back any more. Returns true if it found some.
     fn let_waiting_go(&mut self) -> bool {
+        let gone_on = self.core.waiting.look(self.core.now_ns, &self.core.shared.stragglers);
         let mut moved = false;
-        loop {
-            let connections = &self.connections;
-            let can_go = |token: Token| match connections.get(token.index as usize) {
-                Some(connection) if connection.token == token => !connection.is_stalled(),
-                _ => true,
-            };
-            let Some((token, slot)) = stragglers::next(&mut self.core, can_go) else { return moved };
-            moved = true;
-            if let Some(connection) = self.connections.get_mut(token.index as usize).filter(|it| it.token == token) {
-                stragglers::let_go(&mut connection.slots[slot]);
-                io::admit(connection, &mut self.core, slot);
+        for (token, slot) in gone_on {
+            match self.connections.get_mut(token.index as usize).filter(|it| it.token == token) {
+                // The connection waits for another command of its own, perhaps for one that has just gone on.
+                Some(connection) if connection.is_stalled() => stragglers::wait(connection, &mut self.core, slot),
+                Some(connection) => {
+                    moved = true;
+                    stragglers::let_go(&mut connection.slots[slot]);
+                    io::admit(connection, &mut self.core, slot);
+                }
+                None => {}
             }
         }
+        moved
     }
 
     /// Goes on with commands that the limits of their devices let go. Returns true if it found some.
@@ -601,7 +602,7 @@ impl Reactor {
         let (tenant, is_listed) = (connection.tenant, connection.is_listed);
         let shared = Arc::clone(&self.core.shared);
         let mut controllers = shared.controllers();
-        if !controller.is_discovery() {
+        if std::mem::take(&mut connection.counts_as_host) {
             controllers.host_disconnects(tenant, is_listed);
         }
         let mut state = controller.lock();
@@ -746,7 +747,7 @@ impl Reactor {
         let now = self.core.now_ns;
         self.next_tick_ns = now + if self.core.draining { TICK_NS / 100 } else { TICK_NS };
         let limits = self.core.configuration.options.limits;
-        let handshake = limits.handshake.as_nanos() as u64;
+        let (handshake, proof) = (limits.handshake.as_nanos() as u64, limits.proof.as_nanos() as u64);
         let busy_ns = now.saturating_sub(self.started_ns + self.asleep_ns);
         self.core.publish(busy_ns, self.connections.len());
         let is_quiet = self.core.completed_io == self.last_completed;
@@ -761,7 +762,11 @@ impl Reactor {
                 Phase::Ready => {
                     let is_expired = connection.is_admin()
                         && connection.controller.as_ref().is_some_and(|controller| controller.is_expired(now));
-                    is_expired || connection.is_too_slow(now, &limits) || (self.core.draining && connection.is_idle())
+                    let is_unproven = connection.exchange.is_some() && now.saturating_sub(connection.opened_ns) > proof;
+                    is_expired
+                        || is_unproven
+                        || connection.is_too_slow(now, &limits)
+                        || (self.core.draining && connection.is_idle())
                 }
             };
             if !over {

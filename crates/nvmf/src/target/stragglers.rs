@@ -15,8 +15,9 @@ use super::core::Core;
 use super::mailbox::Token;
 use crate::spec::reservation::HostId;
 
-/// The time between looks at commands that wait: the stragglers may be in the devices of another reactor.
-pub(super) const LOOK_NS: u64 = 1_000_000;
+/// The time between looks at commands that wait: the stragglers may be in the devices of another reactor. A look goes
+/// through all of them, and a host may have thousands.
+const LOOK_NS: u64 = 4_000_000;
 
 /// A host, and the uid of a device that it writes to.
 type Place = (HostId, u64);
@@ -59,10 +60,35 @@ impl Stragglers {
 }
 
 /// A command that waits for stragglers of its host.
-pub(super) struct Waiting {
+struct Waiting {
     connection: Token,
     slot: u16,
     place: Place,
+}
+
+/// The commands of a reactor that wait.
+#[derive(Default)]
+pub(super) struct Queue {
+    commands: Vec<Waiting>,
+    next_look_ns: u64,
+}
+
+impl Queue {
+    /// The time of the next look; `None` while nothing waits.
+    pub fn wake_ns(&self) -> Option<u64> {
+        (!self.commands.is_empty()).then_some(self.next_look_ns)
+    }
+
+    /// Takes the commands out whose stragglers have ended: their connections and slots.
+    pub fn look(&mut self, now_ns: u64, stragglers: &Stragglers) -> Vec<(Token, u16)> {
+        if self.commands.is_empty() || now_ns < self.next_look_ns {
+            return Vec::new();
+        }
+        self.next_look_ns = now_ns + LOOK_NS;
+        let counts = stragglers.counts();
+        let goes = |it: &mut Waiting| !counts.contains_key(&it.place);
+        self.commands.extract_if(.., goes).map(|it| (it.connection, it.slot)).collect()
+    }
 }
 
 /// True if the command must wait for stragglers of its host: it is queued then.
@@ -71,27 +97,23 @@ pub(super) fn hold_back(conn: &mut Connection, core: &mut Core, index: u16) -> b
     if core.shared.stragglers.places.load(Ordering::Acquire) == 0 {
         return false;
     }
-    let Some(controller) = &conn.controller else { return false };
-    let slot = &mut conn.slots[index];
-    let place = (controller.host_id, slot.device_uid);
-    if !slot.command.row().changes_blocks || !core.shared.stragglers.has(&place) {
-        return false;
+    let Some(place) = place_of(conn, index) else { return false };
+    let waits = conn.slots[index].command.row().changes_blocks && core.shared.stragglers.has(&place);
+    if waits {
+        wait(conn, core, index);
     }
-    slot.stage = Stage::Limited;
-    core.waiting.push(Waiting { connection: conn.token, slot: index, place });
-    true
+    waits
 }
 
-/// Takes a command out of the queue whose stragglers have ended: its connection and slot.
-pub(super) fn next(core: &mut Core, can_go: impl Fn(Token) -> bool) -> Option<(Token, u16)> {
-    if core.waiting.is_empty() {
-        return None;
-    }
-    let stragglers = &core.shared.stragglers;
-    let goes = |waiting: &Waiting| !stragglers.has(&waiting.place) && can_go(waiting.connection);
-    let first = core.waiting.iter().position(goes)?;
-    let Waiting { connection, slot, .. } = core.waiting.remove(first);
-    Some((connection, slot))
+fn place_of(conn: &Connection, index: u16) -> Option<Place> {
+    Some((conn.controller.as_ref()?.host_id, conn.slots[index].device_uid))
+}
+
+/// Queues a command until the next look.
+pub(super) fn wait(conn: &mut Connection, core: &mut Core, index: u16) {
+    let Some(place) = place_of(conn, index) else { return };
+    conn.slots[index].stage = Stage::Limited;
+    core.waiting.commands.push(Waiting { connection: conn.token, slot: index, place });
 }
 
 /// Marks the command as one that stragglers no longer hold back.
@@ -101,10 +123,10 @@ pub(super) fn let_go(slot: &mut CommandSlot) {
 
 /// Takes a command that ends out of the queue.
 pub(super) fn forget(connection: Token, core: &mut Core, index: u16) {
-    core.waiting.retain(|waiting| (waiting.connection, waiting.slot) != (connection, index));
+    core.waiting.commands.retain(|waiting| (waiting.connection, waiting.slot) != (connection, index));
 }
 
 /// Takes all commands of a connection that ends out of the queue.
 pub(super) fn forget_all(connection: Token, core: &mut Core) {
-    core.waiting.retain(|waiting| waiting.connection != connection);
+    core.waiting.commands.retain(|waiting| waiting.connection != connection);
 }

@@ -134,6 +134,7 @@ impl Connection {
             subsystem: core.subsystem(controller.service, &controller.host_nqn),
             controller: Some(controller),
             tenant: moving.tenant,
+            counts_as_host: true,
             is_listed: moving.is_listed,
             queue_id: moving.queue_id,
             queue_entries: moving.queue_entries,
