@@ -14,14 +14,14 @@ const BYTES: u64 = 1 << 20;
 const ONE: [u8; 16] = [1; 16];
 const TWO: [u8; 16] = [2; 16];
 
-/// Memory behind faults as namespace 1, memory as namespace 2, on two reactors. One write to namespace 1 never ends.
+/// Memory behind faults as namespace 1, memory as namespace 2, on two reactors. One write to namespace 1 is stuck.
 fn served() -> Served {
     let memory = DeviceKind::Memory { bytes: BYTES };
     let served = Served::with(
         Options { reactors: 2, balances: false, ..Options::default() },
         &[("base", memory.clone()), ("faulty", DeviceKind::Faulty { base: "base".into(), seed: 1 }), ("plain", memory)],
     );
-    let never = Fault { on: FaultOn::Writes, effect: Effect::Never, one_in: 1, count: Some(1) };
+    let never = Fault { on: FaultOn::Writes, effect: Effect::Stuck, one_in: 1, count: Some(1) };
     served.target.set_faults("faulty", &[never]).unwrap();
     served
 }

@@ -113,7 +113,8 @@ struct FaultyChannel {
     slow_below: HashMap<u64, u64>,
     ended: Vec<Done>,
     late: Vec<(u64, Done)>,
-    stuck: Vec<Io>,
+    /// The ops that never end; the flag is true for those that can be cancelled.
+    stuck: Vec<(Io, bool)>,
 }
 
 impl FaultyChannel {
@@ -122,7 +123,7 @@ impl FaultyChannel {
         if changes != self.seen {
             self.seen = changes;
             self.active.clone_from(&self.rules.faults.lock().unwrap_or_else(PoisonError::into_inner));
-            let cleared = |io: Io| Done { tag: io.tag, result: Err(EIO), buffer: io.buffer };
+            let cleared = |(io, _): (Io, bool)| Done { tag: io.tag, result: Err(EIO), buffer: io.buffer };
             done.extend(self.stuck.drain(..).map(cleared));
         }
     }
@@ -154,7 +155,8 @@ impl Channel for FaultyChannel {
         self.refresh(done);
         match self.fault_of(io.kind) {
             Some(Effect::Fail) => return done.push(Done { tag: io.tag, result: Err(EIO), buffer: io.buffer }),
-            Some(Effect::Never) => return self.stuck.push(io),
+            Some(Effect::Never) => return self.stuck.push((io, true)),
+            Some(Effect::Stuck) => return self.stuck.push((io, false)),
             Some(Effect::Slow { us }) => {
                 self.slow_below.insert(io.tag, us.saturating_mul(1000));
             }
@@ -179,10 +181,13 @@ impl Channel for FaultyChannel {
         }
     }
 
-    /// Ends an op now, also one that never ends or that is late.
+    /// Ends an op now, also one that never ends, unless it is stuck, and one that is late.
     fn cancel(&mut self, tag: u64, done: &mut Vec<Done>) -> bool {
-        if let Some(index) = self.stuck.iter().position(|io| io.tag == tag) {
-            let io = self.stuck.swap_remove(index);
+        if let Some(index) = self.stuck.iter().position(|(io, _)| io.tag == tag) {
+            if !self.stuck[index].1 {
+                return false;
+            }
+            let (io, _) = self.stuck.swap_remove(index);
             done.push(Done { tag, result: Err(ECANCELED), buffer: io.buffer });
             return true;
         }

@@ -157,4 +157,6 @@ pub enum Effect {
     },
     /// The op never ends, until faults are cleared: then it fails with EIO.
     Never,
+    /// As `Never`, and the device cannot cancel the op: a disk that does not answer.
+    Stuck,
 }

@@ -336,7 +336,8 @@ impl Core {
         open.channel.submit(self.now_ns, io, &mut self.done);
     }
 
-    /// Counts the ops that the queue `connection` leaves inside devices as its controller's, until they end.
+    /// Counts the ops that the queue `connection` leaves inside devices as its controller's, until they end. Devices
+    /// that can cancel them do.
     pub fn leave_flights(&mut self, connection: Token, controller: &Arc<Controller>) {
         for (tag, flight) in self.flights.iter().filter(|(_, flight)| flight.connection == connection) {
             if flight.is_write {
@@ -344,6 +345,7 @@ impl Core {
             }
             controller.begins();
             self.late.insert(tag, Arc::clone(controller));
+            self.channels[flight.channel].channel.cancel(tag as u64, &mut self.done);
         }
     }
 
