@@ -17,17 +17,21 @@ mod controller;
 mod group;
 mod hash;
 mod host;
+mod interchange;
 mod message;
 mod response;
 mod secret;
+mod tls_key;
 
 pub use authenticator::{Credentials, Keys, Policy};
 pub use controller::Controller;
 pub use group::Group;
 pub use hash::Hash;
 pub use host::{Host, Proof};
+pub use interchange::SecretError;
 pub use message::Failure;
-pub use secret::{Secret, SecretError};
+pub use secret::Secret;
+pub use tls_key::{Identity, TlsKey};
 
 use zeroize::Zeroize;
 

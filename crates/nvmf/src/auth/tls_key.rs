@@ -1,0 +1,241 @@
+//! Keys of TLS: `NVMeTLSkey-1:hh:base64:`, and the keys of one host and one subsystem that are derived from them
+//! (NVMe/TCP Transport Specification 1.1, section 3.6.1).
+//!
+//! ```text
+//! configured key ── HKDF, host NQN ──► retained key ── HKDF, identity ──► key of TLS
+//! ```
+//!
+//! Older releases of libnvme derive keys without the lengths that HKDF-Expand-Label puts before its parts. The
+//! identity is the same for both ways. A target therefore tries both, and the client's binder tells which one is right.
+
+use std::io;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tls::key_schedule::{expand, expand_label, extract};
+use tls::{Cipher, Psk};
+use zeroize::Zeroizing;
+
+use super::interchange::{self, SecretError};
+
+const FORM: &str = "NVMeTLSkey-1:hh:base64: (`nvme gen-tls-key` makes such keys)";
+
+/// A configured key: 32 or 48 secret bytes, and the hash that makes the retained key of a host, if any. Wiped from
+/// memory when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TlsKey {
+    bytes: Zeroizing<Vec<u8>>,
+    hash: Option<Cipher>,
+}
+
+/// The two ways to put the parts of HKDF's information together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Of the specification: HKDF-Expand-Label of RFC 8446.
+    Labelled,
+    /// Of older releases of libnvme: the length in the machine's order, and no length before a part.
+    Bare,
+}
+
+impl Way {
+    fn derive(self, cipher: Cipher, secret: &[u8], label: &str, context: &[u8], bytes: usize) -> Zeroizing<Vec<u8>> {
+        let key = extract(cipher, secret);
+        let derived = match self {
+            Way::Labelled => expand_label(cipher, &key, label, context, bytes),
+            Way::Bare => {
+                let length = (bytes as u16).to_le_bytes();
+                expand(cipher, &key, &[&length[..], b"tls13 ", label.as_bytes(), context].concat(), bytes)
+            }
+        };
+        derived.unwrap_or_default() // NQNs of up to 223 bytes always fit
+    }
+}
+
+impl TlsKey {
+    /// The key in this text; blanks around it do not matter.
+    ///
+    /// # Errors
+    /// The part of the text that is wrong.
+    pub fn parse(text: &str) -> Result<TlsKey, SecretError> {
+        let (hash, decoded) = interchange::split(text, "NVMeTLSkey-1", FORM)?;
+        let hash = match hash {
+            "00" => None,
+            "01" => Some(Cipher::Aes128GcmSha256),
+            "02" => Some(Cipher::Aes256GcmSha384),
+            _ => return Err(SecretError::Hash("00, 01, 02")),
+        };
+        let length = decoded.len().saturating_sub(4);
+        match hash.map_or(length == 32 || length == 48, |hash| length == hash.hash_bytes()) {
+            true => Ok(TlsKey { bytes: interchange::checked(&decoded)?, hash }),
+            false => Err(SecretError::Length(length, "32 or 48")),
+        }
+    }
+
+    /// The key in a file that only its owner may read.
+    ///
+    /// # Errors
+    /// The error of open(2) or read(2); `PermissionDenied` if others may read or change the file; `InvalidInput`, with
+    /// the reason, if the file holds no key.
+    pub fn read(path: &Path) -> io::Result<TlsKey> {
+        interchange::read(path, TlsKey::parse)
+    }
+
+    /// The suite that a host offers with this key: the one with a hash as long as the key.
+    pub fn cipher(&self) -> Cipher {
+        match self.bytes.len() {
+            32 => Cipher::Aes128GcmSha256,
+            _ => Cipher::Aes256GcmSha384,
+        }
+    }
+
+    fn retained(&self, way: Way, host_nqn: &str) -> Zeroizing<Vec<u8>> {
+        match self.hash {
+            None => self.bytes.clone(),
+            Some(hash) => way.derive(hash, &self.bytes, "HostNQN", host_nqn.as_bytes(), self.bytes.len()),
+        }
+    }
+
+    /// The key that a host offers to a subsystem, with an identity of version 1.
+    pub fn offer(&self, host_nqn: &str, subsystem_nqn: &str) -> Psk {
+        let retained = self.retained(Way::Labelled, host_nqn);
+        let mut identity = Identity {
+            version: 1,
+            cipher: self.cipher(),
+            host_nqn: host_nqn.into(),
+            subsystem_nqn: subsystem_nqn.into(),
+            digest: None,
+        };
+        identity.digest = Some(identity.digest_with(&retained));
+        identity.key(Way::Labelled, &retained)
+    }
+
+    /// The keys that `identity` may stand for: by this key, in each way to derive it. None if the identity's digest is of
+    /// another key.
+    pub fn keys_of(&self, identity: &Identity) -> Vec<Psk> {
+        let ways = [Way::Labelled, Way::Bare];
+        let mut keys: Vec<Psk> = Vec::new();
+        for retained in ways.map(|way| self.retained(way, &identity.host_nqn)) {
+            let is_of_it = identity.digest.as_ref().is_none_or(|digest| *digest == identity.digest_with(&retained));
+            for key in ways.map(|way| identity.key(way, &retained)).into_iter().filter(|_| is_of_it) {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        keys
+    }
+}
+
+impl std::fmt::Debug for TlsKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TlsKey({} bytes, {})", self.bytes.len(), self.hash.map_or("retained", Cipher::name))
+    }
+}
+
+/// The name of a key of TLS: `NVMe0Rhh HOST SUBSYSTEM`, or `NVMe1Rhh HOST SUBSYSTEM DIGEST`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    version: u8,
+    cipher: Cipher,
+    /// The host's NQN.
+    pub host_nqn: String,
+    /// The subsystem's NQN.
+    pub subsystem_nqn: String,
+    /// Of version 1: proves which retained key the identity is of.
+    digest: Option<String>,
+}
+
+impl Identity {
+    /// The parts of an identity of a retained key; `None` for any other text, generated keys (`G`) included.
+    pub fn parse(text: &str) -> Option<Identity> {
+        let mut words = text.split(' ');
+        let (version, cipher) = match words.next()? {
+            "NVMe0R01" => (0, Cipher::Aes128GcmSha256),
+            "NVMe0R02" => (0, Cipher::Aes256GcmSha384),
+            "NVMe1R01" => (1, Cipher::Aes128GcmSha256),
+            "NVMe1R02" => (1, Cipher::Aes256GcmSha384),
+            _ => return None,
+        };
+        let (host_nqn, subsystem_nqn) = (words.next()?.into(), words.next()?.into());
+        let digest = words.next().map(Into::into);
+        let is_whole = words.next().is_none() && digest.is_some() == (version == 1);
+        is_whole.then_some(Identity { version, cipher, host_nqn, subsystem_nqn, digest })
+    }
+
+    /// Base64 of the HMAC of both names with the retained key.
+    fn digest_with(&self, retained: &[u8]) -> String {
+        let parts = [&self.host_nqn, " ", &self.subsystem_nqn, " NVMe-over-Fabrics"].map(str::as_bytes);
+        STANDARD.encode(self.cipher.hmac(retained, &parts))
+    }
+
+    fn key(&self, way: Way, retained: &[u8]) -> Psk {
+        let text = self.to_string();
+        let number = self.number();
+        let context = self.digest.as_ref().map_or(text.clone(), |digest| format!("{number:02} {digest}"));
+        let secret = way.derive(self.cipher, retained, "nvme-tls-psk", context.as_bytes(), self.cipher.hash_bytes());
+        Psk { identity: text, secret, cipher: self.cipher }
+    }
+
+    /// The number of the hash function in identities.
+    fn number(&self) -> u8 {
+        match self.cipher {
+            Cipher::Aes128GcmSha256 => 1,
+            Cipher::Aes256GcmSha384 => 2,
+        }
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NVMe{}R{:02} {} {}", self.version, self.number(), self.host_nqn, self.subsystem_nqn)?;
+        self.digest.as_ref().map_or(Ok(()), |digest| write!(f, " {digest}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
+    const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:cnode1";
+    /// Of SPDK's test scripts.
+    const KEY: &str = "NVMeTLSkey-1:01:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:";
+
+    #[test]
+    fn a_key_of_spdk_is_read_and_mistakes_are_named() {
+        let key = TlsKey::parse(&format!(" {KEY}\n")).unwrap();
+        assert_eq!(&**key.bytes, b"00112233445566778899aabbccddeeff");
+        assert_eq!(key.cipher(), Cipher::Aes128GcmSha256);
+        assert_eq!(TlsKey::parse(&KEY.replace("MDAx", "MDAy")), Err(SecretError::Checksum));
+        assert_eq!(TlsKey::parse(&KEY.replace(":01:", ":02:")), Err(SecretError::Length(32, "32 or 48")));
+        assert_eq!(TlsKey::parse(&KEY.replace(":01:", ":03:")), Err(SecretError::Hash("00, 01, 02")));
+        assert_eq!(TlsKey::parse("NVMeTLSkey-1:01:AAAA:"), Err(SecretError::Length(0, "32 or 48")));
+        assert!(matches!(TlsKey::parse(&KEY.replace("NVMeTLSkey", "DHHC")), Err(SecretError::Form(_))));
+    }
+
+    #[test]
+    fn the_key_that_a_host_offers_is_among_those_that_the_target_tries() {
+        for hash in ["00", "01"] {
+            let key = TlsKey::parse(&KEY.replace(":01:", &format!(":{hash}:"))).unwrap();
+            let offer = key.offer(HOST, SUBSYSTEM);
+            let identity = Identity::parse(&offer.identity).unwrap();
+            assert_eq!((identity.host_nqn.as_str(), identity.subsystem_nqn.as_str()), (HOST, SUBSYSTEM));
+            assert_eq!(identity.to_string(), offer.identity);
+            assert!(key.keys_of(&identity).contains(&offer));
+            let other = Identity { host_nqn: "nqn.2024-01.x:other".into(), ..identity };
+            assert!(key.keys_of(&other).is_empty(), "the digest is of another host");
+        }
+    }
+
+    #[test]
+    fn identities_of_another_form_are_none() {
+        let good = format!("NVMe0R01 {HOST} {SUBSYSTEM}");
+        assert!(Identity::parse(&good).is_some());
+        for bad in
+            ["", "NVMe0R03 a b", "NVMe1R01 a b", "NVMe0R01 a", "NVMe0R01 a b c", "NVMe1R01 a b c d", "NVMe0G01 a b"]
+        {
+            assert_eq!(Identity::parse(bad), None, "{bad}");
+        }
+    }
+}
