@@ -32,8 +32,8 @@ fn named_values() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
 const PACING: [&str; 7] = ["none", "auto", "auto:", "buffers:", "rate:", "iops:", "bw:"];
 
 /// The job options whose value is a path: shells complete file names after these, and after no other job option.
-const PATHS: [&str; 7] =
-    ["filename", "directory", "opendir", "read_iolog", "write_iolog", "dhchap_key", "dhchap_ctrlr_key"];
+const PATHS: [&str; 8] =
+    ["filename", "directory", "opendir", "read_iolog", "write_iolog", "dhchap_key", "dhchap_ctrlr_key", "tls_key"];
 
 /// The command line with all arguments, job options and names of values.
 pub fn documented() -> Command {

@@ -89,6 +89,11 @@ fn command() -> Command {
                 .help("Key that this target proves to know when a host asks for a proof"),
         )
         .arg(
+            one("tls-key", "FILE")
+                .requires("allow-host")
+                .help("Demand TLS 1.3: key that the hosts of --allow-host prove (nvme gen-tls-key makes one)"),
+        )
+        .arg(
             flag("allow-any-host", "Let every host connect [default if only this machine can reach the target]")
                 .conflicts_with_all(["config", "allow-host"]),
         )
@@ -335,7 +340,8 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
     let most = namespaces.len().max(32);
     calls.push(("nvmf_create_subsystem", json!({ "nqn": nqn, "allow_any_host": any, "max_namespaces": most })));
     let mut keys = serde_json::Map::new();
-    for (option, param) in [("dhchap-key", "dhchap_key"), ("dhchap-ctrlr-key", "dhchap_ctrlr_key")] {
+    for (option, param) in [("dhchap-key", "dhchap_key"), ("dhchap-ctrlr-key", "dhchap_ctrlr_key"), ("tls-key", "psk")]
+    {
         if let Some(path) = matches.get_one::<String>(option) {
             calls.push(("keyring_file_add_key", json!({ "name": param, "path": path })));
             keys.insert(param.into(), json!(param));
@@ -350,7 +356,11 @@ fn one_line(matches: &ArgMatches) -> anyhow::Result<Vec<(&'static str, Value)>> 
     calls.extend(namespaces.iter().map(namespace));
     calls.extend(listeners.iter().map(|address| {
         let to = json!({ "trtype": "TCP", "traddr": address.ip().to_string(), "trsvcid": address.port().to_string() });
-        ("nvmf_subsystem_add_listener", json!({ "nqn": nqn, "listen_address": to }))
+        let mut params = json!({ "nqn": nqn, "listen_address": to });
+        if matches.contains_id("tls-key") {
+            params["secure_channel"] = json!(true);
+        }
+        ("nvmf_subsystem_add_listener", params)
     }));
     Ok(calls)
 }

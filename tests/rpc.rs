@@ -132,10 +132,6 @@ fn errors_say_what_is_wrong_under_spdks_codes() {
         (&["nvmf_set_config", "admin_cmd_passthru={\"identify_ctrlr\": true}"], "identify_ctrlr must be false"),
         (&["sock_set_default_impl", "impl_name=ssl"], "impl_name takes one of posix, uring, not \"ssl\""),
         (&["keyring_linux_set_options", "enable=true"], "enable must be false, not true: keys come from files"),
-        (
-            &["nvmf_subsystem_add_listener", &nqn(), "listen_address.traddr=::1", "secure_channel=true"],
-            "there is no TLS",
-        ),
         (&["bdev_malloc_delete", "name=N"], "N was made by bdev_null_create"),
         (&["bdev_null_delete", "name=M"], "No such device: M; there are N (code -19)"),
         (&["bdev_aio_create", "name=x", "filename=/nowhere/x"], "/nowhere/x"),

@@ -20,3 +20,6 @@ pub mod initiator;
 pub mod pdu;
 pub mod spec;
 pub mod target;
+mod wire;
+
+pub use wire::Wire;

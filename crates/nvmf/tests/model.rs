@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory::Memory;
-use nvmf::auth::{Credentials, Group, Hash, Keys, Policy, Secret};
+use nvmf::auth::{Credentials, Group, Hash, Keys, Policy, Secret, TlsKey};
 use nvmf::device::{DeviceKind, DeviceSpec, Effect, Fault, FaultOn, Latency};
 use nvmf::initiator::{Address, Controller, Done, IoQueue, Options, Renewal, Transfer};
 use nvmf::spec::opcode::io;
@@ -21,6 +21,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 
 const SUBSYSTEM: &str = "nqn.2016-06.io.spdk:model";
+/// Keys of TLS for the two suites.
+const SHORT_KEY: &str = "NVMeTLSkey-1:01:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:";
+const LONG_KEY: &str = "NVMeTLSkey-1:02:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmYwMDExMjIzMzQ0NTU2Njc3wWXNJw==:";
 const BYTES: u64 = 1 << 20;
 const OPS: usize = 600;
 
@@ -142,6 +145,11 @@ struct Run {
 }
 
 fn run(seed: u64, trouble: Trouble) -> Run {
+    run_on(seed, trouble, None)
+}
+
+/// A run whose connections TLS secures if there is a key.
+fn run_on(seed: u64, trouble: Trouble, tls_key: Option<TlsKey>) -> Run {
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
     let block_bytes = if random.one_in(2) { 512 } else { 4096 };
     let options = target::Options {
@@ -159,9 +167,20 @@ fn run(seed: u64, trouble: Trouble) -> Run {
     target.create_device(device("delay", DeviceKind::Delay { base: "faulty".into(), latency })).unwrap();
     target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(SUBSYSTEM) }).unwrap();
     target.add_namespace(SUBSYSTEM, NamespaceSpec::new("delay")).unwrap();
-    let listens = target.add_listener(SUBSYSTEM, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let any_port = "127.0.0.1:0".parse().unwrap();
+    let listens = match &tls_key {
+        None => target.add_listener(SUBSYSTEM, any_port),
+        Some(key) => {
+            let keys = Keys::default();
+            keys.set_tls(SUBSYSTEM, Options::default().hostnqn.as_str(), Some(key.clone()));
+            target.set_tls_keys(Arc::new(move |identity| keys.tls_keys(identity)));
+            target.add_secure_listener(SUBSYSTEM, any_port)
+        }
+    }
+    .unwrap();
 
     let asked = Options {
+        tls_key,
         header_digest: random.one_in(2),
         data_digest: random.one_in(2),
         queues: 1 + random.below(3) as u16,
@@ -216,7 +235,7 @@ impl Run {
             if self.trouble == Trouble::Breaks && self.random.one_in(150) {
                 let queue = self.random.below(self.queues.len() as u64) as usize;
                 // The connection may be broken already.
-                let _ = self.queues[queue].stream.shutdown(Shutdown::Both);
+                let _ = self.queues[queue].stream.tcp().shutdown(Shutdown::Both);
             }
             if self.random.one_in(20) {
                 self.move_a_queue();
@@ -402,6 +421,19 @@ fn what_is_read_is_what_was_written() {
         moved += run.moved;
     }
     assert!(moved > 10, "{moved} moves");
+}
+
+#[test]
+fn secured_connections_carry_the_same_bytes() {
+    let mut moved = 0;
+    for seed in 50..56 {
+        let key = TlsKey::parse(if seed % 2 == 0 { SHORT_KEY } else { LONG_KEY }).unwrap();
+        let trouble = [Trouble::None, Trouble::Fails, Trouble::Breaks][seed as usize % 3];
+        let run = run_on(seed, trouble, Some(key));
+        assert_eq!((run.failed > 0, run.broken > 0), (trouble == Trouble::Fails, trouble == Trouble::Breaks));
+        moved += run.moved;
+    }
+    assert!(moved > 2, "{moved} moves");
 }
 
 #[test]

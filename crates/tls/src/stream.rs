@@ -186,6 +186,12 @@ impl Hello {
 /// The place of [`Peer`] among OpenSSL's data of a connection: the one that it leaves to programs.
 const APP_DATA: c_int = 0;
 
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({:?}, {:?})", self.tcp, self.key())
+    }
+}
+
 /// A connection whose bytes are secured. A process that uses it ignores SIGPIPE, as Rust's programs do.
 ///
 /// The socket may be non-blocking: then calls end with `WouldBlock`. Received bytes may wait here although the socket
@@ -195,6 +201,8 @@ pub struct Stream {
     ssl: *mut Ssl,
     /// Belongs to this stream. OpenSSL hands the pointer to the callbacks, during calls of this stream's functions only.
     peer: *mut Peer,
+    /// True if the last read found no whole record.
+    is_drained: bool,
     /// Bytes of a record that the socket did not take yet: the next call has to bring them again.
     retried: Option<usize>,
     /// The place where a record is put together.
@@ -215,7 +223,7 @@ impl Stream {
         }
         let fd = tcp.as_raw_fd();
         let peer = Box::into_raw(Box::new(peer));
-        let stream = Stream { library, ssl, peer, retried: None, record: Vec::new(), tcp };
+        let stream = Stream { library, ssl, peer, is_drained: false, retried: None, record: Vec::new(), tcp };
         // SAFETY: as declared; the socket stays open as long as the connection, which does not own it.
         let has_socket = unsafe { (library.SSL_set_fd)(ssl, fd) } == 1;
         // SAFETY: as declared; the pointer is good until the stream is dropped.
@@ -266,7 +274,7 @@ impl Stream {
         unsafe { &*self.peer }.key.as_ref()
     }
 
-    /// Reads until the buffer is full or nothing is there; zero bytes mean that the peer has ended the connection.
+    /// Reads until the buffer is full or nothing is at hand; zero bytes mean that the peer has ended the connection.
     ///
     /// # Errors
     /// `WouldBlock` if nothing is there; `InvalidData` if a record is not the peer's; the errors of recv(2).
@@ -279,11 +287,16 @@ impl Stream {
                 // SAFETY: as declared; the room has the given number of bytes, and the count is written back.
                 unsafe { (library.SSL_read_ex)(ssl, room.as_mut_ptr().cast(), room.len(), &raw mut read) }
             });
+            self.is_drained = matches!(outcome, Err(Stop::WantsRead));
             match outcome {
                 Ok(()) => filled += read,
                 Err(_) if filled > 0 => break, // the next call tells
                 Err(Stop::Closed) => return Ok(0),
                 Err(stop) => return Err(stop.into()),
+            }
+            // A blocking socket must not wait for more than it has.
+            if !self.has_more() {
+                break;
             }
         }
         Ok(filled)
@@ -291,8 +304,9 @@ impl Stream {
 
     /// True if received bytes wait here: the socket may be empty, and yet [`Stream::read`] would give some.
     pub fn has_more(&self) -> bool {
+        // The beginning of a record counts as waiting too, and yet gives nothing.
         // SAFETY: as declared; the connection is alive.
-        unsafe { (self.library.SSL_has_pending)(self.ssl) == 1 }
+        !self.is_drained && unsafe { (self.library.SSL_has_pending)(self.ssl) == 1 }
     }
 
     /// Sends up to a record's worth of the slices. Bytes count as sent when the socket has taken all of their record.

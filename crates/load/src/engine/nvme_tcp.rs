@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut, Read};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +14,8 @@ use std::time::Duration;
 use job::Job;
 use job::workload::OpKind;
 use measure::Direction;
-use nvmf::auth::Secret;
+use nvmf::Wire;
+use nvmf::auth::{Secret, TlsKey};
 use nvmf::initiator::{
     Address, Arrived, Broken, Buffers, Controller, Done, Error as NvmeError, IoQueue, Namespace, Options, Renewal,
     Transfer,
@@ -156,7 +156,7 @@ impl Buffers for Ops {
 
 /// A connection whose large data are thrown away: the first slice of a vectored read says how many bytes of them to
 /// take out of the socket, and keeps its own (MSG_TRUNC, tcp(7)). Other reads are those of the connection.
-struct Discarding<'a>(&'a mut TcpStream);
+struct Discarding<'a>(&'a mut Wire);
 
 impl Read for Discarding<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -165,7 +165,7 @@ impl Read for Discarding<'_> {
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let Some((payload, behind)) = buffers.split_first_mut() else { return Ok(0) };
-        let (_, discarded) = rustix::net::recv(&*self.0, &mut **payload, RecvFlags::TRUNC)?;
+        let (_, discarded) = rustix::net::recv(self.0.tcp(), &mut **payload, RecvFlags::TRUNC)?;
         if discarded < payload.len() || discarded == 0 {
             return Ok(discarded);
         }
@@ -440,6 +440,9 @@ impl NvmeTcp {
             return true;
         }
         let queues = self.remotes.iter().flat_map(|remote| &remote.queues);
+        if queues.clone().any(|IoQueue { stream, .. }| stream.has_more()) {
+            return true; // bytes wait where the kernel does not see them
+        }
         let mut fds: Vec<PollFd> = queues
             .map(|IoQueue { queue, stream }| {
                 let out = if queue.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
@@ -648,6 +651,13 @@ fn options(setup: &Setup) -> Result<Options, Error> {
     (options.secret, options.controller_secret) = (secret("dhchap_key")?, secret("dhchap_ctrlr_key")?);
     if options.controller_secret.is_some() && options.secret.is_none() {
         return Err(wrong("dhchap_ctrlr_key= needs dhchap_key=: hosts prove themselves first".into()));
+    }
+    if let Some(path) = option(job, "tls_key") {
+        let key = TlsKey::read(Path::new(path)).map_err(|error| wrong(format!("tls_key={path}: {error}")))?;
+        options.tls_key = Some(key);
+        if is_on(job, "discard_payload") {
+            return Err(wrong("discard_payload=1 takes bytes from the socket that tls_key= has to decrypt".into()));
+        }
     }
     if let Some(seconds) = number("keep_alive_tmo") {
         options.keep_alive = Duration::from_secs(seconds);

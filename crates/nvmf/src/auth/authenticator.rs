@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
+use tls::Psk;
+
 use super::Entropy;
 use super::controller::Controller;
 use super::group::Group;
 use super::hash::Hash;
 use super::secret::Secret;
+use super::tls_key::{Identity, TlsKey};
+use crate::spec::DISCOVERY_NQN;
 use crate::target::{Authenticator, Closed, Exchange};
 
 /// The keys of one host on one subsystem.
@@ -43,12 +47,13 @@ impl Default for Policy {
 pub struct Keys {
     policy: RwLock<Policy>,
     keys: RwLock<BTreeMap<(String, String), Credentials>>,
+    tls_keys: RwLock<BTreeMap<(String, String), TlsKey>>,
 }
 
 impl Keys {
     /// No keys: nobody must authenticate.
     pub fn new(policy: Policy) -> Keys {
-        Keys { policy: RwLock::new(policy), keys: RwLock::default() }
+        Keys { policy: RwLock::new(policy), ..Keys::default() }
     }
 
     /// Sets the policy: from now on exchanges use only its hash functions and groups; exchanges that have begun go on
@@ -66,6 +71,28 @@ impl Keys {
             Some(credentials) => keys.insert(at, credentials),
             None => keys.remove(&at),
         };
+    }
+
+    /// Sets the key of TLS that the host may prove for the subsystem, for its connections from now on.
+    pub fn set_tls(&self, subsystem_nqn: &str, host_nqn: &str, key: Option<TlsKey>) {
+        let mut keys = self.tls_keys.write().unwrap_or_else(PoisonError::into_inner);
+        let at = (subsystem_nqn.to_string(), host_nqn.to_string());
+        match key {
+            Some(key) => keys.insert(at, key),
+            None => keys.remove(&at),
+        };
+    }
+
+    /// The keys of TLS that an identity may stand for; none if the host has no key. The discovery service takes the keys
+    /// that a host has for any subsystem.
+    pub fn tls_keys(&self, identity: &str) -> Vec<Psk> {
+        let Some(identity) = Identity::parse(identity) else { return Vec::new() };
+        let keys = self.tls_keys.read().unwrap_or_else(PoisonError::into_inner);
+        let is_its = |(subsystem, host): &(String, String)| {
+            *host == identity.host_nqn
+                && (*subsystem == identity.subsystem_nqn || identity.subsystem_nqn == DISCOVERY_NQN)
+        };
+        keys.iter().filter(|(at, _)| is_its(at)).flat_map(|(_, key)| key.keys_of(&identity)).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use super::config::{self, Step};
 use super::jsonrpc::{Outcome, RpcError, code};
 use super::methods::{self, Method, Run, When};
 use super::params::Params;
-use crate::auth::{Keys, Policy, Secret};
+use crate::auth::{Key, Keys, Policy};
 use crate::device::Fault;
 use crate::target::{self, Options, Target};
 
@@ -63,7 +63,7 @@ pub struct State {
     /// Faults in force, by device.
     pub(super) faults: BTreeMap<String, Vec<Fault>>,
     /// The keys of the keyring by name.
-    pub(super) keyring: BTreeMap<String, Secret>,
+    pub(super) keyring: BTreeMap<String, Key>,
     /// The keys that hosts authenticate with: the target asks this table.
     pub(super) keys: Arc<Keys>,
     /// Things that a user should know and that are not errors; the caller that prints them takes them.
@@ -84,6 +84,8 @@ impl Control {
         let target = Target::start(settings.options.clone())?;
         let keys = Arc::new(Keys::new(Policy::default()));
         target.set_authenticator(Some(keys.clone()));
+        let of_tls = Arc::clone(&keys);
+        target.set_tls_keys(Arc::new(move |identity| of_tls.tls_keys(identity)));
         let state = State {
             initialized: !settings.wait_for_init,
             settings,

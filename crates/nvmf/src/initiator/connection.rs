@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::{Address, Broken, Buffers, Done, Error, Options, Queue, Transfer};
+use crate::Wire;
 use crate::auth::{Entropy, Host, Policy};
 use crate::pdu::{COMMON_BYTES, End, Fault, IcReq, Limits, Next, Pdu, Receiver};
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER};
@@ -21,7 +22,7 @@ const AUTHENTICATION_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub queue: Queue,
-    pub stream: TcpStream,
+    pub stream: Wire,
     /// The address of the peer, for messages.
     place: String,
     timeout: Duration,
@@ -57,11 +58,19 @@ pub(super) struct Welcome {
 }
 
 impl Connection {
-    /// A TCP connection after the handshake. `depth` commands may be outstanding.
-    pub fn open(address: &Address, options: &Options, depth: u32) -> Result<Connection, Error> {
+    /// A connection for a queue of the subsystem, after the handshake. `depth` commands may be outstanding.
+    pub fn open(address: &Address, subsystem: &Nqn, options: &Options, depth: u32) -> Result<Connection, Error> {
         let place = format!("{}:{}", address.traddr, address.port);
         let what = format!("cannot connect to {place}");
         let stream = dial(address, options.timeout).map_err(|error| Error::broken(&what, &Broken::Io(error)))?;
+        let stream = match &options.tls_key {
+            None => Wire::Plain(stream),
+            Some(key) => {
+                let key = key.offer(options.hostnqn.as_str(), subsystem.as_str());
+                let until = Instant::now() + options.timeout;
+                secure(stream, key, until).map_err(|error| refused(&what, subsystem, &error))?
+            }
+        };
         handshake(stream, options, depth, &place).map_err(|broken| Error::broken(what, &broken))
     }
 
@@ -229,7 +238,29 @@ fn dial(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn handshake(mut stream: TcpStream, options: &Options, depth: u32, place: &str) -> Result<Connection, Broken> {
+/// The connection once both ends have proven the key.
+fn secure(stream: TcpStream, key: tls::Psk, until: Instant) -> Result<Wire, tls::Error> {
+    let mut stream = tls::Connector::new()?.connect(stream, key)?;
+    while stream.handshake()? != tls::Handshake::Done {
+        if Instant::now() > until {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
+    }
+    Ok(Wire::secured(stream))
+}
+
+fn refused(what: &str, subsystem: &Nqn, error: &tls::Error) -> Error {
+    let hint = match error {
+        tls::Error::Handshake(_) => {
+            format!("has the target this key for this host's NQN and {subsystem}, and does the listener take TLS?")
+        }
+        tls::Error::Io(_) => "does the listener take TLS?".into(),
+        _ => String::new(),
+    };
+    Error::new(what, error.to_string(), hint, 13) // EACCES
+}
+
+fn handshake(mut stream: Wire, options: &Options, depth: u32, place: &str) -> Result<Connection, Broken> {
     let asked = IcReq::asking(options.header_digest, options.data_digest);
     stream.write_all(&asked.pdu())?;
     let limits = Limits { capsule: 0, data: 0 };

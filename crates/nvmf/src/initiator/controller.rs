@@ -4,7 +4,6 @@
 //! association has a number; I/O queues belong to one. A thread that sees that a queue is broken, or that the number
 //! has changed, drops all queues of the old association and asks for those of the new with [`Controller::renewed`].
 
-use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +16,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::connection::{Connection, Move, Single, Welcome, property};
 use super::{Address, Broken, Error, Options, Queue, discovery};
+use crate::Wire;
 use crate::spec::fabrics::PropertyAccess;
 use crate::spec::opcode::admin;
 use crate::spec::property::{Capabilities, Configuration, ControllerStatus};
@@ -41,7 +41,7 @@ pub struct IoQueue {
     /// The protocol of the queue, without I/O.
     pub queue: Queue,
     /// The TCP connection of the queue.
-    pub stream: TcpStream,
+    pub stream: Wire,
 }
 
 /// A namespace as Identify gives it.
@@ -329,7 +329,7 @@ fn associate(
     subsystem: &Nqn,
     options: &Options,
 ) -> Result<(Connection, IdentifyController, Vec<IoQueue>), Error> {
-    let mut admin = Connection::open(address, options, ADMIN_DEPTH)?;
+    let mut admin = Connection::open(address, subsystem, options, ADMIN_DEPTH)?;
     let welcome = admin.join(subsystem, options, 0, 0, ADMIN_DEPTH)?;
     let (cntlid, capabilities) = enable(&mut admin, welcome, options)?;
     let mut page = [0; 4096];
@@ -356,12 +356,12 @@ fn associate(
     let capsule_bytes = (identify.ioccsz * 16).saturating_sub(64);
     let mut queues = Vec::new();
     for qid in 1..=granted {
-        let mut connection = Connection::open(address, options, depth)?;
+        let mut connection = Connection::open(address, subsystem, options, depth)?;
         connection.join(subsystem, options, qid, cntlid, depth)?;
         let Connection { mut queue, stream, .. } = connection;
         queue.set_capsule_bytes(if identify.icdoff == 0 { capsule_bytes } else { 0 });
         let system = |error: std::io::Error| Error::broken("cannot set up a queue", &Broken::Io(error));
-        stream.set_nonblocking(true).map_err(system)?;
+        stream.tcp().set_nonblocking(true).map_err(system)?;
         queues.push(IoQueue { queue, stream });
     }
     Ok((admin, identify, queues))
@@ -464,6 +464,8 @@ impl Worker {
     /// Waits for the connection, an order, or the time; takes the bytes that have arrived. False if the connection is
     /// broken.
     fn sleep(&self, connection: &mut Connection, wait: Option<Duration>) -> bool {
+        // Bytes that wait in the process keep the thread from sleeping.
+        let wait = if connection.stream.has_more() { Some(Duration::ZERO) } else { wait };
         let timeout = wait
             .map(|wait| rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
         let mut fds = [
@@ -474,6 +476,7 @@ impl Worker {
             return true; // interrupted
         }
         let (came, woken) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        let came = came || connection.stream.has_more();
         if woken {
             while std::io::Read::read(&mut &self.woken, &mut [0; 64]).is_ok_and(|read| read > 0) {}
         }
@@ -556,7 +559,7 @@ impl Worker {
 
 /// Shuts the controller down, so that it need not find out by itself.
 fn goodbye(mut connection: Connection) {
-    if connection.stream.set_read_timeout(Some(GOODBYE)).is_ok() {
+    if connection.stream.tcp().set_read_timeout(Some(GOODBYE)).is_ok() {
         let shutdown = Configuration::ENABLED.with_shutdown();
         // The association ends either way.
         let _ = connection.wait_for(PropertyAccess::set(property::CC, 4, shutdown.0.into()), Move::None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::auth::Secret;
+use crate::auth::{Secret, TlsKey};
 use crate::identity::parse_uuid;
 use crate::spec::Nqn;
 
@@ -34,6 +34,8 @@ pub struct Options {
     /// The secret that controllers must prove to have, discovery services that do not demand authentication excepted;
     /// `None` if controllers need not prove themselves.
     pub controller_secret: Option<Secret>,
+    /// The key of TLS: with it, every connection is secured, and to a controller that knows the key.
+    pub tls_key: Option<TlsKey>,
     /// The time for which the host seeks a lost controller before everything fails; zero fails at once.
     pub controller_loss: Duration,
 }
@@ -54,6 +56,7 @@ impl Default for Options {
             timeout: Duration::from_secs(10),
             secret: None,
             controller_secret: None,
+            tls_key: None,
             controller_loss: Duration::from_secs(30),
         }
     }

@@ -149,6 +149,8 @@ layout! {
 impl DiscoveryEntry {
     /// TRTYPE of NVMe/TCP.
     pub const TCP: u8 = 3;
+    /// SECTYPE: TLS 1.3.
+    pub const TLS_1_3: u8 = 2;
     /// SUBTYPE: another discovery service, to be asked as well.
     pub const REFERRAL: u8 = 1;
     /// SUBTYPE: a subsystem with namespaces.

@@ -213,6 +213,8 @@ pub(super) struct Configuration {
     pub subsystems: Vec<Subsystem>,
     /// The addresses on which the discovery service is reachable beside the addresses of subsystems.
     pub discovery_listeners: Vec<SocketAddr>,
+    /// The addresses, of all listeners, that demand TLS.
+    pub secured: BTreeSet<SocketAddr>,
     pub referrals: Vec<Referral>,
     /// The generation counter of the discovery log page: it counts the changes that the page shows.
     pub generation: u64,
@@ -612,12 +614,21 @@ impl Configuration {
         }
     }
 
-    pub fn add_listener(&mut self, nqn: &str, address: SocketAddr) -> Result<(), Error> {
+    pub fn add_listener(&mut self, nqn: &str, address: SocketAddr, is_secured: bool) -> Result<(), Error> {
+        if self.listens(address) && self.secured.contains(&address) != is_secured {
+            let how = if is_secured { "without TLS" } else { "with TLS" };
+            return Err(Error::invalid(format!(
+                "the target listens on {address} {how}: give this listener a port of its own"
+            )));
+        }
         let listeners = self.listeners_mut(nqn)?;
         if listeners.contains(&address) {
             return Err(Error::new(ErrorKind::Exists, format!("subsystem {nqn} listens on {address} already")));
         }
         listeners.push(address);
+        if is_secured {
+            self.secured.insert(address);
+        }
         self.generation += 1;
         Ok(())
     }
@@ -631,7 +642,11 @@ impl Configuration {
             return Err(Error::new(ErrorKind::NotFound, format!("subsystem {nqn} does not listen on {address}")));
         }
         self.generation += 1;
-        Ok(self.listens(address))
+        let is_used = self.listens(address);
+        if !is_used {
+            self.secured.remove(&address);
+        }
+        Ok(is_used)
     }
 
     /// True if hosts reach the service on that listener.

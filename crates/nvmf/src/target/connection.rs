@@ -8,7 +8,7 @@ mod receive;
 mod units;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,6 +25,7 @@ use super::output::{NO_SLOT, Output};
 use super::progress::Progress;
 use super::reservations::Need;
 use super::{io as io_command, queued};
+use crate::Wire;
 use crate::pdu::{self, End, Fault, Limits, MAX_HEADER_BYTES, Receiver, digest};
 use crate::spec::{Command, Completion, Status};
 use leaving::Aside;
@@ -80,7 +81,7 @@ impl From<io::Error> for Ended {
 
 pub(super) struct Connection {
     pub token: Token,
-    pub stream: TcpStream,
+    pub stream: Wire,
     pub peer: Option<SocketAddr>,
     /// The listener that it came in on.
     pub listener: SocketAddr,
@@ -178,11 +179,12 @@ impl Connection {
         rustix::net::sockopt::set_tcp_keepcnt(&stream, 3)?;
         // The peer may be gone already.
         let peer = stream.peer_addr().ok();
+        let stream = core.shared.security.wire(stream, listener, &core.configuration)?;
         Ok(Connection::on(token, stream, peer, listener, core))
     }
 
     /// A connection at its beginning, on a socket that has its options.
-    fn on(token: Token, stream: TcpStream, peer: Option<SocketAddr>, listener: SocketAddr, core: &Core) -> Connection {
+    fn on(token: Token, stream: Wire, peer: Option<SocketAddr>, listener: SocketAddr, core: &Core) -> Connection {
         let options = &core.configuration.options;
         let limits = Limits { capsule: options.in_capsule_bytes.max(ADMIN_CAPSULE_BYTES), data: options.max_io_bytes };
         Connection {
@@ -278,7 +280,7 @@ impl Connection {
     pub fn widen_send_buffer(&self, core: &Core) {
         if let Some(bytes) = core.configuration.options.limits.send_buffer {
             // On failure the small buffer stays: it serves as well, if more slowly.
-            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&self.stream, bytes as usize);
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(self.stream.tcp(), bytes as usize);
         }
     }
 
@@ -423,7 +425,7 @@ impl Connection {
         self.is_dirty = false;
         let before = self.out.len();
         let (mut free, mut ended) = (std::mem::take(&mut core.free), std::mem::take(&mut core.ended));
-        let sent = self.out.send(&self.stream, core.zeros.as_ref(), &mut free, &mut ended);
+        let sent = self.out.send(&mut self.stream, core.zeros.as_ref(), &mut free, &mut ended);
         core.free = free;
         self.outstanding = self.outstanding.saturating_sub(ended.len() as u32);
         for index in ended.drain(..) {
@@ -441,7 +443,7 @@ impl Connection {
         if self.is_closing() && self.out.is_empty() {
             // The target reads and drops the data that the host still sends: unread data would turn the goodbye into a
             // reset.
-            let _ = self.stream.shutdown(Shutdown::Write);
+            self.stream.finish();
         }
         Ok(())
     }

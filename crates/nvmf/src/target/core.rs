@@ -126,6 +126,8 @@ pub(super) struct Core {
     pub dirty: Vec<u32>,
     /// Connections that wait for a slot of the pacer, or for room for in-capsule data.
     pub stalled: Vec<u32>,
+    /// Connections whose received bytes wait in the process, where the kernel does not report them.
+    pub unread: Vec<u32>,
     /// Buffers that a connection has sent, on their way back to the pool.
     pub free: Vec<Buffer>,
     /// The file that long reads of zeros are sent from.
@@ -179,6 +181,7 @@ impl Core {
             subsystems: HashMap::new(),
             dirty: Vec::new(),
             stalled: Vec::new(),
+            unread: Vec::new(),
             free: Vec::new(),
             zeros: super::output::zeros_file(),
             ended: Vec::new(),

@@ -10,6 +10,7 @@ use super::connection::{Connection, Phase};
 use super::controller::{Controller, IoQueue, NewController, Service};
 use super::core::Core;
 use super::mailbox::Message;
+use crate::auth::Identity;
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
 use crate::spec::property::{self, Capabilities, Configuration};
 use crate::spec::{Command, Status};
@@ -47,6 +48,16 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     }
     let subsystem_nqn = data.subsystem().map_err(|_| Connect::invalid(true, Connect::AT_SUBNQN))?;
     let host_nqn = data.host();
+    // A key lets one host in to one subsystem.
+    if let Some(identity) = conn.stream.identity() {
+        let proven = Identity::parse(identity);
+        let is_its = |proven: Identity| {
+            (proven.host_nqn.as_str(), proven.subsystem_nqn.as_str()) == (host_nqn.as_str(), subsystem_nqn.as_str())
+        };
+        if !proven.is_some_and(is_its) {
+            return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
+        }
+    }
     let limits = core.configuration.options.limits;
     let most = if asked.qid == 0 { limits.admin_queue_depth } else { limits.queue_depth };
     let entries = u32::from(asked.sqsize) + 1;

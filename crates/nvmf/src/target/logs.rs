@@ -115,17 +115,19 @@ fn effects(hidden_commands: u16) -> Effects {
 fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8> {
     let entry = |nqn: &Nqn, address: SocketAddr, subtype: u8| {
         // A listener on "any address" is reported with the address that the host came to.
-        let ip = match (address.ip().is_unspecified(), conn.stream.local_addr()) {
+        let ip = match (address.ip().is_unspecified(), conn.stream.tcp().local_addr()) {
             (true, Ok(local)) => local.ip(),
             _ => address.ip(),
         };
+        let is_secured = core.configuration.secured.contains(&address);
         DiscoveryEntry {
             trtype: DiscoveryEntry::TCP,
             adrfam: DiscoveryEntry::address_family(ip),
             subtype,
-            // Flow control can be disabled. Nothing on secure channels, as nvmet: nvme-cli 2.3 takes "not required"
+            // Flow control can be disabled. "Required", or nothing, on secure channels, as nvmet: nvme-cli 2.3 takes "not required"
             // for "required" and asks the kernel for TLS.
-            treq: 1 << 2,
+            treq: 1 << 2 | u8::from(is_secured),
+            sectype: if is_secured { DiscoveryEntry::TLS_1_3 } else { 0 },
             portid: address.port(),
             cntlid: 0xffff,
             asqsz: 32,

@@ -37,6 +37,7 @@ mod progress;
 mod queued;
 mod reactor;
 mod reservations;
+mod security;
 mod stats;
 mod stragglers;
 mod vital;
@@ -66,6 +67,7 @@ use controller::{Controllers, Service};
 use mailbox::{Mailbox, Message};
 use reactor::Reactor;
 use reservations::Registrar;
+use security::Security;
 use stragglers::Stragglers;
 use vital::Vital;
 
@@ -90,6 +92,7 @@ struct Shared {
     configuration: Mutex<Arc<Configuration>>,
     controllers: Mutex<Controllers>,
     authenticator: RwLock<Option<Arc<dyn Authenticator>>>,
+    security: Security,
     examiner: Examiner,
     registrar: Registrar,
     stragglers: Stragglers,
@@ -269,6 +272,7 @@ impl Target {
             configuration: Mutex::default(),
             controllers: Mutex::default(),
             authenticator: RwLock::default(),
+            security: Security::default(),
             examiner: Examiner::default(),
             registrar: Registrar::default(),
             stragglers: Stragglers::default(),
@@ -591,11 +595,25 @@ impl Target {
     /// # Errors
     /// `NotFound`; `Exists` if the subsystem has the listener; `System` when the address cannot be bound.
     pub fn add_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
+        self.listen(nqn, address, false)
+    }
+
+    /// As [`Target::add_listener`], for hosts that prove a key of [`Target::set_tls_keys`] and speak TLS 1.3. All
+    /// subsystems on an address demand TLS, or none does.
+    ///
+    /// # Errors
+    /// Those of [`Target::add_listener`]; `Invalid` if OpenSSL 3 is not there.
+    pub fn add_secure_listener(&self, nqn: &str, address: SocketAddr) -> Result<SocketAddr, Error> {
+        self.shared.security.prepare()?;
+        self.listen(nqn, address, true)
+    }
+
+    fn listen(&self, nqn: &str, address: SocketAddr, is_secured: bool) -> Result<SocketAddr, Error> {
         let mut configuration = Configuration::clone(&self.shared.configuration());
         configuration.listeners_mut(nqn)?;
         let is_new = !configuration.listens(address);
         if !is_new {
-            self.change(|configuration| configuration.add_listener(nqn, address))?;
+            self.change(|configuration| configuration.add_listener(nqn, address, is_secured))?;
             return Ok(address);
         }
         let listen = || -> std::io::Result<(TcpListener, SocketAddr)> {
@@ -606,7 +624,7 @@ impl Target {
             Ok((socket, address))
         };
         let (socket, address) = listen().map_err(|e| Error::system(format!("cannot listen on {address}"), e))?;
-        self.change(|configuration| configuration.add_listener(nqn, address))?;
+        self.change(|configuration| configuration.add_listener(nqn, address, is_secured))?;
         let socket = Mutex::new(Some(socket));
         self.shared.ask(0, |done| match socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(socket) => Message::Listen(address, socket, done),
@@ -719,6 +737,11 @@ impl Target {
     /// on.
     pub fn restrict_hosts(&self, restricts: bool) {
         self.shared.restricts_hosts.store(restricts, Ordering::Relaxed);
+    }
+
+    /// Sets the keys that hosts may prove on listeners that demand TLS, for connections from now on.
+    pub fn set_tls_keys(&self, find: tls::Find) {
+        self.shared.security.set_keys(find);
     }
 
     /// Sets the authenticator that says which hosts must authenticate, for connections from now on; `None` for nobody.

@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sys::buffer::Buffer;
+
+use crate::Wire;
 
 /// The zeros that reads of zeros are sent from. Nobody writes them, so that the system backs all of them with its one
 /// page of zeros: that page stays in the first-level cache, whatever the size of the reads.
@@ -161,7 +163,7 @@ impl Output {
     /// The connection is broken, or memory for the bytes to send is missing.
     pub fn send(
         &mut self,
-        to: &TcpStream,
+        to: &mut Wire,
         zeros: Option<&File>,
         free: &mut Vec<Buffer>,
         ended: &mut Vec<u16>,
@@ -169,9 +171,10 @@ impl Output {
         if self.has_failed {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
+        let zeros = zeros.filter(|_| matches!(to, Wire::Plain(_)));
         while let Some(first) = self.parts.front() {
             let (asked, sent) = match (first, zeros) {
-                (Part::Zeros { len }, Some(zeros)) if *len >= SPLICE => (*len, splice(to, zeros, *len)?),
+                (Part::Zeros { len }, Some(zeros)) if *len >= SPLICE => (*len, splice(to.tcp(), zeros, *len)?),
                 _ => self.send_once(to, zeros.is_some())?,
             };
             self.advance(sent, free);
@@ -187,7 +190,7 @@ impl Output {
 
     /// Sends parts in one call, up to zeros that are to be spliced. Returns the bytes given to the kernel and the bytes
     /// taken.
-    fn send_once(&self, to: &TcpStream, splices: bool) -> io::Result<(usize, usize)> {
+    fn send_once(&self, to: &mut Wire, splices: bool) -> io::Result<(usize, usize)> {
         let mut slices = [IoSlice::new(&[]); PARTS];
         let (mut count, mut asked, mut head) = (0, 0, self.sent_heads);
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -221,6 +224,10 @@ impl Output {
             slices[count] = IoSlice::new(slice);
             (count, asked) = (count + 1, asked + slice.len());
         }
+        let to: &TcpStream = match to {
+            Wire::Plain(tcp) => tcp,
+            Wire::Secured(_) => return send_records(to, &mut slices[..count]).map(|sent| (asked, sent)),
+        };
         loop {
             match sendmsg(to, &slices[..count], &mut SendAncillaryBuffer::default(), flags) {
                 Ok(sent) => return Ok((asked, sent)),
@@ -277,6 +284,22 @@ impl Output {
             self.heads.shrink_to(0);
             self.parts.shrink_to(0);
             self.ends.shrink_to(0);
+        }
+    }
+}
+
+/// Sends the slices as records of TLS, as far as the socket takes them. Returns the bytes whose records it has taken.
+fn send_records(to: &mut Wire, mut slices: &mut [IoSlice]) -> io::Result<usize> {
+    let mut sent = 0;
+    loop {
+        match to.write_vectored(slices) {
+            Ok(0) => return Ok(sent),
+            Ok(now) => {
+                sent += now;
+                IoSlice::advance_slices(&mut slices, now);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(sent),
+            Err(error) => return Err(error),
         }
     }
 }

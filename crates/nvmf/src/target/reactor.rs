@@ -157,6 +157,7 @@ impl Reactor {
             for event in events.drain(..) {
                 self.event(event);
             }
+            self.read_on();
             self.go_round();
             self.go_on_leaving();
             self.report_load();
@@ -183,7 +184,7 @@ impl Reactor {
         let of_devices_ns = self.core.wake_ns().unwrap_or(u64::MAX);
         let wake_ns = of_devices_ns.min(self.next_tick_ns).min(look_ns).min(rest_ns).min(stay_ns);
         let began_ns = self.core.now_ns;
-        let step = if self.has_more {
+        let step = if self.has_more || !self.core.unread.is_empty() {
             self.lookout.found(self.core.now_ns);
             Step::Look
         } else {
@@ -277,6 +278,16 @@ impl Reactor {
         }
     }
 
+    /// Reads from connections whose bytes wait in the process.
+    fn read_on(&mut self) {
+        for index in std::mem::take(&mut self.core.unread) {
+            if let Some(connection) = self.connections.get_mut(index as usize).filter(|it| it.stream.has_more()) {
+                let received = connection.receive(&mut self.core, &mut self.scratch);
+                self.judge(index as usize, received);
+            }
+        }
+    }
+
     /// Ends the connection if `outcome` says so; otherwise watches its socket for the events that it needs next.
     fn judge(&mut self, index: usize, outcome: Result<(), Ended>) {
         self.count_guest(index);
@@ -311,6 +322,9 @@ impl Reactor {
         let before = std::mem::replace(&mut connection.watched, watched);
         if watched == before {
             return;
+        }
+        if watched.0 && !before.0 {
+            connection.come_back(&mut self.core);
         }
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN, watched.0);

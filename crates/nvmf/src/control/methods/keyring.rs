@@ -1,4 +1,4 @@
-//! Methods about the keys that hosts authenticate with (DH-HMAC-CHAP): files, under names.
+//! Methods about the keys of hosts, for DH-HMAC-CHAP and for TLS: files, under names.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{Method, Run, When, only};
-use crate::auth::{Credentials, Secret};
+use crate::auth::{Credentials, Key, Secret, TlsKey};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::params::{Param, ParamKind, Params};
 use crate::control::state::State;
@@ -20,7 +20,11 @@ pub static METHODS: &[Method] = &[
         about: "Give a name to the key in a file; only its owner may have the right to read the file",
         params: &[
             NAME,
-            Param::required("path", ParamKind::Text, "the file: DHHC-1:hh:base64:, as nvme gen-dhchap-key makes it"),
+            Param::required(
+                "path",
+                ParamKind::Text,
+                "the file: DHHC-1:hh:base64:, as nvme gen-dhchap-key makes it, or NVMeTLSkey-1:hh:base64:, as nvme gen-tls-key does",
+            ),
         ],
         result: "true",
         when: When::Always,
@@ -54,7 +58,7 @@ fn add_key(state: &mut State, params: &Params) -> Outcome {
     if state.keyring.contains_key(name) {
         return Err(RpcError::new(-17, format!("a key {name} exists already"))); // EEXIST
     }
-    let secret = Secret::read(Path::new(path)).map_err(|error| {
+    let key = Key::read(Path::new(path)).map_err(|error| {
         let errno = match error.kind() {
             ErrorKind::PermissionDenied => 1, // EPERM
             ErrorKind::InvalidInput => 22,    // EINVAL
@@ -62,17 +66,17 @@ fn add_key(state: &mut State, params: &Params) -> Outcome {
         };
         RpcError::new(-i64::from(errno), format!("{path}: {error}"))
     })?;
-    state.keyring.insert(name.into(), secret);
+    state.keyring.insert(name.into(), key);
     state.remember("keyring", "keyring_file_add_key", params.as_given().clone());
     Ok(Value::Bool(true))
 }
 
 fn remove_key(state: &mut State, params: &Params) -> Outcome {
     let name = params.text("name");
-    let uses = |given: &Value| given["dhchap_key"] == name || given["dhchap_ctrlr_key"] == name;
+    let uses = |given: &Value| ["dhchap_key", "dhchap_ctrlr_key", "psk"].iter().any(|param| given[param] == name);
     let user = state.made.iter().filter_map(|step| step.params.as_ref()).find(|given| uses(given));
     if let Some(host) = user.and_then(|given| given["host"].as_str()) {
-        return Err(RpcError::new(-16, format!("{host} authenticates with the key {name}: remove that host first"))); // EBUSY
+        return Err(RpcError::new(-16, format!("{host} uses the key {name}: remove that host first"))); // EBUSY
     }
     if state.keyring.remove(name).is_none() {
         return Err(no_key(name));
@@ -95,13 +99,26 @@ fn get_keys(state: &mut State, _: &Params) -> Outcome {
 
 /// The keys that parameters `dhchap_key` and `dhchap_ctrlr_key` name.
 pub fn credentials(state: &State, params: &Params) -> Result<Option<Credentials>, RpcError> {
-    let named = |param: &str| {
+    let named = |param: &str| -> Result<Option<Secret>, RpcError> {
         let name = params.text_if(param);
-        name.map(|name| state.keyring.get(name).cloned().ok_or_else(|| no_key(name))).transpose()
+        name.map(|name| match state.keyring.get(name).ok_or_else(|| no_key(name))? {
+            Key::Chap(secret) => Ok(secret.clone()),
+            Key::Tls(_) => Err(RpcError::params(format!("{param}: {name} is a key of TLS (psk takes it)"))),
+        })
+        .transpose()
     };
     match (named("dhchap_key")?, named("dhchap_ctrlr_key")?) {
         (Some(host), controller) => Ok(Some(Credentials { host, controller })),
         (None, None) => Ok(None),
         (None, Some(_)) => Err(RpcError::params("dhchap_ctrlr_key needs dhchap_key: hosts prove themselves first")),
+    }
+}
+
+/// The key of TLS that the parameter `psk` names.
+pub fn tls_key(state: &State, params: &Params) -> Result<Option<TlsKey>, RpcError> {
+    let Some(name) = params.text_if("psk") else { return Ok(None) };
+    match state.keyring.get(name).ok_or_else(|| no_key(name))? {
+        Key::Tls(key) => Ok(Some(key.clone())),
+        Key::Chap(_) => Err(RpcError::params(format!("psk: {name} is a key of DH-HMAC-CHAP (dhchap_key takes it)"))),
     }
 }

@@ -4,10 +4,11 @@
 //! host leaves no such moment. So a connection that is to leave goes on with the commands under way, the data that R2Ts
 //! have asked for among them, and keeps new commands as the bytes that they came in. These bytes move with it.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::{Connection, Ended, Phase};
+use crate::Wire;
 use crate::pdu::{Layout, PduType, Receiver};
 use crate::target::controller::Controller;
 use crate::target::core::Core;
@@ -34,7 +35,7 @@ impl Aside {
 pub(in crate::target) struct Moving {
     /// The name that the connection had at the reactor that it has left.
     pub from: Token,
-    stream: TcpStream,
+    stream: Wire,
     peer: Option<SocketAddr>,
     listener: SocketAddr,
     receiver: Receiver,

@@ -105,7 +105,16 @@ impl Connection {
     pub fn receive(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), Ended> {
         let outcome = self.receive_some(core, scratch);
         queued::count(self, core);
+        self.come_back(core);
         outcome
+    }
+
+    /// Has the reactor read on if bytes wait in the process, as those of TLS do.
+    #[inline]
+    pub fn come_back(&self, core: &mut Core) {
+        if self.stream.has_more() && !self.is_stalled() {
+            core.unread.push(self.token.index);
+        }
     }
 
     fn receive_some(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), Ended> {
@@ -148,7 +157,7 @@ impl Connection {
 
     /// Bytes received, how many of them directly into a command's buffer, and how many there was room for.
     fn read(&mut self, scratch: &mut [u8]) -> io::Result<(usize, usize, usize)> {
-        let mut stream = &self.stream;
+        let stream = &mut self.stream;
         if let Some(arriving) = &self.arriving
             && let Sink::Command(index) = arriving.sink
             && arriving.pad == 0

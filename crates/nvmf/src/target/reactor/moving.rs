@@ -132,6 +132,7 @@ impl Reactor {
         let is_reached = self.core.configuration.reaches(controller.service, connection.listener);
         let goes_on = is_expected && is_watched && is_reached && !self.core.draining;
         self.core.rows.host(self.core.shared.board.as_ref(), connection.tenant, controller.host_nqn.as_str());
+        connection.come_back(&mut self.core);
         self.connections.insert(connection);
         if !goes_on {
             return self.close(index);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ADDRESS, SECURE_CHANNEL, TGT_NAME, address_of, socket_address};
+use super::{ADDRESS, TGT_NAME, address_of, socket_address};
 use crate::control::jsonrpc::{Outcome, RpcError};
 use crate::control::methods::{Method, method, refusal};
 use crate::control::params::{Param, ParamKind, Params};
@@ -18,7 +18,9 @@ const REFERRAL_NQN: Param = Param::optional(
 );
 const REFERRED_ADDRESS: Param = Param::required("address", ParamKind::Object(ADDRESS), "address of the other target");
 /// The rows of `nvmf_discovery_add_referral`, for calls that are remembered.
-const CHECKED_REFERRAL: &[Param] = &[REFERRED_ADDRESS, REFERRAL_NQN, SECURE_CHANNEL, TGT_NAME];
+const PLAIN: Param =
+    Param::only("secure_channel", ParamKind::Bool, "false", "hosts learn from the service itself that it demands TLS");
+const CHECKED_REFERRAL: &[Param] = &[REFERRED_ADDRESS, REFERRAL_NQN, PLAIN, TGT_NAME];
 
 /// The methods of this module.
 pub static METHODS: &[Method] = &[

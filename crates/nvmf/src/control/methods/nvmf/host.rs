@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{HOST, NQN, TGT_NAME, subsystem};
 use crate::control::jsonrpc::{Outcome, RpcError};
-use crate::control::methods::keyring::credentials;
+use crate::control::methods::keyring::{credentials, tls_key};
 use crate::control::methods::{Method, method, refusal};
 use crate::control::params::{Param, ParamKind, Params, U64};
 use crate::control::state::State;
@@ -33,7 +33,12 @@ pub static METHODS: &[Method] = &[
             HOST,
             DHCHAP_KEY,
             DHCHAP_CTRLR_KEY,
-            Param::optional("psk", ParamKind::OneOf(&[]), "none", "must be left out: the target has no TLS"),
+            Param::optional(
+                "psk",
+                ParamKind::Text,
+                "none",
+                "name of the key that the host proves on listeners with secure_channel (TLS 1.3)",
+            ),
             TGT_NAME,
         ],
         "true",
@@ -73,13 +78,14 @@ pub static METHODS: &[Method] = &[
 
 fn add_host(state: &mut State, params: &Params) -> Outcome {
     let (nqn, host) = (params.text("nqn"), params.text("host"));
-    let credentials = credentials(state, params)?;
+    let (credentials, tls_key) = (credentials(state, params)?, tls_key(state, params)?);
     if subsystem(state, nqn)?.hosts.iter().any(|listed| listed == host) {
         return Err(RpcError::new(-17, format!("{host} is let in to {nqn} already"))); // EEXIST
     }
     // Before the host is let in: it must not get in without its key for a moment.
     let keys = state.keys.clone();
     keys.set(nqn, host, credentials);
+    keys.set_tls(nqn, host, tls_key);
     state.target.add_host(nqn, host).map_err(refusal)?;
     state.remember("nvmf", "nvmf_subsystem_add_host", params.as_given().clone());
     Ok(Value::Bool(true))
@@ -104,6 +110,7 @@ fn remove_host(state: &mut State, params: &Params) -> Outcome {
     let (nqn, host) = (params.text("nqn"), params.text("host"));
     state.target.remove_host(nqn, host).map_err(refusal)?;
     state.keys.set(nqn, host, None);
+    state.keys.set_tls(nqn, host, None);
     state.forget(|method, given| method == "nvmf_subsystem_add_host" && given["nqn"] == nqn && given["host"] == host);
     Ok(Value::Bool(true))
 }

@@ -28,7 +28,7 @@ pub static METHODS: &[Method] = &[
             Param::ignored(
                 "sock_impl",
                 ParamKind::OneOf(&["posix", "uring"]),
-                "the kernel's sockets in both cases; ssl is refused, because there is no TLS",
+                "the kernel's sockets in both cases; secure_channel asks for TLS",
             ),
         ],
         "true",
@@ -70,7 +70,11 @@ fn add_listener(state: &mut State, params: &Params) -> Outcome {
         ));
     }
     let nqn = nqn(params);
-    let bound = state.target.add_listener(nqn, address).map_err(refusal)?;
+    let bound = match params.bool_if("secure_channel") {
+        Some(true) => state.target.add_secure_listener(nqn, address),
+        _ => state.target.add_listener(nqn, address),
+    };
+    let bound = bound.map_err(refusal)?;
     let any =
         state.target.subsystems().iter().any(|subsystem| subsystem.spec.nqn == nqn && subsystem.spec.allow_any_host);
     if any && !bound.ip().is_loopback() {

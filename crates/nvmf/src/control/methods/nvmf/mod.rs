@@ -24,7 +24,8 @@ const TGT_NAME: Param =
     Param::optional("tgt_name", ParamKind::Text, TARGET_NAME, "name of the target; nvmf_tgt is the only one");
 const NQN: Param = Param::required("nqn", ParamKind::Text, "NQN of the subsystem");
 const HOST: Param = Param::required("host", ParamKind::Text, "NQN of the host");
-const SECURE_CHANNEL: Param = Param::only("secure_channel", ParamKind::Bool, "false", "there is no TLS");
+const SECURE_CHANNEL: Param =
+    Param::optional("secure_channel", ParamKind::Bool, "false", "demand TLS 1.3 with a key of nvmf_subsystem_add_host");
 const ADDRESS: &[Param] = &[
     Param::required("traddr", ParamKind::Text, "IP address; 0.0.0.0 or :: for all addresses of this machine"),
     Param::optional("trsvcid", ParamKind::Text, "4420", "TCP port; 0 for any free port"),

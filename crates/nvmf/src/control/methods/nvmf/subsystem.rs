@@ -132,7 +132,7 @@ fn host(state: &State, subsystem_nqn: &str, host_nqn: &str) -> Value {
     let added = state.made.iter().filter(|step| step.method == "nvmf_subsystem_add_host");
     let mut added = added.filter_map(|step| step.params.as_ref());
     if let Some(given) = added.find(|given| given["nqn"] == subsystem_nqn && given["host"] == host_nqn) {
-        for key in ["dhchap_key", "dhchap_ctrlr_key"].into_iter().filter(|key| given[key].is_string()) {
+        for key in ["dhchap_key", "dhchap_ctrlr_key", "psk"].into_iter().filter(|key| given[key].is_string()) {
             host[key] = given[key].clone();
         }
     }

@@ -1,0 +1,55 @@
+//! Listeners that demand TLS (NVMe/TCP Transport Specification 1.1, section 3.6.1).
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use tls::{Acceptor, Find};
+
+use super::configuration::Configuration;
+use super::{Error, ErrorKind};
+use crate::Wire;
+
+/// TLS of the target. OpenSSL is opened with the first listener that demands TLS.
+#[derive(Default)]
+pub(super) struct Security {
+    acceptor: OnceLock<Acceptor>,
+    find: RwLock<Option<Find>>,
+}
+
+impl Security {
+    /// Sets the keys that hosts may prove, for connections from now on.
+    pub fn set_keys(&self, find: Find) {
+        *self.find.write().unwrap_or_else(PoisonError::into_inner) = Some(find);
+    }
+
+    /// Makes ready for a listener that demands TLS.
+    ///
+    /// # Errors
+    /// OpenSSL is missing, or nobody has set keys.
+    pub fn prepare(&self) -> Result<(), Error> {
+        if self.find.read().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return Err(Error::invalid("TLS needs keys, and the target was made without"));
+        }
+        if self.acceptor.get().is_none() {
+            let acceptor = Acceptor::new().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+            let _ = self.acceptor.set(acceptor); // another thread was as quick
+        }
+        Ok(())
+    }
+
+    /// The stream of a connection that came in on `listener`: secured if the listener demands TLS.
+    ///
+    /// # Errors
+    /// OpenSSL has no memory.
+    pub fn wire(&self, tcp: TcpStream, listener: SocketAddr, configuration: &Configuration) -> io::Result<Wire> {
+        if !configuration.secured.contains(&listener) {
+            return Ok(Wire::Plain(tcp));
+        }
+        let find = self.find.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let (Some(acceptor), Some(find)) = (self.acceptor.get(), find) else {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        };
+        acceptor.accept(tcp, find).map(Wire::secured).map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,143 @@
+//! The byte stream under a queue: a socket, plain or secured by TLS.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A connected socket. Reads and writes as a [`TcpStream`] does.
+#[derive(Debug)]
+pub enum Wire {
+    /// Bytes travel as they are.
+    Plain(TcpStream),
+    /// TLS 1.3. Reads and writes go on with the handshake until it is done.
+    Secured(Box<Secured>),
+}
+
+/// A secured socket, and how far its handshake has come.
+#[derive(Debug)]
+pub struct Secured {
+    stream: tls::Stream,
+    is_done: bool,
+}
+
+impl Wire {
+    /// A socket whose handshake is yet to come.
+    pub fn secured(stream: tls::Stream) -> Wire {
+        Wire::Secured(Box::new(Secured { stream, is_done: false }))
+    }
+
+    /// The socket.
+    #[inline]
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Wire::Plain(tcp) => tcp,
+            Wire::Secured(secured) => secured.stream.tcp(),
+        }
+    }
+
+    /// The identity of the key that both ends have proven; `None` for a plain socket and before the handshake is done.
+    pub fn identity(&self) -> Option<&str> {
+        match self {
+            Wire::Secured(secured) if secured.is_done => secured.stream.key().map(|key| key.identity.as_str()),
+            _ => None,
+        }
+    }
+
+    /// True if received bytes wait in the process, where poll(2) does not see them.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Secured(secured) => secured.stream.has_more(),
+        }
+    }
+
+    /// Tells the peer that no more bytes come.
+    pub fn finish(&mut self) {
+        if let Wire::Secured(secured) = self
+            && secured.is_done
+        {
+            secured.stream.close();
+        }
+        // The peer may be gone already.
+        let _ = self.tcp().shutdown(std::net::Shutdown::Write);
+    }
+}
+
+impl Secured {
+    /// Goes on with the handshake. `WouldBlock` while it is not done.
+    fn ready(&mut self) -> io::Result<&mut tls::Stream> {
+        if !self.is_done {
+            self.is_done = match self.stream.handshake() {
+                Ok(tls::Handshake::Done) => true,
+                Ok(_) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(tls::Error::Io(error)) => return Err(error),
+                Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
+            };
+        }
+        Ok(&mut self.stream)
+    }
+}
+
+impl Read for Wire {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(tcp) => tcp.read(buffer),
+            Wire::Secured(secured) => secured.ready()?.read(buffer),
+        }
+    }
+
+    #[inline]
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut]) -> io::Result<usize> {
+        let secured = match self {
+            Wire::Plain(tcp) => return tcp.read_vectored(buffers),
+            Wire::Secured(secured) => secured.ready()?,
+        };
+        let mut filled = 0;
+        for buffer in buffers.iter_mut().filter(|buffer| !buffer.is_empty()) {
+            if filled > 0 && !secured.has_more() {
+                break;
+            }
+            match secured.read(buffer) {
+                Ok(read) => {
+                    filled += read;
+                    if read < buffer.len() {
+                        break;
+                    }
+                }
+                Err(_) if filled > 0 => break, // the next call tells
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl Write for Wire {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(tcp) => tcp.write(bytes),
+            Wire::Secured(secured) => secured.ready()?.write_vectored(&[IoSlice::new(bytes)]),
+        }
+    }
+
+    #[inline]
+    fn write_vectored(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(tcp) => tcp.write_vectored(slices),
+            Wire::Secured(secured) => secured.ready()?.write_vectored(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp().as_fd()
+    }
+}

@@ -1,0 +1,134 @@
+//! Listeners that demand TLS: the hosts that they let in, and the others.
+
+mod raw;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nvmf::Wire;
+use nvmf::auth::{Keys, TlsKey};
+use nvmf::initiator::{Address, Controller, Options, discover};
+use nvmf::pdu::{self, Agreement, End, IcReq, Limits, Next, Pdu, Receiver};
+use nvmf::spec::{DISCOVERY_NQN, Status};
+use nvmf::target::{self, SubsystemSpec, Target};
+
+const FIRST: &str = "nqn.2016-06.io.spdk:first";
+const SECOND: &str = "nqn.2016-06.io.spdk:second";
+const HOST: &str = "nqn.2016-06.io.spdk:host1";
+const OTHER_HOST: &str = "nqn.2016-06.io.spdk:host2";
+const KEY: &str = "NVMeTLSkey-1:01:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:";
+/// The same bytes, taken for a retained key.
+const OTHER_KEY: &str = "NVMeTLSkey-1:00:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:";
+
+struct Served {
+    target: Target,
+    address: SocketAddr,
+}
+
+/// Two subsystems on one secured address; [`HOST`] has a key for the first.
+fn served() -> Served {
+    let target = Target::start(target::Options::default()).unwrap();
+    let keys = Keys::default();
+    keys.set_tls(FIRST, HOST, Some(TlsKey::parse(KEY).unwrap()));
+    target.set_tls_keys(Arc::new(move |identity| keys.tls_keys(identity)));
+    let mut address = "127.0.0.1:0".parse().unwrap();
+    for nqn in [FIRST, SECOND] {
+        target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(nqn) }).unwrap();
+        address = target.add_secure_listener(nqn, address).unwrap();
+    }
+    Served { target, address }
+}
+
+fn options(host: &str, key: Option<&str>) -> Options {
+    let tls_key = key.map(|key| TlsKey::parse(key).unwrap());
+    let mut options = Options { tls_key, timeout: Duration::from_secs(60), ..Options::default() };
+    options.set_host(host.parse().unwrap());
+    options
+}
+
+fn connect(address: SocketAddr, subsystem: &str, options: &Options) -> Result<(), String> {
+    let address = Address { subnqn: Some(subsystem.parse().unwrap()), ..address.into() };
+    Controller::connect(&address, options).map(drop).map_err(|error| error.to_string())
+}
+
+/// The status of a Connect of `host` to `subsystem`, over a connection that [`HOST`] has secured for `of_key`.
+fn connected_by_hand(address: SocketAddr, of_key: &str, subsystem: &str, host: &str) -> Status {
+    let key = TlsKey::parse(KEY).unwrap().offer(HOST, of_key);
+    let stream = TcpStream::connect(address).unwrap();
+    let mut wire = Wire::secured(tls::Connector::new().unwrap().connect(stream, key).unwrap());
+    wire.write_all(&IcReq::asking(false, false).pdu()).unwrap();
+    wire.read_exact(&mut [0; 128]).unwrap();
+    let data = raw::Host::connect_data(raw::dynamic(), subsystem, host);
+    let mut capsule = vec![0; pdu::MAX_HEADER_BYTES];
+    let len = pdu::command(
+        &raw::Host::connect_command(0, 32),
+        data.write().len() as u32,
+        &Agreement::default(),
+        &mut capsule,
+    );
+    capsule.truncate(len);
+    capsule.extend_from_slice(&data.write());
+    wire.write_all(&capsule).unwrap();
+    let mut answer = [0; 24];
+    wire.read_exact(&mut answer).unwrap();
+    match Receiver::new(End::Controller, Limits { capsule: 0, data: 0 }).next(&answer) {
+        Ok(Next::Unit(_, Pdu::CapsuleResp(completion))) => completion.status,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_host_gets_in_with_its_key_and_where_the_key_is_for() {
+    let served = served();
+    assert_eq!(connect(served.address, FIRST, &options(HOST, Some(KEY))), Ok(()));
+    for (subsystem, host, key) in [
+        (FIRST, HOST, OTHER_KEY),
+        (FIRST, OTHER_HOST, KEY),
+        (SECOND, HOST, KEY), // any host may use the subsystem, but no key is for it
+    ] {
+        let error = connect(served.address, subsystem, &options(host, Some(key))).unwrap_err();
+        assert!(error.contains("the TLS handshake failed"), "{error}");
+    }
+    assert!(served.target.shutdown(Duration::from_secs(60)));
+}
+
+#[test]
+fn a_proven_key_does_not_open_what_is_for_others() {
+    let served = served();
+    // The key of the discovery service lets the host ask it, and nothing else.
+    let found = discover(&served.address.into(), &options(HOST, Some(KEY))).unwrap();
+    assert_eq!(found.iter().map(|one| one.nqn.as_str()).collect::<Vec<_>>(), [FIRST, SECOND]);
+    let cases = [(DISCOVERY_NQN, FIRST, HOST), (FIRST, SECOND, HOST), (FIRST, FIRST, OTHER_HOST)];
+    for (of_key, subsystem, host) in cases {
+        let status = connected_by_hand(served.address, of_key, subsystem, host);
+        assert_eq!(status, Status::CONNECT_INVALID_HOST.do_not_retry(), "{of_key} {subsystem} {host}");
+    }
+    assert!(connected_by_hand(served.address, FIRST, FIRST, HOST).is_ok());
+    assert!(served.target.shutdown(Duration::from_secs(60)));
+}
+
+#[test]
+fn a_plain_host_gets_nothing_and_harms_nobody() {
+    let served = served();
+    let error = connect(served.address, FIRST, &options(HOST, None)).unwrap_err();
+    assert!(!error.contains("TLS handshake"), "{error}");
+    let mut plain = TcpStream::connect(served.address).unwrap();
+    plain.write_all(&IcReq::asking(false, false).pdu()).unwrap();
+    let mut got = Vec::new();
+    let _ = plain.read_to_end(&mut got); // a reset is an end too
+    assert!(got.is_empty() || (got.len(), got[0]) == (7, 21), "an alert at the most: {got:?}");
+    assert_eq!(connect(served.address, FIRST, &options(HOST, Some(KEY))), Ok(()));
+    // A listener has one way for all its subsystems.
+    let error = served.target.add_listener(DISCOVERY_NQN, served.address).unwrap_err();
+    assert!(error.to_string().contains("a port of its own"), "{error}");
+    assert!(served.target.shutdown(Duration::from_secs(60)));
+}
+
+#[test]
+fn a_host_with_a_key_does_not_talk_to_a_plain_listener() {
+    let served = raw::Served::plain();
+    let error = connect(served.address, raw::NQN, &options(HOST, Some(KEY))).unwrap_err();
+    assert!(error.contains("does the listener take TLS?"), "{error}");
+}
