@@ -194,7 +194,7 @@ fn a_saved_configuration_makes_the_same_target_again() {
     let saved = served.rpc(&["save_config"]);
     let subsystems = served.rpc(&["nvmf_get_subsystems"]);
     let devices = served.rpc(&["bdev_get_bdevs"]);
-    assert!(served.refused(&["keyring_file_remove_key", "name=k"]).contains("authenticates with the key k"));
+    assert!(served.refused(&["keyring_file_remove_key", "name=k"]).contains("uses the key k"));
     served.end();
 
     let config = file(place.path(), "saved.json", saved.to_string());

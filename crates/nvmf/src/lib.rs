@@ -5,6 +5,7 @@
 //!  └─ pdu ── how they travel over TCP: handshake, capsules, data, digests
 //!      ├─ initiator ── the host's end
 //!      └─ target ─ device ─ control ─ auth ── the controller's end
+//! wire ── the byte stream under each queue: a socket, plain or secured by TLS
 //! ```
 
 #![deny(unsafe_code)]

@@ -19,7 +19,7 @@ const SECOND: &str = "nqn.2016-06.io.spdk:second";
 const HOST: &str = "nqn.2016-06.io.spdk:host1";
 const OTHER_HOST: &str = "nqn.2016-06.io.spdk:host2";
 const KEY: &str = "NVMeTLSkey-1:01:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:";
-/// The same bytes, taken for a retained key.
+/// A key of the bytes of [`KEY`], but a retained one.
 const OTHER_KEY: &str = "NVMeTLSkey-1:00:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:";
 
 struct Served {

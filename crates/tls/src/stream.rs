@@ -20,7 +20,7 @@ const READ_AHEAD: usize = 68 << 10;
 /// Gives the keys for an identity: more than one if programs derive the key in different ways.
 pub type Find = Arc<dyn Fn(&str) -> Vec<Psk> + Send + Sync>;
 
-/// How far a handshake has come.
+/// The progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
     /// Both ends have proven their keys: bytes can travel.
@@ -199,7 +199,8 @@ impl std::fmt::Debug for Stream {
 pub struct Stream {
     library: &'static Library,
     ssl: *mut Ssl,
-    /// Belongs to this stream. OpenSSL hands the pointer to the callbacks, during calls of this stream's functions only.
+    /// Belongs to this stream. OpenSSL hands the pointer to the callbacks, during calls of this stream's functions
+    /// only.
     peer: *mut Peer,
     /// True if the last read found no whole record.
     is_drained: bool,
@@ -242,8 +243,8 @@ impl Stream {
     /// Goes on with the handshake as far as the socket lets it.
     ///
     /// # Errors
-    /// [`Error::Handshake`] if the peer has no key in common, or breaks the protocol; [`Error::Io`] if the connection is
-    /// broken.
+    /// [`Error::Handshake`] if the peer has no key in common, or breaks the protocol; [`Error::Io`] if the connection
+    /// is broken.
     pub fn handshake(&mut self) -> Result<Handshake, Error> {
         let outcome = self.call(|library, ssl| {
             // SAFETY: as declared; the connection is alive.
@@ -481,7 +482,7 @@ unsafe extern "C" fn find_session(
         // SAFETY: OpenSSL gives a place for the answer, and owns the session from here on.
         unsafe { session.write(found) };
     }
-    1 // an unknown identity is no error
+    1 // OpenSSL goes on after an unknown identity
 }
 
 /// Gives OpenSSL the key to offer.

@@ -142,7 +142,7 @@ fn a_plain_client_gets_an_alert_at_the_most() {
     assert!(got.is_empty() || got.len() == 7 && got[0] == 21, "{got:?}");
 }
 
-/// The program openssl with these words, its input and output ours.
+/// Starts the program openssl with these words; the test has its input and output.
 fn openssl(words: &[&str]) -> std::process::Child {
     let mut command = Command::new("openssl");
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -83,8 +83,8 @@ impl Keys {
         };
     }
 
-    /// The keys of TLS that an identity may stand for; none if the host has no key. The discovery service takes the keys
-    /// that a host has for any subsystem.
+    /// The keys of TLS that an identity may stand for; none if the host has no key. The discovery service takes the
+    /// keys that a host has for any subsystem.
     pub fn tls_keys(&self, identity: &str) -> Vec<Psk> {
         let Some(identity) = Identity::parse(identity) else { return Vec::new() };
         let keys = self.tls_keys.read().unwrap_or_else(PoisonError::into_inner);

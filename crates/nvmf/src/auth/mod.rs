@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Both sides are state machines that take messages and make messages: no socket, no clock, and their randomness is
-//! passed in ([`Entropy`]). Secure channel concatenation is missing: it needs TLS.
+//! passed in ([`Entropy`]). Keys of TLS ([`TlsKey`]) are the same kind of secret; secure channel
+//! concatenation is missing.
 
 mod authenticator;
 mod controller;

@@ -110,8 +110,8 @@ impl TlsKey {
         identity.key(Way::Labelled, &retained)
     }
 
-    /// The keys that `identity` may stand for: by this key, in each way to derive it. None if the identity's digest is of
-    /// another key.
+    /// The keys that `identity` may stand for: by this key, in each way to derive it. None if the identity's digest is
+    /// of another key.
     pub fn keys_of(&self, identity: &Identity) -> Vec<Psk> {
         let ways = [Way::Labelled, Way::Bare];
         let mut keys: Vec<Psk> = Vec::new();

@@ -124,8 +124,8 @@ fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8>
             trtype: DiscoveryEntry::TCP,
             adrfam: DiscoveryEntry::address_family(ip),
             subtype,
-            // Flow control can be disabled. "Required", or nothing, on secure channels, as nvmet: nvme-cli 2.3 takes "not required"
-            // for "required" and asks the kernel for TLS.
+            // Flow control can be disabled. "Required", or nothing, on secure channels, as nvmet: nvme-cli 2.3 takes
+            // "not required" for "required" and asks the kernel for TLS.
             treq: 1 << 2 | u8::from(is_secured),
             sectype: if is_secured { DiscoveryEntry::TLS_1_3 } else { 0 },
             portid: address.port(),

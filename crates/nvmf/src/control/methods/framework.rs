@@ -181,7 +181,7 @@ pub static METHODS: &[Method] = &[
         &[Param::required(
             "impl_name",
             ParamKind::OneOf(&["posix", "uring"]),
-            "the kernel's sockets in both cases; ssl is refused, because there is no TLS",
+            "the kernel's sockets in both cases; listeners ask for TLS by secure_channel",
         )],
     ),
 ];
