@@ -19,6 +19,7 @@ const PROGRAM: &str = "PLIMSOLL_TEST_HOLES";
 const MODEL: &str = "PLIMSOLL_TEST_MODEL";
 const RAW_RING: &str = "PLIMSOLL_TEST_RAW_RING";
 const READERS: &str = "PLIMSOLL_TEST_READERS";
+const SIZES: &str = "PLIMSOLL_TEST_SIZES";
 
 fn program(name: &str) -> PathBuf {
     let binary = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("iotrap-{name}"));
@@ -81,6 +82,19 @@ const RINGS: &[&str] = &[
 ];
 /// Ways to write beside other programs that read by each lane.
 const WAYS: &[&str] = &["pread", "libaio", "aio", "liburing"];
+/// Programs that cut a file beside writes, and children that write through the page cache of the opened lane.
+const ENDS: &[&str] = &[
+    "beside_writes ftruncate",
+    "beside_writes truncate",
+    "beside_writes open",
+    "by_a_child ftruncate",
+    "by_a_child truncate",
+    "by_a_child open",
+    "beside_a_child opened",
+    "beside_a_child inherited",
+    "in_turns_with_a_child opened",
+    "in_turns_with_a_child inherited",
+];
 /// Programs that run with files that are cut into parts.
 const LARGE: &[&str] = &["stale_large"];
 /// Programs that run with buffered reads that are spread.
@@ -123,6 +137,7 @@ fn all() {
     let mut failed = failures(PROGRAM, DIRECT, "");
     failed.extend(failures(RAW_RING, RINGS, ""));
     failed.extend(failures(READERS, WAYS, ""));
+    failed.extend(failures(SIZES, ENDS, ""));
     failed.extend(failures(PROGRAM, LARGE, "split = \"8k\""));
     failed.extend(failures(PROGRAM, BUFFERED, "buffered-reads = true"));
     assert!(failed.is_empty(), "{}", failed.join("\n"));
@@ -136,7 +151,7 @@ fn random() {
 }
 
 fn on(test: &str, version: &str) {
-    let names = [(PROGRAM, "holes"), (MODEL, "model"), (RAW_RING, "raw_ring"), (READERS, "readers")];
+    let names = [(PROGRAM, "holes"), (MODEL, "model"), (RAW_RING, "raw_ring"), (READERS, "readers"), (SIZES, "sizes")];
     let built = names.map(|(variable, name)| (variable, program(name)));
     let mut variables = vec![("VERS", version), ("RATE", "10gbit")];
     variables.extend(built.iter().map(|(variable, path)| (*variable, path.to_str().unwrap())));

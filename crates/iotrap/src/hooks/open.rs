@@ -14,7 +14,7 @@ use crate::open::tracking;
 use crate::policy::trace;
 use crate::state::group::GroupRef;
 use crate::state::lane;
-use crate::state::node;
+use crate::state::node::{self, Changing, NodeRef};
 use crate::state::reason::Reason;
 use crate::state::table::{self, Entry};
 
@@ -24,23 +24,21 @@ type File = *mut libc::FILE;
 
 const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
-/// Drains the lanes of a file that is about to be cut to nothing by opening it.
+/// Begins to change a file that is about to be cut to nothing by opening it: nothing is in flight on its lanes until
+/// the returned value is dropped. None if no file of a pool is cut.
 ///
 /// # Safety
 /// The path is the program's.
-unsafe fn before(at: c_int, path: Path, flags: c_int) {
+unsafe fn before(at: c_int, path: Path, flags: c_int) -> Option<Changing> {
     if flags & libc::O_TRUNC == 0 || !lane::active() {
-        return;
+        return None;
     }
     let _undisturbed = Undisturbed::begin();
     let _errno = errno::kept();
     // SAFETY: the program's contract.
-    if let Ok(stat) = unsafe { raw::stat_at(at, path) }
-        && let Some(known) = node::find(stat.st_dev, stat.st_ino)
-    {
-        known.get().drain();
-        known.release();
-    }
+    let stat = unsafe { raw::stat_at(at, path) }.ok()?;
+    // A handler that leaves the call of open(2) leaves the file changing: it is not spread any more.
+    node::find(stat.st_dev, stat.st_ino).map(NodeRef::changes)
 }
 
 fn after(fd: c_int, flags: c_int) -> c_int {
@@ -64,11 +62,13 @@ macro_rules! opens {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the program's contract.
-                unsafe { before($at, $path, $flags) };
+                let changing = unsafe { before($at, $path, $flags) };
                 // SAFETY: the program's contract. (On x86-64 and AArch64 a variadic mode is passed like any other
                 // argument.)
                 let fd = room::needing_number(|| unsafe { real::$name($($argument),*) });
-                after(fd, $flags)
+                let fd = after(fd, $flags);
+                drop(changing);
+                fd
             }
         )*
     };
@@ -180,10 +180,12 @@ pub unsafe fn by_openat2(at: c_int, path: Path, how: *const core::ffi::c_void, b
     // SAFETY: a struct open_how, which begins with the flags.
     let flags = if known { unsafe { how.cast::<u64>().read_unaligned() as c_int } } else { 0 };
     // SAFETY: the program's contract.
-    unsafe { before(at, path, flags) };
+    let changing = unsafe { before(at, path, flags) };
     // SAFETY: the program's contract.
     let open = || unsafe { raw::pass(libc::SYS_openat2, raw::arg(at), path as usize, how as usize, bytes, 0, 0) };
-    after(room::needing_number(|| errno::libc_result(open()) as c_int), flags)
+    let fd = after(room::needing_number(|| errno::libc_result(open()) as c_int), flags);
+    drop(changing);
+    fd
 }
 
 /// Enters the file of a stream that stdio has opened. If the stream may write, nobody sees when it does.
@@ -206,6 +208,7 @@ fn after_stdio(file: File, mode: Path) -> File {
     if let Some(group) = GroupRef::of(fd) {
         group.node().end(Reason::Stdio);
         group.node().drain();
+        group.node().revalidate(fd);
     }
     file
 }

@@ -9,7 +9,7 @@ use crate::abi::real;
 use crate::abi::undisturbed::Undisturbed;
 use crate::state::group::GroupRef;
 use crate::state::lane;
-use crate::state::node;
+use crate::state::node::{self, NodeRef};
 use crate::state::table::{self, Entry};
 
 /// Drains the lanes, makes the change on the opened lane by `change`, and makes all lanes look again.
@@ -20,11 +20,12 @@ fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
     }
     let _undisturbed = Undisturbed::begin();
     let Some(group) = GroupRef::proven(fd) else { return change() };
-    {
+    let changing = {
         let _errno = errno::kept();
-        group.node().drain();
+        let changing = group.node_ref().again().map(NodeRef::changes);
         group.node().revalidate(fd);
-    }
+        changing
+    };
     let result = change();
     let _errno = errno::kept();
     if !group.is_direct() && group.writes() {
@@ -34,6 +35,7 @@ fn alone<T>(fd: c_int, change: impl FnOnce() -> T) -> T {
     for (_, file) in group.proven_lanes() {
         raw::revalidate(file);
     }
+    drop(changing);
     result
 }
 
@@ -90,12 +92,12 @@ unsafe fn by_path(path: *const c_char, change: impl FnOnce() -> c_int) -> c_int 
     let known = if lane::active() { stat().and_then(|stat| node::find(stat.st_dev, stat.st_ino)) } else { None };
     errno::set(errno_before);
     let Some(known) = known else { return change() };
-    known.get().drain();
+    let changing = known.changes();
     let result = change();
+    let _errno = errno::kept();
     if let Some(stat) = stat() {
-        known.get().cut(stat.st_size as u64);
+        changing.node().cut(stat.st_size as u64);
     }
-    known.release();
     result
 }
 

@@ -498,7 +498,7 @@ pub fn node_of_pool_file(fd: c_int) -> Option<NodeRef> {
 /// Syncs every lane that was written since the last time. Returns the first error.
 pub fn sync_lanes(group: &GroupRef, fd: c_int, data_only: bool) -> raw::Result<()> {
     let mut dirty = group.node().take_dirty_lanes();
-    let mut result = Ok(());
+    let mut result = group.tell_lost();
     while dirty != 0 {
         let at = dirty.trailing_zeros() as usize;
         dirty &= dirty - 1;

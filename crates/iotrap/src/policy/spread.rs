@@ -136,7 +136,7 @@ pub fn may_leave(
     }
     would.map_err(Stays::For)?;
     // Dirty pages of the opened lane come before what other lanes are given: the server has to have them first.
-    if group.is_direct() && group.node().write_out(fd).is_err() {
+    if group.is_direct() && group.write_out(fd).is_err() {
         return Err(Stays::For(Reason::Writer));
     }
     Ok(())
@@ -190,7 +190,12 @@ pub fn choose(
     node.lane_begins();
     // A thread that ends spreading says so first and then waits for the requests in flight; this thread counts its
     // request first and then looks if spreading has ended. So one of the two sees the other.
-    if group.ended().is_some() || (kind == Kind::Write && node.is_cached()) {
+    // The same holds for a thread that cuts the file. Another process may have cut it, too: a write beyond the end that
+    // the opened lane's client knows would extend the file behind its back.
+    let writes = kind == Kind::Write;
+    let end = u64::try_from(offset).unwrap_or(u64::MAX).saturating_add(bytes);
+    let mut extends = || writes && node.is_apart() && !proofs.reaches(group, fd, end);
+    if group.ended().is_some() || (writes && node.is_cached()) || node.is_changing() || extends() {
         node.lane_ends();
         pool.cancel(ticket, now_ns);
         return stays(true);

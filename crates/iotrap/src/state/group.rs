@@ -37,6 +37,9 @@ pub struct Group {
     /// The witness: a private duplicate of the program's open file description ([`crate::state::proof`]); -1 without
     /// one.
     witness: AtomicI32,
+    /// The error (errno) of writing out the page cache, which the kernel tells an open file once; 0 if the program
+    /// knows of all such errors.
+    lost: AtomicI32,
     /// The descriptor of the file on each lane; -1 where it is not open, which is always so for the opened lane.
     files: [AtomicI32; LANES_MAX],
 }
@@ -63,6 +66,7 @@ static GROUPS_OF_PROCESS: [Group; GROUPS] = [const {
         missing: AtomicU32::new(0),
         attempt_at: AtomicU64::new(0),
         witness: AtomicI32::new(-1),
+        lost: AtomicI32::new(0),
         files: [const { AtomicI32::new(-1) }; LANES_MAX],
     }
 }; GROUPS];
@@ -131,6 +135,7 @@ impl GroupRef {
             group.sleep.store(ASLEEP, Relaxed);
             group.missing.store(0, Relaxed);
             group.witness.store(-1, Relaxed);
+            group.lost.store(0, Relaxed);
             group.files.iter().for_each(|file| file.store(-1, Relaxed));
             opened.node.get().descriptor(group.is_direct(), group.writes(), 1);
             group.count.publish(generation);
@@ -403,6 +408,33 @@ impl Group {
     #[inline]
     pub fn file(&self, lane: usize) -> Option<c_int> {
         self.files.get(lane).map(|file| file.load(Acquire)).filter(|&fd| fd >= 0)
+    }
+
+    /// Writes out the page cache of the opened lane before a request goes to another one ([`Node::write_out`]). The
+    /// kernel tells an error of that once for each open file, so the next sync of the program has to tell it.
+    ///
+    /// # Errors
+    /// The error of a write, of now or of earlier.
+    pub fn write_out(&self, fd: c_int) -> raw::Result<()> {
+        self.node().write_out(fd).inspect_err(|&error| {
+            if matches!(error, libc::EIO | libc::ENOSPC | libc::EDQUOT) {
+                self.lost.store(error, Release);
+            }
+        })
+    }
+
+    /// The error of [`Group::write_out`] that the program does not know yet, if there is one.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn tell_lost(&self) -> raw::Result<()> {
+        if self.lost.load(Relaxed) == 0 {
+            return Ok(());
+        }
+        match self.lost.swap(0, AcqRel) {
+            0 => Ok(()),
+            error => Err(error),
+        }
     }
 
     /// Every lane that the file is open on beside the opened one, by the group's own record.

@@ -42,6 +42,8 @@ pub struct Node {
     lanes_wrote: AtomicBool,
     /// Requests on other lanes than the opened one that the kernel has not completed.
     in_flight: AtomicU32,
+    /// Threads that change the size of the file at this moment, or parts of the file inside the kernel.
+    changing: AtomicU32,
     /// A [`Reason::mark`]: the reason why nothing of the file is spread any more; 0 if the file may be spread.
     ended: AtomicU8,
     /// The program locks the file, or has locked it before.
@@ -63,6 +65,7 @@ static NODES_OF_PROCESS: [Node; NODES] = [const {
         lanes_dirty: AtomicU32::new(0),
         lanes_wrote: AtomicBool::new(false),
         in_flight: AtomicU32::new(0),
+        changing: AtomicU32::new(0),
         ended: AtomicU8::new(0),
         locked: AtomicBool::new(false),
     }
@@ -100,6 +103,14 @@ impl NodeRef {
         self.get().count.is_shared()
     }
 
+    /// Begins a change of the file that the kernel makes on the opened lane, and waits until nothing is in flight on
+    /// other lanes. The reference is given back with the value.
+    pub fn changes(self) -> Changing {
+        self.get().changing.fetch_add(1, SeqCst);
+        self.get().drain();
+        Changing(self)
+    }
+
     /// Gives this reference back; the last one frees the place of the node.
     pub fn release(self) {
         let node = self.get();
@@ -107,6 +118,25 @@ impl NodeRef {
             node.count.reset();
             LIVE.fetch_sub(1, SeqCst);
         }
+    }
+}
+
+/// A guard of a thread that has a file cut, extended or changed in the kernel. While it lives, no request leaves the
+/// opened lane, where the kernel puts the requests and the change in an order. Elsewhere a write could extend a file
+/// that was just cut, and the client of the opened lane would not hear of it.
+pub struct Changing(NodeRef);
+
+impl Changing {
+    /// The node of the file.
+    pub fn node(&self) -> &'static Node {
+        self.0.get()
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.0.get().changing.fetch_sub(1, SeqCst);
+        self.0.release();
     }
 }
 
@@ -152,6 +182,7 @@ pub fn find_or_make(stat: &libc::stat) -> Option<NodeRef> {
     node.lanes_dirty.store(0, Relaxed);
     node.lanes_wrote.store(false, Relaxed);
     node.in_flight.store(0, Relaxed);
+    node.changing.store(0, Relaxed);
     node.ended.store(0, Relaxed);
     node.locked.store(false, Relaxed);
     LIVE.fetch_add(1, SeqCst);
@@ -248,6 +279,11 @@ impl Node {
     /// True if the program locks the file, or has locked it before.
     pub fn is_locked(&self) -> bool {
         self.locked.load(SeqCst)
+    }
+
+    /// True if a thread has the file cut, extended or changed at this moment ([`Changing`]).
+    pub fn is_changing(&self) -> bool {
+        self.changing.load(SeqCst) != 0
     }
 
     /// True if requests are under way on other lanes than the opened one.
@@ -361,11 +397,13 @@ impl Node {
 
     /// Writes out the page cache of the opened lane, so that other lanes see its contents. A file that is soiled again
     /// meanwhile stays dirty. While the program has the file open for buffered writing, only the kernel knows which
-    /// pages are dirty, and every call writes out: io_uring and libc's own writes do not pass through `soil`.
+    /// pages are dirty, and every call writes out: io_uring and libc's own writes do not pass through `soil`. So does
+    /// every call where lanes have page caches of their own: children and other programs may write through the cache of
+    /// the opened lane, whose client would write it out before a direct request.
     pub fn write_out(&self, fd: c_int) -> raw::Result<()> {
         // A client of FUSE has a cache behind the kernel's, which only a sync empties.
         let write_out = || if self.is_fuse() { raw::sync(fd, true) } else { raw::write_out(fd) };
-        if self.has_writers() {
+        if self.has_writers() || self.is_apart() {
             return write_out();
         }
         if self.dirty.load(SeqCst) && self.dirty.swap(false, SeqCst) {

@@ -37,12 +37,14 @@ const ROOM: usize = 16;
 pub struct Proofs {
     made: [(c_int, Name); ROOM],
     used: usize,
+    /// The last descriptor whose size the kernel was asked for, and the size.
+    size: (c_int, u64),
 }
 
 impl Proofs {
     /// A set without proofs, for a call that begins.
     pub const fn none() -> Proofs {
-        Proofs { made: [(-1, Name { index: 0, generation: 0 }); ROOM], used: 0 }
+        Proofs { made: [(-1, Name { index: 0, generation: 0 }); ROOM], used: 0, size: (-1, 0) }
     }
 
     /// True if `fd` means the file of this group. If not, the number is tracked no longer.
@@ -71,6 +73,22 @@ impl Proofs {
             }
             holds
         })
+    }
+
+    /// True if the file reaches up to `end` by the word of the opened lane's client. The caller has counted its request
+    /// as in flight, and keeps it so if this is true: then no thread of the program cuts the file meanwhile, and the
+    /// size holds for the rest of the batch.
+    pub fn reaches(&mut self, group: &GroupRef, fd: c_int, end: u64) -> bool {
+        if self.size.0 == fd && end <= self.size.1 {
+            return true;
+        }
+        let Ok(size) = raw::size(fd) else { return false };
+        if end > size {
+            group.node().cut(size);
+            return false;
+        }
+        self.size = (fd, size);
+        true
     }
 
     fn remembered(&mut self, fd: c_int, name: Name, prove: impl FnOnce() -> bool) -> bool {
