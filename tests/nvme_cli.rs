@@ -107,9 +107,12 @@ says '0000: 01 00 ' $nvme get-log /dev/nvme0 --log-id=3 --log-len=512 --lpo=0
 # All of them, which nvme-cli 2.3 cannot ask for. The status is that of the last one.
 [ "$nvme" = nvme ] || { $nvme get-feature /dev/nvme0 > /tmp/said 2>&1
 [ $(grep -c 'get-feature: *0x.*value:' /tmp/said) -ge 11 ] || { cat /tmp/said; failed 'features are missing'; }; }
+# The one command set, and the time that Linux has set.
+says 'I/O Command Set Combination\[0\]:1' $nvme id-iocs /dev/nvme0
+says '0000: .. .. .. .. .. .. 02 00' $nvme get-feature /dev/nvme0 -f 0x0e -l 8
 # What the target does not have it says so of; nothing stops, and the log of errors has it.
 for page in supported-log-pages ana-log self-test-log endurance-log sanitize-log 'persistent-event-log -a 0 -l 512'; do refuses 'Invalid Log Page' $nvme $page /dev/nvme0; done
-for structure in list-ctrl id-iocs primary-ctrl-caps; do refuses 'Invalid Field' $nvme $structure /dev/nvme0; done
+for structure in list-ctrl primary-ctrl-caps; do refuses 'Invalid Field' $nvme $structure /dev/nvme0; done
 absent $nvme verify $ONE -s 0 -c 7
 absent $nvme write-uncor $ONE -s 0 -c 0
 absent $nvme copy $ONE -d 10 -s 0 -b 1

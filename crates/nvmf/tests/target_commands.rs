@@ -8,7 +8,7 @@ use nvmf::spec::{
     AsyncEvent, Command, DISCOVERY_NQN, GetLogPage, Identify, IdentifyController, IdentifyNamespace, NamespaceIds,
     Range, Sgl, Status, cns, feature, log,
 };
-use nvmf::target::{NamespaceSpec, Options};
+use nvmf::target::{NamespaceSpec, Options, SubsystemSpec};
 use raw::{HOST, Host, NQN, Served};
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
@@ -125,6 +125,14 @@ fn identify_passes_the_gates_of_the_linux_initiator() {
     assert_eq!(list[..12], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
     let list = admin.fetch(identify(cns::ACTIVE_NAMESPACES, 0).command(1)).unwrap();
     assert_eq!(list[..8], [2, 0, 0, 0, 0, 0, 0, 0]);
+    // All namespaces are of the NVM command set, the only one.
+    for (after, expected) in [(0, [1, 2]), (1, [2, 0])] {
+        let list = admin.fetch(identify(cns::ACTIVE_NAMESPACES_CSI, 0).command(after)).unwrap();
+        assert_eq!(list[..8], [expected[0], 0, 0, 0, expected[1], 0, 0, 0]);
+    }
+    assert!(admin.fetch(identify(cns::ACTIVE_NAMESPACES_CSI, 2).command(0)).unwrap_err().is(Status::INVALID_FIELD));
+    let sets = admin.fetch(identify(cns::COMMAND_SETS, 0).command(0)).unwrap();
+    assert!(sets[0] == 1 && sets[1..].iter().all(|&byte| byte == 0) && sets.len() == 4096);
     let page = admin.fetch(identify(cns::NAMESPACE, 0).command(1)).unwrap();
     let namespace = IdentifyNamespace::read(page.first_chunk().unwrap());
     assert_eq!((namespace.nsze, namespace.block_bytes()), ((64 << 20) / 512, Some(512)));
@@ -178,6 +186,19 @@ fn logs_and_features() {
     let by_transfer = Command { sgl: Sgl::transport(512), ..set(feature::HOST_BEHAVIOR, 0) };
     assert_eq!(admin.send_data(by_transfer, &[9; 512], 512), Status::SUCCESS);
     assert_eq!(admin.fetch(fetch(feature::HOST_BEHAVIOR, 512)).unwrap(), vec![9; 512]);
+    let time = |admin: &mut Host| {
+        let data = admin.fetch(fetch(feature::TIMESTAMP, 8)).unwrap();
+        (u64::from_le_bytes([&data[..6], &[0, 0]].concat().try_into().unwrap()), data[6], data[7])
+    };
+    let (since_reset_ms, origin, _) = time(&mut admin);
+    assert!(since_reset_ms < 600_000 && origin == 0, "{since_reset_ms} ms, {origin}");
+    let set_ms = 1_800_000_000_000_u64;
+    let by_capsule = Command { sgl: Sgl::in_capsule(8), ..set(feature::TIMESTAMP, 0) };
+    assert_eq!(admin.command(by_capsule, &set_ms.to_le_bytes()).status, Status::SUCCESS);
+    std::thread::sleep(std::time::Duration::from_millis(3));
+    let (now_ms, origin, reserved) = time(&mut admin);
+    assert!((set_ms + 3..set_ms + 600_000).contains(&now_ms) && (origin, reserved) == (2, 0), "{now_ms}, {origin}");
+    assert!(admin.command(Command { sgl: Sgl::in_capsule(4), ..by_capsule }, &[0; 4]).status != Status::SUCCESS);
     let id = admin.fetch(fetch(feature::HOST_IDENTIFIER, 16)).unwrap();
     assert_eq!(id, (0..16).collect::<Vec<u8>>());
     assert_eq!(admin.command(Command::new(admin::KEEP_ALIVE, 0), &[]).status, Status::SUCCESS);
@@ -356,6 +377,55 @@ fn connect_is_refused_for_the_right_reasons() {
     let mut early = open();
     assert!(early.command(Host::read_command(1, 0, 8), &[]).status.is(Status::COMMAND_SEQUENCE_ERROR));
     assert!(early.connect(0, 32, 0xffff, NQN, HOST).status.is_ok());
+}
+
+/// The queues of a controller are at several reactors, and its SMART log page tells of them all.
+#[test]
+fn the_smart_log_counts_the_work_of_every_reactor() {
+    let options = Options { reactors: 3, balances: false, ..Options::default() };
+    let served = Served::with(options, &[("mem", DeviceKind::Memory { bytes: 1 << 20 })]);
+    let mut admins: Vec<Host> = (0..3).map(|_| Host::admin(served.address)).collect();
+    for admin in &admins {
+        let mut queues: Vec<Host> = (1..4).map(|id| admin.queue(served.address, id, false)).collect();
+        for queue in &mut queues {
+            assert!(queue.write(1, 0, &[1; 4096]).is_ok());
+            assert!(queue.read(1, 0, 16).is_ok() && queue.read(1, 0, 16).is_ok());
+        }
+    }
+    let reactors = served.target.stats().reactors;
+    assert!(reactors.iter().all(|reactor| reactor.completed_io > 0), "each of them has queues");
+    let command = GetLogPage { lid: log::SMART, lsp: 0, retain: false, length: 512, offset: 0 }.command(0);
+    for admin in &mut admins {
+        raw::until(|| {
+            let smart = log::Smart::read(admin.fetch(command).unwrap().first_chunk().unwrap());
+            let units = (smart.data_units_read, smart.data_units_written);
+            assert!(smart.host_reads <= 18 && smart.host_writes <= 9 && smart.media_errors == 0);
+            (smart.host_reads, smart.host_writes, units) == (18, 9, (1, 1))
+        });
+    }
+}
+
+/// The log page of discovery is a megabyte, which a host reads in parts.
+#[test]
+fn a_thousand_subsystems_are_discovered() {
+    let served = Served::plain();
+    let nqn = |number: u32| format!("nqn.2016-06.io.spdk:cnode{number}");
+    for number in 2..=1000 {
+        let spec = SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(nqn(number)) };
+        served.target.create_subsystem(spec).unwrap();
+        served.target.add_listener(&nqn(number), served.address).unwrap();
+    }
+    let mut discovery = Host::admin_of(served.address, DISCOVERY_NQN, HOST, false);
+    let mut page = Vec::new();
+    while page.len() < 1024 * 1002 {
+        let part = GetLogPage { lid: log::DISCOVERY, lsp: 0, retain: false, length: 65_536, offset: page.len() as u64 };
+        page.extend(discovery.fetch(part.command(0)).unwrap());
+    }
+    assert_eq!(log::DiscoveryHeader::read(page.first_chunk().unwrap()).numrec, 1001);
+    let entries = page[1024..].chunks_exact(1024).take(1001);
+    let names = entries.map(|entry| log::DiscoveryEntry::read(entry.try_into().unwrap()).subnqn);
+    let expected = std::iter::once(DISCOVERY_NQN.to_string()).chain((1..=1000).map(nqn));
+    assert!(names.eq(expected.map(|name| name.parse::<nvmf::spec::Nqn>().unwrap().field())));
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub const NUMBER_OF_QUEUES: u8 = 0x07;
 pub const WRITE_ATOMICITY: u8 = 0x0a;
 /// Asynchronous Event Configuration.
 pub const ASYNC_EVENT_CONFIGURATION: u8 = 0x0b;
+/// Timestamp: 8 bytes of data, [`Timestamp`].
+pub const TIMESTAMP: u8 = 0x0e;
 /// Keep Alive Timer: milliseconds.
 pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
 /// Host Behavior Support: 512 bytes of data.
@@ -31,6 +33,27 @@ pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 pub const EVENT_NAMESPACE: u32 = 1 << 8;
 /// Bit of [`ASYNC_EVENT_CONFIGURATION`] and of OAES: discovery log page change notices.
 pub const EVENT_DISCOVERY: u32 = 1 << 31;
+
+/// The data of [`TIMESTAMP`] (Base specification 2.0, figure 337).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timestamp {
+    /// Milliseconds, modulo 2^48: since 1970, if a host has set them.
+    pub ms: u64,
+    /// True if a host has set the time since the controller was reset.
+    pub is_set: bool,
+}
+
+impl Timestamp {
+    /// The 8 bytes. The clock never stops: SYNCH is 0.
+    pub fn write(self) -> [u8; 8] {
+        (self.ms & 0xffff_ffff_ffff | u64::from(self.is_set) << 49).to_le_bytes()
+    }
+
+    /// The milliseconds that a host sets.
+    pub fn ms_of(data: [u8; 8]) -> u64 {
+        u64::from_le_bytes(data) & 0xffff_ffff_ffff
+    }
+}
 
 /// SEL of Get Features, bits 10:8 of `cdw10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

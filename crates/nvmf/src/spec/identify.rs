@@ -16,8 +16,12 @@ pub mod cns {
     pub const NAMESPACE_CSI: u8 = 0x05;
     /// Controller, as a command set sees it.
     pub const CONTROLLER_CSI: u8 = 0x06;
+    /// The active namespaces of one command set: [`namespace_list`](super::namespace_list).
+    pub const ACTIVE_NAMESPACES_CSI: u8 = 0x07;
     /// Namespace, independent of its command set.
     pub const NAMESPACE_INDEPENDENT: u8 = 0x08;
+    /// The combinations of command sets that the controller can have: 512 of 8 bytes, a bit for each command set.
+    pub const COMMAND_SETS: u8 = 0x1c;
 }
 
 /// ONCS: optional commands of the NVM command set.
@@ -30,6 +34,8 @@ pub mod oncs {
     pub const WRITE_ZEROES: u16 = 1 << 3;
     /// Reservations.
     pub const RESERVATIONS: u16 = 1 << 5;
+    /// The feature Timestamp.
+    pub const TIMESTAMP: u16 = 1 << 6;
 }
 
 layout! {

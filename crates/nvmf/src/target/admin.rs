@@ -43,6 +43,7 @@ pub(super) fn data_from_host(conn: &Connection, command: &Command) -> u32 {
     match (command.opcode, feature::identifier(command.cdw10)) {
         (SET_FEATURES, feature::HOST_BEHAVIOR) => 512,
         (SET_FEATURES, feature::HOST_IDENTIFIER) => 16,
+        (SET_FEATURES, feature::TIMESTAMP) => 8,
         _ => 0,
     }
 }
@@ -162,7 +163,10 @@ fn get_features(
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
     let capabilities = match id {
-        feature::ASYNC_EVENT_CONFIGURATION | feature::KEEP_ALIVE_TIMER | feature::HOST_BEHAVIOR => 4,
+        feature::ASYNC_EVENT_CONFIGURATION
+        | feature::KEEP_ALIVE_TIMER
+        | feature::HOST_BEHAVIOR
+        | feature::TIMESTAMP => 4,
         // Namespace specific, too.
         feature::RESERVATION_MASK | feature::RESERVATION_PERSISTENCE => 6,
         _ => 0,
@@ -184,6 +188,11 @@ fn get_features(
         feature::VOLATILE_WRITE_CACHE => value(1),
         feature::NUMBER_OF_QUEUES => value(feature::queues_value(core.configuration.options.limits.queues)),
         feature::KEEP_ALIVE_TIMER => Ok(Answer::Result(controller.keep_alive_ms.load(Ordering::Relaxed).into())),
+        feature::TIMESTAMP => {
+            let (set, since_ns) = state.timestamp;
+            let ms = set.unwrap_or(0).wrapping_add(core.now_ns.saturating_sub(since_ns) / 1_000_000);
+            to_host(conn, command, feature::Timestamp { ms, is_set: set.is_some() }.write().to_vec())
+        }
         feature::HOST_BEHAVIOR => to_host(conn, command, state.host_behavior.to_vec()),
         feature::HOST_IDENTIFIER => to_host(conn, command, controller.host_id.to_vec()),
         feature::RESERVATION_MASK => {
@@ -205,7 +214,7 @@ fn is_hidden(core: &Core, id: u8) -> bool {
 }
 
 fn is_known(id: u8) -> bool {
-    matches!(id, 0x01 | 0x02 | 0x04..=0x07 | 0x0a | 0x0b | 0x0f | 0x16 | 0x81..=0x83)
+    matches!(id, 0x01 | 0x02 | 0x04..=0x07 | 0x0a | 0x0b | 0x0e | 0x0f | 0x16 | 0x81..=0x83)
 }
 
 /// A namespace's number, and its reservations.
@@ -277,6 +286,11 @@ fn set_features(
         feature::HOST_BEHAVIOR => {
             let bytes = data.first_chunk::<512>().ok_or(Status::DATA_SGL_LENGTH_INVALID.do_not_retry())?;
             *state.host_behavior = *bytes;
+            Ok(Answer::Result(0))
+        }
+        feature::TIMESTAMP => {
+            let bytes = data.first_chunk::<8>().ok_or(Status::DATA_SGL_LENGTH_INVALID.do_not_retry())?;
+            state.timestamp = (Some(feature::Timestamp::ms_of(*bytes)), core.now_ns);
             Ok(Answer::Result(0))
         }
         // Section 5.27.1.25: over Fabrics the identifier came with Connect, and tells hosts apart.

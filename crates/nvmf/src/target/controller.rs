@@ -73,6 +73,9 @@ pub(super) struct State {
     /// Values of Set Features by identifier.
     pub features: BTreeMap<u8, u32>,
     pub host_behavior: Box<[u8; 512]>,
+    /// The time that the host has set in milliseconds, and the time of the clock at which it did so; the time 0 at the
+    /// last reset, if it has not.
+    pub timestamp: (Option<u64>, u64),
     /// The commands that failed last.
     pub errors: ErrorLog,
     /// Namespaces that changed since the log page was last read.
@@ -194,7 +197,8 @@ impl State {
     }
 
     /// Forgets what a controller reset ends: features, and events.
-    pub fn reset(&mut self) {
+    pub fn reset(&mut self, now_ns: u64) {
+        self.timestamp = (None, now_ns);
         (self.status.ready, self.status.shutdown) = (false, 0);
         self.features.clear();
         self.changed.clear();
@@ -307,6 +311,7 @@ impl Controllers {
             proofs: BTreeMap::new(),
             features: BTreeMap::new(),
             host_behavior: Box::new([0; 512]),
+            timestamp: (None, new.now_ns),
             errors: ErrorLog::default(),
             changed: BTreeSet::new(),
             notices: Notices::default(),

@@ -22,8 +22,9 @@ use super::pages::Pages;
 use super::queued::Queued;
 use super::reservations::{Eviction, Reservations};
 use super::stats::{DeviceStats, HostStats};
+use super::work::Work;
 use super::{Error, ErrorKind, Options, Shared, pacing, stragglers};
-use crate::device::{BufferPool, Channel, Device, Done, Io, Local};
+use crate::device::{BufferPool, Channel, Device, Done, ECANCELED, Io, Local};
 use crate::spec::Nqn;
 
 /// The time between looks at a command that the limit of its device holds back.
@@ -394,7 +395,7 @@ impl Core {
         }
         let open = &mut self.channels[flight.channel];
         open.inside -= 1;
-        open.stats.errors += u64::from(done.result.is_err());
+        open.stats.errors += u64::from(done.result.is_err_and(|errno| errno != ECANCELED));
         let ns = self.now_ns.saturating_sub(flight.since_ns);
         if let Some(latencies) = &mut open.stats.latencies {
             latencies.count(ns);
@@ -473,6 +474,12 @@ impl Core {
         if let Some(tenant) = tenant {
             self.rows.host(self.shared.board.as_ref(), tenant, host);
         }
+    }
+
+    /// Publishes the work of this reactor on each device.
+    pub fn publish_work(&self) {
+        let work = self.channels.iter().map(|(_, open)| (open.uid, Work::of(&open.stats)));
+        self.shared.work.publish(self.reactor, work);
     }
 
     /// Writes the gauges of this reactor to the board that `plimsoll top` reads.

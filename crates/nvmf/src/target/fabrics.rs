@@ -271,7 +271,7 @@ fn property_set(conn: &mut Connection, core: &mut Core, command: &Command) -> St
         state.status.shutdown = 2;
     }
     if resets {
-        state.reset();
+        state.reset(core.now_ns);
         // Requests for events end without an answer; the host makes new ones.
         conn.outstanding = conn.outstanding.saturating_sub(conn.event_requests.len() as u32);
         conn.event_requests.clear();

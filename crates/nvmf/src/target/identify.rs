@@ -34,7 +34,9 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
     let subsystem = subsystem.ok_or(Status::INTERNAL_ERROR)?;
     match asked.cns {
         cns::CONTROLLER => Ok(io_controller(core, controller, subsystem)),
-        cns::ACTIVE_NAMESPACES => {
+        // Every namespace is of the NVM command set.
+        cns::ACTIVE_NAMESPACES_CSI if asked.csi != 0 => Err(invalid),
+        cns::ACTIVE_NAMESPACES | cns::ACTIVE_NAMESPACES_CSI => {
             if command.nsid >= 0xffff_fffe {
                 return Err(Status::INVALID_NAMESPACE.do_not_retry());
             }
@@ -56,6 +58,12 @@ pub(super) fn page(core: &Core, controller: &Arc<Controller>, command: &Command)
             Ok(vec![0; 4096])
         }
         cns::CONTROLLER_CSI if asked.csi == 0 => Ok(command_limits(subsystem)),
+        // One combination: the NVM command set alone.
+        cns::COMMAND_SETS => {
+            let mut page = vec![0; 4096];
+            page[0] = 1;
+            Ok(page)
+        }
         cns::NAMESPACE_INDEPENDENT => {
             let it = active(subsystem, controller, command.nsid)?.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             let own = namespace(core, it);

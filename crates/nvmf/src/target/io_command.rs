@@ -152,9 +152,9 @@ impl IoCommandRow {
     }
 }
 
-/// ONCS: the optional commands that the target has, without those that it hides.
+/// ONCS: the optional commands and features that the target has, without those that it hides.
 pub(super) fn optional_commands(hidden: u16) -> u16 {
-    TABLE.iter().fold(oncs::RESERVATIONS, |oncs, row| oncs | row.oncs) & !hidden
+    TABLE.iter().fold(oncs::RESERVATIONS | oncs::TIMESTAMP, |oncs, row| oncs | row.oncs) & !hidden
 }
 
 #[cfg(test)]

@@ -58,7 +58,8 @@ pub(super) fn page(
     }
 }
 
-/// The SMART log page: the counts that this reactor has of the devices of the subsystem that the host sees.
+/// The SMART log page: the counts of the devices of the subsystem that the host sees. Those of other reactors are up to
+/// half a second old.
 fn smart(core: &Core, subsystem: u64, controller: &Controller) -> Vec<u8> {
     let mut page = Smart {
         temperature: ROOM_KELVINS,
@@ -69,16 +70,16 @@ fn smart(core: &Core, subsystem: u64, controller: &Controller) -> Vec<u8> {
         power_on_hours: u128::from(core.shared.uptime_ns() / 3_600_000_000_000),
         ..Smart::default()
     };
+    core.publish_work();
     let (mut read, mut written) = (0u128, 0u128);
     let namespaces = core.configuration.subsystems.iter().filter(|other| other.uid == subsystem);
     for (_, namespace) in namespaces.flat_map(|subsystem| subsystem.seen_by(controller.host_nqn.as_str())) {
-        for (_, open) in core.channels.iter().filter(|(_, open)| open.uid == namespace.entry.uid) {
-            page.host_reads += u128::from(open.stats.reads);
-            page.host_writes += u128::from(open.stats.writes);
-            page.media_errors += u128::from(open.stats.errors);
-            read += u128::from(open.stats.read_bytes);
-            written += u128::from(open.stats.write_bytes);
-        }
+        let work = core.shared.work.on(namespace.entry.uid);
+        page.host_reads += u128::from(work.reads);
+        page.host_writes += u128::from(work.writes);
+        page.media_errors += u128::from(work.errors);
+        read += u128::from(work.read_bytes);
+        written += u128::from(work.write_bytes);
     }
     page.data_units_read = read.div_ceil(512_000);
     page.data_units_written = written.div_ceil(512_000);

@@ -41,6 +41,7 @@ mod security;
 mod stats;
 mod stragglers;
 mod vital;
+mod work;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -70,6 +71,7 @@ use reservations::Registrar;
 use security::Security;
 use stragglers::Stragglers;
 use vital::Vital;
+use work::Published;
 
 /// The discovery service's NQN: every listener answers to it.
 pub use crate::spec::DISCOVERY_NQN;
@@ -96,6 +98,7 @@ struct Shared {
     examiner: Examiner,
     registrar: Registrar,
     stragglers: Stragglers,
+    work: Published,
     mailboxes: Vec<Mailbox>,
     /// The number of connections of each reactor.
     connections: Vec<AtomicU32>,
@@ -276,6 +279,7 @@ impl Target {
             examiner: Examiner::default(),
             registrar: Registrar::default(),
             stragglers: Stragglers::default(),
+            work: Published::new(options.reactors),
             mailboxes,
             connections: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),
             workers: (0..options.reactors).map(|_| AtomicU32::new(0)).collect(),

@@ -764,6 +764,7 @@ impl Reactor {
         let (handshake, proof) = (limits.handshake.as_nanos() as u64, limits.proof.as_nanos() as u64);
         let busy_ns = now.saturating_sub(self.started_ns + self.asleep_ns);
         self.core.publish(busy_ns, self.connections.len());
+        self.core.publish_work();
         let is_quiet = self.core.completed_io == self.last_completed;
         self.last_completed = self.core.completed_io;
         for index in self.all() {
