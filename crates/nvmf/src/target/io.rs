@@ -400,6 +400,9 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
             }
         }
         IoCommand::DatasetManagement => {
+            if let Some(open) = core.channels.get_mut(slot.channel).filter(|open| open.uid == slot.device_uid) {
+                open.stats.deallocate_bytes += moved;
+            }
             slot.moved += 1;
             if slot.moved < slot.len {
                 return to_device(conn, core, index);

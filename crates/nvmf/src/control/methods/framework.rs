@@ -272,7 +272,7 @@ fn get_pollers(state: &mut State, _: &Params) -> Outcome {
             "name": reactor.name,
             "id": number + 1,
             "active_pollers": [{
-                "name": "event_loop", "id": 1, "state": "waiting",
+                "name": "nvmf_poll_group_poll", "id": 1, "state": "waiting",
                 "run_count": reactor.loops, "busy_count": reactor.completed_io
             }],
             "timed_pollers": [],
