@@ -37,6 +37,7 @@ macro_rules! processes {
 processes! {
     vfork_child_opens: false,
     limits_are_the_programs: true,
+    limits_of_programs: true,
     second_names: false,
     tables_of_threads: false,
     locks_over_exec: true,

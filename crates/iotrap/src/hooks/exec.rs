@@ -12,6 +12,7 @@ use crate::abi::errno;
 use crate::abi::real;
 use crate::aio::async_io;
 use crate::hooks::executed::{self, Program};
+use crate::state::process::LimitForChild;
 
 type Text = *const c_char;
 type List = *const Text;
@@ -31,6 +32,7 @@ macro_rules! executes {
                     // SAFETY: the program upholds, by exec(3), that the path is NUL-terminated and stays in memory.
                     unsafe { executed::announce($program) };
                 }
+                let _limit = LimitForChild::begin();
                 // SAFETY: the program passes NUL-terminated strings and lists, as the function of this name demands.
                 unsafe { real::$name($($argument),*) }
             }
@@ -69,6 +71,7 @@ macro_rules! spawns {
                     // SAFETY: the program upholds, by posix_spawn(3), that the path is NUL-terminated.
                     unsafe { executed::announce($program(path)) };
                 }
+                let _limit = LimitForChild::begin();
                 // SAFETY: the program passes NUL-terminated strings and lists, as the function of this name demands.
                 unsafe { real::$name(pid, path, actions, attributes, arguments, environment) }
             }

@@ -15,7 +15,7 @@ use crate::abi::undisturbed::Undisturbed;
 use crate::open::others;
 use crate::state::group;
 use crate::state::lane;
-use crate::state::process;
+use crate::state::process::{self, LimitForChild};
 
 /// Makes a call of libc that returns something with a descriptor. Makes it once more if it fails for want of a number
 /// and the library could give numbers up. `number` is the descriptor of a result, negative if the call has failed.
@@ -159,7 +159,9 @@ pub fn number_of_stream(file: &*mut libc::FILE) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn popen(command: *const c_char, kind: *const c_char) -> *mut libc::FILE {
     // SAFETY: the contract of popen(3), which the program keeps.
-    needing(number_of_stream, || unsafe { real::popen(command, kind) })
+    let open = || unsafe { real::popen(command, kind) };
+    let _limit = LimitForChild::begin();
+    needing(number_of_stream, open)
 }
 
 macro_rules! rings {

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 
 use crate::abi::raw;
 use crate::abi::sealed;
+use crate::state::lane;
 
 /// A mark that is 1 in the process that made it, and 0 in a forked child.
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
@@ -160,6 +161,40 @@ impl Drop for LimitHeld {
             return;
         }
         raw::restore_mask(self.blocked);
+    }
+}
+
+/// A guard like [`LimitHeld`], for a thread that executes a program or makes a child: what it makes inherits the
+/// program's limit, and the signals that the program has blocked. A child of vfork(2) has a limit of its own and holds
+/// nothing: its parent would wait for ever.
+pub struct LimitForChild {
+    holds: bool,
+}
+
+impl LimitForChild {
+    /// Waits until no other thread holds the limit.
+    pub fn begin() -> LimitForChild {
+        if !lane::active() || !is_own() {
+            return LimitForChild { holds: false };
+        }
+        let held = LimitHeld::begin();
+        if held.nested {
+            return LimitForChild { holds: false };
+        }
+        // A handler that runs from here on finds that its own thread holds the limit.
+        FORKER.store(raw::thread(), Release);
+        raw::restore_mask(held.blocked);
+        core::mem::forget(held);
+        LimitForChild { holds: true }
+    }
+}
+
+impl Drop for LimitForChild {
+    fn drop(&mut self) {
+        if self.holds {
+            FORKER.store(0, Release);
+            RESERVED.store(false, Release);
+        }
     }
 }
 

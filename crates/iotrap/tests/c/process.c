@@ -82,6 +82,51 @@ static void limits_are_the_programs(void)
 	CHECK_IS(pthread_join(thread, NULL), 0);
 }
 
+/* The program that is executed: it has the limit of the one before it, and blocks as few signals. */
+static void has_the_limit(void)
+{
+	struct rlimit found;
+	sigset_t blocked;
+	CHECK_IS(getrlimit(RLIMIT_NOFILE, &found), 0);
+	CHECK_IS(found.rlim_cur, 1024);
+	CHECK_IS(found.rlim_max, 2048);
+	CHECK_IS(sigprocmask(SIG_BLOCK, NULL, &blocked), 0);
+	CHECK(!sigismember(&blocked, SIGTERM) && !sigismember(&blocked, SIGUSR1));
+}
+
+/* Programs that are executed while another thread opens files, by which the library raises the limit for moments. */
+static void limits_of_programs(void)
+{
+	extern char **environ;
+	char *arguments[] = {"process", "has_the_limit", NULL};
+	int status;
+	pid_t child;
+	pthread_t thread;
+	make_file(at(0, "file"), 'f', 16);
+	struct rlimit own = {1024, 2048};
+	CHECK_IS(setrlimit(RLIMIT_NOFILE, &own), 0);
+	for (int round = 0; round < 40; round++) {
+		child = fork();
+		if (child == 0) {
+			CHECK_IS(pthread_create(&thread, NULL, opens_and_closes, NULL), 0);
+			usleep(1000 + 100 * round);
+			CHECK_IS(execve("/no/such/program", arguments, environ), -1);
+			execve("/proc/self/exe", arguments, environ);
+			_exit(1);
+		}
+		CHECK_IS(waitpid(child, &status, 0), child);
+		CHECK_IS(status, 0);
+	}
+	CHECK_IS(pthread_create(&thread, NULL, opens_and_closes, NULL), 0);
+	for (int round = 0; round < 80; round++) {
+		CHECK_IS(posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ), 0);
+		CHECK_IS(waitpid(child, &status, 0), child);
+		CHECK_IS(status, 0);
+	}
+	over = 1;
+	CHECK_IS(pthread_join(thread, NULL), 0);
+}
+
 extern int __open(const char *, int, ...), __open64(const char *, int, ...), __close(int), __dup2(int, int);
 extern int __fcntl(int, int, ...), __pipe(int[2]);
 extern ssize_t __pread64(int, void *, size_t, off_t), __pwrite64(int, const void *, size_t, off_t);
@@ -239,6 +284,8 @@ static void addresses_of_files(void)
 static const struct test tests[] = {
 	{"vfork_child_opens", vfork_child_opens},
 	{"limits_are_the_programs", limits_are_the_programs},
+	{"limits_of_programs", limits_of_programs},
+	{"has_the_limit", has_the_limit},
 	{"second_names", second_names},
 	{"tables_of_threads", tables_of_threads},
 	{"locks_over_exec", locks_over_exec},
