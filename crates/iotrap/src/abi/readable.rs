@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::abi::raw;
 
+/// The smallest page that Linux has: larger pages are several of these.
 const PAGE: usize = 4096;
 const PAGES: usize = 1024;
 
@@ -57,13 +58,14 @@ mod tests {
         assert!(is_readable(bytes.as_ptr() as usize, bytes.len()));
         assert!(is_readable(bytes.as_ptr() as usize, bytes.len()), "known by now");
         assert!(!is_readable(0, 8) && !is_readable(usize::MAX, 8) && !is_readable(0xffff_ffff_8100_0000, 8));
-        // SAFETY: a new mapping of two pages.
-        let place = unsafe {
-            libc::mmap(core::ptr::null_mut(), 2 * PAGE, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
-        };
-        // SAFETY: the second page of the mapping.
-        let closed = unsafe { libc::mprotect(place.wrapping_byte_add(PAGE), PAGE, libc::PROT_NONE) };
+        // A page of any size that Linux has.
+        const LARGE: usize = 64 << 10;
+        let (none, flags) = (core::ptr::null_mut(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping.
+        let place = unsafe { libc::mmap(none, 2 * LARGE, libc::PROT_READ, flags, -1, 0) };
+        // SAFETY: the second half of the mapping.
+        let closed = unsafe { libc::mprotect(place.wrapping_byte_add(LARGE), LARGE, libc::PROT_NONE) };
         assert_eq!(closed, 0);
-        assert!(is_readable(place as usize, PAGE) && !is_readable(place as usize, PAGE + 1));
+        assert!(is_readable(place as usize, LARGE) && !is_readable(place as usize, LARGE + 1));
     }
 }
