@@ -142,9 +142,18 @@ impl Shared {
             "" => "gives no name (HOSTNQN is empty)".to_string(),
             name => format!("gives {name:?}, which is not an NVMe qualified name"),
         };
-        self.warnings().push(format!(
+        self.warn(format!(
             "a host{from} {what}: let in as one of any hosts; --allow-host and keys need well-formed names; not told again"
         ));
+    }
+
+    /// Adds a line for the user. Beyond a hundred that nobody has taken, and beside an equal one, it is dropped: hosts
+    /// bring about lines, too.
+    fn warn(&self, line: String) {
+        let mut warnings = self.warnings();
+        if warnings.len() < 100 && !warnings.contains(&line) {
+            warnings.push(line);
+        }
     }
 
     fn warnings(&self) -> MutexGuard<'_, Vec<String>> {

@@ -66,8 +66,7 @@ fn change(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8]
         namespaces: vec![(command.nsid, reservations)],
         change: Change::Command(asked),
     };
-    Registrar::take(&core.shared, request);
-    Ok(())
+    Registrar::take(&core.shared, request)
 }
 
 /// The answer to Reservation Report (section 7.4).
@@ -149,6 +148,5 @@ pub(in crate::target) fn set_persistence(
     }
     let (service, host) = (controller.service, controller.host_id);
     let change = Change::Persistence(persists);
-    Registrar::take(&core.shared, Request { queue: conn.token, cid: command.cid, service, host, namespaces, change });
-    Ok(())
+    Registrar::take(&core.shared, Request { queue: conn.token, cid: command.cid, service, host, namespaces, change })
 }

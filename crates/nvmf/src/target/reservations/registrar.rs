@@ -1,7 +1,8 @@
 //! The registrar: the thread that changes reservations, for all namespaces of a target.
 
+use std::collections::HashMap;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::Reservations;
 use super::rules::Consequences;
@@ -43,6 +44,8 @@ pub(in crate::target) struct Answered {
 pub(in crate::target) struct Eviction {
     shared: Weak<Shared>,
     answer: Answered,
+    /// The host whose command evicts them.
+    by: HostId,
     pub service: Service,
     pub nsid: u32,
     hosts: Vec<HostId>,
@@ -58,7 +61,43 @@ impl Eviction {
 impl Drop for Eviction {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
+            shared.registrar.waiting().ends(self.by);
             shared.send(self.answer.queue.reactor, Message::Reserved(self.answer));
+        }
+    }
+}
+
+/// The most requests that are not answered yet. A queue that goes leaves its requests here: hosts that connect, send
+/// and leave again are faster than a disk.
+const MOST_WAITING: usize = 4096;
+/// The most of these requests that one host has: those of other hosts come between them.
+const MOST_OF_A_HOST: usize = 64;
+
+/// The requests that are not answered yet, counted.
+#[derive(Default)]
+struct Waiting {
+    all: usize,
+    by_host: HashMap<HostId, usize>,
+}
+
+impl Waiting {
+    /// Counts one request more of a host. Returns false if too many wait already.
+    fn begins(&mut self, host: HostId) -> bool {
+        if self.all >= MOST_WAITING || self.by_host.get(&host).is_some_and(|own| *own >= MOST_OF_A_HOST) {
+            return false;
+        }
+        self.all += 1;
+        *self.by_host.entry(host).or_default() += 1;
+        true
+    }
+
+    fn ends(&mut self, host: HostId) {
+        self.all -= 1;
+        if let Some(own) = self.by_host.get_mut(&host) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_host.remove(&host);
+            }
         }
     }
 }
@@ -67,14 +106,24 @@ impl Drop for Eviction {
 #[derive(Default)]
 pub(in crate::target) struct Registrar {
     queue: OnceLock<Sender<Request>>,
+    waiting: Mutex<Waiting>,
     /// Held while a request is carried out: if no thread can be started, reactors carry requests out themselves.
     turn: Mutex<()>,
 }
 
 impl Registrar {
-    /// Has a request carried out; the reactor of its queue gets [`Message::Reserved`]. A queue has at most as many
-    /// requests here as it has entries.
-    pub(super) fn take(shared: &Arc<Shared>, request: Request) {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a request carried out; the reactor of its queue gets [`Message::Reserved`].
+    ///
+    /// # Errors
+    /// Command Interrupted if too many requests wait: the host sends the command again.
+    pub(super) fn take(shared: &Arc<Shared>, request: Request) -> Result<(), Status> {
+        if !shared.registrar.waiting().begins(request.host) {
+            return Err(Status::COMMAND_INTERRUPTED);
+        }
         let queue = shared.registrar.queue.get_or_init(|| {
             let (queue, taken) = mpsc::channel::<Request>();
             let shared = Arc::downgrade(shared);
@@ -86,6 +135,7 @@ impl Registrar {
         if let Err(mpsc::SendError(request)) = queue.send(request) {
             request.carry_out(&Arc::downgrade(shared));
         }
+        Ok(())
     }
 }
 
@@ -103,7 +153,8 @@ impl Request {
                     }
                     if !aborted.is_empty() {
                         let (service, nsid, shared) = (self.service, *nsid, shared.clone());
-                        let eviction = Arc::new(Eviction { shared, answer, service, nsid, hosts: aborted });
+                        let by = self.host;
+                        let eviction = Arc::new(Eviction { shared, answer, by, service, nsid, hosts: aborted });
                         for mailbox in &target.mailboxes {
                             mailbox.send(Message::Evict(Arc::clone(&eviction)));
                         }
@@ -112,6 +163,7 @@ impl Request {
                 }
             }
         }
+        target.registrar.waiting().ends(self.host);
         target.send(answer.queue.reactor, Message::Reserved(answer));
     }
 
@@ -126,9 +178,29 @@ impl Request {
             }
         };
         reservations.change(rules).map_err(|error| {
-            target.warnings().push(format!("a reservation was refused: {error}"));
+            target.warn(format!("a reservation was refused: {error}"));
             Status::INTERNAL_ERROR
         })?;
         Ok(consequences)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_for_each_host_and_for_all() {
+        let mut waiting = Waiting::default();
+        let host = |number: usize| (number as u128).to_le_bytes();
+        assert_eq!((0..1000).filter(|_| waiting.begins(host(0))).count(), MOST_OF_A_HOST);
+        assert!(waiting.begins(host(1)), "another host has its own share");
+        waiting.ends(host(0));
+        assert!(waiting.begins(host(0)) && !waiting.begins(host(0)));
+        let more = (2..10_000).filter(|number| waiting.begins(host(*number))).count();
+        assert_eq!(more, MOST_WAITING - MOST_OF_A_HOST - 1);
+        (0..MOST_OF_A_HOST).for_each(|_| waiting.ends(host(0)));
+        (1..2 + more).for_each(|number| waiting.ends(host(number)));
+        assert!(waiting.all == 0 && waiting.by_host.is_empty(), "nothing is left of hosts that have gone");
     }
 }
