@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 fn program() -> &'static Path {
     static BUILT: OnceLock<std::path::PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| compile("filter", "c", &["-lrt"]))
+    BUILT.get_or_init(|| compile("filter", "c", &["-luring"]))
 }
 
 const WAYS: [&[&str]; 4] = [&[], &["IOTRAP_ASYNC"], &["IOTRAP_RAW"], &["IOTRAP_RAW", "IOTRAP_ASYNC"]];
@@ -53,6 +53,12 @@ fn every_way_to_install() {
 fn inline_calls_under_raw() {
     holds("files", "inline", &RAW_WAYS, spread_and_filtered);
     holds("strict", "inline", &RAW_WAYS, spread_and_filtered);
+}
+
+#[test]
+fn rings_and_locks() {
+    holds("ring", "seccomp", &WAYS, spread_and_filtered);
+    holds("locked", "prctl", &WAYS, spread_and_filtered);
 }
 
 #[test]

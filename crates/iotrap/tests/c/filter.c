@@ -2,6 +2,7 @@
  * The library must not make a call that the program does not make. */
 #include "check.h"
 #include <aio.h>
+#include <liburing.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@ static const char *how;
 
 /* The calls that are permitted from now on. */
 static const int of_files[] = {SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_fsync, SYS_close, SYS_exit_group, SYS_exit,
-			       SYS_io_submit, SYS_io_getevents, SYS_futex, END};
+			       SYS_io_submit, SYS_io_getevents, SYS_futex, SYS_io_uring_enter, END};
 static const int of_children[] = {SYS_clone, SYS_wait4, SYS_set_robust_list, SYS_rt_sigprocmask, SYS_gettid, END};
 static const int of_a_loader[] = {SYS_execve, SYS_brk, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_openat, SYS_newfstatat, SYS_fstat,
 #ifdef __x86_64__
@@ -140,6 +141,63 @@ static void files(void)
 	CHECK_IS(fsync(cached), 0);
 	CHECK_IS(close(cached), 0);
 	CHECK_IS(close(fd), 0);
+}
+
+/* Requests of an io_uring that are in flight meanwhile, and others after it. */
+static void ring(void)
+{
+	struct io_uring ring;
+	struct io_uring_cqe *completion;
+	char *block = aligned(BLOCK), *buffers = aligned(2 * BLOCKS * BLOCK);
+	make_file(at(0, "file"), 'a', BLOCKS);
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	CHECK_IS(io_uring_queue_init(BLOCKS, &ring, 0), 0);
+	for (int round = 0; round < 2; round++) {
+		for (int number = 0; number < BLOCKS; number++) {
+			struct io_uring_sqe *entry = io_uring_get_sqe(&ring);
+			char *buffer = buffers + (size_t)(round * BLOCKS + number) * BLOCK;
+			fill(buffer, 'd' + round, number);
+			io_uring_prep_write(entry, fd, buffer, BLOCK, (off_t)number * BLOCK);
+			io_uring_sqe_set_data64(entry, 1000 * round + number + 1);
+		}
+		CHECK_IS(io_uring_submit(&ring), BLOCKS);
+		if (round == 0)
+			install(of_files, NULL);
+		for (int number = 0; number < BLOCKS; number++) {
+			CHECK_IS(io_uring_wait_cqe(&ring, &completion), 0);
+			CHECK_IS(completion->res, BLOCK);
+			CHECK_IS(completion->user_data / 1000, round);
+			io_uring_cqe_seen(&ring, completion);
+		}
+	}
+	reads(fd, 'e', block);
+	CHECK_IS(fsync(fd), 0);
+}
+
+/* A lock of the process stays. */
+static void locked(void)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int ready[2], status;
+	char byte, *block = aligned(BLOCK);
+	make_file(at(0, "file"), 'a', BLOCKS);
+	CHECK_IS(pipe(ready), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		CHECK_IS(read(ready[0], &byte, 1), 1);
+		int other = open(at(0, "file"), O_RDWR);
+		CHECK_IS(fcntl(other, F_SETLK, &lock), -1);
+		_exit(0);
+	}
+	int fd = open_direct(at(0, "file"), O_RDWR);
+	writes(fd, 'b', block);
+	CHECK_IS(fcntl(fd, F_SETLK, &lock), 0);
+	install(of_files, of_children);
+	writes(fd, 'e', block);
+	CHECK_IS(write(ready[1], "", 1), 1);
+	CHECK_IS(waitpid(child, &status, 0), child);
+	CHECK_IS(status, 0);
+	reads(fd, 'e', block);
 }
 
 /* Strict mode: read, write and the end of the thread. */
@@ -284,7 +342,7 @@ int main(int count, char **arguments)
 {
 	static const struct test tests[] = {
 		{"files", files}, {"strict", strict}, {"threads", threads}, {"children", children}, {"only_a_child", only_a_child},
-		{"executes", executes}, {"executed", executed}, {"asks", asks},
+		{"executes", executes}, {"executed", executed}, {"asks", asks}, {"ring", ring}, {"locked", locked},
 	};
 	CHECK_IS(count, 3);
 	how = arguments[2];
