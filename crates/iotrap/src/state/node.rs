@@ -398,12 +398,13 @@ impl Node {
     /// Writes out the page cache of the opened lane, so that other lanes see its contents. A file that is soiled again
     /// meanwhile stays dirty. While the program has the file open for buffered writing, only the kernel knows which
     /// pages are dirty, and every call writes out: io_uring and libc's own writes do not pass through `soil`. So does
-    /// every call where lanes have page caches of their own: children and other programs may write through the cache of
-    /// the opened lane, whose client would write it out before a direct request.
+    /// every call for a file on NFS, where lanes have page caches of their own: children and other programs may write
+    /// through the cache of the opened lane, whose client would write it out before a direct request.
     pub fn write_out(&self, fd: c_int) -> raw::Result<()> {
-        // A client of FUSE has a cache behind the kernel's, which only a sync empties.
+        // A client of FUSE has a cache behind the kernel's, which only a sync empties: a question to a server, too dear
+        // for every request.
         let write_out = || if self.is_fuse() { raw::sync(fd, true) } else { raw::write_out(fd) };
-        if self.has_writers() || self.is_apart() {
+        if self.has_writers() || (self.is_apart() && !self.is_fuse()) {
             return write_out();
         }
         if self.dirty.load(SeqCst) && self.dirty.swap(false, SeqCst) {
