@@ -230,8 +230,8 @@ fn faults_of_devices_become_statuses_and_short_transfers_are_continued() {
     set(&[fault(FaultOn::All, Effect::Slow { us: 3_000 })]);
     assert_eq!(queue.read(1, 0, 256).unwrap(), data);
 
-    // Never: the connection goes, the op stays; cleared, nothing is left of it.
-    set(&[fault(FaultOn::All, Effect::Never)]);
+    // Stuck: the connection goes, the op stays; cleared, nothing is left of it.
+    set(&[fault(FaultOn::All, Effect::Stuck)]);
     queue.send_command(Host::read_command(1, 0, 256), &[]);
     raw::until(|| served.target.stats().devices[1].in_device == 1);
     drop((admin, queue));
@@ -273,8 +273,8 @@ fn a_command_that_is_held_for_too_long_goes_back_to_its_host() {
 fn a_reset_or_a_shutdown_waits_for_what_is_in_devices() {
     for asks_shutdown in [false, true] {
         let served = stuck("none");
-        let never = Fault { on: FaultOn::Writes, effect: Effect::Never, one_in: 1, count: None };
-        served.target.set_faults("stuck", &[never]).unwrap();
+        let stays = Fault { on: FaultOn::Writes, effect: Effect::Stuck, one_in: 1, count: None };
+        served.target.set_faults("stuck", &[stays]).unwrap();
         let (mut admin, mut queue) = Host::pair(served.address);
         let write = Command { sgl: Sgl::in_capsule(4096), ..Host::write_command(1, 0, 4096) };
         queue.send_command(write, &[7; 4096]);
