@@ -6,6 +6,7 @@ mod priorities;
 mod steady;
 mod without_data;
 mod working_set;
+mod zones;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -55,6 +56,8 @@ pub struct Draft {
     pub(crate) dedupe: Dedupe,
     pub(crate) command_priority: CommandPriority,
     pub(crate) zones: Zones,
+    pub(crate) zone_skip: Amount,
+    pub(crate) zoned: Zoned,
     pub(crate) low: Option<u32>,
     pub(crate) seed_given: bool,
     pub(crate) refill_given: bool,
@@ -94,6 +97,8 @@ impl Default for Draft {
             dedupe: Dedupe { from_set: false, percent: 5, global: false },
             cpu: CpuLoad { load_percent: None, chunk_ns: 50_000_000 },
             zones: Zones { size: 0, range: 0, skip: 0 },
+            zone_skip: Amount::Bytes(0),
+            zoned: Zoned::default(),
             low: None,
             seed_given: false,
             refill_given: false,
@@ -169,11 +174,12 @@ impl Draft {
     }
 
     /// Applies the settings of the section. `kb_base` and its like go first: they decide how the other settings are
-    /// read, or name what Plimsoll lacks better than an option that goes with them (`zonemode=zbd`).
+    /// read, or name what Plimsoll lacks better than an option that goes with them.
     fn take(&mut self, section: &Section) -> Result<(), Error> {
         self.section = section.place.clone();
-        let early =
-            |setting: &&Setting| matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine" | "zonemode");
+        let early = |setting: &&Setting| {
+            matches!(setting.option.name, "kb_base" | "unit_base" | "ioengine" | "zonemode" | "zonesize")
+        };
         let settings = &section.settings;
         let mut in_order = settings.iter().filter(early).chain(settings.iter().filter(|setting| !early(setting)));
         // If Plimsoll does not have the engine, the error names the engine, not one of its options.
@@ -183,10 +189,6 @@ impl Draft {
     fn set(&mut self, setting: &Setting) -> Result<(), Error> {
         let option = setting.option;
         let value = setting.value.as_deref().map(str::trim);
-        if option.name == "zonemode" && value == Some("zbd") {
-            let what = format!("unsupported option {}", setting.written());
-            return Err(Error::new(&setting.place, what).hint("zoned block devices are not supported"));
-        }
         match option.status {
             Status::Supported => self.set_supported(setting, value)?,
             Status::NoEffect(reason) => {
@@ -207,7 +209,8 @@ impl Draft {
     }
 
     fn set_supported(&mut self, setting: &Setting, value: Option<&str>) -> Result<(), Error> {
-        let mut reader = Reader { lenient: self.lenient, ..Reader::new(self.job.reporting.kb_base) };
+        let fresh = Reader::new(self.job.reporting.kb_base);
+        let mut reader = Reader { lenient: self.lenient, zone_bytes: self.zones.size, ..fresh };
         let wrong = |message: String| Error::new(&setting.place, format!("{}: {message}", setting.written()));
         apply(self, &mut reader, setting.option, value).map_err(wrong)?;
         for difference in reader.differences {
@@ -233,6 +236,7 @@ impl Draft {
         self.buffers();
         self.working_set()?;
         self.verify(imposed)?;
+        self.check_zoned()?;
         self.reporting();
         let changes_names = matches!(self.job.engine.as_str(), "filecreate" | "filedelete" | "dircreate" | "dirdelete");
         let reserves = matches!(self.job.engine.as_str(), "falloc");
@@ -386,39 +390,6 @@ impl Draft {
             let extent = &mut self.job.extent;
             (extent.size, extent.file_size, extent.io_size) = (None, Some((block, block)), None);
         }
-    }
-
-    fn zones(&mut self) -> Result<(), Error> {
-        let zones = self.zones;
-        match self.zone_mode.as_deref() {
-            // As in fio: zonerange alone says that the zones are strided.
-            mode @ (None | Some("none")) if zones.size > 0 && (mode.is_some() || zones.range == 0) => {
-                return self.fail("zonesize", "zonesize has no meaning with zonemode=none", "write zonemode=strided");
-            }
-            Some("strided") if zones.size == 0 => {
-                return self.fail("zonemode", "zonemode=strided needs zonesize", "write for example zonesize=256m");
-            }
-            _ => {}
-        }
-        if zones.size > 0 {
-            let range = if zones.range == 0 { zones.size } else { zones.range };
-            // A zone that spans less than is transferred in it is gone through again.
-            let directions = self.job.rw.directions;
-            let used = measure::Direction::ALL.into_iter().filter(|&direction| directions[direction]);
-            let smallest = used.map(|direction| self.job.blocks.range[direction].0).min().unwrap_or(1);
-            if range < smallest {
-                return self.fail(
-                    "zonerange",
-                    format!("{} is less than a block of {smallest} bytes", self.written("zonerange")),
-                    "a zone spans at least one block",
-                );
-            }
-            self.job.extent.strided = Some(Zones { size: zones.size, range, skip: zones.skip });
-        } else if zones.skip > 0 || zones.range > 0 {
-            let name = if zones.skip > 0 { "zoneskip" } else { "zonerange" };
-            self.warn_at(name, format!("{} has no effect without zonesize", self.written(name)));
-        }
-        Ok(())
     }
 
     fn queue(&mut self) {

@@ -47,6 +47,7 @@ impl Default for Job {
                 offset_increment: Amount::Bytes(0),
                 number_ios: None,
                 strided: None,
+                zoned: None,
             },
             files: Files {
                 names: Vec::new(),

@@ -133,6 +133,31 @@ pub struct Extent {
     pub number_ios: Option<u64>,
     /// `zonemode=strided`: (zonesize, zonerange, zoneskip) in bytes.
     pub strided: Option<Zones>,
+    /// `zonemode=zbd`: the job keeps to the rules of zoned block devices.
+    pub zoned: Option<Zoned>,
+}
+
+/// `zonemode=zbd`: writes begin at the write pointer of a zone, and zones are reset before they are written again.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Zoned {
+    /// `zonesize`: bytes of a zone; 0: the device says.
+    pub size: u64,
+    /// `zonecapacity`: bytes of a zone that hold data, where the file or device has no zones itself; 0: the whole zone.
+    pub capacity: u64,
+    /// `zoneskip`: bytes between two zones of a sequential job.
+    pub skip: u64,
+    /// `read_beyond_wp`: reads may go beyond the write pointer.
+    pub read_beyond_wp: bool,
+    /// `max_open_zones`: zones of the device that are open at the same time; 0: as many as the device allows.
+    pub max_open: u32,
+    /// `job_max_open_zones`: zones that one clone has open at the same time; 0: no limit.
+    pub job_max_open: u32,
+    /// `ignore_zone_limits`: the limit of the device on open zones does not count.
+    pub ignore_limits: bool,
+    /// `zone_reset_threshold`: the share of the job's bytes that must hold data before zones are reset early.
+    pub reset_threshold: f64,
+    /// `zone_reset_frequency`: the share of the writes beyond the threshold that reset a zone; 0: none.
+    pub reset_frequency: f64,
 }
 
 /// `zonemode=strided`: the job stays in a zone, then skips to the next one.

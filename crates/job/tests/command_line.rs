@@ -104,8 +104,9 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
         ("--name=x --ioengine=rbd", "command line: unsupported engine rbd (engines: ENGINES)"),
         ("--name=x --ioengine=iouring", "command line: unknown engine iouring (did you mean io_uring?)"),
         (
-            "--name=x --zonemode=zbd",
-            "command line: unsupported option zonemode=zbd (zoned block devices are not supported)",
+            "--name=x --zonemode=zbd --ioengine=null",
+            "command line: zonemode=zbd does not go with ioengine=null (take an engine that opens block devices, such \
+             as libaio)",
         ),
         (
             "--name=x --rbdname=y",

@@ -45,10 +45,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("rbd", "unsupported engine rbd"),
     ("rdmaio-client", "unsupported engine rdma"),
     ("rdmaio-server", "unsupported engine rdma"),
-    ("uring-cmd-zoned", "unsupported option zonemode=zbd"),
-    ("xnvme-zoned", "unsupported option zonemode=zbd"),
-    ("zbd-rand-write", "unsupported option zonemode=zbd"),
-    ("zbd-seq-read", "unsupported option zonemode=zbd"),
+    ("uring-cmd-zoned", "zonemode=zbd does not go with ioengine=io_uring_cmd"),
 ];
 
 #[test]
@@ -57,7 +54,14 @@ fn every_example_is_jobs_or_is_refused_by_name() {
         return common::skip("fio's examples are not installed: apt-get install fio-examples");
     }
     // Some refer to variables of the environment.
-    let variable = |name: &str| Some(if name == "FIO_RW" { "randread" } else { "1" }.to_string());
+    let variable = |name: &str| {
+        let value = match name {
+            "FIO_RW" => "randread",
+            "FIO_BS" => "4k",
+            _ => "1",
+        };
+        Some(value.to_string())
+    };
     let surroundings = Surroundings { variable: &variable, ..Surroundings::SYSTEM };
     let files = common::job_files(Path::new(FOLDER));
     assert!(files.len() > 60, "only {} examples", files.len());

@@ -194,9 +194,15 @@ fn errors_name_the_line_and_what_to_do() {
             "[job]\nverify=md5\nrw=write\nbs=64\n",
             "job.fio:2: blocks of 64 bytes have no room for a verification header (use blocks of at least 80 bytes, or verify=pattern, which has no header)",
         ),
-        ("[job]\nzonemode=strided\n", "job.fio:2: zonemode=strided needs zonesize (write for example zonesize=256m)"),
-        ("[job]\nzonesize=64k\n", "job.fio:2: zonesize has no meaning with zonemode=none (write zonemode=strided)"),
-        ("[job]\nsize=3z\n", "job.fio:2: size=3z: \"3z\" counts zones, and zoned block devices are not supported"),
+        (
+            "[job]\nzonemode=strided\n",
+            "job.fio:2: --zonesize must be specified when using --zonemode=strided (write for example zonesize=256m)",
+        ),
+        (
+            "[job]\nzonesize=64k\n",
+            "job.fio:2: --zonemode=none and --zonesize are not compatible (write zonemode=strided or zonemode=zbd)",
+        ),
+        ("[job]\nsize=3z\n", "job.fio:2: size=3z: \"3z\" counts zones: give zonesize"),
         ("[job]\nfilename=:\n", "job.fio:2: filename has no name in it (write as filename=/path/to/file)"),
         ("[job]\ncpus_allowed=3-1\n", "job.fio:2: cpus_allowed=3-1: \"3-1\" runs backwards"),
         (

@@ -28,6 +28,7 @@ impl JobResult {
             intervals,
             interval_ns: _,
             verified,
+            zone_resets,
             reporting: _,
             continue_on_error: _,
             steady_state: _,
@@ -37,6 +38,7 @@ impl JobResult {
             checks: _,
         } = other;
         self.clones += clones;
+        self.zone_resets += zone_resets;
         self.start_unix_ms = self.start_unix_ms.min(*start_unix_ms);
         self.runtime_ns = self.runtime_ns.max(*runtime_ns);
         self.elapsed_ns = self.elapsed_ns.max(*elapsed_ns);

@@ -140,6 +140,9 @@ pub struct JobResult {
     pub interval_ns: u64,
     /// Of `verify=`: the blocks that were checked.
     pub verified: Option<Verified>,
+    /// Of `zonemode=zbd`: zones that were reset.
+    #[serde(default)]
+    pub zone_resets: u64,
     /// The figures that the job wants reported, and how.
     #[serde(default)]
     pub reporting: Reporting,

@@ -18,3 +18,4 @@ pub mod replace;
 pub mod ring;
 pub mod shared;
 pub mod wake;
+pub mod zoned;

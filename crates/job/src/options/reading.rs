@@ -10,6 +10,8 @@ pub struct Reader {
     pub kb_base: u32,
     /// True if a text that is not a quantity has the value that fio reads from it: fio ignores what follows a number.
     pub lenient: bool,
+    /// Bytes of a zone, which the suffix `z` multiplies by; 0 if unknown.
+    pub zone_bytes: u64,
     /// One sentence for each value that fio's parser would read differently, or that only fio's parser reads.
     pub differences: Vec<String>,
 }
@@ -17,7 +19,7 @@ pub struct Reader {
 impl Reader {
     /// A strict reader for a `kb_base` of 1024 or 1000.
     pub fn new(kb_base: u32) -> Reader {
-        Reader { kb_base, lenient: false, differences: Vec::new() }
+        Reader { kb_base, lenient: false, zone_bytes: 0, differences: Vec::new() }
     }
 
     /// Bytes, or a plain number.
@@ -43,7 +45,8 @@ impl Reader {
         match units::parse_size(text, self.kb_base) {
             // An error here is one of `bytes` too, unless fio reads a number.
             Ok(Size::Bytes(_)) | Err(_) => self.bytes(text).map(Amount::Bytes),
-            Ok(Size::Zones(_)) => Err(format!("\"{text}\" counts zones, and zoned block devices are not supported")),
+            Ok(Size::Zones(_)) if self.zone_bytes == 0 => Err(format!("\"{text}\" counts zones: give zonesize")),
+            Ok(Size::Zones(zones)) => Ok(Amount::Bytes(zones.saturating_mul(self.zone_bytes))),
             Ok(Size::Percent(percent)) => {
                 let whole = percent.trunc();
                 if whole != percent {

@@ -282,10 +282,18 @@ static PATTERN: &[OptionSpec] = &[
     option("spr_op", Numbers(0.000_001, 1.0, |d, v| d.precondition.over_provisioning = v[0]), "0.15", "Blocks that the drive has beyond those of the file, as a part of the file, for sprandom"),
     option("spr_cs", Bytes(0, |d, v| d.precondition.cache_bytes = v), "0", "Bytes of the drive's cache, for sprandom: blocks are written again a region later"),
     option("percentage_random", EachCount(0, 100, |d, v| values::update(&mut d.job.pattern.percent_random, narrow(v, |n| n as u8))), "100", "Percent of the requests that are random, in a random job"),
-    option("zonemode", Word(&[("none", "they have no effect"), ("strided", "stay in a zone, then skip to the next one"), ("zbd", "zoned block device (not supported)")], |d, v| d.zone_mode = Some(v.to_string())), "none", "Meaning of zonesize, zonerange and zoneskip"),
+    option("zonemode", Word(&[("none", "they have no effect"), ("strided", "stay in a zone, then skip to the next one"), ("zbd", "write at the write pointers of a zoned block device")], |d, v| d.zone_mode = Some(v.to_string())), "none", "Meaning of zonesize, zonerange and zoneskip"),
     option("zonesize", Bytes(0, |d, v| d.zones.size = v), "0", "Bytes that the job transfers in a zone before it moves to the next zone"),
     option("zonerange", Bytes(0, |d, v| d.zones.range = v), "0", "Bytes that a zone spans; 0 takes zonesize"),
-    option("zoneskip", Bytes(0, |d, v| d.zones.skip = v), "0", "Bytes between two zones"),
+    option("zoneskip", Amount(|d, v| d.zone_skip = v), "0", "Bytes between two zones"),
+    option("zonecapacity", Bytes(0, |d, v| d.zoned.capacity = v), "0", "Bytes of a zone that hold data, where zonemode=zbd emulates zones; 0 takes zonesize"),
+    option("read_beyond_wp", Bool(|d, v| d.zoned.read_beyond_wp = v), "0", "Let reads go beyond the write pointer of a zone"),
+    option("max_open_zones", Count(0, 4096, |d, v| d.zoned.max_open = v as u32), "0", "Zones of the device that all jobs together have open; 0 takes the limit of the device"),
+    option("job_max_open_zones", Count(0, 4096, |d, v| d.zoned.job_max_open = v as u32), "0", "Zones that each clone has open; 0 sets no limit"),
+    option("ignore_zone_limits", Bool(|d, v| d.zoned.ignore_limits = v), "0", "Do not ask the device how many zones it can have open"),
+    option("zone_reset_threshold", Custom("number from 0 to 1", &[], |d, _, text| values::share(text).map(|share| d.zoned.reset_threshold = share)), "0", "Share of the job's bytes that hold data before the job resets zones that are not full"),
+    option("zone_reset_frequency", Custom("number from 0 to 1", &[], |d, _, text| values::share(text).map(|share| d.zoned.reset_frequency = share)), "0", "Share of the writes beyond zone_reset_threshold that reset a zone"),
+    option("recover_zbd_write_error", Bool(|_, _| {}), "0", "After a failed write, ask the device for the write pointer; Plimsoll always does"),
 ];
 
 static QUEUE: &[OptionSpec] = &[
@@ -673,12 +681,10 @@ static NVME_WRITES: &[(&str, &str)] = &[
 
 const NO_METADATA: &str = "Plimsoll transfers no metadata and makes no protection information: format the namespace without them";
 const NO_PLACEMENT: &str = "Plimsoll gives the drive no hints about the placement of data: leave it out";
-const NO_ZONES: &str = "zoned block devices are not supported";
 const NO_CGROUP: &str = "start the run in a control group: systemd-run --scope -p IOWeight=";
 
 static OTHER: &[OptionSpec] = &[
     refused("num_range", "1", "Ranges of one trim", "the engines that are here take one range a trim, as in fio: use more trims"),
-    refused("recover_zbd_write_error", "0", "Go on after a write error in a zone", NO_ZONES),
     refused("fdp", "0", "Use flexible data placement", NO_PLACEMENT),
     refused("fdp_pli", "", "Placement identifiers of flexible data placement", NO_PLACEMENT),
     refused("fdp_pli_select", "", "Choice of the placement identifier", NO_PLACEMENT),
@@ -692,13 +698,6 @@ static OTHER: &[OptionSpec] = &[
     refused("pi_chk", "", "Checks of the protection information", NO_METADATA),
     refused("apptag", "0x1234", "Application tag of the protection information", NO_METADATA),
     refused("apptag_mask", "0xffff", "Mask of the application tag", NO_METADATA),
-    refused("zonecapacity", "0", "Capacity of a zone", NO_ZONES),
-    refused("read_beyond_wp", "0", "Read beyond the write pointer", NO_ZONES),
-    refused("max_open_zones", "0", "Number of zones that are open at the same time", NO_ZONES),
-    refused("job_max_open_zones", "0", "Number of zones that each clone has open at the same time", NO_ZONES),
-    refused("ignore_zone_limits", "0", "Ignore the device's limit on open zones", NO_ZONES),
-    refused("zone_reset_threshold", "", "Fill level at which the job resets zones", NO_ZONES),
-    refused("zone_reset_frequency", "", "Frequency with which the job resets zones", NO_ZONES),
     refused("ioscheduler", "", "I/O scheduler of the device", "write its name to /sys/block/DEVICE/queue/scheduler before the run"),
     refused("profile", "", "Profile that fio has built in", "describe the load in a job file"),
     refused("cgroup", "", "Control group of the job", NO_CGROUP),

@@ -23,6 +23,15 @@ pub fn each<T: Copy>(text: &str, mut parse: impl FnMut(&str) -> Result<T, String
     Ok(PerDirection { read, write, trim })
 }
 
+/// A share from 0 to 1.
+pub fn share(text: &str) -> Result<f64, String> {
+    if text.contains(':') {
+        return Err("the list exceeding max length: one number is allowed".into());
+    }
+    let share: f64 = text.trim().parse().map_err(|_| format!("\"{text}\" is not a number"))?;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("value out of range: it is from 0 to 1".into()) }
+}
+
 /// Puts the given values over those that are there.
 pub fn update<T: Copy>(target: &mut PerDirection<T>, given: Each<T>) {
     for (direction, slot) in target.iter_mut() {

@@ -92,6 +92,8 @@ pub struct Workload {
     zone_bytes: u64,
     /// No file has anything left: a rewind is due.
     exhausted: bool,
+    /// The storage can take no more ops of this pass ([`Workload::end_file`]).
+    over: bool,
     writes_once: bool,
 }
 
@@ -116,6 +118,8 @@ struct Rules {
     /// For each direction, the index in `random` of the rule that the direction follows.
     rule_of: [usize; 3],
     strided: Option<crate::job::Zones>,
+    /// True if the storage decides the places of the ops (`zonemode=zbd`): the maps say only how many there are.
+    zoned: bool,
     /// True if each pass repeats the first.
     reseed: bool,
 }
@@ -255,6 +259,7 @@ impl Workload {
             random,
             rule_of,
             strided: job.extent.strided,
+            zoned: job.extent.zoned.is_some(),
             reseed: job.pattern.repeatable && (!job.time.time_based || job.verify.is_some()),
         };
 
@@ -282,6 +287,7 @@ impl Workload {
             until_new: 1,
             zone_bytes: 0,
             exhausted: false,
+            over: false,
             writes_once: false,
             streams,
             rules,
@@ -313,7 +319,7 @@ impl Workload {
 
     #[inline(always)]
     fn next_in(&mut self, wanted: Option<Direction>) -> Option<Op> {
-        if self.limits.bytes >= self.limits.bytes_most || self.limits.ops >= self.limits.ops_most {
+        if self.limits.bytes >= self.limits.bytes_most || self.limits.ops >= self.limits.ops_most || self.over {
             return None;
         }
         if let Some(file) = self.syncs.after
@@ -368,6 +374,7 @@ impl Workload {
             && (one_lap || job.time.loops <= 1)
             && !limits.goes_on
             && rules.strided.is_none()
+            && !rules.zoned
             && !self.turns.distributed()
     }
 
@@ -384,10 +391,45 @@ impl Workload {
     pub fn restart(&mut self) {
         self.limits.bytes = 0;
         self.limits.ops = 0;
+        self.over = false;
         if self.exhausted {
             self.rewind();
         }
         self.limits.went_on = self.limits.lap_bytes > 0;
+    }
+
+    /// Takes note that the op drawn last was issued elsewhere, or with another length, as the zones of the storage
+    /// demand. The next sequential op of its direction begins at `next`, bytes from the start of the file.
+    pub fn moved(&mut self, drawn: &Op, issued: &Op, next: u64) {
+        let (OpKind::Io(direction), file) = (issued.kind, &mut self.files[issued.file as usize]) else { return };
+        file.position[direction as usize] = next.saturating_sub(file.begin);
+        file.last[direction as usize] = Some(issued.offset - file.begin);
+        if self.syncs.any && direction == Direction::Write {
+            file.dirty = (file.dirty.0.min(issued.offset), file.dirty.1.max(issued.offset + issued.len));
+        }
+        for bytes in [&mut self.limits.bytes, &mut self.limits.lap_bytes] {
+            *bytes = *bytes - drawn.len + issued.len;
+        }
+    }
+
+    /// Takes the op drawn last back: it is not issued.
+    pub fn withdraw(&mut self, drawn: &Op) {
+        for bytes in [&mut self.limits.bytes, &mut self.limits.lap_bytes] {
+            *bytes -= drawn.len;
+        }
+        self.limits.ops -= 1;
+        self.write_after_trim = None;
+        if self.syncs.after.take().is_some() {
+            self.syncs.writes -= 1;
+        }
+    }
+
+    /// Ends this pass over the file of the op drawn last; without another file, the pass is done.
+    pub fn end_file(&mut self) {
+        self.turns.finish();
+        if self.turns.all_finished() {
+            (self.over, self.exhausted) = (true, true);
+        }
     }
 
     /// Everything from the start of the files again.
@@ -457,7 +499,8 @@ impl Workload {
     #[cold]
     fn begin_anew(&mut self) -> bool {
         // A lap without a single op would not end.
-        let goes_on = (self.limits.goes_on || self.limits.went_on) && self.limits.lap_bytes > 0;
+        let by_map = self.rules.zoned && self.rules.is_random;
+        let goes_on = (self.limits.goes_on || self.limits.went_on || by_map) && self.limits.lap_bytes > 0;
         self.exhausted = true;
         if goes_on {
             self.rewind();

@@ -69,6 +69,11 @@ impl Turns {
         matches!(self.kind, Kind::Chance(Some(_)))
     }
 
+    /// True if every file is finished.
+    pub fn all_finished(&self) -> bool {
+        self.remaining == 0
+    }
+
     /// All files take part again, from the first.
     pub fn rewind(&mut self) {
         self.active.clear();

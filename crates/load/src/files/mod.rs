@@ -194,6 +194,11 @@ impl Target {
         &self.extents
     }
 
+    /// Gives a file another extent: the zones of the device decide where it begins and ends.
+    pub(crate) fn set_extent(&mut self, file: usize, extent: FileExtent) {
+        self.extents[file] = extent;
+    }
+
     /// The number of files that may be open at once (`openfiles`).
     pub fn open_limit(&self) -> u32 {
         self.job.files.open.unwrap_or(u32::MAX).clamp(1, self.files().max(1))

@@ -27,6 +27,7 @@ use super::sources::{Source, clone_seed};
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::Traffic;
+use super::zones::Tables;
 use crate::Error;
 use crate::engine::{Locked, Maker, Offload, Paced, Setup, Slot, Slots, without_thread_and_locks};
 use crate::files::Target;
@@ -51,6 +52,8 @@ pub(super) struct Orders<'a> {
     pub flow: &'a [(usize, u32)],
     /// The words that the clones and the runner share.
     pub seats: &'a Seats,
+    /// The zones of the files of all clones (`zonemode=zbd`).
+    pub tables: &'a Tables,
     /// The clock of the run.
     pub clock: Clock,
     /// The place at which the runner asks the clone for its measurements so far. None: the runner never asks.
@@ -130,7 +133,8 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
     if let Some(method) = &job.rate.pace {
         engine = Paced::make(method, engine, &setup, orders.clock)?;
     }
-    let source = Source::new(job, orders.clone, orders.seat as u32, target.extents())?;
+    let zones = orders.tables.of_clone(job, orders.seat as u64, target)?;
+    let source = Source::new(job, orders.clone, orders.seat as u32, target.extents(), zones)?;
     facts.target_bytes = Some(target.extents().iter().map(|extent| extent.size).sum());
     let cache = target.cache_facts();
     // Data that are read back after having been written say nothing of the file before.
@@ -195,8 +199,9 @@ fn live(orders: &Orders, target: &mut Target, facts: &mut Facts, created_ns: u64
         Source::Replay(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
         Source::Pulses(traffic) => measure(Generator { gear, traffic: *traffic }, orders),
     };
-    let Measured { start_unix_ms, recorded, mut outcome, goal, verified } = measured;
+    let Measured { start_unix_ms, recorded, mut outcome, goal, verified, zone_resets } = measured;
     let mut result = result_of(recorded, start_unix_ms, verified);
+    result.zone_resets = zone_resets;
     // As in fio, the job has done its work when this command fails.
     if let Some(error) =
         job.process.after.as_ref().and_then(|command| commands::run(command, &job.name, "postrun").err())
@@ -228,6 +233,7 @@ struct Measured {
     outcome: Result<End, Error>,
     goal: Option<DepthGoal>,
     verified: Option<Verified>,
+    zone_resets: u64,
 }
 
 fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured {
@@ -266,6 +272,7 @@ fn measure<T: Traffic>(mut generator: Generator<T>, orders: &Orders) -> Measured
         outcome,
         goal: gear.goal,
         verified: traffic.verified(),
+        zone_resets: traffic.zone_resets(),
         recorded: gear.recorder.finish(end_ns),
     }
 }

@@ -33,6 +33,7 @@ use super::sources::verification_failed;
 use super::statements::Statement;
 use super::timing::{Minimum, Timing};
 use super::traffic::{Next, Traffic};
+use super::zones::Placed;
 use crate::engine::{Completion, Engine, Queued, Request, Slot, Slots};
 use crate::run::Phase;
 use crate::{Error, ErrorKind};
@@ -291,7 +292,22 @@ impl<T: Traffic> Generator<'_, T> {
                     return Ok(TopUp::Wait(due.min(state.ends_at)));
                 }
             }
-            self.issue(op, due, state)?;
+            let (op, resets) = match self.traffic.place(op)? {
+                Placed::Op(op) => (op, false),
+                Placed::Reset(op) => (op, true),
+                // Its zone is busy: the op is offered again.
+                placed @ (Placed::Wait | Placed::Later) => {
+                    state.pending = Some((op, due));
+                    const LOOK_AGAIN_NS: u64 = 20_000;
+                    state.now = self.gear.clock.now_ns();
+                    return Ok(match placed {
+                        Placed::Wait => TopUp::Drain,
+                        _ => TopUp::Wait((state.now + LOOK_AGAIN_NS).min(state.ends_at)),
+                    });
+                }
+                Placed::Redraw | Placed::Over => continue,
+            };
+            self.issue(op, due, resets, state)?;
         }
     }
 
@@ -306,7 +322,7 @@ impl<T: Traffic> Generator<'_, T> {
     }
 
     #[inline]
-    fn issue(&mut self, op: Op, due: u64, state: &mut State) -> Result<(), Error> {
+    fn issue(&mut self, op: Op, due: u64, resets: bool, state: &mut State) -> Result<(), Error> {
         let Some(mut slot) = self.gear.free.pop() else {
             return Err(internal("more ops in flight than buffers"));
         };
@@ -336,6 +352,12 @@ impl<T: Traffic> Generator<'_, T> {
         if let Some(recording) = &mut self.gear.recording {
             recording.op(&op, state.now.saturating_sub(self.gear.timing.started_at()));
         }
+        if resets {
+            let result = self.traffic.reset_zone(slot.index());
+            let result =
+                result.map_or_else(|error| -i64::from(error.raw_os_error().unwrap_or(libc::EIO)), |()| op.len as i64);
+            return self.conclude(Completion { slot, result }, state);
+        }
         let (kind, file, offset, len) = (op.kind, op.file, op.offset, op.len as u32);
         let request = Request { slot, kind, file, offset, len, skip: 0, priority };
         self.hand_over(request, state)
@@ -352,18 +374,22 @@ impl<T: Traffic> Generator<'_, T> {
                 }
                 Ok(())
             }
-            Queued::Done(completion) => {
-                state.now = self.gear.clock.now_ns();
-                self.gear.recorder.submitted(1);
-                self.gear.recorder.reaped(1);
-                self.complete(completion, state)?;
-                self.look_around(state)
-            }
+            Queued::Done(completion) => self.conclude(completion, state),
             Queued::Full(request) => {
                 state.refused.push(request);
                 self.submit(state)
             }
         }
+    }
+
+    /// Takes the end of an op that ended as it was issued.
+    #[inline]
+    fn conclude(&mut self, completion: Completion, state: &mut State) -> Result<(), Error> {
+        state.now = self.gear.clock.now_ns();
+        self.gear.recorder.submitted(1);
+        self.gear.recorder.reaped(1);
+        self.complete(completion, state)?;
+        self.look_around(state)
     }
 
     /// Hands the queued ops to the engine, and notes when the engine took them.

@@ -23,6 +23,7 @@ mod timing;
 mod traffic;
 mod trial;
 mod workers;
+mod zones;
 
 pub use logs::inflate as inflate_log;
 pub use schedule::draw_seeds;

@@ -591,6 +591,7 @@ fn run(seed: u64, mood_of: impl Fn(&mut Random) -> Mood) -> Option<(Outcome, Moo
     let seats = Seats::new(1).unwrap();
     seats.seat(0).open_gate(monotonic_ns());
     let report = clone::run(&Orders {
+        tables: &crate::runner::zones::Tables::default(),
         job: &job,
         maker: MODEL,
         target: &Mutex::new(target),

@@ -22,6 +22,7 @@ use super::statements::Statements;
 use super::steady::Watch;
 use super::trial;
 use super::workers::Worker;
+use super::zones::Tables;
 use crate::Error;
 use crate::content::Filler;
 use crate::engine::Maker;
@@ -86,6 +87,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
         Err(_) if stopped.load(Relaxed) => Vec::new(),
         Err(error) => return Err(error),
     };
+    let tables = look_at_zones(plan, &clones)?;
     refuse_shared(plan, &makers, &clones)?;
     if let Some(peers) = control.peers.as_deref_mut() {
         // If it never opens, `stop` is set, and no clone is started.
@@ -133,6 +135,7 @@ pub(crate) fn run(plan: &Plan, control: &mut Control) -> Result<RunResult, Error
             clones: &clones,
             seats: &seats,
             flows: &flows,
+            tables: &tables,
             statements: statements.as_ref(),
             describe: &describe,
             next_status_ns: None,
@@ -194,6 +197,16 @@ fn watch_disks(plan: &Plan, makers: &[Maker], clones: &[Clone]) -> DiskWatch {
         }
     }
     DiskWatch::start(paths.iter().map(String::as_str))
+}
+
+/// The zones of all files of jobs with `zonemode=zbd`, before any clone starts: clones share them.
+fn look_at_zones(plan: &Plan, clones: &[Clone]) -> Result<Tables, Error> {
+    let mut tables = Tables::default();
+    for (clone, seat) in clones.iter().zip(0..) {
+        let mut target = clone.target.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.add(&plan.jobs[clone.job], seat, &mut target)?;
+    }
+    Ok(tables)
 }
 
 /// Refuses clones that write blocks that another clone verifies: [`refuse_shared_writes`].
@@ -321,6 +334,7 @@ struct Schedule<'scope, 'run> {
     seats: &'run Seats,
     /// For each job, the seats and weights of the clones with which it shares (`flow`).
     flows: &'run [Vec<(usize, u32)>],
+    tables: &'run Tables,
     statements: Option<&'run Statements>,
     describe: &'run dyn Fn(Vec<JobResult>, Ended) -> RunResult,
     /// The time at which the runner asks for the next statements, and whether it has asked.
@@ -526,6 +540,7 @@ impl<'scope, 'run: 'scope> Schedule<'scope, 'run> {
             seat: index,
             flow: self.flows[clone.job].as_slice(),
             seats: self.seats,
+            tables: self.tables,
             clock: self.clock,
             statement: self.statements.map(|statements| statements.of(index)),
             interval_ns: control.interval_ns,

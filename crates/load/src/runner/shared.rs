@@ -22,15 +22,15 @@ struct Use<'a> {
 }
 
 /// The identity that two names of one file have in common.
-#[derive(PartialEq, Eq, Hash)]
-enum Identity {
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) enum Identity {
     File { device: u64, inode: u64 },
     Device { number: u64 },
     Name(String),
 }
 
 impl Identity {
-    fn of(name: &str) -> Identity {
+    pub fn of(name: &str) -> Identity {
         match fs::metadata(name) {
             Ok(found) if found.file_type().is_block_device() => Identity::Device { number: found.rdev() },
             Ok(found) => Identity::File { device: found.dev(), inode: found.ino() },

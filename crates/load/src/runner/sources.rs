@@ -13,6 +13,7 @@ use job::job::Plan;
 use job::workload::{FileExtent, random};
 use measure::Direction;
 
+use super::zones::Zones;
 use crate::Error;
 use crate::verify::State;
 pub(super) use plain::Plain;
@@ -37,15 +38,22 @@ impl Source {
     ///
     /// # Errors
     /// An extent too small for a block, an iolog or a verify state that cannot be read.
-    pub fn new(job: &Job, clone: u32, seat: u32, extents: &[FileExtent]) -> Result<Source, Error> {
+    pub fn new(
+        job: &Job,
+        clone: u32,
+        seat: u32,
+        extents: &[FileExtent],
+        zones: Option<Zones>,
+    ) -> Result<Source, Error> {
         if job::engines::find(&job.engine).is_some_and(|engine| engine.without_data) {
             Ok(Source::Pulses(Box::new(Pulses::new(job))))
         } else if job.iolog.read.is_some() {
             Replay::new(job, clone).map(|replay| Source::Replay(Box::new(replay)))
         } else if job.verify.is_some() {
-            Verifying::new(job, clone, seat, extents).map(|verifying| Source::Verifying(Box::new(verifying)))
+            let verifying = Verifying::new(job, clone, seat, extents, zones)?;
+            Ok(Source::Verifying(Box::new(verifying)))
         } else {
-            Plain::new(job, clone, extents).map(|plain| Source::Plain(Box::new(plain)))
+            Plain::new(job, clone, extents, zones).map(|plain| Source::Plain(Box::new(plain)))
         }
     }
 }

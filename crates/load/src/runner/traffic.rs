@@ -4,6 +4,8 @@ use job::workload::Op;
 use measure::Direction;
 use measure::schema::Verified;
 
+use super::zones::Placed;
+use crate::Error;
 use crate::verify::Mismatch;
 
 /// The next step of a clone.
@@ -27,6 +29,29 @@ pub enum Next {
 pub trait Traffic {
     /// The next step; if it is a transfer of a mixed workload, in the direction that is wanted.
     fn next(&mut self, wanted: Option<Direction>) -> Next;
+
+    /// The place of an op that [`Traffic::next`] gave, at the moment at which the op is issued: on zoned devices, the
+    /// state of the zones decides.
+    ///
+    /// # Errors
+    /// An op that the device cannot take.
+    #[inline]
+    fn place(&mut self, op: Op) -> Result<Placed, Error> {
+        Ok(Placed::Op(op))
+    }
+
+    /// Resets the zone of the trim in this slot, where [`Traffic::place`] asked for it.
+    ///
+    /// # Errors
+    /// The error of the device.
+    fn reset_zone(&mut self, _slot: u32) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    /// Zones reset so far.
+    fn zone_resets(&self) -> u64 {
+        0
+    }
 
     /// Begins the pass that [`Next::Pass`] announced, everything being drained and the files open again.
     fn begin_pass(&mut self) {}
@@ -81,7 +106,7 @@ pub trait Traffic {
     ///
     /// # Errors
     /// A file that it writes could not be written; data that differed, although the job went on.
-    fn finish(&mut self, _name_of: &dyn Fn(u32) -> String) -> Result<(), crate::Error> {
+    fn finish(&mut self, _name_of: &dyn Fn(u32) -> String) -> Result<(), Error> {
         Ok(())
     }
 

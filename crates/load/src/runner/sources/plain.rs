@@ -9,6 +9,7 @@ use super::passes::Passes;
 use crate::Error;
 use crate::content::Filler;
 use crate::runner::traffic::{Next, Traffic};
+use crate::runner::zones::{Placed, Zones};
 use crate::verify::Mismatch;
 
 /// The workload of one clone.
@@ -26,11 +27,24 @@ impl Plain {
     ///
     /// # Errors
     /// An extent in which not one block fits.
-    pub fn new(job: &Job, clone: u32, extents: &[FileExtent]) -> Result<Plain, Error> {
+    pub fn new(job: &Job, clone: u32, extents: &[FileExtent], zones: Option<Zones>) -> Result<Plain, Error> {
         let filler = Filler::for_job(job, super::clone_seed(job, clone));
         let renew = job.rw.directions.read && filler.spoiled_by_reads();
-        let overlaps = job.queue.serialize_overlap.then(Overlaps::default);
-        Ok(Plain { passes: Passes::new(job, clone, extents)?, filler, renew, overlaps })
+        // The zones say which ops have to wait for each other.
+        let overlaps = (job.queue.serialize_overlap && zones.is_none()).then(Overlaps::default);
+        Ok(Plain { passes: Passes::new(job, clone, extents, zones)?, filler, renew, overlaps })
+    }
+}
+
+impl Plain {
+    #[inline]
+    fn ended(&mut self, slot: u32, well: bool) {
+        if let Some(overlaps) = &mut self.overlaps {
+            overlaps.ended(slot);
+        }
+        if let Some(zones) = self.passes.zones() {
+            zones.ended(slot, well);
+        }
     }
 }
 
@@ -46,6 +60,19 @@ impl Traffic for Plain {
             (Next::Op(op), Some(overlaps)) => overlaps.admit(op).map_or(Next::Wait, Next::Op),
             (next, _) => next,
         }
+    }
+
+    #[inline]
+    fn place(&mut self, op: Op) -> Result<Placed, Error> {
+        self.passes.place(op)
+    }
+
+    fn reset_zone(&mut self, slot: u32) -> std::io::Result<()> {
+        self.passes.zones().map_or(Ok(()), |zones| zones.reset(slot))
+    }
+
+    fn zone_resets(&self) -> u64 {
+        self.passes.zone_resets()
     }
 
     fn begin_pass(&mut self) {
@@ -69,19 +96,20 @@ impl Traffic for Plain {
         if let Some(overlaps) = &mut self.overlaps {
             overlaps.issued(op, slot);
         }
+        if let Some(zones) = self.passes.zones() {
+            zones.issued(slot);
+        }
     }
 
     #[inline]
     fn landed(&mut self, _op: &Op, slot: u32, _bytes: &mut [u8]) -> Result<(), Mismatch> {
-        self.lost(slot);
+        self.ended(slot, true);
         Ok(())
     }
 
     #[inline]
     fn lost(&mut self, slot: u32) {
-        if let Some(overlaps) = &mut self.overlaps {
-            overlaps.ended(slot);
-        }
+        self.ended(slot, false);
     }
 
     fn done_millionths(&self) -> u64 {

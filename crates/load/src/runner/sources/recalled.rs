@@ -108,7 +108,7 @@ struct Walked {
 }
 
 fn walk(writer: &Job, clone: u32, extents: &[FileExtent], known: &State) -> Result<Walked, Error> {
-    let mut passes = Passes::new(writer, clone, extents)?;
+    let mut passes = Passes::new(writer, clone, extents, None)?;
     let mut ledger = Ledger::new(writer, false);
     // How often the window has written each place. fio lists what ended last, and that may be older than its window.
     let older = if known.own.is_some() { 0 } else { known.listed() };

@@ -18,6 +18,7 @@ use super::passes::Passes;
 use super::recalled::{self, Recalled};
 use crate::content::Filler;
 use crate::runner::traffic::{Next, Traffic};
+use crate::runner::zones::{Placed, Zones};
 use crate::verify::{Data, Expected, Ledger, Mismatch, ReadBack, Stamp, StateFile, Verifier};
 use crate::{Error, ErrorKind};
 
@@ -74,6 +75,8 @@ struct Step {
     expected: Option<Expected>,
     /// A trim of the ledger's: the block that holds zeroes afterwards.
     zeroes: Option<ReadBack>,
+    /// True if the op is one of the workload's, whose place the zones of the device decide.
+    is_drawn: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -87,13 +90,19 @@ impl Verifying {
     ///
     /// # Errors
     /// A block too small for its header, a missing pattern, an extent in which no block fits.
-    pub fn new(job: &Job, clone: u32, seat: u32, extents: &[FileExtent]) -> Result<Verifying, Error> {
+    pub fn new(
+        job: &Job,
+        clone: u32,
+        seat: u32,
+        extents: &[FileExtent],
+        zones: Option<Zones>,
+    ) -> Result<Verifying, Error> {
         let seed = super::clone_seed(job, clone);
         let missing = || Error::usage("nothing to verify", format!("in job {}", job.name), "give verify=");
         let verifier = Verifier::new(job, seed)?.ok_or_else(missing)?;
         let verify = job.verify.as_ref().ok_or_else(missing)?;
         let directions = job.rw.directions;
-        let passes = Passes::new(job, clone, extents)?;
+        let passes = Passes::new(job, clone, extents, zones)?;
         let recalled = verify.loads_state.then(|| recalled::blocks(job, clone, seat, extents)).transpose()?;
         let rehearsed = recalled.as_ref().filter(|_| verify.only).map_or((0, 0), Recalled::gone_through);
         Ok(Verifying {
@@ -191,14 +200,14 @@ impl Verifying {
                 fits.then_some(Expected { file, offset, sequence, seed, zeroes: false })
             }
         };
-        Step { op, expected, zeroes: None }
+        Step { op, expected, zeroes: None, is_drawn: false }
     }
 
     /// The trim of a block of the ledger.
     fn trim(&self, block: ReadBack) -> Step {
         let ReadBack { file, offset, len, .. } = block;
         let op = Op { kind: OpKind::Io(Direction::Trim), file, offset, len: u64::from(len) };
-        Step { op, expected: None, zeroes: self.reads_zeroes.then_some(block) }
+        Step { op, expected: None, zeroes: self.reads_zeroes.then_some(block), is_drawn: false }
     }
 
     /// An op of the workload as it is to be issued.
@@ -217,7 +226,7 @@ impl Verifying {
         let expected = checked && self.compares && self.verifier.fits(op.len);
         let (file, offset) = (op.file, op.offset);
         let expected = expected.then_some(Expected { file, offset, ..Expected::default() });
-        Step { op, expected, zeroes: None }
+        Step { op, expected, zeroes: None, is_drawn: true }
     }
 
     /// True if `verify_only` has to find out first which blocks the workload leaves.
@@ -307,12 +316,48 @@ impl Traffic for Verifying {
             Ok(step) => step,
             Err(next) => return next,
         };
-        if self.must_wait(&step) {
+        // With zones, the place of the op is known only when it is issued.
+        if !(step.is_drawn && self.passes.zones().is_some()) && self.must_wait(&step) {
             self.held = Some(step);
             return Next::Wait;
         }
         self.drawn = Some(step);
         Next::Op(step.op)
+    }
+
+    fn place(&mut self, op: Op) -> Result<Placed, Error> {
+        let Some(zones) = self.passes.zones() else { return Ok(Placed::Op(op)) };
+        let resets_first = zones.begins_with_resets();
+        let Some(drawn) = self.drawn.filter(|step| step.is_drawn) else { return Ok(Placed::Op(op)) };
+        // The reset of a zone must not overtake a read-back of its data.
+        if resets_first && self.flights.iter().any(Option::is_some) {
+            return Ok(Placed::Wait);
+        }
+        let placed = self.passes.place(drawn.op)?;
+        match placed {
+            Placed::Op(op) | Placed::Reset(op) => {
+                let expected = drawn.expected.filter(|_| self.verifier.fits(op.len));
+                let expected = expected.map(|expected| Expected { offset: op.offset, ..expected });
+                let step = Step { op, expected, ..drawn };
+                self.drawn = Some(step);
+                if self.must_wait(&step) {
+                    self.drawn = Some(drawn);
+                    self.passes.unplace(&drawn.op, &op);
+                    return Ok(Placed::Wait);
+                }
+            }
+            Placed::Redraw | Placed::Over => self.drawn = None,
+            Placed::Wait | Placed::Later => {}
+        }
+        Ok(placed)
+    }
+
+    fn reset_zone(&mut self, slot: u32) -> std::io::Result<()> {
+        self.passes.zones().map_or(Ok(()), |zones| zones.reset(slot))
+    }
+
+    fn zone_resets(&self) -> u64 {
+        self.passes.zone_resets()
     }
 
     fn begin_pass(&mut self) {
@@ -330,6 +375,9 @@ impl Traffic for Verifying {
     }
 
     fn issued(&mut self, op: &Op, slot: u32) {
+        if let Some(zones) = self.passes.zones() {
+            zones.issued(slot);
+        }
         let slot = slot as usize;
         if self.flights.len() <= slot {
             self.flights.resize(slot + 1, None);
@@ -339,7 +387,7 @@ impl Traffic for Verifying {
             (Some(saving), OpKind::Sync | OpKind::DataSync) => saving.writes.sync_issued(slot as u32),
             _ => {}
         }
-        let step = self.drawn.take().unwrap_or(Step { op: *op, expected: None, zeroes: None });
+        let step = self.drawn.take().unwrap_or(Step { op: *op, expected: None, zeroes: None, is_drawn: false });
         self.flights[slot] = Some(Flight { step, sequence: self.sequence });
         if changes(op).is_some() {
             self.ledger.changing(op.file, op.offset, op.len);
@@ -348,6 +396,9 @@ impl Traffic for Verifying {
     }
 
     fn landed(&mut self, op: &Op, slot: u32, bytes: &mut [u8]) -> Result<(), Mismatch> {
+        if let Some(zones) = self.passes.zones() {
+            zones.ended(slot, true);
+        }
         let Some(Flight { step, sequence }) = self.flights[slot as usize].take() else {
             return Ok(());
         };
@@ -374,6 +425,9 @@ impl Traffic for Verifying {
     }
 
     fn lost(&mut self, slot: u32) {
+        if let Some(zones) = self.passes.zones() {
+            zones.ended(slot, false);
+        }
         if let Some(flight) = self.flights.get_mut(slot as usize) {
             *flight = None;
         }
