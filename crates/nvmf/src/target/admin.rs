@@ -9,6 +9,7 @@ use super::controller::Controller;
 use super::core::Core;
 use super::mailbox::Message;
 use super::reservations::{self, Reservations};
+use super::transport::Transport;
 use super::{identify, logs};
 use crate::spec::fabrics::ConnectData;
 use crate::spec::opcode::admin::{
@@ -107,7 +108,7 @@ enum Answer {
 
 /// Bytes that the host has room for.
 fn room(conn: &Connection, command: &Command) -> Result<usize, Status> {
-    match command.sgl.data().map_err(Status::do_not_retry)? {
+    match conn.transport.place_of_data(&command.sgl).map_err(Status::do_not_retry)? {
         Data::Transport { length } if length <= conn.max_io_bytes.max(64 << 10) => Ok(length as usize),
         Data::Transport { .. } => Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry()),
         Data::InCapsule { .. } => Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()),

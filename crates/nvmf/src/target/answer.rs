@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use super::output::Output;
-use crate::pdu::digest;
-
 /// Bytes for the host: those that exist, then zeros up to the length of the answer. Zeros are sent from one page of
 /// memory, however many they are: most structures consist of them.
 pub(super) struct Answer {
@@ -38,27 +35,19 @@ impl Answer {
         self.len
     }
 
-    fn kept(&self) -> &[u8] {
+    /// The bytes before the zeros.
+    pub fn kept(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Own(bytes) => &bytes[..self.kept],
             Bytes::Shared(page, offset) => &page[*offset..][..self.kept],
         }
     }
 
-    /// The data digest of the whole answer.
-    pub fn digest(&self) -> u32 {
-        digest::extend_zeros(digest::of(self.kept()), self.len - self.kept)
-    }
-
-    /// Queues the whole answer.
-    pub fn queue(&self, out: &mut Output) {
+    /// The page that the bytes lie on, and the offset, if other connections send the page, too.
+    pub fn page(&self) -> Option<(&Arc<[u8]>, usize)> {
         match &self.bytes {
-            Bytes::Shared(page, offset) if self.kept > 0 => out.shared(Arc::clone(page), *offset, self.kept),
-            _ if self.kept > 0 => out.bytes(self.kept()),
-            _ => {}
-        }
-        if self.len > self.kept {
-            out.zeros(self.len - self.kept);
+            Bytes::Shared(page, offset) => Some((page, *offset)),
+            Bytes::Own(_) => None,
         }
     }
 }
@@ -68,15 +57,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_keeps_what_is_not_zero_and_digests_all_of_it() {
+    fn an_answer_keeps_what_is_not_zero() {
         let mut page = vec![0; 4096];
         (page[0], page[99]) = (7, 1);
         for len in [0, 1, 99, 100, 4096, 9000] {
             let answer = Answer::new(page.clone(), len);
             let mut whole = page.clone();
             whole.resize(len, 0);
-            assert_eq!((answer.len(), answer.digest()), (len, digest::of(&whole)), "{len}");
-            assert!(answer.kept().len() <= 100);
+            let (kept, zeros) = whole.split_at(answer.kept().len());
+            assert_eq!((answer.len(), answer.kept()), (len, kept), "{len}");
+            assert!(kept.len() <= 100 && zeros.iter().all(|&byte| byte == 0), "{len}");
         }
         let shared = Answer::shared(page.into(), 96, 8);
         assert_eq!(shared.kept(), [0, 0, 0, 1, 0, 0, 0, 0]);

@@ -184,7 +184,7 @@ impl Core {
             stalled: Vec::new(),
             unread: Vec::new(),
             free: Vec::new(),
-            zeros: super::output::zeros_file(),
+            zeros: super::transport::zeros_file(),
             ended: Vec::new(),
             hosts: Vec::new(),
             rows: Rows::new(shared.board.as_ref(), reactor, reactors),

@@ -10,6 +10,7 @@ use super::connection::{Connection, Phase};
 use super::controller::{Controller, IoQueue, NewController, Service};
 use super::core::Core;
 use super::mailbox::Message;
+use super::transport::Transport;
 use crate::auth::Identity;
 use crate::spec::fabrics::{self, Authentication, Connect, ConnectData, DYNAMIC_CONTROLLER, PropertyAccess};
 use crate::spec::property::{self, Capabilities, Configuration};
@@ -49,7 +50,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     let subsystem_nqn = data.subsystem().map_err(|_| Connect::invalid(true, Connect::AT_SUBNQN))?;
     let host_nqn = data.host();
     // A key lets one host in to one subsystem.
-    if let Some(identity) = conn.stream.identity() {
+    if let Some(identity) = conn.transport.identity() {
         let proven = Identity::parse(identity);
         let is_its = |proven: Identity| {
             (proven.host_nqn.as_str(), proven.subsystem_nqn.as_str()) == (host_nqn.as_str(), subsystem_nqn.as_str())
@@ -175,7 +176,7 @@ fn connect(conn: &mut Connection, core: &mut Core, command: &Command, data: &[u8
     conn.controller = Some(controller);
     conn.phase = Phase::Ready;
     if asked.qid != 0 {
-        conn.widen_send_buffer(core);
+        conn.transport.becomes_io_queue(core);
     } else {
         conn.counts_as_admin = true;
         shared.connection_is_admin(core.reactor);

@@ -11,14 +11,14 @@
 use pace::{Admit, Op, Refusal};
 
 use super::command::{CommandSlot, Stage};
-use super::connection::{COMMAND_WORK, Connection, Sink};
+use super::connection::{COMMAND_WORK, Connection};
 use super::core::{Core, Flight};
 use super::io_command::{Counter, Direction, IoCommand};
 use super::pacing::OPS;
 use super::stats::HostStats;
+use super::transport::{Sink, Transport};
 use super::{afloat, limited, stragglers};
 use crate::device::{Done, Io, IoKind, charged_bytes};
-use crate::pdu::{C2hData, Layout, MAX_HEADER_BYTES, R2t, digest};
 use crate::spec::{Command, Data, Range, Status};
 
 /// A request to a device: the range of the data on the device, and the bytes that travel from or to the host.
@@ -28,10 +28,11 @@ struct Request {
     data_len: u32,
 }
 
-/// Takes an I/O command that has just arrived. Returns the place that the data of its capsule go to.
+/// Takes an I/O command that has just arrived, with `capsule_bytes` of data in its capsule. Returns the place that
+/// these data go to.
 #[inline]
-pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Layout) -> Sink {
-    match check(conn, core, command, layout) {
+pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, capsule_bytes: u32) -> Sink {
+    match check(conn, core, command, capsule_bytes) {
         Ok(sink) => sink,
         Err(status) => {
             conn.respond(core, command.cid, status, 0);
@@ -49,7 +50,7 @@ pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, l
 /// Operation: a controller without that operation answers Invalid Field in Command), write protection (section 8.12),
 /// and the SGL (section 4.1.2); those of [`request`].
 #[inline]
-fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Status> {
+fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_bytes: u32) -> Result<Sink, Status> {
     if !conn.is_enabled() {
         return Err(Status::COMMAND_SEQUENCE_ERROR);
     }
@@ -84,7 +85,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
     let mut host_len = request.data_len;
     let mut in_capsule = false;
     if request.data_len > 0 {
-        match command.sgl.data().map_err(Status::do_not_retry)? {
+        match conn.transport.place_of_data(&command.sgl).map_err(Status::do_not_retry)? {
             Data::InCapsule { offset, length } => {
                 if !is_from_host {
                     return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry());
@@ -92,7 +93,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
                 if offset != 0 {
                     return Err(Status::SGL_OFFSET_INVALID.do_not_retry());
                 }
-                if length != layout.data_bytes || length < request.data_len || length > conn.in_capsule_bytes {
+                if length != capsule_bytes || length < request.data_len || length > conn.in_capsule_bytes {
                     return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
                 }
                 (host_len, in_capsule) = (length, true);
@@ -107,7 +108,7 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, layout: &Lay
             }
         }
     }
-    if layout.data_bytes > 0 && !in_capsule {
+    if capsule_bytes > 0 && !in_capsule {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
     let index = conn.slots.take();
@@ -279,9 +280,7 @@ fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
         if is_from_host {
             slot.stage = Stage::Data;
             slot.progress_ns = core.now_ns;
-            let ready = R2t { cid: slot.cid, ttag: index, offset: 0, length: slot.data_len };
-            let agreement = conn.receiver.agreement;
-            conn.out.head(MAX_HEADER_BYTES, |out| ready.write(&agreement, out));
+            conn.transport.ask_for_data(slot.cid, index, slot.data_len);
             afloat::begin(conn, core, index);
             return conn.mark_dirty(core);
         }
@@ -450,35 +449,20 @@ pub(super) fn finish(conn: &mut Connection, core: &mut Core, index: u16, status:
     let (length, zeros) = (slot.data_len, slot.zeros);
     let buffer = slot.buffer.take();
     // No response follows where the host needs none to know how far its queue has been read.
-    let success = conn.omits_response();
-    let agreement = conn.receiver.agreement;
-    let header = C2hData { cid, offset: 0, length, last: true, success };
-    conn.out.head(MAX_HEADER_BYTES, |out| header.write(&agreement, out));
-    let mut data_digest = 0;
+    let ends = conn.transport.omits_response(conn.no_flow_control);
     match buffer {
-        Some(buffer) if !zeros => {
-            if agreement.data_digest {
-                data_digest = digest::of(&buffer.as_slice()[..length as usize]);
-            }
-            conn.out.data(buffer, length as usize);
-        }
+        Some(buffer) if !zeros => conn.transport.send_data(cid, buffer, length, ends),
         unused => {
             core.free.extend(unused);
-            if agreement.data_digest {
-                data_digest = conn.digest_of_zeros(length);
-            }
-            conn.out.zeros(length as usize);
+            conn.transport.send_zeros(cid, length, ends);
         }
     }
-    if agreement.data_digest {
-        conn.out.bytes(&data_digest.to_le_bytes());
-    }
-    if success {
+    if ends {
         conn.mark_dirty(core);
     } else {
         conn.complete(core, cid, status, 0);
     }
-    conn.out.end(index);
+    conn.transport.end(index);
     afloat::begin(conn, core, index);
 }
 
@@ -653,7 +637,7 @@ pub(super) fn forget_held(conn: &mut Connection, core: &mut Core, index: u16) {
 /// stays there; its end finds no connection, and gives back the memory that the op held.
 pub(super) fn drop_all(conn: &mut Connection, core: &mut Core, but_what_is_being_sent: bool) {
     if !but_what_is_being_sent {
-        conn.out.abandon(&mut core.free);
+        conn.transport.abandon(&mut core.free);
         core.give_free();
     }
     let all: Vec<(u16, Stage)> = conn.slots.iter_mut().map(|(index, slot)| (index, slot.stage)).collect();

@@ -7,6 +7,7 @@ use super::connection::Connection;
 use super::controller::{Controller, Service};
 use super::core::Core;
 use super::io_command;
+use super::transport::Transport;
 use crate::spec::log::{self, DiscoveryEntry, DiscoveryHeader, Effects, Firmware, Smart};
 use crate::spec::opcode::{admin, io};
 use crate::spec::{DISCOVERY_NQN, GetLogPage, Nqn, Status, Text, namespace_list, oncs};
@@ -116,8 +117,8 @@ fn effects(hidden_commands: u16) -> Effects {
 fn discovery(core: &Core, conn: &Connection, controller: &Controller) -> Vec<u8> {
     let entry = |nqn: &Nqn, address: SocketAddr, subtype: u8| {
         // A listener on "any address" is reported with the address that the host came to.
-        let ip = match (address.ip().is_unspecified(), conn.stream.tcp().local_addr()) {
-            (true, Ok(local)) => local.ip(),
+        let ip = match (address.ip().is_unspecified(), conn.transport.local_ip()) {
+            (true, Some(local)) => local,
             _ => address.ip(),
         };
         let is_secured = core.configuration.secured.contains(&address);

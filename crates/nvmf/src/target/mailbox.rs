@@ -9,9 +9,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::Error;
 use super::auth::Examination;
 use super::configuration::Configuration;
-use super::connection::Moving;
 use super::reservations::{Answered, Eviction};
 use super::stats::{ReactorReport, StatsChange};
+use super::transport::Moving;
 
 /// Names a connection of a reactor, also after it has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 //! ```text
 //!  control thread ── Target ── Shared { configuration, controllers } ── mailboxes ─┐
 //!                                                                                   ▼
-//!  socket ─► connection (units) ─► command ─► pacing (Admission) ─► device channel ─► response ─► socket
+//!  socket ─► transport ─► command ─► pacing (Admission) ─► device channel ─► response ─► socket
 //!            └────────────────────────── one reactor thread ──────────────────────────┘
 //! ```
 //!
@@ -30,16 +30,15 @@ mod live;
 mod logs;
 mod mailbox;
 mod options;
-mod output;
 mod pacing;
 mod pages;
-mod progress;
 mod queued;
 mod reactor;
 mod reservations;
 mod security;
 mod stats;
 mod stragglers;
+mod transport;
 mod vital;
 mod work;
 

@@ -8,6 +8,7 @@
 
 use super::connection::Connection;
 use super::core::Core;
+use super::transport::Transport;
 
 /// Bytes that all reactors together hold for peers, data buffers excepted.
 const TARGET_BYTES: u64 = 16 << 20;
@@ -106,7 +107,7 @@ impl PartialEq for Account {
 
 /// Counts the bytes that the connection has queued now.
 pub(super) fn count(conn: &mut Connection, core: &mut Core) {
-    let bytes = conn.queued_bytes();
+    let bytes = conn.transport.memory();
     let holder = holder_of(conn);
     core.queued.change(&mut conn.queued, holder, bytes);
 }
@@ -120,8 +121,8 @@ pub(super) fn forget(conn: &mut Connection, core: &mut Core) {
 /// bound.
 #[inline]
 pub(super) fn is_beyond(conn: &Connection, core: &mut Core) -> bool {
-    let bytes = conn.out.memory() as u64;
-    bytes > 0 && !conn.out.is_empty() && bytes > bound(conn, core)
+    let bytes = conn.transport.output_memory();
+    bytes > 0 && !conn.transport.is_empty() && bytes > bound(conn, core)
 }
 
 #[inline]

@@ -27,6 +27,7 @@ use super::core::Core;
 use super::mailbox::{Message, Token};
 use super::reservations::{self, Eviction};
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
+use super::transport::{Tcp, Transport};
 use super::{Error, Shared, admin, afloat, fabrics, io, limited, queued, stragglers};
 use crate::spec::Status;
 use moving::Moves;
@@ -281,7 +282,7 @@ impl Reactor {
     /// Reads from connections whose bytes wait in the process.
     fn read_on(&mut self) {
         for index in std::mem::take(&mut self.core.unread) {
-            if let Some(connection) = self.connections.get_mut(index as usize).filter(|it| it.stream.has_more()) {
+            if let Some(connection) = self.connections.get_mut(index as usize).filter(|it| it.transport.has_more()) {
                 let received = connection.receive(&mut self.core, &mut self.scratch);
                 self.judge(index as usize, received);
             }
@@ -318,7 +319,7 @@ impl Reactor {
     /// Tells the kernel which events of a connection matter now.
     fn watch(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let watched = (!connection.is_stalled(), connection.wants_write, connection.is_io_queue());
+        let watched = (!connection.is_stalled(), connection.transport.wants_write, connection.is_io_queue());
         let before = std::mem::replace(&mut connection.watched, watched);
         if watched == before {
             return;
@@ -329,7 +330,7 @@ impl Reactor {
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN, watched.0);
         flags.set(epoll::EventFlags::OUT, watched.1);
-        let (data, stream) = (data_of(connection.token), &connection.stream);
+        let (data, stream) = (data_of(connection.token), connection.transport.descriptor());
         let place = |is_io_queue: bool| if is_io_queue { &self.epoll } else { &self.others };
         if watched.2 == before.2 {
             let _ = epoll::modify(place(watched.2), stream, data, flags);
@@ -482,9 +483,9 @@ impl Reactor {
             if !connection.is_dirty {
                 continue;
             }
-            let before = connection.out.len();
+            let before = connection.transport.unsent_bytes();
             let sent = connection.send(&mut self.core);
-            moved |= connection.out.len() < before;
+            moved |= connection.transport.unsent_bytes() < before;
             let sent = sent.and_then(|()| connection.resume(&mut self.core));
             queued::count(connection, &mut self.core);
             self.judge(index as usize, sent);
@@ -580,10 +581,12 @@ impl Reactor {
         let token = self.vacant_token();
         let connection = match self.core.draining {
             true => None,
-            false => Connection::new(token, stream, listener, &self.core).ok(),
+            false => Tcp::accept(stream, listener, &self.core)
+                .map(|(transport, peer)| Connection::new(token, transport, peer, listener, &self.core))
+                .ok(),
         };
         let watched = connection.filter(|connection| {
-            epoll::add(&self.others, &connection.stream, data_of(token), epoll::EventFlags::IN).is_ok()
+            epoll::add(&self.others, connection.transport.descriptor(), data_of(token), epoll::EventFlags::IN).is_ok()
         });
         match watched {
             Some(mut connection) => {

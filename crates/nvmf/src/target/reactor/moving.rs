@@ -7,8 +7,9 @@ use pace::{Move, PERIOD_NS, Worker};
 use rustix::event::epoll;
 
 use super::{Reactor, data_of};
-use crate::target::connection::{Connection, Moving};
+use crate::target::connection::Connection;
 use crate::target::mailbox::{Message, Token};
+use crate::target::transport::Moving;
 use crate::target::{afloat, queued};
 
 /// The time that the commands of a connection have to end before the connection moves. New commands wait meanwhile.
@@ -102,7 +103,7 @@ impl Reactor {
 
     fn depart(&mut self, index: usize, to: u32) {
         let mut connection = self.connections.remove(index);
-        let _ = epoll::delete(&self.epoll, &connection.stream);
+        let _ = epoll::delete(&self.epoll, connection.transport.descriptor());
         afloat::forget(&mut connection, &mut self.core);
         queued::forget(&mut connection, &mut self.core);
         let shared = &self.core.shared;
@@ -128,7 +129,8 @@ impl Reactor {
             }
             _ => false,
         };
-        let is_watched = epoll::add(&self.epoll, &connection.stream, data_of(token), epoll::EventFlags::IN).is_ok();
+        let is_watched =
+            epoll::add(&self.epoll, connection.transport.descriptor(), data_of(token), epoll::EventFlags::IN).is_ok();
         let is_reached = self.core.configuration.reaches(controller.service, connection.listener);
         let goes_on = is_expected && is_watched && is_reached && !self.core.draining;
         self.core.rows.host(self.core.shared.board.as_ref(), connection.tenant, controller.host_nqn.as_str());

@@ -12,6 +12,7 @@ use crate::target::answer::Answer;
 use crate::target::connection::Connection;
 use crate::target::controller::{Controller, Service};
 use crate::target::core::Core;
+use crate::target::transport::Transport;
 
 /// CNTLID of a registrant that has no controller now.
 const NO_CONTROLLER: u16 = 0xffff;
@@ -79,7 +80,7 @@ fn report(conn: &mut Connection, core: &mut Core, command: &Command) -> Result<O
     if command.cdw11 & 1 == 0 {
         return Err(Status::HOST_ID_INCONSISTENT.do_not_retry());
     }
-    let room = match command.sgl.data().map_err(Status::do_not_retry)? {
+    let room = match conn.transport.place_of_data(&command.sgl).map_err(Status::do_not_retry)? {
         Data::Transport { length } if length <= conn.max_io_bytes => length as usize,
         Data::Transport { .. } => return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry()),
         Data::InCapsule { .. } => return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()),

@@ -7,9 +7,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{Connection, Ended, Phase};
+use super::Tcp;
 use crate::Wire;
 use crate::pdu::{Layout, PduType, Receiver};
+use crate::target::connection::{Connection, Ended, Phase};
 use crate::target::controller::Controller;
 use crate::target::core::Core;
 use crate::target::mailbox::Token;
@@ -58,14 +59,14 @@ impl Connection {
     pub fn leave(&mut self) -> bool {
         let can_leave = self.is_io_queue() && self.exchange.is_none() && self.controller.is_some();
         if can_leave {
-            self.aside.get_or_insert_default();
+            self.transport.aside.get_or_insert_default();
         }
         can_leave
     }
 
     /// True if the connection has been told to leave.
     pub fn is_leaving(&self) -> bool {
-        self.aside.is_some()
+        self.transport.aside.is_some()
     }
 
     /// True once no command is under way, and the connection can leave.
@@ -73,9 +74,9 @@ impl Connection {
         self.phase == Phase::Ready
             && self.slots.used() == 0
             && self.outstanding == 0
-            && self.out.is_empty()
-            && self.arriving.is_none()
-            && !self.is_choked
+            && self.transport.out.is_empty()
+            && self.transport.arriving.is_none()
+            && !self.transport.is_choked
             && self.stalled.is_none()
     }
 
@@ -85,10 +86,10 @@ impl Connection {
     /// # Errors
     /// A unit that arrived earlier breaks the protocol, and ends the connection.
     pub fn stay(&mut self, core: &mut Core) -> Result<bool, Ended> {
-        if self.arriving.is_some() {
+        if self.transport.arriving.is_some() {
             return Ok(false);
         }
-        self.backlog = self.take_unread();
+        self.transport.backlog = self.take_unread();
         // A connection that is stalled goes on with its backlog when it has what it lacks.
         if !self.is_stalled() {
             self.take_in_backlog(core)?;
@@ -98,9 +99,9 @@ impl Connection {
 
     /// All bytes received that nobody has acted on, in the order in which they came. Nothing waits any more.
     fn take_unread(&mut self) -> Vec<u8> {
-        let mut unread = self.aside.take().unwrap_or_default().bytes;
-        unread.append(&mut self.partial);
-        unread.append(&mut self.backlog);
+        let mut unread = self.transport.aside.take().unwrap_or_default().bytes;
+        unread.append(&mut self.transport.partial);
+        unread.append(&mut self.transport.backlog);
         unread
     }
 
@@ -110,10 +111,10 @@ impl Connection {
             from: self.token,
             unread: self.take_unread(),
             controller: self.controller.take()?,
-            stream: self.stream,
+            stream: self.transport.stream,
             peer: self.peer,
             listener: self.listener,
-            receiver: self.receiver,
+            receiver: self.transport.receiver,
             tenant: self.tenant,
             is_listed: self.is_listed,
             queue_id: self.queue_id,
@@ -127,11 +128,10 @@ impl Connection {
 
     /// The connection at the reactor that it has come to. Its bytes that nobody has acted on are in its backlog.
     pub fn arrive(token: Token, moving: Moving, core: &Core) -> Connection {
-        let Moving { stream, peer, listener, controller, .. } = moving;
+        let Moving { stream, peer, listener, controller, receiver, unread, .. } = moving;
+        let transport = Tcp { receiver, backlog: unread, ..Tcp::on(stream, core) };
         Connection {
             phase: Phase::Ready,
-            receiver: moving.receiver,
-            backlog: moving.unread,
             subsystem: core.subsystem(controller.service, &controller.host_nqn),
             controller: Some(controller),
             tenant: moving.tenant,
@@ -144,7 +144,7 @@ impl Connection {
             opened_ns: moving.opened_ns,
             rest: moving.rest,
             watched: (true, false, true),
-            ..Connection::on(token, stream, peer, listener, core)
+            ..Connection::new(token, transport, peer, listener, core)
         }
     }
 
@@ -152,7 +152,9 @@ impl Connection {
     /// Returns true if it does.
     #[inline]
     pub(super) fn sets_aside(&mut self, layout: &Layout, header: &[u8]) -> Result<bool, Ended> {
-        let Some(aside) = self.aside.as_mut().filter(|_| layout.kind == PduType::CapsuleCmd) else { return Ok(false) };
+        let Some(aside) = self.transport.aside.as_mut().filter(|_| layout.kind == PduType::CapsuleCmd) else {
+            return Ok(false);
+        };
         aside.bytes.try_reserve(layout.total() as usize).map_err(|_| Ended::Gone)?;
         aside.bytes.extend_from_slice(header);
         aside.left = layout.total() as usize - header.len();
@@ -162,7 +164,7 @@ impl Connection {
     /// Takes bytes of a unit that has been set aside. Returns the bytes that are left.
     #[inline]
     pub(super) fn more_aside<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let Some(aside) = &mut self.aside else { return bytes };
+        let Some(aside) = &mut self.transport.aside else { return bytes };
         let (mine, rest) = bytes.split_at(bytes.len().min(aside.left));
         aside.bytes.extend_from_slice(mine);
         aside.left -= mine.len();
@@ -173,6 +175,7 @@ impl Connection {
     /// commands that they belong to are under way.
     #[inline]
     pub(super) fn has_much_aside(&self) -> bool {
-        self.aside.as_ref().is_some_and(|aside| aside.bytes.len() >= ASIDE_BYTES) && self.arriving.is_none()
+        self.transport.aside.as_ref().is_some_and(|aside| aside.bytes.len() >= ASIDE_BYTES)
+            && self.transport.arriving.is_none()
     }
 }

@@ -22,7 +22,7 @@ const SPLICE: usize = 32 << 10;
 
 /// A file of zeros that takes no memory, for [`Output::send`]; `None` where the system does not give one: zeros are
 /// copied then.
-pub(super) fn zeros_file() -> Option<File> {
+pub(in crate::target) fn zeros_file() -> Option<File> {
     let file = rustix::fs::memfd_create("zeros", rustix::fs::MemfdFlags::CLOEXEC).ok()?;
     rustix::fs::ftruncate(&file, 8 << 20).ok()?;
     Some(file.into())
@@ -34,9 +34,6 @@ const PARTS: usize = 256;
 const COMPACT: usize = 4 << 10;
 /// Room for headers grows by half, and by at least this many bytes.
 const GROWTH: usize = 512;
-
-/// The number in place of a slot: for a response to a command that has no slot, or has given its slot back already.
-pub(super) const NO_SLOT: u16 = u16::MAX;
 
 enum Part {
     Head {
@@ -66,7 +63,7 @@ pub(super) struct Output {
     parts: VecDeque<Part>,
     queued: u64,
     sent: u64,
-    /// For each response, the number of sent bytes at which it ends, and the slot of its command (or [`NO_SLOT`]).
+    /// For each response, the number of sent bytes at which it ends, and the slot of its command (or `NO_SLOT`).
     ends: VecDeque<(u64, u16)>,
     /// The system had no memory for something to be sent: the connection cannot go on.
     has_failed: bool,
@@ -147,7 +144,7 @@ impl Output {
     }
 
     /// Marks the end of a command: it ends when everything queued so far is sent. `slot` is the command's slot, or
-    /// [`NO_SLOT`].
+    /// `NO_SLOT`.
     #[inline]
     pub fn end(&mut self, slot: u16) {
         match self.ends.try_reserve(1) {

@@ -1,50 +1,35 @@
-//! The units of a host: acts on each of them in the phase of its connection.
+//! The commands that a transport has received: I/O commands go to `io.rs`, the others to what carries them out.
 
-use super::receive::Sink;
-use super::{ADMIN_CAPSULE_BYTES, Connection, Ended, Phase};
-use crate::pdu::{self, Fault, H2cData, IcReq, Layout, MAX_HEADER_BYTES, Pdu, PduType};
+use super::{ADMIN_CAPSULE_BYTES, Connection, Phase};
 use crate::spec::{Command, Data, Status, reservation};
 use crate::target::auth::ExchangeState;
 use crate::target::command::{CommandSlot, Stage};
 use crate::target::core::Core;
+use crate::target::transport::{Sink, Transport};
 use crate::target::{admin, fabrics, io as io_command, reservations};
 
 /// Commands outstanding on a connection that is not a queue yet. It needs one: Connect.
 const COMMANDS_BEFORE_CONNECT: u32 = 8;
-/// Admin and Fabrics commands of one connection whose data are asked for with R2T at the same time.
+/// Admin and Fabrics commands of one connection whose data are asked for at the same time.
 const ADMIN_TRANSFERS: usize = 4;
 
+/// A breach of the protocol that every transport knows: the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::target) enum Breach {
+    /// The host has more commands outstanding than its queue has entries.
+    TooManyCommands { outstanding: u32 },
+    /// The capsule of an admin or Fabrics command has more data than any may have.
+    TooMuchData { bytes: u32 },
+}
+
 impl Connection {
-    /// Acts on the header of a unit. Returns the place that the unit's data go to.
+    /// Takes a command whose capsule brings `data_bytes` of data. Returns the place that these data go to: the
+    /// transport takes them there, and says so by [`Connection::capsule_data_over`] or [`Connection::carry_out`].
     ///
     /// # Errors
-    /// The peer has gone, or the unit breaks the protocol.
+    /// The host does what no host may do: the connection ends.
     #[inline]
-    pub(super) fn act(&mut self, core: &mut Core, layout: &Layout, pdu: &Pdu, header: &[u8]) -> Result<Sink, Ended> {
-        let sink = match (*pdu, self.phase) {
-            (Pdu::CapsuleCmd(command), Phase::Ready | Phase::Connect) => self.command(core, &command, layout),
-            (Pdu::H2cData(data), Phase::Ready | Phase::Connect) => self.host_data(core, &data),
-            (Pdu::IcReq(request), Phase::Handshake) => self.handshake(core, &request),
-            (Pdu::TermReq { .. }, _) => return Err(Ended::Gone),
-            (Pdu::IcReq(_), _) => Err(Fault::sequence(layout.kind, "the handshake is over")),
-            (_, Phase::Handshake) => Err(Fault::sequence(layout.kind, "a connection begins with ICReq")),
-            _ => Err(Fault::sequence(layout.kind, "not now")),
-        };
-        sink.map_err(|fault| self.fault_at(fault, header))
-    }
-
-    fn handshake(&mut self, core: &mut Core, request: &IcReq) -> Result<Sink, Fault> {
-        let (response, agreement) = request.granted(self.max_io_bytes)?;
-        self.out.bytes(&response.pdu());
-        self.receiver.agreement = agreement;
-        self.phase = Phase::Connect;
-        self.opened_ns = core.now_ns;
-        self.mark_dirty(core);
-        Ok(Sink::Nothing)
-    }
-
-    #[inline]
-    fn command(&mut self, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Fault> {
+    pub fn capsule(&mut self, core: &mut Core, command: &Command, data_bytes: u32) -> Result<Sink, Breach> {
         if !self.no_flow_control && self.queue_entries > 0 {
             self.sq_head = if self.sq_head + 1 >= self.queue_entries { 0 } else { self.sq_head + 1 };
         }
@@ -55,8 +40,7 @@ impl Connection {
         self.outstanding += 1;
         let most = if self.queue_entries > 0 { self.queue_entries.into() } else { COMMANDS_BEFORE_CONNECT };
         if self.outstanding > most {
-            let (outstanding, why) = (self.outstanding.into(), "more than the queue has entries");
-            return Err(Fault::limit(PduType::CapsuleCmd, "outstanding commands", outstanding, why));
+            return Err(Breach::TooManyCommands { outstanding: self.outstanding });
         }
         // NVMe over Fabrics knows no PRPs (Base specification 2.0, section 4.3; TCP transport specification 1.0,
         // section 3.3.2.1).
@@ -68,16 +52,15 @@ impl Connection {
             reservation::data_bytes(command.opcode).is_some() && !core.configuration.options.hides_reservations();
         let is_plain_io = !self.is_admin() && !command.is_fabrics() && !reserves;
         if !is_plain_io || self.phase == Phase::Connect || self.exchange.is_some() {
-            return self.admin_command(core, command, layout);
+            return self.admin_command(core, command, data_bytes);
         }
-        Ok(io_command::start(self, core, command, layout))
+        Ok(io_command::start(self, core, command, data_bytes))
     }
 
     /// Takes an admin or Fabrics command, and carries it out once its data are here.
-    fn admin_command(&mut self, core: &mut Core, command: &Command, layout: &Layout) -> Result<Sink, Fault> {
-        if layout.data_bytes > ADMIN_CAPSULE_BYTES {
-            let bytes = layout.data_bytes.into();
-            return Err(Fault::field(PduType::CapsuleCmd, "PLEN", 4, bytes, "admin commands have 8192 bytes at most"));
+    fn admin_command(&mut self, core: &mut Core, command: &Command, data_bytes: u32) -> Result<Sink, Breach> {
+        if data_bytes > ADMIN_CAPSULE_BYTES {
+            return Err(Breach::TooMuchData { bytes: data_bytes });
         }
         let usable = admin::data_from_host(self, command);
         if usable > 0 && self.exchange.is_some() && self.admin_transfers() > 0 {
@@ -85,12 +68,10 @@ impl Connection {
             self.respond(core, command.cid, Status::COMMAND_INTERRUPTED, 0);
             return Ok(Sink::Nothing);
         }
-        if layout.data_bytes > 0 {
-            self.admin_command = Some(Box::new(*command));
-            self.admin_data_most = usable;
-            return Ok(Sink::Admin);
+        if data_bytes > 0 {
+            return Ok(Sink::Admin(usable));
         }
-        match command.sgl.data() {
+        match self.transport.place_of_data(&command.sgl) {
             Ok(Data::Transport { length: 1.. }) if usable > 0 && self.phase == Phase::Ready => {
                 self.ask_for_admin_data(core, command);
             }
@@ -128,14 +109,12 @@ impl Connection {
             admin: Some(Box::new(*command)),
             ..CommandSlot::free()
         };
-        let ready = pdu::R2t { cid: command.cid, ttag: index, offset: 0, length: bytes };
-        let agreement = self.receiver.agreement;
-        self.out.head(MAX_HEADER_BYTES, |out| ready.write(&agreement, out));
+        self.transport.ask_for_data(command.cid, index, bytes);
         self.mark_dirty(core);
     }
 
     /// Carries out an admin or Fabrics command, whose data are here.
-    pub(super) fn carry_out(&mut self, core: &mut Core, command: &Command, data: &[u8]) {
+    pub fn carry_out(&mut self, core: &mut Core, command: &Command, data: &[u8]) {
         if self.phase == Phase::Connect {
             return fabrics::before_connect(self, core, command, data);
         }
@@ -157,53 +136,24 @@ impl Connection {
         }
     }
 
-    /// Takes data that answer an R2T: everything about the data must be as the R2T asked for.
+    /// Goes on with the command of a slot: the data of its capsule are whole. `is_intact` is false if they are damaged.
     #[inline]
-    fn host_data(&mut self, core: &mut Core, data: &H2cData) -> Result<Sink, Fault> {
-        if self.phase != Phase::Ready {
-            return Err(Fault::sequence(PduType::H2cData, "nothing was asked for: the queue is not connected"));
+    pub fn capsule_data_over(&mut self, core: &mut Core, index: u16, is_intact: bool) {
+        if self.notes_damage(index, is_intact) {
+            io_command::capsule_arrived(self, core, index);
         }
-        let Some(slot) = self.slots.get(data.ttag).filter(|slot| slot.stage == Stage::Data) else {
-            let why = "no transfer of this tag is open";
-            return Err(Fault::field(PduType::H2cData, "TTAG", 10, data.ttag.into(), why));
-        };
-        if slot.cid != data.cid {
-            return Err(Fault::field(
-                PduType::H2cData,
-                "CCCID",
-                8,
-                data.cid.into(),
-                "not the command that the tag is of",
-            ));
-        }
-        if data.offset != slot.received {
-            let why = "data must come in order, without gaps";
-            return Err(Fault::field(PduType::H2cData, "DATAO", 12, data.offset.into(), why));
-        }
-        let end = u64::from(data.offset) + u64::from(data.length);
-        if end > u64::from(slot.data_len) {
-            return Err(Fault::out_of_range(PduType::H2cData, "DATAL", data.length.into(), "more than was asked for"));
-        }
-        if data.last != (end == u64::from(slot.data_len)) {
-            let why = "set on the last unit of a transfer and on no other";
-            return Err(Fault::field(PduType::H2cData, "LAST_PDU", 1, data.last.into(), why));
-        }
-        slot.received = end as u32;
-        slot.progress_ns = core.now_ns;
-        Ok(Sink::Command(data.ttag))
     }
 
-    /// Goes on with the command of a slot when data of one of its units are whole.
+    /// Goes on with the command of a slot, if all the data are here that [`Transport::ask_for_data`] has asked for: a
+    /// part of them is whole.
+    ///
+    /// [`Transport::ask_for_data`]: crate::target::transport::Transport::ask_for_data
     #[inline]
-    pub(super) fn command_data_over(&mut self, core: &mut Core, index: u16, kind: PduType, is_intact: bool) {
-        let Some(slot) = self.slots.get(index) else { return };
-        if !is_intact {
-            // Not fatal: the rest of the transfer is awaited, then the command fails and the host may try again.
-            slot.status = Status::TRANSIENT_TRANSPORT_ERROR;
+    pub fn host_data_over(&mut self, core: &mut Core, index: u16, is_intact: bool) {
+        if !self.notes_damage(index, is_intact) {
+            return;
         }
-        if kind == PduType::CapsuleCmd {
-            return io_command::capsule_arrived(self, core, index);
-        }
+        let slot = &mut self.slots[index];
         if slot.received < slot.data_len {
             return;
         }
@@ -215,5 +165,15 @@ impl Connection {
             Some(buffer) if status.is_ok() => self.carry_out(core, &command, &buffer.as_slice()[..len]),
             _ => self.respond(core, command.cid, Status::TRANSIENT_TRANSPORT_ERROR, 0),
         }
+    }
+    /// Notes damaged data: the command fails when its other data are here, and the host may try again. Returns false if
+    /// the slot has no command.
+    #[inline]
+    fn notes_damage(&mut self, index: u16, is_intact: bool) -> bool {
+        let Some(slot) = self.slots.get(index) else { return false };
+        if !is_intact {
+            slot.status = Status::TRANSIENT_TRANSPORT_ERROR;
+        }
+        true
     }
 }
