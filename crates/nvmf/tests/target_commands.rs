@@ -88,7 +88,7 @@ fn commands_that_make_no_sense_fail_and_leave_the_queue_as_it_was() {
         (Host::read_command(u32::MAX, 0, 8), Status::INVALID_NAMESPACE),
         (Command { sgl: Sgl::transport(512), ..read(0, 8) }, Status::DATA_SGL_LENGTH_INVALID),
         (
-            Command { sgl: Sgl { address: 0, length: 4096, id: 0x30 }, ..read(0, 8) },
+            Command { sgl: Sgl { length: 4096, id: 0x30, ..Sgl::default() }, ..read(0, 8) },
             Status::SGL_DESCRIPTOR_TYPE_INVALID,
         ),
         (Command { flags: 0x41, ..read(0, 8) }, Status::INVALID_FIELD), // fused
@@ -100,7 +100,8 @@ fn commands_that_make_no_sense_fail_and_leave_the_queue_as_it_was() {
         let done = queue.command(command, &[]);
         assert!(done.status.is(status), "{command:?}: {}", done.status);
     }
-    let beyond = Command { sgl: Sgl { address: 512, length: 4096, id: 1 }, ..Host::write_command(1, 0, 4096) };
+    let beyond =
+        Command { sgl: Sgl { address: 512, length: 4096, id: 1, ..Sgl::default() }, ..Host::write_command(1, 0, 4096) };
     assert!(queue.command(beyond, &[0; 4096]).status.is(Status::SGL_OFFSET_INVALID));
     let unannounced = Host::write_command(1, 0, 4096);
     assert!(queue.command(unannounced, &[0; 4096]).status.is(Status::INVALID_FIELD));
@@ -598,7 +599,7 @@ fn commands_without_an_sgl_are_refused_on_every_queue() {
         assert_eq!(queue.command(write, &[7; 4096]).status, refused);
     }
     assert_eq!(queue.read(1, 0, 8).unwrap(), vec![0; 4096]);
-    let unknown = Command { sgl: Sgl { address: 0, length: 4096, id: 0x30 }, ..Host::read_command(1, 0, 8) };
+    let unknown = Command { sgl: Sgl { length: 4096, id: 0x30, ..Sgl::default() }, ..Host::read_command(1, 0, 8) };
     assert_eq!(queue.command(unknown, &[]).status, Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry());
 }
 

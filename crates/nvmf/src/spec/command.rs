@@ -44,8 +44,11 @@ layout! {
     pub struct Sgl: 16 {
         /// Address, or offset in the capsule's data.
         address: u64 = 0,
-        /// Length of the data in bytes.
+        /// Length of the data in bytes. A descriptor with a key has its length in the lower 24 bits, and the lowest
+        /// byte of the key in the upper 8 (see [`KeyedSgl`](super::rdma::KeyedSgl)).
         length: u32 = 8,
+        /// The upper bytes of the key, in a descriptor with a key.
+        key: [u8; 3] = 12,
         /// Type in bits 7:4, subtype in bits 3:0.
         id: u8 = 15,
     }
@@ -69,17 +72,17 @@ pub enum Data {
 }
 
 impl Sgl {
-    const OFFSET: u8 = 0x01;
+    pub(super) const OFFSET: u8 = 0x01;
     const TRANSPORT: u8 = 0x5a;
 
     /// Data of `length` bytes in the capsule.
     pub fn in_capsule(length: u32) -> Sgl {
-        Sgl { address: 0, length, id: Sgl::OFFSET }
+        Sgl { length, id: Sgl::OFFSET, ..Sgl::default() }
     }
 
     /// Data of `length` bytes in data PDUs; 0 for none.
     pub fn transport(length: u32) -> Sgl {
-        Sgl { address: 0, length, id: Sgl::TRANSPORT }
+        Sgl { length, id: Sgl::TRANSPORT, ..Sgl::default() }
     }
 
     /// The place of the data that the descriptor gives.

@@ -12,6 +12,7 @@ pub mod log;
 mod nqn;
 pub mod opcode;
 pub mod property;
+pub mod rdma;
 pub mod reservation;
 mod status;
 mod text;
