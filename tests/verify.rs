@@ -361,3 +361,49 @@ fn verify_fatal_ends_a_job_that_tolerates_mismatches() {
     assert_eq!(status, Some(1));
     assert_eq!(blocks, 2, "the second block is the first wrong one");
 }
+
+/// Zones of a file (`zonemode=zbd`): every write is at the write pointer of its zone, a zone is written again only from
+/// its start and only when it is full, and everything that was written verifies.
+#[test]
+fn writes_to_emulated_zones_are_at_their_write_pointers() {
+    const ZONE: u64 = 256 << 10;
+    let zones = ["--zonemode=zbd", "--zonesize=256k", "--filename=z", "--size=1m", "--output-format=json"];
+    for (options, wanted, capacity) in [
+        ("--rw=write --bs=16k --verify=crc32c", 4 * ZONE, ZONE),
+        ("--rw=randwrite --bs=16k --verify=md5 --zonecapacity=192k --loops=2", 6 * ZONE, 3 * ZONE / 4),
+        ("--rw=randwrite --bsrange=4k-64k --verify=crc32c --ioengine=libaio --iodepth=16", 4 * ZONE, ZONE),
+        ("--rw=randwrite --bs=16k --verify=crc32c --max_open_zones=2 --ioengine=io_uring --iodepth=8", 4 * ZONE, ZONE),
+        (
+            "--rw=randwrite --bs=4k --zonecapacity=192k --io_size=3z --ioengine=libaio --iodepth=4",
+            3 * ZONE,
+            3 * ZONE / 4,
+        ),
+        ("--rw=randrw --bs=8k --verify=crc32c --verify_backlog=4 --rwmixread=30", 0, ZONE),
+    ] {
+        let directory = directory();
+        let words: Vec<&str> = options.split(' ').collect();
+        let arguments = [&["run", "--name=a", "--write_iolog=log"], &zones[..], &words].concat();
+        let result = json(&succeed(directory.path(), &arguments));
+        let written = result["jobs"][0]["write"]["io_bytes"].as_u64().unwrap();
+        assert!(written == wanted || wanted == 0, "{options}: {written} bytes");
+        let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
+        let mut pointers: Vec<u64> = (0..4).map(|zone| zone * ZONE).collect();
+        let verifies = options.contains("verify");
+        let writes = log.lines().filter_map(|line| line.split_once(" write ")).map(|(_, place)| place);
+        for (offset, len) in writes.map(|place| place.split_once(' ').unwrap()) {
+            let (offset, len): (u64, u64) = (offset.parse().unwrap(), len.parse().unwrap());
+            let (zone, start) = ((offset / ZONE) as usize, offset / ZONE * ZONE);
+            // Under verify=, each pass resets all zones at its begin.
+            let may_reset = offset == start && (verifies || pointers[zone] == start + capacity);
+            assert!(offset == pointers[zone] || may_reset, "{options}: {offset} at {}", pointers[zone]);
+            assert!(offset + len <= start + capacity, "{options}: beyond the capacity");
+            pointers[zone] = offset + len;
+        }
+    }
+    let directory = directory();
+    let refusal = refused(
+        directory.path(),
+        &[&["run", "--name=a", "--rw=write", "--bs=96k", "--verify=md5"], &zones[..]].concat(),
+    );
+    assert!(refusal.contains("block size 98304 is not a divisor of the zone size 262144"), "{refusal}");
+}
