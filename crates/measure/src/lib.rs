@@ -6,6 +6,7 @@
 //! `verdict::for_job`, `load_line::find`. [`schema`] holds the types of a result document. All other names stand here.
 #![forbid(unsafe_code)]
 
+pub mod axis;
 pub mod change;
 mod direction;
 pub mod effect;

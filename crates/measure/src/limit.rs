@@ -25,6 +25,8 @@ pub const MAY_GROW: f64 = 0.01;
 /// less than the 0.8 / 0.6 of a reflected Brownian motion from its start on (Harrison, "Brownian Motion and Stochastic
 /// Flow Systems", 1985), because the ramp is not measured.
 const GROWS_AT_FIRST: f64 = 0.8;
+/// The name of the condition that an open loop's queue does not grow without bound, as results write it.
+pub const KEEPS_UP: &str = "keeps up";
 /// The smallest relative error of a mean: visits that agree by chance are not exact.
 const LEAST_ERROR: f64 = 0.001;
 
@@ -40,7 +42,7 @@ pub enum Condition {
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Condition::KeepsUp => f.write_str("keeps up"),
+            Condition::KeepsUp => f.write_str(KEEPS_UP),
             Condition::Objective(objective) => objective.fmt(f),
         }
     }

@@ -1,5 +1,6 @@
 //! The one sentence that a sweep ends with.
 
+use measure::axis::AxisKind;
 use measure::figures::{count, nanoseconds, percent, plain};
 use measure::schema::{Answer, Curve, Estimate, LoadLine, Point, SweepResult};
 
@@ -25,11 +26,16 @@ fn at_line(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> Stri
     let Some((curve, line)) = chosen.and_then(|curve| Some((curve, curve.line.as_ref()?))) else {
         return String::new();
     };
+    let kind = AxisKind::of(axis);
+    let (more, adds, widen) = match kind {
+        AxisKind::Clones => ("more clones", "add", "sweep more clones"),
+        _ => ("deeper", "adds", "sweep deeper"),
+    };
     let axis = if axis.is_empty() { "iodepth" } else { axis };
     let plateau = count(line.plateau_iops.mean);
     let beyond = match &line.overload {
-        Some(overload) => format!("deeper adds latency, and beyond {} throughput falls", plain(overload.mean)),
-        None => "deeper only adds latency".to_string(),
+        Some(overload) => format!("{more} {adds} latency, and beyond {} throughput falls", plain(overload.mean)),
+        None => kind.only_adds_latency().to_string(),
     };
     let limit = match ceiling_iops {
         Some(ceiling) if line.plateau_iops.mean > 0.8 * ceiling.mean => {
@@ -46,24 +52,24 @@ fn at_line(axis: &str, curves: &[Curve], ceiling_iops: Option<Estimate>) -> Stri
         }
         (Answer::Between(low, high), _) => {
             let more = match line.scatter {
-                Some(_) => "; a quieter machine or more --time narrows this",
-                None => "; deeper only adds latency",
+                Some(_) => "a quieter machine or more --time narrows this",
+                None => kind.only_adds_latency(),
             };
-            let more = if line.overload.is_some() { format!("; {beyond}") } else { more.into() };
+            let more = if line.overload.is_some() { beyond.as_str() } else { more };
             format!(
-                "{label}: {plateau} IOPS; the load line lies between {axis} {} and {}{more}{limit}.",
+                "{label}: {plateau} IOPS; the load line lies between {axis} {} and {}; {more}{limit}.",
                 plain(low),
                 plain(high)
             )
         }
         (Answer::Beyond, Some(point)) => format!(
-            "{label}, {axis} {}: {} IOPS at {}, and still rising: sweep deeper to find the line.",
+            "{label}, {axis} {}: {} IOPS at {}, and still rising: {widen} to find the line.",
             plain(point.x),
             count(point.iops.mean),
             nanoseconds(point.job.lat_ns().mean())
         ),
         // The verdict no-load-line gives the reason.
-        (Answer::Unnamed(_), _) => format!("{label}: the sweep cannot recommend a depth."),
+        (Answer::Unnamed(_), _) => format!("{label}: the sweep cannot recommend a {}.", kind.one()),
         (Answer::At(_) | Answer::Beyond, None) => String::new(),
     }
 }
@@ -125,8 +131,15 @@ mod tests {
         let line = one.line.as_mut().unwrap();
         (line.load_line, line.unnamed) = (None, Some("the machine changed".into()));
         assert_eq!(at_line("iodepth", &[one.clone()], None), "io_uring: the sweep cannot recommend a depth.");
+        assert_eq!(
+            at_line("numjobs", &[one.clone()], None),
+            "io_uring: the sweep cannot recommend a number of clones."
+        );
         let line = one.line.as_mut().unwrap();
         (line.unnamed, line.still_rising) = (None, true);
+        assert!(
+            at_line("numjobs", &[one.clone()], None).ends_with("still rising: sweep more clones to find the line.")
+        );
         assert_eq!(
             at_line("iodepth", &[one], None),
             "io_uring, iodepth 16: 122k IOPS at 800 us, and still rising: sweep deeper to find the line."

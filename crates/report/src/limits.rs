@@ -1,6 +1,8 @@
 //! The limits of a sweep in words: the same in the text, on the page and in the advice.
 
+use measure::axis::place;
 use measure::figures::{axis_value, precise_count};
+use measure::limit::KEEPS_UP;
 use measure::schema::{Curve, Limit, SweepResult};
 
 /// A limit in a few words, and a remark on it.
@@ -26,8 +28,8 @@ pub(crate) fn said(limit: &Limit, curve: &Curve, axis: &str) -> Said {
     }
     parts.push(match limit.high {
         Some(high) => format!("the limit lies between {} and {}", at(low), at(high)),
-        None if limit.is_beyond(largest) => "nothing that was measured breaks it".into(),
-        None => format!("kept up to {}, and beyond that the visits cannot tell", at(low)),
+        None if limit.is_beyond(largest) => open_end(limit, curve),
+        None => format!("kept up to {}, and {}", at(low), open_end(limit, curve)),
     });
     parts.extend(limit.beyond.as_ref().map(|cause| format!("beyond it the limit is {cause}")));
     let beyond = limit.is_beyond(largest) && x == low;
@@ -35,10 +37,19 @@ pub(crate) fn said(limit: &Limit, curve: &Curve, axis: &str) -> Said {
     Said { short, more: parts.join("; ") }
 }
 
+/// The words for a limit without an upper end: the largest value keeps it, or the visits to larger ones cannot tell.
+fn open_end(limit: &Limit, curve: &Curve) -> String {
+    let largest = curve.points.last().map_or(0.0, |point| point.x);
+    match limit.is_beyond(largest) {
+        true => "nothing that was measured breaks it".into(),
+        false => "beyond that the visits cannot tell".into(),
+    }
+}
+
 /// The conditions of a limit, the objectives alone where there are any.
 pub(crate) fn conditions(limit: &Limit) -> String {
     let objectives: Vec<&str> =
-        limit.conditions.iter().map(String::as_str).filter(|condition| *condition != "keeps up").collect();
+        limit.conditions.iter().map(String::as_str).filter(|condition| *condition != KEEPS_UP).collect();
     objectives.join(", ")
 }
 
@@ -65,10 +76,11 @@ pub(crate) fn advice(sweep: &SweepResult) -> Option<String> {
     let label = &curve.label;
     Some(match (limit.at, limit.iops) {
         (Some(x), Some(iops)) => {
-            let cause = limit.beyond.as_ref().map(|cause| format!("; beyond it the limit is {cause}"));
-            let at = axis_value(&sweep.axis, x);
-            let cause = cause.unwrap_or_else(|| "; the sweep found no limit".into());
-            format!("{label}, {} {at}: {keeps} at {} IOPS{cause}.", sweep.axis, precise_count(iops.mean))
+            let beyond = match &limit.beyond {
+                Some(cause) => format!("beyond it the limit is {cause}"),
+                None => open_end(limit, curve),
+            };
+            format!("{label}, {}: {keeps} at {} IOPS; {beyond}.", place(&sweep.axis, x), precise_count(iops.mean))
         }
         _ => format!("{label}: the sweep cannot tell where {keeps}."),
     })
@@ -126,6 +138,14 @@ mod tests {
             "io_uring, rate_iops 95k: the system keeps p99<1ms at 94.9k IOPS; beyond it the limit is p99<1ms, which \
              breaks."
         );
+        let kept = sweep.curves[0].kept.as_mut().unwrap();
+        (kept.high, kept.beyond) = (None, None);
+        assert_eq!(
+            advice(&sweep).unwrap(),
+            "io_uring, rate_iops 95k: the system keeps p99<1ms at 94.9k IOPS; beyond that the visits cannot tell."
+        );
+        sweep.curves[0].points[0].x = 95e3;
+        assert!(advice(&sweep).unwrap().ends_with("94.9k IOPS; nothing that was measured breaks it."));
         sweep.curves[0].kept = None;
         assert!(advice(&sweep).unwrap().contains("the system keeps up at 94.9k"));
         sweep.curves[0].saturation = None;

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use job::options::{self, OptionSpec, Status, ValueKind};
+use measure::axis::AxisKind;
 use measure::units::{self, TimeUnit};
 
 use super::values::Values;
@@ -130,7 +131,7 @@ impl Axis {
 
     /// True if throughput over the axis rises to a plateau.
     pub fn has_load_line(&self) -> bool {
-        matches!(self.role(), Role::Depth | Role::Clones)
+        AxisKind::of(self.name()).has_load_line()
     }
 
     /// The depth of the points where nobody gives one.

@@ -239,7 +239,7 @@ pub fn sweep(request: &Request, effort: &Effort, watch: &mut Watch) -> Result<Sw
     }
     let mut judged = Judgement::of_found(verdicts);
     for curve in &result.curves {
-        judged.add(verdict::for_curve(curve, effort.axis.has_load_line(), result.ceiling_iops));
+        judged.add(verdict::for_curve(curve, effort.axis.name(), result.ceiling_iops));
     }
     (result.verdicts, result.checks) = (judged.verdicts, judged.checks);
     Ok(result)
@@ -474,7 +474,7 @@ fn curves(
                 }
                 Err(error) if curve.points.is_empty() || error.kind == ErrorKind::Internal => return Err(error),
                 Err(error) => {
-                    verdicts.push(verdict::depth_not_possible(&curve.label, x, &error.to_string()));
+                    verdicts.push(verdict::depth_not_possible(&curve.label, effort.axis.name(), x, &error.to_string()));
                     one.is_done = true;
                 }
             }
@@ -659,7 +659,7 @@ mod tests {
             curves(engines(&["io_uring", "psync"]), &effort, LEFT, &stop, &mut measure, &no_rate, &mut |_| {}).unwrap();
         assert_eq!((curves[0].points.len(), curves[1].points.len()), (3, 2));
         assert_eq!(verdicts.len(), 1);
-        assert!(verdicts[0].what.contains("psync ends below 512: cannot start a thread"), "{verdicts:?}");
+        assert!(verdicts[0].what.contains("psync ends below iodepth 512: cannot start a thread"), "{verdicts:?}");
     }
 
     #[test]

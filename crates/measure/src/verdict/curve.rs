@@ -5,8 +5,10 @@ use super::generator::RATE_MET;
 use super::job::{clones, has_rate, seconds};
 use super::{Severity, Verdict, verdict};
 use crate::Direction;
-use crate::figures::{count, percent, plain};
-use crate::schema::{Answer, Curve, Estimate, Limit, Point};
+use crate::axis::{AxisKind, flag, place};
+use crate::figures::{axis_value, count, percent};
+use crate::limit::KEEPS_UP;
+use crate::schema::{Answer, Curve, Estimate, Limit, Point, Visit};
 use crate::stats::relative_half_width;
 
 /// Part of the generator's own rate above which the curve may be the generator's: its cost adds to that of the storage.
@@ -18,59 +20,74 @@ const NEAR_DEEPEST: f64 = 0.25;
 /// Factor between a visit and all others from which on it is an accident: the error of a visit that names a line is
 /// less than 4 %.
 const LONE_PEAK: f64 = 1.1;
+/// Standard deviations of random arrivals that a peak must exceed, too: a visit under a rate has more ops than others
+/// by chance.
+const CHANCE_OF_ARRIVALS: f64 = 4.0;
 
-/// The judgement on a curve as a whole. `has_line` tells whether throughput over the axis rises to a plateau.
-pub fn for_curve(curve: &Curve, has_line: bool, ceiling_iops: Option<Estimate>) -> Judgement {
+/// The judgement on a curve as a whole. `axis` is the option that its points differ in; empty means `iodepth`.
+pub fn for_curve(curve: &Curve, axis: &str, ceiling_iops: Option<Estimate>) -> Judgement {
     let mut judged = Judgement::default();
+    let has_line = AxisKind::of(axis).has_load_line();
     let line = || Basis::applies(curve.line.is_some());
     let limits = || [&curve.saturation, &curve.kept].into_iter().flatten();
     judged.enter(
         "no-limit",
         Basis::applies(limits().next().is_some()),
-        limits().find_map(|limit| no_limit(curve, limit)),
+        limits().find_map(|limit| no_limit(curve, axis, limit)),
     );
-    judged.enter("too-few-points", Basis::applies(has_line), too_few_points(curve).filter(|_| has_line));
+    judged.enter("too-few-points", Basis::applies(has_line), too_few_points(curve, axis).filter(|_| has_line));
     judged.enter("no-load-line", line(), no_load_line(curve));
     let revisited = curve.points.iter().any(|point| point.visits.len() > 1);
-    let peak = Basis::Known.needs(revisited, "no depth was visited at several times");
-    judged.enter("lone-peak", peak, lone_peak(curve));
+    let peak = Basis::Known.needs(revisited, AxisKind::of(axis).visited_once());
+    judged.enter("lone-peak", peak, lone_peak(curve, axis));
     judged.enter(
         "rate-limited",
         Basis::applies(has_line && curve.points.iter().any(|point| has_rate(&point.job))),
-        rate_limited(curve).filter(|_| has_line),
+        rate_limited(curve, axis).filter(|_| has_line),
     );
     let plateau = || {
         let known = curve.line.as_ref().is_none_or(|line| line.plateau().is_some());
         line().needs(known, "the sweep cannot name a load line, so its plateau is not known")
     };
-    judged.enter("still-rising", plateau(), still_rising(curve));
+    judged.enter("still-rising", plateau(), still_rising(curve, axis));
     let ceiling = plateau().needs(ceiling_iops.is_some(), "the generator was not measured without storage");
-    judged.enter("generator-ceiling", ceiling, generator_ceiling(curve, ceiling_iops));
+    judged.enter("generator-ceiling", ceiling, generator_ceiling(curve, axis, ceiling_iops));
     let points = Basis::Known.needs(!curve.points.is_empty(), "the curve has no points");
-    judged.enter("uncertain", points, uncertain(curve));
+    judged.enter("uncertain", points, uncertain(curve, axis));
     judged
 }
 
-fn no_limit(curve: &Curve, limit: &Limit) -> Option<Verdict> {
+fn no_limit(curve: &Curve, axis: &str, limit: &Limit) -> Option<Verdict> {
     let reason = limit.unnamed.as_ref()?;
-    let conditions = limit.conditions.join(", ");
+    let objectives: Vec<&str> =
+        limit.conditions.iter().map(String::as_str).filter(|condition| *condition != KEEPS_UP).collect();
+    let wanted = match objectives.is_empty() {
+        true => "the rate that the system keeps up with".to_string(),
+        false => format!("a limit for {}", objectives.join(", ")),
+    };
+    let smaller = format!("smaller {} ({})", AxisKind::of(axis).several(), flag(axis));
+    let advice = match objectives.is_empty() {
+        true => format!("Give the sweep more --time, or {smaller}."),
+        false => format!("Give the sweep more --time, {smaller}, or a wider objective."),
+    };
     Some(verdict(
         "no-limit",
         Severity::Warning,
-        format!("{}: the sweep cannot name a limit for {conditions}: {reason}", curve.label),
+        format!("{}: the sweep cannot name {wanted}: {reason}", curve.label),
         "The rows are real, but no row is sure to keep the conditions.",
-        "Give the sweep more --time, smaller values of the axis, or a wider objective.",
+        &advice,
     ))
 }
 
-fn too_few_points(curve: &Curve) -> Option<Verdict> {
+fn too_few_points(curve: &Curve, axis: &str) -> Option<Verdict> {
+    let several = AxisKind::of(axis).several();
     curve.line.is_none().then(|| {
         verdict(
             "too-few-points",
             Severity::Warning,
-            format!("{}: the sweep has {} depths", curve.label, curve.points.len()),
-            "A load line needs at least three depths.",
-            "Give a wider --iodepth, or more time.",
+            format!("{}: the sweep has {} {several}", curve.label, curve.points.len()),
+            &format!("A load line needs at least three {several}."),
+            &format!("Give a wider {}, or more time.", flag(axis)),
         )
     })
 }
@@ -86,27 +103,42 @@ fn no_load_line(curve: &Curve) -> Option<Verdict> {
     ))
 }
 
-fn lone_peak(curve: &Curve) -> Option<Verdict> {
+fn lone_peak(curve: &Curve, axis: &str) -> Option<Verdict> {
+    let kind = AxisKind::of(axis);
     let peaks = curve.points.iter().filter_map(|point| {
         let mut means = point.visit_means();
         means.sort_by(f64::total_cmp);
         let (highest, others) = means.split_last()?;
         let next = others.last()?;
         let level = curve.line.as_ref().map_or(*next, |line| line.plateau_iops.mean).max(*next);
-        (*highest > level * LONE_PEAK).then_some((point.x, *highest, others[0], *next))
+        let factor = if kind == AxisKind::Rate { LONE_PEAK + chance_of_arrivals(point) } else { LONE_PEAK };
+        (*highest > level * factor).then_some((point.x, *highest, others[0], *next))
     });
     let (x, highest, low, high) = peaks.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let others = if low < high { format!("{} to {}", count(low), count(high)) } else { count(high) };
+    let consequence = match (kind.has_load_line(), kind) {
+        (true, _) => "plateau and load line come from the other visits",
+        (false, AxisKind::Rate) => "the limit is judged from all visits to each rate",
+        (false, _) => "the throughput of this value includes that visit",
+    };
     Some(verdict(
         "lone-peak",
         Severity::Note,
-        format!("{}: one visit to {} gave {} IOPS, the others {others}", curve.label, plain(x), count(highest)),
-        "The machine was faster at that moment, or answered from a cache: plateau and load line come from the other visits.",
+        format!("{}: one visit to {} gave {} IOPS, the others {others}", curve.label, place(axis, x), count(highest)),
+        &format!("The machine was faster at that moment, or answered from a cache: {consequence}."),
         "Look for a cache below the target, or for another program; give the sweep more --time.",
     ))
 }
 
-fn rate_limited(curve: &Curve) -> Option<Verdict> {
+/// The part by which a visit may exceed another one because random arrivals differ: both have about as many ops, and
+/// the number of arrivals has the variance of its mean. Infinite where the visits do not record their ops.
+fn chance_of_arrivals(point: &Point) -> f64 {
+    let ops = |visit: &Visit| visit.lat_ns.iter().map(|(_, lat_ns)| lat_ns.count()).sum::<u64>();
+    let fewest = point.visits.iter().map(ops).min().unwrap_or(0);
+    CHANCE_OF_ARRIVALS * (2.0 / fewest as f64).sqrt()
+}
+
+fn rate_limited(curve: &Curve, axis: &str) -> Option<Verdict> {
     let at_rate = |point: &Point| {
         Direction::ALL.into_iter().any(|direction| {
             let (job, result) = (&point.job, &point.job.directions[direction]);
@@ -117,32 +149,37 @@ fn rate_limited(curve: &Curve) -> Option<Verdict> {
         })
     };
     let point = curve.points.iter().find(|point| at_rate(point))?;
+    let smallest = AxisKind::of(axis).one();
     Some(verdict(
         "rate-limited",
         Severity::Warning,
-        format!("{}: from depth {} on, the job's rate is the limit", curve.label, plain(point.x)),
-        "The plateau is the rate, and the load line is the smallest depth that reaches it: the storage may do more.",
+        format!("{}: from {} on, the job's rate is the limit", curve.label, place(axis, point.x)),
+        &format!(
+            "The plateau is the rate, and the load line is the smallest {smallest} that reaches it: the storage may do \
+             more."
+        ),
         "Leave out rate and rate_iops to find the storage's own load line.",
     ))
 }
 
-fn still_rising(curve: &Curve) -> Option<Verdict> {
+fn still_rising(curve: &Curve, axis: &str) -> Option<Verdict> {
     let line = curve.line.as_ref().filter(|line| line.answer() == Answer::Beyond)?;
-    let deepest = curve.points.last()?.x;
+    let largest = curve.points.last()?.x;
+    let narrow = line.load_line.is_some_and(|line| line.mean >= largest * NEAR_DEEPEST);
     Some(verdict(
         "still-rising",
         Severity::Warning,
-        format!("{}: throughput still rises at {}, the deepest measured", curve.label, plain(deepest)),
-        "The real plateau lies beyond this depth: plateau and load line are lower bounds.",
-        if line.load_line.is_some_and(|line| line.mean >= deepest * NEAR_DEEPEST) {
-            "Sweep deeper: --iodepth 1..4096, or raise numjobs."
-        } else {
-            "Sweep deeper."
+        format!("{}: throughput still rises at {}, the largest measured", curve.label, place(axis, largest)),
+        "The real plateau lies beyond: plateau and load line are lower bounds.",
+        match (AxisKind::of(axis), narrow) {
+            (AxisKind::Clones, _) => "Sweep more clones: --axis numjobs=1..N.",
+            (_, true) => "Sweep deeper: --iodepth 1..4096, or raise numjobs.",
+            (_, false) => "Sweep deeper.",
         },
     ))
 }
 
-fn generator_ceiling(curve: &Curve, ceiling_iops: Option<Estimate>) -> Option<Verdict> {
+fn generator_ceiling(curve: &Curve, axis: &str, ceiling_iops: Option<Estimate>) -> Option<Verdict> {
     let plateau = curve.line.as_ref()?.plateau()?.mean;
     let ceiling = ceiling_iops?.mean;
     (curve.label != "null" && plateau > ceiling * NEAR_CEILING).then(|| {
@@ -157,24 +194,33 @@ fn generator_ceiling(curve: &Curve, ceiling_iops: Option<Estimate>) -> Option<Ve
                 count(ceiling)
             ),
             "The curve may describe the generator, not the storage.",
-            "Raise numjobs, use larger blocks, or a machine with more CPUs.",
+            match AxisKind::of(axis) {
+                AxisKind::Clones => "Use larger blocks, or a machine with more CPUs.",
+                _ => "Raise numjobs, use larger blocks, or a machine with more CPUs.",
+            },
         )
     })
 }
 
-fn uncertain(curve: &Curve) -> Option<Verdict> {
+fn uncertain(curve: &Curve, axis: &str) -> Option<Verdict> {
+    let kind = AxisKind::of(axis);
     let wide: Vec<String> = curve
         .points
         .iter()
         .filter(|point| point.samples.len() < 2 || relative_half_width(&point.iops) > UNCERTAIN)
-        .map(|point| plain(point.x))
+        .map(|point| axis_value(axis, point.x))
         .collect();
+    let consequence = match (kind.has_load_line(), curve.kept.is_some() || curve.saturation.is_some()) {
+        (true, _) => "; the intervals of plateau and load line include it",
+        (false, true) => "; the limit rests on latencies and queues, and has its own bounds",
+        (false, false) => "",
+    };
     (!wide.is_empty()).then(|| {
         verdict(
             "uncertain",
             Severity::Note,
             format!("{}: IOPS are uncertain by more than 5 % at {}", curve.label, wide.join(", ")),
-            "Differences between neighbouring depths may be noise there; the intervals of plateau and load line include it.",
+            &format!("Differences between neighbouring {} may be noise there{consequence}.", kind.several()),
             "Give the sweep more time, or quiet the machine.",
         )
     })
@@ -214,13 +260,13 @@ pub fn no_direct_io(target: &str) -> Verdict {
     )
 }
 
-/// The verdict on a curve that ended because a depth cannot be run at all, for the reason given.
-pub fn depth_not_possible(label: &str, depth: f64, reason: &str) -> Verdict {
+/// The verdict on a curve that ended because the value `x` of `axis` cannot be run at all, for the reason given.
+pub fn depth_not_possible(label: &str, axis: &str, x: f64, reason: &str) -> Verdict {
     verdict(
         "depth-not-possible",
         Severity::Note,
-        format!("{label} ends below {}: {reason}", plain(depth)),
+        format!("{label} ends below {}: {reason}", place(axis, x)),
         "The measured part of the curve is right.",
-        "Remove the limit, or give --iodepth a smaller range.",
+        &format!("Remove the limit, or give {} a smaller range.", flag(axis)),
     )
 }

@@ -20,6 +20,9 @@ const BUSY_CLONE: f64 = 0.95;
 const BUSY_MACHINE: f64 = 0.9;
 /// Part of an asked rate that counts as met: a rate limiter's burst and the last interval are a few percent.
 pub(super) const RATE_MET: f64 = 0.95;
+/// Part of the depth that is in flight when the queue is full most of the time: places are free for a moment after each
+/// reaping call.
+const QUEUE_FULL: f64 = 0.75;
 /// Nanoseconds that a timer may wake its sleeper late: that is not a queue.
 const LATE_NS: f64 = 100_000.0;
 
@@ -81,12 +84,19 @@ impl CpuUsage {
     }
 }
 
-pub(super) fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
+/// True if each clone used a whole CPU for as long as the job ran.
+fn keeps_cpus_busy(job: &JobResult) -> bool {
     let available = job.runtime_ns as f64 * clones(job);
     let used = (job.cpu.user_ns + job.cpu.system_ns) as f64;
-    if touches_no_storage(job) || job.runtime_ns < LEAST_ACCOUNTED_NS || used < available * BUSY_CLONE {
+    job.runtime_ns >= LEAST_ACCOUNTED_NS && used >= available * BUSY_CLONE
+}
+
+pub(super) fn generator_cpu_bound(job: &JobResult) -> Option<Verdict> {
+    if touches_no_storage(job) || !keeps_cpus_busy(job) {
         return None;
     }
+    let available = job.runtime_ns as f64 * clones(job);
+    let used = (job.cpu.user_ns + job.cpu.system_ns) as f64;
     let user = job.cpu.user_ns as f64 / used;
     Some(verdict(
         "generator-cpu-bound",
@@ -139,6 +149,7 @@ pub(super) fn queued_before_issue(job: &JobResult) -> Option<Verdict> {
     if intended.is_empty() || issued.is_empty() || waited_ns < issued.mean().max(LATE_NS) {
         return None;
     }
+    let (means, advice) = waited_for(job, &intended, &issued).words();
     Some(verdict(
         "queued-before-issue",
         Severity::Note,
@@ -147,9 +158,82 @@ pub(super) fn queued_before_issue(job: &JobResult) -> Option<Verdict> {
             nanoseconds(intended.mean()),
             nanoseconds(issued.mean())
         ),
-        "Requests waited most of the time before the job issued them, because of the depth limit. Users see both waits.",
-        "Use lat_intended; raise iodepth if the storage can take more.",
+        means,
+        advice,
     ))
+}
+
+/// The cause for which requests wait before the job issues them.
+enum WaitedFor {
+    /// A place in the queue: the depth limit.
+    Queue,
+    /// CPU time of the generator.
+    Cpu,
+    /// The generator, which was late although the queue had places.
+    Generator,
+    /// The queue or the generator: the result cannot tell.
+    Either,
+}
+
+impl WaitedFor {
+    /// The meaning and the advice of the verdict.
+    fn words(&self) -> (&'static str, &'static str) {
+        match self {
+            WaitedFor::Queue => (
+                "The queue was full most of the time, so requests waited before the job issued them. Users see both waits.",
+                "Use lat_intended; raise iodepth if the storage can take more.",
+            ),
+            WaitedFor::Cpu => (
+                "The generator had no CPU time left, and issued requests late: the wait is this machine's, not the storage's.",
+                "Lower the rate, raise numjobs, or use more CPUs; a larger iodepth does not help.",
+            ),
+            WaitedFor::Generator => (
+                "The generator issued requests late although the queue had places: the wait is this machine's, not that of a full queue.",
+                "Look for other programs on these CPUs, thinktime, and submission that blocks (slat).",
+            ),
+            WaitedFor::Either => (
+                "Requests waited before the job issued them, for a place in the queue or for a late generator: the result cannot tell which.",
+                "Use lat_intended; see whether a larger iodepth, or a quieter machine, shortens the wait.",
+            ),
+        }
+    }
+}
+
+/// The cause of the wait between the intended starts and the issues of an open loop's requests.
+fn waited_for(job: &JobResult, intended: &Histogram, issued: &Histogram) -> WaitedFor {
+    // Without storage nothing holds a place in the queue for long.
+    match (is_queue_full(job) && !touches_no_storage(job), keeps_cpus_busy(job)) {
+        (true, false) => WaitedFor::Queue,
+        (false, true) => WaitedFor::Cpu,
+        (false, false) if touches_no_storage(job) || places_were_free(job, intended, issued) => WaitedFor::Generator,
+        // A stall of the storage fills the queue for a small part of the time, and many requests wait then.
+        (true, true) | (false, false) => WaitedFor::Either,
+    }
+}
+
+/// True if the queue was full most of the time.
+fn is_queue_full(job: &JobResult) -> bool {
+    let depth = if job.facts.synchronous { 1 } else { job.facts.iodepth.max(1) };
+    if depth > 1 {
+        return job.depth.mean() >= f64::from(depth) * QUEUE_FULL;
+    }
+    // Each op of depth 1 fills the queue: the part of the time with an op in flight (Little's law) decides.
+    let in_flight_ns: f64 = job.directions.iter().map(|(_, result)| result.lat_ns.sum() as f64).sum();
+    in_flight_ns >= job.runtime_ns as f64 * clones(job) * QUEUE_FULL
+}
+
+/// True if a full queue surely does not explain most of the wait: the requests that found the queue at least half full
+/// would each have had to wait for longer than any request did. The result records depths in powers of two.
+fn places_were_free(job: &JobResult, intended: &Histogram, issued: &Histogram) -> bool {
+    let (depth, in_flight) = (job.facts.iodepth, &job.depth.in_flight);
+    let ops: u64 = in_flight.iter().sum();
+    if job.facts.synchronous || depth < 4 {
+        return false;
+    }
+    let half = depth.ilog2() as usize - 1;
+    let near_full = in_flight.iter().skip(half).sum::<u64>() as f64;
+    let waited_ns = (intended.mean() - issued.mean()) * ops as f64;
+    near_full * (intended.max() as f64) < waited_ns / 2.0
 }
 
 /// The judgement on a run as a whole ([`super::for_job`] judges each job).

@@ -4,8 +4,8 @@ use super::*;
 use crate::Histogram;
 use crate::hosts::{HostResult, HostsResult};
 use crate::schema::{
-    Curve, Estimate, FilesFacts, FilesResult, Interval, JobResult, LoadLine, LoopDevice, PhaseResult, Point, RunResult,
-    Verified, Visit,
+    Curve, Estimate, FilesFacts, FilesResult, Interval, JobResult, Limit, LoadLine, LoopDevice, PhaseResult, Point,
+    RunResult, Verified, Visit,
 };
 
 /// A job that nothing is wrong with: direct random reads at depth 8 for ten seconds.
@@ -231,6 +231,48 @@ fn rate_not_met_and_queued_before_issue() {
 }
 
 #[test]
+fn queued_before_issue_names_the_cause_that_the_depths_show() {
+    let means = |change: &dyn Fn(&mut JobResult)| -> String {
+        let mut job = sound();
+        let mut histogram = Histogram::new();
+        histogram.record_many(5_000_000, 100_000);
+        job.directions.read.lat_intended_ns = Some(histogram);
+        change(&mut job);
+        let judged = for_job(&job).verdicts;
+        judged.into_iter().find(|verdict| verdict.code == "queued-before-issue").unwrap().means
+    };
+    let empty = |job: &mut JobResult| {
+        // Of 100,000 ops, 1000 find the queue at least half full.
+        (job.depth.in_flight, job.depth.in_flight_sum) = (vec![90_000, 9_000, 1_000], 112_000);
+    };
+    let busy = |job: &mut JobResult| job.cpu.user_ns = 9_900_000_000;
+    assert!(means(&|_| {}).contains("queue was full"), "depth 8, 7.99 in flight");
+    assert!(means(&busy).contains("cannot tell"), "a full queue and no CPU time");
+    assert!(means(&|job| (empty(job), busy(job)).1).contains("no CPU time"));
+    assert!(means(&|job| job.facts.engine = "null".into()).contains("had places"));
+    assert!(means(&|job| (job.facts.engine = "null".into(), busy(job)).1).contains("no CPU time"));
+    assert!(means(&empty).contains("had places"));
+    // One stall of the storage in which 10 % of the requests wait for 50 ms: the queue may explain all of it.
+    let stalled = |job: &mut JobResult| {
+        (job.depth.in_flight, job.depth.in_flight_sum) = (vec![90_000, 0, 0, 10_000], 170_000);
+        let mut histogram = Histogram::new();
+        histogram.record_many(800_000, 90_000);
+        histogram.record_many(50_000_000, 10_000);
+        job.directions.read.lat_intended_ns = Some(histogram);
+    };
+    assert!(means(&stalled).contains("cannot tell"));
+    assert!(means(&|job| job.depth = Default::default()).contains("cannot tell"), "no depths are recorded");
+    // A synchronous engine: 100,000 ops of 0.8 ms in ten seconds do not fit one clone, those of 20 us leave it idle.
+    let one = |job: &mut JobResult| job.facts.synchronous = true;
+    assert!(means(&one).contains("queue was full"));
+    let idle = |job: &mut JobResult| {
+        job.directions.read.lat_ns = Histogram::new();
+        job.directions.read.lat_ns.record_many(20_000, 100_000);
+    };
+    assert!(means(&|job| (one(job), idle(job)).1).contains("cannot tell"));
+}
+
+#[test]
 fn clones_sync_errors_and_size() {
     assert_eq!(codes(sound(), |job| job.facts.clones_on_same_blocks = true), ["clones-on-same-blocks"]);
     let unsynced = |job: &mut JobResult| (job.facts.direct, job.facts.writes_synced) = (false, Some(false));
@@ -334,7 +376,7 @@ fn curves() {
         ..Curve::default()
     };
     let codes = |curve: &Curve, ceiling| -> Vec<String> {
-        for_curve(curve, true, ceiling).verdicts.into_iter().map(|verdict| verdict.code).collect()
+        for_curve(curve, "iodepth", ceiling).verdicts.into_iter().map(|verdict| verdict.code).collect()
     };
     assert_eq!(codes(&sound, Some(near(1e6, 0.01))), NONE);
     assert_eq!(codes(&sound, None), NONE);
@@ -352,8 +394,8 @@ fn curves() {
     other.points[2].samples = vec![1e5, 1.3e5, 0.9e5];
     other.points[2].visits = vec![Visit { samples: 1, ..Visit::default() }; 3];
     assert_eq!(codes(&other, None), ["lone-peak"]);
-    let peak = &for_curve(&other, true, None).verdicts[0];
-    assert_eq!(peak.what, "io_uring: one visit to 4 gave 130k IOPS, the others 90k to 100k");
+    let peak = &for_curve(&other, "iodepth", None).verdicts[0];
+    assert_eq!(peak.what, "io_uring: one visit to iodepth 4 gave 130k IOPS, the others 90k to 100k");
     other.points[2].samples = vec![1e5, 1.3e5, 1.25e5];
     assert_eq!(codes(&other, None), NONE, "two of three visits are no accident");
     let mut other = sound.clone();
@@ -364,6 +406,83 @@ fn curves() {
     let mut other = sound.clone();
     other.points[1] = point(2.0, 0.06);
     assert_eq!(codes(&other, None), ["uncertain"]);
+}
+
+/// A curve over `axis` that each statement on curves doubts, as far as the statement is about that axis.
+fn doubtful(axis: &str) -> Vec<Verdict> {
+    let near = |mean: f64, part: f64| Estimate { mean, low: mean * (1.0 - part), high: mean * (1.0 + part) };
+    let visits = || {
+        let mut visit = Visit { samples: 1, ..Visit::default() };
+        visit.lat_ns.read.record_many(100_000, 50_000);
+        vec![visit; 3]
+    };
+    let point =
+        |x| Point { x, iops: near(1e5, 0.1), samples: vec![1e5, 1.3e5, 0.9e5], visits: visits(), ..Point::default() };
+    let unnamed = |conditions: &[&str]| Limit {
+        conditions: conditions.iter().map(|text| text.to_string()).collect(),
+        unnamed: Some("the visits differ too much".into()),
+        ..Limit::default()
+    };
+    let is_rate = axis.starts_with("rate");
+    let curve = Curve {
+        label: "io_uring".into(),
+        points: vec![point(65_536.0), point(131_072.0)],
+        kept: Some(unnamed(if is_rate { &["keeps up", "p99<1ms"] } else { &["p99<1ms"] })),
+        saturation: is_rate.then(|| unnamed(&["keeps up"])),
+        ..Curve::default()
+    };
+    let mut all = for_curve(&curve, axis, None).verdicts;
+    all.push(depth_not_possible("io_uring", axis, 131_072.0, "too many threads"));
+    let rising = LoadLine { plateau_iops: near(1e6, 0.01), still_rising: true, ..LoadLine::default() };
+    if matches!(axis, "iodepth" | "numjobs") {
+        all.extend(for_curve(&Curve { line: Some(rising), ..curve }, axis, Some(near(1e6, 0.01))).verdicts);
+    }
+    all
+}
+
+#[test]
+fn verdicts_on_a_curve_speak_of_its_axis() {
+    for (axis, own, foreign) in [
+        ("iodepth", &["depths", "--iodepth", "iodepth 131072", "deeper"][..], &["rates", "clones", "value"][..]),
+        (
+            "numjobs",
+            &["numbers of clones", "--axis numjobs", "numjobs 131072"],
+            &["depths", "--iodepth", "rates", "value"],
+        ),
+        ("rate_iops", &["rates", "--axis rate_iops", "rate_iops 131.1k"], &["plateau", "depth", "load line", "clones"]),
+        ("rate", &["rates", "--axis rate", "rate 128 KiB/s"], &["plateau", "depth", "load line", "clones"]),
+        ("bs", &["values", "--axis bs", "bs 128 KiB"], &["plateau", "depth", "load line", "clones", "rates"]),
+    ] {
+        let all = doubtful(axis);
+        let codes: Vec<&str> = all.iter().map(|verdict| verdict.code.as_str()).collect();
+        for code in ["lone-peak", "uncertain", "no-limit", "depth-not-possible"] {
+            assert!(codes.contains(&code), "{axis}: {codes:?}");
+        }
+        let said: Vec<String> =
+            all.iter().map(|verdict| format!("{} {} {}", verdict.what, verdict.means, verdict.advice)).collect();
+        let said = said.join("\n");
+        for word in own {
+            assert!(said.to_lowercase().contains(&word.to_lowercase()), "{axis} lacks {word:?}:\n{said}");
+        }
+        for word in foreign {
+            assert!(!said.contains(word), "{axis} speaks of {word:?}:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn random_arrivals_are_no_lone_peak() {
+    let of = |axis: &str, ops: u64| {
+        let mut visit = Visit { samples: 1, ..Visit::default() };
+        visit.lat_ns.read.record_many(100_000, ops);
+        let samples = vec![44.0, 50.0, 59.0];
+        let point = Point { x: 50.0, samples, visits: vec![visit; 3], ..Point::default() };
+        let curve = Curve { label: "io_uring".into(), points: vec![point], ..Curve::default() };
+        for_curve(&curve, axis, None).verdicts.iter().any(|verdict| verdict.code == "lone-peak")
+    };
+    assert!(!of("rate_iops", 50), "50 arrivals are 59 in some second");
+    assert!(of("rate_iops", 50_000), "50,000 arrivals are not 59,000");
+    assert!(of("iodepth", 50), "a closed loop has no random arrivals");
 }
 
 #[test]
@@ -486,7 +605,7 @@ fn a_check_without_its_inputs_is_not_passed() {
     let unnamed = LoadLine { unnamed: Some("the machine changed".into()), ..LoadLine::default() };
     let curve = Curve { line: Some(unnamed), ..Curve::default() };
     let near = Estimate { mean: 1e6, low: 1e6, high: 1e6 };
-    let judged = for_curve(&curve, true, Some(near));
+    let judged = for_curve(&curve, "iodepth", Some(near));
     for code in ["still-rising", "generator-ceiling", "lone-peak"] {
         assert!(!passed(&judged).contains(&code) && judged.checks.iter().any(|check| check.code == code), "{judged:?}");
     }

@@ -160,7 +160,7 @@ fn answered(line: &LoadLine, axis: &str, deepest: f64) -> (String, String) {
             line.scatter.clone().unwrap_or_else(|| "the sweep cannot say more precisely where the line is".into()),
         ),
         Answer::Beyond => {
-            (format!("beyond {}", plain(deepest)), "throughput still rises at the deepest point".to_string())
+            (format!("beyond {}", plain(deepest)), "throughput still rises at the largest value".to_string())
         }
         Answer::Unnamed(_) => ("cannot be named".to_string(), "the verdict no-load-line says why".to_string()),
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use measure::axis::AxisKind;
 use measure::figures::{axis_value, bytes_per_second, count, nanoseconds, percent, plain, precise_count};
 use measure::schema::{Answer, Curve, DirectionResult, Ended, Estimate, LoadLine, Point, SweepResult};
 use measure::stats::relative_half_width;
@@ -68,7 +69,7 @@ pub fn sweep_findings(sweep: &SweepResult, style: Style) -> String {
         let _ = write!(out, "\n{judged}");
     }
     if sweep.ended == Ended::Interrupted {
-        out.push_str(&style.paint(Tone::Warning, "Interrupted: the figures are of the depths that were measured.\n"));
+        out.push_str(&style.paint(Tone::Warning, "Interrupted: the figures are of the points that were measured.\n"));
     }
     if !sweep.advice.is_empty() {
         let _ = writeln!(out, "\n{}", style.paint(Tone::Bold, &wrap(&sweep.advice, style.width, 0)));
@@ -443,7 +444,11 @@ fn map(sweep: &SweepResult, style: Style) -> String {
         table.row(std::iter::once(curve.label.clone()).chain(cells).collect());
     }
     let figure = if by_bytes { "bytes per second" } else { "IOPS" };
-    let note = format!("{figure} over {axis}; \"|\": from here on, deeper only adds latency (load line)");
+    let mark = match sweep.curves.iter().any(|curve| curve.at_load_line().is_some()) {
+        true => format!("; \"|\": from here on, {} (load line)", AxisKind::of(axis).only_adds_latency()),
+        false => String::new(),
+    };
+    let note = format!("{figure} over {axis}{mark}");
     table.cut(style.width).render(style, 0) + &style.paint(Tone::Soft, &wrap(&note, style.width, 0)) + "\n\n"
 }
 

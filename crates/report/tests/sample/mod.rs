@@ -191,7 +191,7 @@ pub fn sweep() -> SweepResult {
         ..SweepResult::default()
     };
     let mut judged = verdict::Judgement::default();
-    sweep.curves.iter().for_each(|curve| judged.add(verdict::for_curve(curve, true, sweep.ceiling_iops)));
+    sweep.curves.iter().for_each(|curve| judged.add(verdict::for_curve(curve, &sweep.axis, sweep.ceiling_iops)));
     (sweep.verdicts, sweep.checks) = (judged.verdicts, judged.checks);
     sweep.advice = report::advice(&sweep);
     sweep
