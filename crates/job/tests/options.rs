@@ -112,6 +112,8 @@ fn every_word_is_accepted() {
 fn every_switch_switches() {
     // A pause of no time, a target that is not set, ...: switches that need something to switch.
     const NEED_OTHERS: &[&str] = &["verify_only", "verify_state_load", "time_based", "latency_run"];
+    // Zones are asked for their write pointers after each failed write, as the option's text says.
+    const ALWAYS_DONE: &[&str] = &["recover_zbd_write_error"];
     // The content of buffers does not show before they are filled; verification is off.
     const OF_VERIFY: &[&str] = &[
         "do_verify",
@@ -125,12 +127,14 @@ fn every_switch_switches() {
         "trim_verify_zero",
     ];
     for option in options::all().filter(|option| option.status == Status::Supported) {
-        if !matches!(option.kind, ValueKind::Bool(_) | ValueKind::Flag(_)) || NEED_OTHERS.contains(&option.name) {
+        let is_left_out = NEED_OTHERS.contains(&option.name) || ALWAYS_DONE.contains(&option.name);
+        if !matches!(option.kind, ValueKind::Bool(_) | ValueKind::Flag(_)) || is_left_out {
             continue;
         }
         let before = match option.name {
             name if OF_VERIFY.contains(&name) => "verify=md5\nrw=randwrite\n".to_string(),
             "sprandom" => "rw=randwrite\n".to_string(),
+            "read_beyond_wp" | "ignore_zone_limits" => "zonemode=zbd\ndirect=1\n".to_string(),
             "dedupe_global" => "dedupe_percentage=50\ndedupe_mode=working_set\n".to_string(),
             _ => engine(option),
         };

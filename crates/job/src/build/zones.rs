@@ -16,6 +16,7 @@ impl Draft {
         for name in [
             "zonecapacity",
             "read_beyond_wp",
+            "ignore_zone_limits",
             "max_open_zones",
             "job_max_open_zones",
             "zone_reset_threshold",
