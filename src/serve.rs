@@ -460,11 +460,14 @@ fn how_to_connect(subsystem: &SubsystemInfo, listener: SocketAddr) -> Vec<String
     let (port, nqn) = (listener.port(), &subsystem.spec.nqn);
     let family = if listener.is_ipv4() { "ipv4" } else { "ipv6" };
     let nsid = subsystem.namespaces.first().map_or(1, |namespace| namespace.nsid);
+    let tls =
+        if subsystem.secured.contains(&listener) { [" --tls", " --tls_key=FILE --hostnqn=NQN"] } else { ["", ""] };
     vec![
-        format!("Linux:   nvme connect -t tcp -a {ip} -s {port} -n {nqn}"),
+        format!("Linux:   nvme connect -t tcp -a {ip} -s {port} -n {nqn}{}", tls[0]),
         format!(
             "Here:    plimsoll run --name=try --ioengine=nvme_tcp --rw=randread --bs=4k --iodepth=32 --time_based \
-             --runtime=10 --filename='trtype=tcp adrfam={family} traddr={ip} trsvcid={port} subnqn={nqn} ns={nsid}'"
+             --runtime=10 --filename='trtype=tcp adrfam={family} traddr={ip} trsvcid={port} subnqn={nqn} ns={nsid}'{}",
+            tls[1]
         ),
     ]
 }

@@ -68,6 +68,32 @@ pub fn target_guest(directory: &Path, port: u16, script: &str, outside: impl FnM
     start(Guest { debian: "13", forward: Some(port), ..Guest::default() }, directory, port, script, outside)
 }
 
+/// The modules and packages with which a guest of Debian 13 speaks TLS.
+const TLS: (&str, &str) = ("tls gcm ghash-generic aes_generic ccm", "ktls-utils nvme-cli keyutils");
+
+/// The beginning of scripts that speak TLS: `share_key KEY IDENTITY-VERSION SUBSYSTEM` puts a key where the kernel
+/// finds it; `forget_keys` takes all keys away.
+const TLS_PRELUDE: &str = r#"
+printf '[debug]\nloglevel=1\ntls=1\n[authenticate]\nkeyrings=.nvme\n' > /etc/tlshd.conf
+newer tlshd -c /etc/tlshd.conf -s > /tmp/tlshd.log 2>&1 &
+HOST=nqn.2014-08.org.nvmexpress:uuid:$host_id
+share_key() { try newer nvme check-tls-key --keydata=$1 --identity=$2 --subsysnqn=$3 --hostnqn=$HOST --insert; }
+forget_keys() { for serial in $(awk '$8 == "psk"{print $1}' /proc/keys); do newer keyctl unlink 0x$serial %:.nvme; done; }
+wait_for grep -q 'linked into' /tmp/tlshd.log
+"#;
+
+/// A guest of Debian 13 whose kernel is a host that speaks TLS.
+pub fn tls_host_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    let guest = Guest { debian: "13", modules: TLS.0, packages: TLS.1, ..Guest::default() };
+    start(guest, directory, port, &format!("{TLS_PRELUDE}{script}"), outside)
+}
+
+/// A guest of Debian 13 whose kernel is a target that speaks TLS, its port 4420 that port of this machine.
+pub fn tls_target_guest(directory: &Path, port: u16, script: &str, outside: impl FnMut(&str)) -> String {
+    let guest = Guest { debian: "13", modules: TLS.0, packages: TLS.1, forward: Some(port), ..Guest::default() };
+    start(guest, directory, port, &format!("{TLS_PRELUDE}{script}"), outside)
+}
+
 /// A guest of Debian 13 with more devices, as QEMU's words describe them, and drivers for them. Plimsoll is there as
 /// `$PLIMSOLL`.
 pub fn device_guest(directory: &Path, devices: &str, modules: &str, script: &str) -> String {

@@ -55,7 +55,7 @@ fn connect(address: SocketAddr, subsystem: &str, options: &Options) -> Result<()
 
 /// The status of a Connect of `host` to `subsystem`, over a connection that [`HOST`] has secured for `of_key`.
 fn connected_by_hand(address: SocketAddr, of_key: &str, subsystem: &str, host: &str) -> Status {
-    let key = TlsKey::parse(KEY).unwrap().offer(HOST, of_key);
+    let key = TlsKey::parse(KEY).unwrap().offers(HOST, of_key).remove(0);
     let stream = TcpStream::connect(address).unwrap();
     let mut wire = Wire::secured(tls::Connector::new().unwrap().connect(stream, key).unwrap());
     wire.write_all(&IcReq::asking(false, false).pdu()).unwrap();
@@ -92,6 +92,23 @@ fn a_host_gets_in_with_its_key_and_where_the_key_is_for() {
         assert!(error.contains("the TLS handshake failed"), "{error}");
     }
     assert!(served.target.shutdown(Duration::from_secs(60)));
+}
+
+/// A target that knows the key under one identity only, and derived in one way.
+#[test]
+fn a_host_tries_each_way_to_derive_the_key() {
+    let offers = TlsKey::parse(KEY).unwrap().offers(HOST, FIRST);
+    assert_eq!(offers.len(), 4);
+    for only in offers {
+        let target = Target::start(target::Options::default()).unwrap();
+        target.set_tls_keys(Arc::new(move |identity| {
+            [&only].into_iter().filter(|key| key.identity == identity).cloned().collect()
+        }));
+        target.create_subsystem(SubsystemSpec { allow_any_host: true, ..SubsystemSpec::new(FIRST) }).unwrap();
+        let address = target.add_secure_listener(FIRST, "127.0.0.1:0".parse().unwrap()).unwrap();
+        assert_eq!(connect(address, FIRST, &options(HOST, Some(KEY))), Ok(()));
+        assert!(target.shutdown(Duration::from_secs(60)));
+    }
 }
 
 #[test]

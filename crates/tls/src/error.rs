@@ -23,3 +23,17 @@ pub enum Error {
     #[error("the connection broke during the TLS handshake: {0}")]
     Io(#[from] io::Error),
 }
+
+impl Error {
+    /// True if the peer may not know the key: it says so, or it ends the connection, as Linux's target does.
+    pub fn is_refusal(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        match self {
+            Error::Handshake(_) => true,
+            Error::Io(error) => {
+                matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+            }
+            Error::Library(_) | Error::Setup { .. } => false,
+        }
+    }
+}

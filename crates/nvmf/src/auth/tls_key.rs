@@ -96,18 +96,20 @@ impl TlsKey {
         }
     }
 
-    /// The key that a host offers to a subsystem, with an identity of version 1.
-    pub fn offer(&self, host_nqn: &str, subsystem_nqn: &str) -> Psk {
-        let retained = self.retained(Way::Labelled, host_nqn);
-        let mut identity = Identity {
-            version: 1,
-            cipher: self.cipher(),
-            host_nqn: host_nqn.into(),
-            subsystem_nqn: subsystem_nqn.into(),
-            digest: None,
-        };
-        identity.digest = Some(identity.digest_with(&retained));
-        identity.key(Way::Labelled, &retained)
+    /// The keys that a host may offer to a subsystem, the likeliest first: with identities of version 1 and of version
+    /// 0, derived as the specification says and as older releases of libnvme do.
+    pub fn offers(&self, host_nqn: &str, subsystem_nqn: &str) -> Vec<Psk> {
+        let mut offers: Vec<Psk> = Vec::new();
+        for (version, way) in [(1, Way::Labelled), (1, Way::Bare), (0, Way::Labelled), (0, Way::Bare)] {
+            let retained = self.retained(way, host_nqn);
+            let (host_nqn, subsystem_nqn) = (host_nqn.into(), subsystem_nqn.into());
+            let mut identity = Identity { version, cipher: self.cipher(), host_nqn, subsystem_nqn, digest: None };
+            if version == 1 {
+                identity.digest = Some(identity.digest_with(&retained));
+            }
+            offers.push(identity.key(way, &retained));
+        }
+        offers
     }
 
     /// The keys that `identity` may stand for: by this key, in each way to derive it. None if the identity's digest is
@@ -218,14 +220,25 @@ mod tests {
     fn the_key_that_a_host_offers_is_among_those_that_the_target_tries() {
         for hash in ["00", "01"] {
             let key = TlsKey::parse(&KEY.replace(":01:", &format!(":{hash}:"))).unwrap();
-            let offer = key.offer(HOST, SUBSYSTEM);
-            let identity = Identity::parse(&offer.identity).unwrap();
-            assert_eq!((identity.host_nqn.as_str(), identity.subsystem_nqn.as_str()), (HOST, SUBSYSTEM));
-            assert_eq!(identity.to_string(), offer.identity);
-            assert!(key.keys_of(&identity).contains(&offer));
-            let other = Identity { host_nqn: "nqn.2024-01.x:other".into(), ..identity };
-            assert!(key.keys_of(&other).is_empty(), "the digest is of another host");
+            for offer in key.offers(HOST, SUBSYSTEM) {
+                let identity = Identity::parse(&offer.identity).unwrap();
+                assert_eq!((identity.host_nqn.as_str(), identity.subsystem_nqn.as_str()), (HOST, SUBSYSTEM));
+                assert_eq!(identity.to_string(), offer.identity);
+                assert!(key.keys_of(&identity).contains(&offer));
+                let other = Identity { host_nqn: "nqn.2024-01.x:other".into(), ..identity };
+                assert_eq!(key.keys_of(&other).is_empty(), other.version == 1, "the digest is of another host");
+            }
         }
+    }
+
+    #[test]
+    fn libnvme_1_13_derives_the_same_identity() {
+        // `nvme check-tls-key --identity=1 --insert` of nvme-cli 2.13, as /proc/keys showed the key.
+        let host = "nqn.2014-08.org.nvmexpress:uuid:9f2c1b1e-3c5b-4f57-8d2e-6a0d1f0b7c11";
+        let identity = format!("NVMe1R01 {host} {SUBSYSTEM} mEiFAdg1/4AoIb533m0qhV6zQogTihaWqeP+mGUrxtU=");
+        let offers = TlsKey::parse(KEY).unwrap().offers(host, SUBSYSTEM);
+        assert_eq!(offers[1].identity, identity);
+        assert_ne!(offers[0].identity, identity, "the specification's differs");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(super) struct Connection {
     pub others: Vec<Done>,
     /// Commands issued: their tags.
     issued: u32,
+    /// The number of the key that the controller has taken.
+    pub offer: usize,
 }
 
 /// Memory of the one command that is waited for. The others have no data.
@@ -58,20 +60,35 @@ pub(super) struct Welcome {
 }
 
 impl Connection {
-    /// A connection for a queue of the subsystem, after the handshake. `depth` commands may be outstanding.
-    pub fn open(address: &Address, subsystem: &Nqn, options: &Options, depth: u32) -> Result<Connection, Error> {
+    /// A connection for a queue of the subsystem, after the handshake. `depth` commands may be outstanding. `offer` is
+    /// the number of the key that the controller has taken before, of those that
+    /// [`TlsKey::offers`](crate::auth::TlsKey::offers) makes; 0 at first.
+    pub fn open(
+        address: &Address,
+        subsystem: &Nqn,
+        options: &Options,
+        depth: u32,
+        mut offer: usize,
+    ) -> Result<Connection, Error> {
         let place = format!("{}:{}", address.traddr, address.port);
         let what = format!("cannot connect to {place}");
-        let stream = dial(address, options.timeout).map_err(|error| Error::broken(&what, &Broken::Io(error)))?;
-        let stream = match &options.tls_key {
-            None => Wire::Plain(stream),
-            Some(key) => {
-                let key = key.offer(options.hostnqn.as_str(), subsystem.as_str());
-                let until = Instant::now() + options.timeout;
-                secure(stream, key, until).map_err(|error| refused(&what, subsystem, &error))?
+        let dialled = || dial(address, options.timeout).map_err(|error| Error::broken(&what, &Broken::Io(error)));
+        let keys = options.tls_key.as_ref();
+        let keys = keys.map_or(Vec::new(), |key| key.offers(options.hostnqn.as_str(), subsystem.as_str()));
+        let stream = loop {
+            let stream = dialled()?;
+            let Some(key) = keys.get(offer) else { break Wire::Plain(stream) };
+            match secure(stream, key.clone(), Instant::now() + options.timeout) {
+                Ok(wire) => break wire,
+                // The controller may know the key by another identity, or derived in another way.
+                Err(error) if error.is_refusal() && offer + 1 < keys.len() => offer += 1,
+                Err(error) => return Err(refused(&what, subsystem, &error)),
             }
         };
-        handshake(stream, options, depth, &place).map_err(|broken| Error::broken(what, &broken))
+        let mut connection =
+            handshake(stream, options, depth, &place).map_err(|broken| Error::broken(what, &broken))?;
+        connection.offer = offer;
+        Ok(connection)
     }
 
     /// Connects the queue `qid` to a controller of the subsystem: a new one for the admin queue (0).
@@ -251,7 +268,7 @@ fn secure(stream: TcpStream, key: tls::Psk, until: Instant) -> Result<Wire, tls:
 
 fn refused(what: &str, subsystem: &Nqn, error: &tls::Error) -> Error {
     let hint = match error {
-        tls::Error::Handshake(_) => {
+        error if error.is_refusal() => {
             format!("has the target this key for this host's NQN and {subsystem}, and does the listener take TLS?")
         }
         tls::Error::Io(_) => "does the listener take TLS?".into(),
@@ -289,7 +306,7 @@ fn handshake(mut stream: Wire, options: &Options, depth: u32, place: &str) -> Re
                 Ok(agreement) => {
                     let queue = Queue::new(depth, agreement, answer.maxh2cdata, ADMIN_CAPSULE_BYTES);
                     let (place, timeout) = (place.to_string(), options.timeout);
-                    return Ok(Connection { queue, stream, place, timeout, others: Vec::new(), issued: 0 });
+                    return Ok(Connection { queue, stream, place, timeout, others: Vec::new(), issued: 0, offer: 0 });
                 }
                 Err(fault) => fault,
             },

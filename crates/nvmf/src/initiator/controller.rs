@@ -329,7 +329,7 @@ fn associate(
     subsystem: &Nqn,
     options: &Options,
 ) -> Result<(Connection, IdentifyController, Vec<IoQueue>), Error> {
-    let mut admin = Connection::open(address, subsystem, options, ADMIN_DEPTH)?;
+    let mut admin = Connection::open(address, subsystem, options, ADMIN_DEPTH, 0)?;
     let welcome = admin.join(subsystem, options, 0, 0, ADMIN_DEPTH)?;
     let (cntlid, capabilities) = enable(&mut admin, welcome, options)?;
     let mut page = [0; 4096];
@@ -356,7 +356,7 @@ fn associate(
     let capsule_bytes = (identify.ioccsz * 16).saturating_sub(64);
     let mut queues = Vec::new();
     for qid in 1..=granted {
-        let mut connection = Connection::open(address, subsystem, options, depth)?;
+        let mut connection = Connection::open(address, subsystem, options, depth, admin.offer)?;
         connection.join(subsystem, options, qid, cntlid, depth)?;
         let Connection { mut queue, stream, .. } = connection;
         queue.set_capsule_bytes(if identify.icdoff == 0 { capsule_bytes } else { 0 });

@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 10;
 /// Nothing answers there, or not as a discovery service does.
 pub fn discover(address: &Address, options: &Options) -> Result<Vec<Subsystem>, Error> {
     let service: Nqn = DISCOVERY_NQN.parse().expect("a constant");
-    let mut connection = Connection::open(address, &service, options, 32)?;
+    let mut connection = Connection::open(address, &service, options, 32, 0)?;
     let welcome = connection.join(&service, options, 0, 0, 32)?;
     enable(&mut connection, welcome, options)?;
     for _ in 0..ATTEMPTS {

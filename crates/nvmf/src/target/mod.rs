@@ -561,6 +561,7 @@ impl Target {
             spec: subsystem.spec.clone(),
             namespaces: subsystem.namespaces.values().map(|namespace| namespace.spec.clone()).collect(),
             listeners: subsystem.listeners.clone(),
+            secured: subsystem.listeners.iter().filter(|it| configuration.secured.contains(it)).copied().collect(),
             hosts: subsystem.hosts.iter().map(ToString::to_string).collect(),
             controllers: of(subsystem.uid).collect(),
         };

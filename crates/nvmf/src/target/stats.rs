@@ -291,6 +291,8 @@ pub struct SubsystemInfo {
     pub namespaces: Vec<super::NamespaceSpec>,
     /// The addresses on which the subsystem is reachable.
     pub listeners: Vec<SocketAddr>,
+    /// The addresses, of those in `listeners`, that demand TLS.
+    pub secured: Vec<SocketAddr>,
     /// The NQNs of the hosts in the subsystem's list.
     pub hosts: Vec<String>,
     /// The subsystem's controllers.

@@ -1,0 +1,141 @@
+//! TLS between Plimsoll and Linux 6.12 of Debian 13, whose tlshd does the handshakes: the kernel as host and as target.
+
+mod common;
+use common::guest::{has_rig, tls_host_guest, tls_target_guest};
+use common::served::{NQN, Served, free_port};
+use common::*;
+
+const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:9f2c1b1e-3c5b-4f57-8d2e-6a0d1f0b7c11";
+/// A configured key and a retained one. The tlshd of Debian 13 takes no keys of SHA-384 but from itself: its GnuTLS
+/// 3.8.9 proves each key by SHA-256 and therefore agrees on ChaCha20, which NVMe/TCP does not know.
+const KEYS: [&str; 2] = [
+    "NVMeTLSkey-1:01:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:",
+    "NVMeTLSkey-1:00:MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmZwJEiQ:",
+];
+
+fn key_file(directory: &std::path::Path, key: &str) -> String {
+    let path = file(directory, "tls.key", key);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its owner");
+    path.display().to_string()
+}
+
+/// A key that neither end has been given.
+const OTHER: &str = "NVMeTLSkey-1:01:YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmLUSf1H:";
+
+/// The kernel's host verifies what it writes, while its controller is reset, with keys of each kind and identities of
+/// both versions. It finds the subsystem by discovery. A host without TLS gets nothing.
+#[test]
+#[ignore = "takes minutes of emulation: make test-guest"]
+fn linux_6_12_is_a_host_over_tls() {
+    if !has_rig() {
+        return;
+    }
+    let place = directory();
+    let directory = place.path();
+    let path = key_file(directory, KEYS[0]);
+    let target = Served::one_line(directory, &["--mem", "32m", "--allow-host", HOST, "--tls-key", &path]);
+    let script = r#"
+connect_secured() { try newer nvme connect $AT -n $SUBSYSTEM -k 20 --tls "$@"; wait_for [ -b /dev/nvme0n1 ]; }
+nvme connect $AT -n $SUBSYSTEM > /tmp/said 2>&1 && failed 'a host without TLS gets in'
+number=0
+for key in $KEYS; do
+  outside key $number; number=$((number + 1))
+  for version in 0 1; do
+    share_key $key $version $SUBSYSTEM
+    share_key $key $version nqn.2014-08.org.nvmexpress.discovery
+    connect_secured -i 2
+    [ -n "$(cat /sys/class/nvme/nvme0/tls_key)" ] || failed 'no TLS'
+    fio --name=v --ioengine=libaio --direct=1 --filename=/dev/nvme0n1 --rw=randwrite --bsrange=4k-64k --size=8m \
+      --iodepth=8 --rate_iops=300 --verify=crc32c --verify_fatal=1 > /tmp/fio 2>&1 &
+    fio=$!
+    sleep 1
+    try nvme reset /dev/nvme0
+    wait_for grep -q live /sys/class/nvme/nvme0/state
+    wait $fio || { cat /tmp/fio; failed "fio with $key, identity $version"; }
+    disconnect
+    says 'sectype: tls13' newer nvme discover $AT --tls
+    forget_keys
+  done
+done
+share_key $OTHER 1 $SUBSYSTEM
+newer nvme connect $AT -n $SUBSYSTEM --tls > /tmp/said 2>&1 && failed 'a host with another key gets in'
+dmesg | grep -iE 'I/O error|digest error' && failed 'errors'
+echo "all of it"
+"#;
+    let script = format!("OTHER={OTHER} KEYS='{}'\n{script}", KEYS.join(" "));
+    let nqn = format!("nqn={NQN}");
+    let said =
+        tls_host_guest(directory, target.port(), &script, |action| match action.split(' ').collect::<Vec<_>>()[..] {
+            ["key", "0"] => {}
+            ["key", number] => {
+                let path = key_file(directory, KEYS[number.parse::<usize>().expect("a number")]);
+                target.rpc(&["keyring_file_add_key", &format!("name=k{number}"), &format!("path={path}")]);
+                target.rpc(&["nvmf_subsystem_remove_host", &nqn, &format!("host={HOST}")]);
+                target.rpc(&["nvmf_subsystem_add_host", &nqn, &format!("host={HOST}"), &format!("psk=k{number}")]);
+            }
+            _ => panic!("{action}"),
+        });
+    assert!(said.contains("all of it"), "{said}");
+    target.end();
+}
+
+/// Our initiator verifies what it writes to the kernel's target, with keys of each kind; without TLS and with another
+/// key it gets in nowhere.
+#[test]
+#[ignore = "takes minutes of emulation: make test-guest"]
+fn linux_6_12_is_a_target_over_tls() {
+    if !has_rig() {
+        return;
+    }
+    let place = directory();
+    let directory = place.path();
+    let port = free_port();
+    let script = r#"
+cd /sys/kernel/config/nvmet
+truncate -s 32M /tmp/disk
+here=subsystems/$SUBSYSTEM
+mkdir $here && echo 1 > $here/attr_allow_any_host && mkdir $here/namespaces/1 || failed 'no nvmet'
+echo 1 > $here/namespaces/1/buffered_io
+echo /tmp/disk > $here/namespaces/1/device_path && echo 1 > $here/namespaces/1/enable || failed 'no namespace'
+mkdir ports/1 && cd ports/1
+echo tcp > addr_trtype; echo ipv4 > addr_adrfam; echo 10.0.2.15 > addr_traddr; echo 4420 > addr_trsvcid
+echo tls1.3 > addr_tsas && echo required > addr_treq || failed 'no TLS'
+cd ../..
+number=0
+for key in $KEYS; do
+  for version in 0 1; do
+    share_key $key $version $SUBSYSTEM
+    ln -s /sys/kernel/config/nvmet/$here ports/1/subsystems/$SUBSYSTEM || failed 'no port'
+    outside verify $number
+    outside refuse $number
+    rm ports/1/subsystems/$SUBSYSTEM
+    forget_keys
+  done
+  number=$((number + 1))
+done
+echo "all of it"
+"#;
+    let script = format!("OTHER={OTHER} KEYS='{}'\n{script}", KEYS.join(" "));
+    let filename = format!("--filename=trtype=tcp adrfam=ipv4 traddr=127.0.0.1 trsvcid={port} subnqn={NQN} ns=1");
+    let host = format!("--hostnqn={HOST}");
+    let verify = ["run", "--name=v", "--ioengine=nvme_tcp", "--rw=randwrite", "--bsrange=4k-128k", "--size=8m"];
+    let verify = [&verify[..], &["--iodepth=16", "--verify=crc32c", "--eta=never", &filename, &host]].concat();
+    let said = tls_target_guest(directory, port, &script, |action| {
+        let (what, number) = action.split_once(' ').expect("a number");
+        let number: usize = number.parse().expect("a number");
+        let with =
+            |key: &str| run(directory, &[&verify[..], &[&format!("--tls_key={}", key_file(directory, key))]].concat());
+        match what {
+            "verify" => {
+                let output = with(KEYS[number]);
+                assert!(output.status.success(), "{number}: {}{}", stdout(&output), stderr(&output));
+            }
+            "refuse" => {
+                assert!(!run(directory, &verify).status.success(), "without TLS");
+                assert!(!with(OTHER).status.success(), "with another key");
+            }
+            _ => panic!("{action}"),
+        }
+    });
+    assert!(said.contains("all of it"), "{said}");
+}
