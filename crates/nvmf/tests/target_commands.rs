@@ -169,10 +169,31 @@ fn logs_and_features() {
 
     let get = |id: u8| Command { cdw10: id.into(), ..Command::new(admin::GET_FEATURES, 0) };
     let set = |id: u8, value| Command { cdw10: id.into(), cdw11: value, ..Command::new(admin::SET_FEATURES, 0) };
+    let late = admin.command(set(feature::NUMBER_OF_QUEUES, feature::queues_value(200)), &[]);
+    assert!(late.status.is(Status::COMMAND_SEQUENCE_ERROR), "there is an I/O queue");
+    let mut admin = Host::admin(served.address);
     let done = admin.command(set(feature::NUMBER_OF_QUEUES, feature::queues_value(200)), &[]);
     assert_eq!(feature::queues(done.result as u32), 64);
     let done = admin.command(set(feature::NUMBER_OF_QUEUES, feature::queues_value(3)), &[]);
     assert_eq!(feature::queues(done.result as u32), 3);
+    // SEL 1 asks for the default, and each threshold has a value of its own.
+    let of = |id: u8, sel: u32, cdw11| Command { cdw10: sel << 8 | u32::from(id), cdw11, ..get(id) };
+    let (over, under, sensor) = (0, 1 << 20, 3 << 16);
+    for (select, kelvins) in [(over, 350), (under, 250), (sensor, 1)] {
+        let done = admin.command(set(feature::TEMPERATURE_THRESHOLD, select | kelvins), &[]);
+        assert!(done.status.is_ok());
+    }
+    for (sel, select, kelvins) in
+        [(0, over, 350), (0, under, 250), (0, sensor, 0xffff), (1, over, 343), (1, under, 0), (0, sensor | under, 0)]
+    {
+        let got = admin.command(of(feature::TEMPERATURE_THRESHOLD, sel, select), &[]);
+        assert_eq!((got.status, got.result), (Status::SUCCESS, kelvins), "SEL {sel}, {select:x}");
+    }
+    assert!(admin.command(of(feature::TEMPERATURE_THRESHOLD, 0, 2 << 20), &[]).status.is(Status::INVALID_FIELD));
+    for (sel, value) in [(0, 3), (1, 64)] {
+        let got = admin.command(of(feature::NUMBER_OF_QUEUES, sel, 0), &[]);
+        assert_eq!(feature::queues(got.result as u32), value);
+    }
     assert_eq!(admin.command(get(feature::VOLATILE_WRITE_CACHE), &[]).result, 1);
     assert_eq!(admin.command(set(feature::KEEP_ALIVE_TIMER, 7000), &[]).status, Status::SUCCESS);
     assert_eq!(admin.command(get(feature::KEEP_ALIVE_TIMER), &[]).result, 7000);

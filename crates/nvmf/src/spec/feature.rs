@@ -55,6 +55,33 @@ impl Timestamp {
     }
 }
 
+/// `cdw11` of [`TEMPERATURE_THRESHOLD`] (Base specification 2.0, section 5.27.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// TMPTH: the threshold in kelvins.
+    pub kelvins: u16,
+    /// TMPSEL 0: the composite temperature.
+    pub is_composite: bool,
+    /// TMPSEL Fh: every temperature, in Set Features.
+    pub is_of_all: bool,
+    /// THSEL 01b: the threshold below which the temperature is too low.
+    pub is_under: bool,
+}
+
+impl Threshold {
+    /// The threshold that a command names; `None` for reserved values.
+    pub fn of(cdw11: u32) -> Option<Threshold> {
+        let (sensor, kind) = (cdw11 >> 16 & 15, cdw11 >> 20 & 3);
+        let is_valid = matches!(sensor, 0..=8 | 15) && kind < 2;
+        is_valid.then_some(Threshold {
+            kelvins: cdw11 as u16,
+            is_composite: sensor == 0,
+            is_of_all: sensor == 15,
+            is_under: kind == 1,
+        })
+    }
+}
+
 /// SEL of Get Features, bits 10:8 of `cdw10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {

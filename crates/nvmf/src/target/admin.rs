@@ -177,23 +177,33 @@ fn get_features(
         feature::Select::Saved | feature::Select::Reserved => return Err(Status::INVALID_FIELD.do_not_retry()),
         _ => {}
     }
+    let is_default = feature::select(command.cdw10) == feature::Select::Default;
     let state = controller.lock();
-    let value = |default: u32| Ok(Answer::Result(state.features.get(&id).copied().unwrap_or(default).into()));
+    let value = |default: u32| {
+        let set = state.features.get(&id).filter(|_| !is_default);
+        Ok(Answer::Result(set.copied().unwrap_or(default).into()))
+    };
     match id {
         feature::ARBITRATION
         | feature::POWER_MANAGEMENT
         | feature::ERROR_RECOVERY
         | feature::WRITE_ATOMICITY
         | feature::ASYNC_EVENT_CONFIGURATION => value(0),
-        feature::TEMPERATURE_THRESHOLD => value(logs::WARNING_KELVINS.into()),
+        feature::TEMPERATURE_THRESHOLD => {
+            let threshold = feature::Threshold::of(command.cdw11).ok_or(Status::INVALID_FIELD.do_not_retry())?;
+            let set =
+                state.thresholds[usize::from(threshold.is_under)].filter(|_| !is_default && threshold.is_composite);
+            Ok(Answer::Result(set.unwrap_or(default_threshold(threshold)).into()))
+        }
         feature::VOLATILE_WRITE_CACHE => value(1),
         feature::NUMBER_OF_QUEUES => value(feature::queues_value(core.configuration.options.limits.queues)),
         feature::KEEP_ALIVE_TIMER => Ok(Answer::Result(controller.keep_alive_ms.load(Ordering::Relaxed).into())),
         feature::TIMESTAMP => {
-            let (set, since_ns) = state.timestamp;
+            let (set, since_ns) = if is_default { (None, core.now_ns) } else { state.timestamp };
             let ms = set.unwrap_or(0).wrapping_add(core.now_ns.saturating_sub(since_ns) / 1_000_000);
             to_host(conn, command, feature::Timestamp { ms, is_set: set.is_some() }.write().to_vec())
         }
+        feature::HOST_BEHAVIOR if is_default => to_host(conn, command, vec![0; 512]),
         feature::HOST_BEHAVIOR => to_host(conn, command, state.host_behavior.to_vec()),
         feature::HOST_IDENTIFIER => to_host(conn, command, controller.host_id.to_vec()),
         feature::RESERVATION_MASK => {
@@ -205,6 +215,15 @@ fn get_features(
             Ok(Answer::Result(reservations::persistence(&reservations).into()))
         }
         _ => Err(Status::INVALID_FIELD.do_not_retry()),
+    }
+}
+
+/// The threshold that holds until a host sets one (section 5.27.1.3): none for sensors that do not exist.
+fn default_threshold(threshold: feature::Threshold) -> u16 {
+    match (threshold.is_under, threshold.is_composite) {
+        (true, _) => 0,
+        (false, true) => logs::WARNING_KELVINS,
+        (false, false) => u16::MAX,
     }
 }
 
@@ -275,6 +294,10 @@ fn set_features(
             if asked == 0 {
                 return Err(Status::INVALID_FIELD.do_not_retry());
             }
+            // The same section: after the first I/O queue the number stays.
+            if !state.queues.is_empty() {
+                return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+            }
             let granted = feature::queues_value(asked.min(core.configuration.options.limits.queues));
             state.features.insert(id, granted);
             Ok(Answer::Result(granted.into()))
@@ -299,9 +322,16 @@ fn set_features(
         feature::WRITE_ATOMICITY
         | feature::ARBITRATION
         | feature::ERROR_RECOVERY
-        | feature::TEMPERATURE_THRESHOLD
         | feature::ASYNC_EVENT_CONFIGURATION => {
             state.features.insert(id, command.cdw11);
+            Ok(Answer::Result(0))
+        }
+        feature::TEMPERATURE_THRESHOLD => {
+            let threshold = feature::Threshold::of(command.cdw11).ok_or(Status::INVALID_FIELD.do_not_retry())?;
+            // There is no sensor besides the composite temperature.
+            if threshold.is_composite || threshold.is_of_all {
+                state.thresholds[usize::from(threshold.is_under)] = Some(threshold.kelvins);
+            }
             Ok(Answer::Result(0))
         }
         feature::RESERVATION_MASK if !is_hidden(core, id) => {

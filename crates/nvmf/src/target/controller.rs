@@ -72,6 +72,8 @@ pub(super) struct State {
     pub proofs: BTreeMap<u16, Proof>,
     /// Values of Set Features by identifier.
     pub features: BTreeMap<u8, u32>,
+    /// The temperature thresholds that the host has set in kelvins: above which, and below which a temperature is bad.
+    pub thresholds: [Option<u16>; 2],
     pub host_behavior: Box<[u8; 512]>,
     /// The time that the host has set in milliseconds, and the time of the clock at which it did so; the time 0 at the
     /// last reset, if it has not.
@@ -201,6 +203,7 @@ impl State {
         self.timestamp = (None, now_ns);
         (self.status.ready, self.status.shutdown) = (false, 0);
         self.features.clear();
+        self.thresholds = [None; 2];
         self.changed.clear();
         self.notices = Notices::default();
         self.pending.clear();
@@ -310,6 +313,7 @@ impl Controllers {
             queues: BTreeMap::new(),
             proofs: BTreeMap::new(),
             features: BTreeMap::new(),
+            thresholds: [None; 2],
             host_behavior: Box::new([0; 512]),
             timestamp: (None, new.now_ns),
             errors: ErrorLog::default(),
