@@ -15,15 +15,25 @@ pub enum Wire {
 
 /// A secured socket, and how far its handshake has come.
 #[derive(Debug)]
-pub struct Secured {
-    stream: tls::Stream,
-    is_done: bool,
+pub struct Secured(Stage);
+
+#[derive(Debug)]
+enum Stage {
+    /// The client has not sent its first message whole.
+    Pending(tls::Pending),
+    /// The ends agree on keys; bytes travel once that is done.
+    Begun { stream: tls::Stream, is_done: bool },
 }
 
 impl Wire {
     /// A socket whose handshake is yet to come.
     pub fn secured(stream: tls::Stream) -> Wire {
-        Wire::Secured(Box::new(Secured { stream, is_done: false }))
+        Wire::Secured(Box::new(Secured(Stage::Begun { stream, is_done: false })))
+    }
+
+    /// A socket whose client is yet to begin the handshake.
+    pub fn pending(pending: tls::Pending) -> Wire {
+        Wire::Secured(Box::new(Secured(Stage::Pending(pending))))
     }
 
     /// The socket.
@@ -31,15 +41,18 @@ impl Wire {
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Wire::Plain(tcp) => tcp,
-            Wire::Secured(secured) => secured.stream.tcp(),
+            Wire::Secured(secured) => match &secured.0 {
+                Stage::Pending(pending) => pending.tcp(),
+                Stage::Begun { stream, .. } => stream.tcp(),
+            },
         }
     }
 
     /// The identity of the key that both ends have proven; `None` for a plain socket and before the handshake is done.
     pub fn identity(&self) -> Option<&str> {
         match self {
-            Wire::Secured(secured) if secured.is_done => secured.stream.key().map(|key| key.identity.as_str()),
-            _ => None,
+            Wire::Plain(_) => None,
+            Wire::Secured(secured) => secured.open().and_then(tls::Stream::key).map(|key| key.identity.as_str()),
         }
     }
 
@@ -48,16 +61,19 @@ impl Wire {
     pub fn has_more(&self) -> bool {
         match self {
             Wire::Plain(_) => false,
-            Wire::Secured(secured) => secured.stream.has_more(),
+            Wire::Secured(secured) => match &secured.0 {
+                Stage::Pending(_) => false,
+                Stage::Begun { stream, .. } => stream.has_more(),
+            },
         }
     }
 
     /// Tells the peer that no more bytes come.
     pub fn finish(&mut self) {
         if let Wire::Secured(secured) = self
-            && secured.is_done
+            && let Stage::Begun { stream, is_done: true } = &mut secured.0
         {
-            secured.stream.close();
+            stream.close();
         }
         // The peer may be gone already.
         let _ = self.tcp().shutdown(std::net::Shutdown::Write);
@@ -65,17 +81,34 @@ impl Wire {
 }
 
 impl Secured {
+    fn open(&self) -> Option<&tls::Stream> {
+        match &self.0 {
+            Stage::Begun { stream, is_done: true } => Some(stream),
+            _ => None,
+        }
+    }
+
     /// Goes on with the handshake. `WouldBlock` while it is not done.
     fn ready(&mut self) -> io::Result<&mut tls::Stream> {
-        if !self.is_done {
-            self.is_done = match self.stream.handshake() {
-                Ok(tls::Handshake::Done) => true,
-                Ok(_) => return Err(io::ErrorKind::WouldBlock.into()),
-                Err(tls::Error::Io(error)) => return Err(error),
-                Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
-            };
+        if let Stage::Pending(pending) = &self.0 {
+            let stream = pending.accept().map_err(broken)?.ok_or(io::ErrorKind::WouldBlock)?;
+            self.0 = Stage::Begun { stream, is_done: false };
         }
-        Ok(&mut self.stream)
+        let Stage::Begun { stream, is_done } = &mut self.0 else { return Err(io::ErrorKind::WouldBlock.into()) };
+        if !*is_done {
+            *is_done = stream.handshake().map_err(broken)? == tls::Handshake::Done;
+        }
+        match is_done {
+            true => Ok(stream),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+fn broken(error: tls::Error) -> io::Error {
+    match error {
+        tls::Error::Io(error) => error,
+        error => io::Error::new(io::ErrorKind::PermissionDenied, error),
     }
 }
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use nvmf::Wire;
 use nvmf::auth::{Keys, TlsKey};
 use nvmf::initiator::{Address, Controller, Options, discover};
-use nvmf::pdu::{self, Agreement, End, IcReq, Limits, Next, Pdu, Receiver};
+use nvmf::pdu::{self, Agreement, End, IcReq, Next, Pdu, Receiver};
 use nvmf::spec::{DISCOVERY_NQN, Status};
-use nvmf::target::{self, SubsystemSpec, Target};
+use nvmf::target::{self, Limits, SubsystemSpec, Target};
 
 const FIRST: &str = "nqn.2016-06.io.spdk:first";
 const SECOND: &str = "nqn.2016-06.io.spdk:second";
@@ -29,7 +29,9 @@ struct Served {
 
 /// Two subsystems on one secured address; [`HOST`] has a key for the first.
 fn served() -> Served {
-    let target = Target::start(target::Options::default()).unwrap();
+    // No client is cut off because time is over.
+    let limits = Limits { handshake: Duration::from_secs(3600), ..Limits::default() };
+    let target = Target::start(target::Options { limits, ..target::Options::default() }).unwrap();
     let keys = Keys::default();
     keys.set_tls(FIRST, HOST, Some(TlsKey::parse(KEY).unwrap()));
     target.set_tls_keys(Arc::new(move |identity| keys.tls_keys(identity)));
@@ -73,7 +75,7 @@ fn connected_by_hand(address: SocketAddr, of_key: &str, subsystem: &str, host: &
     wire.write_all(&capsule).unwrap();
     let mut answer = [0; 24];
     wire.read_exact(&mut answer).unwrap();
-    match Receiver::new(End::Controller, Limits { capsule: 0, data: 0 }).next(&answer) {
+    match Receiver::new(End::Controller, pdu::Limits { capsule: 0, data: 0 }).next(&answer) {
         Ok(Next::Unit(_, Pdu::CapsuleResp(completion))) => completion.status,
         other => panic!("{other:?}"),
     }
@@ -109,6 +111,25 @@ fn a_host_tries_each_way_to_derive_the_key() {
         assert_eq!(connect(address, FIRST, &options(HOST, Some(KEY))), Ok(()));
         assert!(target.shutdown(Duration::from_secs(60)));
     }
+}
+
+/// OpenSSL would take 128 KiB for each of these clients, which have sent some bytes and know no key.
+#[test]
+fn a_client_that_announces_a_long_message_is_cut_off() {
+    let served = served();
+    for announced in [8193, 20_000, 131_000] {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let length: [u8; 4] = u32::to_be_bytes(announced);
+        stream.write_all(&[&[22, 3, 1, 0x40, 0, 1][..], &length[1..], &[3; 100]].concat()).unwrap();
+        // The bytes that nobody read make the end a reset.
+        match stream.read(&mut [0; 10]) {
+            Ok(read) => assert_eq!(read, 0),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+    assert_eq!(connect(served.address, FIRST, &options(HOST, Some(KEY))), Ok(()));
+    assert!(served.target.shutdown(Duration::from_secs(60)));
 }
 
 #[test]

@@ -54,11 +54,16 @@ impl Acceptor {
         Ok(Acceptor(secured))
     }
 
-    /// A connection that a client has begun; `find` gives the keys that the target knows.
+    /// A connection that a client has begun; `find` gives the keys that the server knows. For clients that nobody
+    /// trusts see [`Pending`](crate::Pending).
     ///
     /// # Errors
     /// OpenSSL has no memory.
     pub fn accept(&self, stream: TcpStream, find: Find) -> Result<Stream, Error> {
+        self.accept_shared(Arc::new(stream), find)
+    }
+
+    pub(crate) fn accept_shared(&self, stream: Arc<TcpStream>, find: Find) -> Result<Stream, Error> {
         let peer = Peer { role: Role::Server { find, hello: Hello::Awaited }, key: None };
         let stream = Stream::new(&self.0, stream, peer)?;
         // SAFETY: as declared; the connection is alive.
@@ -89,7 +94,7 @@ impl Connector {
     /// OpenSSL has no memory.
     pub fn connect(&self, stream: TcpStream, key: Psk) -> Result<Stream, Error> {
         let cipher = key.cipher;
-        let stream = Stream::new(&self.0, stream, Peer { role: Role::Client, key: Some(key) })?;
+        let stream = Stream::new(&self.0, Arc::new(stream), Peer { role: Role::Client, key: Some(key) })?;
         // SAFETY: as declared; the connection is alive, and a NUL ends the name.
         unsafe { (self.0.library.SSL_set_ciphersuites)(stream.ssl, cipher.c_name().as_ptr()) };
         // SAFETY: as declared; the connection is alive.
@@ -208,14 +213,14 @@ pub struct Stream {
     retried: Option<usize>,
     /// The place where a record is put together.
     record: Vec<u8>,
-    tcp: TcpStream,
+    tcp: Arc<TcpStream>,
 }
 
 // SAFETY: OpenSSL ties a connection to no thread, and the callbacks' data are Send.
 unsafe impl Send for Stream {}
 
 impl Stream {
-    fn new(secured: &Secured, tcp: TcpStream, peer: Peer) -> Result<Stream, Error> {
+    fn new(secured: &Secured, tcp: Arc<TcpStream>, peer: Peer) -> Result<Stream, Error> {
         let library = secured.library;
         // SAFETY: as declared; the context is alive.
         let ssl = unsafe { (library.SSL_new)(secured.context) };

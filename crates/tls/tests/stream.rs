@@ -2,10 +2,11 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use tls::{Acceptor, Cipher, Connector, Error, Find, Handshake, Psk, Stream};
+use tls::{Acceptor, Cipher, Connector, Error, Find, Handshake, Pending, Psk, Stream};
 
 const CIPHERS: [Cipher; 2] = [Cipher::Aes128GcmSha256, Cipher::Aes256GcmSha384];
 
@@ -195,4 +196,67 @@ fn a_server_with_a_certificate_and_no_key_is_refused() {
     program.kill().unwrap();
     program.wait().unwrap();
     std::fs::remove_dir_all(place).unwrap();
+}
+
+/// The first message of a client.
+fn hello(offered: Psk) -> Vec<u8> {
+    let (client, mut server) = sockets();
+    let mut client = Connector::new().unwrap().connect(client, offered).unwrap();
+    assert_eq!(client.handshake().unwrap(), Handshake::WantsRead);
+    let mut room = vec![0; 10_000];
+    let length = server.read(&mut room).unwrap();
+    room.truncate(length);
+    room
+}
+
+fn is_readable(socket: &TcpStream) -> bool {
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, as the count says; the call does not wait.
+    unsafe { libc::poll(&raw mut entry, 1, 0) > 0 }
+}
+
+#[test]
+fn a_clienthello_in_pieces_waits_in_the_socket_and_wakes_nobody() {
+    let offered = key("a", 1, CIPHERS[0]);
+    let hello = hello(offered.clone());
+    for cut in [1, 4, 5, 8, 9, 100, hello.len() - 1] {
+        let (mut client, server) = sockets();
+        let pending = Pending::new(Arc::new(Acceptor::new().unwrap()), server, known(vec![offered.clone()]));
+        assert!(pending.accept().unwrap().is_none());
+        client.write_all(&hello[..cut]).unwrap();
+        // The headers are looked at as soon as they are there; the rest is waited for.
+        assert!(pending.accept().unwrap().is_none(), "{cut}");
+        assert!(!is_readable(pending.tcp()), "{cut}");
+        client.write_all(&hello[cut..]).unwrap();
+        assert!(is_readable(pending.tcp()), "{cut}");
+        let mut stream = loop {
+            // One more look where the headers were cut.
+            match pending.accept().unwrap() {
+                Some(stream) => break stream,
+                None => assert!(cut < 9 && is_readable(pending.tcp()), "{cut}"),
+            }
+        };
+        assert_eq!(stream.handshake().unwrap(), Handshake::WantsRead);
+        assert!(is_readable(&client), "the server has answered");
+        client.write_all(&[0]).unwrap();
+        assert!(is_readable(stream.tcp()), "one byte wakes again");
+    }
+}
+
+#[test]
+fn clients_that_do_not_begin_rightly_are_refused_before_anything_is_kept() {
+    let hello = hello(key("a", 1, CIPHERS[0]));
+    let plain = [0; 128];
+    let long = [22, 3, 1, 0x40, 0, 1, 1, 0xff, 0]; // the first record of a ClientHello of 128 KiB
+    for (sent, refused) in [(&plain[..], true), (&long[..], true), (&hello[..20], false), (&[][..], false)] {
+        let (mut client, server) = sockets();
+        let pending = Pending::new(Arc::new(Acceptor::new().unwrap()), server, known(vec![]));
+        client.write_all(sent).unwrap();
+        drop(client);
+        match pending.accept() {
+            Err(Error::Handshake(_)) => assert!(refused),
+            Err(Error::Io(error)) => assert!(!refused && error.kind() == std::io::ErrorKind::UnexpectedEof),
+            other => panic!("{other:?}"),
+        }
+    }
 }

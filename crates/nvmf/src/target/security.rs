@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use tls::{Acceptor, Find};
+use tls::{Acceptor, Find, Pending};
 
 use super::configuration::Configuration;
 use super::{Error, ErrorKind};
@@ -13,7 +13,7 @@ use crate::Wire;
 /// TLS of the target. OpenSSL is opened with the first listener that demands TLS.
 #[derive(Default)]
 pub(super) struct Security {
-    acceptor: OnceLock<Acceptor>,
+    acceptor: OnceLock<Arc<Acceptor>>,
     find: RwLock<Option<Find>>,
 }
 
@@ -33,7 +33,7 @@ impl Security {
         }
         if self.acceptor.get().is_none() {
             let acceptor = Acceptor::new().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
-            let _ = self.acceptor.set(acceptor); // another thread was as quick
+            let _ = self.acceptor.set(Arc::new(acceptor)); // another thread was as quick
         }
         Ok(())
     }
@@ -41,7 +41,7 @@ impl Security {
     /// The stream of a connection that came in on `listener`: secured if the listener demands TLS.
     ///
     /// # Errors
-    /// OpenSSL has no memory.
+    /// The target has no keys.
     pub fn wire(&self, tcp: TcpStream, listener: SocketAddr, configuration: &Configuration) -> io::Result<Wire> {
         if !configuration.secured.contains(&listener) {
             return Ok(Wire::Plain(tcp));
@@ -50,6 +50,6 @@ impl Security {
         let (Some(acceptor), Some(find)) = (self.acceptor.get(), find) else {
             return Err(io::ErrorKind::PermissionDenied.into());
         };
-        acceptor.accept(tcp, find).map(Wire::secured).map_err(io::Error::other)
+        Ok(Wire::pending(Pending::new(Arc::clone(acceptor), tcp, find)))
     }
 }
