@@ -178,6 +178,25 @@ fn some_command(dice: &mut Dice) -> (Command, usize) {
     (command, in_capsule)
 }
 
+/// A fused operation on one of few blocks, most of the time with both halves and as it should be.
+fn some_pair(dice: &mut Dice) -> Vec<(Command, usize)> {
+    let (nsid, lba) = (dice.pick(&[1, 1, 2, 3]), dice.below(4));
+    let half = |dice: &mut Dice, opcode, fuse| {
+        let command =
+            Command::blocks(opcode, nsid, if dice.one_in(20) { 9 } else { lba }, dice.pick(&[1, 1, 1, 1, 1, 2]));
+        let bytes = (command.cdw12 + 1) * 512;
+        let data = if dice.one_in(2) { bytes } else { 0 };
+        let sgl = if data > 0 { Sgl::in_capsule(bytes) } else { Sgl::transport(bytes) };
+        let fuse = if dice.one_in(20) { dice.below(4) as u8 } else { fuse };
+        (Command { flags: command.flags | fuse, sgl, cid: dice.below(40) as u16, ..command }, data as usize)
+    };
+    let mut halves = vec![half(dice, io::COMPARE, Command::FUSE_FIRST), half(dice, io::WRITE, Command::FUSE_SECOND)];
+    if dice.one_in(10) {
+        halves.remove(dice.below(2) as usize);
+    }
+    halves
+}
+
 fn some_admin(dice: &mut Dice) -> (Command, usize) {
     let opcode = dice.pick(&[0x02u8, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x7f, 0x7f, 0x7f, 0x00, 0x90]);
     let mut command = Command::new(opcode, dice.pick(&[0, 1, 2, 4, 5, 6, 8, u32::MAX]));
@@ -311,6 +330,12 @@ fn run(served: &Served, seed: u64) {
         match action {
             0..=8 => {
                 for _ in 0..dice.within(1..12) {
+                    if dice.one_in(5) {
+                        for (half, data) in some_pair(&mut dice) {
+                            let bytes = wild.host.capsule(&half, &vec![0; data]);
+                            wild.send(&bytes);
+                        }
+                    }
                     let (command, data) = some_command(&mut dice);
                     let bytes = wild.host.capsule(&command, &vec![seed as u8; data]);
                     wild.send(&bytes);

@@ -102,6 +102,10 @@ impl Sgl {
 impl Command {
     /// PSDT 01b: the data pointer is an SGL, as Fabrics demand.
     pub const PSDT_SGL: u8 = 0x40;
+    /// FUSE of the first command of a fused operation.
+    pub const FUSE_FIRST: u8 = 1;
+    /// FUSE of the second command of a fused operation.
+    pub const FUSE_SECOND: u8 = 2;
     /// Force Unit Access, in `cdw12` of reads and writes.
     pub const FUA: u32 = 1 << 30;
 
@@ -125,7 +129,7 @@ impl Command {
         self.flags >> 6
     }
 
-    /// FUSE: not 0 in parts of fused operations.
+    /// FUSE: not 0 in parts of fused operations, [`Command::FUSE_FIRST`] or [`Command::FUSE_SECOND`].
     #[inline]
     pub fn fuse(&self) -> u8 {
         self.flags & 3

@@ -117,12 +117,15 @@ statuses! {
     INTERNAL_ERROR = 0, 0x06, EIO, "Internal Error";
     ABORTED_BY_REQUEST = 0, 0x07, ECANCELED, "Command Abort Requested";
     ABORTED_SQ_DELETION = 0, 0x08, ECANCELED, "Command Aborted due to SQ Deletion";
+    ABORTED_FAILED_FUSED = 0, 0x09, ECANCELED, "Command Aborted due to Failed Fused Command";
+    ABORTED_MISSING_FUSED = 0, 0x0a, EINVAL, "Command Aborted due to Missing Fused Command";
     INVALID_NAMESPACE = 0, 0x0b, ENODEV, "Invalid Namespace or Format";
     COMMAND_SEQUENCE_ERROR = 0, 0x0c, EINVAL, "Command Sequence Error";
     INVALID_SGL_SEGMENT = 0, 0x0d, EINVAL, "Invalid SGL Segment Descriptor";
     INVALID_SGL_COUNT = 0, 0x0e, EINVAL, "Invalid Number of SGL Descriptors";
     DATA_SGL_LENGTH_INVALID = 0, 0x0f, EINVAL, "Data SGL Length Invalid";
     SGL_DESCRIPTOR_TYPE_INVALID = 0, 0x11, EINVAL, "SGL Descriptor Type Invalid";
+    ATOMIC_WRITE_UNIT_EXCEEDED = 0, 0x14, EINVAL, "Atomic Write Unit Exceeded";
     SGL_OFFSET_INVALID = 0, 0x16, EINVAL, "SGL Offset Invalid";
     HOST_ID_INCONSISTENT = 0, 0x18, EINVAL, "Host Identifier Inconsistent Format";
     KEEP_ALIVE_EXPIRED = 0, 0x19, ETIMEDOUT, "Keep Alive Timer Expired";

@@ -3,6 +3,8 @@
 use pace::OpId;
 use sys::buffer::Buffer;
 
+use super::fused::Half;
+use super::gate::{Hold, Span};
 use super::io_command::IoCommand;
 use crate::spec::{Command, Status};
 
@@ -21,6 +23,10 @@ pub(super) enum Stage {
     Held,
     /// The target has sent an R2T; it awaits the data, or they are arriving.
     Data,
+    /// The command waits for the other half of its fused operation (`fused.rs`).
+    Fused,
+    /// Somebody holds the range that the command changes (`gate.rs`).
+    Gated,
     /// The command is in the device.
     Device,
     /// The command's data and response are being sent.
@@ -73,6 +79,9 @@ pub(super) struct CommandSlot {
     pub is_aside: bool,
     /// An admin or Fabrics command that waits for its data.
     pub admin: Option<Box<Command>>,
+    /// The command's part in a fused operation, and the range that the operation holds.
+    pub fused: Option<Half>,
+    pub hold: Option<Hold>,
 }
 
 impl CommandSlot {
@@ -105,7 +114,27 @@ impl CommandSlot {
             afloat: 0,
             is_aside: false,
             admin: None,
+            fused: None,
+            hold: None,
         }
+    }
+
+    /// True if the command, or the operation that it leads, changes blocks.
+    #[inline]
+    pub fn changes_blocks(&self) -> bool {
+        self.command.row().changes_blocks || self.fused.is_some()
+    }
+
+    /// The range of the command on the device; Dataset Management has others.
+    pub fn span(&self) -> Span {
+        Span { offset: self.offset, len: self.len }
+    }
+
+    /// True if the data of the host and those of the device are the same, in a Compare whose data are complete.
+    pub fn is_equal(&self) -> bool {
+        let len = self.len as usize;
+        let both = self.buffer.as_ref().zip(self.expected.as_ref());
+        both.is_some_and(|(device, host)| device.as_slice()[..len] == host.as_slice()[..len])
     }
 }
 
@@ -136,6 +165,7 @@ impl CommandSlots {
     pub fn give(&mut self, index: u16) {
         let slot = &mut self.slots[usize::from(index)];
         debug_assert!(slot.stage != Stage::Free && slot.buffer.is_none() && slot.expected.is_none());
+        debug_assert!(slot.fused.is_none() && slot.hold.is_none());
         slot.stage = Stage::Free;
         slot.admin = None;
         self.free.push(index);

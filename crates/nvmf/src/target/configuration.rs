@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::controller::{LAST_ID, Service};
+use super::gate::Gate;
 use super::limited::Limit;
 use super::reservations::Reservations;
 use super::{DeviceInfo, Error, ErrorKind, Options};
@@ -141,6 +142,7 @@ pub(super) struct DeviceEntry {
     pub device: Arc<dyn Device>,
     pub uuid: [u8; 16],
     pub limit: Arc<Limit>,
+    pub gate: Arc<Gate>,
     /// True if the latencies of its ops are counted.
     pub counts_latencies: AtomicBool,
 }
@@ -345,6 +347,7 @@ impl Configuration {
             device,
             uuid,
             limit: Arc::default(),
+            gate: Arc::default(),
             counts_latencies: false.into(),
         });
         self.devices.push(Arc::clone(&entry));

@@ -16,6 +16,7 @@ use super::command::{CommandSlots, Stage};
 use super::configuration::CommandLimits;
 use super::controller::Controller;
 use super::core::{Core, LocalNamespace, LocalSubsystem};
+use super::fused::Pending;
 use super::mailbox::Token;
 use super::reservations::Need;
 use super::transport::{NO_SLOT, Tcp, Transport};
@@ -89,6 +90,8 @@ pub(super) struct Connection {
     /// watched among the I/O queues.
     pub watched: (bool, bool, bool),
     pub slots: CommandSlots,
+    /// The fused operation that the queue's next command may end.
+    pub fused: Pending,
     pub afloat: Afloat,
     pub controller: Option<Arc<Controller>>,
     pub subsystem: Option<Rc<LocalSubsystem>>,
@@ -144,6 +147,7 @@ impl Connection {
             is_dirty: false,
             watched: (true, false, false),
             slots: CommandSlots::default(),
+            fused: Pending::default(),
             afloat: Afloat::default(),
             controller: None,
             subsystem: None,
@@ -307,6 +311,7 @@ impl Connection {
     pub fn give_up(&mut self, core: &mut Core, but_what_is_being_sent: bool) {
         io_command::drop_all(self, core, but_what_is_being_sent);
         self.stalled = None;
+        self.fused = Pending::Nothing;
         self.transport.forget_received();
         self.event_requests.clear();
     }

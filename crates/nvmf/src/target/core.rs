@@ -1,6 +1,7 @@
 //! The core of a reactor, which its connections share: the pacer, data buffers, channels to devices, and the ops inside
 //! them.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use sys::clock::Clock;
 
 use super::configuration::{CommandLimits, Configuration, DeviceEntry, Visibility};
 use super::controller::{Controller, Service};
+use super::gate::{Fence, Gate, Span};
 use super::latencies::Latencies;
 use super::limited::{Limit, Limited};
 use super::live::Rows;
@@ -42,6 +44,7 @@ pub(super) struct OpenChannel {
     pub drive: u32,
     pub stats: DeviceStats,
     pub limit: Arc<Limit>,
+    pub gate: Arc<Gate>,
     /// The commands that the limit holds back.
     pub limited: VecDeque<Limited>,
 }
@@ -59,6 +62,9 @@ pub(super) struct LocalNamespace {
     pub read_only: bool,
     pub reservations: Arc<Reservations>,
 }
+
+/// Something that the reactor keeps until ops have left their devices. Its end tells those who wait for that.
+type Awaiting = Arc<dyn Any + Send + Sync>;
 
 /// A subsystem's namespaces by number, as a host sees them; shared with connections.
 #[derive(Default)]
@@ -78,6 +84,8 @@ impl LocalSubsystem {
 
 /// An op inside a device. It outlives its connection, and its command if that was cut off.
 pub(super) struct Flight {
+    /// The range that it is for.
+    pub span: Span,
     pub connection: Token,
     pub slot: u16,
     /// The pacer's id of the op, which the reactor gives back itself when the connection has gone and nobody else can.
@@ -116,8 +124,10 @@ pub(super) struct Core {
     pub flights: Slab<Flight>,
     /// The ops inside devices whose queues have gone, and the controllers that these queues belonged to.
     late: HashMap<usize, Arc<Controller>>,
-    /// The evictions that wait for ops inside devices, and these ops.
-    evictions: Vec<(Arc<Eviction>, Vec<usize>)>,
+    /// The evictions and fences that wait for ops inside devices, and these ops.
+    awaiting: Vec<(Awaiting, Vec<usize>)>,
+    /// The commands that wait at gates.
+    pub gated: Vec<(Token, u16)>,
     /// The commands that wait for stragglers of their hosts.
     pub waiting: stragglers::Queue,
     pub done: Vec<Done>,
@@ -175,7 +185,8 @@ impl Core {
             channels: Slab::new(),
             flights: Slab::new(),
             late: HashMap::new(),
-            evictions: Vec::new(),
+            awaiting: Vec::new(),
+            gated: Vec::new(),
             waiting: Default::default(),
             done: Vec::new(),
             local: Local::default(),
@@ -300,6 +311,7 @@ impl Core {
                 ..DeviceStats::default()
             },
             limit: Arc::clone(&entry.limit),
+            gate: Arc::clone(&entry.gate),
             limited: VecDeque::new(),
         });
         open.insert(entry.uid, index);
@@ -365,7 +377,21 @@ impl Core {
         };
         let tags: Vec<usize> = self.flights.iter().filter(|(tag, it)| is_named(*tag, it)).map(|(tag, _)| tag).collect();
         if !tags.is_empty() {
-            self.evictions.push((eviction, tags));
+            self.awaiting.push((eviction, tags));
+        }
+    }
+
+    /// Keeps a fence until the changes of its range have left the device.
+    pub fn await_changes(&mut self, fence: Arc<Fence>) {
+        let (device, span) = (fence.device, fence.span);
+        let is_meant = |flight: &Flight| {
+            flight.is_write
+                && flight.span.overlaps(span)
+                && self.channels.get(flight.channel).is_some_and(|open| open.uid == device)
+        };
+        let tags: Vec<usize> = self.flights.iter().filter(|(_, it)| is_meant(it)).map(|(tag, _)| tag).collect();
+        if !tags.is_empty() {
+            self.awaiting.push((fence, tags));
         }
     }
 
@@ -389,9 +415,9 @@ impl Core {
                 self.shared.stragglers.ends(controller.host_id, self.channels[flight.channel].uid);
             }
         }
-        if !self.evictions.is_empty() {
-            self.evictions.iter_mut().for_each(|(_, tags)| tags.retain(|tag| *tag != done.tag as usize));
-            self.evictions.retain(|(_, tags)| !tags.is_empty());
+        if !self.awaiting.is_empty() {
+            self.awaiting.iter_mut().for_each(|(_, tags)| tags.retain(|tag| *tag != done.tag as usize));
+            self.awaiting.retain(|(_, tags)| !tags.is_empty());
         }
         let open = &mut self.channels[flight.channel];
         open.inside -= 1;
@@ -461,7 +487,8 @@ impl Core {
         let connection = Token { reactor: self.reactor, index: u32::MAX, generation: 0 };
         for channel in self.channels.iter().map(|(index, _)| index).collect::<Vec<_>>() {
             let (op, since_ns) = (OpId::UNTRACKED, self.now_ns);
-            let flight = Flight { connection, slot: 0, op, channel, since_ns, is_write: true };
+            let span = Span::default();
+            let flight = Flight { span, connection, slot: 0, op, channel, since_ns, is_write: true };
             let kind = crate::device::IoKind::Flush;
             self.submit(flight, Io { tag: 0, kind, fua: false, offset: 0, len: 0, buffer: None, skip: 0 });
         }

@@ -6,7 +6,7 @@ use super::admin::{ABORTS_LESS_ONE, EVENT_REQUESTS_LESS_ONE};
 use super::configuration::{Namespace, Subsystem};
 use super::controller::{Controller, Service};
 use super::core::Core;
-use super::{errors, io_command, logs};
+use super::{errors, fused, io_command, logs};
 use crate::identity::Machine;
 use crate::spec::reservation::rescap;
 use crate::spec::{
@@ -182,6 +182,8 @@ fn io_controller(core: &Core, controller: &Controller, subsystem: &Subsystem) ->
         nn: subsystem.spec.max_namespaces,
         mnan: subsystem.spec.max_namespaces,
         oncs: io_command::optional_commands(options.hidden_commands),
+        fuses: io_command::fused_operations(options.hidden_commands),
+        acwu: fused::BLOCKS as u16 - 1,
         vwc: 0b101,
         ioccsz: (64 + options.in_capsule_bytes) / 16,
         ofcs: 1,

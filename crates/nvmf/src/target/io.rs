@@ -13,11 +13,13 @@ use pace::{Admit, Op, Refusal};
 use super::command::{CommandSlot, Stage};
 use super::connection::{COMMAND_WORK, Connection};
 use super::core::{Core, Flight};
+use super::fused::Half;
+use super::gate::Span;
 use super::io_command::{Counter, Direction, IoCommand};
 use super::pacing::OPS;
 use super::stats::HostStats;
 use super::transport::{Sink, Transport};
-use super::{afloat, limited, stragglers};
+use super::{afloat, fused, limited, stragglers};
 use crate::device::{Done, Io, IoKind, charged_bytes};
 use crate::spec::{Command, Data, Range, Status};
 
@@ -36,6 +38,9 @@ pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, c
         Ok(sink) => sink,
         Err(status) => {
             conn.respond(core, command.cid, status, 0);
+            if command.fuse() != 0 {
+                fused::refused(conn, core, command);
+            }
             let tenant = conn.tenant;
             core.host(tenant).errors += 1;
             Sink::Nothing
@@ -46,9 +51,8 @@ pub(super) fn start(conn: &mut Connection, core: &mut Core, command: &Command, c
 /// Checks an I/O command. Returns the place that the data in its capsule go to.
 ///
 /// # Errors
-/// The statuses of the Base specification 2.0 for the namespace (Invalid Namespace or Format), a fused command (Fused
-/// Operation: a controller without that operation answers Invalid Field in Command), write protection (section 8.12),
-/// and the SGL (section 4.1.2); those of [`request`].
+/// The statuses of the Base specification 2.0 for the namespace (Invalid Namespace or Format), write protection (8.12),
+/// and the SGL (4.1.2); those of [`request`], and of [`fused::check`].
 #[inline]
 fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_bytes: u32) -> Result<Sink, Status> {
     if !conn.is_enabled() {
@@ -57,15 +61,13 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
     let Some(namespace) = conn.namespace(core, command.nsid) else {
         return Err(Status::INVALID_NAMESPACE.do_not_retry());
     };
-    if command.fuse() != 0 {
-        return Err(Status::INVALID_FIELD.do_not_retry());
-    }
     let opcode = command.opcode;
     // NVM Command Set specification 1.0, section 3: an opcode that is not in the table.
     let io = IoCommand::of(opcode).ok_or(Status::INVALID_OPCODE.do_not_retry())?;
     if io.row().oncs & core.configuration.options.hidden_commands != 0 {
         return Err(Status::INVALID_OPCODE.do_not_retry());
     }
+    fused::check(conn, command, io)?;
     let request = request(io, command, namespace.block_shift, namespace.device.bytes(), conn.max_io_bytes)?;
     if io == IoCommand::WriteZeroes && conn.command_limits().zeroed_bytes().is_some_and(|most| request.len > most) {
         // NVM Command Set specification 1.0: the command is beyond WZSL.
@@ -80,7 +82,10 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
         return Err(Status::NAMESPACE_WRITE_PROTECTED.do_not_retry());
     }
     let (channel, device_uid) = (namespace.channel, namespace.device_uid);
-    let (drive, zeros) = (namespace.drive, namespace.reads_zeros);
+    let (drive, zeros, shift) = (namespace.drive, namespace.reads_zeros, namespace.block_shift);
+    if command.fuse() != 0 {
+        fused::check_range(conn, core, command, Span { offset: request.offset, len: request.len }, shift)?;
+    }
     let is_from_host = io.row().direction == Direction::FromHost;
     let mut host_len = request.data_len;
     let mut in_capsule = false;
@@ -111,6 +116,10 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
     if capsule_bytes > 0 && !in_capsule {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
+    let reserved = match command.fuse() {
+        Command::FUSE_SECOND if in_capsule => fused::reserve_second(conn, core, host_len)?,
+        _ => 0,
+    };
     let index = conn.slots.take();
     let charged = charged_bytes(host_len) * if io == IoCommand::Compare { 2 } else { 1 };
     conn.slots[index] = CommandSlot {
@@ -126,15 +135,23 @@ fn check(conn: &mut Connection, core: &mut Core, command: &Command, capsule_byte
         len: request.len,
         data_len: host_len,
         charged,
+        reserved,
         zeros: zeros && io == IoCommand::Read,
         arrived_ns: core.now_ns,
         progress_ns: core.now_ns,
         ..CommandSlot::free()
     };
     core.pending_io += 1;
+    if command.fuse() != 0 {
+        fused::joins(conn, index, command.fuse());
+    }
     if in_capsule {
         room_for_capsule(conn, core, index);
         return Ok(Sink::Command(index));
+    }
+    if command.fuse() != 0 {
+        fused::arrived(conn, core, index);
+        return Ok(Sink::Nothing);
     }
     admit(conn, core, index);
     Ok(Sink::Nothing)
@@ -184,14 +201,15 @@ fn request(
 /// Finds a buffer for the data that follow in the capsule; without a buffer the connection waits.
 pub(super) fn room_for_capsule(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
     let slot = &mut conn.slots[index];
-    let bytes = charged_bytes(slot.data_len);
-    if core.reserve(conn.tenant, bytes) {
+    // The first half of a fused operation reserves room for the second half, too, whose capsule must never wait.
+    let halves = if matches!(slot.fused, Some(Half::First(_))) { 2 } else { 1 };
+    let bytes = charged_bytes(slot.data_len) * halves;
+    if slot.reserved > 0 || core.reserve(conn.tenant, bytes) {
+        slot.reserved = slot.reserved.max(bytes);
         if let Ok(buffer) = core.pool.take(slot.data_len as usize) {
-            slot.reserved = bytes;
             slot.buffer = Some(buffer);
             return true;
         }
-        core.unreserve(conn.tenant, bytes);
     }
     conn.stall(core, index);
     false
@@ -199,7 +217,9 @@ pub(super) fn room_for_capsule(conn: &mut Connection, core: &mut Core, index: u1
 
 /// Goes on with a command: the data of its capsule are complete.
 pub(super) fn capsule_arrived(conn: &mut Connection, core: &mut Core, index: u16) {
-    if conn.slots[index].status.is_ok() {
+    if conn.slots[index].fused.is_some() {
+        fused::arrived(conn, core, index);
+    } else if conn.slots[index].status.is_ok() {
         conn.slots[index].stage = Stage::Unadmitted;
         admit(conn, core, index);
     } else {
@@ -219,7 +239,7 @@ pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool 
         tenant: conn.tenant,
         queue: conn.token.index,
         bytes: slot.charged,
-        write: slot.command.row().changes_blocks,
+        write: slot.changes_blocks(),
         admin: false,
         cookie: u64::from(conn.token.index) << 16 | u64::from(index),
     };
@@ -253,7 +273,7 @@ pub(super) fn admit(conn: &mut Connection, core: &mut Core, index: u16) -> bool 
             return false;
         }
         Admit::Refused(Refusal::TooLarge | Refusal::UnknownId) => {
-            finish(conn, core, index, Status::INVALID_FIELD.do_not_retry());
+            end(conn, core, index, Status::INVALID_FIELD.do_not_retry());
         }
     }
     true
@@ -270,6 +290,9 @@ pub(super) fn released(conn: &mut Connection, core: &mut Core, index: u16) {
 fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
     let slot = &mut conn.slots[index];
     slot.admitted = true;
+    if slot.fused.is_some() {
+        return fused::granted(conn, core, index);
+    }
     core.unreserve(conn.tenant, std::mem::take(&mut slot.reserved));
     let is_from_host = slot.command.row().direction == Direction::FromHost;
     if slot.data_len > 0 && !slot.zeros && slot.buffer.is_none() {
@@ -291,6 +314,9 @@ fn granted(conn: &mut Connection, core: &mut Core, index: u16) {
 /// Goes on with a command: all the data that the host sends for it are here.
 #[inline]
 pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) {
+    if conn.slots[index].fused.is_some() {
+        return fused::data_complete(conn, core, index);
+    }
     afloat::end(conn, core, index);
     let slot = &mut conn.slots[index];
     if !slot.status.is_ok() {
@@ -308,11 +334,11 @@ pub(super) fn data_complete(conn: &mut Connection, core: &mut Core, index: u16) 
 }
 
 /// Gives the device the part of the command that is left to do.
-fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
+pub(super) fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
     let token = conn.token;
     if !conn.reaches(core, index) {
         // The namespace has gone while the command waited.
-        return finish(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
+        return end(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
     }
     let slot = &mut conn.slots[index];
     let (mut offset, mut len) = (slot.offset + slot.moved, slot.len - slot.moved);
@@ -325,11 +351,21 @@ fn to_device(conn: &mut Connection, core: &mut Core, index: u16) {
         }
     }
     let slot = &mut conn.slots[index];
+    let span = Span { offset, len };
+    // Only the second half of the operation that holds the range may change it.
+    if slot.command.row().changes_blocks
+        && slot.fused.is_none()
+        && core.channels[slot.channel].gate.bars(span, core.reactor)
+    {
+        slot.stage = Stage::Gated;
+        return core.gated.push((token, index));
+    }
     slot.stage = Stage::Device;
     let carries_data = matches!(kind, IoKind::Read | IoKind::Write);
     let buffer = if carries_data { slot.buffer.take() } else { None };
     let skip = if carries_data { slot.moved as u32 } else { 0 };
     let flight = Flight {
+        span,
         connection: token,
         slot: index,
         op: slot.op,
@@ -377,13 +413,13 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
     if !slot.status.is_ok() {
         // The command was aborted while the device worked for it: whatever is left to do must not be done.
         let status = slot.status;
-        return finish(conn, core, index, status);
+        return end(conn, core, index, status);
     }
     let moved = match done.result {
         Ok(moved) => moved,
         Err(errno) => {
             let status = status_of(errno, slot.command);
-            return finish(conn, core, index, status);
+            return end(conn, core, index, status);
         }
     };
     match slot.command {
@@ -393,7 +429,7 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
                 if moved == 0 {
                     // The device moves nothing more: a file has become shorter than its namespace.
                     let status = status_of(crate::device::EIO, slot.command);
-                    return finish(conn, core, index, status);
+                    return end(conn, core, index, status);
                 }
                 return to_device(conn, core, index);
             }
@@ -409,11 +445,11 @@ pub(super) fn device_done(conn: &mut Connection, core: &mut Core, index: u16, do
         }
         IoCommand::Flush | IoCommand::WriteZeroes => {}
     }
-    let is_equal = slot.command != IoCommand::Compare || {
-        let len = slot.len as usize;
-        let both = slot.buffer.as_ref().zip(slot.expected.as_ref());
-        both.is_some_and(|(device, host)| device.as_slice()[..len] == host.as_slice()[..len])
-    };
+    let slot = &conn.slots[index];
+    if slot.fused.is_some() {
+        return fused::device_done(conn, core, index);
+    }
+    let is_equal = slot.command != IoCommand::Compare || slot.is_equal();
     finish(conn, core, index, if is_equal { Status::SUCCESS } else { Status::COMPARE_FAILURE.do_not_retry() });
 }
 
@@ -432,6 +468,15 @@ fn status_of(errno: i32, command: IoCommand) -> Status {
         },
         // Error numbers are open: any other one is the target's own failure.
         _ => Status::INTERNAL_ERROR,
+    }
+}
+
+/// Ends the command with an error; the other half of a fused operation ends with it.
+#[cold]
+fn end(conn: &mut Connection, core: &mut Core, index: u16, status: Status) {
+    match conn.slots[index].fused {
+        Some(_) => fused::fail(conn, core, index, status),
+        None => finish(conn, core, index, status),
     }
 }
 
@@ -531,6 +576,7 @@ pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
     core.free.extend(slot.expected.take());
     core.give_free();
     core.unreserve(conn.tenant, std::mem::take(&mut slot.reserved));
+    (slot.fused, slot.hold) = (None, None);
     let (admitted, held, op) = (slot.admitted, slot.stage == Stage::Held, slot.op);
     let charged = u64::from(slot.charged);
     conn.slots.give(index);
@@ -548,6 +594,9 @@ pub(super) fn release(conn: &mut Connection, core: &mut Core, index: u16) {
 pub(super) fn abort(conn: &mut Connection, core: &mut Core, cid: u16) -> bool {
     let same = |(index, slot): (u16, &mut CommandSlot)| (slot.cid == cid).then_some((index, slot.stage));
     let Some((index, stage)) = conn.slots.iter_mut().find_map(same) else { return false };
+    if conn.slots[index].fused.is_some() {
+        return fused::abort(conn, core, index);
+    }
     if stage == Stage::Device {
         return core.cancel(conn.token, index);
     }
@@ -566,8 +615,15 @@ pub(super) fn evict(conn: &mut Connection, core: &mut Core, nsid: u32) {
     };
     let mine: Vec<(u16, u16, Stage)> = conn.slots.iter_mut().filter_map(mine).collect();
     for (index, cid, stage) in mine {
+        if conn.slots[index].fused.is_some() {
+            fused::evict(conn, core, index);
+            continue;
+        }
+        if conn.slots.stage(index) != stage {
+            continue; // it has ended with the other half of its operation
+        }
         match stage {
-            Stage::Held | Stage::Limited => {
+            Stage::Held | Stage::Limited | Stage::Gated => {
                 forget_waiting(conn, core, index);
                 conn.respond(core, cid, Status::ABORTED_PREEMPT, 0);
             }
@@ -576,7 +632,7 @@ pub(super) fn evict(conn: &mut Connection, core: &mut Core, nsid: u32) {
                 conn.slots[index].status = Status::ABORTED_PREEMPT;
                 core.cancel(conn.token, index);
             }
-            Stage::Free | Stage::Sending => {}
+            Stage::Free | Stage::Fused | Stage::Sending => {}
         }
     }
 }
@@ -591,6 +647,10 @@ pub(super) fn give_back(conn: &mut Connection, core: &mut Core, longest_ns: u64)
     };
     let late: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(late).collect();
     for (index, cid) in late {
+        if conn.slots[index].fused.is_some() {
+            fused::fail(conn, core, index, Status::COMMAND_INTERRUPTED);
+            continue;
+        }
         forget_waiting(conn, core, index);
         conn.respond(core, cid, Status::COMMAND_INTERRUPTED, 0);
     }
@@ -604,6 +664,10 @@ pub(super) fn fail_orphans(conn: &mut Connection, core: &mut Core) {
     let mut orphans: Vec<(u16, u16)> = conn.slots.iter_mut().filter_map(waiting).collect();
     orphans.retain(|(index, _)| !conn.reaches(core, *index));
     for (index, cid) in orphans {
+        if conn.slots[index].fused.is_some() {
+            fused::fail(conn, core, index, Status::INVALID_NAMESPACE.do_not_retry());
+            continue;
+        }
         forget_waiting(conn, core, index);
         conn.respond(core, cid, Status::INVALID_NAMESPACE.do_not_retry(), 0);
     }
@@ -618,7 +682,14 @@ fn forget_waiting(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
             stragglers::forget(conn.token, core, index);
             release(conn, core, index);
         }
-        Stage::Free | Stage::Capsule | Stage::Unadmitted | Stage::Data | Stage::Device | Stage::Sending => {
+        Stage::Gated => release(conn, core, index),
+        Stage::Free
+        | Stage::Capsule
+        | Stage::Unadmitted
+        | Stage::Data
+        | Stage::Fused
+        | Stage::Device
+        | Stage::Sending => {
             return false;
         }
     }
@@ -627,10 +698,15 @@ fn forget_waiting(conn: &mut Connection, core: &mut Core, index: u16) -> bool {
 
 /// Drops a held command: neither the pacer nor the connection remembers it.
 pub(super) fn forget_held(conn: &mut Connection, core: &mut Core, index: u16) {
+    leave_pacer(conn, core, index);
+    release(conn, core, index);
+}
+
+/// Takes a held command out of the pacer.
+pub(super) fn leave_pacer(conn: &mut Connection, core: &mut Core, index: u16) {
     let op = conn.slots[index].op;
     core.pacer.abort(core.now_ns, op);
     core.host(conn.tenant).held_now -= 1;
-    release(conn, core, index);
 }
 
 /// Ends all commands of a connection that ends: held commands are forgotten, buffers given back. An op inside a device

@@ -65,7 +65,8 @@ pub(super) fn holds_back(conn: &mut Connection, core: &mut Core, index: u16) -> 
     }
     let slot = &mut conn.slots[index];
     let is_write = match slot.command {
-        IoCommand::Read | IoCommand::Compare => false,
+        IoCommand::Compare => slot.fused.is_some(),
+        IoCommand::Read => false,
         IoCommand::Write => true,
         // As in SPDK, commands without data of the host's are not limited.
         IoCommand::Flush | IoCommand::WriteZeroes | IoCommand::DatasetManagement => return false,

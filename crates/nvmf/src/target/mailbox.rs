@@ -9,6 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::Error;
 use super::auth::Examination;
 use super::configuration::Configuration;
+use super::gate::Fence;
 use super::reservations::{Answered, Eviction};
 use super::stats::{ReactorReport, StatsChange};
 use super::transport::Moving;
@@ -49,6 +50,12 @@ pub(super) enum Message {
     Reserved(Answered),
     /// Abort the commands of these hosts on a namespace.
     Evict(Arc<Eviction>),
+    /// Keep the fence until the changes of its range that are in the device have ended.
+    Fence(Arc<Fence>),
+    /// All reactors have done so: the command in that slot, which holds the range, goes on.
+    Fenced { queue: Token, slot: u16, hold: u64 },
+    /// A gate has opened that commands of the reactor wait at.
+    GateOpened,
     /// Change the counters of these devices, by uid; then answer.
     ChangeStats(Arc<[u64]>, StatsChange, mpsc::Sender<()>),
     /// Report the reactor's counters.

@@ -21,6 +21,8 @@ mod controller;
 mod core;
 mod errors;
 mod fabrics;
+mod fused;
+mod gate;
 mod identify;
 mod io;
 mod io_command;

@@ -28,7 +28,7 @@ use super::mailbox::{Message, Token};
 use super::reservations::{self, Eviction};
 use super::stats::{PacerDevice, PacerStats, ReactorReport, ReactorStats};
 use super::transport::{Tcp, Transport};
-use super::{Error, Shared, admin, afloat, fabrics, io, limited, queued, stragglers};
+use super::{Error, Shared, admin, afloat, fabrics, fused, io, limited, queued, stragglers};
 use crate::spec::Status;
 use moving::Moves;
 
@@ -698,6 +698,21 @@ impl Reactor {
                 }
             }
             Message::Evict(eviction) => self.evict(eviction),
+            Message::Fence(fence) => self.core.await_changes(fence),
+            Message::Fenced { queue, slot, hold } => {
+                let index = queue.index as usize;
+                if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == queue) {
+                    fused::fenced(connection, &mut self.core, slot, hold);
+                }
+            }
+            Message::GateOpened => {
+                for (token, slot) in std::mem::take(&mut self.core.gated) {
+                    let index = token.index as usize;
+                    if let Some(connection) = self.connections.get_mut(index).filter(|it| it.token == token) {
+                        fused::gate_opened(connection, &mut self.core, slot);
+                    }
+                }
+            }
             Message::ChangeStats(devices, change, done) => {
                 for (_, open) in &mut self.core.channels {
                     if devices.contains(&open.uid) {
@@ -787,6 +802,9 @@ impl Reactor {
                         || (self.core.draining && connection.is_idle())
                 }
             };
+            if self.core.draining {
+                fused::give_up(connection, &mut self.core);
+            }
             if !over {
                 io::give_back(connection, &mut self.core, limits.hold.as_nanos() as u64);
             }

@@ -98,7 +98,7 @@ pub(super) fn hold_back(conn: &mut Connection, core: &mut Core, index: u16) -> b
         return false;
     }
     let Some(place) = place_of(conn, index) else { return false };
-    let waits = conn.slots[index].command.row().changes_blocks && core.shared.stragglers.has(&place);
+    let waits = conn.slots[index].changes_blocks() && core.shared.stragglers.has(&place);
     if waits {
         wait(conn, core, index);
     }

@@ -5,6 +5,7 @@ use crate::spec::{Command, Data, Status, reservation};
 use crate::target::auth::ExchangeState;
 use crate::target::command::{CommandSlot, Stage};
 use crate::target::core::Core;
+use crate::target::fused::{self, Pending};
 use crate::target::transport::{Sink, Transport};
 use crate::target::{admin, fabrics, io as io_command, reservations};
 
@@ -33,7 +34,8 @@ impl Connection {
         if !self.no_flow_control && self.queue_entries > 0 {
             self.sq_head = if self.sq_head + 1 >= self.queue_entries { 0 } else { self.sq_head + 1 };
         }
-        if core.draining {
+        let is_awaited = self.fused != Pending::Nothing && command.fuse() == Command::FUSE_SECOND;
+        if core.draining && !is_awaited {
             return Ok(Sink::Nothing); // no answer: the host sends it again, elsewhere or later
         }
         // A host knows of a free entry by a response alone: what lies in the queue of responses is not free yet.
@@ -42,15 +44,17 @@ impl Connection {
         if self.outstanding > most {
             return Err(Breach::TooManyCommands { outstanding: self.outstanding });
         }
+        let reserves =
+            reservation::data_bytes(command.opcode).is_some() && !core.configuration.options.hides_reservations();
+        let is_plain_io = !self.is_admin() && !command.is_fabrics() && !reserves;
+        fused::meets(self, core, command, is_plain_io);
         // NVMe over Fabrics knows no PRPs (Base specification 2.0, section 4.3; TCP transport specification 1.0,
         // section 3.3.2.1).
         if command.psdt() != Command::PSDT_SGL >> 6 {
             self.respond(core, command.cid, Status::INVALID_FIELD.do_not_retry(), 0);
+            fused::refused(self, core, command);
             return Ok(Sink::Nothing);
         }
-        let reserves =
-            reservation::data_bytes(command.opcode).is_some() && !core.configuration.options.hides_reservations();
-        let is_plain_io = !self.is_admin() && !command.is_fabrics() && !reserves;
         if !is_plain_io || self.phase == Phase::Connect || self.exchange.is_some() {
             return self.admin_command(core, command, data_bytes);
         }
