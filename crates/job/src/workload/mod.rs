@@ -317,8 +317,9 @@ impl Workload {
         self.next_in(Some(direction))
     }
 
+    /// [`Workload::next`], or [`Workload::next_of`] the direction that is wanted.
     #[inline(always)]
-    fn next_in(&mut self, wanted: Option<Direction>) -> Option<Op> {
+    pub fn next_in(&mut self, wanted: Option<Direction>) -> Option<Op> {
         if self.limits.bytes >= self.limits.bytes_most || self.limits.ops >= self.limits.ops_most || self.over {
             return None;
         }

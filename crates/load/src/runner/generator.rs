@@ -49,6 +49,14 @@ struct Flight {
     priority: u16,
 }
 
+impl Flight {
+    /// The flight at its end. A time of the end among the others in memory would make this copy wait for its store.
+    #[inline]
+    fn ended(&self, now: u64) -> Flight {
+        Flight { times: Times { completed: now, ..self.times }, ..*self }
+    }
+}
+
 /// Everything that one clone needs to generate its load, except the ops themselves.
 pub(super) struct Gear<'a> {
     pub job: &'a Job,
@@ -272,9 +280,12 @@ impl<T: Traffic> Generator<'_, T> {
                 state.now = self.gear.clock.now_ns();
                 return Ok(TopUp::Wait((state.now + wait_ns).min(state.ends_at)));
             }
-            let (op, due) = match state.pending.take() {
-                Some(pending) => pending,
-                None => match self.drawn(state.now) {
+            let at_once =
+                if state.pending.is_none() { self.traffic.next_at_once(self.gear.timing.wanted()) } else { None };
+            let (op, due) = match (at_once, state.pending.take()) {
+                (Some(op), _) => (op, self.gear.timing.due(&op)),
+                (None, Some(pending)) => pending,
+                (None, None) => match self.drawn(state.now) {
                     Next::Op(op) => (op, self.gear.timing.due(&op)),
                     Next::At(after_ns, op) => (op, self.gear.timing.started_at() + after_ns),
                     next @ (Next::Drain | Next::Pass) => {
@@ -292,7 +303,7 @@ impl<T: Traffic> Generator<'_, T> {
                     return Ok(TopUp::Wait(due.min(state.ends_at)));
                 }
             }
-            let (op, resets) = match self.traffic.place(op)? {
+            let (op, resets) = match if self.traffic.is_zoned() { self.traffic.place(op)? } else { Placed::Op(op) } {
                 Placed::Op(op) => (op, false),
                 Placed::Reset(op) => (op, true),
                 // Its zone is busy: the op is offered again.
@@ -447,11 +458,10 @@ impl<T: Traffic> Generator<'_, T> {
     fn complete(&mut self, completion: Completion, state: &mut State) -> Result<(), Error> {
         let index = completion.slot.index() as usize;
         let flight = &mut state.flights[index];
-        flight.times.completed = state.now;
         let wanted = flight.op.len - u64::from(flight.transferred);
         match (flight.op.kind, completion.result) {
             (OpKind::Io(direction), bytes) if bytes >= 0 && bytes as u64 == wanted => {
-                let flight = *flight;
+                let flight = flight.ended(state.now);
                 state.in_flight -= 1;
                 self.landed(direction, &flight, completion.slot, state)
             }
@@ -500,7 +510,7 @@ impl<T: Traffic> Generator<'_, T> {
                 self.failed(direction, &op, result, state)
             }
             (_, result) => {
-                let (op, times) = (flight.op, flight.times);
+                let Flight { op, times, .. } = flight.ended(state.now);
                 state.in_flight -= 1;
                 self.gear.opened.after(op.file);
                 self.traffic.synced(&op, completion.slot.index(), result >= 0);
@@ -522,7 +532,7 @@ impl<T: Traffic> Generator<'_, T> {
     /// An op that ends with fewer bytes than it asked for.
     #[cold]
     fn landed_short(&mut self, direction: Direction, slot: Slot, state: &mut State) -> Result<(), Error> {
-        let mut flight = state.flights[slot.index() as usize];
+        let mut flight = state.flights[slot.index() as usize].ended(state.now);
         flight.op.len = u64::from(flight.transferred);
         state.in_flight -= 1;
         self.landed(direction, &flight, slot, state)

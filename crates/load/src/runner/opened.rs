@@ -89,8 +89,15 @@ impl<'a> Opened<'a> {
     }
 
     /// Makes sure that a file is open, before an op on it.
-    #[inline]
+    #[inline(always)]
     pub fn before(&mut self, file: u32, engine: &mut dyn Engine) -> Result<(), Error> {
+        match self.limit.is_none() && self.files[file as usize].ready {
+            true => Ok(()),
+            false => self.open_for_op(file, engine),
+        }
+    }
+
+    fn open_for_op(&mut self, file: u32, engine: &mut dyn Engine) -> Result<(), Error> {
         let index = file as usize;
         if !self.files[index].ready {
             self.make_room(engine)?;

@@ -56,13 +56,19 @@ impl Timing {
 
     /// The time at which a freshly drawn op is due; 0: at once. Call this function once an op: it moves the schedule
     /// on.
-    #[inline]
+    #[inline(always)]
     pub fn due(&mut self, op: &Op) -> u64 {
-        let arrival = match (&mut self.arrivals, op.kind) {
-            (Some(arrivals), OpKind::Io(direction)) => self.started_at + arrivals.next(direction, op.len),
+        match self.arrivals {
+            None => self.not_before,
+            Some(_) => self.arrival(op.kind, op.len).max(self.not_before),
+        }
+    }
+
+    fn arrival(&mut self, kind: OpKind, bytes: u64) -> u64 {
+        match (&mut self.arrivals, kind) {
+            (Some(arrivals), OpKind::Io(direction)) => self.started_at + arrivals.next(direction, bytes),
             _ => 0,
-        };
-        arrival.max(self.not_before)
+        }
     }
 
     /// The ops of an open loop that are due by `now` and were not drawn yet, by the mean rate; 0 in a closed loop.

@@ -30,6 +30,18 @@ pub trait Traffic {
     /// The next step; if it is a transfer of a mixed workload, in the direction that is wanted.
     fn next(&mut self, wanted: Option<Direction>) -> Next;
 
+    /// The next op, in registers: the usual step, which [`Next`] would send through memory. `None` leaves the step to
+    /// [`Traffic::next`].
+    #[inline(always)]
+    fn next_at_once(&mut self, _wanted: Option<Direction>) -> Option<Op> {
+        None
+    }
+
+    /// True if [`Traffic::place`] is to be asked.
+    fn is_zoned(&self) -> bool {
+        false
+    }
+
     /// The place of an op that [`Traffic::next`] gave, at the moment at which the op is issued: on zoned devices, the
     /// state of the zones decides.
     ///

@@ -35,13 +35,10 @@ impl Passes {
     }
 
     /// The next op of this pass, in the direction that is wanted; None at its end.
-    #[inline]
+    #[inline(always)]
     pub fn next_in_pass(&mut self, wanted: Option<Direction>) -> Option<Op> {
         let needs_data = self.zones.as_mut().is_some_and(Zones::needs_data);
-        let op = match if needs_data { Some(Direction::Write) } else { wanted } {
-            None => self.workload.next()?,
-            Some(direction) => self.workload.next_of(direction)?,
-        };
+        let op = self.workload.next_in(if needs_data { Some(Direction::Write) } else { wanted })?;
         self.issued_bytes += op.len;
         self.issued_in_pass += 1;
         Some(op)
@@ -77,7 +74,6 @@ impl Passes {
     ///
     /// # Errors
     /// An op that no zone can take.
-    #[inline]
     pub fn place(&mut self, op: Op) -> Result<Placed, Error> {
         let Some(zones) = &mut self.zones else { return Ok(Placed::Op(op)) };
         let placed = zones.place(op)?;
@@ -112,6 +108,12 @@ impl Passes {
     #[inline]
     pub fn zones(&mut self) -> Option<&mut Zones> {
         self.zones.as_mut()
+    }
+
+    /// True if the files have zones.
+    #[inline]
+    pub fn is_zoned(&self) -> bool {
+        self.zones.is_some()
     }
 
     /// Zones reset so far.

@@ -49,6 +49,18 @@ impl Plain {
 }
 
 impl Traffic for Plain {
+    #[inline(always)]
+    fn next_at_once(&mut self, wanted: Option<Direction>) -> Option<Op> {
+        match self.overlaps {
+            None => self.passes.next_in_pass(wanted),
+            Some(_) => None,
+        }
+    }
+
+    fn is_zoned(&self) -> bool {
+        self.passes.is_zoned()
+    }
+
     #[inline]
     fn next(&mut self, wanted: Option<Direction>) -> Next {
         let held = self.overlaps.as_mut().and_then(Overlaps::take_held);

@@ -325,6 +325,10 @@ impl Traffic for Verifying {
         Next::Op(step.op)
     }
 
+    fn is_zoned(&self) -> bool {
+        self.passes.is_zoned()
+    }
+
     fn place(&mut self, op: Op) -> Result<Placed, Error> {
         let Some(zones) = self.passes.zones() else { return Ok(Placed::Op(op)) };
         let resets_first = zones.begins_with_resets();
