@@ -85,18 +85,18 @@ pub(crate) fn derived_uuid(base: &[u8; 16], what: &str) -> [u8; 16] {
     custom_uuid(digest(&[b"derived", base, what.as_bytes()]))
 }
 
-/// The NGUID that goes with a UUID: locally administered in the sense of IEEE, because there is no OUI to make one
-/// from.
+/// The NGUID that goes with a UUID: the same bytes, as in SPDK.
 pub(crate) fn nguid(uuid: &[u8; 16]) -> [u8; 16] {
-    let mut nguid = first_bytes(digest(&[b"nguid", uuid]));
-    nguid[8] = nguid[8] & !1 | 2; // the second half has the form of an EUI-64: individual, locally administered
-    nguid
+    *uuid
 }
 
-/// The EUI-64 that goes with a UUID: the second half of its NGUID.
+/// The EUI-64 that goes with a UUID: individual, and locally administered in the sense of IEEE, because there is no OUI
+/// to make one from.
 pub(crate) fn eui64(uuid: &[u8; 16]) -> [u8; 8] {
-    let nguid = nguid(uuid);
-    std::array::from_fn(|at| nguid[8 + at])
+    let bytes = first_bytes(digest(&[b"nguid", uuid]));
+    let mut eui64 = std::array::from_fn(|at| bytes[8 + at]);
+    eui64[0] = eui64[0] & !1 | 2;
+    eui64
 }
 
 /// A text that tells the content of an open file from every other content of this machine, and that stays the same for
@@ -290,8 +290,7 @@ mod tests {
                 && part != derived_uuid(&uuid, "slice 4096 4096")
                 && part == derived_uuid(&uuid, "slice 0 4096")
         );
-        assert_eq!(nguid(&uuid)[8..], eui64(&uuid));
         assert_eq!(eui64(&uuid)[0] & 3, 2);
-        assert!(nguid(&uuid) != uuid && nguid(&uuid) != nguid(&part));
+        assert!(eui64(&uuid) != eui64(&part) && nguid(&uuid) != nguid(&part));
     }
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use nvmf::control::{Control, Settings, jsonrpc};
 use nvmf::spec::opcode::io;
-use nvmf::spec::{Command, Identify, Range, Sgl, Status, cns};
+use nvmf::spec::{Command, Identify, IdentifyNamespace, Range, Sgl, Status, cns};
 use nvmf::target::{DISCOVERY_NQN, Options};
 use raw::{HOST, Host};
 use serde_json::{Value, json};
@@ -301,6 +301,115 @@ fn scripts_that_configure_before_the_start() {
     let most = admin_page(&script);
     let blocks = most / 512;
     assert_eq!(queue.read(1, 0, blocks).map(|data| data.len() as u32), Ok(most));
+}
+
+/// aer.sh, identify.sh and nsid.sh: namespaces come while a host is connected, with blocks of another size, and devices
+/// go while they are namespaces.
+#[test]
+fn aer_sh_and_identify_sh_and_nsid_sh() {
+    let script = Script::with_transport();
+    script.malloc("Malloc0");
+    let create = json!({ "nqn": NQN, "serial_number": SERIAL, "allow_any_host": true, "max_namespaces": 2 });
+    script.rpc("nvmf_create_subsystem", create);
+    let named = json!({
+        "bdev_name": "Malloc0", "nguid": "ABCDEF0123456789ABCDEF0123456789", "eui64": "ABCDEF0123456789"
+    });
+    script.rpc("nvmf_subsystem_add_ns", json!({ "nqn": NQN, "namespace": named }));
+    let address = script.listener("add", NQN, 0);
+    let mut admin = Host::admin(address);
+    let mut namespace = |nsid| {
+        let page = admin.fetch(Identify { cns: cns::NAMESPACE, cntid: 0, csi: 0 }.command(nsid)).unwrap();
+        IdentifyNamespace::read(page.first_chunk().unwrap())
+    };
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
+    assert_eq!(hex(&namespace(1).nguid), "ABCDEF0123456789ABCDEF0123456789");
+    assert_eq!(hex(&namespace(1).eui64), "ABCDEF0123456789");
+    let uuid = "8d3b2f1c-0a5e-4c77-9b1d-3f2e1d0c0b0a";
+    let other = json!({ "name": "Malloc1", "num_blocks": 64 << 8, "block_size": 4096, "uuid": uuid });
+    script.rpc("bdev_malloc_create", other);
+    script.rpc("nvmf_subsystem_add_ns", json!({ "nqn": NQN, "namespace": { "bdev_name": "Malloc1", "nsid": 2 } }));
+    let shown = namespace(2);
+    assert_eq!((shown.block_bytes(), shown.nsze), (Some(4096), 64 << 8));
+    assert_eq!(hex(&shown.nguid), uuid.replace('-', "").to_uppercase(), "the NGUID is the UUID of the device");
+    let third = json!({ "nqn": NQN, "namespace": { "bdev_name": "Malloc1", "nsid": 3 } });
+    assert!(script.answer("nvmf_subsystem_add_ns", third).is_err(), "two namespaces at most");
+    script.rpc("bdev_malloc_delete", json!({ "name": "Malloc0" }));
+    script.rpc("bdev_malloc_delete", json!({ "name": "Malloc1" }));
+    assert!(active(&mut admin).is_empty());
+    script.rpc("nvmf_delete_subsystem", json!({ "nqn": NQN }));
+}
+
+/// rpc_batch_delete.sh sends the calls of a file as one batch.
+#[test]
+fn rpc_batch_delete_sh() {
+    let script = Script::with_transport();
+    let nqn = |number: usize| format!("nqn.2016-06.io.spdk:cnode{number}");
+    let batch = |of: &dyn Fn(usize) -> String| {
+        let calls: Vec<Value> = (1..=20)
+            .map(|id| json!({ "jsonrpc": "2.0", "method": "nvmf_delete_subsystem", "params": { "nqn": of(id) }, "id": id }))
+            .collect();
+        let call = &mut |method: &str, params: Option<&Value>| script.control.call(method, params);
+        let answers = jsonrpc::answer(json!(calls).to_string().as_bytes(), call).expect("answers");
+        answers.as_array().expect("a list").clone()
+    };
+    let left = || {
+        let all = script.rpc("nvmf_get_subsystems", json!({})).as_array().expect("a list").clone();
+        all.iter().filter(|it| it["nqn"].as_str().is_some_and(|nqn| nqn.contains("cnode"))).count()
+    };
+    (1..=20).for_each(|number| script.subsystem(&nqn(number)));
+    assert_eq!(left(), 20);
+    let answers = batch(&nqn);
+    assert!(answers.len() == 20 && answers.iter().all(|it| it["result"] == true) && left() == 0, "{answers:?}");
+    script.subsystem(&nqn(1));
+    let answers = batch(&|_| nqn(1));
+    let failed: Vec<u64> =
+        answers.iter().filter(|it| it["error"].is_object()).filter_map(|it| it["id"].as_u64()).collect();
+    assert_eq!((failed, left()), ((2..=20).collect(), 0));
+}
+
+/// delete_subsystem.sh, ns_hotplug_stress.sh and control_msg_list.sh: things go while commands are in a slow device.
+#[test]
+fn delete_subsystem_sh_and_ns_hotplug_stress_sh_and_control_msg_list_sh() {
+    let script = Script::new(false);
+    let transport = json!({ "trtype": "tcp", "in_capsule_data_size": 768, "control_msg_num": 1, "c2h_success": false });
+    script.rpc("nvmf_create_transport", transport);
+    script.rpc("bdev_null_create", json!({ "name": "NULL1", "num_blocks": 1000 << 11, "block_size": 512 }));
+    let second = 1_000_000;
+    let delay = json!({
+        "base_bdev_name": "NULL1", "name": "Delay0", "avg_read_latency": second, "p99_read_latency": second,
+        "avg_write_latency": second, "p99_write_latency": second
+    });
+    script.rpc("bdev_delay_create", delay);
+    for round in 0..3 {
+        let create = json!({ "nqn": NQN, "serial_number": SERIAL, "allow_any_host": true, "max_namespaces": 10 });
+        script.rpc("nvmf_create_subsystem", create);
+        script.add_ns(NQN, "Delay0");
+        let address = script.listener("add", NQN, 0);
+        if round == 0 {
+            // The port of the subsystem, too.
+            script.listener("add", "discovery", 0);
+        }
+        let admin = Host::admin(address);
+        let mut queue = io_queue(&admin, address, HOST);
+        for lba in 0..10 {
+            queue.send_command(Host::read_command(1, lba, 1), &[]);
+            queue.send_command(Command { sgl: Sgl::in_capsule(512), ..Host::write_command(1, lba, 512) }, &[1; 512]);
+        }
+        raw::until(|| queue_depth(&script, "Delay0") == 20);
+        script.rpc("nvmf_subsystem_remove_ns", json!({ "nqn": NQN, "nsid": 1 }));
+        script.add_ns(NQN, "Delay0");
+        script.rpc("bdev_null_create", json!({ "name": "NULL2", "num_blocks": 100, "block_size": 512 }));
+        script.add_ns(NQN, "NULL2");
+        script.rpc("bdev_null_resize", json!({ "name": "NULL2", "new_size": 1001 + round }));
+        script.rpc("bdev_null_delete", json!({ "name": "NULL2" }));
+        script.rpc("nvmf_delete_subsystem", json!({ "nqn": NQN }));
+        while queue.unit().is_some() {}
+    }
+}
+
+fn queue_depth(script: &Script, device: &str) -> u64 {
+    let stats = script.rpc("bdev_get_iostat", json!({ "name": device }));
+    stats["bdevs"][0]["queue_depth"].as_u64().unwrap_or(0)
 }
 
 /// The bytes of the largest read, as `nvmf_get_transports` tells them.
